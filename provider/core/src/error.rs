@@ -1,0 +1,226 @@
+//! Three disjoint outcomes, never mixed: a [`DropReason`] is silent and counted,
+//! a NAK goes on the wire, and a [`WcStatus`] goes to the application. A
+//! [`Fault`] says why a completion failed, on which side.
+
+use core::fmt;
+
+/// Status of a work completion, with the numbers of `enum ibv_wc_status`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u32)]
+#[non_exhaustive]
+#[doc(alias = "ibv_wc_status")]
+pub enum WcStatus {
+    /// The operation completed.
+    Success = 0,
+    /// A local scatter/gather entry is too short or too long for the operation.
+    LocLenErr = 1,
+    /// The QP could not carry out the request (internal consistency).
+    LocQpOpErr = 2,
+    /// A local scatter/gather entry fails the lkey, bounds, PD or rights check.
+    LocProtErr = 4,
+    /// The request was not carried out because the QP is in the error state.
+    WrFlushErr = 5,
+    /// A memory window bind failed.
+    MwBindErr = 6,
+    /// The responder sent something that does not answer the request.
+    BadRespErr = 7,
+    /// The remote side found the request invalid (NAK 0x61).
+    RemInvReqErr = 9,
+    /// The remote side refused access to its memory (NAK 0x62).
+    RemAccessErr = 10,
+    /// The remote side could not carry the request out (NAK 0x63).
+    RemOpErr = 11,
+    /// The retry counter ran out: nobody answers.
+    RetryExcErr = 12,
+    /// The RNR retry counter ran out: the remote side posts no receives.
+    RnrRetryExcErr = 13,
+}
+
+impl fmt::Display for WcStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WcStatus::Success => "success",
+            WcStatus::LocLenErr => "local length error",
+            WcStatus::LocQpOpErr => "local QP operation error",
+            WcStatus::LocProtErr => "local protection error",
+            WcStatus::WrFlushErr => "work request flushed",
+            WcStatus::MwBindErr => "memory window bind error",
+            WcStatus::BadRespErr => "bad response",
+            WcStatus::RemInvReqErr => "remote invalid request",
+            WcStatus::RemAccessErr => "remote access error",
+            WcStatus::RemOpErr => "remote operation error",
+            WcStatus::RetryExcErr => "transport retry counter exceeded",
+            WcStatus::RnrRetryExcErr => "RNR retry counter exceeded",
+        })
+    }
+}
+
+/// Which side of the connection found the fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Side {
+    /// Nobody: there is no fault.
+    None,
+    /// The side that reports it: its own memory, keys or queues.
+    Local,
+    /// The other side, which answered with a NAK.
+    Remote,
+    /// The path between them: no answer arrived.
+    Network,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Side::None => "no fault",
+            Side::Local => "local side",
+            Side::Remote => "remote side",
+            Side::Network => "network",
+        })
+    }
+}
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $side:ident, $status:ident, $text:literal;)*) => {
+        /// Why a completion failed: the check that refused, and on which side. Its
+        /// number is the completion's `vendor_err`.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        #[repr(u32)]
+        #[non_exhaustive]
+        pub enum Fault { $($(#[$doc])* $name = $code,)* }
+
+        impl Fault {
+            /// Every fault, in order of its number.
+            pub const ALL: &'static [Fault] = &[$(Fault::$name),*];
+
+            /// The fault with this `vendor_err`.
+            pub fn from_vendor_err(code: u32) -> Option<Fault> {
+                match code { $($code => Some(Fault::$name),)* _ => None }
+            }
+
+            /// The side that found it.
+            pub fn side(self) -> Side {
+                match self { $(Fault::$name => Side::$side,)* }
+            }
+
+            /// The completion status that it is reported with.
+            pub fn status(self) -> WcStatus {
+                match self { $(Fault::$name => WcStatus::$status,)* }
+            }
+
+            /// The check that failed, and its usual cause.
+            pub fn reason(self) -> &'static str {
+                match self { $(Fault::$name => $text,)* }
+            }
+        }
+    };
+}
+
+faults! {
+    /// No fault.
+    None = 0, None, Success, "no fault";
+    /// Flushed because the QP is in the error state.
+    Flushed = 1, Local, WrFlushErr, "the QP is in the error state (an earlier completion or event says why)";
+    /// No MR has this lkey.
+    LocalKey = 0x101, Local, LocProtErr, "a local SGE names an lkey that no registered MR has";
+    /// The lkey's MR is in another PD.
+    LocalPd = 0x102, Local, LocProtErr, "a local SGE's MR belongs to another protection domain than the QP";
+    /// Outside the MR.
+    LocalBounds = 0x103, Local, LocProtErr, "a local SGE reaches outside its MR";
+    /// LOCAL_WRITE is missing.
+    LocalAccess = 0x104, Local, LocProtErr, "a local SGE that is written to (receive, READ or atomic result) has an MR without LOCAL_WRITE";
+    /// The memory behind the MR is gone.
+    LocalMemory = 0x105, Local, LocProtErr, "the memory behind a local SGE cannot be reached (was it unmapped?)";
+    /// A message does not fit the receive buffer.
+    RecvTooShort = 0x111, Local, LocLenErr, "the incoming message is longer than the posted receive buffer";
+    /// A READ response has another length than was asked for.
+    ReadResponseLength = 0x112, Local, LocLenErr, "a READ response has another length than was asked for";
+    /// The message is too long.
+    MessageTooLong = 0x113, Local, LocLenErr, "the message is longer than 2^31 bytes, or an atomic's local buffer is not 8 bytes";
+    /// A response of the wrong kind.
+    UnexpectedResponse = 0x121, Local, BadRespErr, "a response does not answer the request at its PSN";
+    /// The local responder refused the peer's request as invalid.
+    ResponderInvalidRequest = 0x131, Local, RemInvReqErr, "the peer's request was invalid, so this receive could not be completed";
+    /// The local responder refused the peer's access.
+    ResponderAccess = 0x132, Local, RemAccessErr, "the peer's request failed this side's rkey check";
+    /// The completion queue is full.
+    CqOverrun = 0x141, Local, LocQpOpErr, "the completion queue is full and a completion could not be stored";
+    /// NAK 0x61.
+    NakInvalidRequest = 0x201, Remote, RemInvReqErr, "the remote QP refused the request: the operation is not enabled in its access flags (REMOTE_READ/WRITE/ATOMIC), the message is longer than its receive buffer, an atomic is misaligned, or more READs are outstanding than its max_dest_rd_atomic";
+    /// NAK 0x62.
+    NakRemoteAccess = 0x202, Remote, RemAccessErr, "the remote MR refused the access: wrong or stale rkey (an lkey never works), outside its bounds, another protection domain, or the MR lacks the REMOTE right";
+    /// NAK 0x63.
+    NakRemoteOperational = 0x203, Remote, RemOpErr, "the remote side could not carry the request out: its receive WQE or memory is faulty";
+    /// A NAK with a code that is not assigned.
+    NakUnknown = 0x204, Remote, RemOpErr, "the remote side sent a NAK with an unassigned code";
+    /// RNR retries ran out.
+    RnrExhausted = 0x211, Remote, RnrRetryExcErr, "the remote side had no receive posted, rnr_retry times";
+    /// ACK timeouts ran out.
+    AckTimeout = 0x301, Network, RetryExcErr, "no answer within the local ACK timeout, retry_cnt times: wrong address or QPN, remote QP not in RTR, different PSN or MTU, or the path is down";
+    /// Sequence NAKs ran out.
+    SequenceExhausted = 0x302, Network, RetryExcErr, "packets were lost again and again, retry_cnt times without progress";
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.side(), self.reason())
+    }
+}
+
+/// Why an arriving packet was dropped without an answer. Counted, never acted upon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(usize)]
+#[non_exhaustive]
+pub enum DropReason {
+    /// Not a RoCEv2 packet: too short, unknown opcode, bad version or padding.
+    Malformed,
+    /// The ICRC does not verify.
+    Icrc,
+    /// No QP has this number.
+    NoQp,
+    /// The opcode's service is not the QP's.
+    Service,
+    /// The QP's state takes no such packets.
+    State,
+    /// It comes from (or went to) another address than the QP is connected to.
+    Address,
+    /// The P_Key does not match.
+    Pkey,
+    /// A response to something that was never asked, or that is long answered.
+    StaleResponse,
+    /// Ahead of the expected PSN, and the NAK for that was already sent.
+    AheadOfSequence,
+    /// A duplicate whose answer is no longer kept.
+    StaleDuplicate,
+}
+
+impl DropReason {
+    /// Every reason, in order of its index.
+    pub const ALL: &'static [DropReason] = &[
+        DropReason::Malformed,
+        DropReason::Icrc,
+        DropReason::NoQp,
+        DropReason::Service,
+        DropReason::State,
+        DropReason::Address,
+        DropReason::Pkey,
+        DropReason::StaleResponse,
+        DropReason::AheadOfSequence,
+        DropReason::StaleDuplicate,
+    ];
+
+    /// The name under which it is counted.
+    pub fn name(self) -> &'static str {
+        match self {
+            DropReason::Malformed => "drop_malformed",
+            DropReason::Icrc => "drop_icrc",
+            DropReason::NoQp => "drop_no_qp",
+            DropReason::Service => "drop_service",
+            DropReason::State => "drop_state",
+            DropReason::Address => "drop_address",
+            DropReason::Pkey => "drop_pkey",
+            DropReason::StaleResponse => "drop_stale_response",
+            DropReason::AheadOfSequence => "drop_ahead_of_sequence",
+            DropReason::StaleDuplicate => "drop_stale_duplicate",
+        }
+    }
+}

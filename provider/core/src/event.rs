@@ -1,0 +1,23 @@
+//! Asynchronous events: what happens without a work request to report it by.
+
+use crate::cq::CqId;
+use crate::table::QpIndex;
+
+/// One event, named as in `enum ibv_event_type`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+#[doc(alias = "ibv_event_type")]
+pub enum AsyncEvent {
+    /// A completion did not fit into its queue.
+    CqErr(CqId),
+    /// The QP failed in a way that no completion reports.
+    QpFatal(QpIndex),
+    /// A peer's request was invalid; the QP is in the error state.
+    QpReqErr(QpIndex),
+    /// A peer's request failed an access check; the QP is in the error state.
+    QpAccessErr(QpIndex),
+    /// The first packet arrived while the QP is in RTR.
+    CommEst(QpIndex),
+    /// The send queue is drained (RTS to SQD).
+    SqDrained(QpIndex),
+}

@@ -1,0 +1,41 @@
+//! The only way to touch bytes that belong to the application.
+
+use crate::mr::MrSpan;
+
+/// The memory behind a span could not be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryFault;
+
+/// Registered memory. Every call takes an [`MrSpan`], which only a passed key
+/// check can make, so an implementation need not check again.
+///
+/// The memory is shared with the application by design: implementations copy
+/// with raw pointers and never form references over it.
+pub trait Memory {
+    /// Copies the span's bytes into `dst`, which has the span's length.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the bytes cannot be reached.
+    fn copy_out(&self, span: MrSpan, dst: &mut [u8]) -> Result<(), MemoryFault>;
+
+    /// Copies `src`, which has the span's length, over the span's bytes, in
+    /// ascending order (polling applications look at the last byte).
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the bytes cannot be reached.
+    fn copy_in(&self, span: MrSpan, src: &[u8]) -> Result<(), MemoryFault>;
+
+    /// Atomically replaces the 8 bytes of the span (host byte order) by `swap` if
+    /// they equal `compare`; returns what was there.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the bytes cannot be reached.
+    fn compare_swap(&self, span: MrSpan, compare: u64, swap: u64) -> Result<u64, MemoryFault>;
+
+    /// Atomically adds to the 8 bytes of the span (host byte order, wrapping);
+    /// returns what was there.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the bytes cannot be reached.
+    fn fetch_add(&self, span: MrSpan, add: u64) -> Result<u64, MemoryFault>;
+}

@@ -1,0 +1,262 @@
+//! A hierarchical timing wheel: arming, cancelling and asking for the next
+//! deadline cost the same with ten timers and with a million.
+//!
+//! One timer per QP. Deadlines move forward with every acknowledgement, so a
+//! timer that fires early is cheap by design: the owner looks at its real
+//! deadline and arms again. Nothing needs to be cancelled on the packet path.
+
+use crate::table::QpIndex;
+use crate::time::Time;
+
+/// 2^14 ns = 16.4 us: fine enough for the shortest RNR timers, which are rounded up.
+const TICK_BITS: u32 = 14;
+const LEVEL_BITS: u32 = 6;
+const SLOTS: usize = 1 << LEVEL_BITS;
+/// 64^5 ticks are 4.9 hours, longer than the longest ACK timeout (2.4 h).
+const LEVELS: usize = 5;
+const NONE: u32 = u32::MAX;
+
+/// The wheel. Entries are named by [`QpIndex`].
+#[derive(Debug)]
+pub struct TimerWheel {
+    heads: [[u32; SLOTS]; LEVELS],
+    occupied: [u64; LEVELS],
+    entries: Vec<Entry>,
+    /// All ticks before this one were processed.
+    now_tick: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    next: u32,
+    prev: u32,
+    tick: u64,
+    /// Level and slot while armed.
+    place: Option<(u8, u8)>,
+}
+
+impl Default for TimerWheel {
+    fn default() -> Self {
+        TimerWheel {
+            heads: [[NONE; SLOTS]; LEVELS],
+            occupied: [0; LEVELS],
+            entries: Vec::new(),
+            now_tick: 0,
+        }
+    }
+}
+
+impl TimerWheel {
+    /// Makes room for an entry, so that arming it never allocates.
+    pub fn reserve(&mut self, index: QpIndex) {
+        let len = index.0 as usize + 1;
+        if self.entries.len() < len {
+            self.entries.resize(len, Entry { next: NONE, prev: NONE, tick: 0, place: None });
+        }
+    }
+
+    /// Makes the entry fire no later than about `deadline`. An entry that is armed
+    /// for an earlier time stays there.
+    #[inline]
+    pub fn arm(&mut self, index: QpIndex, deadline: Time) {
+        // Rounded up: a timer never fires before its time.
+        let tick = (deadline.0 >> TICK_BITS) + 1;
+        let entry = &self.entries[index.0 as usize];
+        if entry.place.is_some() {
+            if entry.tick <= tick {
+                return;
+            }
+            self.unlink(index.0);
+        }
+        self.link(index.0, tick.max(self.now_tick));
+    }
+
+    /// Takes the entry out.
+    pub fn cancel(&mut self, index: QpIndex) {
+        if self.entries.get(index.0 as usize).is_some_and(|e| e.place.is_some()) {
+            self.unlink(index.0);
+        }
+    }
+
+    /// Next entry that is due at `now`, taken out. Call until `None`.
+    #[must_use]
+    pub fn poll_expired(&mut self, now: Time) -> Option<QpIndex> {
+        let target = now.0 >> TICK_BITS;
+        loop {
+            let slot = (self.now_tick as usize) & (SLOTS - 1);
+            let head = self.heads[0][slot];
+            if self.now_tick <= target && head != NONE {
+                self.unlink(head);
+                return Some(QpIndex(head));
+            }
+            if self.now_tick >= target {
+                return None;
+            }
+            self.advance(target);
+        }
+    }
+
+    /// No entry is due before this time; `None` if none is armed.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        for level in 0..LEVELS {
+            if self.occupied[level] == 0 {
+                continue;
+            }
+            let shift = LEVEL_BITS * level as u32;
+            let at = (self.now_tick >> shift) as u32 & (SLOTS as u32 - 1);
+            // Distance to the next occupied slot, going round.
+            let ahead = u64::from(self.occupied[level].rotate_right(at).trailing_zeros());
+            // A slot of a higher level that the clock stands in holds entries one
+            // round ahead (those of this round were moved down when it was entered).
+            let ahead = if level > 0 && ahead == 0 { SLOTS as u64 } else { ahead };
+            let tick = ((self.now_tick >> shift) + ahead) << shift;
+            return Some(Time(tick << TICK_BITS));
+        }
+        None
+    }
+
+    /// Moves the clock to the next tick that has something, at most to `target`.
+    fn advance(&mut self, target: u64) {
+        // Skip empty slots of level 0 up to the end of its round.
+        let at = self.now_tick as u32 & (SLOTS as u32 - 1);
+        let rest = self.occupied[0] >> at;
+        let to_next = if rest == 0 { SLOTS as u32 - at } else { rest.trailing_zeros().max(1) };
+        let to_next = to_next.min(SLOTS as u32 - at);
+        self.now_tick = (self.now_tick + u64::from(to_next)).min(target);
+        // At a round's end the next slot of the level above is spread out.
+        for level in 1..LEVELS {
+            let below = self.now_tick & ((1 << (LEVEL_BITS * level as u32)) - 1);
+            if below != 0 {
+                break;
+            }
+            self.cascade(level);
+        }
+    }
+
+    fn cascade(&mut self, level: usize) {
+        let slot = (self.now_tick >> (LEVEL_BITS * level as u32)) as usize & (SLOTS - 1);
+        // The whole slot comes off first: an entry may land in the same one again.
+        let mut head = core::mem::replace(&mut self.heads[level][slot], NONE);
+        self.occupied[level] &= !(1 << slot);
+        while head != NONE {
+            let Entry { next, tick, .. } = self.entries[head as usize];
+            self.link(head, tick);
+            head = next;
+        }
+    }
+
+    fn link(&mut self, index: u32, tick: u64) {
+        let tick = tick.max(self.now_tick);
+        let distance = tick - self.now_tick;
+        let mut level = 0;
+        while level + 1 < LEVELS && distance >> (LEVEL_BITS * (level as u32 + 1)) != 0 {
+            level += 1;
+        }
+        let farthest = (1u64 << (LEVEL_BITS * LEVELS as u32)) - 1;
+        let placed = self.now_tick + distance.min(farthest);
+        let slot = (placed >> (LEVEL_BITS * level as u32)) as usize & (SLOTS - 1);
+        let head = self.heads[level][slot];
+        self.entries[index as usize] =
+            Entry { next: head, prev: NONE, tick, place: Some((level as u8, slot as u8)) };
+        if head != NONE {
+            self.entries[head as usize].prev = index;
+        }
+        self.heads[level][slot] = index;
+        self.occupied[level] |= 1 << slot;
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let Entry { next, prev, place, .. } = self.entries[index as usize];
+        let (level, slot) = place.expect("only armed entries are unlinked");
+        let (level, slot) = (level as usize, slot as usize);
+        if next != NONE {
+            self.entries[next as usize].prev = prev;
+        }
+        if prev == NONE {
+            self.heads[level][slot] = next;
+            if next == NONE {
+                self.occupied[level] &= !(1 << slot);
+            }
+        } else {
+            self.entries[prev as usize].next = next;
+        }
+        self.entries[index as usize].place = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn drain(w: &mut TimerWheel, now: Time) -> Vec<u32> {
+        let mut v = Vec::new();
+        while let Some(i) = w.poll_expired(now) {
+            v.push(i.0);
+        }
+        v.sort_unstable();
+        v
+    }
+
+    proptest! {
+        /// Against a plain list: fires everything due (to the tick), nothing early,
+        /// and `next_deadline` never lies beyond the earliest entry.
+        #[test]
+        fn agrees_with_a_list(ops in proptest::collection::vec((0u32..24, 0u64..40, any::<u16>(), 0u8..8), 1..200)) {
+            let mut wheel = TimerWheel::default();
+            for i in 0..24 { wheel.reserve(QpIndex(i)); }
+            let mut list = std::collections::BTreeMap::<u32, u64>::new();
+            let mut now = Time::ZERO;
+            for (index, exponent, mantissa, op) in ops {
+                let delta = u64::from(mantissa) << exponent.min(30);
+                match op {
+                    0..=3 => {
+                        let deadline = now + delta;
+                        wheel.arm(QpIndex(index), deadline);
+                        let e = list.entry(index).or_insert(deadline.0);
+                        *e = (*e).min(deadline.0);
+                    }
+                    4 => { wheel.cancel(QpIndex(index)); list.remove(&index); }
+                    _ => {
+                        if let Some(next) = wheel.next_deadline() {
+                            let earliest = list.values().min().copied().expect("armed");
+                            prop_assert!(next.0 <= ((earliest >> TICK_BITS) + 1) << TICK_BITS, "{next:?} after {earliest}");
+                        } else {
+                            prop_assert!(list.is_empty());
+                        }
+                        now = now + delta;
+                        let fired = drain(&mut wheel, now);
+                        let due: Vec<u32> = list.iter()
+                            .filter(|&(_, &d)| (d >> TICK_BITS) < now.0 >> TICK_BITS)
+                            .map(|(&i, _)| i).collect();
+                        prop_assert_eq!(&fired, &due);
+                        for i in fired { list.remove(&i); }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn following_next_deadline_reaches_every_timer() {
+        let mut w = TimerWheel::default();
+        w.reserve(QpIndex(0));
+        for shift in 0..43 {
+            let start = Time(w.now_tick << TICK_BITS);
+            let deadline = start + (1 << shift);
+            w.arm(QpIndex(0), deadline);
+            let mut steps = 0;
+            let fired_at = loop {
+                let next = w.next_deadline().expect("armed");
+                if w.poll_expired(next).is_some() {
+                    break next;
+                }
+                steps += 1;
+                assert!(steps < 400, "shift {shift} never fires");
+            };
+            assert!(fired_at >= deadline);
+            assert!(fired_at.since_ns(deadline) <= 2 << TICK_BITS);
+        }
+    }
+}

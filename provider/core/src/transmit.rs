@@ -1,0 +1,247 @@
+//! The batch of packets that one call to `poll_transmit` fills: the caller's
+//! bytes, and runs of equal-sized packets that can leave in one system call.
+//!
+//! A run is what UDP segmentation offload (GSO) takes: packets to one address, all
+//! of one size but the last, which may be shorter. The kernel gives segment `k` of
+//! a run the IPv4 Identification `k` (a lone packet gets 0), and the ICRC covers
+//! that field: so a packet's place in its run must be known when it is built.
+
+use core::net::IpAddr;
+use core::ops::Range;
+
+/// Where packets of one QP go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TxDest {
+    /// Destination address; the port is 4791 always.
+    pub remote: IpAddr,
+    /// Traffic class byte: DSCP and ECN.
+    pub tos: u8,
+}
+
+/// One run: a range of the batch's bytes, cut into packets of `segment_size`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Bytes of the batch.
+    pub range: Range<usize>,
+    /// Size of every packet but the last, which may be shorter.
+    pub segment_size: usize,
+    /// Where it goes.
+    pub dest: TxDest,
+}
+
+impl Transmit {
+    /// Number of packets.
+    pub fn segments(&self) -> usize {
+        self.range.len().div_ceil(self.segment_size)
+    }
+}
+
+/// Limits of a run: what the socket's offload takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunLimits {
+    /// Packets in a run; 1 turns runs off.
+    pub segments_max: usize,
+    /// Bytes in a run: a UDP payload of at most 65,507.
+    pub bytes_max: usize,
+}
+
+impl RunLimits {
+    /// Longest UDP payload over IPv4: 65,535 - 20 - 8.
+    pub const UDP_PAYLOAD_MAX: usize = 65_507;
+    /// No offload: every packet by itself.
+    pub const SINGLE: RunLimits =
+        RunLimits { segments_max: 1, bytes_max: RunLimits::UDP_PAYLOAD_MAX };
+}
+
+/// Runs in a batch, at most.
+pub const RUNS_MAX: usize = 64;
+
+/// Packets to send, being gathered. Reusable: [`TxBatch::clear`] keeps the memory.
+#[derive(Debug)]
+pub struct TxBatch {
+    bytes: Box<[u8]>,
+    used: usize,
+    runs: Vec<Transmit>,
+    limits: RunLimits,
+    packets: usize,
+}
+
+/// Room for one packet, and the IPv4 Identification that it will travel under.
+#[derive(Debug)]
+pub struct TxSlot<'a> {
+    /// Exactly the packet's bytes.
+    pub bytes: &'a mut [u8],
+    /// IPv4 Identification; the ICRC must be computed with it.
+    pub ident: u16,
+}
+
+impl TxBatch {
+    /// A batch over `capacity` bytes.
+    pub fn new(capacity: usize, limits: RunLimits) -> TxBatch {
+        TxBatch {
+            bytes: vec![0; capacity].into(),
+            used: 0,
+            runs: Vec::with_capacity(RUNS_MAX),
+            limits,
+            packets: 0,
+        }
+    }
+
+    /// True if a packet of `len` bytes to `dest` fits.
+    #[inline]
+    pub fn has_room(&self, dest: &TxDest, len: usize) -> bool {
+        self.used + len <= self.bytes.len() && (self.runs.len() < RUNS_MAX || self.joins(dest, len))
+    }
+
+    /// Takes room for one packet: at the end of the last run if it may join that,
+    /// else in a new run. `None` when the batch is full.
+    #[inline]
+    pub fn reserve(&mut self, dest: &TxDest, len: usize) -> Option<TxSlot<'_>> {
+        if self.used + len > self.bytes.len() {
+            return None;
+        }
+        let start = self.used;
+        let ident = if self.joins(dest, len) {
+            let run = self.runs.last_mut().expect("joins() found a run");
+            let ident = run.range.len() / run.segment_size;
+            run.range.end += len;
+            ident as u16
+        } else {
+            if self.runs.len() == RUNS_MAX {
+                return None;
+            }
+            self.runs.push(Transmit {
+                range: start..start + len,
+                segment_size: len,
+                dest: *dest,
+            });
+            0
+        };
+        self.used += len;
+        self.packets += 1;
+        Some(TxSlot { bytes: &mut self.bytes[start..start + len], ident })
+    }
+
+    /// Takes the last packet, of `len` bytes, back: it could not be built.
+    pub fn retract(&mut self, len: usize) {
+        let run = self.runs.last_mut().expect("a packet was reserved");
+        run.range.end -= len;
+        if run.range.is_empty() {
+            self.runs.pop();
+        }
+        self.used -= len;
+        self.packets -= 1;
+    }
+
+    /// The runs, in order.
+    pub fn runs(&self) -> &[Transmit] {
+        &self.runs
+    }
+
+    /// The bytes that the runs' ranges name.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
+    }
+
+    /// The bytes, to patch packets that must travel under another Identification.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.used]
+    }
+
+    /// Number of packets.
+    pub fn packets(&self) -> usize {
+        self.packets
+    }
+
+    /// True if nothing was gathered.
+    pub fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+
+    /// Forgets the packets.
+    pub fn clear(&mut self) {
+        self.used = 0;
+        self.packets = 0;
+        self.runs.clear();
+    }
+
+    /// Changes what a run may be, from the next packet on.
+    pub fn set_limits(&mut self, limits: RunLimits) {
+        self.limits = limits;
+    }
+
+    #[inline]
+    fn joins(&self, dest: &TxDest, len: usize) -> bool {
+        let Some(run) = self.runs.last() else { return false };
+        let run_len = run.range.len();
+        // A run that ended with a shorter packet is closed.
+        len <= run.segment_size
+            && run_len.is_multiple_of(run.segment_size)
+            && run_len + len <= self.limits.bytes_max
+            && run_len / run.segment_size < self.limits.segments_max
+            && run.dest == *dest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+    use proptest::prelude::*;
+
+    fn dest(n: u8) -> TxDest {
+        TxDest { remote: IpAddr::V4(Ipv4Addr::new(127, 0, 0, n)), tos: 0 }
+    }
+
+    proptest! {
+        /// Whatever is gathered: every run is legal for GSO, order is kept, and each
+        /// packet got the Identification of its place.
+        #[test]
+        fn runs_are_what_gso_takes(
+            packets in proptest::collection::vec((0u8..3, prop_oneof![Just(16usize), Just(1040), Just(4112), 16usize..4200]), 0..300),
+            segments_max in 1usize..=128,
+        ) {
+            let limits = RunLimits { segments_max, bytes_max: RunLimits::UDP_PAYLOAD_MAX };
+            let mut batch = TxBatch::new(256 << 10, limits);
+            let mut sent = Vec::new();
+            for (to, len) in packets {
+                let fits = batch.has_room(&dest(to), len);
+                match batch.reserve(&dest(to), len) {
+                    Some(slot) => {
+                        prop_assert!(fits);
+                        prop_assert_eq!(slot.bytes.len(), len);
+                        slot.bytes.fill(sent.len() as u8);
+                        sent.push((to, len, slot.ident));
+                    }
+                    None => { prop_assert!(!fits); break }
+                }
+            }
+            let mut expected = sent.iter();
+            let mut at = 0;
+            for run in batch.runs() {
+                prop_assert_eq!(run.range.start, at);
+                at = run.range.end;
+                prop_assert!(run.segments() <= segments_max);
+                prop_assert!(run.range.len() <= limits.bytes_max);
+                for (k, packet) in batch.bytes()[run.range.clone()].chunks(run.segment_size).enumerate() {
+                    let &(to, len, ident) = expected.next().expect("as many as sent");
+                    prop_assert_eq!((dest(to), len, ident as usize), (run.dest, packet.len(), k));
+                }
+            }
+            prop_assert!(expected.next().is_none());
+            prop_assert_eq!(batch.packets(), sent.len());
+        }
+    }
+
+    #[test]
+    fn a_packet_can_be_taken_back() {
+        let mut batch = TxBatch::new(4096, RunLimits { segments_max: 64, bytes_max: 65_507 });
+        assert!(batch.reserve(&dest(1), 100).is_some());
+        assert!(batch.reserve(&dest(1), 60).is_some());
+        batch.retract(60);
+        assert_eq!(batch.reserve(&dest(1), 100).expect("room").ident, 1);
+        batch.retract(100);
+        batch.retract(100);
+        assert!(batch.is_empty() && batch.runs().is_empty());
+    }
+}

@@ -1,0 +1,634 @@
+//! Work requests as plain values, and the bounded queues that they wait in.
+
+use urxe_wire::{Lkey, Psn, Rkey};
+
+use crate::error::Fault;
+
+/// Operation of a send work request, with the numbers of `enum ibv_wr_opcode`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u32)]
+#[non_exhaustive]
+#[doc(alias = "ibv_wr_opcode")]
+pub enum WrOpcode {
+    /// RDMA WRITE.
+    RdmaWrite = 0,
+    /// RDMA WRITE that consumes a receive and delivers immediate data.
+    RdmaWriteWithImm = 1,
+    /// SEND.
+    Send = 2,
+    /// SEND with immediate data.
+    SendWithImm = 3,
+    /// RDMA READ.
+    RdmaRead = 4,
+    /// Compare-and-swap of 8 bytes.
+    AtomicCmpAndSwp = 5,
+    /// Fetch-and-add of 8 bytes.
+    AtomicFetchAndAdd = 6,
+    /// SEND that takes an rkey of the receiver back.
+    SendWithInv = 9,
+}
+
+impl WrOpcode {
+    /// READ and atomics: their result travels back, and they hold one of
+    /// `max_rd_atomic` places while it does.
+    #[inline]
+    pub fn is_read_or_atomic(self) -> bool {
+        matches!(self, WrOpcode::RdmaRead | WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd)
+    }
+
+    /// True for both atomics.
+    #[inline]
+    pub fn is_atomic(self) -> bool {
+        matches!(self, WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd)
+    }
+
+    /// Consumes one of the peer's receives, and so one end-to-end credit.
+    #[inline]
+    pub fn takes_credit(self) -> bool {
+        matches!(
+            self,
+            WrOpcode::Send | WrOpcode::SendWithImm | WrOpcode::SendWithInv | WrOpcode::RdmaWriteWithImm
+        )
+    }
+}
+
+/// Flags of a send work request, with the bits of `enum ibv_send_flags`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[doc(alias = "ibv_send_flags")]
+pub struct SendFlags(pub u32);
+
+impl SendFlags {
+    /// No flag.
+    pub const NONE: SendFlags = SendFlags(0);
+    /// Wait for all earlier READs and atomics.
+    pub const FENCE: SendFlags = SendFlags(1);
+    /// Make a completion on success too.
+    pub const SIGNALED: SendFlags = SendFlags(2);
+    /// Raise an event at the receiver, if it asked for solicited ones.
+    pub const SOLICITED: SendFlags = SendFlags(4);
+    /// The data was copied when the request was posted.
+    pub const INLINE: SendFlags = SendFlags(8);
+
+    /// True if every flag of `other` is set.
+    #[inline]
+    pub const fn contains(self, other: SendFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl core::ops::BitOr for SendFlags {
+    type Output = SendFlags;
+    fn bitor(self, other: SendFlags) -> SendFlags {
+        SendFlags(self.0 | other.0)
+    }
+}
+
+/// A scatter/gather entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[doc(alias = "ibv_sge")]
+pub struct Sge {
+    /// Address of the first byte, as the region's iova counts.
+    pub addr: u64,
+    /// Number of bytes; 0 means none.
+    pub length: u32,
+    /// The region's lkey.
+    pub lkey: Lkey,
+}
+
+impl Sge {
+    const EMPTY: Sge = Sge { addr: 0, length: 0, lkey: Lkey(0) };
+}
+
+/// Where a send request's bytes are.
+#[derive(Clone, Copy, Debug)]
+pub enum WrData<'a> {
+    /// In registered memory.
+    Sges(&'a [Sge]),
+    /// Here; copied into the queue by the post.
+    Inline(&'a [u8]),
+}
+
+/// A send work request as it is posted.
+#[derive(Clone, Copy, Debug)]
+#[doc(alias = "ibv_send_wr")]
+pub struct SendWr<'a> {
+    /// Returned in the completion.
+    pub wr_id: u64,
+    /// The operation.
+    pub opcode: WrOpcode,
+    /// Flags (INLINE is implied by `data`).
+    pub flags: SendFlags,
+    /// Source of the data; for READ and atomics the place of the result.
+    pub data: WrData<'a>,
+    /// Remote address (RDMA and atomics).
+    pub remote_addr: u64,
+    /// Remote key (RDMA and atomics), or the rkey to take back (SEND with invalidate).
+    pub rkey: Rkey,
+    /// Immediate data in network order.
+    pub imm: [u8; 4],
+    /// Compared value, or the number to add.
+    pub compare_add: u64,
+    /// Swapped-in value.
+    pub swap: u64,
+}
+
+impl SendWr<'_> {
+    /// A request with everything unused set to zero.
+    pub fn new<'a>(wr_id: u64, opcode: WrOpcode, data: WrData<'a>) -> SendWr<'a> {
+        SendWr {
+            wr_id,
+            opcode,
+            flags: SendFlags::SIGNALED,
+            data,
+            remote_addr: 0,
+            rkey: Rkey(0),
+            imm: [0; 4],
+            compare_add: 0,
+            swap: 0,
+        }
+    }
+}
+
+/// A receive work request as it is posted.
+#[derive(Clone, Copy, Debug)]
+#[doc(alias = "ibv_recv_wr")]
+pub struct RecvWr<'a> {
+    /// Returned in the completion.
+    pub wr_id: u64,
+    /// Where the message goes.
+    pub sges: &'a [Sge],
+}
+
+/// Why a post was refused. The queue is unchanged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PostError {
+    /// The queue holds as many requests as it was created for.
+    #[error("the queue is full: {0} work requests are outstanding")]
+    QueueFull(u32),
+    /// More scatter/gather entries than the queue was created for.
+    #[error("{given} scatter/gather entries, but the queue was created with {max}")]
+    TooManySges {
+        /// Entries in the request.
+        given: usize,
+        /// Entries allowed.
+        max: usize,
+    },
+    /// More inline bytes than the queue was created for.
+    #[error("{given} inline bytes, but the queue was created with {max}")]
+    InlineTooLong {
+        /// Bytes in the request.
+        given: usize,
+        /// Bytes allowed.
+        max: usize,
+    },
+    /// READ or atomic with inline data: there is nothing to send.
+    #[error("READ and atomics take no inline data")]
+    InlineNotAllowed,
+    /// The state takes no such posts.
+    #[error("a QP in this state takes no {0} work requests")]
+    State(&'static str),
+    /// Longer than 2^31 bytes.
+    #[error("the message has {0} bytes, more than 2^31")]
+    MessageTooLong(u64),
+    /// No such QP.
+    #[error("the QP does not exist")]
+    NoQp,
+}
+
+/// Longest message, IBTA 9.7.2: 2^31 bytes.
+pub const MESSAGE_MAX: u64 = 1 << 31;
+
+/// A send work request while it waits and while it is under way.
+#[derive(Clone, Copy, Debug)]
+pub struct SendWqe {
+    /// From the request.
+    pub wr_id: u64,
+    /// From the request.
+    pub remote_addr: u64,
+    /// From the request.
+    pub compare_add: u64,
+    /// From the request.
+    pub swap: u64,
+    /// From the request.
+    pub rkey: Rkey,
+    /// From the request.
+    pub imm: [u8; 4],
+    /// Sum of the entries' lengths (or of the inline bytes).
+    pub length: u32,
+    /// From the request.
+    pub opcode: WrOpcode,
+    /// From the request, with INLINE as it was found.
+    pub flags: SendFlags,
+    /// Number of scatter/gather entries.
+    pub num_sge: u16,
+    /// PSN of the first packet; valid once the request was started.
+    pub first_psn: Psn,
+    /// PSN of the last packet (of the response, for READ).
+    pub last_psn: Psn,
+    /// A fault found locally; reported when all earlier requests are done.
+    pub fault: Fault,
+}
+
+impl SendWqe {
+    const EMPTY: SendWqe = SendWqe {
+        wr_id: 0,
+        remote_addr: 0,
+        compare_add: 0,
+        swap: 0,
+        rkey: Rkey(0),
+        imm: [0; 4],
+        length: 0,
+        opcode: WrOpcode::Send,
+        flags: SendFlags::NONE,
+        num_sge: 0,
+        first_psn: Psn::ZERO,
+        last_psn: Psn::ZERO,
+        fault: Fault::None,
+    };
+}
+
+/// The send queue: fixed capacity, requests named by an ever-growing number.
+#[derive(Debug)]
+pub struct SendQueue {
+    slots: Box<[SendWqe]>,
+    sges: Box<[Sge]>,
+    inline: Box<[u8]>,
+    sge_max: usize,
+    inline_max: usize,
+    capacity: u32,
+    head: u64,
+    tail: u64,
+}
+
+impl SendQueue {
+    /// A queue for `capacity` requests of at most so many entries or inline bytes.
+    pub fn new(capacity: u32, sge_max: usize, inline_max: usize) -> SendQueue {
+        let slots = (capacity.max(1) as usize).next_power_of_two();
+        SendQueue {
+            slots: vec![SendWqe::EMPTY; slots].into(),
+            sges: vec![Sge::EMPTY; slots * sge_max].into(),
+            inline: vec![0; slots * inline_max].into(),
+            sge_max,
+            inline_max,
+            capacity,
+            head: 0,
+            tail: 0,
+        }
+    }
+
+    /// Appends a request.
+    ///
+    /// # Errors
+    /// [`PostError`]; the queue is unchanged.
+    pub fn push(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
+        if self.len() >= self.capacity {
+            return Err(PostError::QueueFull(self.capacity));
+        }
+        let slot = self.slot(self.tail);
+        let (length, num_sge, inline_flag) = match wr.data {
+            WrData::Sges(sges) => {
+                if sges.len() > self.sge_max {
+                    return Err(PostError::TooManySges { given: sges.len(), max: self.sge_max });
+                }
+                let length: u64 = sges.iter().map(|s| u64::from(s.length)).sum();
+                if length > MESSAGE_MAX {
+                    return Err(PostError::MessageTooLong(length));
+                }
+                let at = slot * self.sge_max;
+                self.sges[at..at + sges.len()].copy_from_slice(sges);
+                (length as u32, sges.len() as u16, 0)
+            }
+            WrData::Inline(bytes) => {
+                if wr.opcode.is_read_or_atomic() {
+                    return Err(PostError::InlineNotAllowed);
+                }
+                if bytes.len() > self.inline_max {
+                    return Err(PostError::InlineTooLong { given: bytes.len(), max: self.inline_max });
+                }
+                let at = slot * self.inline_max;
+                self.inline[at..at + bytes.len()].copy_from_slice(bytes);
+                (bytes.len() as u32, 0, SendFlags::INLINE.0)
+            }
+        };
+        self.slots[slot] = SendWqe {
+            wr_id: wr.wr_id,
+            remote_addr: wr.remote_addr,
+            compare_add: wr.compare_add,
+            swap: wr.swap,
+            rkey: wr.rkey,
+            imm: wr.imm,
+            length,
+            opcode: wr.opcode,
+            flags: SendFlags(wr.flags.0 & !SendFlags::INLINE.0 | inline_flag),
+            num_sge,
+            ..SendWqe::EMPTY
+        };
+        self.tail += 1;
+        Ok(())
+    }
+
+    /// Moves all requests to another queue, as far as that has room. For queues
+    /// in which posts wait while somebody else drives the shard.
+    pub fn drain_into(&mut self, other: &mut SendQueue) {
+        while self.head < self.tail && other.len() < other.capacity {
+            let wqe = *self.wqe(self.head);
+            let mut wr = SendWr::new(wqe.wr_id, wqe.opcode, WrData::Sges(self.sges(self.head)));
+            if wqe.flags.contains(SendFlags::INLINE) {
+                wr.data = WrData::Inline(self.inline(self.head));
+            }
+            wr.flags = wqe.flags;
+            wr.remote_addr = wqe.remote_addr;
+            wr.rkey = wqe.rkey;
+            wr.imm = wqe.imm;
+            wr.compare_add = wqe.compare_add;
+            wr.swap = wqe.swap;
+            if other.push(&wr).is_err() {
+                debug_assert!(false, "both queues have the same limits");
+            }
+            self.head += 1;
+        }
+    }
+
+    /// Number of the oldest request.
+    #[inline]
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Number that the next request will get.
+    #[inline]
+    pub fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    /// Requests in the queue.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        (self.tail - self.head) as u32
+    }
+
+    /// True if there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.tail == self.head
+    }
+
+    /// Requests that the queue was created for.
+    #[inline]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Entries a request may have.
+    pub fn sge_max(&self) -> usize {
+        self.sge_max
+    }
+
+    /// Inline bytes a request may have.
+    pub fn inline_max(&self) -> usize {
+        self.inline_max
+    }
+
+    /// A request by its number, which must be in `head..tail`.
+    #[inline]
+    pub fn wqe(&self, number: u64) -> &SendWqe {
+        &self.slots[self.slot(number)]
+    }
+
+    /// A request by its number, to change it.
+    #[inline]
+    pub fn wqe_mut(&mut self, number: u64) -> &mut SendWqe {
+        let slot = self.slot(number);
+        &mut self.slots[slot]
+    }
+
+    /// The scatter/gather entries of a request.
+    #[inline]
+    pub fn sges(&self, number: u64) -> &[Sge] {
+        let slot = self.slot(number);
+        let at = slot * self.sge_max;
+        &self.sges[at..at + self.slots[slot].num_sge as usize]
+    }
+
+    /// The inline bytes of a request.
+    #[inline]
+    pub fn inline(&self, number: u64) -> &[u8] {
+        let slot = self.slot(number);
+        let at = slot * self.inline_max;
+        &self.inline[at..at + self.slots[slot].length as usize]
+    }
+
+    /// Takes the oldest request out.
+    #[inline]
+    pub fn pop(&mut self) {
+        debug_assert!(self.head < self.tail, "pop of an empty queue");
+        self.head += 1;
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.head = self.tail;
+    }
+
+    #[inline]
+    fn slot(&self, number: u64) -> usize {
+        number as usize & (self.slots.len() - 1)
+    }
+}
+
+/// A receive while it waits.
+#[derive(Clone, Copy, Debug)]
+struct RecvWqe {
+    wr_id: u64,
+    length: u64,
+    num_sge: u16,
+}
+
+/// The receive queue: fixed capacity, first in, first out.
+#[derive(Debug)]
+pub struct RecvQueue {
+    slots: Box<[RecvWqe]>,
+    sges: Box<[Sge]>,
+    sge_max: usize,
+    capacity: u32,
+    head: u64,
+    tail: u64,
+}
+
+impl RecvQueue {
+    /// A queue for `capacity` receives of at most `sge_max` entries.
+    pub fn new(capacity: u32, sge_max: usize) -> RecvQueue {
+        let slots = (capacity.max(1) as usize).next_power_of_two();
+        RecvQueue {
+            slots: vec![RecvWqe { wr_id: 0, length: 0, num_sge: 0 }; slots].into(),
+            sges: vec![Sge::EMPTY; slots * sge_max].into(),
+            sge_max,
+            capacity,
+            head: 0,
+            tail: 0,
+        }
+    }
+
+    /// Appends a receive.
+    ///
+    /// # Errors
+    /// [`PostError`]; the queue is unchanged.
+    pub fn push(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        if self.len() >= self.capacity {
+            return Err(PostError::QueueFull(self.capacity));
+        }
+        if wr.sges.len() > self.sge_max {
+            return Err(PostError::TooManySges { given: wr.sges.len(), max: self.sge_max });
+        }
+        let slot = self.slot(self.tail);
+        let at = slot * self.sge_max;
+        self.sges[at..at + wr.sges.len()].copy_from_slice(wr.sges);
+        self.slots[slot] = RecvWqe {
+            wr_id: wr.wr_id,
+            length: wr.sges.iter().map(|s| u64::from(s.length)).sum(),
+            num_sge: wr.sges.len() as u16,
+        };
+        self.tail += 1;
+        Ok(())
+    }
+
+    /// Moves all receives to another queue, as far as that has room.
+    pub fn drain_into(&mut self, other: &mut RecvQueue) {
+        while self.head < self.tail && other.len() < other.capacity {
+            let wr = RecvWr { wr_id: self.front_wr_id(), sges: self.front_sges() };
+            if other.push(&wr).is_err() {
+                debug_assert!(false, "both queues have the same limits");
+            }
+            self.head += 1;
+        }
+    }
+
+    /// Receives in the queue.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        (self.tail - self.head) as u32
+    }
+
+    /// True if there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.tail == self.head
+    }
+
+    /// Receives that the queue was created for.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Entries a receive may have.
+    pub fn sge_max(&self) -> usize {
+        self.sge_max
+    }
+
+    /// `wr_id` of the oldest receive; the queue must not be empty.
+    #[inline]
+    pub fn front_wr_id(&self) -> u64 {
+        self.slots[self.slot(self.head)].wr_id
+    }
+
+    /// Bytes that the oldest receive has room for.
+    #[inline]
+    pub fn front_length(&self) -> u64 {
+        self.slots[self.slot(self.head)].length
+    }
+
+    /// Entries of the oldest receive.
+    #[inline]
+    pub fn front_sges(&self) -> &[Sge] {
+        let slot = self.slot(self.head);
+        let at = slot * self.sge_max;
+        &self.sges[at..at + self.slots[slot].num_sge as usize]
+    }
+
+    /// Takes the oldest receive out.
+    #[inline]
+    pub fn pop(&mut self) {
+        debug_assert!(self.head < self.tail, "pop of an empty queue");
+        self.head += 1;
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.head = self.tail;
+    }
+
+    #[inline]
+    fn slot(&self, number: u64) -> usize {
+        number as usize & (self.slots.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sge(n: u32) -> Sge {
+        Sge { addr: u64::from(n), length: n, lkey: Lkey(n) }
+    }
+
+    #[test]
+    fn limits_of_the_send_queue() {
+        let mut q = SendQueue::new(3, 2, 4);
+        let two = [sge(1), sge(2)];
+        let three = [sge(1), sge(2), sge(3)];
+        let wr = |data| SendWr::new(1, WrOpcode::Send, data);
+        assert_eq!(
+            q.push(&wr(WrData::Sges(&three))),
+            Err(PostError::TooManySges { given: 3, max: 2 })
+        );
+        assert_eq!(
+            q.push(&wr(WrData::Inline(b"12345"))),
+            Err(PostError::InlineTooLong { given: 5, max: 4 })
+        );
+        assert_eq!(
+            q.push(&SendWr::new(1, WrOpcode::RdmaRead, WrData::Inline(b"1"))),
+            Err(PostError::InlineNotAllowed)
+        );
+        let huge = [Sge { length: u32::MAX, ..sge(1) }];
+        assert_eq!(
+            q.push(&wr(WrData::Sges(&huge))),
+            Err(PostError::MessageTooLong(u64::from(u32::MAX)))
+        );
+        assert!(q.is_empty());
+        for _ in 0..3 {
+            q.push(&wr(WrData::Sges(&two))).expect("room");
+        }
+        assert_eq!(q.push(&wr(WrData::Sges(&two))), Err(PostError::QueueFull(3)));
+        q.pop();
+        q.push(&wr(WrData::Inline(b"abcd"))).expect("room again");
+        assert_eq!(q.inline(q.tail() - 1), b"abcd");
+        assert_eq!(q.wqe(q.head()).length, 3);
+        assert_eq!(q.sges(q.head()), &two);
+    }
+
+    #[test]
+    fn draining_keeps_order_and_content() {
+        let (mut a, mut b) = (SendQueue::new(4, 1, 8), SendQueue::new(2, 1, 8));
+        a.push(&SendWr::new(1, WrOpcode::Send, WrData::Inline(b"xy"))).expect("room");
+        a.push(&SendWr::new(2, WrOpcode::Send, WrData::Sges(&[sge(9)]))).expect("room");
+        a.push(&SendWr::new(3, WrOpcode::Send, WrData::Sges(&[]))).expect("room");
+        a.drain_into(&mut b);
+        assert_eq!((a.len(), b.len()), (1, 2));
+        assert_eq!(b.inline(0), b"xy");
+        assert_eq!(b.sges(1), &[sge(9)]);
+        assert_eq!(b.wqe(1).wr_id, 2);
+    }
+
+    #[test]
+    fn receive_queue_is_fifo() {
+        let mut q = RecvQueue::new(2, 1);
+        for id in [7, 8] {
+            q.push(&RecvWr { wr_id: id, sges: &[sge(id as u32)] }).expect("room");
+        }
+        assert_eq!(q.push(&RecvWr { wr_id: 9, sges: &[] }), Err(PostError::QueueFull(2)));
+        assert_eq!((q.front_wr_id(), q.front_length()), (7, 7));
+        q.pop();
+        assert_eq!(q.front_sges(), &[sge(8)]);
+    }
+}
