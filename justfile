@@ -1,0 +1,32 @@
+# Short names for the commands that the documents use. `just` is optional.
+
+# list the recipes
+default:
+    @just --list
+
+# everything that has to pass before a change goes in
+ci:
+    tests/run
+
+# the two commands of the README
+pingpong *ARGS:
+    cargo run --release -- pingpong {{ARGS}}
+
+test:
+    tests/run
+
+# the quick part of the checks, for the inner loop
+check:
+    cargo fmt --all -- --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    cargo test --workspace
+
+bench *ARGS:
+    cargo run --release -- bench {{ARGS}}
+
+# fuzz every target for SECONDS each
+fuzz SECONDS="60":
+    fuzz/run {{SECONDS}}
+
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
