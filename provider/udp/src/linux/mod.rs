@@ -1,0 +1,158 @@
+//! The Linux backend: segmentation offload, batched system calls, control messages.
+
+mod cmsg;
+mod probe;
+mod recv;
+mod send;
+mod sys;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP, SOL_SOCKET, SOL_UDP, c_int};
+
+pub(crate) use recv::RecvState;
+
+use crate::{Caps, Dest, UdpConfig};
+
+/// Accept datagrams without UDP checksum over IPv6 (`linux/udp.h`; not in libc).
+const UDP_NO_CHECK6_RX: c_int = 102;
+
+/// A bound, unconnected, non-blocking UDP socket.
+#[derive(Debug)]
+pub struct UdpSocket {
+    fd: OwnedFd,
+    local: SocketAddr,
+    caps: Caps,
+    /// The address that everything received was sent to, if the socket has only one.
+    only_ip: Option<IpAddr>,
+    /// The traffic class that packets get without being told.
+    default_tos: u8,
+}
+
+impl UdpSocket {
+    /// Binds a socket to `addr` (port 0: any free one) and probes what it can do.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] if another socket has the address and port;
+    /// [`io::ErrorKind::AddrNotAvailable`] if the host does not have the address.
+    pub fn bind(addr: SocketAddr, config: &UdpConfig) -> io::Result<UdpSocket> {
+        let ipv6 = addr.is_ipv6();
+        let fd = sys::udp_socket(if ipv6 { libc::AF_INET6 } else { libc::AF_INET })?;
+        set_ip_options(fd.as_fd(), ipv6, config)?;
+        if config.reuse_port {
+            sys::set_option(fd.as_fd(), SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        }
+        let wildcard = addr.ip().is_unspecified();
+        if wildcard {
+            let (level, name) = if ipv6 {
+                (IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
+            } else {
+                (IPPROTO_IP, libc::IP_PKTINFO)
+            };
+            sys::set_option(fd.as_fd(), level, name, 1)?;
+        }
+        sys::bind(fd.as_fd(), &Dest::new(addr))?;
+        let local = sys::local_addr(fd.as_fd())?;
+        Ok(UdpSocket {
+            caps: probe_caps(fd.as_fd(), config)?,
+            fd,
+            local,
+            only_ip: (!wildcard).then_some(local.ip()),
+            default_tos: config.tos,
+        })
+    }
+
+    /// What this socket can do.
+    pub fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    /// The address and port it is bound to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Datagrams that the kernel has thrown away so far because the receive buffer was
+    /// full.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn receive_drops(&self) -> io::Result<u32> {
+        /// `SK_MEMINFO_DROPS` of `linux/sock_diag.h`: the ninth and last word.
+        const DROPS: usize = 8;
+        let words = sys::option::<9>(self.as_fd(), SOL_SOCKET, libc::SO_MEMINFO)?;
+        Ok(words[DROPS] as u32)
+    }
+
+    /// The socket, to wait on.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for UdpSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+/// Settings without which packets would be wrong: a failure is an error.
+fn set_ip_options(fd: BorrowedFd<'_>, ipv6: bool, config: &UdpConfig) -> io::Result<()> {
+    let set = |level, name, value| sys::set_option(fd, level, name, value);
+    let tos = c_int::from(config.tos);
+    if ipv6 {
+        set(IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+        // Never fragment: the protocols above have their own MTU.
+        set(
+            IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_PROBE,
+        )?;
+        set(IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)?;
+        // Soft-RoCE in the kernel sends UDP checksum 0 over IPv6; without this such
+        // packets vanish without a trace.
+        set(IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)?;
+        set(IPPROTO_IPV6, libc::IPV6_TCLASS, tos)?;
+        set(
+            IPPROTO_IPV6,
+            libc::IPV6_RECVTCLASS,
+            c_int::from(config.recv_tos),
+        )
+    } else {
+        // PROBE: Don't Fragment is set and so, the socket being unconnected, the
+        // Identification is 0; and a learned path MTU is left to the caller.
+        set(IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+        set(IPPROTO_IP, libc::IP_TOS, tos)?;
+        set(IPPROTO_IP, libc::IP_RECVTOS, c_int::from(config.recv_tos))
+    }
+}
+
+/// Settings that only make it faster: a refusal lowers what the socket can do.
+fn probe_caps(fd: BorrowedFd<'_>, config: &UdpConfig) -> io::Result<Caps> {
+    let gso = if config.gso {
+        probe::gso_segments_max(fd)
+    } else {
+        None
+    };
+    let gro = config.gro && sys::set_option(fd, SOL_UDP, libc::UDP_GRO, 1).is_ok();
+    let buffer = |forced, plain, bytes: usize| {
+        let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+        // FORCE goes beyond the administrator's limit and needs CAP_NET_ADMIN.
+        if sys::set_option(fd, SOL_SOCKET, forced, bytes).is_err() {
+            sys::set_option(fd, SOL_SOCKET, plain, bytes)?;
+        }
+        let [granted] = sys::option(fd, SOL_SOCKET, plain)?;
+        Ok::<_, io::Error>(usize::try_from(granted).unwrap_or(0))
+    };
+    let recv_buffer = buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, config.recv_buffer)?;
+    let send_buffer = buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, config.send_buffer)?;
+    Ok(Caps::new(gso, gro, true, recv_buffer, send_buffer))
+}

@@ -1,0 +1,193 @@
+//! The system calls, by number, with owned and checked arguments where that can be.
+//!
+//! By number and not through libc's functions: programs run under libraries such as
+//! librspreload, which define `socket()`, `sendmsg()` and the rest to turn sockets into
+//! RDMA connections. A provider that were caught by them would carry itself.
+
+use std::io;
+use std::mem::size_of;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use libc::{c_int, c_long, mmsghdr, msghdr, syscall};
+
+use crate::Dest;
+
+/// What a system call returned: a count, or -1 and `errno`.
+fn count(ret: c_long) -> io::Result<usize> {
+    usize::try_from(ret).map_err(|_| io::Error::last_os_error())
+}
+
+/// A datagram socket of `family`: close-on-exec, non-blocking.
+pub(crate) fn udp_socket(family: c_int) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes numbers only.
+    let fd = count(unsafe { syscall(libc::SYS_socket, family, kind, libc::IPPROTO_UDP) })?;
+    // SAFETY: the kernel just made this descriptor for us; nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
+}
+
+/// Gives the socket its local address.
+pub(crate) fn bind(fd: BorrowedFd<'_>, addr: &Dest) -> io::Result<()> {
+    let bytes = addr.as_bytes();
+    // SAFETY: the kernel reads `bytes.len()` bytes at `bytes`.
+    let ret = unsafe { syscall(libc::SYS_bind, fd.as_raw_fd(), bytes.as_ptr(), bytes.len()) };
+    count(ret).map(drop)
+}
+
+/// Gives the socket its peer; only probes do that.
+pub(crate) fn connect(fd: BorrowedFd<'_>, addr: &Dest) -> io::Result<()> {
+    let bytes = addr.as_bytes();
+    // SAFETY: the kernel reads `bytes.len()` bytes at `bytes`.
+    let ret = unsafe {
+        syscall(
+            libc::SYS_connect,
+            fd.as_raw_fd(),
+            bytes.as_ptr(),
+            bytes.len(),
+        )
+    };
+    count(ret).map(drop)
+}
+
+/// The address that the socket is bound to.
+pub(crate) fn local_addr(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    let mut addr = Dest::EMPTY;
+    let mut len = Dest::CAPACITY as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, which the buffer has, and `len` itself.
+    let ret = unsafe {
+        syscall(
+            libc::SYS_getsockname,
+            fd.as_raw_fd(),
+            addr.buffer_mut().as_mut_ptr(),
+            ptr::from_mut(&mut len),
+        )
+    };
+    count(ret)?;
+    addr.set_len(len);
+    addr.decode()
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))
+}
+
+/// Sets an option whose value is an `int`.
+pub(crate) fn set_option(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: c_int,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads one `int` at `value`.
+    let ret = unsafe {
+        syscall(
+            libc::SYS_setsockopt,
+            fd.as_raw_fd(),
+            level,
+            name,
+            ptr::from_ref(&value),
+            size_of::<c_int>(),
+        )
+    };
+    count(ret).map(drop)
+}
+
+/// Reads an option of `N` 32-bit words (one, for most).
+pub(crate) fn option<const N: usize>(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+) -> io::Result<[c_int; N]> {
+    let mut value = [0; N];
+    let mut len = (N * size_of::<c_int>()) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `value`, which is that long, and
+    // `len` itself.
+    let ret = unsafe {
+        syscall(
+            libc::SYS_getsockopt,
+            fd.as_raw_fd(),
+            level,
+            name,
+            value.as_mut_ptr(),
+            ptr::from_mut(&mut len),
+        )
+    };
+    count(ret)?;
+    Ok(value)
+}
+
+/// Sends one packet that needs no control message.
+#[inline]
+pub(crate) fn send_to(fd: BorrowedFd<'_>, bytes: &[u8], dest: &Dest) -> io::Result<usize> {
+    let to = dest.as_bytes();
+    // SAFETY: the kernel reads `bytes.len()` bytes at `bytes` and `to.len()` at `to`.
+    let ret = unsafe {
+        syscall(
+            libc::SYS_sendto,
+            fd.as_raw_fd(),
+            bytes.as_ptr(),
+            bytes.len(),
+            0,
+            to.as_ptr(),
+            to.len(),
+        )
+    };
+    count(ret)
+}
+
+/// Sends what one header describes.
+///
+/// # Safety
+/// Every pointer in `header` leads to as many readable bytes as the length beside it says.
+#[inline]
+pub(crate) unsafe fn send_msg(fd: BorrowedFd<'_>, header: &msghdr) -> io::Result<usize> {
+    // SAFETY: the caller vouches for the pointers; the kernel only reads.
+    count(unsafe { syscall(libc::SYS_sendmsg, fd.as_raw_fd(), ptr::from_ref(header), 0) })
+}
+
+/// Sends what several headers describe; returns how many were sent, at least 1.
+///
+/// # Safety
+/// As for [`send_msg`], for every header.
+#[inline]
+pub(crate) unsafe fn send_mmsg(fd: BorrowedFd<'_>, headers: &mut [mmsghdr]) -> io::Result<usize> {
+    // SAFETY: the caller vouches for the pointers; the kernel writes `msg_len` only.
+    count(unsafe {
+        syscall(
+            libc::SYS_sendmmsg,
+            fd.as_raw_fd(),
+            headers.as_mut_ptr(),
+            headers.len(),
+            0,
+        )
+    })
+}
+
+/// Receives one datagram; returns its length.
+///
+/// # Safety
+/// Every pointer in `header` leads to as many writable bytes as the length beside it says.
+#[inline]
+pub(crate) unsafe fn recv_msg(fd: BorrowedFd<'_>, header: &mut msghdr) -> io::Result<usize> {
+    // SAFETY: the caller vouches for the pointers.
+    count(unsafe { syscall(libc::SYS_recvmsg, fd.as_raw_fd(), ptr::from_mut(header), 0) })
+}
+
+/// Receives several datagrams; returns how many, at least 1.
+///
+/// # Safety
+/// As for [`recv_msg`], for every header.
+#[inline]
+pub(crate) unsafe fn recv_mmsg(fd: BorrowedFd<'_>, headers: &mut [mmsghdr]) -> io::Result<usize> {
+    let no_timeout = ptr::null_mut::<libc::timespec>();
+    // SAFETY: the caller vouches for the pointers.
+    count(unsafe {
+        syscall(
+            libc::SYS_recvmmsg,
+            fd.as_raw_fd(),
+            headers.as_mut_ptr(),
+            headers.len(),
+            0,
+            no_timeout,
+        )
+    })
+}

@@ -1,0 +1,183 @@
+//! Received datagrams, and the memory they are received into.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::Dest;
+
+/// Room for several datagrams, allocated once and used for every
+/// [`UdpSocket::recv`](crate::UdpSocket::recv).
+pub struct RecvBatch {
+    pub(crate) buffers: Box<[u8]>,
+    pub(crate) slot_len: usize,
+    pub(crate) meta: Box<[Meta]>,
+    pub(crate) filled: usize,
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    pub(crate) linux: crate::linux::RecvState,
+}
+
+/// What is known of a received datagram besides its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meta {
+    pub(crate) source: Dest,
+    pub(crate) len: u32,
+    pub(crate) segment_size: u32,
+    pub(crate) dst_ip: Option<IpAddr>,
+    pub(crate) tos: u8,
+    pub(crate) truncated: bool,
+}
+
+impl Meta {
+    const EMPTY: Meta = Meta {
+        source: Dest::EMPTY,
+        len: 0,
+        segment_size: 0,
+        dst_ip: None,
+        tos: 0,
+        truncated: false,
+    };
+}
+
+impl RecvBatch {
+    /// Slots that serve well: see the measurements in `linux/recv.rs`.
+    pub const DEFAULT_SLOTS: usize = 8;
+    /// More slots than this are never filled by one call.
+    pub const SLOTS_MAX: usize = 64;
+    /// Bytes in a slot: holds the longest datagram, and the longest train of joined ones.
+    pub const SLOT_LEN: usize = 1 << 16;
+
+    /// Room for `slots` datagrams of any length.
+    ///
+    /// # Panics
+    /// If `slots` is 0 or more than [`RecvBatch::SLOTS_MAX`].
+    pub fn new(slots: usize) -> RecvBatch {
+        RecvBatch::with_slot_len(slots, RecvBatch::SLOT_LEN)
+    }
+
+    /// Room for `slots` datagrams of at most `slot_len` bytes; longer ones are cut and
+    /// marked [`Datagram::truncated`].
+    ///
+    /// # Panics
+    /// If `slots` is 0 or more than [`RecvBatch::SLOTS_MAX`], or `slot_len` is 0.
+    pub fn with_slot_len(slots: usize, slot_len: usize) -> RecvBatch {
+        assert!((1..=RecvBatch::SLOTS_MAX).contains(&slots), "{slots} slots");
+        assert!(slot_len > 0, "a slot needs room");
+        RecvBatch {
+            buffers: vec![0; slots * slot_len].into(),
+            slot_len,
+            meta: vec![Meta::EMPTY; slots].into(),
+            filled: 0,
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            linux: crate::linux::RecvState::new(slots),
+        }
+    }
+
+    /// Number of slots.
+    pub fn slots(&self) -> usize {
+        self.meta.len()
+    }
+
+    /// Number of datagrams that the last receive put here.
+    pub fn len(&self) -> usize {
+        self.filled
+    }
+
+    /// True if the last receive found nothing.
+    pub fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
+    /// The datagrams of the last receive, in order of arrival.
+    pub fn iter(&self) -> impl Iterator<Item = Datagram<'_>> {
+        let slots = self
+            .buffers
+            .chunks_exact(self.slot_len)
+            .zip(&self.meta)
+            .take(self.filled);
+        slots.filter_map(|(buffer, meta)| {
+            Some(Datagram {
+                data: &buffer[..meta.len as usize],
+                segment_size: meta.segment_size as usize,
+                // The kernel names no sender only for what no peer can cause.
+                source: meta.source.decode()?,
+                dst_ip: meta.dst_ip,
+                tos: meta.tos,
+                truncated: meta.truncated,
+            })
+        })
+    }
+}
+
+impl fmt::Debug for RecvBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecvBatch")
+            .field("slots", &self.slots())
+            .field("slot_len", &self.slot_len)
+            .field("filled", &self.filled)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One received datagram: a packet, or a train of packets from one sender that the
+/// kernel joined.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'a> {
+    /// The bytes of all its packets.
+    pub data: &'a [u8],
+    /// Size of every packet but the last, which may be shorter. Equal to the length
+    /// of the data when there is only one.
+    pub segment_size: usize,
+    /// Who sent it.
+    pub source: SocketAddr,
+    /// The local address it was sent to, where the system tells.
+    pub dst_ip: Option<IpAddr>,
+    /// Traffic class byte (DSCP and ECN); 0 where the system does not tell.
+    pub tos: u8,
+    /// True if it was longer than the slot; the rest is lost.
+    pub truncated: bool,
+}
+
+impl<'a> Datagram<'a> {
+    /// The two ECN bits.
+    pub fn ecn(&self) -> u8 {
+        self.tos & 3
+    }
+
+    /// The packets, each with its place in the train.
+    #[inline]
+    pub fn segments(&self) -> Segments<'a> {
+        Segments {
+            rest: self.data,
+            size: self.segment_size.max(1),
+            next: 0,
+            empty_one: self.data.is_empty(),
+        }
+    }
+}
+
+/// The packets of a [`Datagram`].
+#[derive(Clone, Debug)]
+pub struct Segments<'a> {
+    rest: &'a [u8],
+    size: usize,
+    next: usize,
+    /// A datagram without bytes is still one packet.
+    empty_one: bool,
+}
+
+impl<'a> Iterator for Segments<'a> {
+    type Item = (usize, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<(usize, &'a [u8])> {
+        if self.rest.is_empty() && !self.empty_one {
+            return None;
+        }
+        self.empty_one = false;
+        let (packet, rest) = self.rest.split_at(self.size.min(self.rest.len()));
+        let index = self.next;
+        self.rest = rest;
+        self.next += 1;
+        Some((index, packet))
+    }
+}
