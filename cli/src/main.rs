@@ -1,1 +1,38 @@
-fn main() {}
+//! The `urxe` command: try, measure and look at RDMA on a machine without RDMA hardware.
+//!
+//! Each subcommand is a module with a `run` function; [`args`] is the command line, [`error`] what can go
+//! wrong and the exit code that it ends with.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod decode;
+mod error;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Args, Command};
+use crate::error::CliError;
+
+fn main() -> ExitCode {
+    // A usage error prints its own message and exits with 2.
+    let args = Args::parse();
+    match run(args.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if !error.is_quiet() {
+                eprintln!("urxe: {error}");
+            }
+            error.exit_code()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), CliError> {
+    match command {
+        Command::Decode(args) => decode::run(&args),
+    }
+}

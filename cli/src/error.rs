@@ -1,0 +1,53 @@
+//! What ends a command early, worded for the person who typed it, and its exit code.
+
+use std::io;
+use std::process::ExitCode;
+
+/// Why a command failed. The text follows `urxe: ` on stderr and says what to do where there is something to do.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// The arguments are well-formed but do not make sense together.
+    #[error("{0}")]
+    Usage(String),
+    /// The command did its work and found what it looks for: faulty packets, a failed verification. What was
+    /// found is already on stdout.
+    #[error("{0}")]
+    Fault(String),
+    /// Something outside failed: a file, a socket, the peer, the provider.
+    #[error("{0}")]
+    Failed(String),
+    /// The reader of our output went away (`urxe decode x | head`): not worth a message.
+    #[error("output closed")]
+    OutputClosed,
+}
+
+impl CliError {
+    /// A failure with its context in front: `cannot read x.pcap: No such file or directory`.
+    pub(crate) fn context(what: impl std::fmt::Display, why: impl std::fmt::Display) -> CliError {
+        CliError::Failed(format!("{what}: {why}"))
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        matches!(self, CliError::OutputClosed)
+    }
+
+    /// 1 for a failure, 2 for wrong usage, as the shell's own commands have it.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            CliError::Usage(_) => ExitCode::from(2),
+            CliError::Fault(_) | CliError::Failed(_) => ExitCode::FAILURE,
+            CliError::OutputClosed => ExitCode::SUCCESS,
+        }
+    }
+}
+
+/// Writing to stdout: a closed pipe ends the command quietly, anything else (a full disk) is a failure.
+impl From<io::Error> for CliError {
+    fn from(error: io::Error) -> CliError {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            CliError::OutputClosed
+        } else {
+            CliError::context("cannot write the output", error)
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Which crate may import which (docs/ARCHITECTURE.md).
+
+use std::fs;
+
+use crate::tree::{files, report, root};
+
+/// Crate folder, and what of ours it may depend on. Bottom to top.
+const MAY_IMPORT: [(&str, &[&str]); 6] = [
+    ("wire", &[]),
+    ("provider/core", &["urxe-wire"]),
+    ("provider/udp", &[]),
+    ("provider", &["urxe-wire", "urxe-core", "urxe-udp"]),
+    // `urxe-udp` for the floor that `urxe bench` prints: bare UDP by the same socket calls.
+    ("cli", &["urxe", "urxe-wire", "urxe-udp"]),
+    ("tests", &["urxe", "urxe-wire", "urxe-core", "urxe-udp"]),
+];
+
+#[test]
+fn crates_import_downwards_only() {
+    let mut faults = Vec::new();
+    for (folder, allowed) in MAY_IMPORT {
+        let manifest = root().join(folder).join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).expect("each crate has a manifest");
+        for name in dependencies(&text) {
+            if name.starts_with("urxe") && !allowed.contains(&name.as_str()) {
+                faults.push(format!("{folder}/Cargo.toml imports {name}"));
+            }
+        }
+    }
+    report("an arrow points the wrong way", &faults);
+}
+
+/// Names below `[dependencies]` and its like, without those for tests only.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut is_inside = false;
+    for line in manifest.lines() {
+        if let Some(section) = line.strip_prefix('[') {
+            let section = section.trim_end_matches(']');
+            is_inside = section.ends_with("dependencies") && !section.ends_with("dev-dependencies");
+        } else if is_inside && let Some((name, _)) = line.split_once(['=', '.']) {
+            names.push(name.trim().to_owned());
+        }
+    }
+    names
+}
+
+#[test]
+fn the_core_does_no_io() {
+    // What a sans-IO core gets as an argument or does without.
+    let banned = [
+        "std::net::UdpSocket",
+        "std::thread",
+        "std::sync::",
+        "std::time::Instant",
+        "Instant::now",
+        "SystemTime",
+        "std::env",
+        "std::fs",
+        "HashMap",
+        "HashSet",
+        "println!",
+    ];
+    let mut faults = Vec::new();
+    for file in files(&[".rs"]) {
+        if !file.path.starts_with("provider/core/src/") || file.is_test() {
+            continue;
+        }
+        for (number, line) in (1..).zip(file.code_lines()) {
+            let code = line.split("//").next().unwrap_or_default();
+            for word in banned.iter().filter(|word| code.contains(**word)) {
+                faults.push(format!("{}:{number}: {word}", file.path));
+            }
+        }
+    }
+    report("time, memory and queues are arguments of the core", &faults);
+}
+
+#[test]
+fn every_member_takes_the_workspace_lints() {
+    let mut faults = Vec::new();
+    for (folder, _) in MAY_IMPORT {
+        let text = fs::read_to_string(root().join(folder).join("Cargo.toml"));
+        if !text
+            .expect("each crate has a manifest")
+            .contains("[lints]\nworkspace = true")
+        {
+            faults.push(format!("{folder}/Cargo.toml"));
+        }
+    }
+    report("no `[lints] workspace = true`", &faults);
+}
+
+#[test]
+fn dependencies_are_found_in_all_spellings() {
+    let manifest = "[package]\nname = \"x\"\n[dependencies]\na.workspace = true\nb = \"1\"\n\
+        [target.'cfg(unix)'.dependencies]\nc = { path = \"c\" }\n[dev-dependencies]\nd = \"1\"\n";
+    assert_eq!(dependencies(manifest), ["a", "b", "c"]);
+}

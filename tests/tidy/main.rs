@@ -1,0 +1,6 @@
+//! The house rules that a machine can check (CONTRIBUTING.md has them in prose).
+
+mod arrows;
+mod documents;
+mod source;
+mod tree;
