@@ -1,1 +1,54 @@
-//! (being written)
+//! The InfiniBand reliable transport as a sans-IO state machine.
+//!
+//! A [`Shard`] holds queue pairs and everything that belongs to them. It has no
+//! sockets, threads, locks, clock or randomness: packets, time, registered memory
+//! and completion queues are arguments. The engine of the `urxe` crate drives it
+//! over UDP sockets; tests and the simulator drive it in virtual time.
+//!
+//! # The run loop
+//!
+//! Whoever owns a shard does, in any order and as often as there is reason to:
+//!
+//! * [`Shard::handle_packet`] for every datagram that arrives;
+//! * [`Shard::post_send`] and [`Shard::post_recv`] for the application;
+//! * [`Shard::handle_timeout`] when [`Shard::next_timeout`] has come;
+//!
+//! and after any of these [`Shard::poll_transmit`] until it returns false, sending
+//! the [`transmit::TxBatch`] each time. Extra calls do nothing and are cheap.
+//!
+//! # Where things are
+//!
+//! | file | what |
+//! |---|---|
+//! | `shard.rs` | the entry points; checks of identity before anything changes |
+//! | `qp/requester.rs`, `qp/completer.rs`, `qp/retry.rs`, `qp/credit.rs`, `qp/window.rs` | sending requests, taking responses, recovery |
+//! | `qp/responder.rs`, `qp/respond.rs`, `qp/replay.rs` | taking requests, sending responses |
+//! | `qp/state.rs`, `qp/attr.rs`, `qp/modify.rs` | states, attributes, transitions |
+//! | `mr.rs`, `memory.rs` | keys and checks; the only door to memory |
+//! | `work.rs`, `cq.rs`, `event.rs`, `error.rs` | work requests, completions, events, reasons |
+//! | `table.rs`, `permute.rs`, `timer.rs`, `transmit.rs`, `stats.rs` | tables, timers, batches, counters |
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod context;
+pub mod cq;
+pub mod error;
+pub mod event;
+pub mod memory;
+pub mod mr;
+mod permute;
+pub mod qp;
+mod shard;
+mod stats;
+pub mod table;
+mod time;
+mod timer;
+pub mod transmit;
+pub mod work;
+
+pub use context::Env;
+pub use qp::{AckMode, QpInit};
+pub use shard::{CreateQpError, QpLimits, RxPath, Shard, ShardConfig};
+pub use stats::Stats;
+pub use time::Time;

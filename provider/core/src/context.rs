@@ -1,0 +1,75 @@
+//! What a call into the core may use: the caller's time, memory and completion
+//! queues, and the shard's own counters and events.
+
+use std::collections::VecDeque;
+
+use crate::cq::{CqId, CqSink, Cqe};
+use crate::error::{Fault, WcStatus};
+use crate::event::AsyncEvent;
+use crate::memory::Memory;
+use crate::mr::MrTable;
+use crate::stats::Stats;
+use crate::time::Time;
+
+/// The world as the caller hands it in, for the length of one call.
+#[derive(Debug)]
+pub struct Env<'a, M: Memory, C: CqSink> {
+    /// What time it is.
+    pub now: Time,
+    /// The registered regions.
+    pub mrs: &'a mut MrTable,
+    /// The bytes behind them.
+    pub memory: &'a M,
+    /// Where completions go.
+    pub cqs: &'a mut C,
+}
+
+/// Asynchronous events kept until somebody asks; more are dropped, oldest first.
+const EVENTS_MAX: usize = 4096;
+
+/// What all QPs of a shard share.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) stats: Stats,
+    pub(crate) events: VecDeque<AsyncEvent>,
+    pub(crate) config: crate::shard::ShardConfig,
+}
+
+impl Common {
+    pub(crate) fn push_event(&mut self, event: AsyncEvent) {
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+}
+
+/// One call's view of everything outside the QP.
+pub(crate) struct Cx<'a, 'e, M: Memory, C: CqSink> {
+    pub(crate) env: &'a mut Env<'e, M, C>,
+    pub(crate) common: &'a mut Common,
+    /// A completion was lost in this call: the QP must fail.
+    pub(crate) overrun: bool,
+}
+
+impl<'a, 'e, M: Memory, C: CqSink> Cx<'a, 'e, M, C> {
+    pub(crate) fn new(env: &'a mut Env<'e, M, C>, common: &'a mut Common) -> Self {
+        Cx { env, common, overrun: false }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Time {
+        self.env.now
+    }
+
+    /// Hands a completion over; an overrun is noted, and reported once.
+    pub(crate) fn complete(&mut self, cq: CqId, cqe: Cqe) {
+        if cqe.status != WcStatus::Success && cqe.fault != Fault::Flushed {
+            self.common.stats.completer_err += 1;
+        }
+        if self.env.cqs.push(cq, cqe).is_err() && !self.overrun {
+            self.overrun = true;
+            self.common.push_event(AsyncEvent::CqErr(cq));
+        }
+    }
+}

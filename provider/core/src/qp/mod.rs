@@ -1,0 +1,390 @@
+//! One queue pair: its attributes, and the three roles that share them
+//! (requester and completer on the send queue, responder on the receive queue).
+
+pub mod attr;
+mod completer;
+mod credit;
+mod modify;
+mod replay;
+mod requester;
+mod respond;
+mod responder;
+mod retry;
+mod sgl;
+pub mod state;
+mod window;
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use urxe_wire::{IcrcSeed, Packet, Qpn};
+
+use crate::context::Cx;
+use crate::cq::{CqId, CqSink};
+use crate::error::Fault;
+use crate::event::AsyncEvent;
+use crate::memory::Memory;
+use crate::mr::{Access, PdId};
+use crate::table::QpIndex;
+use crate::time::Time;
+use crate::transmit::{TxBatch, TxDest};
+use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendWr};
+use attr::{QpAttr, QpCap};
+use requester::{Requester, SendStep};
+use respond::RespondStep;
+use responder::{Refusal, Responder};
+use retry::Expired;
+use state::{QpState, QpType};
+
+/// What a QP is created with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "ibv_qp_init_attr")]
+pub struct QpInit {
+    /// Its protection domain.
+    pub pd: PdId,
+    /// Its service. Only [`QpType::Rc`] can be created.
+    pub qp_type: QpType,
+    /// Where completions of sends go.
+    pub send_cq: CqId,
+    /// Where completions of receives go.
+    pub recv_cq: CqId,
+    /// Sizes of its queues.
+    pub cap: QpCap,
+    /// Every send makes a completion, whatever its flags.
+    pub sq_sig_all: bool,
+}
+
+/// When plain ACKs leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckMode {
+    /// At once.
+    Now,
+    /// Only beside data to the same peer; else they stay owed. For a caller that is
+    /// about to hand completions to an application which will probably answer.
+    Defer,
+}
+
+/// Facts about the connection that all roles need and only a modify changes.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) qpn: Qpn,
+    pub(crate) dest_qpn: Qpn,
+    pub(crate) dest: TxDest,
+    pub(crate) local: IpAddr,
+    pub(crate) seed: IcrcSeed,
+    pub(crate) mtu: u32,
+    pub(crate) pd: PdId,
+    pub(crate) access: Access,
+    pub(crate) send_cq: CqId,
+    pub(crate) recv_cq: CqId,
+    pub(crate) sq_sig_all: bool,
+    pub(crate) max_rd_atomic: u8,
+    pub(crate) min_rnr_timer: u8,
+}
+
+/// Packets that a QP may send before the next one has its turn: long enough for a
+/// full train of small packets, short enough that others are not starved.
+const TURN_PACKETS: u32 = 128;
+
+/// How a QP's turn ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// Nothing more to send.
+    Idle,
+    /// There is more, after others had their turn.
+    Again,
+    /// Only an ACK that was to be deferred.
+    Deferred,
+    /// The batch is full.
+    BatchFull,
+}
+
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub(crate) index: QpIndex,
+    pub(crate) init: QpInit,
+    pub(crate) attr: QpAttr,
+    pub(crate) link: Link,
+    pub(crate) req: Requester,
+    pub(crate) resp: Responder,
+    /// The QP is in the shard's ready list.
+    pub(crate) in_ready: bool,
+    /// A drained send queue is to be reported (SQD).
+    drain_pending: bool,
+    established: bool,
+}
+
+impl Qp {
+    pub(crate) fn new(index: QpIndex, qpn: Qpn, init: &QpInit) -> Self {
+        let cap = init.cap;
+        let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        Qp {
+            index,
+            init: *init,
+            attr: QpAttr::default(),
+            link: Link {
+                qpn,
+                dest_qpn: Qpn::new(0),
+                dest: TxDest { remote: nowhere, tos: 0 },
+                local: nowhere,
+                seed: modify::seed(nowhere, nowhere),
+                mtu: 256,
+                pd: init.pd,
+                access: Access::NONE,
+                send_cq: init.send_cq,
+                recv_cq: init.recv_cq,
+                sq_sig_all: init.sq_sig_all,
+                max_rd_atomic: 0,
+                min_rnr_timer: 0,
+            },
+            req: Requester::new(SendQueue::new(
+                cap.max_send_wr,
+                cap.max_send_sge as usize,
+                cap.max_inline_data as usize,
+            )),
+            resp: Responder::new(RecvQueue::new(cap.max_recv_wr, cap.max_recv_sge as usize)),
+            in_ready: false,
+            drain_pending: false,
+            established: false,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn state(&self) -> QpState {
+        self.attr.qp_state
+    }
+
+    pub(crate) fn post_send<M: Memory, C: CqSink>(
+        &mut self,
+        wr: &SendWr<'_>,
+        cx: &mut Cx<'_, '_, M, C>,
+    ) -> Result<(), PostError> {
+        if !self.state().takes_post_send() {
+            return Err(PostError::State("send"));
+        }
+        self.req.sq.push(wr)?;
+        self.flush_if_failed(cx);
+        Ok(())
+    }
+
+    pub(crate) fn post_recv<M: Memory, C: CqSink>(
+        &mut self,
+        wr: &RecvWr<'_>,
+        cx: &mut Cx<'_, '_, M, C>,
+    ) -> Result<(), PostError> {
+        if !self.state().takes_post_recv() {
+            return Err(PostError::State("receive"));
+        }
+        self.resp.rq.push(wr)?;
+        self.resp.on_receives_posted();
+        self.flush_if_failed(cx);
+        Ok(())
+    }
+
+    /// Takes posts that waited elsewhere.
+    pub(crate) fn drain_send<M: Memory, C: CqSink>(
+        &mut self,
+        staged: &mut SendQueue,
+        cx: &mut Cx<'_, '_, M, C>,
+    ) {
+        if self.state().takes_post_send() {
+            staged.drain_into(&mut self.req.sq);
+        } else {
+            // The QP was reset after the post: a reset forgets work requests.
+            staged.clear();
+        }
+        self.flush_if_failed(cx);
+    }
+
+    /// Takes posts that waited elsewhere.
+    pub(crate) fn drain_recv<M: Memory, C: CqSink>(
+        &mut self,
+        staged: &mut RecvQueue,
+        cx: &mut Cx<'_, '_, M, C>,
+    ) {
+        if self.state().takes_post_recv() {
+            staged.drain_into(&mut self.resp.rq);
+            self.resp.on_receives_posted();
+        } else {
+            staged.clear();
+        }
+        self.flush_if_failed(cx);
+    }
+
+    /// Takes one packet that passed every check of identity.
+    pub(crate) fn handle_packet<M: Memory, C: CqSink>(
+        &mut self,
+        packet: &Packet<'_>,
+        cx: &mut Cx<'_, '_, M, C>,
+    ) {
+        if packet.info().is_response() {
+            if let Err(fault) = self.req.handle_response(&self.link, packet, cx) {
+                self.fail_send(fault, cx);
+            }
+        } else {
+            if !self.established {
+                self.established = true;
+                if self.state() == QpState::Rtr {
+                    cx.common.push_event(AsyncEvent::CommEst(self.index));
+                }
+            }
+            if let Err(refusal) = self.resp.handle_request(&self.link, packet, cx) {
+                self.fail_recv(refusal, cx);
+            }
+        }
+        self.after(cx);
+    }
+
+    /// Looks at the clock.
+    pub(crate) fn handle_timeout<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
+        match self.req.retry.expire(cx.now()) {
+            Expired::Nothing | Expired::RnrOver => {}
+            Expired::AckTimeout => {
+                cx.common.stats.ack_timeout += 1;
+                self.req.window.on_loss();
+                self.req.rewind();
+            }
+            Expired::GiveUp => {
+                cx.common.stats.retry_exceeded_err += 1;
+                self.fail_send(Fault::AckTimeout, cx);
+            }
+        }
+        self.after(cx);
+    }
+
+    /// When the QP wants [`Qp::handle_timeout`].
+    #[inline]
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.req.retry.deadline()
+    }
+
+    /// True if a turn would send something.
+    #[inline]
+    pub(crate) fn wants_turn(&self) -> bool {
+        self.resp.owes_anything() || self.can_send()
+    }
+
+    #[inline]
+    fn can_send(&self) -> bool {
+        let may_start = match self.state() {
+            QpState::Rts => true,
+            QpState::Sqd => false,
+            _ => return false,
+        };
+        self.req.blocked(&self.link, may_start).is_none()
+    }
+
+    /// Sends what is due: responses first, then requests, then the ACK (which, being
+    /// short, may end the requests' train).
+    pub(crate) fn take_turn<M: Memory, C: CqSink>(
+        &mut self,
+        acks: AckMode,
+        cx: &mut Cx<'_, '_, M, C>,
+        batch: &mut TxBatch,
+    ) -> Turn {
+        let mut budget = TURN_PACKETS;
+        while budget > 0 && self.resp.owes_response() {
+            match self.resp.poll_response(&self.link, cx, batch) {
+                Ok(RespondStep::Sent) => budget -= 1,
+                Ok(RespondStep::BatchFull) => return Turn::BatchFull,
+                Ok(RespondStep::Nothing) => break,
+                Err(refusal) => {
+                    cx.common.stats.responder_err += 1;
+                    self.fail_recv(refusal, cx);
+                    self.after(cx);
+                }
+            }
+        }
+        let (sends, more) = match self.send_requests(&mut budget, cx, batch) {
+            Ok(counts) => counts,
+            Err(turn) => return turn,
+        };
+        if self.resp.ack_owed && !self.resp.owes_response() {
+            if acks == AckMode::Defer && sends == 0 {
+                return Turn::Deferred;
+            }
+            if let RespondStep::BatchFull = self.resp.poll_ack(&self.link, cx, batch) {
+                return Turn::BatchFull;
+            }
+        }
+        if more || self.resp.owes_anything() { Turn::Again } else { Turn::Idle }
+    }
+
+    /// Returns the number of packets sent, and whether more could be.
+    #[inline]
+    fn send_requests<M: Memory, C: CqSink>(
+        &mut self,
+        budget: &mut u32,
+        cx: &mut Cx<'_, '_, M, C>,
+        batch: &mut TxBatch,
+    ) -> Result<(u32, bool), Turn> {
+        let may_start = match self.state() {
+            QpState::Rts => true,
+            QpState::Sqd => false,
+            _ => return Ok((0, false)),
+        };
+        let mut sends = 0;
+        while *budget > 0 {
+            match self.req.poll_packet(&self.link, may_start, cx, batch) {
+                SendStep::Sent => {
+                    *budget -= 1;
+                    sends += 1;
+                }
+                SendStep::BatchFull => return Err(Turn::BatchFull),
+                SendStep::Blocked(_) => {
+                    if let Some(fault) = self.req.oldest_local_fault() {
+                        self.fail_send(fault, cx);
+                        self.after(cx);
+                    }
+                    return Ok((sends, false));
+                }
+            }
+        }
+        Ok((sends, true))
+    }
+
+    /// The oldest send failed: the QP fails with it.
+    fn fail_send<M: Memory, C: CqSink>(&mut self, fault: Fault, cx: &mut Cx<'_, '_, M, C>) {
+        self.attr.qp_state = QpState::Err;
+        self.resp.cancel_owed();
+        self.req.flush(fault, &self.link, cx);
+        self.resp.flush(Fault::Flushed, &self.link, cx);
+    }
+
+    /// The peer's request was refused: the QP fails, once the NAK is out.
+    fn fail_recv<M: Memory, C: CqSink>(&mut self, refusal: Refusal, cx: &mut Cx<'_, '_, M, C>) {
+        self.attr.qp_state = QpState::Err;
+        if !self.resp.fills_receive() {
+            // No completion will tell the application: an event does.
+            cx.common.push_event(match refusal.fault {
+                Fault::ResponderAccess => AsyncEvent::QpAccessErr(self.index),
+                _ => AsyncEvent::QpReqErr(self.index),
+            });
+        }
+        self.resp.flush(refusal.fault, &self.link, cx);
+        self.req.flush(Fault::Flushed, &self.link, cx);
+    }
+
+    fn flush_if_failed<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
+        if self.state() == QpState::Err {
+            self.req.flush(Fault::Flushed, &self.link, cx);
+            self.resp.flush(Fault::Flushed, &self.link, cx);
+        }
+        self.after(cx);
+    }
+
+    /// What every input may have brought about: a lost completion, a drained queue.
+    #[inline]
+    fn after<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
+        if cx.overrun && self.state() != QpState::Err {
+            cx.common.push_event(AsyncEvent::QpFatal(self.index));
+            self.fail_send(Fault::CqOverrun, cx);
+        }
+        cx.overrun = false;
+        if self.drain_pending && self.state() == QpState::Sqd && self.req.is_drained() {
+            self.drain_pending = false;
+            if self.attr.en_sqd_async_notify {
+                cx.common.push_event(AsyncEvent::SqDrained(self.index));
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! `ibv_modify_qp`: the mask is checked by the table, every value by its range, and
+//! only then anything changes.
+
+use core::net::IpAddr;
+
+use urxe_wire::{IcrcSeed, PathHeader};
+
+use crate::context::Cx;
+use crate::cq::CqSink;
+use crate::error::Fault;
+use crate::memory::Memory;
+use crate::mr::Access;
+use crate::qp::Qp;
+use crate::qp::attr::{AddressVector, AttrMask, QpAttr};
+use crate::qp::state::{ModifyError, QpState, check_mask};
+use crate::qp::window::SendWindow;
+use crate::shard::ShardConfig;
+use crate::transmit::TxDest;
+
+/// The UDP port of RoCEv2, which is both the source and the destination here.
+pub(crate) const ROCE_PORT: u16 = 4791;
+
+/// Access rights that a QP can grant.
+const QP_ACCESS: u32 = Access::LOCAL_WRITE.0
+    | Access::REMOTE_WRITE.0
+    | Access::REMOTE_READ.0
+    | Access::REMOTE_ATOMIC.0;
+
+/// What every packet from `local` to `remote` has in common, as the ICRC sees it.
+pub(crate) fn seed(local: IpAddr, remote: IpAddr) -> IcrcSeed {
+    let (sport, dport) = (ROCE_PORT, ROCE_PORT);
+    let path = match (local, remote) {
+        (IpAddr::V4(l), IpAddr::V4(r)) => {
+            PathHeader::V4 { src: l.octets(), dst: r.octets(), sport, dport }
+        }
+        (l, r) => PathHeader::V6 { src: v6_octets(l), dst: v6_octets(r), sport, dport },
+    };
+    IcrcSeed::new(&path)
+}
+
+fn v6_octets(addr: IpAddr) -> [u8; 16] {
+    match addr {
+        IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+        IpAddr::V6(a) => a.octets(),
+    }
+}
+
+impl Qp {
+    /// Changes attributes and state; all or nothing.
+    pub(crate) fn modify<M: Memory, C: CqSink>(
+        &mut self,
+        attr: &QpAttr,
+        mask: AttrMask,
+        cx: &mut Cx<'_, '_, M, C>,
+    ) -> Result<(), ModifyError> {
+        let from = self.state();
+        let to = if mask.contains(AttrMask::STATE) { attr.qp_state } else { from };
+        check_mask(self.init.qp_type, from, to, mask)?;
+        check_values(attr, mask, from, &cx.common.config)?;
+        if from == QpState::Sqd && to == QpState::Rts && !self.req.is_drained() {
+            return Err(ModifyError::Draining);
+        }
+        self.store(attr, mask);
+        self.attr.qp_state = to;
+        self.enter(from, to, &cx.common.config);
+        if to == QpState::Err {
+            self.resp.cancel_owed();
+            self.req.flush(Fault::Flushed, &self.link, cx);
+            self.resp.flush(Fault::Flushed, &self.link, cx);
+        }
+        self.after(cx);
+        Ok(())
+    }
+
+    /// Copies the attributes that the mask names.
+    fn store(&mut self, attr: &QpAttr, mask: AttrMask) {
+        let mine = &mut self.attr;
+        macro_rules! take {
+            ($($bit:ident => $field:ident),*) => {
+                $(if mask.contains(AttrMask::$bit) { mine.$field = attr.$field; })*
+            };
+        }
+        take!(
+            PATH_MTU => path_mtu, ACCESS_FLAGS => qp_access_flags, PKEY_INDEX => pkey_index,
+            PORT => port_num, QKEY => qkey, AV => ah_attr, DEST_QPN => dest_qp_num,
+            RQ_PSN => rq_psn, SQ_PSN => sq_psn, MAX_QP_RD_ATOMIC => max_rd_atomic,
+            MAX_DEST_RD_ATOMIC => max_dest_rd_atomic, MIN_RNR_TIMER => min_rnr_timer,
+            TIMEOUT => timeout, RETRY_CNT => retry_cnt, RNR_RETRY => rnr_retry,
+            EN_SQD_ASYNC_NOTIFY => en_sqd_async_notify
+        );
+        let link = &mut self.link;
+        link.access = mine.qp_access_flags;
+        link.mtu = mine.path_mtu.bytes();
+        link.dest_qpn = mine.dest_qp_num;
+        link.max_rd_atomic = mine.max_rd_atomic;
+        link.min_rnr_timer = mine.min_rnr_timer;
+        if let Some(AddressVector { local, remote, traffic_class, .. }) = mine.ah_attr {
+            link.local = local;
+            link.dest = TxDest { remote, tos: traffic_class };
+            link.seed = seed(local, remote);
+        }
+        if mask.contains(AttrMask::TIMEOUT)
+            || mask.contains(AttrMask::RETRY_CNT)
+            || mask.contains(AttrMask::RNR_RETRY)
+        {
+            self.req.retry.configure(mine.timeout, mine.retry_cnt, mine.rnr_retry);
+        }
+    }
+
+    /// What a transition does besides storing attributes.
+    fn enter(&mut self, from: QpState, to: QpState, config: &ShardConfig) {
+        match (from, to) {
+            (_, QpState::Reset) => {
+                self.req.reset();
+                self.resp.reset();
+                self.attr = QpAttr::default();
+                self.drain_pending = false;
+                self.established = false;
+            }
+            (QpState::Init, QpState::Rtr) => {
+                self.resp.start(self.attr.rq_psn, self.attr.max_dest_rd_atomic);
+            }
+            (QpState::Rtr, QpState::Rts) => {
+                self.req.set_psn(self.attr.sq_psn);
+                let mtu = self.link.mtu;
+                self.req.window =
+                    SendWindow::new(config.window_bytes, config.window_packets, mtu);
+                self.req.read_chunk = (config.read_chunk_bytes / mtu).max(1);
+            }
+            (QpState::Rts, QpState::Sqd) => self.drain_pending = true,
+            _ => {}
+        }
+    }
+}
+
+fn check_values(
+    attr: &QpAttr,
+    mask: AttrMask,
+    from: QpState,
+    config: &ShardConfig,
+) -> Result<(), ModifyError> {
+    if mask.contains(AttrMask::CUR_STATE) && attr.cur_qp_state != from {
+        return Err(ModifyError::CurState { claimed: attr.cur_qp_state, actual: from });
+    }
+    let limit = |bit, attribute, value: u32, max: u32, allowed| {
+        if mask.contains(bit) && value > max {
+            Err(ModifyError::Value { attribute, value, allowed })
+        } else {
+            Ok(())
+        }
+    };
+    limit(AttrMask::TIMEOUT, "timeout", attr.timeout.into(), 31, "0 to 31")?;
+    limit(AttrMask::RETRY_CNT, "retry_cnt", attr.retry_cnt.into(), 7, "0 to 7")?;
+    limit(AttrMask::RNR_RETRY, "rnr_retry", attr.rnr_retry.into(), 7, "0 to 7")?;
+    limit(AttrMask::MIN_RNR_TIMER, "min_rnr_timer", attr.min_rnr_timer.into(), 31, "0 to 31")?;
+    limit(AttrMask::PKEY_INDEX, "pkey_index", attr.pkey_index.into(), 0, "only 0")?;
+    limit(
+        AttrMask::MAX_QP_RD_ATOMIC,
+        "max_rd_atomic",
+        attr.max_rd_atomic.into(),
+        ShardConfig::RD_ATOMIC_MAX.into(),
+        "0 to 128",
+    )?;
+    limit(
+        AttrMask::MAX_DEST_RD_ATOMIC,
+        "max_dest_rd_atomic",
+        attr.max_dest_rd_atomic.into(),
+        ShardConfig::RD_ATOMIC_MAX.into(),
+        "0 to 128",
+    )?;
+    limit(
+        AttrMask::PATH_MTU,
+        "path_mtu",
+        attr.path_mtu.bytes(),
+        config.mtu_max.bytes(),
+        "no more than the port's active MTU",
+    )?;
+    if mask.contains(AttrMask::PORT) && attr.port_num != 1 {
+        return Err(ModifyError::Value {
+            attribute: "port_num",
+            value: attr.port_num.into(),
+            allowed: "only 1",
+        });
+    }
+    if mask.contains(AttrMask::ACCESS_FLAGS) && attr.qp_access_flags.0 & !QP_ACCESS != 0 {
+        return Err(ModifyError::Value {
+            attribute: "qp_access_flags",
+            value: attr.qp_access_flags.0,
+            allowed: "LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ and REMOTE_ATOMIC",
+        });
+    }
+    if mask.contains(AttrMask::DEST_QPN) && matches!(attr.dest_qp_num.get(), 0 | 1 | 0xff_ffff) {
+        return Err(ModifyError::Value {
+            attribute: "dest_qp_num",
+            value: attr.dest_qp_num.get(),
+            allowed: "2 to 0xfffffe",
+        });
+    }
+    if mask.contains(AttrMask::AV) {
+        check_path(attr.ah_attr)?;
+    }
+    Ok(())
+}
+
+fn check_path(path: Option<AddressVector>) -> Result<(), ModifyError> {
+    let Some(path) = path else {
+        return Err(ModifyError::Path("no address is given (is_global with a GID is needed)"));
+    };
+    if path.local.is_ipv4() != path.remote.is_ipv4() {
+        return Err(ModifyError::Path("the local and the remote GID are of different IP versions"));
+    }
+    if path.remote.is_unspecified() || path.local.is_unspecified() {
+        return Err(ModifyError::Path("an address is 0"));
+    }
+    if path.remote.is_multicast() {
+        return Err(ModifyError::Path("a connection cannot go to a multicast group"));
+    }
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! Responder resources: the READs and atomics that were accepted, kept so that
+//! they can be answered in PSN order, and answered again when the answer was lost.
+
+use urxe_wire::{Psn, Rkey};
+
+/// An accepted READ or atomic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resource {
+    pub(crate) first_psn: Psn,
+    pub(crate) packets: u32,
+    pub(crate) kind: ResourceKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResourceKind {
+    /// Read again from memory each time that it is answered.
+    Read { va: u64, rkey: Rkey, len: u32 },
+    /// Executed once; only the answer is repeated.
+    Atomic { original: u64 },
+}
+
+/// Where the next response packet comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NextResponse {
+    pub(crate) resource: Resource,
+    /// PSN of the packet.
+    pub(crate) psn: Psn,
+    /// PSN at which the request asked the answer to begin.
+    pub(crate) begin: Psn,
+}
+
+/// The ring of resources. As many as `max_dest_rd_atomic` are remembered.
+#[derive(Debug, Default)]
+pub(crate) struct Replay {
+    ring: Box<[Resource]>,
+    /// Number that the next resource gets.
+    tail: u64,
+    /// Number of the resource that is being answered; equal to `tail` if none is.
+    unsent: u64,
+    send_psn: Psn,
+    begin_psn: Psn,
+}
+
+/// All places hold requests whose answers have not been sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplayFull;
+
+impl Replay {
+    pub(crate) fn new(depth: u8) -> Self {
+        let empty = Resource {
+            first_psn: Psn::ZERO,
+            packets: 0,
+            kind: ResourceKind::Atomic { original: 0 },
+        };
+        Replay { ring: vec![empty; depth as usize].into(), ..Replay::default() }
+    }
+
+    /// True if one more request can be accepted.
+    pub(crate) fn has_room(&self) -> bool {
+        ((self.tail - self.unsent) as usize) < self.ring.len()
+    }
+
+    /// Accepts a request; its answer is due.
+    pub(crate) fn push(&mut self, resource: Resource) -> Result<(), ReplayFull> {
+        if !self.has_room() {
+            return Err(ReplayFull);
+        }
+        if self.unsent == self.tail {
+            self.send_psn = resource.first_psn;
+            self.begin_psn = resource.first_psn;
+        }
+        let len = self.ring.len() as u64;
+        self.ring[(self.tail % len) as usize] = resource;
+        self.tail += 1;
+        Ok(())
+    }
+
+    /// True if answers are due.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.unsent != self.tail
+    }
+
+    /// The response packet that is due.
+    pub(crate) fn peek(&self) -> Option<NextResponse> {
+        self.is_due().then(|| NextResponse {
+            resource: self.at(self.unsent),
+            psn: self.send_psn,
+            begin: self.begin_psn,
+        })
+    }
+
+    /// The packet that [`Replay::peek`] named was sent.
+    pub(crate) fn advance(&mut self) {
+        let resource = self.at(self.unsent);
+        self.send_psn = self.send_psn.next();
+        if self.send_psn.distance_from(resource.first_psn) >= resource.packets {
+            self.unsent += 1;
+            if self.is_due() {
+                self.send_psn = self.at(self.unsent).first_psn;
+                self.begin_psn = self.send_psn;
+            }
+        }
+    }
+
+    /// Finds the remembered resource that a PSN falls in.
+    pub(crate) fn find(&self, psn: Psn) -> Option<(u64, Resource)> {
+        let oldest = self.tail.saturating_sub(self.ring.len() as u64);
+        (oldest..self.tail)
+            .rev()
+            .map(|n| (n, self.at(n)))
+            .find(|(_, r)| psn.distance_from(r.first_psn) < r.packets)
+    }
+
+    /// Answers resource `number` again from `psn` on, and all later ones after it;
+    /// nothing changes if that is still to come anyway.
+    pub(crate) fn rewind(&mut self, number: u64, psn: Psn) {
+        let ahead = number > self.unsent
+            || (number == self.unsent && self.is_due() && !psn.is_before(self.send_psn));
+        if !ahead {
+            self.unsent = number;
+            self.send_psn = psn;
+            self.begin_psn = psn;
+        }
+    }
+
+    /// Drops every answer that is due.
+    pub(crate) fn cancel(&mut self) {
+        self.unsent = self.tail;
+    }
+
+    fn at(&self, number: u64) -> Resource {
+        self.ring[(number % self.ring.len() as u64) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(first: u32, packets: u32) -> Resource {
+        Resource {
+            first_psn: Psn::new(first),
+            packets,
+            kind: ResourceKind::Read { va: 0, rkey: Rkey(1), len: packets * 256 },
+        }
+    }
+
+    fn drain(r: &mut Replay) -> Vec<u32> {
+        let mut psns = Vec::new();
+        while let Some(next) = r.peek() {
+            psns.push(next.psn.get());
+            r.advance();
+        }
+        psns
+    }
+
+    #[test]
+    fn answers_come_in_psn_order_and_again_on_demand() {
+        let mut r = Replay::new(2);
+        r.push(read(0xff_fffe, 3)).expect("room");
+        r.push(read(1, 1)).expect("room");
+        assert_eq!(r.push(read(2, 1)), Err(ReplayFull));
+        assert_eq!(drain(&mut r), [0xff_fffe, 0xff_ffff, 0, 1]);
+        let (n, found) = r.find(Psn::new(0xff_ffff)).expect("kept");
+        assert_eq!(found.packets, 3);
+        r.rewind(n, Psn::new(0xff_ffff));
+        assert_eq!(r.peek().expect("due").begin, Psn::new(0xff_ffff));
+        assert_eq!(drain(&mut r), [0xff_ffff, 0, 1]);
+    }
+
+    #[test]
+    fn asking_again_for_what_is_still_to_come_changes_nothing() {
+        let mut r = Replay::new(4);
+        r.push(read(10, 4)).expect("room");
+        r.push(read(14, 2)).expect("room");
+        r.advance();
+        r.rewind(0, Psn::new(12));
+        r.rewind(1, Psn::new(15));
+        assert_eq!(drain(&mut r), [11, 12, 13, 14, 15]);
+    }
+
+    #[test]
+    fn old_resources_are_forgotten() {
+        let mut r = Replay::new(1);
+        r.push(read(5, 1)).expect("room");
+        drain(&mut r);
+        r.push(read(6, 1)).expect("room");
+        assert!(r.find(Psn::new(5)).is_none());
+        assert!(Replay::new(0).push(read(0, 1)).is_err());
+    }
+}

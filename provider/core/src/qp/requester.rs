@@ -1,0 +1,421 @@
+//! The requester: work requests become request packets. It decides what may start
+//! (fence, credits, window, READ places), gives out PSNs, and cuts messages.
+//!
+//! A cursor (`cursor`, `next_psn`) walks over the send queue. Recovery moves the
+//! cursor back to the oldest unacknowledged PSN, and everything is sent again from
+//! there by the same code. An acknowledgement that arrives meanwhile moves it on.
+
+use urxe_wire::{AtomicEth, Bth, Ieth, ImmDt, Opcode, PacketWriter, Psn, Reth, packet_len};
+
+use crate::context::Cx;
+use crate::cq::CqSink;
+use crate::error::Fault;
+use crate::memory::Memory;
+use crate::mr::Access;
+use crate::qp::Link;
+use crate::qp::credit::CreditLimit;
+use crate::qp::retry::Retry;
+use crate::qp::sgl;
+use crate::qp::window::SendWindow;
+use crate::transmit::TxBatch;
+use crate::work::{SendFlags, SendQueue, SendWqe, WrOpcode};
+
+/// A message asks for an acknowledgement at least every so many packets, so that
+/// the window moves on within a message.
+const ACK_EVERY: u32 = 16;
+
+/// Why no packet can be sent now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SendBlocked {
+    /// Nothing to send.
+    Empty,
+    /// The state starts no new requests.
+    State,
+    /// An earlier request failed locally; nothing after it starts.
+    Fault,
+    /// As many packets as the window allows are under way.
+    Window,
+    /// A fenced request waits for earlier READs and atomics.
+    Fence,
+    /// As many READs and atomics as `max_rd_atomic` are under way.
+    RdAtomic,
+    /// The responder has no receive for it.
+    Credit,
+    /// The responder asked to wait.
+    Rnr,
+}
+
+/// What came of an attempt to send one packet.
+pub(crate) enum SendStep {
+    /// A packet is in the batch.
+    Sent,
+    /// The batch has no room for it.
+    BatchFull,
+    /// Nothing can be sent until something else happens.
+    Blocked(SendBlocked),
+}
+
+#[derive(Debug)]
+pub(crate) struct Requester {
+    pub(crate) sq: SendQueue,
+    /// Number of the request whose packet is sent next.
+    pub(crate) cursor: u64,
+    /// PSN of that packet.
+    pub(crate) next_psn: Psn,
+    /// Number of the first request that has no PSNs yet.
+    pub(crate) started: u64,
+    /// PSN that the next request to start gets.
+    pub(crate) assign_psn: Psn,
+    /// First PSN that was never sent.
+    pub(crate) sent_end: Psn,
+    /// Oldest PSN that is not acknowledged.
+    pub(crate) una: Psn,
+    /// READ requests and atomics under way.
+    pub(crate) rd_inflight: u32,
+    /// Number of a request that failed locally; the fault is in its WQE. It is
+    /// reported when everything before it is done, and nothing after it starts.
+    pub(crate) faulted: Option<u64>,
+    pub(crate) credit: CreditLimit,
+    pub(crate) window: SendWindow,
+    pub(crate) retry: Retry,
+    /// Packets a READ request may ask for, so that responses stay within the window.
+    pub(crate) read_chunk: u32,
+}
+
+impl Requester {
+    pub(crate) fn new(sq: SendQueue) -> Self {
+        Requester {
+            sq,
+            cursor: 0,
+            next_psn: Psn::ZERO,
+            started: 0,
+            assign_psn: Psn::ZERO,
+            sent_end: Psn::ZERO,
+            una: Psn::ZERO,
+            rd_inflight: 0,
+            faulted: None,
+            credit: CreditLimit::new(),
+            window: SendWindow::new(0, 1, 256),
+            retry: Retry::default(),
+            read_chunk: 1,
+        }
+    }
+
+    /// Sets the PSN of the first request (RTR to RTS).
+    pub(crate) fn set_psn(&mut self, psn: Psn) {
+        self.next_psn = psn;
+        self.assign_psn = psn;
+        self.sent_end = psn;
+        self.una = psn;
+    }
+
+    /// Forgets all requests and progress (to RESET).
+    pub(crate) fn reset(&mut self) {
+        self.sq.clear();
+        self.cursor = self.sq.head();
+        self.started = self.sq.head();
+        self.rd_inflight = 0;
+        self.faulted = None;
+        self.credit = CreditLimit::new();
+        self.retry = Retry::default();
+        self.set_psn(Psn::ZERO);
+    }
+
+    /// Packets under way.
+    #[inline]
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.next_psn.distance_from(self.una)
+    }
+
+    /// Everything that was started is acknowledged.
+    #[inline]
+    pub(crate) fn is_drained(&self) -> bool {
+        self.sq.head() == self.started
+    }
+
+    /// Goes back to the oldest unacknowledged PSN.
+    pub(crate) fn rewind(&mut self) {
+        self.cursor = self.sq.head();
+        self.next_psn = self.una;
+        self.rd_inflight = 0;
+    }
+
+    /// What keeps the next packet from leaving, if anything. Must agree with
+    /// [`Requester::poll_packet`]: it decides whether the QP gets a turn.
+    #[inline]
+    pub(crate) fn blocked(&self, link: &Link, may_start: bool) -> Option<SendBlocked> {
+        if self.retry.waits_for_rnr() {
+            return Some(SendBlocked::Rnr);
+        }
+        if self.faulted == Some(self.cursor) {
+            return Some(SendBlocked::Fault);
+        }
+        if self.cursor == self.started {
+            if self.cursor == self.sq.tail() {
+                return Some(SendBlocked::Empty);
+            }
+            if !may_start {
+                return Some(SendBlocked::State);
+            }
+            return self.start_blocked(link, self.sq.wqe(self.cursor));
+        }
+        let wqe = self.sq.wqe(self.cursor);
+        if wqe.opcode.is_read_or_atomic() && self.rd_inflight >= u32::from(link.max_rd_atomic) {
+            return Some(SendBlocked::RdAtomic);
+        }
+        let span = self.request_span(wqe);
+        (!self.window_allows(span)).then_some(SendBlocked::Window)
+    }
+
+    /// Puts the next packet into the batch, starting a request where one is due.
+    #[inline]
+    pub(crate) fn poll_packet<M: Memory, C: CqSink>(
+        &mut self,
+        link: &Link,
+        may_start: bool,
+        cx: &mut Cx<'_, '_, M, C>,
+        batch: &mut TxBatch,
+    ) -> SendStep {
+        if let Some(why) = self.blocked(link, may_start) {
+            return SendStep::Blocked(why);
+        }
+        if self.cursor == self.started
+            && let Err(fault) = self.start(link, cx)
+        {
+            return self.fault_here(fault);
+        }
+        let sent = if self.sq.wqe(self.cursor).opcode.is_read_or_atomic() {
+            self.emit_read_or_atomic(link, batch)
+        } else {
+            self.emit_data(link, cx, batch)
+        };
+        match sent {
+            Ok(Some(span)) => {
+                self.on_sent(span, cx);
+                SendStep::Sent
+            }
+            Ok(None) => SendStep::BatchFull,
+            // Memory vanished after the start.
+            Err(fault) => self.fault_here(fault),
+        }
+    }
+
+    fn fault_here(&mut self, fault: Fault) -> SendStep {
+        self.sq.wqe_mut(self.cursor).fault = fault;
+        self.faulted = Some(self.cursor);
+        SendStep::Blocked(SendBlocked::Fault)
+    }
+
+    fn start_blocked(&self, link: &Link, wqe: &SendWqe) -> Option<SendBlocked> {
+        let reads = wqe.opcode.is_read_or_atomic();
+        if wqe.flags.contains(SendFlags::FENCE) && self.rd_inflight > 0 {
+            return Some(SendBlocked::Fence);
+        }
+        if reads && self.rd_inflight >= u32::from(link.max_rd_atomic) {
+            return Some(SendBlocked::RdAtomic);
+        }
+        if wqe.opcode.takes_credit() && !self.credit.allows_next() {
+            return Some(SendBlocked::Credit);
+        }
+        let span = match wqe.opcode {
+            WrOpcode::RdmaRead => wqe.length.div_ceil(link.mtu).clamp(1, self.read_chunk),
+            _ => 1,
+        };
+        (!self.window_allows(span)).then_some(SendBlocked::Window)
+    }
+
+    /// A READ request brings in many packets; it may go when nothing else is under
+    /// way even if the window is narrower than it.
+    #[inline]
+    fn window_allows(&self, span: u32) -> bool {
+        let outstanding = self.outstanding();
+        outstanding + span <= self.window.packets() || outstanding == 0
+    }
+
+    fn start<M: Memory, C: CqSink>(
+        &mut self,
+        link: &Link,
+        cx: &mut Cx<'_, '_, M, C>,
+    ) -> Result<(), Fault> {
+        let wqe = self.sq.wqe(self.cursor);
+        if wqe.opcode.is_atomic() && wqe.length != 8 {
+            return Err(Fault::MessageTooLong);
+        }
+        let need =
+            if wqe.opcode.is_read_or_atomic() { Access::LOCAL_WRITE } else { Access::NONE };
+        sgl::check(cx.env.mrs, link.pd, self.sq.sges(self.cursor), need)?;
+        let packets = if wqe.opcode.is_atomic() { 1 } else { wqe.length.div_ceil(link.mtu).max(1) };
+        let (first, last) = (self.assign_psn, self.assign_psn.add(packets - 1));
+        let wqe = self.sq.wqe_mut(self.cursor);
+        (wqe.first_psn, wqe.last_psn) = (first, last);
+        self.assign_psn = last.next();
+        self.started += 1;
+        Ok(())
+    }
+
+    /// PSNs that the next packet of this request stands for.
+    #[inline]
+    fn request_span(&self, wqe: &SendWqe) -> u32 {
+        if wqe.opcode != WrOpcode::RdmaRead {
+            return 1;
+        }
+        let at = self.next_psn.distance_from(wqe.first_psn);
+        let end = self.chunk_end(wqe, at);
+        end - at
+    }
+
+    /// End of the READ request that packet `at` of the response belongs to.
+    #[inline]
+    pub(crate) fn chunk_end(&self, wqe: &SendWqe, at: u32) -> u32 {
+        let packets = wqe.last_psn.distance_from(wqe.first_psn) + 1;
+        ((at / self.read_chunk + 1) * self.read_chunk).min(packets)
+    }
+
+    #[inline]
+    fn emit_data<M: Memory, C: CqSink>(
+        &mut self,
+        link: &Link,
+        cx: &mut Cx<'_, '_, M, C>,
+        batch: &mut TxBatch,
+    ) -> Result<Option<u32>, Fault> {
+        let wqe = self.sq.wqe(self.cursor);
+        let at = self.next_psn.distance_from(wqe.first_psn);
+        let is_first = at == 0;
+        let is_last = self.next_psn == wqe.last_psn;
+        let offset = at * link.mtu;
+        let len = (wqe.length - offset).min(link.mtu) as usize;
+        let opcode = data_opcode(wqe.opcode, is_first, is_last);
+        let info = opcode.info().expect("the table holds every RC opcode");
+        let packet_len = packet_len(info, len);
+        let Some(slot) = batch.reserve(&link.dest, packet_len) else { return Ok(None) };
+
+        let mut bth = Bth::new(opcode, link.dest_qpn, self.next_psn);
+        bth.solicited = is_last && wqe.flags.contains(SendFlags::SOLICITED);
+        bth.ack_req = is_last
+            || (at + 1).is_multiple_of(ACK_EVERY)
+            || self.outstanding() + 1 >= self.window.packets();
+        let mut writer = PacketWriter::new(slot.bytes, &bth);
+        if is_first && matches!(wqe.opcode, WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm) {
+            writer.reth(&Reth { va: wqe.remote_addr, rkey: wqe.rkey, dma_len: wqe.length });
+        }
+        if is_last {
+            match wqe.opcode {
+                WrOpcode::SendWithImm | WrOpcode::RdmaWriteWithImm => writer.imm(&ImmDt(wqe.imm)),
+                WrOpcode::SendWithInv => writer.ieth(&Ieth { rkey: wqe.rkey }),
+                _ => {}
+            }
+        }
+        let payload = writer.payload_mut(len);
+        if wqe.flags.contains(SendFlags::INLINE) {
+            let from = offset as usize;
+            payload.copy_from_slice(&self.sq.inline(self.cursor)[from..from + len]);
+        } else if len > 0
+            && let Err(fault) =
+                sgl::gather(cx.env, link.pd, self.sq.sges(self.cursor), u64::from(offset), payload)
+        {
+            batch.retract(packet_len);
+            return Err(fault);
+        }
+        writer.finish(&link.seed, slot.ident);
+        Ok(Some(1))
+    }
+
+    fn emit_read_or_atomic(
+        &mut self,
+        link: &Link,
+        batch: &mut TxBatch,
+    ) -> Result<Option<u32>, Fault> {
+        let wqe = self.sq.wqe(self.cursor);
+        let opcode = match wqe.opcode {
+            WrOpcode::RdmaRead => Opcode::RC_READ_REQUEST,
+            WrOpcode::AtomicCmpAndSwp => Opcode::RC_COMPARE_SWAP,
+            _ => Opcode::RC_FETCH_ADD,
+        };
+        let info = opcode.info().expect("the table holds every RC opcode");
+        let Some(slot) = batch.reserve(&link.dest, packet_len(info, 0)) else { return Ok(None) };
+        let mut bth = Bth::new(opcode, link.dest_qpn, self.next_psn);
+        bth.ack_req = true;
+        let mut writer = PacketWriter::new(slot.bytes, &bth);
+        let span = if wqe.opcode == WrOpcode::RdmaRead {
+            let at = self.next_psn.distance_from(wqe.first_psn);
+            let end = self.chunk_end(wqe, at);
+            let offset = at * link.mtu;
+            // 64 bits: a READ of 2^31 bytes has an end beyond 32 bits of MTU steps.
+            let limit = (u64::from(end) * u64::from(link.mtu)).min(u64::from(wqe.length)) as u32;
+            writer.reth(&Reth {
+                va: wqe.remote_addr.wrapping_add(u64::from(offset)),
+                rkey: wqe.rkey,
+                dma_len: limit - offset,
+            });
+            end - at
+        } else {
+            let (swap_add, compare) = match wqe.opcode {
+                WrOpcode::AtomicCmpAndSwp => (wqe.swap, wqe.compare_add),
+                _ => (wqe.compare_add, 0),
+            };
+            writer.atomic_eth(&AtomicEth {
+                va: wqe.remote_addr,
+                rkey: wqe.rkey,
+                swap_add,
+                compare,
+            });
+            1
+        };
+        writer.finish(&link.seed, slot.ident);
+        self.rd_inflight += 1;
+        Ok(Some(span))
+    }
+
+    /// Moves the cursor over a packet that stands for `span` PSNs.
+    #[inline]
+    fn on_sent<M: Memory, C: CqSink>(&mut self, span: u32, cx: &mut Cx<'_, '_, M, C>) {
+        cx.common.stats.sent_pkts += 1;
+        let wqe = *self.sq.wqe(self.cursor);
+        let is_new = !self.next_psn.is_before(self.sent_end);
+        if is_new && (self.next_psn == wqe.first_psn || wqe.opcode == WrOpcode::RdmaRead) {
+            // Every READ request is a message of its own to the responder's MSN.
+            self.credit.on_start(wqe.opcode.takes_credit());
+            cx.common.stats.sent_messages += 1;
+        }
+        self.next_psn = self.next_psn.add(span);
+        if is_new {
+            self.sent_end = self.next_psn;
+        } else {
+            cx.common.stats.retransmitted_pkts += 1;
+        }
+        if self.next_psn.is_after(wqe.last_psn) {
+            self.cursor += 1;
+        }
+        self.retry.on_sent(cx.env.now);
+    }
+}
+
+/// The opcode of a SEND or WRITE packet, by its place in the message.
+#[inline]
+fn data_opcode(opcode: WrOpcode, is_first: bool, is_last: bool) -> Opcode {
+    use WrOpcode::*;
+    match (is_first, is_last) {
+        (true, true) => match opcode {
+            RdmaWrite => Opcode::RC_WRITE_ONLY,
+            RdmaWriteWithImm => Opcode::RC_WRITE_ONLY_WITH_IMM,
+            SendWithImm => Opcode::RC_SEND_ONLY_WITH_IMM,
+            SendWithInv => Opcode::RC_SEND_ONLY_WITH_INV,
+            _ => Opcode::RC_SEND_ONLY,
+        },
+        (false, true) => match opcode {
+            RdmaWrite => Opcode::RC_WRITE_LAST,
+            RdmaWriteWithImm => Opcode::RC_WRITE_LAST_WITH_IMM,
+            SendWithImm => Opcode::RC_SEND_LAST_WITH_IMM,
+            SendWithInv => Opcode::RC_SEND_LAST_WITH_INV,
+            _ => Opcode::RC_SEND_LAST,
+        },
+        (true, false) => match opcode {
+            RdmaWrite | RdmaWriteWithImm => Opcode::RC_WRITE_FIRST,
+            _ => Opcode::RC_SEND_FIRST,
+        },
+        (false, false) => match opcode {
+            RdmaWrite | RdmaWriteWithImm => Opcode::RC_WRITE_MIDDLE,
+            _ => Opcode::RC_SEND_MIDDLE,
+        },
+    }
+}

@@ -1,0 +1,176 @@
+//! What the responder sends: READ responses, atomic results, NAKs and ACKs, in PSN
+//! order, so that no acknowledgement overtakes a response to an earlier request.
+
+use urxe_wire::{Aeth, AtomicAckEth, Bth, Opcode, PacketWriter, Syndrome, packet_len};
+
+use crate::context::Cx;
+use crate::cq::CqSink;
+use crate::memory::Memory;
+use crate::mr::Access;
+use crate::qp::Link;
+use crate::qp::replay::{NextResponse, ResourceKind};
+use crate::qp::responder::{Refusal, Responder};
+use crate::transmit::TxBatch;
+
+/// What came of an attempt to send one response packet.
+pub(crate) enum RespondStep {
+    /// A packet is in the batch.
+    Sent,
+    /// The batch has no room for it.
+    BatchFull,
+    /// Nothing is due (of the kind that was asked for).
+    Nothing,
+}
+
+impl Responder {
+    /// Puts the next READ response, atomic result or NAK into the batch.
+    ///
+    /// # Errors
+    /// [`Refusal`] if memory that an accepted READ names cannot be read any more.
+    pub(crate) fn poll_response<M: Memory, C: CqSink>(
+        &mut self,
+        link: &Link,
+        cx: &mut Cx<'_, '_, M, C>,
+        batch: &mut TxBatch,
+    ) -> Result<RespondStep, Refusal> {
+        if let Some(next) = self.replay.peek() {
+            let step = match next.resource.kind {
+                ResourceKind::Atomic { original } => {
+                    self.emit_atomic(link, next, original, cx, batch)
+                }
+                ResourceKind::Read { .. } => self.emit_read(link, next, cx, batch)?,
+            };
+            if matches!(step, RespondStep::Sent) {
+                self.replay.advance();
+            }
+            return Ok(step);
+        }
+        let Some((syndrome, psn)) = self.nak_owed else { return Ok(RespondStep::Nothing) };
+        let step = self.emit_ack(link, syndrome, psn, cx, batch);
+        if matches!(step, RespondStep::Sent) {
+            self.nak_owed = None;
+            // A NAK acknowledges everything before it.
+            self.ack_owed = false;
+        }
+        Ok(step)
+    }
+
+    /// Puts the owed ACK into the batch, once every earlier response is in.
+    pub(crate) fn poll_ack<M: Memory, C: CqSink>(
+        &mut self,
+        link: &Link,
+        cx: &mut Cx<'_, '_, M, C>,
+        batch: &mut TxBatch,
+    ) -> RespondStep {
+        if !self.ack_owed || self.owes_response() {
+            return RespondStep::Nothing;
+        }
+        let syndrome = Syndrome::ack(self.credits());
+        let step = self.emit_ack(link, syndrome, self.epsn.prev(), cx, batch);
+        if matches!(step, RespondStep::Sent) {
+            self.ack_owed = false;
+        }
+        step
+    }
+
+    fn emit_ack<M: Memory, C: CqSink>(
+        &mut self,
+        link: &Link,
+        syndrome: Syndrome,
+        psn: urxe_wire::Psn,
+        cx: &mut Cx<'_, '_, M, C>,
+        batch: &mut TxBatch,
+    ) -> RespondStep {
+        let opcode = Opcode::RC_ACKNOWLEDGE;
+        let len = packet_len(opcode.info().expect("in the table"), 0);
+        let Some(slot) = batch.reserve(&link.dest, len) else { return RespondStep::BatchFull };
+        let bth = Bth::new(opcode, link.dest_qpn, psn);
+        let mut writer = PacketWriter::new(slot.bytes, &bth);
+        writer.aeth(&Aeth { syndrome, msn: self.msn });
+        writer.finish(&link.seed, slot.ident);
+        cx.common.stats.sent_pkts += 1;
+        cx.common.stats.ack_sent += 1;
+        RespondStep::Sent
+    }
+
+    fn emit_atomic<M: Memory, C: CqSink>(
+        &mut self,
+        link: &Link,
+        next: NextResponse,
+        original: u64,
+        cx: &mut Cx<'_, '_, M, C>,
+        batch: &mut TxBatch,
+    ) -> RespondStep {
+        let opcode = Opcode::RC_ATOMIC_ACKNOWLEDGE;
+        let len = packet_len(opcode.info().expect("in the table"), 0);
+        let Some(slot) = batch.reserve(&link.dest, len) else { return RespondStep::BatchFull };
+        let syndrome = Syndrome::ack(self.credits());
+        let mut writer =
+            PacketWriter::new(slot.bytes, &Bth::new(opcode, link.dest_qpn, next.psn));
+        writer.aeth(&Aeth { syndrome, msn: self.msn });
+        writer.atomic_ack_eth(&AtomicAckEth { original });
+        writer.finish(&link.seed, slot.ident);
+        cx.common.stats.sent_pkts += 1;
+        RespondStep::Sent
+    }
+
+    fn emit_read<M: Memory, C: CqSink>(
+        &mut self,
+        link: &Link,
+        next: NextResponse,
+        cx: &mut Cx<'_, '_, M, C>,
+        batch: &mut TxBatch,
+    ) -> Result<RespondStep, Refusal> {
+        let ResourceKind::Read { va, rkey, len } = next.resource.kind else {
+            return Ok(RespondStep::Nothing);
+        };
+        let at = next.psn.distance_from(next.resource.first_psn);
+        let offset = at * link.mtu;
+        let take = (len - offset).min(link.mtu) as usize;
+        let opcode = self.read_opcode(&next, at);
+        let info = opcode.info().expect("in the table");
+        let packet_len = packet_len(info, take);
+        let Some(slot) = batch.reserve(&link.dest, packet_len) else {
+            return Ok(RespondStep::BatchFull);
+        };
+        let mut writer =
+            PacketWriter::new(slot.bytes, &Bth::new(opcode, link.dest_qpn, next.psn));
+        if opcode != Opcode::RC_READ_RESPONSE_MIDDLE {
+            let syndrome = Syndrome::ack(self.credits());
+            writer.aeth(&Aeth { syndrome, msn: self.msn });
+        }
+        let payload = writer.payload_mut(take);
+        if take > 0 {
+            // Again for every packet: the region may be gone by now.
+            let read = cx
+                .env
+                .mrs
+                .check_remote(rkey, link.pd, va + u64::from(offset), take, Access::REMOTE_READ)
+                .ok()
+                .and_then(|span| cx.env.memory.copy_out(span, payload).ok());
+            if read.is_none() {
+                batch.retract(packet_len);
+                self.replay.cancel();
+                self.nak_owed = Some((Syndrome::nak(Refusal::ACCESS.code), next.psn));
+                return Err(Refusal::ACCESS);
+            }
+        }
+        writer.finish(&link.seed, slot.ident);
+        cx.common.stats.sent_pkts += 1;
+        Ok(RespondStep::Sent)
+    }
+
+    /// A repeated request is a new request, so its answer begins with FIRST or ONLY.
+    /// Linux's rdma_rxe asks for the rest of a READ but takes only MIDDLE and LAST
+    /// then; it is known by the MigReq bit that it never sets.
+    fn read_opcode(&self, next: &NextResponse, at: u32) -> Opcode {
+        let begins =
+            if self.peer_sets_mig_req { next.psn == next.begin } else { at == 0 };
+        match (begins, at + 1 == next.resource.packets) {
+            (true, true) => Opcode::RC_READ_RESPONSE_ONLY,
+            (true, false) => Opcode::RC_READ_RESPONSE_FIRST,
+            (false, true) => Opcode::RC_READ_RESPONSE_LAST,
+            (false, false) => Opcode::RC_READ_RESPONSE_MIDDLE,
+        }
+    }
+}

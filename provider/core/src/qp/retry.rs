@@ -1,0 +1,217 @@
+//! When to send again: the local ACK timeout, RNR waits, and the two counters that
+//! say when to give up.
+
+use urxe_wire::{Psn, RnrTimer};
+
+use crate::time::Time;
+
+/// The shortest ACK timeout that is used. The timeout code counts from 4 us, but a
+/// responder in user space may be scheduled out, or hold an ACK back for its reply:
+/// asking again before this would only make duplicates. The specification allows
+/// any wait between the coded time and four times that; codes of 10 and more are
+/// above this floor anyway.
+const TIMEOUT_FLOOR_NS: u64 = 4_000_000;
+
+/// The counter value that means "for ever" (RNR retries only).
+const RNR_RETRY_FOREVER: u8 = 7;
+
+/// A retry counter ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exhausted;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Retry {
+    timeout_ns: Option<u64>,
+    retry_cnt: u8,
+    rnr_retry: u8,
+    retries_left: u8,
+    rnr_left: u8,
+    ack_deadline: Option<Time>,
+    rnr_until: Option<Time>,
+    /// PSN that the requester went back to last, while nothing has moved since.
+    rewound_to: Option<Psn>,
+}
+
+impl Retry {
+    /// Timeout code and counters as `ibv_modify_qp` sets them.
+    pub(crate) fn configure(&mut self, timeout: u8, retry_cnt: u8, rnr_retry: u8) {
+        // IBTA 9.7.6.1.3: 4.096 us * 2^code, 0 is never; twice that is within the
+        // tolerance and leaves room for a busy peer.
+        self.timeout_ns = (timeout != 0).then(|| (8192u64 << timeout).max(TIMEOUT_FLOOR_NS));
+        (self.retry_cnt, self.rnr_retry) = (retry_cnt, rnr_retry);
+        (self.retries_left, self.rnr_left) = (retry_cnt, rnr_retry);
+    }
+
+    /// A packet left.
+    #[inline]
+    pub(crate) fn on_sent(&mut self, now: Time) {
+        if self.ack_deadline.is_none() {
+            self.ack_deadline = self.timeout_ns.map(|t| now + t);
+        }
+    }
+
+    /// The peer acknowledged something new.
+    #[inline]
+    pub(crate) fn on_progress(&mut self, now: Time, all_acknowledged: bool) {
+        self.retries_left = self.retry_cnt;
+        self.rnr_left = self.rnr_retry;
+        self.rewound_to = None;
+        self.ack_deadline = match self.timeout_ns {
+            Some(t) if !all_acknowledged => Some(now + t),
+            _ => None,
+        };
+    }
+
+    /// A sequence NAK or a missing response: go back to `una`? Once per gap, until
+    /// something moves or time runs out.
+    pub(crate) fn on_sequence_error(&mut self, now: Time, una: Psn) -> Result<bool, Exhausted> {
+        if self.rewound_to == Some(una) || self.rnr_until.is_some() {
+            return Ok(false);
+        }
+        self.retries_left = self.retries_left.checked_sub(1).ok_or(Exhausted)?;
+        self.rewound_to = Some(una);
+        self.ack_deadline = self.timeout_ns.map(|t| now + t);
+        Ok(true)
+    }
+
+    /// An RNR NAK: wait.
+    pub(crate) fn on_rnr(&mut self, now: Time, timer: RnrTimer) -> Result<(), Exhausted> {
+        if self.rnr_retry != RNR_RETRY_FOREVER {
+            self.rnr_left = self.rnr_left.checked_sub(1).ok_or(Exhausted)?;
+        }
+        self.rnr_until = Some(now + timer.duration_ns());
+        self.ack_deadline = None;
+        Ok(())
+    }
+
+    /// True while an RNR NAK keeps everything waiting.
+    #[inline]
+    pub(crate) fn waits_for_rnr(&self) -> bool {
+        self.rnr_until.is_some()
+    }
+
+    /// The next time at which [`Retry::expire`] would do something.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.rnr_until.or(self.ack_deadline)
+    }
+
+    /// Looks at the clock.
+    pub(crate) fn expire(&mut self, now: Time) -> Expired {
+        if let Some(until) = self.rnr_until {
+            if until > now {
+                return Expired::Nothing;
+            }
+            self.rnr_until = None;
+            return Expired::RnrOver;
+        }
+        match self.ack_deadline {
+            Some(deadline) if deadline <= now => {}
+            _ => return Expired::Nothing,
+        }
+        match self.retries_left.checked_sub(1) {
+            None => Expired::GiveUp,
+            Some(left) => {
+                self.retries_left = left;
+                self.rewound_to = None;
+                self.ack_deadline = self.timeout_ns.map(|t| now + t);
+                Expired::AckTimeout
+            }
+        }
+    }
+
+    /// Stops all clocks.
+    pub(crate) fn stop(&mut self) {
+        self.ack_deadline = None;
+        self.rnr_until = None;
+    }
+}
+
+/// What [`Retry::expire`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expired {
+    /// It is too early.
+    Nothing,
+    /// The RNR wait is over: go on.
+    RnrOver,
+    /// No answer in time: send again.
+    AckTimeout,
+    /// No answer, too often.
+    GiveUp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn retry(timeout: u8, retry_cnt: u8, rnr_retry: u8) -> Retry {
+        let mut r = Retry::default();
+        r.configure(timeout, retry_cnt, rnr_retry);
+        r
+    }
+
+    #[test]
+    fn a_timeout_lies_between_once_and_four_times_the_code() {
+        for code in 10..=31u8 {
+            let mut r = retry(code, 7, 7);
+            r.on_sent(Time(5));
+            let wait = r.deadline().expect("armed").0 - 5;
+            let coded = 4096u64 << code;
+            assert!((coded..=4 * coded).contains(&wait), "code {code}: {wait} for {coded}");
+        }
+        let mut never = retry(0, 7, 7);
+        never.on_sent(Time(0));
+        assert_eq!(never.deadline(), None);
+    }
+
+    #[test]
+    fn gives_up_after_retry_cnt_timeouts() {
+        let mut r = retry(14, 2, 7);
+        r.on_sent(Time(0));
+        let mut now = r.deadline().expect("armed");
+        assert_eq!(r.expire(Time(now.0 - 1)), Expired::Nothing);
+        for _ in 0..2 {
+            assert_eq!(r.expire(now), Expired::AckTimeout);
+            now = r.deadline().expect("armed again");
+        }
+        assert_eq!(r.expire(now), Expired::GiveUp);
+    }
+
+    #[test]
+    fn progress_refills_the_counters_and_stops_the_clock_when_all_is_done() {
+        let mut r = retry(14, 1, 1);
+        r.on_sent(Time(0));
+        assert_eq!(r.expire(r.deadline().expect("armed")), Expired::AckTimeout);
+        r.on_progress(Time(10), true);
+        assert_eq!(r.deadline(), None);
+        r.on_sent(Time(20));
+        assert_eq!(r.expire(r.deadline().expect("armed")), Expired::AckTimeout);
+    }
+
+    #[test]
+    fn one_step_back_for_one_gap() {
+        let mut r = retry(14, 1, 7);
+        let una = Psn::new(9);
+        assert_eq!(r.on_sequence_error(Time(0), una), Ok(true));
+        assert_eq!(r.on_sequence_error(Time(1), una), Ok(false));
+        r.on_progress(Time(2), false);
+        assert_eq!(r.on_sequence_error(Time(3), Psn::new(10)), Ok(true));
+        assert_eq!(r.on_sequence_error(Time(4), Psn::new(11)), Err(Exhausted));
+    }
+
+    #[test]
+    fn rnr_waits_its_time_and_seven_is_for_ever() {
+        let mut r = retry(14, 7, 1);
+        let timer = RnrTimer::new(12);
+        assert_eq!(r.on_rnr(Time(0), timer), Ok(()));
+        assert!(r.waits_for_rnr());
+        assert_eq!(r.on_sequence_error(Time(1), Psn::new(1)), Ok(false), "ignored while waiting");
+        assert_eq!(r.expire(Time(639_999)), Expired::Nothing);
+        assert_eq!(r.expire(Time(640_000)), Expired::RnrOver);
+        assert_eq!(r.on_rnr(Time(0), timer), Err(Exhausted));
+        let mut forever = retry(14, 7, 7);
+        for _ in 0..1000 {
+            assert_eq!(forever.on_rnr(Time(0), timer), Ok(()));
+        }
+    }
+}

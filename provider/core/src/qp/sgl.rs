@@ -1,0 +1,101 @@
+//! Moving bytes between packets and scatter/gather lists, each entry checked
+//! against its MR every time: a region may be deregistered between two packets.
+
+use crate::cq::CqSink;
+use crate::context::Env;
+use crate::error::Fault;
+use crate::memory::{Memory, MemoryFault};
+use crate::mr::{Access, AccessFault, MrTable, PdId};
+use crate::work::Sge;
+
+impl From<AccessFault> for Fault {
+    /// A refused local access.
+    fn from(fault: AccessFault) -> Fault {
+        match fault {
+            AccessFault::Key => Fault::LocalKey,
+            AccessFault::Pd => Fault::LocalPd,
+            AccessFault::Bounds => Fault::LocalBounds,
+            AccessFault::Access => Fault::LocalAccess,
+        }
+    }
+}
+
+impl From<MemoryFault> for Fault {
+    fn from(_: MemoryFault) -> Fault {
+        Fault::LocalMemory
+    }
+}
+
+/// Checks a whole list, before anything is sent from it or placed into it.
+pub(crate) fn check(mrs: &MrTable, pd: PdId, sges: &[Sge], need: Access) -> Result<(), Fault> {
+    for sge in sges {
+        if sge.length > 0 {
+            mrs.check_local(sge.lkey, pd, sge.addr, sge.length as usize, need)?;
+        }
+    }
+    Ok(())
+}
+
+/// Fills `dst` with the list's bytes from `offset` on.
+#[inline]
+pub(crate) fn gather<M: Memory, C: CqSink>(
+    env: &Env<'_, M, C>,
+    pd: PdId,
+    sges: &[Sge],
+    offset: u64,
+    dst: &mut [u8],
+) -> Result<(), Fault> {
+    let mut at = 0;
+    walk(sges, offset, dst.len(), |sge, addr, len| {
+        let span = env.mrs.check_local(sge.lkey, pd, addr, len, Access::NONE)?;
+        env.memory.copy_out(span, &mut dst[at..at + len])?;
+        at += len;
+        Ok(())
+    })
+}
+
+/// Places `src` into the list's bytes from `offset` on.
+#[inline]
+pub(crate) fn scatter<M: Memory, C: CqSink>(
+    env: &Env<'_, M, C>,
+    pd: PdId,
+    sges: &[Sge],
+    offset: u64,
+    src: &[u8],
+) -> Result<(), Fault> {
+    let mut at = 0;
+    walk(sges, offset, src.len(), |sge, addr, len| {
+        let span = env.mrs.check_local(sge.lkey, pd, addr, len, Access::LOCAL_WRITE)?;
+        env.memory.copy_in(span, &src[at..at + len])?;
+        at += len;
+        Ok(())
+    })
+}
+
+/// Calls `piece` for each part of `len` bytes from `offset`; the caller has made
+/// sure that the list is long enough.
+#[inline]
+fn walk(
+    sges: &[Sge],
+    mut offset: u64,
+    mut len: usize,
+    mut piece: impl FnMut(&Sge, u64, usize) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    for sge in sges {
+        if len == 0 {
+            break;
+        }
+        let room = u64::from(sge.length);
+        if offset >= room {
+            offset -= room;
+            continue;
+        }
+        let take = ((room - offset) as usize).min(len);
+        // An address beyond the end of the space is refused by the bounds check.
+        let addr = sge.addr.checked_add(offset).ok_or(Fault::LocalBounds)?;
+        piece(sge, addr, take)?;
+        len -= take;
+        offset = 0;
+    }
+    if len > 0 { Err(Fault::LocalBounds) } else { Ok(()) }
+}

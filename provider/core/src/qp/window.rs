@@ -1,0 +1,69 @@
+//! How many packets may be under way. The limit keeps a sender from overrunning
+//! the receiver's socket buffer; it halves when packets are lost and grows back as
+//! acknowledgements arrive.
+
+/// Packets below which the window never shrinks: less could not keep ACKs flowing.
+const FLOOR_PACKETS: u32 = 4;
+/// PSNs that may be outstanding, so that old and new can be told apart: 2^23 - 1.
+const PSN_SPACE_HALF: u32 = (1 << 23) - 1;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendWindow {
+    max: u32,
+    current: u32,
+    /// Acknowledged packets that have not yet widened the window by one.
+    grown: u32,
+}
+
+impl SendWindow {
+    /// A window of about `bytes` for packets of `mtu` bytes, but no more packets
+    /// than `packets_max`.
+    pub(crate) fn new(bytes: u32, packets_max: u32, mtu: u32) -> Self {
+        let max = (bytes / mtu).clamp(FLOOR_PACKETS, packets_max.clamp(FLOOR_PACKETS, PSN_SPACE_HALF));
+        SendWindow { max, current: max, grown: 0 }
+    }
+
+    /// Packets that may be outstanding now.
+    #[inline]
+    pub(crate) fn packets(&self) -> u32 {
+        self.current
+    }
+
+    /// Packets were acknowledged.
+    #[inline]
+    pub(crate) fn on_ack(&mut self, packets: u32) {
+        if self.current < self.max {
+            // One more packet for every eight that arrived.
+            self.grown += packets;
+            self.current = (self.current + self.grown / 8).min(self.max);
+            self.grown %= 8;
+        }
+    }
+
+    /// Packets were lost.
+    pub(crate) fn on_loss(&mut self) {
+        self.current = (self.current / 2).max(FLOOR_PACKETS);
+        self.grown = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shrinks_on_loss_and_recovers() {
+        let mut w = SendWindow::new(64 << 10, 1 << 20, 1024);
+        assert_eq!(w.packets(), 64);
+        for _ in 0..10 {
+            w.on_loss();
+        }
+        assert_eq!(w.packets(), FLOOR_PACKETS);
+        for _ in 0..8 * 60 {
+            w.on_ack(1);
+        }
+        assert_eq!(w.packets(), 64);
+        w.on_ack(1000);
+        assert_eq!(w.packets(), 64);
+    }
+}

@@ -1,0 +1,445 @@
+//! All protocol state that one thread drives at a time.
+
+use core::net::IpAddr;
+use std::collections::VecDeque;
+
+use urxe_wire::{IcrcPolicy, IcrcSeed, IcrcVerdict, Packet, PathHeader, Pkey, Qpn, Service};
+
+use crate::context::{Common, Cx, Env};
+use crate::cq::CqSink;
+use crate::error::DropReason;
+use crate::event::AsyncEvent;
+use crate::memory::Memory;
+use crate::qp::attr::{AttrMask, Mtu, QpAttr};
+use crate::qp::modify::ROCE_PORT;
+use crate::qp::state::{ModifyError, QpType};
+use crate::qp::{AckMode, Qp, QpInit, Turn};
+use crate::stats::Stats;
+use crate::table::{QpIndex, QpTable};
+use crate::time::Time;
+use crate::timer::TimerWheel;
+use crate::transmit::TxBatch;
+use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendWr};
+
+/// What a shard is told when it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct ShardConfig {
+    /// Makes QPNs unpredictable; different for every shard and run.
+    pub secret: u64,
+    /// Bytes of payload that a QP may have under way. More than the receiver's
+    /// socket buffer holds is lost.
+    pub window_bytes: u32,
+    /// Packets that a QP may have under way.
+    pub window_packets: u32,
+    /// Bytes that one READ request asks for; longer READs are cut.
+    pub read_chunk_bytes: u32,
+    /// The port's active MTU.
+    pub mtu_max: Mtu,
+    /// How ICRCs are verified.
+    pub icrc: IcrcPolicy,
+}
+
+impl ShardConfig {
+    /// READs and atomics that a QP may have outstanding, either way.
+    pub const RD_ATOMIC_MAX: u8 = 128;
+}
+
+impl Default for ShardConfig {
+    fn default() -> Self {
+        ShardConfig {
+            secret: 0,
+            window_bytes: 256 << 10,
+            window_packets: 1024,
+            read_chunk_bytes: 64 << 10,
+            mtu_max: Mtu::Mtu4096,
+            icrc: IcrcPolicy::SolveIdent,
+        }
+    }
+}
+
+/// Largest queues and lists that a QP can be created with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpLimits;
+
+impl QpLimits {
+    /// Work requests in a queue.
+    pub const WR_MAX: u32 = 1 << 15;
+    /// Scatter/gather entries in a request.
+    pub const SGE_MAX: u32 = 32;
+    /// Inline bytes in a request.
+    pub const INLINE_MAX: u32 = 1024;
+}
+
+/// Why a QP could not be created.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateQpError {
+    /// The service is not there.
+    #[error("QPs of type {0:?} cannot be created: only RC is there")]
+    Type(QpType),
+    /// A capability is beyond the limit.
+    #[error("{name} is {value}, but at most {max} is possible")]
+    Cap {
+        /// Name of the field of `ibv_qp_cap`.
+        name: &'static str,
+        /// Its value.
+        value: u32,
+        /// The limit.
+        max: u32,
+    },
+    /// The table is full.
+    #[error("all {0} QPs are in use")]
+    Full(usize),
+}
+
+/// Where a packet came from, computed once for all packets of a received train.
+#[derive(Debug)]
+pub struct RxPath {
+    /// The sender's address.
+    pub source: IpAddr,
+    /// The address that it was sent to.
+    pub local: IpAddr,
+    /// The two ECN bits of its IP header.
+    pub ecn: u8,
+    /// What the ICRC of every packet on this path has in common.
+    pub seed: IcrcSeed,
+}
+
+impl RxPath {
+    /// The path of a datagram from `source`:`source_port` to `local`:4791.
+    pub fn new(source: IpAddr, source_port: u16, local: IpAddr, ecn: u8) -> RxPath {
+        let (sport, dport) = (source_port, ROCE_PORT);
+        let header = match (source, local) {
+            (IpAddr::V4(s), IpAddr::V4(d)) => {
+                PathHeader::V4 { src: s.octets(), dst: d.octets(), sport, dport }
+            }
+            (s, d) => PathHeader::V6 { src: v6(s), dst: v6(d), sport, dport },
+        };
+        RxPath { source, local, ecn, seed: IcrcSeed::new(&header) }
+    }
+}
+
+fn v6(addr: IpAddr) -> [u8; 16] {
+    match addr {
+        IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+        IpAddr::V6(a) => a.octets(),
+    }
+}
+
+/// Queue pairs, their timers, and whose turn it is. See the crate's documentation
+/// for the order of calls.
+#[derive(Debug)]
+pub struct Shard {
+    qps: QpTable<Box<Qp>>,
+    ready: VecDeque<QpIndex>,
+    timers: TimerWheel,
+    common: Common,
+}
+
+impl Shard {
+    /// An empty shard.
+    pub fn new(config: ShardConfig) -> Shard {
+        Shard {
+            qps: QpTable::new(config.secret),
+            ready: VecDeque::new(),
+            timers: TimerWheel::default(),
+            common: Common { stats: Stats::default(), events: VecDeque::new(), config },
+        }
+    }
+
+    /// Creates a QP in RESET.
+    ///
+    /// # Errors
+    /// [`CreateQpError`] if the service or a capability is beyond what there is.
+    pub fn create_qp(&mut self, init: &QpInit) -> Result<(QpIndex, Qpn), CreateQpError> {
+        if init.qp_type != QpType::Rc {
+            return Err(CreateQpError::Type(init.qp_type));
+        }
+        let cap = &init.cap;
+        for (name, value, max) in [
+            ("max_send_wr", cap.max_send_wr, QpLimits::WR_MAX),
+            ("max_recv_wr", cap.max_recv_wr, QpLimits::WR_MAX),
+            ("max_send_sge", cap.max_send_sge, QpLimits::SGE_MAX),
+            ("max_recv_sge", cap.max_recv_sge, QpLimits::SGE_MAX),
+            ("max_inline_data", cap.max_inline_data, QpLimits::INLINE_MAX),
+        ] {
+            if value > max {
+                return Err(CreateQpError::Cap { name, value, max });
+            }
+        }
+        let (index, qpn) = self
+            .qps
+            .insert_with(|index, qpn| Box::new(Qp::new(index, qpn, init)))
+            .ok_or(CreateQpError::Full(QpTable::<Box<Qp>>::LEN_MAX))?;
+        self.timers.reserve(index);
+        // From here on the ready list has a place for every QP.
+        self.ready.reserve(self.qps.len().saturating_sub(self.ready.len()));
+        Ok((index, qpn))
+    }
+
+    /// Destroys a QP. What was outstanding makes no completions.
+    ///
+    /// Returns false if there is no such QP.
+    pub fn destroy_qp(&mut self, index: QpIndex) -> bool {
+        self.timers.cancel(index);
+        match self.qps.remove(index) {
+            Some(qp) => {
+                if qp.in_ready {
+                    self.ready.retain(|&i| i != index);
+                }
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Changes attributes and state of a QP.
+    ///
+    /// # Errors
+    /// [`ModifyError`], and nothing has changed.
+    pub fn modify_qp<M: Memory, C: CqSink>(
+        &mut self,
+        index: QpIndex,
+        attr: &QpAttr,
+        mask: AttrMask,
+        env: &mut Env<'_, M, C>,
+    ) -> Result<(), ModifyError> {
+        let qp = self.qps.at_mut(index).ok_or(ModifyError::NoQp)?;
+        let result = qp.modify(attr, mask, &mut Cx::new(env, &mut self.common));
+        self.settle(index);
+        result
+    }
+
+    /// The attributes of a QP.
+    pub fn query_qp(&self, index: QpIndex) -> Option<(QpAttr, QpInit)> {
+        let qp = self.qps.at(index)?;
+        let mut attr = qp.attr;
+        attr.cur_qp_state = attr.qp_state;
+        Some((attr, qp.init))
+    }
+
+    /// Appends to the send queue. [`Shard::poll_transmit`] sends.
+    ///
+    /// # Errors
+    /// [`PostError`]; the queue is unchanged.
+    #[inline]
+    pub fn post_send<M: Memory, C: CqSink>(
+        &mut self,
+        index: QpIndex,
+        wr: &SendWr<'_>,
+        env: &mut Env<'_, M, C>,
+    ) -> Result<(), PostError> {
+        let qp = self.qps.at_mut(index).ok_or(PostError::NoQp)?;
+        let result = qp.post_send(wr, &mut Cx::new(env, &mut self.common));
+        self.settle(index);
+        result
+    }
+
+    /// Appends to the receive queue.
+    ///
+    /// # Errors
+    /// [`PostError`]; the queue is unchanged.
+    #[inline]
+    pub fn post_recv<M: Memory, C: CqSink>(
+        &mut self,
+        index: QpIndex,
+        wr: &RecvWr<'_>,
+        env: &mut Env<'_, M, C>,
+    ) -> Result<(), PostError> {
+        let qp = self.qps.at_mut(index).ok_or(PostError::NoQp)?;
+        let result = qp.post_recv(wr, &mut Cx::new(env, &mut self.common));
+        self.settle(index);
+        result
+    }
+
+    /// Moves posts that waited elsewhere into the send queue, as many as fit.
+    pub fn drain_send<M: Memory, C: CqSink>(
+        &mut self,
+        index: QpIndex,
+        staged: &mut SendQueue,
+        env: &mut Env<'_, M, C>,
+    ) {
+        let Some(qp) = self.qps.at_mut(index) else { return staged.clear() };
+        qp.drain_send(staged, &mut Cx::new(env, &mut self.common));
+        self.settle(index);
+    }
+
+    /// Moves posts that waited elsewhere into the receive queue, as many as fit.
+    pub fn drain_recv<M: Memory, C: CqSink>(
+        &mut self,
+        index: QpIndex,
+        staged: &mut RecvQueue,
+        env: &mut Env<'_, M, C>,
+    ) {
+        let Some(qp) = self.qps.at_mut(index) else { return staged.clear() };
+        qp.drain_recv(staged, &mut Cx::new(env, &mut self.common));
+        self.settle(index);
+    }
+
+    /// Requests in a QP's send queue that are not complete.
+    pub fn sq_len(&self, index: QpIndex) -> u32 {
+        self.qps.at(index).map_or(0, |qp| qp.req.sq.len())
+    }
+
+    /// Receives in a QP's receive queue.
+    pub fn rq_len(&self, index: QpIndex) -> u32 {
+        self.qps.at(index).map_or(0, |qp| qp.resp.rq.len())
+    }
+
+    /// Takes one packet (a UDP payload). Whatever is wrong with it is counted and
+    /// changes nothing else. `ident_hint` is the IPv4 Identification that it
+    /// probably has: its index in the train that it was received in.
+    pub fn handle_packet<M: Memory, C: CqSink>(
+        &mut self,
+        path: &RxPath,
+        ident_hint: u16,
+        bytes: &[u8],
+        env: &mut Env<'_, M, C>,
+    ) {
+        self.common.stats.rcvd_pkts += 1;
+        let found = self.admit(path, ident_hint, bytes);
+        match found {
+            Err(reason) => self.common.stats.drop_packet(reason),
+            Ok(None) => self.common.stats.rcvd_cnp += 1,
+            Ok(Some((packet, index))) => {
+                let qp = self.qps.at_mut(index).expect("admit() found it");
+                qp.handle_packet(&packet, &mut Cx::new(env, &mut self.common));
+                self.settle(index);
+            }
+        }
+    }
+
+    /// Every check that must pass before a packet may change anything: nothing that
+    /// a stranger sends gets beyond this. `None` for a congestion notification.
+    #[inline]
+    fn admit<'p>(
+        &self,
+        path: &RxPath,
+        ident_hint: u16,
+        bytes: &'p [u8],
+    ) -> Result<Option<(Packet<'p>, QpIndex)>, DropReason> {
+        let packet = Packet::parse(bytes).map_err(|_| DropReason::Malformed)?;
+        let bth = packet.bth();
+        if bth.tver != 0 {
+            return Err(DropReason::Malformed);
+        }
+        let index = self.qps.find(bth.dest_qp).ok_or(DropReason::NoQp)?;
+        let qp = self.qps.at(index).ok_or(DropReason::NoQp)?;
+        let info = packet.info();
+        if !matches!(info.service, Service::Rc | Service::Cnp) {
+            return Err(DropReason::Service);
+        }
+        let state = qp.state();
+        let wanted =
+            if info.is_response() { state.takes_responses() } else { state.takes_requests() };
+        if !wanted {
+            return Err(DropReason::State);
+        }
+        if path.source != qp.link.dest.remote || path.local != qp.link.local {
+            return Err(DropReason::Address);
+        }
+        if !bth.pkey.matches(Pkey::DEFAULT) {
+            return Err(DropReason::Pkey);
+        }
+        if let IcrcVerdict::Bad =
+            path.seed.verify_with(self.common.config.icrc, ident_hint, bytes)
+        {
+            return Err(DropReason::Icrc);
+        }
+        if info.service == Service::Cnp {
+            return Ok(None);
+        }
+        Ok(Some((packet, index)))
+    }
+
+    /// Does what is due at `env.now`.
+    pub fn handle_timeout<M: Memory, C: CqSink>(&mut self, env: &mut Env<'_, M, C>) {
+        while let Some(index) = self.timers.poll_expired(env.now) {
+            let Some(qp) = self.qps.at_mut(index) else { continue };
+            qp.handle_timeout(&mut Cx::new(env, &mut self.common));
+            self.settle(index);
+        }
+    }
+
+    /// No call of [`Shard::handle_timeout`] is needed before this time.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.timers.next_deadline()
+    }
+
+    /// Fills the batch, one QP after the other. Returns true if the batch is full
+    /// and there is more: send it, clear it, and call again.
+    #[must_use]
+    pub fn poll_transmit<M: Memory, C: CqSink>(
+        &mut self,
+        env: &mut Env<'_, M, C>,
+        batch: &mut TxBatch,
+        acks: AckMode,
+    ) -> bool {
+        // QPs in a row that have nothing but an ACK to defer.
+        let mut deferred = 0;
+        while deferred < self.ready.len() {
+            let Some(index) = self.ready.pop_front() else { break };
+            let Some(qp) = self.qps.at_mut(index) else { continue };
+            let turn = qp.take_turn(acks, &mut Cx::new(env, &mut self.common), batch);
+            qp.in_ready = turn != Turn::Idle;
+            match turn {
+                Turn::Idle => deferred = 0,
+                Turn::Again => {
+                    self.ready.push_back(index);
+                    deferred = 0;
+                }
+                Turn::Deferred => {
+                    self.ready.push_back(index);
+                    deferred += 1;
+                }
+                Turn::BatchFull => {
+                    self.ready.push_front(index);
+                    self.arm(index);
+                    return true;
+                }
+            }
+            self.arm(index);
+        }
+        false
+    }
+
+    /// True if a QP has something to send (an ACK that was deferred counts).
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The next asynchronous event.
+    pub fn poll_event(&mut self) -> Option<AsyncEvent> {
+        self.common.events.pop_front()
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> &Stats {
+        &self.common.stats
+    }
+
+    /// Number of QPs.
+    pub fn qp_count(&self) -> usize {
+        self.qps.len()
+    }
+
+    /// After every input: the QP joins the ready list if it can send, and its timer
+    /// is set.
+    #[inline]
+    fn settle(&mut self, index: QpIndex) {
+        let Some(qp) = self.qps.at_mut(index) else { return };
+        if !qp.in_ready && qp.wants_turn() {
+            qp.in_ready = true;
+            self.ready.push_back(index);
+        }
+        self.arm(index);
+    }
+
+    #[inline]
+    fn arm(&mut self, index: QpIndex) {
+        if let Some(deadline) = self.qps.at(index).and_then(|qp| qp.deadline()) {
+            self.timers.arm(index, deadline);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Counters. Those that Linux's rdma_rxe has too bear its names, so that scripts
+//! and habits carry over.
+
+use crate::error::DropReason;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Everything that a shard counts.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Stats {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Packets dropped, by [`DropReason`].
+            pub dropped: [u64; DropReason::ALL.len()],
+        }
+
+        impl Stats {
+            /// Every counter with its name, the drops last.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+                [$((stringify!($name), self.$name)),*].into_iter().chain(
+                    DropReason::ALL.iter().map(|&r| (r.name(), self.dropped[r as usize])),
+                )
+            }
+        }
+    };
+}
+
+counters! {
+    /// Packets sent.
+    sent_pkts,
+    /// Packets received, the bad ones too.
+    rcvd_pkts,
+    /// Duplicate requests received.
+    duplicate_request,
+    /// Requests received ahead of the expected PSN.
+    out_of_seq_request,
+    /// RNR NAKs received.
+    rcvd_rnr_err,
+    /// RNR NAKs sent.
+    send_rnr_err,
+    /// Sequence NAKs received.
+    rcvd_seq_err,
+    /// ACKs (and NAKs) sent.
+    ack_sent,
+    /// Requesters that ran out of retries.
+    retry_exceeded_err,
+    /// Requesters that ran out of RNR retries.
+    retry_rnr_exceeded_err,
+    /// Local ACK timeouts.
+    ack_timeout,
+    /// Responses found missing because a later one arrived (implied NAK).
+    implied_nak,
+    /// Packets sent again.
+    retransmitted_pkts,
+    /// Completions that ended in an error, flushed ones not counted.
+    completer_err,
+    /// Requests refused with a NAK for an invalid request or a failed access check.
+    responder_err,
+    /// Messages sent for the first time (READs in several requests count as such).
+    sent_messages,
+    /// Messages received and executed.
+    rcvd_messages,
+    /// Congestion notification packets received.
+    rcvd_cnp,
+}
+
+impl Stats {
+    /// Counts a dropped packet.
+    #[inline]
+    pub fn drop_packet(&mut self, reason: DropReason) {
+        self.dropped[reason as usize] += 1;
+    }
+
+    /// Packets dropped for this reason.
+    pub fn dropped_for(&self, reason: DropReason) -> u64 {
+        self.dropped[reason as usize]
+    }
+}
