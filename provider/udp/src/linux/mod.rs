@@ -9,6 +9,7 @@ mod sys;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP, SOL_SOCKET, SOL_UDP, c_int};
 
@@ -25,6 +26,8 @@ pub struct UdpSocket {
     fd: OwnedFd,
     local: SocketAddr,
     caps: Caps,
+    /// Packets shall be joined from the first burst on.
+    gro_wanted: AtomicBool,
     /// The address that everything received was sent to, if the socket has only one.
     only_ip: Option<IpAddr>,
     /// The traffic class that packets get without being told.
@@ -55,8 +58,10 @@ impl UdpSocket {
         }
         sys::bind(fd.as_fd(), &Dest::new(addr))?;
         let local = sys::local_addr(fd.as_fd())?;
+        let caps = probe_caps(fd.as_fd(), config)?;
         Ok(UdpSocket {
-            caps: probe_caps(fd.as_fd(), config)?,
+            gro_wanted: AtomicBool::new(caps.gro() && config.gro_on_demand),
+            caps,
             fd,
             local,
             only_ip: (!wildcard).then_some(local.ip()),
@@ -84,6 +89,19 @@ impl UdpSocket {
         const DROPS: usize = 8;
         let words = sys::option::<9>(self.as_fd(), SOL_SOCKET, libc::SO_MEMINFO)?;
         Ok(words[DROPS] as u32)
+    }
+
+    /// Has the kernel join packets from now on, if that was put off.
+    ///
+    /// Never undone: a train that is in the socket when joining is turned off would
+    /// arrive without the size of its packets.
+    #[inline]
+    fn join_packets(&self) {
+        if self.gro_wanted.load(Relaxed) {
+            self.gro_wanted.store(false, Relaxed);
+            // It worked when it was probed; if not now, packets go on arriving singly.
+            let _ = sys::set_option(self.fd.as_fd(), SOL_UDP, libc::UDP_GRO, 1);
+        }
     }
 
     /// The socket, to wait on.
@@ -143,6 +161,9 @@ fn probe_caps(fd: BorrowedFd<'_>, config: &UdpConfig) -> io::Result<Caps> {
         None
     };
     let gro = config.gro && sys::set_option(fd, SOL_UDP, libc::UDP_GRO, 1).is_ok();
+    if gro && config.gro_on_demand {
+        sys::set_option(fd, SOL_UDP, libc::UDP_GRO, 0)?;
+    }
     let buffer = |forced, plain, bytes: usize| {
         let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
         // FORCE goes beyond the administrator's limit and needs CAP_NET_ADMIN.

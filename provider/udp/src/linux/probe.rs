@@ -18,15 +18,15 @@ pub(crate) fn gso_segments_max(fd: BorrowedFd<'_>) -> Option<usize> {
     // Size 0 turns segmentation by default off, which it is: no effect but the answer.
     sys::set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).ok()?;
     static MAX: OnceLock<usize> = OnceLock::new();
-    Some(*MAX.get_or_init(|| match send_long_run() {
+    Some(*MAX.get_or_init(|| match send_run(GSO_SEGMENTS_MAX) {
         Ok(()) => GSO_SEGMENTS_MAX,
         // Also where loopback is down and nothing can be tried.
         Err(_) => Caps::GSO_SEGMENTS_MIN,
     }))
 }
 
-/// Sends a run of the greatest length, one byte a packet, to a socket of our own.
-fn send_long_run() -> io::Result<()> {
+/// Sends a run of `segments` packets of one byte to a socket of our own.
+pub(crate) fn send_run(segments: usize) -> io::Result<()> {
     let own = sys::udp_socket(libc::AF_INET)?;
     sys::bind(
         own.as_fd(),
@@ -35,7 +35,7 @@ fn send_long_run() -> io::Result<()> {
     let dest = Dest::new(sys::local_addr(own.as_fd())?);
     let mut control = SendControl::new();
     control.push_segment_size(1);
-    let iov = super::send::io_slice(&[0; GSO_SEGMENTS_MAX]);
+    let iov = super::send::io_slice(&[0; GSO_SEGMENTS_MAX][..segments.min(GSO_SEGMENTS_MAX)]);
     let header = message(&dest, &iov, &control);
     // SAFETY: `header` points to `dest`, `iov` and `control`, which live on, and `iov` to
     // a constant.

@@ -1,4 +1,20 @@
 //! System calls to datagrams.
+//!
+//! Why it is done this way, measured on Linux 6.18, loopback, two cores
+//! (`examples/recv_choice.rs`, medians of 5):
+//!
+//! | slots | 1 | 2 | 4 | 8 | 16 | 32 |
+//! |---|---|---|---|---|---|---|
+//! | 40 B, trains of 64, Mpkt/s | 33.9 | 34.3 | 35.2 | 35.4 | 34.9 | 34.6 |
+//! | 4128 B, trains of 15, Mpkt/s | 1.95 | 1.98 | 1.96 | 2.01 | 2.00 | 1.97 |
+//! | 40 B singly, ns to receive one | 356 | 332 | 305 | 289 | 282 | 278 |
+//! | 1056 B singly, ns to receive one | 381 | 355 | 328 | 316 | 311 | 308 |
+//!
+//! Trains that the kernel joined do not care: a train is a system call's worth of work.
+//! Lone packets gain a fifth from `recvmmsg` with 8 slots, and from more of them almost
+//! nothing. A ping-pong must not prepare 8 slots to receive one packet, so `recvmmsg`
+//! waits for the third datagram since the socket was last empty. Half a round trip is
+//! then 1.76 us with any number of slots; the same with `UDP_GRO` always on is 1.98.
 
 use std::fmt;
 use std::io;
@@ -11,18 +27,25 @@ use super::{UdpSocket, sys};
 use crate::Dest;
 use crate::recv::{Meta, RecvBatch};
 
+/// Datagrams since the socket was last found empty, from which on several are asked for
+/// at once. A ping-pong stays below and is spared the preparation of many slots.
+const MANY_FROM: u32 = 2;
+/// Datagrams since the socket was last found empty that are a burst: time to have the
+/// kernel join packets. A first run of 16 packets or more arrives as that many datagrams.
+const BURST: u32 = 16;
+
 /// What a [`RecvBatch`] keeps for this backend.
 pub(crate) struct RecvState {
     controls: Box<[RecvControl]>,
-    /// Datagrams came in the last two receives: there may be a queue of them.
-    streak: bool,
+    /// Datagrams since the socket was last found empty.
+    in_a_row: u32,
 }
 
 impl RecvState {
     pub(crate) fn new(slots: usize) -> RecvState {
         RecvState {
             controls: vec![RecvControl::new(); slots].into(),
-            streak: false,
+            in_a_row: 0,
         }
     }
 }
@@ -30,7 +53,7 @@ impl RecvState {
 impl fmt::Debug for RecvState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecvState")
-            .field("streak", &self.streak)
+            .field("in_a_row", &self.in_a_row)
             .finish_non_exhaustive()
     }
 }
@@ -48,7 +71,7 @@ impl UdpSocket {
     pub fn recv(&self, batch: &mut RecvBatch) -> io::Result<usize> {
         batch.filled = 0;
         let result = loop {
-            let result = if batch.linux.streak && batch.slots() > 1 {
+            let result = if batch.linux.in_a_row >= MANY_FROM && batch.slots() > 1 {
                 self.recv_many(batch)
             } else {
                 self.recv_one(batch).map(|()| 1)
@@ -60,12 +83,15 @@ impl UdpSocket {
         };
         match result {
             Ok(count) => {
-                batch.linux.streak = true;
                 batch.filled = count;
+                batch.linux.in_a_row = batch.linux.in_a_row.saturating_add(count as u32);
+                if batch.linux.in_a_row >= BURST {
+                    self.join_packets();
+                }
                 Ok(count)
             }
             Err(error) => {
-                batch.linux.streak = false;
+                batch.linux.in_a_row = 0;
                 if error.kind() == io::ErrorKind::WouldBlock {
                     Ok(0)
                 } else {

@@ -66,7 +66,7 @@ impl UdpSocket {
         let mut headers = [const { MaybeUninit::<mmsghdr>::uninit() }; DESCRIPTORS_MAX];
         let mut ready = 0;
         for (index, transmit) in transmits.iter().enumerate().take(DESCRIPTORS_MAX) {
-            // A run that we know will be refused: send what stands before it first.
+            // What we know will be refused: send what stands before it first.
             let control = match self.control(transmit) {
                 Ok(control) => controls[index].write(control),
                 Err(_) if index > 0 => break,
@@ -92,7 +92,7 @@ impl UdpSocket {
     }
 
     /// The control messages of one descriptor, or the error that the kernel would report
-    /// for a run that is longer than it takes.
+    /// for a run that is longer than it takes, or should for a foreign source address.
     #[inline]
     fn control(&self, transmit: &Transmit) -> io::Result<SendControl> {
         let mut control = SendControl::new();
@@ -106,6 +106,10 @@ impl UdpSocket {
             control.push_tos(transmit.tos, self.local.is_ipv6());
         }
         if let Some(ip) = transmit.src_ip {
+            // The kernel would ignore it and send from another address.
+            if ip.is_ipv6() != self.local.is_ipv6() {
+                return Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
+            }
             control.push_src_ip(ip);
         }
         Ok(control)
@@ -114,35 +118,34 @@ impl UdpSocket {
     /// What an error means for descriptor number `sent`, and for runs to come.
     #[cold]
     fn explain(&self, transmit: &Transmit, sent: usize, error: io::Error) -> SendOutcome {
-        let refusal = transmit.is_run()
-            && matches!(
-                error.raw_os_error(),
-                Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP)
-            );
-        if !refusal {
-            return SendOutcome::Failed { sent, error };
-        }
-        let segments = transmit.segments();
-        if error.raw_os_error() == Some(libc::EINVAL) && segments <= self.caps.gso_segments_max() {
-            // The kernel says EINVAL, not EMSGSIZE, for a run of packets that are too
-            // long for the path, or without a valid port. One by one they will not get
-            // there either: no reason to give up segmentation for everybody else.
-            if transmit.dest.addr().port() == 0 {
-                return SendOutcome::Failed { sent, error };
+        match error.raw_os_error() {
+            // The way out cannot cut packets, or cannot sum them up.
+            Some(libc::EIO | libc::EOPNOTSUPP) if transmit.is_run() => self.caps.lose_gso(),
+            Some(libc::EINVAL) if transmit.is_run() => {
+                // The kernel says EINVAL, not EMSGSIZE, for runs of packets that are too
+                // long for the path. One by one they would not get there either.
+                if probe::path_payload_max(&transmit.dest)
+                    .is_ok_and(|max| usize::from(transmit.segment_size) > max)
+                {
+                    let error = io::Error::from_raw_os_error(libc::EMSGSIZE);
+                    return SendOutcome::Failed { sent, error };
+                }
+                self.reconsider_gso(transmit.segments());
             }
-            if probe::path_payload_max(&transmit.dest)
-                .is_ok_and(|max| usize::from(transmit.segment_size) > max)
-            {
-                let error = io::Error::from_raw_os_error(libc::EMSGSIZE);
-                return SendOutcome::Failed { sent, error };
-            }
-        }
-        if error.raw_os_error() == Some(libc::EINVAL) && segments > Caps::GSO_SEGMENTS_MIN {
-            self.caps.lower_gso_segments();
-        } else {
-            self.caps.lose_gso();
+            _ => return SendOutcome::Failed { sent, error },
         }
         SendOutcome::GsoRefused { sent }
+    }
+
+    /// A run of `segments` packets was found invalid. That may be for another reason than
+    /// its being a run (no such source address, no port): then sending singly will tell,
+    /// and segmentation must not be lost to everybody for one bad descriptor.
+    fn reconsider_gso(&self, segments: usize) {
+        if segments > Caps::GSO_SEGMENTS_MIN {
+            self.caps.lower_gso_segments();
+        } else if probe::send_run(segments).is_err() {
+            self.caps.lose_gso();
+        }
     }
 }
 
