@@ -16,6 +16,9 @@ pub(crate) enum CliError {
     /// Something outside failed: a file, a socket, the peer, the provider.
     #[error("{0}")]
     Failed(String),
+    /// A process that this one started has said on stderr what went wrong.
+    #[error("reported by a child process")]
+    Reported,
     /// The reader of our output went away (`urxe decode x | head`): not worth a message.
     #[error("output closed")]
     OutputClosed,
@@ -28,14 +31,14 @@ impl CliError {
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
-        matches!(self, CliError::OutputClosed)
+        matches!(self, CliError::OutputClosed | CliError::Reported)
     }
 
     /// 1 for a failure, 2 for wrong usage, as the shell's own commands have it.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             CliError::Usage(_) => ExitCode::from(2),
-            CliError::Fault(_) | CliError::Failed(_) => ExitCode::FAILURE,
+            CliError::Fault(_) | CliError::Failed(_) | CliError::Reported => ExitCode::FAILURE,
             CliError::OutputClosed => ExitCode::SUCCESS,
         }
     }

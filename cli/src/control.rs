@@ -1,0 +1,230 @@
+//! The control connection between the two processes of a measurement: one JSON value a line over TCP.
+//!
+//! It carries what verbs programs exchange out of band (endpoints, keys) and start, stop and results. It also
+//! shows when the peer is gone: each wait in a measurement looks at it, so that a killed peer ends both sides.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
+
+use crate::error::CliError;
+
+/// The TCP port that verbs tools use to exchange endpoints.
+pub(crate) const PORT_DEFAULT: u16 = 18515;
+
+/// No message is near this long: a peer that sends more is not one of ours.
+const LINE_LEN_MAX: u64 = 64 << 10;
+
+/// How long the peer may take to answer where it has only set-up work to do.
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(20);
+
+/// One end of the control connection.
+#[derive(Debug)]
+pub(crate) struct Control {
+    reader: BufReader<TcpStream>,
+    /// What the peer is, for messages: "the server", "the client".
+    peer: &'static str,
+}
+
+/// Opens the listening side; port 0 takes a free one.
+pub(crate) fn listen(address: IpAddr, port: u16) -> Result<TcpListener, CliError> {
+    let address = SocketAddr::new(address, port);
+    TcpListener::bind(address).map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => " (another one is running there: choose a --port)",
+            io::ErrorKind::AddrNotAvailable => " (not an address of this host)",
+            _ => "",
+        };
+        CliError::context(format!("cannot listen on {address}"), format!("{error}{hint}"))
+    })
+}
+
+/// What a server that somebody starts and waits for prints first.
+const ANNOUNCEMENT: &str = "urxe: waiting for the client on port ";
+
+/// Tells where this server listens, on stdout: a person starts the client then, and a parent process too.
+pub(crate) fn announce(listener: &TcpListener) -> Result<(), CliError> {
+    let port = listener.local_addr()?.port();
+    let mut stdout = io::stdout();
+    writeln!(stdout, "{ANNOUNCEMENT}{port}")?;
+    Ok(stdout.flush()?)
+}
+
+/// The port in a server's announcement.
+pub(crate) fn announced_port(line: &str) -> Result<u16, CliError> {
+    let port = line.strip_prefix(ANNOUNCEMENT).and_then(|port| port.parse().ok());
+    port.ok_or_else(|| CliError::Failed(format!("the server process said {line:?}")))
+}
+
+/// Waits for the client.
+pub(crate) fn accept(listener: &TcpListener) -> Result<Control, CliError> {
+    let accepted = listener.accept();
+    let (stream, _) = accepted.map_err(|error| CliError::context("cannot accept", error))?;
+    Control::new(stream, "the client")
+}
+
+/// Connects to the server, from `local` when it is given.
+pub(crate) fn connect(
+    server: IpAddr,
+    port: u16,
+    local: Option<IpAddr>,
+) -> Result<Control, CliError> {
+    let server = SocketAddr::new(server, port);
+    let attempt = || {
+        let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
+        if let Some(local) = local {
+            socket.bind(&SocketAddr::new(local, 0).into())?;
+        }
+        socket.connect_timeout(&server.into(), ANSWER_MAX)?;
+        io::Result::Ok(TcpStream::from(socket))
+    };
+    let stream = attempt().map_err(|error| {
+        let hint = " (is `urxe` with --server running there?)";
+        CliError::context(format!("cannot connect to {server}"), format!("{error}{hint}"))
+    })?;
+    Control::new(stream, "the server")
+}
+
+impl Control {
+    fn new(stream: TcpStream, peer: &'static str) -> Result<Control, CliError> {
+        let setup = || {
+            stream.set_nodelay(true)?;
+            // A peer host that dies sends no FIN: keepalive ends the connection within about 15 seconds.
+            let keepalive = TcpKeepalive::new()
+                .with_time(Duration::from_secs(5))
+                .with_interval(Duration::from_secs(2))
+                .with_retries(5);
+            SockRef::from(&stream).set_tcp_keepalive(&keepalive)
+        };
+        setup().map_err(|error| CliError::context("cannot set up the connection", error))?;
+        Ok(Control { reader: BufReader::new(stream), peer })
+    }
+
+    /// The address of this host on the way to the peer.
+    pub(crate) fn local_ip(&self) -> Result<IpAddr, CliError> {
+        let address = self.reader.get_ref().local_addr();
+        Ok(address.map_err(|error| CliError::context("no local address", error))?.ip())
+    }
+
+    pub(crate) fn send<T: Serialize>(&mut self, message: &T) -> Result<(), CliError> {
+        let mut line = serde_json::to_string(message).expect("control messages are plain data");
+        line.push('\n');
+        self.reader.get_mut().write_all(line.as_bytes()).map_err(|error| self.lost(&error))
+    }
+
+    /// The next message; an error when none comes within `limit` (`None`: as long as the peer lives).
+    pub(crate) fn recv<T: DeserializeOwned>(
+        &mut self,
+        limit: Option<Duration>,
+    ) -> Result<T, CliError> {
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        let mut line = Vec::new();
+        loop {
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(CliError::Failed(format!("{} does not answer", self.peer)));
+            }
+            let set = self.reader.get_ref().set_read_timeout(left);
+            set.map_err(|error| self.lost(&error))?;
+            let room = LINE_LEN_MAX - line.len() as u64;
+            match (&mut self.reader).take(room).read_until(b'\n', &mut line) {
+                Ok(_) if line.last() == Some(&b'\n') => break,
+                Ok(_) if line.len() as u64 == LINE_LEN_MAX => {
+                    return Err(CliError::Failed(format!("{} sends no messages of urxe", self.peer)));
+                }
+                Ok(_) => return Err(self.gone()),
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(self.lost(&error)),
+            }
+        }
+        serde_json::from_slice(&line).map_err(|error| {
+            let what = format!("{} sent something unexpected (another version of urxe?)", self.peer);
+            CliError::context(what, error)
+        })
+    }
+
+    /// Whether a message, or the end of the connection, is waiting to be read. Never blocks.
+    pub(crate) fn has_news(&mut self) -> bool {
+        if !self.reader.buffer().is_empty() {
+            return true;
+        }
+        let stream = self.reader.get_ref();
+        let mut byte = [0];
+        let peeked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut byte));
+        let restored = stream.set_nonblocking(false);
+        restored.is_err() || !matches!(peeked, Err(error) if is_timeout(&error))
+    }
+
+    fn gone(&self) -> CliError {
+        CliError::Failed(format!("{} went away: its process ended or was killed", self.peer))
+    }
+
+    fn lost(&self, error: &io::Error) -> CliError {
+        match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => self.gone(),
+            _ => CliError::context(format!("the connection to {} failed", self.peer), error),
+        }
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut, io::ErrorKind::Interrupted];
+    kinds.contains(&error.kind())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn pair() -> (Control, Control) {
+        let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let listener = listen(localhost, 0).expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        let client = connect(localhost, port, None).expect("the listener is there");
+        (client, accept(&listener).expect("a client is there"))
+    }
+
+    #[test]
+    fn messages_arrive_in_order() {
+        let (mut client, mut server) = pair();
+        assert!(!server.has_news());
+        client.send(&1).expect("connected");
+        client.send(&"two").expect("connected");
+        assert_eq!(server.recv::<u32>(Some(ANSWER_MAX)).expect("sent"), 1);
+        assert!(server.has_news());
+        assert_eq!(server.recv::<String>(None).expect("sent"), "two");
+        assert!(!server.has_news());
+    }
+
+    #[test]
+    fn a_peer_that_went_away_is_news_and_an_error() {
+        let (client, mut server) = pair();
+        drop(client);
+        let error = server.recv::<u32>(Some(ANSWER_MAX)).expect_err("nobody is there");
+        assert_eq!(error.to_string(), "the client went away: its process ended or was killed");
+        assert!(server.has_news());
+    }
+
+    #[test]
+    fn a_silent_peer_is_not_waited_for_forever() {
+        let (mut client, _server) = pair();
+        let error = client.recv::<u32>(Some(Duration::from_millis(20))).expect_err("silence");
+        assert_eq!(error.to_string(), "the server does not answer");
+    }
+
+    #[test]
+    fn a_stranger_is_refused() {
+        let (mut client, mut server) = pair();
+        client.reader.get_mut().write_all(b"GET / HTTP/1.1\r\n").expect("connected");
+        assert!(server.recv::<u32>(Some(ANSWER_MAX)).is_err());
+        client.reader.get_mut().write_all(&[b'x'; 70 << 10]).expect("connected");
+        let error = server.recv::<u32>(Some(ANSWER_MAX)).expect_err("no line ends");
+        assert_eq!(error.to_string(), "the client sends no messages of urxe");
+    }
+}

@@ -1,0 +1,127 @@
+//! The result of a ping-pong: a table for people, JSON for programs.
+
+use serde::Serialize;
+
+use super::protocol::Variant;
+use crate::table::{Align, Table};
+use crate::usage::CpuShare;
+
+/// One variant's result.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) variant: Variant,
+    pub(crate) iters: u64,
+    pub(crate) rtt_us_p50: f64,
+    pub(crate) rtt_us_p99: f64,
+    pub(crate) client_cpu_user: f64,
+    pub(crate) client_cpu_sys: f64,
+    pub(crate) server_cpu_user: f64,
+    pub(crate) server_cpu_sys: f64,
+    /// Every byte of every message was as sent, and every completion a success.
+    pub(crate) verified: bool,
+}
+
+/// All rows, as `--json` prints them.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Report {
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Row {
+    /// The row of a variant that went wrong before it had numbers.
+    pub(crate) fn failed(variant: Variant) -> Row {
+        Row {
+            variant,
+            iters: 0,
+            rtt_us_p50: 0.0,
+            rtt_us_p99: 0.0,
+            client_cpu_user: 0.0,
+            client_cpu_sys: 0.0,
+            server_cpu_user: 0.0,
+            server_cpu_sys: 0.0,
+            verified: false,
+        }
+    }
+
+    fn client(&self) -> CpuShare {
+        CpuShare { user: self.client_cpu_user, sys: self.client_cpu_sys }
+    }
+
+    fn server(&self) -> CpuShare {
+        CpuShare { user: self.server_cpu_user, sys: self.server_cpu_sys }
+    }
+}
+
+/// What the slide deck that introduced these four programs measured on QDR InfiniBand adapters through a
+/// switch: round trip in microseconds, CPU in percent of the client (user/system) and of the server in all.
+fn published(variant: Variant) -> (&'static str, &'static str, &'static str) {
+    match variant {
+        Variant::SendRecvPoll => ("15.7", "100/0", "100"),
+        Variant::SendRecvNotify => ("21.1", "9.0/9.1", "21"),
+        Variant::WriteReadNotify => ("14.3", "26.4/3.0", "0"),
+        Variant::WriteReadUnsignaled => ("8.3", "28.0/2.8", "0"),
+    }
+}
+
+/// The table for people.
+pub(crate) fn text(report: &Report, size: usize) -> String {
+    let mut table = Table::new(&[
+        ("variant", Align::Left),
+        ("rounds", Align::Right),
+        ("RTT us p50", Align::Right),
+        ("p99", Align::Right),
+        ("client CPU % user/sys", Align::Right),
+        ("server CPU % user/sys", Align::Right),
+        ("verified", Align::Left),
+        ("| QDR: RTT us", Align::Right),
+        ("client user/sys", Align::Right),
+        ("server", Align::Right),
+    ]);
+    for row in &report.rows {
+        let (rtt, client, server) = published(row.variant);
+        let share = |cpu: CpuShare| format!("{:.0}/{:.0}", cpu.user, cpu.sys);
+        table.row(vec![
+            row.variant.to_string(),
+            row.iters.to_string(),
+            format!("{:.1}", row.rtt_us_p50),
+            format!("{:.1}", row.rtt_us_p99),
+            share(row.client()),
+            share(row.server()),
+            if row.verified { "yes" } else { "NO" }.to_owned(),
+            format!("| {rtt}"),
+            client.to_owned(),
+            server.to_owned(),
+        ]);
+    }
+    format!(
+        "{size}-byte messages; a WRITE/READ round is one WRITE and one READ of that size.\n\n{table}\n\
+         CPU is in percent of the wall clock, all threads of the process. The QDR columns are the figures of\n\
+         the slide deck that these programs come from: InfiniBand adapters through a switch, where the adapter\n\
+         moves the data. Here the CPU does: the server's share in the WRITE/READ rows is urxe's engine, while\n\
+         the server's own thread sleeps.\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_has_the_promised_names() {
+        let report = Report { rows: vec![Row::failed(Variant::WriteReadUnsignaled)] };
+        assert_eq!(
+            serde_json::to_string(&report).expect("plain data"),
+            "{\"rows\":[{\"variant\":\"write-read-unsignaled\",\"iters\":0,\"rtt_us_p50\":0.0,\
+             \"rtt_us_p99\":0.0,\"client_cpu_user\":0.0,\"client_cpu_sys\":0.0,\"server_cpu_user\":0.0,\
+             \"server_cpu_sys\":0.0,\"verified\":false}]}"
+        );
+    }
+
+    #[test]
+    fn the_table_shows_a_failed_verification() {
+        let report = Report { rows: Variant::ALL.map(Row::failed).to_vec() };
+        let text = text(&report, 64);
+        assert_eq!(text.lines().filter(|line| line.contains("  NO  ")).count(), 4, "{text}");
+        assert!(text.contains("15.7"), "{text}");
+    }
+}

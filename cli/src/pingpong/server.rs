@@ -1,0 +1,128 @@
+//! The server's side of a ping-pong: answers in the two-sided variants, lends its memory in the others.
+
+use std::net::IpAddr;
+
+use super::link::{Link, Slot, Station};
+use super::protocol::{Answer, Request};
+use crate::control::{self, ANSWER_MAX, Control};
+use crate::error::CliError;
+use crate::pattern::Direction;
+use crate::usage::CpuClock;
+
+/// Serves one client, then ends.
+pub(crate) fn run(address: IpAddr, port: u16) -> Result<(), CliError> {
+    // The device first: a client that is told the port finds everything there.
+    let station = Station::open(address)?;
+    let listener = control::listen(address, port)?;
+    control::announce(&listener)?;
+    let mut control = control::accept(&listener)?;
+    let served = serve(&station, &mut control);
+    if let Err(error) = &served {
+        // The client may be gone already, which then is the error at hand.
+        let _ = control.send(&Answer::Fault { text: error.to_string() });
+    }
+    served
+}
+
+fn serve(station: &Station, control: &mut Control) -> Result<(), CliError> {
+    let mut link: Option<Link> = None;
+    loop {
+        match control.recv(None)? {
+            Request::Setup { variant, size, endpoint } => {
+                // The previous variant's objects go first.
+                drop(link.take());
+                let new = Link::new(station, variant, size)?;
+                new.connect(&endpoint)?;
+                let (addr, rkey) = new.window();
+                control.send(&Answer::Ready { endpoint: new.endpoint(), addr, rkey })?;
+                link = Some(new);
+            }
+            Request::Run { first, iters } => {
+                let Some(link) = &mut link else { return Err(out_of_turn("Run")) };
+                if link.variant().is_two_sided() {
+                    answer_rounds(link, control, first, iters)?;
+                } else {
+                    lend_memory(link, control, first, iters)?;
+                }
+            }
+            Request::Finished => return Err(out_of_turn("Finished")),
+            Request::Bye => return Ok(()),
+        }
+    }
+}
+
+fn out_of_turn(what: &str) -> CliError {
+    CliError::Failed(format!("the client sent {what} out of turn"))
+}
+
+/// SEND/RECV: sends a message back for each that arrives.
+fn answer_rounds(
+    link: &mut Link,
+    control: &mut Control,
+    first: u64,
+    iters: u64,
+) -> Result<(), CliError> {
+    link.post_recv(Slot::of_round(first))?;
+    control.send(&Answer::Running)?;
+    let clock = CpuClock::start();
+    for round in first..first + iters {
+        link.fill(Slot::Out, round, Direction::ToClient);
+        link.wait_recv(&mut || check_client(control))?;
+        if round + 1 < first + iters {
+            link.post_recv(Slot::of_round(round + 1))?;
+        }
+        link.post_send(Slot::Out)?;
+        // After the answer is on its way: the round trip does not wait for the check.
+        link.verify(Slot::of_round(round), round, Direction::ToServer)?;
+    }
+    let cpu = clock.share();
+    link.drain_sends(&mut || check_client(control))?;
+    control.send(&Answer::Report { cpu })
+}
+
+/// WRITE/READ: this thread sleeps in its own code, outside urxe, until the client says that it is done. What
+/// moves the data meanwhile is the engine.
+fn lend_memory(
+    link: &mut Link,
+    control: &mut Control,
+    first: u64,
+    iters: u64,
+) -> Result<(), CliError> {
+    link.post_recv(Slot::Count)?;
+    control.send(&Answer::Running)?;
+    let clock = CpuClock::start();
+    match control.recv(None)? {
+        Request::Finished => {}
+        Request::Bye => return Err(CliError::Failed("the client gave up".to_owned())),
+        _ => return Err(out_of_turn("a request")),
+    }
+    let cpu = clock.share();
+    link.wait_recv(&mut || check_client(control))?;
+    let count = link.count();
+    if count != iters {
+        let text = format!("the client finished after {count} transfers, not {iters}");
+        return Err(CliError::Fault(text));
+    }
+    link.verify(Slot::In0, first + iters - 1, Direction::ToServer)?;
+    control.send(&Answer::Report { cpu })
+}
+
+/// Within a run the client has nothing to say but that it gave up.
+fn check_client(control: &mut Control) -> Result<(), CliError> {
+    if !control.has_news() {
+        return Ok(());
+    }
+    match control.recv(Some(ANSWER_MAX))? {
+        // It may be ahead: it said goodbye only if it needs nothing more from us.
+        Request::Bye => Err(CliError::Failed("the client gave up".to_owned())),
+        _ => Err(out_of_turn("a request")),
+    }
+}
+
+/// Rounds use the two receive slots in turn, so that the next receive is posted before an answer goes out.
+impl Slot {
+    pub(super) fn of_round(round: u64) -> Slot {
+        if round.is_multiple_of(2) { Slot::In0 } else { Slot::In1 }
+    }
+}
+

@@ -1,0 +1,60 @@
+//! `urxe bench`: that each measurement works and says what it promises. Its numbers are not judged here.
+
+use serde_json::Value;
+
+use crate::harness::{run, urxe};
+use crate::loopback_pair;
+
+fn bench(args: &[&str]) -> Value {
+    let _pair = loopback_pair();
+    let ran = run(urxe().arg("bench").args(args).arg("--json")).expect_success();
+    serde_json::from_str(&ran.stdout).expect("--json prints JSON")
+}
+
+#[test]
+fn bandwidth_of_each_operation() {
+    for op in ["send", "write", "read"] {
+        for mtu in ["1024", "4096"] {
+            let result = bench(&[op, "--size", "10000", "--iters", "200", "--mtu", mtu]);
+            assert_eq!(result["op"], op);
+            assert_eq!(result["size"], 10000);
+            assert_eq!(result["mtu"].as_u64(), mtu.parse().ok());
+            for name in ["gbit_per_s", "msg_per_s", "floor_gbit_per_s", "ratio"] {
+                assert!(result[name].as_f64() > Some(0.0), "{name}: {result}");
+            }
+            assert!(result["lat_us_p50"].is_null(), "{result}");
+        }
+    }
+}
+
+#[test]
+fn atomics_are_counted() {
+    let result = bench(&["atomic", "--iters", "200"]);
+    assert_eq!(result["size"], 8);
+    assert!(result["msg_per_s"].as_f64() > Some(0.0), "{result}");
+}
+
+#[test]
+fn latency_of_each_operation() {
+    for op in ["send", "write", "read", "atomic"] {
+        let result = bench(&[op, "--lat", "--size", "8", "--iters", "200"]);
+        for name in ["lat_us_p50", "floor_lat_us_p50", "ratio"] {
+            assert!(result[name].as_f64() > Some(0.0), "{op} {name}: {result}");
+        }
+        assert!(result["gbit_per_s"].is_null(), "{result}");
+    }
+}
+
+#[test]
+fn sleeping_for_events() {
+    let result = bench(&["send", "--lat", "--event", "--size", "8", "--iters", "100"]);
+    assert!(result["lat_us_p50"].as_f64() > Some(0.0), "{result}");
+}
+
+#[test]
+fn the_table_says_what_the_ratio_is() {
+    let _pair = loopback_pair();
+    let ran = run(urxe().args(["bench", "write", "--size", "4096", "--iters", "100"]));
+    let stdout = ran.expect_success().stdout;
+    assert!(stdout.contains("floor") && stdout.contains("ratio"), "{stdout}");
+}

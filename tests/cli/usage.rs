@@ -1,0 +1,48 @@
+//! Arguments, exit codes and the small commands.
+
+use crate::harness::{run, urxe};
+
+#[test]
+fn without_arguments_it_explains_itself_and_exits_with_2() {
+    let ran = run(&mut urxe());
+    assert_eq!(ran.code, Some(2));
+    for command in ["pingpong", "bench", "devices", "decode", "stat"] {
+        assert!(ran.stderr.contains(command), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    for args in [
+        &["no-such-command"][..],
+        &["decode"],
+        &["pingpong", "--size", "0"],
+        &["pingpong", "--server", "127.0.0.1", "--connect", "127.0.0.1"],
+        &["pingpong", "--local", "127.0.0.1"],
+        &["bench", "teleport"],
+        &["bench", "send", "--mtu", "1000"],
+        &["bench", "atomic", "--size", "16"],
+    ] {
+        let ran = run(urxe().args(args));
+        assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.stderr);
+        assert!(ran.stdout.is_empty(), "{args:?}: {}", ran.stdout);
+    }
+}
+
+#[test]
+fn devices_lists_the_loopback_device() {
+    let ran = run(urxe().arg("devices")).expect_success();
+    let line = ran.stdout.lines().find(|line| line.starts_with("urxe_lo "));
+    let line = line.unwrap_or_else(|| panic!("no urxe_lo: {}", ran.stdout));
+    assert!(line.contains(" lo ") && line.contains("up"), "{line}");
+    assert!(ran.stdout.contains("::ffff:127.0.0.1"), "{}", ran.stdout);
+}
+
+#[test]
+fn an_address_of_another_host_is_named() {
+    // 192.0.2.0/24 is for documentation: no host has it.
+    let ran = run(urxe().args(["pingpong", "--server", "192.0.2.1"]));
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.starts_with("urxe: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("192.0.2.1"), "{}", ran.stderr);
+}
