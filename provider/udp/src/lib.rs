@@ -15,7 +15,7 @@
 //!   Fragment, and packet `k` of a segmented run carries Identification `k` when it
 //!   is cut. Protocols whose checksum covers the IP header rely on it. It follows
 //!   from two settings: the socket is unconnected, and `IP_MTU_DISCOVER` is
-//!   `IP_PMTUDISC_PROBE`. (`tests/ident.rs` looks at the packets.)
+//!   `IP_PMTUDISC_PROBE`. (`tests/veth.rs` looks at the packets.)
 //! * Over IPv6, datagrams with UDP checksum 0 are delivered: kernel soft-RoCE and
 //!   many adapters send them so.
 //! * [`UdpSocket::send`] and [`UdpSocket::recv`] allocate nothing.

@@ -368,3 +368,36 @@ fn overflow_is_counted() {
     assert!((1..64).contains(&received), "{received}");
     assert_eq!(b.receive_drops().expect("count") as usize, 64 - received);
 }
+
+/// Kernel soft-RoCE sends UDP checksum 0 over IPv6; other sockets never see that.
+#[cfg(target_os = "linux")]
+#[test]
+fn checksum_zero_over_ipv6_is_accepted() {
+    use std::os::fd::AsRawFd;
+    const UDP_NO_CHECK6_TX: libc::c_int = 101;
+    let tx = std::net::UdpSocket::bind("[::1]:0").expect("bind");
+    let on: libc::c_int = 1;
+    // SAFETY: the kernel reads one `int` at `on`.
+    let ret = unsafe {
+        libc::setsockopt(
+            tx.as_raw_fd(),
+            libc::IPPROTO_UDP,
+            UDP_NO_CHECK6_TX,
+            std::ptr::from_ref(&on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    assert_eq!(ret, 0, "UDP_NO_CHECK6_TX");
+    let ours = loopback(true, &UdpConfig::default());
+    let plain = std::net::UdpSocket::bind("[::1]:0").expect("bind");
+    plain.set_nonblocking(true).expect("non-blocking");
+    // First to the one that must not get it, so that its time has passed when ours has.
+    tx.send_to(b"bare", plain.local_addr().expect("bound"))
+        .expect("send");
+    tx.send_to(b"bare", ours.local_addr()).expect("send");
+    assert_eq!(receive(&ours, 1)[0].bytes, b"bare");
+    let error = plain
+        .recv(&mut [0; 9])
+        .expect_err("dropped: the checksum was indeed 0");
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+}

@@ -29,7 +29,7 @@ pub(crate) fn dest(socket: &UdpSocket) -> Dest {
 
 /// Bytes that differ from place to place.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|k| (k * 31 >> 3) as u8 ^ k as u8).collect()
+    (0..len).map(|k| ((k * 31) >> 3) as u8 ^ k as u8).collect()
 }
 
 /// Sends all of it, singly where runs are refused; returns how many runs were.
