@@ -1,0 +1,95 @@
+//! One message there and one back, over and over.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use urxe_udp::{RecvBatch, UdpSocket};
+
+use super::packets::{BatchLimits, Incoming, Outgoing, packets_in_message};
+use super::{FloorConfig, FloorLatency, SILENCE_MAX, failed, receive_within};
+use crate::error::CliError;
+use crate::samples::Samples;
+
+/// Longest message: it must fit into receive buffers, as nothing holds the sender back.
+pub(super) const MESSAGE_MAX: usize = 1 << 20;
+
+/// A message that does not come back in this time was lost.
+const LOST: Duration = Duration::from_secs(1);
+
+/// Receives one whole message; false when nothing comes for a while.
+fn receive_message(
+    socket: &UdpSocket,
+    batch: &mut RecvBatch,
+    incoming: &mut Incoming,
+    config: &FloorConfig,
+    limit: Duration,
+) -> Result<Option<SocketAddr>, CliError> {
+    let mut missing = packets_in_message(config);
+    loop {
+        if !receive_within(socket, batch, config.wait, limit)? {
+            return Ok(None);
+        }
+        for datagram in batch.iter() {
+            for (_, packet) in datagram.segments() {
+                if incoming.take(packet).is_none() {
+                    return Err(failed("a packet arrived broken"));
+                }
+                missing = missing.saturating_sub(1);
+            }
+            if missing == 0 {
+                return Ok(Some(datagram.source));
+            }
+        }
+    }
+}
+
+/// Slots for what one message brings: a single packet needs, and should pay for, one.
+fn slots(config: &FloorConfig) -> usize {
+    if packets_in_message(config) == 1 { 1 } else { RecvBatch::DEFAULT_SLOTS }
+}
+
+/// The side that measures.
+pub(super) fn ping(
+    socket: &UdpSocket,
+    config: &FloorConfig,
+    to: SocketAddr,
+) -> Result<FloorLatency, CliError> {
+    let mut outgoing = Outgoing::new(config, to, BatchLimits::new(socket));
+    let mut incoming = Incoming::new(config);
+    let mut batch = RecvBatch::new(slots(config));
+    let warm = config.rounds / 10;
+    let mut samples = Samples::with_capacity(config.rounds);
+    for round in 0..warm + config.rounds {
+        let start = Instant::now();
+        outgoing.gather(packets_in_message(config));
+        outgoing.send(socket)?;
+        let back = receive_message(socket, &mut batch, &mut incoming, config, LOST)?;
+        if back.is_none() {
+            return Err(failed("a message was lost: something else fills the receive buffer"));
+        }
+        if round >= warm {
+            samples.push(start.elapsed());
+        }
+    }
+    let half = |round_trip: f64| round_trip / 2.0;
+    Ok(FloorLatency {
+        p50_us: half(samples.percentile_us(50.0)),
+        p99_us: half(samples.percentile_us(99.0)),
+    })
+}
+
+/// The side that answers, until the other is silent.
+pub(super) fn pong(socket: &UdpSocket, config: &FloorConfig) -> Result<(), CliError> {
+    let mut incoming = Incoming::new(config);
+    let mut batch = RecvBatch::new(slots(config));
+    let mut outgoing: Option<Outgoing> = None;
+    while let Some(source) =
+        receive_message(socket, &mut batch, &mut incoming, config, SILENCE_MAX)?
+    {
+        let outgoing = outgoing
+            .get_or_insert_with(|| Outgoing::new(config, source, BatchLimits::new(socket)));
+        outgoing.gather(packets_in_message(config));
+        outgoing.send(socket)?;
+    }
+    Ok(())
+}
