@@ -1,0 +1,217 @@
+//! CRC-32 (reflected polynomial 0xEDB88320) as the ICRC needs it: unfinished states,
+//! fast for a few bytes and for thousands, and steps backwards.
+
+const POLYNOMIAL: u32 = 0xedb8_8320;
+
+/// `SLICES[k][b]`: the state after byte `b` and `k` zero bytes, from state 0.
+static SLICES: [[u32; 256]; 16] = slices();
+
+const fn slices() -> [[u32; 256]; 16] {
+    let mut t = [[0; 256]; 16];
+    let mut b = 0;
+    while b < 256 {
+        t[0][b] = byte_step(b as u32);
+        b += 1;
+    }
+    let mut k = 1;
+    while k < 16 {
+        let mut b = 0;
+        while b < 256 {
+            t[k][b] = byte_step(t[k - 1][b]);
+            b += 1;
+        }
+        k += 1;
+    }
+    t
+}
+
+/// Eight steps of the register.
+const fn byte_step(mut state: u32) -> u32 {
+    let mut bit = 0;
+    while bit < 8 {
+        state = if state & 1 != 0 { state >> 1 ^ POLYNOMIAL } else { state >> 1 };
+        bit += 1;
+    }
+    state
+}
+
+/// Contributions of the two bytes of a 16-bit field after which `after` bytes follow.
+pub(crate) const fn field16(after: usize) -> [[u32; 256]; 2] {
+    let mut t = [[0; 256]; 2];
+    let mut b = 0;
+    while b < 256 {
+        let mut state = byte_step(b as u32);
+        let mut k = 0;
+        while k < after {
+            state = byte_step(state);
+            k += 1;
+        }
+        t[1][b] = state;
+        t[0][b] = byte_step(state);
+        b += 1;
+    }
+    t
+}
+
+/// Byte by byte.
+pub(crate) fn update(mut state: u32, bytes: &[u8]) -> u32 {
+    for &b in bytes {
+        state = state >> 8 ^ SLICES[0][(state as u8 ^ b) as usize];
+    }
+    state
+}
+
+/// Exactly 12 bytes at once.
+#[inline]
+pub(crate) fn update12(state: u32, bytes: &[u8; 12]) -> u32 {
+    let s = state.to_le_bytes();
+    let mut out = 0;
+    for k in 0..4 {
+        out ^= SLICES[11 - k][(bytes[k] ^ s[k]) as usize];
+    }
+    for k in 4..12 {
+        out ^= SLICES[11 - k][bytes[k] as usize];
+    }
+    out
+}
+
+#[inline]
+fn update16(state: u32, bytes: &[u8; 16]) -> u32 {
+    let s = state.to_le_bytes();
+    let mut out = 0;
+    for k in 0..4 {
+        out ^= SLICES[15 - k][(bytes[k] ^ s[k]) as usize];
+    }
+    for k in 4..16 {
+        out ^= SLICES[15 - k][bytes[k] as usize];
+    }
+    out
+}
+
+#[inline]
+fn update4(state: u32, bytes: &[u8; 4]) -> u32 {
+    let s = state ^ u32::from_le_bytes(*bytes);
+    let s = s.to_le_bytes();
+    SLICES[3][s[0] as usize] ^ SLICES[2][s[1] as usize] ^ SLICES[1][s[2] as usize] ^ SLICES[0][s[3] as usize]
+}
+
+/// Below this many bytes the tables are faster than setting up carry-less products.
+const SHORT: usize = 128;
+
+/// Any number of bytes: tables for a few, crc32fast for many.
+#[inline]
+pub(crate) fn update_long(mut state: u32, bytes: &[u8]) -> u32 {
+    if bytes.len() >= SHORT {
+        let mut hasher = crc32fast::Hasher::new_with_initial(!state);
+        hasher.update(bytes);
+        return !hasher.finalize();
+    }
+    let (chunks, rest) = bytes.as_chunks::<16>();
+    for chunk in chunks {
+        state = update16(state, chunk);
+    }
+    let (words, rest) = rest.as_chunks::<4>();
+    for word in words {
+        state = update4(state, word);
+    }
+    update(state, rest)
+}
+
+/// Product of two states as polynomials modulo the CRC's. In reflected order
+/// 0x8000_0000 is the polynomial 1.
+const fn multiply(a: u32, mut b: u32) -> u32 {
+    let mut product = 0;
+    let mut bit = 1u32 << 31;
+    while bit != 0 {
+        if a & bit != 0 {
+            product ^= b;
+        }
+        b = if b & 1 != 0 { b >> 1 ^ POLYNOMIAL } else { b >> 1 };
+        bit >>= 1;
+    }
+    product
+}
+
+/// One register step backwards: division by x.
+const fn divide_by_x(a: u32) -> u32 {
+    if a & 1 << 31 != 0 { (a ^ POLYNOMIAL) << 1 | 1 } else { a << 1 }
+}
+
+/// Powers of x^8 or x^-8: `LOW[i]` to the `i`, `HIGH[i]` to the `64 i`.
+struct Powers {
+    low: [u32; 64],
+    high: [u32; 1025],
+}
+
+impl Powers {
+    const fn of(step: u32) -> Powers {
+        let mut low = [1 << 31; 64];
+        let mut i = 1;
+        while i < 64 {
+            low[i] = multiply(low[i - 1], step);
+            i += 1;
+        }
+        let leap = multiply(low[63], step);
+        let mut high = [1 << 31; 1025];
+        let mut i = 1;
+        while i < 1025 {
+            high[i] = multiply(high[i - 1], leap);
+            i += 1;
+        }
+        Powers { low, high }
+    }
+
+    fn apply(&self, state: u32, bytes: usize) -> u32 {
+        // UDP payloads end at 65,535 bytes, well within the table.
+        let high = self.high[(bytes / 64).min(1024)];
+        multiply(multiply(state, high), self.low[bytes % 64])
+    }
+}
+
+static FORWARD: Powers = Powers::of(1 << (31 - 8));
+static BACKWARD: Powers = {
+    let mut step = 1 << 31;
+    let mut i = 0;
+    while i < 8 {
+        step = divide_by_x(step);
+        i += 1;
+    }
+    Powers::of(step)
+};
+
+/// The state after `bytes` zero bytes.
+pub(crate) fn roll(state: u32, bytes: usize) -> u32 {
+    FORWARD.apply(state, bytes)
+}
+
+/// The state before `bytes` zero bytes.
+pub(crate) fn unroll(state: u32, bytes: usize) -> u32 {
+    BACKWARD.apply(state, bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_ways_agree() {
+        let bytes: [u8; 300] = core::array::from_fn(|i| (i * 7 + 3) as u8);
+        for len in 0..bytes.len() {
+            let slow = update(!0, &bytes[..len]);
+            assert_eq!(update_long(!0, &bytes[..len]), slow, "{len}");
+        }
+        let twelve = bytes.first_chunk().expect("300 bytes");
+        assert_eq!(update12(0x1234_5678, twelve), update(0x1234_5678, &bytes[..12]));
+        assert_eq!(!update(!0, b"123456789"), 0xcbf4_3926, "the check value of CRC-32");
+    }
+
+    #[test]
+    fn rolling_is_zero_bytes_and_unrolling_undoes_it() {
+        let zeros = [0; 5000];
+        for len in [0, 1, 2, 63, 64, 65, 127, 1000, 4999] {
+            let rolled = update(0xdead_beef, &zeros[..len]);
+            assert_eq!(roll(0xdead_beef, len), rolled, "{len}");
+            assert_eq!(unroll(rolled, len), 0xdead_beef, "{len}");
+        }
+    }
+}

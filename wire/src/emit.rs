@@ -1,0 +1,137 @@
+//! Writing packets into the caller's bytes.
+
+use crate::aeth::Aeth;
+use crate::atomic_ack_eth::AtomicAckEth;
+use crate::atomic_eth::AtomicEth;
+use crate::bth::{BTH_LEN, Bth};
+use crate::deth::Deth;
+use crate::feth::Feth;
+use crate::icrc::IcrcSeed;
+use crate::ieth::Ieth;
+use crate::immdt::ImmDt;
+use crate::opcode::OpcodeInfo;
+use crate::packet::ICRC_LEN;
+use crate::reth::Reth;
+use crate::xrceth::XrcEth;
+
+/// Bytes of a packet with so much payload, from the BTH to the ICRC.
+#[inline]
+pub const fn packet_len(info: &OpcodeInfo, payload_len: usize) -> usize {
+    info.header_len as usize + payload_len.next_multiple_of(4) + ICRC_LEN
+}
+
+/// Writes one packet, front to back, into a slice of exactly [`packet_len`] bytes.
+/// Headers come in the order of [`crate::Headers::ORDER`].
+///
+/// # Panics
+/// Methods panic when more is written than the slice holds: its length follows from
+/// the opcode and the payload, so that is a bug of the caller.
+#[derive(Debug)]
+pub struct PacketWriter<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+}
+
+impl<'a> PacketWriter<'a> {
+    /// Begins a packet. The BTH's pad count follows from the payload's length.
+    #[inline]
+    pub fn new(bytes: &'a mut [u8], bth: &Bth) -> PacketWriter<'a> {
+        bytes[..BTH_LEN].copy_from_slice(&bth.emit());
+        PacketWriter { bytes, at: BTH_LEN }
+    }
+
+    /// Adds a RETH.
+    #[inline]
+    pub fn reth(&mut self, header: &Reth) {
+        self.put(&header.emit());
+    }
+
+    /// Adds an AtomicETH.
+    #[inline]
+    pub fn atomic_eth(&mut self, header: &AtomicEth) {
+        self.put(&header.emit());
+    }
+
+    /// Adds an AETH.
+    #[inline]
+    pub fn aeth(&mut self, header: &Aeth) {
+        self.put(&header.emit());
+    }
+
+    /// Adds an AtomicAckETH.
+    #[inline]
+    pub fn atomic_ack_eth(&mut self, header: &AtomicAckEth) {
+        self.put(&header.emit());
+    }
+
+    /// Adds immediate data.
+    #[inline]
+    pub fn imm(&mut self, header: &ImmDt) {
+        self.put(&header.0);
+    }
+
+    /// Adds an IETH.
+    #[inline]
+    pub fn ieth(&mut self, header: &Ieth) {
+        self.put(&header.emit());
+    }
+
+    /// Adds a DETH.
+    #[inline]
+    pub fn deth(&mut self, header: &Deth) {
+        self.put(&header.emit());
+    }
+
+    /// Adds an XRCETH.
+    #[inline]
+    pub fn xrceth(&mut self, header: &XrcEth) {
+        self.put(&header.emit());
+    }
+
+    /// Adds a FETH.
+    #[inline]
+    pub fn feth(&mut self, header: &Feth) {
+        self.put(&header.emit());
+    }
+
+    /// Takes room for the payload, to be filled in place.
+    #[inline]
+    pub fn payload_mut(&mut self, len: usize) -> &mut [u8] {
+        let start = self.at;
+        self.at += len;
+        let pad = len.next_multiple_of(4) - len;
+        self.bytes[1] = self.bytes[1] & !0x30 | (pad as u8) << 4;
+        &mut self.bytes[start..start + len]
+    }
+
+    /// Adds padding and an ICRC for a packet that will travel under the IPv4
+    /// Identification `ident`; returns the packet's length.
+    #[inline]
+    pub fn finish(self, seed: &IcrcSeed, ident: u16) -> usize {
+        let (bytes, end) = self.pad();
+        let icrc = seed.compute(ident, &bytes[..end]);
+        bytes[end..].copy_from_slice(&icrc.to_le_bytes());
+        bytes.len()
+    }
+
+    /// Adds padding and an ICRC that is given; returns the packet's length.
+    pub fn finish_with(self, icrc: [u8; ICRC_LEN]) -> usize {
+        let (bytes, end) = self.pad();
+        bytes[end..].copy_from_slice(&icrc);
+        bytes.len()
+    }
+
+    #[inline]
+    fn pad(self) -> (&'a mut [u8], usize) {
+        let end = self.bytes.len() - ICRC_LEN;
+        assert!(end - self.at < 4, "the slice has the packet's length");
+        self.bytes[self.at..end].fill(0);
+        (self.bytes, end)
+    }
+
+    #[inline]
+    fn put(&mut self, header: &[u8]) {
+        self.bytes[self.at..self.at + header.len()].copy_from_slice(header);
+        self.at += header.len();
+    }
+}

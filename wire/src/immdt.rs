@@ -1,0 +1,10 @@
+//! Immediate data: 4 bytes that are handed to the receiver as they are.
+
+/// Immediate data, in network order and never interpreted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ImmDt(pub [u8; 4]);
+
+impl ImmDt {
+    /// Length in bytes.
+    pub const LEN: usize = 4;
+}

@@ -1,0 +1,173 @@
+//! A whole packet, from the BTH to the ICRC: what a UDP datagram to port 4791 holds.
+
+use crate::aeth::Aeth;
+use crate::atomic_ack_eth::AtomicAckEth;
+use crate::atomic_eth::AtomicEth;
+use crate::bth::{BTH_LEN, Bth};
+use crate::deth::Deth;
+use crate::error::{Layer, ParseError};
+use crate::feth::Feth;
+use crate::ieth::Ieth;
+use crate::immdt::ImmDt;
+use crate::opcode::{Headers, Opcode, OpcodeInfo, PayloadRule};
+use crate::reth::Reth;
+use crate::xrceth::XrcEth;
+
+/// Length of the ICRC in bytes.
+pub const ICRC_LEN: usize = 4;
+
+/// A packet whose structure is proven: the headers that its opcode asks for are
+/// there, and padding and ICRC too. Accessors cannot fail.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    bytes: &'a [u8],
+    info: &'static OpcodeInfo,
+    bth: Bth,
+    payload_end: usize,
+}
+
+impl<'a> Packet<'a> {
+    /// Checks the structure. The ICRC is not verified here: see
+    /// [`crate::IcrcSeed::verify`].
+    ///
+    /// # Errors
+    /// [`ParseError`] says which layer, and how much is missing.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, ParseError> {
+        let have = bytes.len();
+        let truncated = |layer, needed| ParseError::Truncated { layer, needed, have };
+        let Some(head) = bytes.first_chunk::<BTH_LEN>() else {
+            return Err(truncated(Layer::Bth, BTH_LEN));
+        };
+        let bth = Bth::parse(head);
+        let info = bth.opcode.info().ok_or(ParseError::UnknownOpcode(bth.opcode.0))?;
+        let header_len = info.header_len as usize;
+        if have < header_len {
+            return Err(truncated(Layer::Extension, header_len));
+        }
+        if have < header_len + ICRC_LEN {
+            return Err(truncated(Layer::Icrc, header_len + ICRC_LEN));
+        }
+        let padded = have - header_len - ICRC_LEN;
+        if !padded.is_multiple_of(4) {
+            return Err(ParseError::Misaligned { len: padded });
+        }
+        let pad = bth.pad_count as usize;
+        if padded < pad {
+            return Err(truncated(Layer::Payload, header_len + pad + ICRC_LEN));
+        }
+        let payload_len = padded - pad;
+        // Rules that need no MTU; the others are the transport's to check.
+        let expected = match info.payload {
+            PayloadRule::Exactly(n) => n as usize,
+            PayloadRule::Nothing => 0,
+            _ => payload_len,
+        };
+        if payload_len != expected {
+            return Err(ParseError::PayloadLength { expected, have: payload_len });
+        }
+        Ok(Packet { bytes, info, bth, payload_end: header_len + payload_len })
+    }
+
+    /// The base transport header.
+    #[inline]
+    pub fn bth(&self) -> Bth {
+        self.bth
+    }
+
+    /// The opcode.
+    #[inline]
+    pub fn opcode(&self) -> Opcode {
+        self.bth.opcode
+    }
+
+    /// What the table says about the opcode.
+    #[inline]
+    pub fn info(&self) -> &'static OpcodeInfo {
+        self.info
+    }
+
+    /// RETH, if the opcode has one.
+    #[inline]
+    pub fn reth(&self) -> Option<Reth> {
+        self.header(Headers::RETH).map(Reth::parse)
+    }
+
+    /// AtomicETH, if the opcode has one.
+    #[inline]
+    pub fn atomic_eth(&self) -> Option<AtomicEth> {
+        self.header(Headers::ATOMIC_ETH).map(AtomicEth::parse)
+    }
+
+    /// AETH, if the opcode has one.
+    #[inline]
+    pub fn aeth(&self) -> Option<Aeth> {
+        self.header(Headers::AETH).map(Aeth::parse)
+    }
+
+    /// AtomicAckETH, if the opcode has one.
+    #[inline]
+    pub fn atomic_ack_eth(&self) -> Option<AtomicAckEth> {
+        self.header(Headers::ATOMIC_ACK_ETH).map(AtomicAckEth::parse)
+    }
+
+    /// Immediate data, if the opcode has it.
+    #[inline]
+    pub fn imm(&self) -> Option<ImmDt> {
+        self.header(Headers::IMM).map(|b| ImmDt(*b))
+    }
+
+    /// IETH, if the opcode has one.
+    #[inline]
+    pub fn ieth(&self) -> Option<Ieth> {
+        self.header(Headers::IETH).map(Ieth::parse)
+    }
+
+    /// DETH, if the opcode has one.
+    #[inline]
+    pub fn deth(&self) -> Option<Deth> {
+        self.header(Headers::DETH).map(Deth::parse)
+    }
+
+    /// XRCETH, if the opcode has one.
+    #[inline]
+    pub fn xrceth(&self) -> Option<XrcEth> {
+        self.header(Headers::XRCETH).map(XrcEth::parse)
+    }
+
+    /// FETH, if the opcode has one.
+    #[inline]
+    pub fn feth(&self) -> Option<Feth> {
+        self.header(Headers::FETH).map(Feth::parse)
+    }
+
+    /// The payload, without padding.
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        &self.bytes[self.info.header_len as usize..self.payload_end]
+    }
+
+    /// The padding.
+    #[inline]
+    pub fn pad(&self) -> &'a [u8] {
+        &self.bytes[self.payload_end..self.bytes.len() - ICRC_LEN]
+    }
+
+    /// The ICRC as it stands in the packet.
+    #[inline]
+    pub fn icrc(&self) -> [u8; ICRC_LEN] {
+        *self.bytes.last_chunk().expect("parse() found an ICRC")
+    }
+
+    /// All bytes of the packet.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    #[inline]
+    fn header<const N: usize>(&self, header: Headers) -> Option<&'a [u8; N]> {
+        let at = self.info.headers.offset_of(header)?;
+        self.bytes[at..].first_chunk::<N>()
+    }
+}
