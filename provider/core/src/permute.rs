@@ -4,7 +4,7 @@
 
 /// A keyed bijection on `0..2^24`.
 #[derive(Clone, Copy)]
-pub struct Permutation24 {
+pub(crate) struct Permutation24 {
     round_keys: [u32; 4],
 }
 
@@ -13,7 +13,7 @@ const HALF_MASK: u32 = (1 << HALF_BITS) - 1;
 
 impl Permutation24 {
     /// Makes the permutation that belongs to a secret.
-    pub fn new(secret: u64) -> Self {
+    pub(crate) fn new(secret: u64) -> Self {
         let mut state = secret;
         let round_keys = core::array::from_fn(|_| {
             // SplitMix64 spreads the secret over the rounds.
@@ -28,7 +28,7 @@ impl Permutation24 {
 
     /// The image of `value` (24 bits).
     #[inline]
-    pub fn forward(&self, value: u32) -> u32 {
+    pub(crate) fn forward(&self, value: u32) -> u32 {
         let (mut left, mut right) = ((value >> HALF_BITS) & HALF_MASK, value & HALF_MASK);
         for key in self.round_keys {
             (left, right) = (right, left ^ round(right, key));
@@ -38,7 +38,7 @@ impl Permutation24 {
 
     /// The value whose image is `image` (24 bits).
     #[inline]
-    pub fn backward(&self, image: u32) -> u32 {
+    pub(crate) fn backward(&self, image: u32) -> u32 {
         let (mut left, mut right) = ((image >> HALF_BITS) & HALF_MASK, image & HALF_MASK);
         for key in self.round_keys.iter().rev() {
             (left, right) = (right ^ round(left, *key), left);

@@ -18,7 +18,7 @@ const NONE: u32 = u32::MAX;
 
 /// The wheel. Entries are named by [`QpIndex`].
 #[derive(Debug)]
-pub struct TimerWheel {
+pub(crate) struct TimerWheel {
     heads: [[u32; SLOTS]; LEVELS],
     occupied: [u64; LEVELS],
     entries: Vec<Entry>,
@@ -48,7 +48,7 @@ impl Default for TimerWheel {
 
 impl TimerWheel {
     /// Makes room for an entry, so that arming it never allocates.
-    pub fn reserve(&mut self, index: QpIndex) {
+    pub(crate) fn reserve(&mut self, index: QpIndex) {
         let len = index.0 as usize + 1;
         if self.entries.len() < len {
             self.entries.resize(len, Entry { next: NONE, prev: NONE, tick: 0, place: None });
@@ -58,7 +58,7 @@ impl TimerWheel {
     /// Makes the entry fire no later than about `deadline`. An entry that is armed
     /// for an earlier time stays there.
     #[inline]
-    pub fn arm(&mut self, index: QpIndex, deadline: Time) {
+    pub(crate) fn arm(&mut self, index: QpIndex, deadline: Time) {
         // Rounded up: a timer never fires before its time.
         let tick = (deadline.0 >> TICK_BITS) + 1;
         let entry = &self.entries[index.0 as usize];
@@ -72,7 +72,7 @@ impl TimerWheel {
     }
 
     /// Takes the entry out.
-    pub fn cancel(&mut self, index: QpIndex) {
+    pub(crate) fn cancel(&mut self, index: QpIndex) {
         if self.entries.get(index.0 as usize).is_some_and(|e| e.place.is_some()) {
             self.unlink(index.0);
         }
@@ -80,7 +80,7 @@ impl TimerWheel {
 
     /// Next entry that is due at `now`, taken out. Call until `None`.
     #[must_use]
-    pub fn poll_expired(&mut self, now: Time) -> Option<QpIndex> {
+    pub(crate) fn poll_expired(&mut self, now: Time) -> Option<QpIndex> {
         let target = now.0 >> TICK_BITS;
         loop {
             let slot = (self.now_tick as usize) & (SLOTS - 1);
@@ -98,7 +98,7 @@ impl TimerWheel {
 
     /// No entry is due before this time; `None` if none is armed.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         for level in 0..LEVELS {
             if self.occupied[level] == 0 {
                 continue;

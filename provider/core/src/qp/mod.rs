@@ -4,7 +4,7 @@
 pub mod attr;
 mod completer;
 mod credit;
-mod modify;
+pub(crate) mod modify;
 mod replay;
 mod requester;
 mod respond;
@@ -330,7 +330,7 @@ impl Qp {
                     sends += 1;
                 }
                 SendStep::BatchFull => return Err(Turn::BatchFull),
-                SendStep::Blocked(_) => {
+                SendStep::Blocked => {
                     if let Some(fault) = self.req.oldest_local_fault() {
                         self.fail_send(fault, cx);
                         self.after(cx);

@@ -52,7 +52,7 @@ pub(crate) enum SendStep {
     /// The batch has no room for it.
     BatchFull,
     /// Nothing can be sent until something else happens.
-    Blocked(SendBlocked),
+    Blocked,
 }
 
 #[derive(Debug)]
@@ -176,8 +176,8 @@ impl Requester {
         cx: &mut Cx<'_, '_, M, C>,
         batch: &mut TxBatch,
     ) -> SendStep {
-        if let Some(why) = self.blocked(link, may_start) {
-            return SendStep::Blocked(why);
+        if self.blocked(link, may_start).is_some() {
+            return SendStep::Blocked;
         }
         if self.cursor == self.started
             && let Err(fault) = self.start(link, cx)
@@ -203,7 +203,7 @@ impl Requester {
     fn fault_here(&mut self, fault: Fault) -> SendStep {
         self.sq.wqe_mut(self.cursor).fault = fault;
         self.faulted = Some(self.cursor);
-        SendStep::Blocked(SendBlocked::Fault)
+        SendStep::Blocked
     }
 
     fn start_blocked(&self, link: &Link, wqe: &SendWqe) -> Option<SendBlocked> {
