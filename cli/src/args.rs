@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::bench::{self, Op};
 use crate::control::PORT_DEFAULT;
 use crate::pingpong::Variant;
 
@@ -20,12 +21,24 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run the four classic RDMA ping-pongs between two processes, and verify every byte
     Pingpong(PingpongArgs),
+    /// Measure bandwidth or latency between two processes, beside that of bare UDP
+    Bench(BenchArgs),
+    /// List the devices: every network interface is one
+    Devices,
     /// Print the RoCE packets of a capture file and check every ICRC
     Decode(DecodeArgs),
+    /// Print the counters of running urxe processes
+    Stat(StatArgs),
+    /// The other side of a bench, in a process of its own
+    #[command(name = bench::TARGET_SUBCOMMAND, hide = true)]
+    BenchTarget(BenchTargetArgs),
+    /// One of the two sides of the bare UDP measurement
+    #[command(name = bench::floor::ROLE_SUBCOMMAND, hide = true)]
+    FloorRole(bench::floor::RoleArgs),
 }
 
-/// Message sizes that a measurement takes: what fits comfortably into memory twice.
-const SIZE_MAX: u64 = 1 << 30;
+/// Message sizes that a measurement takes: what fits comfortably into memory a few times.
+const SIZE_MAX: u64 = 64 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PingpongArgs {
@@ -63,6 +76,54 @@ pub(crate) struct RoleArgs {
     /// End when the process with this id does.
     #[arg(long, hide = true)]
     pub(crate) parent: Option<u32>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchArgs {
+    /// The operation
+    #[arg(value_enum)]
+    pub(crate) op: Op,
+    /// Bytes of a message [default: 1048576, with --lat 8]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=SIZE_MAX))]
+    pub(crate) size: Option<u64>,
+    /// Operations in a sample [default: as many as take 0.3 seconds]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub(crate) iters: Option<u64>,
+    /// Path MTU: bytes of payload in a packet
+    #[arg(long, default_value_t = 4096, value_parser = parse_mtu)]
+    pub(crate) mtu: u32,
+    /// Latency instead of bandwidth
+    #[arg(long)]
+    pub(crate) lat: bool,
+    /// With --lat: sleep until a completion event instead of polling
+    #[arg(long)]
+    pub(crate) event: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn parse_mtu(text: &str) -> Result<u32, String> {
+    let mtu = text.parse().map_err(|_| "not a number".to_owned())?;
+    if [256, 512, 1024, 2048, 4096].contains(&mtu) {
+        return Ok(mtu);
+    }
+    Err("a path MTU is 256, 512, 1024, 2048 or 4096".to_owned())
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchTargetArgs {
+    pub(crate) address: IpAddr,
+    /// End when the process with this id does.
+    #[arg(long)]
+    pub(crate) parent: Option<u32>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -6,9 +6,19 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
+mod control;
 mod decode;
+mod devices;
 mod error;
+mod pattern;
+mod pingpong;
+mod process;
+mod samples;
+mod stat;
+mod station;
 mod table;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -33,6 +43,12 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), CliError> {
     match command {
+        Command::Pingpong(args) => pingpong::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Devices => devices::run(),
         Command::Decode(args) => decode::run(&args),
+        Command::Stat(args) => stat::run(&args),
+        Command::BenchTarget(args) => bench::run_target(&args),
+        Command::FloorRole(args) => bench::floor::run_role(&args),
     }
 }

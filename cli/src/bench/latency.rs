@@ -1,0 +1,168 @@
+//! One operation at a time: ping-pongs by SEND and by WRITE, and whole READs and atomics.
+
+use std::time::{Duration, Instant};
+
+use urxe::{Rkey, SendWr, Wc};
+
+use super::link::Link;
+use super::plan::Op;
+use super::protocol::{Answer, RemoteMemory};
+use super::target::check_peer;
+use crate::control::Control;
+use crate::error::CliError;
+use crate::samples::Samples;
+use crate::station::PeerCheck;
+
+/// A completion is asked for every so many messages of a ping-pong: enough to reclaim queue places.
+const SIGNAL_EVERY: u64 = 32;
+
+/// Times `iters` operations; a ping-pong's time is halved.
+pub(super) fn measure(
+    link: &Link,
+    remote: RemoteMemory,
+    iters: u64,
+    check: &mut PeerCheck<'_>,
+) -> Result<Samples, CliError> {
+    let mut samples = Samples::with_capacity(iters as usize);
+    for round in 0..iters {
+        samples.push(match link.plan.op {
+            Op::Send => ping_by_send(link, round, iters, check)? / 2,
+            Op::Write => ping_by_write(link, remote, round, iters, check)? / 2,
+            Op::Read | Op::Atomic => whole_operation(link, remote, check)?,
+        });
+    }
+    Ok(samples)
+}
+
+fn whole_operation(
+    link: &Link,
+    remote: RemoteMemory,
+    check: &mut PeerCheck<'_>,
+) -> Result<Duration, CliError> {
+    let sges = [link.local_sge()];
+    let start = Instant::now();
+    link.post(&[link.work_request(&sges, remote).signaled()])?;
+    link.wait_send(check)?;
+    Ok(start.elapsed())
+}
+
+fn ping_by_send(
+    link: &Link,
+    round: u64,
+    iters: u64,
+    check: &mut PeerCheck<'_>,
+) -> Result<Duration, CliError> {
+    let start = Instant::now();
+    link.post_recvs(1)?;
+    let is_signaled = send(link, round, iters)?;
+    link.wait_recv(check)?;
+    let time = start.elapsed();
+    reclaim(link, is_signaled, check)?;
+    Ok(time)
+}
+
+/// Answers each message with one of the same size.
+pub(super) fn answer_sends(
+    link: &Link,
+    control: &mut Control,
+    iters: u64,
+) -> Result<(), CliError> {
+    link.post_recvs(1)?;
+    control.send(&Answer::Running)?;
+    let check = &mut || check_peer(control);
+    for round in 0..iters {
+        link.wait_recv(check)?;
+        if round + 1 < iters {
+            link.post_recvs(1)?;
+        }
+        let is_signaled = send(link, round, iters)?;
+        reclaim(link, is_signaled, check)?;
+    }
+    Ok(())
+}
+
+fn send(link: &Link, round: u64, iters: u64) -> Result<bool, CliError> {
+    let sges = [link.out_sge()];
+    post_maybe_signaled(link, SendWr::send(0, &sges), round, iters)
+}
+
+/// A WRITE there, a WRITE back: each side waits for the last byte of its memory to change.
+fn ping_by_write(
+    link: &Link,
+    remote: RemoteMemory,
+    round: u64,
+    iters: u64,
+    check: &mut PeerCheck<'_>,
+) -> Result<Duration, CliError> {
+    let start = Instant::now();
+    let is_signaled = write(link, remote, round, iters)?;
+    wait_for_byte(link, mark(round), check)?;
+    let time = start.elapsed();
+    reclaim(link, is_signaled, check)?;
+    Ok(time)
+}
+
+/// Answers each WRITE with one into the other side's memory.
+pub(super) fn answer_writes(
+    link: &Link,
+    control: &mut Control,
+    remote: RemoteMemory,
+    iters: u64,
+) -> Result<(), CliError> {
+    control.send(&Answer::Running)?;
+    let check = &mut || check_peer(control);
+    for round in 0..iters {
+        wait_for_byte(link, mark(round), check)?;
+        let is_signaled = write(link, remote, round, iters)?;
+        reclaim(link, is_signaled, check)?;
+    }
+    Ok(())
+}
+
+fn write(link: &Link, remote: RemoteMemory, round: u64, iters: u64) -> Result<bool, CliError> {
+    link.mr.write(link.plan.size - 1, &[mark(round)]);
+    let sges = [link.out_sge()];
+    let wr = SendWr::rdma_write(0, &sges, remote.addr, Rkey(remote.rkey));
+    post_maybe_signaled(link, wr, round, iters)
+}
+
+/// The last byte of a round's message: never that of the round before it, and never 0, which is there first.
+fn mark(round: u64) -> u8 {
+    (round % 255) as u8 + 1
+}
+
+/// Polls the memory. The completion queue is polled, too: that is what makes urxe receive on this thread; with an
+/// adapter the memory alone would do.
+fn wait_for_byte(link: &Link, mark: u8, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+    const LOOKS: usize = 256;
+    let last = link.in_offset() + link.plan.size - 1;
+    let mut started = None;
+    loop {
+        for _ in 0..LOOKS {
+            if link.mr.load_u8(last) == mark {
+                return Ok(());
+            }
+            link.recvs.poll(&mut [Wc::default(); 1])?;
+        }
+        if started.get_or_insert_with(Instant::now).elapsed() > Duration::from_millis(100) {
+            check()?;
+            started = None;
+        }
+    }
+}
+
+/// Posts; every so often, and at the end, with a completion.
+fn post_maybe_signaled(
+    link: &Link,
+    wr: SendWr<'_>,
+    round: u64,
+    iters: u64,
+) -> Result<bool, CliError> {
+    let is_signaled = (round + 1).is_multiple_of(SIGNAL_EVERY) || round + 1 == iters;
+    link.post(&[if is_signaled { wr.signaled() } else { wr }])?;
+    Ok(is_signaled)
+}
+
+fn reclaim(link: &Link, is_signaled: bool, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+    if is_signaled { link.wait_send(check) } else { Ok(()) }
+}

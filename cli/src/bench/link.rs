@@ -1,0 +1,153 @@
+//! One side's verbs objects of a bench.
+
+use urxe::{
+    Access, ConnectOptions, Endpoint, Mr, Mtu, Qp, QpCap, QpInitAttr, RecvWr, Rkey, SendWr, Sge, Wc,
+};
+
+use super::plan::{Op, Plan};
+use super::protocol::RemoteMemory;
+use crate::error::CliError;
+use crate::pattern::{self, Direction};
+use crate::station::{PeerCheck, Queue, Station};
+
+/// READs and atomics that may be under way.
+const RD_ATOMIC: u8 = 16;
+
+/// Places in the send queue at least: a ping-pong asks for a completion only now and then.
+const SENDS_MIN: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) plan: Plan,
+    pub(super) qp: Qp,
+    pub(super) sends: Queue,
+    pub(super) recvs: Queue,
+    /// The first half is sent from, the second is received into.
+    pub(super) mr: Mr,
+}
+
+impl Link {
+    pub(super) fn new(station: &Station, plan: Plan) -> Result<Link, CliError> {
+        let fail = |error| CliError::context("cannot create a queue pair", error);
+        let depth = plan.depth();
+        let sends = station.queue(2 * depth, !plan.is_event)?;
+        let recvs = station.queue(4 * depth, !plan.is_event)?;
+        let access = Access::LOCAL_WRITE
+            | Access::REMOTE_READ
+            | Access::REMOTE_WRITE
+            | Access::REMOTE_ATOMIC;
+        let mr = station.pd.reg_owned(vec![0; 2 * half(plan)], access).map_err(fail)?;
+        let cap = QpCap {
+            max_send_wr: depth.max(SENDS_MIN) as u32,
+            max_recv_wr: 2 * depth as u32,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
+        let attr = QpInitAttr::rc(&sends.cq, &recvs.cq, cap);
+        let qp = station.pd.create_qp(&attr).map_err(fail)?;
+        Ok(Link { plan, qp, sends, recvs, mr })
+    }
+
+    pub(super) fn endpoint(&self) -> String {
+        self.qp.endpoint().to_string()
+    }
+
+    pub(super) fn connect(&self, remote: &str) -> Result<(), CliError> {
+        let endpoint: Endpoint = remote
+            .parse()
+            .map_err(|error| CliError::context(format!("not an endpoint: {remote:?}"), error))?;
+        let options = ConnectOptions {
+            mtu: Mtu::from_bytes(self.plan.mtu),
+            rd_atomic: RD_ATOMIC,
+            ..ConnectOptions::default()
+        };
+        let connected = self.qp.connect(&endpoint, &options);
+        connected.map_err(|error| CliError::context(format!("cannot connect to {remote}"), error))
+    }
+
+    /// The half that the other side may work on.
+    pub(super) fn window(&self) -> RemoteMemory {
+        RemoteMemory { addr: self.mr.addr() + self.in_offset() as u64, rkey: self.mr.rkey().0 }
+    }
+
+    pub(super) fn in_offset(&self) -> usize {
+        half(self.plan)
+    }
+
+    pub(super) fn out_sge(&self) -> Sge {
+        self.mr.sge(0..self.plan.size)
+    }
+
+    pub(super) fn in_sge(&self) -> Sge {
+        self.mr.sge(self.in_offset()..self.in_offset() + self.plan.size)
+    }
+
+    /// Fills what is sent, or what is read from here, with the pattern.
+    pub(super) fn fill(&self, offset: usize) {
+        let mut message = vec![0; self.plan.size];
+        pattern::fill(&mut message, 0, Direction::ToServer);
+        self.mr.write(offset, &message);
+    }
+
+    /// Whether the pattern has arrived, whole.
+    pub(super) fn verify(&self) -> Result<(), CliError> {
+        let mut message = vec![0; self.plan.size];
+        self.mr.read(self.in_offset(), &mut message);
+        match pattern::first_difference(&message, 0, Direction::ToServer) {
+            None => Ok(()),
+            Some(byte) => {
+                let text = format!("verification failed: byte {byte} is not what was sent");
+                Err(CliError::Fault(text))
+            }
+        }
+    }
+
+    pub(super) fn post(&self, list: &[SendWr<'_>]) -> Result<(), CliError> {
+        let posted = self.qp.post_send_list(list);
+        posted.map_err(|error| CliError::context("cannot post a work request", error))
+    }
+
+    pub(super) fn post_recvs(&self, count: usize) -> Result<(), CliError> {
+        let sges = [self.in_sge()];
+        for _ in 0..count {
+            let posted = self.qp.post_recv(&RecvWr::new(0, &sges));
+            posted.map_err(|error| CliError::context("cannot post a receive", error))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the completion of one signaled operation.
+    pub(super) fn wait_send(&self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+        self.sends.wait(&mut [Wc::default(); 1], check).map(|_| ())
+    }
+
+    /// Waits for one message.
+    pub(super) fn wait_recv(&self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+        self.recvs.wait(&mut [Wc::default(); 1], check).map(|_| ())
+    }
+
+    /// The operation of the plan, unsignaled.
+    pub(super) fn work_request<'a>(&self, sges: &'a [Sge; 1], remote: RemoteMemory) -> SendWr<'a> {
+        let rkey = Rkey(remote.rkey);
+        match self.plan.op {
+            Op::Send => SendWr::send(0, sges),
+            Op::Write => SendWr::rdma_write(0, sges, remote.addr, rkey),
+            Op::Read => SendWr::rdma_read(0, sges, remote.addr, rkey),
+            Op::Atomic => SendWr::atomic_fetch_add(0, sges, remote.addr, rkey, 1),
+        }
+    }
+
+    /// Where the operation's local bytes are.
+    pub(super) fn local_sge(&self) -> Sge {
+        match self.plan.op {
+            Op::Send | Op::Write => self.out_sge(),
+            Op::Read | Op::Atomic => self.in_sge(),
+        }
+    }
+}
+
+/// Each half begins on a cache line of its own, and where atomics may work.
+fn half(plan: Plan) -> usize {
+    plan.size.next_multiple_of(64)
+}

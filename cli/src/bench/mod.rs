@@ -1,0 +1,150 @@
+//! `urxe bench`: bandwidth and latency between two processes, beside the floor.
+//!
+//! This process measures; the other side is a process that it starts. Between samples of urxe it has the
+//! [`floor`] measured: bare UDP with the same packets on the same CPUs.
+
+mod bandwidth;
+pub(crate) mod floor;
+mod latency;
+mod link;
+mod plan;
+mod protocol;
+mod report;
+mod session;
+mod target;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use self::floor::{FloorConfig, Wait};
+use self::link::Link;
+pub(crate) use self::plan::Op;
+use self::plan::{PAIRS, Plan, SAMPLE_TIME};
+use self::report::{Pair, Report};
+use self::session::Session;
+use crate::args::{BenchArgs, BenchTargetArgs};
+use crate::error::CliError;
+use crate::process;
+use crate::station::Station;
+
+/// The CPU of the measuring side and that of the other; the floor's sender and receiver get the same two.
+const CPUS: [usize; 2] = [0, 1];
+
+/// The hidden subcommand that the other side is started with.
+pub(crate) const TARGET_SUBCOMMAND: &str = "bench-target";
+
+/// The other side, in its process.
+pub(crate) fn run_target(args: &BenchTargetArgs) -> Result<(), CliError> {
+    if let Some(parent) = args.parent {
+        process::die_with(parent)?;
+    }
+    target::run(args.address, CPUS[1])
+}
+
+/// Measures and prints.
+pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
+    let plan = plan(args)?;
+    // Before the device is opened, so that its threads stay there, too.
+    process::pin(CPUS[0]);
+    let progress = progress(args.json);
+    let mut session = Session::start(plan)?;
+    let mut pairs = Vec::new();
+    let mut p99s = Vec::new();
+    let iters = match args.iters {
+        Some(iters) => iters,
+        None => session.calibrate(SAMPLE_TIME)?,
+    };
+    for _ in 0..PAIRS {
+        progress.set_message("urxe");
+        let ours = session.sample(iters)?;
+        progress.inc(1);
+        progress.set_message("floor");
+        let floor = floor_sample(plan, args.iters)?;
+        progress.inc(1);
+        pairs.push(Pair { ours: ours.value, floor });
+        p99s.extend(ours.p99);
+    }
+    session.finish()?;
+    progress.finish_and_clear();
+    let report = report(plan, &pairs, &p99s);
+    if args.json {
+        println!("{}", serde_json::to_string(&report).expect("a report is plain data"));
+    } else {
+        print!("{}", report::text(&report, &pairs, plan.is_event));
+    }
+    Ok(())
+}
+
+fn plan(args: &BenchArgs) -> Result<Plan, CliError> {
+    let size = match (args.op, args.size) {
+        (Op::Atomic, None | Some(8)) => 8,
+        (Op::Atomic, Some(_)) => {
+            return Err(CliError::Usage("an atomic is on 8 bytes: leave --size out".to_owned()));
+        }
+        (_, size) => size.unwrap_or(if args.lat { 8 } else { 1 << 20 }) as usize,
+    };
+    if args.event && (!args.lat || args.op == Op::Write) {
+        let text = "--event is for the latency of send, read and atomic (with --lat)";
+        return Err(CliError::Usage(text.to_owned()));
+    }
+    Ok(Plan { op: args.op, size, mtu: args.mtu, is_latency: args.lat, is_event: args.event })
+}
+
+/// A line that shows how far it is, on a terminal only.
+fn progress(is_json: bool) -> ProgressBar {
+    if is_json || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:20} {pos}/{len} samples: {msg}");
+    let bar = ProgressBar::new(2 * PAIRS as u64);
+    bar.with_style(style.expect("the template is valid"))
+}
+
+/// The floor of this measurement, in the same unit. An atomic's bandwidth has none, nor has the latency of a
+/// message too long to be sent at once.
+fn floor_sample(plan: Plan, iters: Option<u64>) -> Result<Option<f64>, CliError> {
+    /// The longest message of a ping-pong that the floor can do.
+    const PING_LEN_MAX: usize = 1 << 20;
+    let mut config = FloorConfig::write(plan.size, plan.mtu as usize);
+    config.first_header = config.header + plan.first_header_extra();
+    config.cpus = Some(CPUS);
+    if !plan.is_latency {
+        if plan.op == Op::Atomic {
+            return Ok(None);
+        }
+        // With a number of messages given the run is to be short: a smoke test.
+        config.duration = if iters.is_some() { Duration::from_millis(50) } else { SAMPLE_TIME };
+        return Ok(Some(floor::floor_bandwidth(&config)?.gbit_per_s));
+    }
+    if plan.size > PING_LEN_MAX {
+        return Ok(None);
+    }
+    config.wait = if plan.is_event { Wait::Block } else { Wait::Spin };
+    config.rounds = match (iters, plan.is_event) {
+        (Some(iters), _) => iters.clamp(100, 20_000) as usize,
+        (None, true) => 4_000,
+        (None, false) => 20_000,
+    };
+    let half = floor::floor_latency(&config)?.p50_us;
+    Ok(Some(if plan.op.is_round_trip() { 2.0 * half } else { half }))
+}
+
+fn report(plan: Plan, pairs: &[Pair], p99s: &[f64]) -> Report {
+    let (ours, floor, ratio) = report::medians(pairs);
+    let of = |wanted: bool, value: Option<f64>| value.filter(|_| wanted);
+    let message_bits = 8.0 * plan.size as f64;
+    Report {
+        op: plan.op,
+        size: plan.size as u64,
+        mtu: plan.mtu,
+        gbit_per_s: of(!plan.is_latency, ours),
+        msg_per_s: of(!plan.is_latency, ours.map(|gbit| gbit * 1e9 / message_bits)),
+        lat_us_p50: of(plan.is_latency, ours),
+        lat_us_p99: of(plan.is_latency, crate::samples::median(p99s)),
+        floor_gbit_per_s: of(!plan.is_latency, floor),
+        floor_lat_us_p50: of(plan.is_latency, floor),
+        ratio,
+    }
+}

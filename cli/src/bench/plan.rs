@@ -1,0 +1,127 @@
+//! What a bench measures, and how much of it at a time.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// The operation under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Op {
+    /// Messages into receives that the other side posts
+    Send,
+    /// RDMA WRITE into the other side's memory
+    Write,
+    /// RDMA READ out of the other side's memory
+    Read,
+    /// Fetch and add on eight bytes of the other side's memory
+    Atomic,
+}
+
+impl Op {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Op::Send => "SEND",
+            Op::Write => "RDMA WRITE",
+            Op::Read => "RDMA READ",
+            Op::Atomic => "atomic fetch and add",
+        }
+    }
+
+    /// What the number is, in words.
+    pub(crate) fn measure(self, is_latency: bool, is_event: bool) -> String {
+        let waiting = if is_event { "sleeping for events" } else { "polling" };
+        match (is_latency, self) {
+            (false, _) => "one way, as much as goes".to_owned(),
+            (true, Op::Send) => format!("half a round trip of a ping-pong, both sides {waiting}"),
+            (true, Op::Write) => "half a round trip of a ping-pong, both sides polling their memory".to_owned(),
+            (true, Op::Read | Op::Atomic) => {
+                format!("a whole operation, request to completion, both sides {waiting}")
+            }
+        }
+    }
+
+    /// Whether the latency is that of both ways: the answer to a READ or atomic is the operation.
+    pub(crate) fn is_round_trip(self) -> bool {
+        matches!(self, Op::Read | Op::Atomic)
+    }
+}
+
+/// All that both sides have to agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) op: Op,
+    pub(crate) size: usize,
+    pub(crate) mtu: u32,
+    pub(crate) is_latency: bool,
+    pub(crate) is_event: bool,
+}
+
+/// Samples of ours and of the floor, each.
+pub(crate) const PAIRS: usize = 7;
+
+/// How long a sample lasts when the number of messages is not given: long against a scheduler's time slice,
+/// short against the seconds in which the speed of a shared machine changes.
+pub(crate) const SAMPLE_TIME: Duration = Duration::from_millis(300);
+
+/// Work requests under way at most, as in the usual bandwidth tests.
+const DEPTH_MAX: usize = 128;
+
+/// Bytes under way at most: enough to keep both sides busy, little enough to stay in the cache's reach.
+const BYTES_UNDER_WAY_MAX: usize = 8 << 20;
+
+impl Plan {
+    /// Work requests under way at most; a multiple of [`Plan::list_len`].
+    pub(crate) fn depth(&self) -> usize {
+        let fitting = (BYTES_UNDER_WAY_MAX / self.size.max(1)).clamp(2, DEPTH_MAX);
+        fitting - fitting % self.list_len()
+    }
+
+    /// Work requests in one posted list, the last of which is signaled. Long lists are what makes small
+    /// messages fast; large ones gain nothing and are taken singly.
+    pub(crate) fn list_len(&self) -> usize {
+        match self.size {
+            0..=1024 => 32,
+            1025..=16384 => 8,
+            _ => 1,
+        }
+    }
+}
+
+impl Plan {
+    /// Whether only the target's memory and engine take part, so that it has to be told when a run is over.
+    pub(crate) fn is_target_passive(&self) -> bool {
+        match self.op {
+            Op::Send => false,
+            Op::Write => !self.is_latency,
+            Op::Read | Op::Atomic => true,
+        }
+    }
+
+    /// Bytes of extended headers in the first data packet of a message: RETH in a WRITE, AETH in a READ response,
+    /// AtomicETH in an atomic.
+    pub(crate) fn first_header_extra(&self) -> usize {
+        match self.op {
+            Op::Send => 0,
+            Op::Write => 16,
+            Op::Read => 4,
+            Op::Atomic => 28,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_least_two_lists_are_under_way() {
+        for size in [1, 8, 1024, 1025, 16384, 16385, 1 << 20, 1 << 26] {
+            let plan =
+                Plan { op: Op::Write, size, mtu: 4096, is_latency: false, is_event: false };
+            assert!(plan.depth() >= 2 * plan.list_len(), "{plan:?}");
+            assert_eq!(plan.depth() % plan.list_len(), 0, "{plan:?}");
+        }
+    }
+}

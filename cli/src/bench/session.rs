@@ -1,0 +1,158 @@
+//! The measuring side's connection to the other process, and one sample over it.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::plan::{Op, Plan};
+use super::protocol::{Answer, Expected, RemoteMemory, Request};
+use super::{Link, Station, TARGET_SUBCOMMAND, bandwidth, latency};
+use crate::control::{self, ANSWER_MAX, Control};
+use crate::error::CliError;
+use crate::pingpong::{LOOPBACK_CLIENT, LOOPBACK_SERVER};
+use crate::process::ChildGuard;
+
+/// What one sample gave: Gbit/s, or microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) value: f64,
+    pub(super) p99: Option<f64>,
+}
+
+/// A connected pair of processes. The child comes last: it is ended after the connection.
+#[derive(Debug)]
+pub(super) struct Session {
+    link: Link,
+    remote: RemoteMemory,
+    control: Control,
+    /// The other side said already that its part of the run is over.
+    is_peer_done: bool,
+    /// Operations since the start: what an atomic counter must show.
+    total: u64,
+    // Keeps the device open; dropped after the queue pair.
+    _station: Station,
+    child: ChildGuard,
+}
+
+impl Session {
+    pub(super) fn start(plan: Plan) -> Result<Session, CliError> {
+        let args = [TARGET_SUBCOMMAND.to_owned(), LOOPBACK_SERVER.to_string()];
+        let mut child = ChildGuard::spawn("target", &args, Stdio::piped())?;
+        let port = control::announced_port(&child.first_line()?)?;
+        let mut control = control::connect(LOOPBACK_SERVER, port, Some(LOOPBACK_CLIENT))?;
+        let station = Station::open(LOOPBACK_CLIENT)?;
+        let link = Link::new(&station, plan)?;
+        if matches!(plan.op, Op::Send | Op::Write) {
+            link.fill(0);
+        }
+        control.send(&Request::Setup { plan, endpoint: link.endpoint(), memory: link.window() })?;
+        let remote = match control.recv(Some(ANSWER_MAX))? {
+            Answer::Ready { endpoint, memory } => {
+                link.connect(&endpoint)?;
+                memory
+            }
+            other => return Err(unexpected(other)),
+        };
+        let is_peer_done = false;
+        Ok(Session { link, remote, control, is_peer_done, total: 0, _station: station, child })
+    }
+
+    /// How many operations take about `time`. This run also warms everything up.
+    pub(super) fn calibrate(&mut self, time: Duration) -> Result<u64, CliError> {
+        let plan = self.link.plan;
+        // About a tenth of a second at a guess that is on the slow side.
+        let bytes_guess = (256 << 20) / plan.size as u64;
+        let guess = if plan.is_latency { 1_000 } else { bytes_guess.clamp(16, 100_000) };
+        let sample = self.sample(guess)?;
+        let per_second = if !plan.is_latency {
+            sample.value * 1e9 / (8.0 * plan.size as f64)
+        } else {
+            let ways = if plan.op.is_round_trip() { 1.0 } else { 2.0 };
+            1e6 / (ways * sample.value)
+        };
+        Ok(((per_second * time.as_secs_f64()) as u64).clamp(16, 50_000_000))
+    }
+
+    /// One sample of this many operations.
+    pub(super) fn sample(&mut self, iters: u64) -> Result<Sample, CliError> {
+        self.control.send(&Request::Run { iters })?;
+        match self.control.recv(Some(ANSWER_MAX))? {
+            Answer::Running => {}
+            other => return Err(unexpected(other)),
+        }
+        let plan = self.link.plan;
+        self.is_peer_done = false;
+        let (control, is_done) = (&mut self.control, &mut self.is_peer_done);
+        let check = &mut || check_target(control, is_done);
+        let sample = if plan.is_latency {
+            let mut samples = latency::measure(&self.link, self.remote, iters, check)?;
+            let p99 = Some(samples.percentile_us(99.0));
+            Sample { value: samples.percentile_us(50.0), p99 }
+        } else {
+            let time = bandwidth::stream(&self.link, self.remote, iters, check)?;
+            let bits = 8.0 * (plan.size as u64 * iters) as f64;
+            Sample { value: bits / time.as_secs_f64() / 1e9, p99: None }
+        };
+        self.total += iters;
+        if plan.is_target_passive() {
+            self.control.send(&Request::Finished)?;
+        }
+        self.expect_done()?;
+        Ok(sample)
+    }
+
+    /// Verifies what the operations left behind, and ends the other side.
+    pub(super) fn finish(mut self) -> Result<(), CliError> {
+        let plan = self.link.plan;
+        let expected = match (plan.op, plan.is_latency) {
+            (Op::Send, _) | (Op::Write, false) => Expected::Pattern,
+            // The last byte of each WRITE of a ping-pong was its mark, which each side has waited for.
+            (Op::Write, true) => Expected::Anything,
+            (Op::Read, _) => {
+                self.link.verify()?;
+                Expected::Anything
+            }
+            (Op::Atomic, _) => Expected::Count(self.total),
+        };
+        self.is_peer_done = false;
+        self.control.send(&Request::Check { expected })?;
+        self.expect_done()?;
+        self.control.send(&Request::Bye)?;
+        match self.child.wait_up_to(ANSWER_MAX)? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => {
+                let how = crate::process::describe(status);
+                Err(CliError::Failed(format!("the target process {how}")))
+            }
+            None => Err(CliError::Failed("the target process did not end".to_owned())),
+        }
+    }
+
+    fn expect_done(&mut self) -> Result<(), CliError> {
+        if self.is_peer_done {
+            return Ok(());
+        }
+        match self.control.recv(Some(ANSWER_MAX))? {
+            Answer::Done => Ok(()),
+            other => Err(unexpected(other)),
+        }
+    }
+}
+
+/// Whether the target still lives; notes when it is done before this side is.
+fn check_target(control: &mut Control, is_done: &mut bool) -> Result<(), CliError> {
+    if *is_done || !control.has_news() {
+        return Ok(());
+    }
+    match control.recv(Some(ANSWER_MAX))? {
+        Answer::Done => *is_done = true,
+        other => return Err(unexpected(other)),
+    }
+    Ok(())
+}
+
+fn unexpected(answer: Answer) -> CliError {
+    match answer {
+        Answer::Fault { text } => CliError::Failed(format!("the target failed: {text}")),
+        other => CliError::Failed(format!("the target sent {other:?} out of turn")),
+    }
+}

@@ -1,0 +1,138 @@
+//! The other side of a bench, in a process of its own: takes part where the operation needs it.
+
+use std::net::IpAddr;
+
+use urxe::Wc;
+
+use super::latency;
+use super::link::Link;
+use super::plan::{Op, Plan};
+use super::protocol::{Answer, Expected, RemoteMemory, Request};
+use crate::control::{self, ANSWER_MAX, Control};
+use crate::error::CliError;
+use crate::process;
+use crate::station::Station;
+
+/// Serves one measurement, then ends.
+pub(super) fn run(address: IpAddr, cpu: usize) -> Result<(), CliError> {
+    // Before the device is opened, so that its threads stay there, too.
+    process::pin(cpu);
+    let station = Station::open(address)?;
+    let listener = control::listen(address, 0)?;
+    control::announce(&listener)?;
+    let mut control = control::accept(&listener)?;
+    let served = serve(&station, &mut control);
+    if let Err(error) = &served {
+        // The other side may be gone already, which then is the error at hand.
+        let _ = control.send(&Answer::Fault { text: error.to_string() });
+    }
+    served
+}
+
+fn serve(station: &Station, control: &mut Control) -> Result<(), CliError> {
+    let Request::Setup { plan, endpoint, memory } = control.recv(Some(ANSWER_MAX))? else {
+        return Err(out_of_turn());
+    };
+    let link = Link::new(station, plan)?;
+    if plan.op == Op::Read {
+        link.fill(link.in_offset());
+    }
+    link.connect(&endpoint)?;
+    control.send(&Answer::Ready { endpoint: link.endpoint(), memory: link.window() })?;
+    loop {
+        match control.recv(None)? {
+            Request::Run { iters } => take_part(&link, control, memory, iters)?,
+            Request::Check { expected } => check(&link, expected)?,
+            Request::Bye => return Ok(()),
+            Request::Setup { .. } | Request::Finished => return Err(out_of_turn()),
+        }
+        control.send(&Answer::Done)?;
+    }
+}
+
+fn take_part(
+    link: &Link,
+    control: &mut Control,
+    memory: RemoteMemory,
+    iters: u64,
+) -> Result<(), CliError> {
+    let Plan { op, is_latency, is_event, .. } = link.plan;
+    match (op, is_latency) {
+        (Op::Send, false) => receive(link, control, iters),
+        (Op::Send, true) => latency::answer_sends(link, control, iters),
+        (Op::Write, true) => latency::answer_writes(link, control, memory, iters),
+        // One-sided: while the other side measures its latency by polling, this side's engine must not be the
+        // one that sleeps.
+        (Op::Read | Op::Atomic, true) if !is_event => drive_until_finished(link, control),
+        (Op::Write, false) | (Op::Read | Op::Atomic, _) => {
+            control.send(&Answer::Running)?;
+            wait_finished(control)
+        }
+    }
+}
+
+/// Bandwidth of SEND: receives, and posts a new receive for each.
+fn receive(link: &Link, control: &mut Control, iters: u64) -> Result<(), CliError> {
+    let depth = 2 * link.plan.depth() as u64;
+    let mut posted = depth.min(iters);
+    link.post_recvs(posted as usize)?;
+    control.send(&Answer::Running)?;
+    let mut wcs = [Wc::default(); 64];
+    let mut received = 0;
+    while received < iters {
+        let taken = link.recvs.wait(&mut wcs, &mut || check_peer(control))? as u64;
+        received += taken;
+        let again = taken.min(iters - posted);
+        link.post_recvs(again as usize)?;
+        posted += again;
+    }
+    Ok(())
+}
+
+/// Polls an empty completion queue, which is what drives the engine on this thread.
+fn drive_until_finished(link: &Link, control: &mut Control) -> Result<(), CliError> {
+    control.send(&Answer::Running)?;
+    let mut wcs = [Wc::default(); 1];
+    loop {
+        for _ in 0..1024 {
+            link.recvs.poll(&mut wcs)?;
+        }
+        if control.has_news() {
+            return wait_finished(control);
+        }
+    }
+}
+
+fn wait_finished(control: &mut Control) -> Result<(), CliError> {
+    match control.recv(None)? {
+        Request::Finished => Ok(()),
+        _ => Err(out_of_turn()),
+    }
+}
+
+fn check(link: &Link, expected: Expected) -> Result<(), CliError> {
+    match expected {
+        Expected::Anything => Ok(()),
+        Expected::Pattern => link.verify(),
+        Expected::Count(count) => {
+            let found = link.mr.load_u64(link.in_offset());
+            if found == count {
+                return Ok(());
+            }
+            Err(CliError::Fault(format!("the counter is {found} after {count} additions")))
+        }
+    }
+}
+
+/// Within a run the measuring side has nothing to say.
+pub(super) fn check_peer(control: &mut Control) -> Result<(), CliError> {
+    if !control.has_news() {
+        return Ok(());
+    }
+    control.recv::<Request>(Some(ANSWER_MAX))?;
+    Err(CliError::Failed("the measuring process gave up".to_owned()))
+}
+
+fn out_of_turn() -> CliError {
+    CliError::Failed("a request out of turn".to_owned())
+}

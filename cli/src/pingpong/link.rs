@@ -1,0 +1,233 @@
+//! One side's verbs objects of one variant: a connected queue pair, its memory, its completion queues.
+
+use urxe::{
+    Access, ConnectOptions, Endpoint, Mr, Qp, QpCap, QpInitAttr, RecvWr, Rkey, SendWr, Sge, Wc,
+};
+
+use super::protocol::Variant;
+pub(super) use crate::station::Station;
+use crate::error::CliError;
+use crate::pattern::{self, Direction};
+use crate::station::{PeerCheck, Queue};
+
+/// Sends that may be outstanding before their completions are collected. Collecting them one by one would
+/// cost a poll a round; they are there anyway once the answer has arrived.
+const SENDS_OUTSTANDING_MAX: u32 = 32;
+
+/// A place in the registered memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// What is sent.
+    Out,
+    /// Where messages arrive, in turn.
+    In0,
+    In1,
+    /// The eight bytes of the "finished" message: how many transfers there were.
+    Count,
+}
+
+/// The server's memory that WRITE and READ go to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RemoteMemory {
+    pub(super) addr: u64,
+    pub(super) rkey: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    variant: Variant,
+    size: usize,
+    qp: Qp,
+    sends: Queue,
+    recvs: Queue,
+    mr: Mr,
+    /// A message's bytes outside the registered memory: where they are made and checked.
+    scratch: Vec<u8>,
+    /// Signaled sends whose completion has not been seen.
+    outstanding: u32,
+}
+
+impl Link {
+    pub(super) fn new(
+        station: &Station,
+        variant: Variant,
+        size: usize,
+    ) -> Result<Link, CliError> {
+        let fail = |error| CliError::context("cannot create a queue pair", error);
+        let sends = station.queue(2 * SENDS_OUTSTANDING_MAX as usize, variant.is_polling())?;
+        let recvs = station.queue(8, variant.is_polling())?;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
+        let mr = station.pd.reg_owned(vec![0; 3 * size + COUNT_LEN], access).map_err(fail)?;
+        let cap = QpCap {
+            max_send_wr: 2 * SENDS_OUTSTANDING_MAX,
+            max_recv_wr: 4,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
+        let attr = QpInitAttr::rc(&sends.cq, &recvs.cq, cap);
+        let qp = station.pd.create_qp(&attr).map_err(fail)?;
+        let scratch = vec![0; size];
+        Ok(Link { variant, size, qp, sends, recvs, mr, scratch, outstanding: 0 })
+    }
+
+    pub(super) fn variant(&self) -> Variant {
+        self.variant
+    }
+
+    /// This end, as text for the other side.
+    pub(super) fn endpoint(&self) -> String {
+        self.qp.endpoint().to_string()
+    }
+
+    pub(super) fn connect(&self, remote: &str) -> Result<(), CliError> {
+        let endpoint: Endpoint = remote
+            .parse()
+            .map_err(|error| CliError::context(format!("not an endpoint: {remote:?}"), error))?;
+        let connected = self.qp.connect(&endpoint, &ConnectOptions::default());
+        connected.map_err(|error| CliError::context(format!("cannot connect to {remote}"), error))
+    }
+
+    /// Address and key of the memory that the other side may WRITE and READ.
+    pub(super) fn window(&self) -> (u64, u32) {
+        (self.mr.addr() + self.offset(Slot::In0) as u64, self.mr.rkey().0)
+    }
+
+    /// Writes the contents of a round's message.
+    pub(super) fn fill(&mut self, slot: Slot, round: u64, direction: Direction) {
+        pattern::fill(&mut self.scratch, round, direction);
+        self.mr.write(self.offset(slot), &self.scratch);
+    }
+
+    /// Compares every byte with the contents of a round's message.
+    pub(super) fn verify(
+        &mut self,
+        slot: Slot,
+        round: u64,
+        direction: Direction,
+    ) -> Result<(), CliError> {
+        self.mr.read(self.offset(slot), &mut self.scratch);
+        match pattern::first_difference(&self.scratch, round, direction) {
+            None => Ok(()),
+            Some(byte) => Err(CliError::Fault(format!(
+                "verification failed: byte {byte} of message {round} is not what was sent"
+            ))),
+        }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        let mut bytes = [0; COUNT_LEN];
+        self.mr.read(self.offset(Slot::Count), &mut bytes);
+        u64::from_be_bytes(bytes)
+    }
+
+    pub(super) fn set_count(&mut self, count: u64) {
+        self.mr.write(self.offset(Slot::Count), &count.to_be_bytes());
+    }
+
+    pub(super) fn post_recv(&mut self, slot: Slot) -> Result<(), CliError> {
+        let sges = [self.sge(slot)];
+        let posted = self.qp.post_recv(&RecvWr::new(0, &sges));
+        posted.map_err(|error| CliError::context("cannot post a receive", error))
+    }
+
+    /// Posts a SEND. Its completion is collected later, by [`Link::drain_sends`] at the latest.
+    pub(super) fn post_send(&mut self, slot: Slot) -> Result<(), CliError> {
+        if self.outstanding >= SENDS_OUTSTANDING_MAX {
+            self.collect_sends()?;
+        }
+        let sges = [self.sge(slot)];
+        self.post(&[SendWr::send(0, &sges).signaled()])?;
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    pub(super) fn post_write(&mut self, memory: RemoteMemory) -> Result<(), CliError> {
+        let sges = [self.sge(Slot::Out)];
+        let rkey = Rkey(memory.rkey);
+        self.post(&[SendWr::rdma_write(0, &sges, memory.addr, rkey).signaled()])
+    }
+
+    pub(super) fn post_read(&mut self, memory: RemoteMemory) -> Result<(), CliError> {
+        let sges = [self.sge(Slot::In0)];
+        let rkey = Rkey(memory.rkey);
+        self.post(&[SendWr::rdma_read(0, &sges, memory.addr, rkey).signaled()])
+    }
+
+    /// A WRITE without a completion and a READ with one, in one posted list.
+    pub(super) fn post_write_then_read(&mut self, memory: RemoteMemory) -> Result<(), CliError> {
+        let (out, back) = ([self.sge(Slot::Out)], [self.sge(Slot::In0)]);
+        let rkey = Rkey(memory.rkey);
+        self.post(&[
+            SendWr::rdma_write(0, &out, memory.addr, rkey),
+            SendWr::rdma_read(0, &back, memory.addr, rkey).signaled(),
+        ])
+    }
+
+    fn post(&self, list: &[SendWr<'_>]) -> Result<(), CliError> {
+        let posted = self.qp.post_send_list(list);
+        posted.map_err(|error| CliError::context("cannot post a work request", error))
+    }
+
+    /// Waits for a message.
+    pub(super) fn wait_recv(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+        let mut wcs = [Wc::default(); 1];
+        match self.recvs.wait(&mut wcs, check) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.cause_of(error)),
+        }
+    }
+
+    /// When a send fails, the receives are flushed: the send's completion says why.
+    fn cause_of(&self, error: CliError) -> CliError {
+        let mut wcs = [Wc::default(); SENDS_OUTSTANDING_MAX as usize];
+        loop {
+            match self.sends.poll(&mut wcs) {
+                Ok(0) => return error,
+                Ok(_) => {}
+                Err(cause) => return cause,
+            }
+        }
+    }
+
+    /// Waits for the completion of the one signaled WRITE or READ that is outstanding.
+    pub(super) fn wait_send(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+        let mut wcs = [Wc::default(); 1];
+        self.sends.wait(&mut wcs, check)?;
+        Ok(())
+    }
+
+    /// Waits until all posted SENDs are complete.
+    pub(super) fn drain_sends(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+        let mut wcs = [Wc::default(); SENDS_OUTSTANDING_MAX as usize];
+        while self.outstanding > 0 {
+            self.outstanding -= self.sends.wait(&mut wcs, check)? as u32;
+        }
+        Ok(())
+    }
+
+    /// Takes the completions of SENDs: all but the last few are there.
+    fn collect_sends(&mut self) -> Result<(), CliError> {
+        let mut wcs = [Wc::default(); SENDS_OUTSTANDING_MAX as usize];
+        self.outstanding -= self.sends.wait(&mut wcs, &mut || Ok(()))? as u32;
+        Ok(())
+    }
+
+    fn offset(&self, slot: Slot) -> usize {
+        match slot {
+            Slot::Out => 0,
+            Slot::In0 => self.size,
+            Slot::In1 => 2 * self.size,
+            Slot::Count => 3 * self.size,
+        }
+    }
+
+    fn sge(&self, slot: Slot) -> Sge {
+        let len = if slot == Slot::Count { COUNT_LEN } else { self.size };
+        let start = self.offset(slot);
+        self.mr.sge(start..start + len)
+    }
+}
+
+/// Bytes of the transfer count.
+const COUNT_LEN: usize = 8;
