@@ -99,38 +99,37 @@ impl TimerWheel {
     /// No entry is due before this time; `None` if none is armed.
     #[must_use]
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        for level in 0..LEVELS {
-            if self.occupied[level] == 0 {
-                continue;
-            }
-            let shift = LEVEL_BITS * level as u32;
-            let at = (self.now_tick >> shift) as u32 & (SLOTS as u32 - 1);
-            // Distance to the next occupied slot, going round.
-            let ahead = u64::from(self.occupied[level].rotate_right(at).trailing_zeros());
-            // A slot of a higher level that the clock stands in holds entries one
-            // round ahead (those of this round were moved down when it was entered).
-            let ahead = if level > 0 && ahead == 0 { SLOTS as u64 } else { ahead };
-            let tick = ((self.now_tick >> shift) + ahead) << shift;
-            return Some(Time(tick << TICK_BITS));
+        (0..LEVELS).filter_map(|level| self.next_tick(level)).min().map(|t| Time(t << TICK_BITS))
+    }
+
+    /// The tick at which the next occupied slot of a level begins.
+    fn next_tick(&self, level: usize) -> Option<u64> {
+        let shift = LEVEL_BITS * level as u32;
+        let at = (self.now_tick >> shift) as u32 & (SLOTS as u32 - 1);
+        let mut slots = self.occupied[level].rotate_right(at);
+        if slots == 0 {
+            return None;
         }
-        None
+        if level > 0 {
+            // The slot that the clock stands in holds entries a whole round ahead:
+            // those of this round were moved down when it was entered.
+            slots &= !1;
+        }
+        let ahead = if slots == 0 { SLOTS as u64 } else { u64::from(slots.trailing_zeros()) };
+        Some(((self.now_tick >> shift) + ahead) << shift)
     }
 
     /// Moves the clock to the next tick that has something, at most to `target`.
     fn advance(&mut self, target: u64) {
-        // Skip empty slots of level 0 up to the end of its round.
-        let at = self.now_tick as u32 & (SLOTS as u32 - 1);
-        let rest = self.occupied[0] >> at;
-        let to_next = if rest == 0 { SLOTS as u32 - at } else { rest.trailing_zeros().max(1) };
-        let to_next = to_next.min(SLOTS as u32 - at);
-        self.now_tick = (self.now_tick + u64::from(to_next)).min(target);
-        // At a round's end the next slot of the level above is spread out.
-        for level in 1..LEVELS {
+        // The slot of level 0 that the clock stands in is empty: it was polled.
+        let next = (0..LEVELS).filter_map(|level| self.next_tick(level)).min();
+        self.now_tick = next.map_or(target, |tick| tick.min(target));
+        // At a round's end the next slot of each level above is spread out.
+        for level in (1..LEVELS).rev() {
             let below = self.now_tick & ((1 << (LEVEL_BITS * level as u32)) - 1);
-            if below != 0 {
-                break;
+            if below == 0 {
+                self.cascade(level);
             }
-            self.cascade(level);
         }
     }
 

@@ -406,7 +406,7 @@ fn strangers_change_nothing_but_counters() {
     let (a, b) = (p.nodes[0].addr, p.nodes[1].addr);
     let stranger = "10.9.9.9".parse().expect("an address");
     let mut rng = Rng(5);
-    let mut deliver = |p: &mut Pair, source, local, bytes: &[u8]| {
+    let deliver = |p: &mut Pair, source, local, bytes: &[u8]| {
         let path = RxPath::new(source, 4791, local, 0);
         p.nodes[1].with_env(Time(1), |s, env| s.handle_packet(&path, 0, bytes, env));
     };

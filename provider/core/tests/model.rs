@@ -168,7 +168,6 @@ impl Program {
                 };
                 self.shared[place].copy_from_slice(&new.to_ne_bytes());
             }
-            other => unreachable!("{other:?} is not generated"),
         }
         self.ops.push(op);
     }

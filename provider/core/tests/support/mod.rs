@@ -1,6 +1,7 @@
 //! Two shards on a virtual wire: time is a number, faults come from a seed.
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
+#![allow(unreachable_pub, reason = "a module of several test binaries")]
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
