@@ -54,7 +54,11 @@ pub(crate) struct Cx<'a, 'e, M: Memory, C: CqSink> {
 
 impl<'a, 'e, M: Memory, C: CqSink> Cx<'a, 'e, M, C> {
     pub(crate) fn new(env: &'a mut Env<'e, M, C>, common: &'a mut Common) -> Self {
-        Cx { env, common, overrun: false }
+        Cx {
+            env,
+            common,
+            overrun: false,
+        }
     }
 
     #[inline]

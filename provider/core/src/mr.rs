@@ -180,12 +180,16 @@ impl MrTable {
         if init.access.0 & !(KNOWN | OPTIONAL) != 0 {
             return Err(RegisterError::UnknownAccess(init.access.0));
         }
-        if init.access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
+        if init
+            .access
+            .intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
             && !init.access.contains(Access::LOCAL_WRITE)
         {
             return Err(RegisterError::RemoteWithoutLocalWrite);
         }
-        if init.iova.checked_add(init.len).is_none() || init.host_addr.checked_add(init.len).is_none() {
+        if init.iova.checked_add(init.len).is_none()
+            || init.host_addr.checked_add(init.len).is_none()
+        {
             return Err(RegisterError::Wraps);
         }
         let slot = match self.free.pop() {
@@ -193,7 +197,10 @@ impl MrTable {
             None if self.slots.len() < Self::REGIONS_MAX => {
                 self.slots.push(Slot {
                     init,
-                    keys: MrKeys { lkey: Lkey(0), rkey: Rkey(0) },
+                    keys: MrKeys {
+                        lkey: Lkey(0),
+                        rkey: Rkey(0),
+                    },
                     generation: 0,
                     live: false,
                     rkey_valid: false,
@@ -208,7 +215,13 @@ impl MrTable {
             lkey: Lkey(self.make_key(index)),
             rkey: Rkey(self.make_key(index | REMOTE_BIT)),
         };
-        self.slots[slot as usize] = Slot { init, keys, generation, live: true, rkey_valid: true };
+        self.slots[slot as usize] = Slot {
+            init,
+            keys,
+            generation,
+            live: true,
+            rkey_valid: true,
+        };
         Ok(keys)
     }
 
@@ -217,7 +230,9 @@ impl MrTable {
     ///
     /// Returns false if no region has the key.
     pub fn deregister(&mut self, lkey: Lkey) -> bool {
-        let Some(slot) = self.slot_of(lkey.0, 0) else { return false };
+        let Some(slot) = self.slot_of(lkey.0, 0) else {
+            return false;
+        };
         if self.slots[slot].keys.lkey != lkey {
             return false;
         }
@@ -341,7 +356,10 @@ impl Slot {
         if !self.init.access.contains(need) {
             return Err(AccessFault::Access);
         }
-        Ok(MrSpan { host_addr: self.init.host_addr + (addr - self.init.iova), len })
+        Ok(MrSpan {
+            host_addr: self.init.host_addr + (addr - self.init.iova),
+            len,
+        })
     }
 }
 
@@ -352,7 +370,14 @@ mod tests {
     const PD: PdId = PdId(1);
 
     fn init(access: Access) -> MrInit {
-        MrInit { pd: PD, access, host_addr: 0x9000, iova: 0x1000, len: 0x100, remote_invalidate: false }
+        MrInit {
+            pd: PD,
+            access,
+            host_addr: 0x9000,
+            iova: 0x1000,
+            len: 0x100,
+            remote_invalidate: false,
+        }
     }
 
     fn table() -> (MrTable, MrKeys) {
@@ -364,7 +389,9 @@ mod tests {
     #[test]
     fn a_passed_check_translates() {
         let (t, k) = table();
-        let span = t.check_remote(k.rkey, PD, 0x1010, 8, Access::REMOTE_READ).expect("inside");
+        let span = t
+            .check_remote(k.rkey, PD, 0x1010, 8, Access::REMOTE_READ)
+            .expect("inside");
         assert_eq!((span.host_addr(), span.len()), (0x9010, 8));
     }
 
@@ -413,11 +440,17 @@ mod tests {
         let (mut t, k) = table();
         assert!(t.deregister(k.lkey));
         assert!(!t.deregister(k.lkey));
-        assert_eq!(t.check_local(k.lkey, PD, 0x1000, 1, Access::NONE), Err(AccessFault::Key));
+        assert_eq!(
+            t.check_local(k.lkey, PD, 0x1000, 1, Access::NONE),
+            Err(AccessFault::Key)
+        );
         // The slot is used again, under other keys.
         let again = t.register(init(Access(0xf))).expect("fits");
         assert_ne!(again.rkey, k.rkey);
-        assert_eq!(t.check_remote(k.rkey, PD, 0x1000, 1, Access::NONE), Err(AccessFault::Key));
+        assert_eq!(
+            t.check_remote(k.rkey, PD, 0x1000, 1, Access::NONE),
+            Err(AccessFault::Key)
+        );
         assert_eq!(t.len(), 1);
     }
 
@@ -438,9 +471,18 @@ mod tests {
             t.register(init(Access::REMOTE_WRITE)),
             Err(RegisterError::RemoteWithoutLocalWrite)
         );
-        assert_eq!(t.register(init(Access(0x4000))), Err(RegisterError::UnknownAccess(0x4000)));
-        assert!(t.register(init(Access(1 << 20))).is_ok(), "optional bits are ignored");
-        let wraps = MrInit { len: u64::MAX, ..init(Access::NONE) };
+        assert_eq!(
+            t.register(init(Access(0x4000))),
+            Err(RegisterError::UnknownAccess(0x4000))
+        );
+        assert!(
+            t.register(init(Access(1 << 20))).is_ok(),
+            "optional bits are ignored"
+        );
+        let wraps = MrInit {
+            len: u64::MAX,
+            ..init(Access::NONE)
+        };
         assert_eq!(t.register(wraps), Err(RegisterError::Wraps));
     }
 
@@ -448,14 +490,23 @@ mod tests {
     fn invalidation_takes_the_rkey_and_leaves_the_lkey() {
         let mut t = MrTable::new(9);
         let k = t
-            .register(MrInit { remote_invalidate: true, ..init(Access(0xf)) })
+            .register(MrInit {
+                remote_invalidate: true,
+                ..init(Access(0xf))
+            })
             .expect("fits");
         assert_eq!(t.check_invalidate(k.rkey, PdId(5)), Err(AccessFault::Pd));
         t.check_invalidate(k.rkey, PD).expect("allowed");
         t.invalidate(k.rkey);
-        assert_eq!(t.check_remote(k.rkey, PD, 0x1000, 1, Access::NONE), Err(AccessFault::Key));
+        assert_eq!(
+            t.check_remote(k.rkey, PD, 0x1000, 1, Access::NONE),
+            Err(AccessFault::Key)
+        );
         assert!(t.check_local(k.lkey, PD, 0x1000, 1, Access::NONE).is_ok());
         let (plain, keys) = table();
-        assert_eq!(plain.check_invalidate(keys.rkey, PD), Err(AccessFault::Access));
+        assert_eq!(
+            plain.check_invalidate(keys.rkey, PD),
+            Err(AccessFault::Access)
+        );
     }
 }

@@ -70,7 +70,10 @@ mod tests {
         for v in 0..1 << 24 {
             let image = p.forward(v);
             assert!(image < 1 << 24);
-            assert!(!core::mem::replace(&mut seen[image as usize], true), "{image:#x} twice");
+            assert!(
+                !core::mem::replace(&mut seen[image as usize], true),
+                "{image:#x} twice"
+            );
             assert_eq!(p.backward(image), v);
         }
     }
@@ -79,8 +82,13 @@ mod tests {
     fn neighbours_are_far_apart_and_secrets_differ() {
         let (a, b) = (Permutation24::new(1), Permutation24::new(2));
         let same = (0..4096).filter(|&v| a.forward(v) == b.forward(v)).count();
-        assert!(same < 16, "{same} of 4096 images are equal under two secrets");
-        let close = (0..4096).filter(|&v| a.forward(v).abs_diff(a.forward(v + 1)) < 64).count();
+        assert!(
+            same < 16,
+            "{same} of 4096 images are equal under two secrets"
+        );
+        let close = (0..4096)
+            .filter(|&v| a.forward(v).abs_diff(a.forward(v + 1)) < 64)
+            .count();
         assert!(close < 64, "{close} of 4096 neighbours stay neighbours");
     }
 }

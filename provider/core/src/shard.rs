@@ -110,12 +110,25 @@ impl RxPath {
     pub fn new(source: IpAddr, source_port: u16, local: IpAddr, ecn: u8) -> RxPath {
         let (sport, dport) = (source_port, ROCE_PORT);
         let header = match (source, local) {
-            (IpAddr::V4(s), IpAddr::V4(d)) => {
-                PathHeader::V4 { src: s.octets(), dst: d.octets(), sport, dport }
-            }
-            (s, d) => PathHeader::V6 { src: v6(s), dst: v6(d), sport, dport },
+            (IpAddr::V4(s), IpAddr::V4(d)) => PathHeader::V4 {
+                src: s.octets(),
+                dst: d.octets(),
+                sport,
+                dport,
+            },
+            (s, d) => PathHeader::V6 {
+                src: v6(s),
+                dst: v6(d),
+                sport,
+                dport,
+            },
         };
-        RxPath { source, local, ecn, seed: IcrcSeed::new(&header) }
+        RxPath {
+            source,
+            local,
+            ecn,
+            seed: IcrcSeed::new(&header),
+        }
     }
 }
 
@@ -143,7 +156,11 @@ impl Shard {
             qps: QpTable::new(config.secret),
             ready: VecDeque::new(),
             timers: TimerWheel::default(),
-            common: Common { stats: Stats::default(), events: VecDeque::new(), config },
+            common: Common {
+                stats: Stats::default(),
+                events: VecDeque::new(),
+                config,
+            },
         }
     }
 
@@ -173,7 +190,8 @@ impl Shard {
             .ok_or(CreateQpError::Full(QpTable::<Box<Qp>>::LEN_MAX))?;
         self.timers.reserve(index);
         // From here on the ready list has a place for every QP.
-        self.ready.reserve(self.qps.len().saturating_sub(self.ready.len()));
+        self.ready
+            .reserve(self.qps.len().saturating_sub(self.ready.len()));
         Ok((index, qpn))
     }
 
@@ -259,7 +277,9 @@ impl Shard {
         staged: &mut SendQueue,
         env: &mut Env<'_, M, C>,
     ) {
-        let Some(qp) = self.qps.at_mut(index) else { return staged.clear() };
+        let Some(qp) = self.qps.at_mut(index) else {
+            return staged.clear();
+        };
         qp.drain_send(staged, &mut Cx::new(env, &mut self.common));
         self.settle(index);
     }
@@ -271,7 +291,9 @@ impl Shard {
         staged: &mut RecvQueue,
         env: &mut Env<'_, M, C>,
     ) {
-        let Some(qp) = self.qps.at_mut(index) else { return staged.clear() };
+        let Some(qp) = self.qps.at_mut(index) else {
+            return staged.clear();
+        };
         qp.drain_recv(staged, &mut Cx::new(env, &mut self.common));
         self.settle(index);
     }
@@ -330,8 +352,11 @@ impl Shard {
             return Err(DropReason::Service);
         }
         let state = qp.state();
-        let wanted =
-            if info.is_response() { state.takes_responses() } else { state.takes_requests() };
+        let wanted = if info.is_response() {
+            state.takes_responses()
+        } else {
+            state.takes_requests()
+        };
         if !wanted {
             return Err(DropReason::State);
         }
@@ -341,8 +366,9 @@ impl Shard {
         if !bth.pkey.matches(Pkey::DEFAULT) {
             return Err(DropReason::Pkey);
         }
-        if let IcrcVerdict::Bad =
-            path.seed.verify_with(self.common.config.icrc, ident_hint, bytes)
+        if let IcrcVerdict::Bad = path
+            .seed
+            .verify_with(self.common.config.icrc, ident_hint, bytes)
         {
             return Err(DropReason::Icrc);
         }
@@ -355,7 +381,9 @@ impl Shard {
     /// Does what is due at `env.now`.
     pub fn handle_timeout<M: Memory, C: CqSink>(&mut self, env: &mut Env<'_, M, C>) {
         while let Some(index) = self.timers.poll_expired(env.now) {
-            let Some(qp) = self.qps.at_mut(index) else { continue };
+            let Some(qp) = self.qps.at_mut(index) else {
+                continue;
+            };
             qp.handle_timeout(&mut Cx::new(env, &mut self.common));
             self.settle(index);
         }
@@ -378,8 +406,12 @@ impl Shard {
         // QPs in a row that have nothing but an ACK to defer.
         let mut deferred = 0;
         while deferred < self.ready.len() {
-            let Some(index) = self.ready.pop_front() else { break };
-            let Some(qp) = self.qps.at_mut(index) else { continue };
+            let Some(index) = self.ready.pop_front() else {
+                break;
+            };
+            let Some(qp) = self.qps.at_mut(index) else {
+                continue;
+            };
             let turn = qp.take_turn(acks, &mut Cx::new(env, &mut self.common), batch);
             qp.in_ready = turn != Turn::Idle;
             match turn {
@@ -428,7 +460,9 @@ impl Shard {
     /// is set.
     #[inline]
     fn settle(&mut self, index: QpIndex) {
-        let Some(qp) = self.qps.at_mut(index) else { return };
+        let Some(qp) = self.qps.at_mut(index) else {
+            return;
+        };
         if !qp.in_ready && qp.wants_turn() {
             qp.in_ready = true;
             self.ready.push_back(index);

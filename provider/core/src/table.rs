@@ -34,7 +34,11 @@ impl<T> QpTable<T> {
 
     /// An empty table whose numbers follow from `secret`.
     pub fn new(secret: u64) -> Self {
-        QpTable { slots: Vec::new(), free: Vec::new(), permutation: Permutation24::new(secret) }
+        QpTable {
+            slots: Vec::new(),
+            free: Vec::new(),
+            permutation: Permutation24::new(secret),
+        }
     }
 
     /// Puts in what `make` returns for its place and number; `None` when full.
@@ -42,7 +46,11 @@ impl<T> QpTable<T> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < Self::LEN_MAX => {
-                self.slots.push(Slot { value: None, generation: 0, qpn: Qpn::new(0) });
+                self.slots.push(Slot {
+                    value: None,
+                    generation: 0,
+                    qpn: Qpn::new(0),
+                });
                 self.slots.len() as u32 - 1
             }
             None => return None,
@@ -51,7 +59,9 @@ impl<T> QpTable<T> {
         // 0 and 1 are the management QPs and 0xffffff is multicast: never ours.
         let qpn = loop {
             slot.generation = (slot.generation + 1) % GENERATION_MAX;
-            let number = self.permutation.forward((slot.generation << SLOT_BITS) | index);
+            let number = self
+                .permutation
+                .forward((slot.generation << SLOT_BITS) | index);
             if !matches!(number, 0 | 1 | 0xff_ffff) {
                 break Qpn::new(number);
             }

@@ -51,7 +51,15 @@ impl TimerWheel {
     pub(crate) fn reserve(&mut self, index: QpIndex) {
         let len = index.0 as usize + 1;
         if self.entries.len() < len {
-            self.entries.resize(len, Entry { next: NONE, prev: NONE, tick: 0, place: None });
+            self.entries.resize(
+                len,
+                Entry {
+                    next: NONE,
+                    prev: NONE,
+                    tick: 0,
+                    place: None,
+                },
+            );
         }
     }
 
@@ -73,7 +81,11 @@ impl TimerWheel {
 
     /// Takes the entry out.
     pub(crate) fn cancel(&mut self, index: QpIndex) {
-        if self.entries.get(index.0 as usize).is_some_and(|e| e.place.is_some()) {
+        if self
+            .entries
+            .get(index.0 as usize)
+            .is_some_and(|e| e.place.is_some())
+        {
             self.unlink(index.0);
         }
     }
@@ -99,7 +111,10 @@ impl TimerWheel {
     /// No entry is due before this time; `None` if none is armed.
     #[must_use]
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        (0..LEVELS).filter_map(|level| self.next_tick(level)).min().map(|t| Time(t << TICK_BITS))
+        (0..LEVELS)
+            .filter_map(|level| self.next_tick(level))
+            .min()
+            .map(|t| Time(t << TICK_BITS))
     }
 
     /// The tick at which the next occupied slot of a level begins.
@@ -115,7 +130,11 @@ impl TimerWheel {
             // those of this round were moved down when it was entered.
             slots &= !1;
         }
-        let ahead = if slots == 0 { SLOTS as u64 } else { u64::from(slots.trailing_zeros()) };
+        let ahead = if slots == 0 {
+            SLOTS as u64
+        } else {
+            u64::from(slots.trailing_zeros())
+        };
         Some(((self.now_tick >> shift) + ahead) << shift)
     }
 
@@ -156,8 +175,12 @@ impl TimerWheel {
         let placed = self.now_tick + distance.min(farthest);
         let slot = (placed >> (LEVEL_BITS * level as u32)) as usize & (SLOTS - 1);
         let head = self.heads[level][slot];
-        self.entries[index as usize] =
-            Entry { next: head, prev: NONE, tick, place: Some((level as u8, slot as u8)) };
+        self.entries[index as usize] = Entry {
+            next: head,
+            prev: NONE,
+            tick,
+            place: Some((level as u8, slot as u8)),
+        };
         if head != NONE {
             self.entries[head as usize].prev = index;
         }
@@ -166,7 +189,9 @@ impl TimerWheel {
     }
 
     fn unlink(&mut self, index: u32) {
-        let Entry { next, prev, place, .. } = self.entries[index as usize];
+        let Entry {
+            next, prev, place, ..
+        } = self.entries[index as usize];
         let (level, slot) = place.expect("only armed entries are unlinked");
         let (level, slot) = (level as usize, slot as usize);
         if next != NONE {

@@ -12,6 +12,8 @@ use core::ops::Range;
 /// Where packets of one QP go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TxDest {
+    /// Source address: one of the port's, whose socket sends it.
+    pub local: IpAddr,
     /// Destination address; the port is 4791 always.
     pub remote: IpAddr,
     /// Traffic class byte: DSCP and ECN.
@@ -49,8 +51,10 @@ impl RunLimits {
     /// Longest UDP payload over IPv4: 65,535 - 20 - 8.
     pub const UDP_PAYLOAD_MAX: usize = 65_507;
     /// No offload: every packet by itself.
-    pub const SINGLE: RunLimits =
-        RunLimits { segments_max: 1, bytes_max: RunLimits::UDP_PAYLOAD_MAX };
+    pub const SINGLE: RunLimits = RunLimits {
+        segments_max: 1,
+        bytes_max: RunLimits::UDP_PAYLOAD_MAX,
+    };
 }
 
 /// Runs in a batch, at most.
@@ -119,7 +123,10 @@ impl TxBatch {
         };
         self.used += len;
         self.packets += 1;
-        Some(TxSlot { bytes: &mut self.bytes[start..start + len], ident })
+        Some(TxSlot {
+            bytes: &mut self.bytes[start..start + len],
+            ident,
+        })
     }
 
     /// Takes the last packet, of `len` bytes, back: it could not be built.
@@ -172,7 +179,9 @@ impl TxBatch {
 
     #[inline]
     fn joins(&self, dest: &TxDest, len: usize) -> bool {
-        let Some(run) = self.runs.last() else { return false };
+        let Some(run) = self.runs.last() else {
+            return false;
+        };
         let run_len = run.range.len();
         // A run that ended with a shorter packet is closed.
         len <= run.segment_size
@@ -190,7 +199,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn dest(n: u8) -> TxDest {
-        TxDest { remote: IpAddr::V4(Ipv4Addr::new(127, 0, 0, n)), tos: 0 }
+        TxDest {
+            local: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            remote: IpAddr::V4(Ipv4Addr::new(127, 0, 0, n)),
+            tos: 0,
+        }
     }
 
     proptest! {
@@ -235,7 +248,13 @@ mod tests {
 
     #[test]
     fn a_packet_can_be_taken_back() {
-        let mut batch = TxBatch::new(4096, RunLimits { segments_max: 64, bytes_max: 65_507 });
+        let mut batch = TxBatch::new(
+            4096,
+            RunLimits {
+                segments_max: 64,
+                bytes_max: 65_507,
+            },
+        );
         assert!(batch.reserve(&dest(1), 100).is_some());
         assert!(batch.reserve(&dest(1), 60).is_some());
         batch.retract(60);

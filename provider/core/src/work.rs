@@ -33,13 +33,19 @@ impl WrOpcode {
     /// `max_rd_atomic` places while it does.
     #[inline]
     pub fn is_read_or_atomic(self) -> bool {
-        matches!(self, WrOpcode::RdmaRead | WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd)
+        matches!(
+            self,
+            WrOpcode::RdmaRead | WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd
+        )
     }
 
     /// True for both atomics.
     #[inline]
     pub fn is_atomic(self) -> bool {
-        matches!(self, WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd)
+        matches!(
+            self,
+            WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd
+        )
     }
 
     /// Consumes one of the peer's receives, and so one end-to-end credit.
@@ -47,7 +53,10 @@ impl WrOpcode {
     pub fn takes_credit(self) -> bool {
         matches!(
             self,
-            WrOpcode::Send | WrOpcode::SendWithImm | WrOpcode::SendWithInv | WrOpcode::RdmaWriteWithImm
+            WrOpcode::Send
+                | WrOpcode::SendWithImm
+                | WrOpcode::SendWithInv
+                | WrOpcode::RdmaWriteWithImm
         )
     }
 }
@@ -96,7 +105,11 @@ pub struct Sge {
 }
 
 impl Sge {
-    const EMPTY: Sge = Sge { addr: 0, length: 0, lkey: Lkey(0) };
+    const EMPTY: Sge = Sge {
+        addr: 0,
+        length: 0,
+        lkey: Lkey(0),
+    };
 }
 
 /// Where a send request's bytes are.
@@ -289,7 +302,10 @@ impl SendQueue {
         let (length, num_sge, inline_flag) = match wr.data {
             WrData::Sges(sges) => {
                 if sges.len() > self.sge_max {
-                    return Err(PostError::TooManySges { given: sges.len(), max: self.sge_max });
+                    return Err(PostError::TooManySges {
+                        given: sges.len(),
+                        max: self.sge_max,
+                    });
                 }
                 let length: u64 = sges.iter().map(|s| u64::from(s.length)).sum();
                 if length > MESSAGE_MAX {
@@ -304,7 +320,10 @@ impl SendQueue {
                     return Err(PostError::InlineNotAllowed);
                 }
                 if bytes.len() > self.inline_max {
-                    return Err(PostError::InlineTooLong { given: bytes.len(), max: self.inline_max });
+                    return Err(PostError::InlineTooLong {
+                        given: bytes.len(),
+                        max: self.inline_max,
+                    });
                 }
                 let at = slot * self.inline_max;
                 self.inline[at..at + bytes.len()].copy_from_slice(bytes);
@@ -461,7 +480,15 @@ impl RecvQueue {
     pub fn new(capacity: u32, sge_max: usize) -> RecvQueue {
         let slots = (capacity.max(1) as usize).next_power_of_two();
         RecvQueue {
-            slots: vec![RecvWqe { wr_id: 0, length: 0, num_sge: 0 }; slots].into(),
+            slots: vec![
+                RecvWqe {
+                    wr_id: 0,
+                    length: 0,
+                    num_sge: 0
+                };
+                slots
+            ]
+            .into(),
             sges: vec![Sge::EMPTY; slots * sge_max].into(),
             sge_max,
             capacity,
@@ -479,7 +506,10 @@ impl RecvQueue {
             return Err(PostError::QueueFull(self.capacity));
         }
         if wr.sges.len() > self.sge_max {
-            return Err(PostError::TooManySges { given: wr.sges.len(), max: self.sge_max });
+            return Err(PostError::TooManySges {
+                given: wr.sges.len(),
+                max: self.sge_max,
+            });
         }
         let slot = self.slot(self.tail);
         let at = slot * self.sge_max;
@@ -496,7 +526,10 @@ impl RecvQueue {
     /// Moves all receives to another queue, as far as that has room.
     pub fn drain_into(&mut self, other: &mut RecvQueue) {
         while self.head < self.tail && other.len() < other.capacity {
-            let wr = RecvWr { wr_id: self.front_wr_id(), sges: self.front_sges() };
+            let wr = RecvWr {
+                wr_id: self.front_wr_id(),
+                sges: self.front_sges(),
+            };
             if other.push(&wr).is_err() {
                 debug_assert!(false, "both queues have the same limits");
             }
@@ -569,7 +602,11 @@ mod tests {
     use super::*;
 
     fn sge(n: u32) -> Sge {
-        Sge { addr: u64::from(n), length: n, lkey: Lkey(n) }
+        Sge {
+            addr: u64::from(n),
+            length: n,
+            lkey: Lkey(n),
+        }
     }
 
     #[test]
@@ -590,7 +627,10 @@ mod tests {
             q.push(&SendWr::new(1, WrOpcode::RdmaRead, WrData::Inline(b"1"))),
             Err(PostError::InlineNotAllowed)
         );
-        let huge = [Sge { length: u32::MAX, ..sge(1) }];
+        let huge = [Sge {
+            length: u32::MAX,
+            ..sge(1)
+        }];
         assert_eq!(
             q.push(&wr(WrData::Sges(&huge))),
             Err(PostError::MessageTooLong(u64::from(u32::MAX)))
@@ -599,7 +639,10 @@ mod tests {
         for _ in 0..3 {
             q.push(&wr(WrData::Sges(&two))).expect("room");
         }
-        assert_eq!(q.push(&wr(WrData::Sges(&two))), Err(PostError::QueueFull(3)));
+        assert_eq!(
+            q.push(&wr(WrData::Sges(&two))),
+            Err(PostError::QueueFull(3))
+        );
         q.pop();
         q.push(&wr(WrData::Inline(b"abcd"))).expect("room again");
         assert_eq!(q.inline(q.tail() - 1), b"abcd");
@@ -610,9 +653,12 @@ mod tests {
     #[test]
     fn draining_keeps_order_and_content() {
         let (mut a, mut b) = (SendQueue::new(4, 1, 8), SendQueue::new(2, 1, 8));
-        a.push(&SendWr::new(1, WrOpcode::Send, WrData::Inline(b"xy"))).expect("room");
-        a.push(&SendWr::new(2, WrOpcode::Send, WrData::Sges(&[sge(9)]))).expect("room");
-        a.push(&SendWr::new(3, WrOpcode::Send, WrData::Sges(&[]))).expect("room");
+        a.push(&SendWr::new(1, WrOpcode::Send, WrData::Inline(b"xy")))
+            .expect("room");
+        a.push(&SendWr::new(2, WrOpcode::Send, WrData::Sges(&[sge(9)])))
+            .expect("room");
+        a.push(&SendWr::new(3, WrOpcode::Send, WrData::Sges(&[])))
+            .expect("room");
         a.drain_into(&mut b);
         assert_eq!((a.len(), b.len()), (1, 2));
         assert_eq!(b.inline(0), b"xy");
@@ -624,9 +670,19 @@ mod tests {
     fn receive_queue_is_fifo() {
         let mut q = RecvQueue::new(2, 1);
         for id in [7, 8] {
-            q.push(&RecvWr { wr_id: id, sges: &[sge(id as u32)] }).expect("room");
+            q.push(&RecvWr {
+                wr_id: id,
+                sges: &[sge(id as u32)],
+            })
+            .expect("room");
         }
-        assert_eq!(q.push(&RecvWr { wr_id: 9, sges: &[] }), Err(PostError::QueueFull(2)));
+        assert_eq!(
+            q.push(&RecvWr {
+                wr_id: 9,
+                sges: &[]
+            }),
+            Err(PostError::QueueFull(2))
+        );
         assert_eq!((q.front_wr_id(), q.front_length()), (7, 7));
         q.pop();
         assert_eq!(q.front_sges(), &[sge(8)]);

@@ -20,7 +20,11 @@ fn pair(change: impl FnOnce(&mut Settings)) -> Pair {
 }
 
 fn sge(pair: &Pair, side: usize, at: u64, length: u32) -> Sge {
-    Sge { addr: IOVA + at, length, lkey: pair.nodes[side].keys.lkey }
+    Sge {
+        addr: IOVA + at,
+        length,
+        lkey: pair.nodes[side].keys.lkey,
+    }
 }
 
 /// Posts a request of `len` bytes from node 0 to offset 0x1000 of node 1.
@@ -52,7 +56,10 @@ fn failed(pair: &mut Pair) -> Cqe {
     let done = pair.nodes[0].take(SEND_CQ);
     let (first, rest) = done.split_first().expect("one completion at least");
     for cqe in rest {
-        assert_eq!((cqe.status, cqe.fault), (WcStatus::WrFlushErr, Fault::Flushed));
+        assert_eq!(
+            (cqe.status, cqe.fault),
+            (WcStatus::WrFlushErr, Fault::Flushed)
+        );
     }
     assert_ne!(first.status, WcStatus::Success);
     assert_eq!(pair.nodes[0].state(), QpState::Err);
@@ -75,7 +82,11 @@ fn operations_that_the_qp_does_not_allow_are_invalid_requests() {
         post(&mut p, 7, opcode, 8);
         post(&mut p, 8, opcode, 8);
         let cqe = failed(&mut p);
-        assert_eq!((cqe.wr_id, cqe.status), (7, WcStatus::RemInvReqErr), "{opcode:?}");
+        assert_eq!(
+            (cqe.wr_id, cqe.status),
+            (7, WcStatus::RemInvReqErr),
+            "{opcode:?}"
+        );
         assert_eq!(cqe.fault, Fault::NakInvalidRequest);
         assert_eq!(cqe.fault.side(), Side::Remote);
         assert_eq!(p.nodes[1].state(), QpState::Err);
@@ -96,16 +107,37 @@ fn bad_remote_keys_bounds_and_rights_are_access_errors() {
         change(&mut wr, &p);
         p.post_send(0, &wr);
         let cqe = failed(&mut p);
-        assert_eq!((cqe.status, cqe.fault), (WcStatus::RemAccessErr, Fault::NakRemoteAccess), "{name}");
+        assert_eq!(
+            (cqe.status, cqe.fault),
+            (WcStatus::RemAccessErr, Fault::NakRemoteAccess),
+            "{name}"
+        );
         assert_eq!(p.nodes[1].state(), QpState::Err);
-        assert!(events(&mut p, 1).contains(&AsyncEvent::QpAccessErr(p.nodes[1].qp)), "{name}");
+        assert!(
+            events(&mut p, 1).contains(&AsyncEvent::QpAccessErr(p.nodes[1].qp)),
+            "{name}"
+        );
     };
-    for opcode in [WrOpcode::RdmaWrite, WrOpcode::RdmaRead, WrOpcode::AtomicFetchAndAdd] {
-        check("an lkey is no rkey", opcode, &|wr, p| wr.rkey = Rkey(p.nodes[1].keys.lkey.0));
-        check("an rkey of nothing", opcode, &|wr, _| wr.rkey = Rkey(wr.rkey.0 ^ 0x100));
-        check("below the region", opcode, &|wr, _| wr.remote_addr = IOVA - 8);
-        check("beyond the region", opcode, &|wr, _| wr.remote_addr = IOVA + (1 << 20));
-        check("around the end of the space", opcode, &|wr, _| wr.remote_addr = u64::MAX - 7);
+    for opcode in [
+        WrOpcode::RdmaWrite,
+        WrOpcode::RdmaRead,
+        WrOpcode::AtomicFetchAndAdd,
+    ] {
+        check("an lkey is no rkey", opcode, &|wr, p| {
+            wr.rkey = Rkey(p.nodes[1].keys.lkey.0)
+        });
+        check("an rkey of nothing", opcode, &|wr, _| {
+            wr.rkey = Rkey(wr.rkey.0 ^ 0x100)
+        });
+        check("below the region", opcode, &|wr, _| {
+            wr.remote_addr = IOVA - 8
+        });
+        check("beyond the region", opcode, &|wr, _| {
+            wr.remote_addr = IOVA + (1 << 20)
+        });
+        check("around the end of the space", opcode, &|wr, _| {
+            wr.remote_addr = u64::MAX - 7
+        });
     }
 }
 
@@ -127,9 +159,15 @@ fn a_region_of_another_pd_or_without_the_right_refuses() {
             remote_invalidate: false,
         };
         let keys = p.nodes[1].mrs.register(init).expect("registers");
-        post_with(&mut p, opcode, |wr| (wr.rkey, wr.remote_addr) = (keys.rkey, 64));
+        post_with(&mut p, opcode, |wr| {
+            (wr.rkey, wr.remote_addr) = (keys.rkey, 64)
+        });
         let cqe = failed(&mut p);
-        assert_eq!(cqe.status, WcStatus::RemAccessErr, "{opcode:?} {pd:?} {access:?}");
+        assert_eq!(
+            cqe.status,
+            WcStatus::RemAccessErr,
+            "{opcode:?} {pd:?} {access:?}"
+        );
     }
 }
 
@@ -155,24 +193,62 @@ fn zero_bytes_need_no_key() {
         p.post_send(0, &wr);
         p.run();
         let done = p.nodes[0].take(SEND_CQ);
-        assert_eq!((done.len(), done[0].status), (1, WcStatus::Success), "{opcode:?}");
+        assert_eq!(
+            (done.len(), done[0].status),
+            (1, WcStatus::Success),
+            "{opcode:?}"
+        );
     }
 }
 
 #[test]
 fn a_misaligned_atomic_is_an_invalid_request() {
     let mut p = pair(|_| ());
-    post_with(&mut p, WrOpcode::AtomicFetchAndAdd, |wr| wr.remote_addr += 4);
+    post_with(&mut p, WrOpcode::AtomicFetchAndAdd, |wr| {
+        wr.remote_addr += 4
+    });
     assert_eq!(failed(&mut p).status, WcStatus::RemInvReqErr);
 }
 
 #[test]
 fn local_faults_name_the_check_and_send_nothing() {
     let cases: [(&str, Sge, Fault); 4] = [
-        ("key", Sge { addr: IOVA, length: 8, lkey: Lkey(1) }, Fault::LocalKey),
-        ("bounds", Sge { addr: IOVA + (1 << 20) - 4, length: 8, lkey: Lkey(0) }, Fault::LocalBounds),
-        ("pd", Sge { addr: 64, length: 8, lkey: Lkey(0) }, Fault::LocalPd),
-        ("right", Sge { addr: 64, length: 8, lkey: Lkey(0) }, Fault::LocalAccess),
+        (
+            "key",
+            Sge {
+                addr: IOVA,
+                length: 8,
+                lkey: Lkey(1),
+            },
+            Fault::LocalKey,
+        ),
+        (
+            "bounds",
+            Sge {
+                addr: IOVA + (1 << 20) - 4,
+                length: 8,
+                lkey: Lkey(0),
+            },
+            Fault::LocalBounds,
+        ),
+        (
+            "pd",
+            Sge {
+                addr: 64,
+                length: 8,
+                lkey: Lkey(0),
+            },
+            Fault::LocalPd,
+        ),
+        (
+            "right",
+            Sge {
+                addr: 64,
+                length: 8,
+                lkey: Lkey(0),
+            },
+            Fault::LocalAccess,
+        ),
     ];
     for (name, mut sge, fault) in cases {
         let mut p = pair(|_| ());
@@ -200,10 +276,18 @@ fn local_faults_name_the_check_and_send_nothing() {
         (wr.remote_addr, wr.rkey) = (IOVA, p.nodes[1].keys.rkey);
         p.post_send(0, &wr);
         let cqe = failed(&mut p);
-        assert_eq!((cqe.status, cqe.fault), (WcStatus::LocProtErr, fault), "{name}");
+        assert_eq!(
+            (cqe.status, cqe.fault),
+            (WcStatus::LocProtErr, fault),
+            "{name}"
+        );
         assert_eq!(cqe.fault.side(), Side::Local);
         assert_eq!(p.sent[0], 0, "{name}: nothing was sent");
-        assert_eq!(p.nodes[1].state(), QpState::Rts, "the peer knows nothing of it");
+        assert_eq!(
+            p.nodes[1].state(),
+            QpState::Rts,
+            "the peer knows nothing of it"
+        );
     }
 }
 
@@ -212,11 +296,19 @@ fn a_local_fault_waits_for_what_was_posted_before() {
     let mut p = pair(|_| ());
     post(&mut p, 1, WrOpcode::RdmaWrite, 3000);
     post_with(&mut p, WrOpcode::RdmaWrite, |wr| wr.wr_id = 0);
-    let bad = [Sge { addr: IOVA, length: 8, lkey: Lkey(77) }];
+    let bad = [Sge {
+        addr: IOVA,
+        length: 8,
+        lkey: Lkey(77),
+    }];
     p.post_send(0, &SendWr::new(2, WrOpcode::Send, WrData::Sges(&bad)));
     post(&mut p, 3, WrOpcode::RdmaWrite, 8);
     p.run();
-    let done: Vec<_> = p.nodes[0].take(SEND_CQ).iter().map(|c| (c.wr_id, c.status)).collect();
+    let done: Vec<_> = p.nodes[0]
+        .take(SEND_CQ)
+        .iter()
+        .map(|c| (c.wr_id, c.status))
+        .collect();
     assert_eq!(
         done,
         [
@@ -245,8 +337,15 @@ fn a_message_longer_than_its_receive_fails_both_sides() {
         receive(&mut p, 1, 5, 100);
         post(&mut p, 1, WrOpcode::Send, len);
         let cqe = failed(&mut p);
-        assert_eq!((cqe.status, cqe.fault), (WcStatus::RemInvReqErr, Fault::NakInvalidRequest));
-        let recv: Vec<_> = p.nodes[1].take(RECV_CQ).iter().map(|c| (c.wr_id, c.status)).collect();
+        assert_eq!(
+            (cqe.status, cqe.fault),
+            (WcStatus::RemInvReqErr, Fault::NakInvalidRequest)
+        );
+        let recv: Vec<_> = p.nodes[1]
+            .take(RECV_CQ)
+            .iter()
+            .map(|c| (c.wr_id, c.status))
+            .collect();
         assert_eq!(recv, [(4, WcStatus::LocLenErr), (5, WcStatus::WrFlushErr)]);
         assert_eq!(p.nodes[1].state(), QpState::Err);
     }
@@ -255,13 +354,29 @@ fn a_message_longer_than_its_receive_fails_both_sides() {
 #[test]
 fn a_bad_receive_list_is_a_remote_operation_error() {
     let mut p = pair(|_| ());
-    let bad = [Sge { addr: IOVA, length: 64, lkey: Lkey(3) }];
-    p.post_recv(1, &RecvWr { wr_id: 4, sges: &bad });
+    let bad = [Sge {
+        addr: IOVA,
+        length: 64,
+        lkey: Lkey(3),
+    }];
+    p.post_recv(
+        1,
+        &RecvWr {
+            wr_id: 4,
+            sges: &bad,
+        },
+    );
     post(&mut p, 1, WrOpcode::Send, 8);
     let cqe = failed(&mut p);
-    assert_eq!((cqe.status, cqe.fault), (WcStatus::RemOpErr, Fault::NakRemoteOperational));
+    assert_eq!(
+        (cqe.status, cqe.fault),
+        (WcStatus::RemOpErr, Fault::NakRemoteOperational)
+    );
     let recv = p.nodes[1].take(RECV_CQ);
-    assert_eq!((recv[0].wr_id, recv[0].status, recv[0].fault), (4, WcStatus::LocProtErr, Fault::LocalKey));
+    assert_eq!(
+        (recv[0].wr_id, recv[0].status, recv[0].fault),
+        (4, WcStatus::LocProtErr, Fault::LocalKey)
+    );
 }
 
 #[test]
@@ -278,10 +393,19 @@ fn no_receive_ends_in_rnr_retries_exhausted() {
 #[test]
 fn a_silent_peer_ends_in_retries_exhausted() {
     let mut p = pair(|s| s.retry_cnt = 3);
-    p.filter = Some(Box::new(|from, _| if from == 0 { Verdict::Drop } else { Verdict::Pass }));
+    p.filter = Some(Box::new(|from, _| {
+        if from == 0 {
+            Verdict::Drop
+        } else {
+            Verdict::Pass
+        }
+    }));
     post(&mut p, 1, WrOpcode::RdmaWrite, 8);
     let cqe = failed(&mut p);
-    assert_eq!((cqe.status, cqe.fault.side()), (WcStatus::RetryExcErr, Side::Network));
+    assert_eq!(
+        (cqe.status, cqe.fault.side()),
+        (WcStatus::RetryExcErr, Side::Network)
+    );
     assert_eq!(p.sent[0], 4, "once and three retries");
 }
 
@@ -292,11 +416,19 @@ fn memory_that_vanishes_is_an_error_and_no_crash() {
     post(&mut local, 1, WrOpcode::RdmaWrite, 8);
     assert_eq!(failed(&mut local).fault, Fault::LocalMemory);
 
-    for opcode in [WrOpcode::RdmaWrite, WrOpcode::RdmaRead, WrOpcode::AtomicFetchAndAdd] {
+    for opcode in [
+        WrOpcode::RdmaWrite,
+        WrOpcode::RdmaRead,
+        WrOpcode::AtomicFetchAndAdd,
+    ] {
         let mut remote = pair(|_| ());
         remote.nodes[1].memory.gone_from.set(0x1000);
         post(&mut remote, 1, opcode, 8);
-        assert_eq!(failed(&mut remote).status, WcStatus::RemAccessErr, "{opcode:?}");
+        assert_eq!(
+            failed(&mut remote).status,
+            WcStatus::RemAccessErr,
+            "{opcode:?}"
+        );
     }
 }
 
@@ -335,7 +467,9 @@ fn send_with_invalidate_takes_the_key() {
     let recv = p.nodes[1].take(RECV_CQ);
     assert_eq!(recv[0].invalidated, Some(keys.rkey));
     assert_eq!(p.nodes[0].take(SEND_CQ)[0].status, WcStatus::Success);
-    post_with(&mut p, WrOpcode::RdmaWrite, |wr| (wr.rkey, wr.remote_addr) = (keys.rkey, 0x3000));
+    post_with(&mut p, WrOpcode::RdmaWrite, |wr| {
+        (wr.rkey, wr.remote_addr) = (keys.rkey, 0x3000)
+    });
     assert_eq!(failed(&mut p).status, WcStatus::RemAccessErr);
 }
 
@@ -371,7 +505,10 @@ fn a_full_completion_queue_is_never_silent() {
     assert_eq!(p.nodes[0].state(), QpState::Err);
     let events = events(&mut p, 0);
     assert!(events.contains(&AsyncEvent::CqErr(SEND_CQ)), "{events:?}");
-    assert!(events.contains(&AsyncEvent::QpFatal(p.nodes[0].qp)), "{events:?}");
+    assert!(
+        events.contains(&AsyncEvent::QpFatal(p.nodes[0].qp)),
+        "{events:?}"
+    );
 }
 
 #[test]
@@ -402,7 +539,11 @@ fn strangers_change_nothing_but_counters() {
     p.transmit();
     p.filter = None;
     let packet = caught.borrow()[0].clone();
-    let before = (p.nodes[1].state(), p.nodes[1].memory.read(0, 1 << 20), p.nodes[1].shard.rq_len(p.nodes[1].qp));
+    let before = (
+        p.nodes[1].state(),
+        p.nodes[1].memory.read(0, 1 << 20),
+        p.nodes[1].shard.rq_len(p.nodes[1].qp),
+    );
     let (a, b) = (p.nodes[0].addr, p.nodes[1].addr);
     let stranger = "10.9.9.9".parse().expect("an address");
     let mut rng = Rng(5);
@@ -436,12 +577,21 @@ fn strangers_change_nothing_but_counters() {
             }
         }
     }
-    let after = (p.nodes[1].state(), p.nodes[1].memory.read(0, 1 << 20), p.nodes[1].shard.rq_len(p.nodes[1].qp));
+    let after = (
+        p.nodes[1].state(),
+        p.nodes[1].memory.read(0, 1 << 20),
+        p.nodes[1].shard.rq_len(p.nodes[1].qp),
+    );
     assert!(before == after, "a stranger changed something");
     assert!(p.nodes[1].take(RECV_CQ).is_empty());
     assert!(!p.nodes[1].shard.has_work(), "nothing is answered");
     let stats = p.nodes[1].shard.stats();
-    for reason in [DropReason::Malformed, DropReason::Icrc, DropReason::NoQp, DropReason::Address] {
+    for reason in [
+        DropReason::Malformed,
+        DropReason::Icrc,
+        DropReason::NoQp,
+        DropReason::Address,
+    ] {
         assert!(stats.dropped_for(reason) > 0, "{reason:?} was not reached");
     }
     assert_eq!(stats.dropped.iter().sum::<u64>(), stats.rcvd_pkts);

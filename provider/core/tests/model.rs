@@ -8,13 +8,13 @@ mod support;
 use std::collections::VecDeque;
 
 use support::*;
+use urxe_core::AckMode;
 use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::error::WcStatus;
 use urxe_core::qp::attr::Mtu;
 use urxe_core::qp::state::QpState;
 use urxe_core::transmit::RunLimits;
 use urxe_core::work::{RecvWr, SendFlags, SendWr, Sge, WrData, WrOpcode};
-use urxe_core::AckMode;
 
 const SHARED: u64 = 0;
 const SHARED_LEN: u64 = 16 << 10;
@@ -56,7 +56,10 @@ struct Program {
 
 impl Program {
     fn random(rng: &mut Rng, s: &Settings, shared: Vec<u8>) -> Program {
-        let mut p = Program { shared, ..Program::default() };
+        let mut p = Program {
+            shared,
+            ..Program::default()
+        };
         // Ranges that READs under way may still look at: changing one needs a fence.
         let mut read_ranges: Vec<(u64, u64)> = Vec::new();
         for _ in 0..1 + rng.below(OPS_MAX) {
@@ -69,8 +72,16 @@ impl Program {
     fn random_op(&self, rng: &mut Rng, s: &Settings, reads: &mut Vec<(u64, u64)>) -> Op {
         use WrOpcode::*;
         let opcode = rng.pick(&[
-            Send, Send, SendWithImm, RdmaWrite, RdmaWrite, RdmaWriteWithImm, RdmaRead, RdmaRead,
-            AtomicCmpAndSwp, AtomicFetchAndAdd,
+            Send,
+            Send,
+            SendWithImm,
+            RdmaWrite,
+            RdmaWrite,
+            RdmaWriteWithImm,
+            RdmaRead,
+            RdmaRead,
+            AtomicCmpAndSwp,
+            AtomicFetchAndAdd,
         ]);
         let mtu = u64::from(s.mtu.bytes());
         let len = match opcode {
@@ -100,7 +111,9 @@ impl Program {
             opcode,
             RdmaWrite | RdmaWriteWithImm | AtomicCmpAndSwp | AtomicFetchAndAdd
         );
-        let overlaps = reads.iter().any(|&(at, n)| at < remote + len && remote < at + n);
+        let overlaps = reads
+            .iter()
+            .any(|&(at, n)| at < remote + len && remote < at + n);
         if (changes && overlaps) || rng.chance(50) {
             flags = flags | SendFlags::FENCE;
             reads.clear();
@@ -111,7 +124,11 @@ impl Program {
         let mut pieces = Vec::new();
         let mut left = len;
         while left > 0 && pieces.len() < 3 && !opcode.is_atomic() {
-            let piece = if rng.chance(500) { left } else { rng.below(left + 1) };
+            let piece = if rng.chance(500) {
+                left
+            } else {
+                rng.below(left + 1)
+            };
             pieces.push(piece as u32);
             left -= piece;
         }
@@ -134,7 +151,11 @@ impl Program {
             imm: (rng.next() as u32).to_be_bytes(),
             compare_add,
             swap: rng.next(),
-            data: rng.bytes(if opcode.is_read_or_atomic() { 0 } else { len as usize }),
+            data: rng.bytes(if opcode.is_read_or_atomic() {
+                0
+            } else {
+                len as usize
+            }),
             result: Vec::new(),
         }
     }
@@ -148,13 +169,15 @@ impl Program {
         match op.opcode {
             Send | SendWithImm | SendWithInv => {
                 let imm = (op.opcode == SendWithImm).then_some(op.imm);
-                self.receives.push((Some(op.data.clone()), len, imm, WcOpcode::Recv, solicited));
+                self.receives
+                    .push((Some(op.data.clone()), len, imm, WcOpcode::Recv, solicited));
             }
             RdmaWrite | RdmaWriteWithImm => {
                 self.shared[place].copy_from_slice(&op.data);
                 if op.opcode == RdmaWriteWithImm {
                     let kind = WcOpcode::RecvRdmaWithImm;
-                    self.receives.push((None, len, Some(op.imm), kind, solicited));
+                    self.receives
+                        .push((None, len, Some(op.imm), kind, solicited));
                 }
             }
             RdmaRead => op.result = self.shared[place].to_vec(),
@@ -177,11 +200,21 @@ fn settings(rng: &mut Rng) -> Settings {
     let near_wrap = |rng: &mut Rng| (0xff_ffff - rng.below(40) as u32 + 20) & 0xff_ffff;
     Settings {
         mtu: rng.pick(&[Mtu::Mtu256, Mtu::Mtu512, Mtu::Mtu1024, Mtu::Mtu4096]),
-        psn: [near_wrap(rng), if rng.chance(500) { near_wrap(rng) } else { rng.next() as u32 }],
+        psn: [
+            near_wrap(rng),
+            if rng.chance(500) {
+                near_wrap(rng)
+            } else {
+                rng.next() as u32
+            },
+        ],
         rd_atomic: 1 + rng.below(6) as u8,
         window_bytes: rng.pick(&[1 << 10, 8 << 10, 64 << 10]),
         read_chunk_bytes: rng.pick(&[256, 1024, 64 << 10]),
-        limits: RunLimits { segments_max: rng.pick(&[1, 2, 64]), bytes_max: 65_507 },
+        limits: RunLimits {
+            segments_max: rng.pick(&[1, 2, 64]),
+            bytes_max: 65_507,
+        },
         secret: rng.next(),
         ..Settings::default()
     }
@@ -215,12 +248,20 @@ impl Runner {
             .pieces
             .iter()
             .map(|&length| {
-                let sge = Sge { addr: IOVA + at, length, lkey };
+                let sge = Sge {
+                    addr: IOVA + at,
+                    length,
+                    lkey,
+                };
                 at += u64::from(length);
                 sge
             })
             .collect();
-        let data = if op.inline { WrData::Inline(&op.data) } else { WrData::Sges(&sges) };
+        let data = if op.inline {
+            WrData::Inline(&op.data)
+        } else {
+            WrData::Sges(&sges)
+        };
         let mut wr = SendWr::new(n as u64, op.opcode, data);
         wr.flags = op.flags;
         wr.remote_addr = IOVA + SHARED + op.remote;
@@ -241,16 +282,33 @@ impl Runner {
         // Two pieces, longer than any message.
         let first = (n as u32 * 37) % 300;
         let sges = [
-            Sge { addr: at, length: first, lkey },
-            Sge { addr: at + u64::from(first), length: RECV_SLOT as u32 - first, lkey },
+            Sge {
+                addr: at,
+                length: first,
+                lkey,
+            },
+            Sge {
+                addr: at + u64::from(first),
+                length: RECV_SLOT as u32 - first,
+                lkey,
+            },
         ];
-        pair.post_recv(to, &RecvWr { wr_id: n as u64, sges: &sges });
+        pair.post_recv(
+            to,
+            &RecvWr {
+                wr_id: n as u64,
+                sges: &sges,
+            },
+        );
     }
 
     fn check(&self, pair: &Pair) {
         let (me, peer) = (&pair.nodes[self.side], &pair.nodes[1 - self.side]);
         let shared = peer.memory.read(SHARED, SHARED_LEN as usize);
-        assert!(shared == self.program.shared, "the peer's memory differs from the model's");
+        assert!(
+            shared == self.program.shared,
+            "the peer's memory differs from the model's"
+        );
         for (n, op) in self.program.ops.iter().enumerate() {
             let got = me.memory.read(self.local(n) + op.lead, op.result.len());
             assert_eq!(got, op.result, "result of op {n}: {:?}", op.opcode);
@@ -262,10 +320,17 @@ impl Runner {
             .collect();
         let done: Vec<u64> = self.sends_done.iter().map(|c| c.wr_id).collect();
         assert_eq!(done, signaled, "send completions and their order");
-        assert!(self.sends_done.iter().all(|c| c.status == WcStatus::Success));
+        assert!(
+            self.sends_done
+                .iter()
+                .all(|c| c.status == WcStatus::Success)
+        );
         assert_eq!(self.receives_done.len(), self.program.receives.len());
-        for (n, (cqe, expected)) in
-            self.receives_done.iter().zip(&self.program.receives).enumerate()
+        for (n, (cqe, expected)) in self
+            .receives_done
+            .iter()
+            .zip(&self.program.receives)
+            .enumerate()
         {
             let (content, len, imm, opcode, solicited) = expected;
             assert_eq!(cqe.status, WcStatus::Success);
@@ -350,7 +415,17 @@ fn run_program(seed: u64) -> Vec<&'static str> {
         assert!(stuck < 10_000, "the program never ends");
     }
     for r in &runners {
-        assert_eq!(pair.nodes[r.side].state(), QpState::Rts);
+        let failed = r
+            .sends_done
+            .iter()
+            .chain(&r.receives_done)
+            .find(|c| c.status != WcStatus::Success);
+        assert_eq!(
+            pair.nodes[r.side].state(),
+            QpState::Rts,
+            "{failed:?} {:?}",
+            pair.nodes[r.side].shard.stats()
+        );
         r.check(&pair);
     }
     marks(&pair)
@@ -359,7 +434,13 @@ fn run_program(seed: u64) -> Vec<&'static str> {
 fn marks(pair: &Pair) -> Vec<&'static str> {
     let mut marks = Vec::new();
     for node in &pair.nodes {
-        marks.extend(node.shard.stats().iter().filter(|&(_, n)| n > 0).map(|(name, _)| name));
+        marks.extend(
+            node.shard
+                .stats()
+                .iter()
+                .filter(|&(_, n)| n > 0)
+                .map(|(name, _)| name),
+        );
     }
     marks
 }
@@ -378,7 +459,9 @@ fn random_programs_agree_with_the_model() {
         match std::panic::catch_unwind(|| run_program(seed)) {
             Ok(marks) => reached.extend(marks),
             Err(panic) => {
-                eprintln!("seed {seed} fails; replay: URXE_SEED={seed} cargo test -p urxe-core --test model");
+                eprintln!(
+                    "seed {seed} fails; replay: URXE_SEED={seed} cargo test -p urxe-core --test model"
+                );
                 std::panic::resume_unwind(panic);
             }
         }
@@ -386,11 +469,21 @@ fn random_programs_agree_with_the_model() {
     println!("{programs} programs agree with the model; counters reached: {reached:?}");
     if programs >= 1000 {
         for mark in [
-            "duplicate_request", "out_of_seq_request", "rcvd_rnr_err", "rcvd_seq_err",
-            "ack_timeout", "implied_nak", "retransmitted_pkts", "drop_icrc",
-            "drop_stale_response", "drop_ahead_of_sequence",
+            "duplicate_request",
+            "out_of_seq_request",
+            "rcvd_rnr_err",
+            "rcvd_seq_err",
+            "ack_timeout",
+            "implied_nak",
+            "retransmitted_pkts",
+            "drop_icrc",
+            "drop_stale_response",
+            "drop_ahead_of_sequence",
         ] {
-            assert!(reached.contains(mark), "no program ever reached {mark}: {reached:?}");
+            assert!(
+                reached.contains(mark),
+                "no program ever reached {mark}: {reached:?}"
+            );
         }
     }
 }

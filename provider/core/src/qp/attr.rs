@@ -150,8 +150,13 @@ pub enum Mtu {
 
 impl Mtu {
     /// All, smallest first.
-    pub const ALL: [Mtu; 5] =
-        [Mtu::Mtu256, Mtu::Mtu512, Mtu::Mtu1024, Mtu::Mtu2048, Mtu::Mtu4096];
+    pub const ALL: [Mtu; 5] = [
+        Mtu::Mtu256,
+        Mtu::Mtu512,
+        Mtu::Mtu1024,
+        Mtu::Mtu2048,
+        Mtu::Mtu4096,
+    ];
 
     /// Payload bytes of a packet.
     #[inline]
@@ -173,7 +178,11 @@ impl Mtu {
     /// MTU; 96 bytes are set aside (GRH, UDP, BTH, XRCETH, AtomicETH and ICRC).
     pub fn for_interface(mtu: u32) -> Mtu {
         let room = mtu.saturating_sub(96);
-        Mtu::ALL.into_iter().rev().find(|m| m.bytes() <= room).unwrap_or(Mtu::Mtu256)
+        Mtu::ALL
+            .into_iter()
+            .rev()
+            .find(|m| m.bytes() <= room)
+            .unwrap_or(Mtu::Mtu256)
     }
 }
 

@@ -1,9 +1,7 @@
 //! The completer: responses meet the requests that they answer. It retires work
 //! requests in order, places READ and atomic results, and notices what is missing.
 
-use urxe_wire::{
-    Aeth, NakCode, Opcode, Operation, Packet, Position, Psn, RnrTimer, SyndromeKind,
-};
+use urxe_wire::{Aeth, NakCode, Opcode, Operation, Packet, Position, Psn, RnrTimer, SyndromeKind};
 
 use crate::context::Cx;
 use crate::cq::{CqSink, Cqe, WcOpcode};
@@ -92,7 +90,9 @@ impl Requester {
         psn: Psn,
         cx: &mut Cx<'_, '_, M, C>,
     ) -> Result<(), Fault> {
-        let aeth = packet.aeth().expect("ACKNOWLEDGE has an AETH by its table entry");
+        let aeth = packet
+            .aeth()
+            .expect("ACKNOWLEDGE has an AETH by its table entry");
         match aeth.syndrome.decode() {
             SyndromeKind::Ack(_) => {
                 self.take_credits(&aeth);
@@ -207,7 +207,13 @@ impl Requester {
         if packet.payload().len() as u64 != expected || ends != chunk_ends {
             return Err(Fault::ReadResponseLength);
         }
-        sgl::scatter(cx.env, link.pd, self.sq.sges(number), offset, packet.payload())?;
+        sgl::scatter(
+            cx.env,
+            link.pd,
+            self.sq.sges(number),
+            offset,
+            packet.payload(),
+        )?;
         self.una = psn.next();
         if chunk_ends {
             self.rd_inflight = self.rd_inflight.saturating_sub(1);
@@ -230,7 +236,9 @@ impl Requester {
         }
         let number = self.sq.head();
         let wqe = *self.sq.wqe(number);
-        let aeth = packet.aeth().expect("ATOMIC ACKNOWLEDGE has an AETH by its table entry");
+        let aeth = packet
+            .aeth()
+            .expect("ATOMIC ACKNOWLEDGE has an AETH by its table entry");
         let SyndromeKind::Ack(_) = aeth.syndrome.decode() else {
             return Err(Fault::UnexpectedResponse);
         };
@@ -238,7 +246,10 @@ impl Requester {
             return Err(Fault::UnexpectedResponse);
         }
         self.take_credits(&aeth);
-        let original = packet.atomic_ack_eth().expect("and an AtomicAckETH").original;
+        let original = packet
+            .atomic_ack_eth()
+            .expect("and an AtomicAckETH")
+            .original;
         // The result is a number in the host's byte order, as in memory.
         let bytes = original.to_ne_bytes();
         sgl::scatter(cx.env, link.pd, self.sq.sges(number), 0, &bytes)?;
@@ -264,7 +275,10 @@ impl Requester {
         cx: &mut Cx<'_, '_, M, C>,
     ) -> Reach {
         while self.una.is_before(end) {
-            debug_assert!(self.sq.head() < self.started, "unacknowledged PSNs have a request");
+            debug_assert!(
+                self.sq.head() < self.started,
+                "unacknowledged PSNs have a request"
+            );
             let wqe = self.sq.wqe(self.sq.head());
             if wqe.opcode.is_read_or_atomic() {
                 return Reach::ResponseMissing;

@@ -15,14 +15,18 @@ pub(crate) struct CreditLimit {
 
 impl CreditLimit {
     pub(crate) fn new() -> Self {
-        CreditLimit { ssn: Msn::ZERO, lsn: Some(Msn::ZERO) }
+        CreditLimit {
+            ssn: Msn::ZERO,
+            lsn: Some(Msn::ZERO),
+        }
     }
 
     /// May a message that consumes a receive start now?
     #[inline]
     pub(crate) fn allows_next(&self) -> bool {
         // One message beyond the limit is allowed: its ACK renews the credits.
-        self.lsn.is_none_or(|lsn| !self.ssn.next().is_after(lsn.next()))
+        self.lsn
+            .is_none_or(|lsn| !self.ssn.next().is_after(lsn.next()))
     }
 
     /// A message starts. One that consumes no receive moves the limit along, since
@@ -105,7 +109,10 @@ mod tests {
     #[test]
     fn numbers_wrap() {
         let start = 0xff_fff0;
-        let mut c = CreditLimit { ssn: Msn::new(start), lsn: Some(Msn::new(start)) };
+        let mut c = CreditLimit {
+            ssn: Msn::new(start),
+            lsn: Some(Msn::new(start)),
+        };
         for n in start..start + 100 {
             assert!(c.allows_next(), "{n}");
             c.on_start(true);

@@ -124,7 +124,11 @@ impl Qp {
             link: Link {
                 qpn,
                 dest_qpn: Qpn::new(0),
-                dest: TxDest { remote: nowhere, tos: 0 },
+                dest: TxDest {
+                    local: nowhere,
+                    remote: nowhere,
+                    tos: 0,
+                },
                 local: nowhere,
                 seed: modify::seed(nowhere, nowhere),
                 mtu: 256,
@@ -306,7 +310,11 @@ impl Qp {
                 return Turn::BatchFull;
             }
         }
-        if more || self.resp.owes_anything() { Turn::Again } else { Turn::Idle }
+        if more || self.resp.owes_anything() {
+            Turn::Again
+        } else {
+            Turn::Idle
+        }
     }
 
     /// Returns the number of packets sent, and whether more could be.

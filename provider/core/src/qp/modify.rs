@@ -30,10 +30,18 @@ const QP_ACCESS: u32 = Access::LOCAL_WRITE.0
 pub(crate) fn seed(local: IpAddr, remote: IpAddr) -> IcrcSeed {
     let (sport, dport) = (ROCE_PORT, ROCE_PORT);
     let path = match (local, remote) {
-        (IpAddr::V4(l), IpAddr::V4(r)) => {
-            PathHeader::V4 { src: l.octets(), dst: r.octets(), sport, dport }
-        }
-        (l, r) => PathHeader::V6 { src: v6_octets(l), dst: v6_octets(r), sport, dport },
+        (IpAddr::V4(l), IpAddr::V4(r)) => PathHeader::V4 {
+            src: l.octets(),
+            dst: r.octets(),
+            sport,
+            dport,
+        },
+        (l, r) => PathHeader::V6 {
+            src: v6_octets(l),
+            dst: v6_octets(r),
+            sport,
+            dport,
+        },
     };
     IcrcSeed::new(&path)
 }
@@ -54,7 +62,11 @@ impl Qp {
         cx: &mut Cx<'_, '_, M, C>,
     ) -> Result<(), ModifyError> {
         let from = self.state();
-        let to = if mask.contains(AttrMask::STATE) { attr.qp_state } else { from };
+        let to = if mask.contains(AttrMask::STATE) {
+            attr.qp_state
+        } else {
+            from
+        };
         check_mask(self.init.qp_type, from, to, mask)?;
         check_values(attr, mask, from, &cx.common.config)?;
         if from == QpState::Sqd && to == QpState::Rts && !self.req.is_drained() {
@@ -94,16 +106,28 @@ impl Qp {
         link.dest_qpn = mine.dest_qp_num;
         link.max_rd_atomic = mine.max_rd_atomic;
         link.min_rnr_timer = mine.min_rnr_timer;
-        if let Some(AddressVector { local, remote, traffic_class, .. }) = mine.ah_attr {
+        if let Some(AddressVector {
+            local,
+            remote,
+            traffic_class,
+            ..
+        }) = mine.ah_attr
+        {
             link.local = local;
-            link.dest = TxDest { remote, tos: traffic_class };
+            link.dest = TxDest {
+                local,
+                remote,
+                tos: traffic_class,
+            };
             link.seed = seed(local, remote);
         }
         if mask.contains(AttrMask::TIMEOUT)
             || mask.contains(AttrMask::RETRY_CNT)
             || mask.contains(AttrMask::RNR_RETRY)
         {
-            self.req.retry.configure(mine.timeout, mine.retry_cnt, mine.rnr_retry);
+            self.req
+                .retry
+                .configure(mine.timeout, mine.retry_cnt, mine.rnr_retry);
         }
     }
 
@@ -118,13 +142,13 @@ impl Qp {
                 self.established = false;
             }
             (QpState::Init, QpState::Rtr) => {
-                self.resp.start(self.attr.rq_psn, self.attr.max_dest_rd_atomic);
+                self.resp
+                    .start(self.attr.rq_psn, self.attr.max_dest_rd_atomic);
             }
             (QpState::Rtr, QpState::Rts) => {
                 self.req.set_psn(self.attr.sq_psn);
                 let mtu = self.link.mtu;
-                self.req.window =
-                    SendWindow::new(config.window_bytes, config.window_packets, mtu);
+                self.req.window = SendWindow::new(config.window_bytes, config.window_packets, mtu);
                 self.req.read_chunk = (config.read_chunk_bytes / mtu).max(1);
             }
             (QpState::Rts, QpState::Sqd) => self.drain_pending = true,
@@ -140,20 +164,57 @@ fn check_values(
     config: &ShardConfig,
 ) -> Result<(), ModifyError> {
     if mask.contains(AttrMask::CUR_STATE) && attr.cur_qp_state != from {
-        return Err(ModifyError::CurState { claimed: attr.cur_qp_state, actual: from });
+        return Err(ModifyError::CurState {
+            claimed: attr.cur_qp_state,
+            actual: from,
+        });
     }
     let limit = |bit, attribute, value: u32, max: u32, allowed| {
         if mask.contains(bit) && value > max {
-            Err(ModifyError::Value { attribute, value, allowed })
+            Err(ModifyError::Value {
+                attribute,
+                value,
+                allowed,
+            })
         } else {
             Ok(())
         }
     };
-    limit(AttrMask::TIMEOUT, "timeout", attr.timeout.into(), 31, "0 to 31")?;
-    limit(AttrMask::RETRY_CNT, "retry_cnt", attr.retry_cnt.into(), 7, "0 to 7")?;
-    limit(AttrMask::RNR_RETRY, "rnr_retry", attr.rnr_retry.into(), 7, "0 to 7")?;
-    limit(AttrMask::MIN_RNR_TIMER, "min_rnr_timer", attr.min_rnr_timer.into(), 31, "0 to 31")?;
-    limit(AttrMask::PKEY_INDEX, "pkey_index", attr.pkey_index.into(), 0, "only 0")?;
+    limit(
+        AttrMask::TIMEOUT,
+        "timeout",
+        attr.timeout.into(),
+        31,
+        "0 to 31",
+    )?;
+    limit(
+        AttrMask::RETRY_CNT,
+        "retry_cnt",
+        attr.retry_cnt.into(),
+        7,
+        "0 to 7",
+    )?;
+    limit(
+        AttrMask::RNR_RETRY,
+        "rnr_retry",
+        attr.rnr_retry.into(),
+        7,
+        "0 to 7",
+    )?;
+    limit(
+        AttrMask::MIN_RNR_TIMER,
+        "min_rnr_timer",
+        attr.min_rnr_timer.into(),
+        31,
+        "0 to 31",
+    )?;
+    limit(
+        AttrMask::PKEY_INDEX,
+        "pkey_index",
+        attr.pkey_index.into(),
+        0,
+        "only 0",
+    )?;
     limit(
         AttrMask::MAX_QP_RD_ATOMIC,
         "max_rd_atomic",
@@ -204,16 +265,22 @@ fn check_values(
 
 fn check_path(path: Option<AddressVector>) -> Result<(), ModifyError> {
     let Some(path) = path else {
-        return Err(ModifyError::Path("no address is given (is_global with a GID is needed)"));
+        return Err(ModifyError::Path(
+            "no address is given (is_global with a GID is needed)",
+        ));
     };
     if path.local.is_ipv4() != path.remote.is_ipv4() {
-        return Err(ModifyError::Path("the local and the remote GID are of different IP versions"));
+        return Err(ModifyError::Path(
+            "the local and the remote GID are of different IP versions",
+        ));
     }
     if path.remote.is_unspecified() || path.local.is_unspecified() {
         return Err(ModifyError::Path("an address is 0"));
     }
     if path.remote.is_multicast() {
-        return Err(ModifyError::Path("a connection cannot go to a multicast group"));
+        return Err(ModifyError::Path(
+            "a connection cannot go to a multicast group",
+        ));
     }
     Ok(())
 }

@@ -52,7 +52,10 @@ impl Replay {
             packets: 0,
             kind: ResourceKind::Atomic { original: 0 },
         };
-        Replay { ring: vec![empty; depth as usize].into(), ..Replay::default() }
+        Replay {
+            ring: vec![empty; depth as usize].into(),
+            ..Replay::default()
+        }
     }
 
     /// True if one more request can be accepted.
@@ -142,7 +145,11 @@ mod tests {
         Resource {
             first_psn: Psn::new(first),
             packets,
-            kind: ResourceKind::Read { va: 0, rkey: Rkey(1), len: packets * 256 },
+            kind: ResourceKind::Read {
+                va: 0,
+                rkey: Rkey(1),
+                len: packets * 256,
+            },
         }
     }
 

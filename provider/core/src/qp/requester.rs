@@ -241,10 +241,17 @@ impl Requester {
         if wqe.opcode.is_atomic() && wqe.length != 8 {
             return Err(Fault::MessageTooLong);
         }
-        let need =
-            if wqe.opcode.is_read_or_atomic() { Access::LOCAL_WRITE } else { Access::NONE };
+        let need = if wqe.opcode.is_read_or_atomic() {
+            Access::LOCAL_WRITE
+        } else {
+            Access::NONE
+        };
         sgl::check(cx.env.mrs, link.pd, self.sq.sges(self.cursor), need)?;
-        let packets = if wqe.opcode.is_atomic() { 1 } else { wqe.length.div_ceil(link.mtu).max(1) };
+        let packets = if wqe.opcode.is_atomic() {
+            1
+        } else {
+            wqe.length.div_ceil(link.mtu).max(1)
+        };
         let (first, last) = (self.assign_psn, self.assign_psn.add(packets - 1));
         let wqe = self.sq.wqe_mut(self.cursor);
         (wqe.first_psn, wqe.last_psn) = (first, last);
@@ -287,7 +294,9 @@ impl Requester {
         let opcode = data_opcode(wqe.opcode, is_first, is_last);
         let info = opcode.info().expect("the table holds every RC opcode");
         let packet_len = packet_len(info, len);
-        let Some(slot) = batch.reserve(&link.dest, packet_len) else { return Ok(None) };
+        let Some(slot) = batch.reserve(&link.dest, packet_len) else {
+            return Ok(None);
+        };
 
         let mut bth = Bth::new(opcode, link.dest_qpn, self.next_psn);
         bth.solicited = is_last && wqe.flags.contains(SendFlags::SOLICITED);
@@ -296,7 +305,11 @@ impl Requester {
             || self.outstanding() + 1 >= self.window.packets();
         let mut writer = PacketWriter::new(slot.bytes, &bth);
         if is_first && matches!(wqe.opcode, WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm) {
-            writer.reth(&Reth { va: wqe.remote_addr, rkey: wqe.rkey, dma_len: wqe.length });
+            writer.reth(&Reth {
+                va: wqe.remote_addr,
+                rkey: wqe.rkey,
+                dma_len: wqe.length,
+            });
         }
         if is_last {
             match wqe.opcode {
@@ -310,8 +323,13 @@ impl Requester {
             let from = offset as usize;
             payload.copy_from_slice(&self.sq.inline(self.cursor)[from..from + len]);
         } else if len > 0
-            && let Err(fault) =
-                sgl::gather(cx.env, link.pd, self.sq.sges(self.cursor), u64::from(offset), payload)
+            && let Err(fault) = sgl::gather(
+                cx.env,
+                link.pd,
+                self.sq.sges(self.cursor),
+                u64::from(offset),
+                payload,
+            )
         {
             batch.retract(packet_len);
             return Err(fault);
@@ -332,7 +350,9 @@ impl Requester {
             _ => Opcode::RC_FETCH_ADD,
         };
         let info = opcode.info().expect("the table holds every RC opcode");
-        let Some(slot) = batch.reserve(&link.dest, packet_len(info, 0)) else { return Ok(None) };
+        let Some(slot) = batch.reserve(&link.dest, packet_len(info, 0)) else {
+            return Ok(None);
+        };
         let mut bth = Bth::new(opcode, link.dest_qpn, self.next_psn);
         bth.ack_req = true;
         let mut writer = PacketWriter::new(slot.bytes, &bth);

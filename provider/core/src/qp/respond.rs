@@ -45,7 +45,9 @@ impl Responder {
             }
             return Ok(step);
         }
-        let Some((syndrome, psn)) = self.nak_owed else { return Ok(RespondStep::Nothing) };
+        let Some((syndrome, psn)) = self.nak_owed else {
+            return Ok(RespondStep::Nothing);
+        };
         let step = self.emit_ack(link, syndrome, psn, cx, batch);
         if matches!(step, RespondStep::Sent) {
             self.nak_owed = None;
@@ -83,10 +85,15 @@ impl Responder {
     ) -> RespondStep {
         let opcode = Opcode::RC_ACKNOWLEDGE;
         let len = packet_len(opcode.info().expect("in the table"), 0);
-        let Some(slot) = batch.reserve(&link.dest, len) else { return RespondStep::BatchFull };
+        let Some(slot) = batch.reserve(&link.dest, len) else {
+            return RespondStep::BatchFull;
+        };
         let bth = Bth::new(opcode, link.dest_qpn, psn);
         let mut writer = PacketWriter::new(slot.bytes, &bth);
-        writer.aeth(&Aeth { syndrome, msn: self.msn });
+        writer.aeth(&Aeth {
+            syndrome,
+            msn: self.msn,
+        });
         writer.finish(&link.seed, slot.ident);
         cx.common.stats.sent_pkts += 1;
         cx.common.stats.ack_sent += 1;
@@ -103,11 +110,15 @@ impl Responder {
     ) -> RespondStep {
         let opcode = Opcode::RC_ATOMIC_ACKNOWLEDGE;
         let len = packet_len(opcode.info().expect("in the table"), 0);
-        let Some(slot) = batch.reserve(&link.dest, len) else { return RespondStep::BatchFull };
+        let Some(slot) = batch.reserve(&link.dest, len) else {
+            return RespondStep::BatchFull;
+        };
         let syndrome = Syndrome::ack(self.credits());
-        let mut writer =
-            PacketWriter::new(slot.bytes, &Bth::new(opcode, link.dest_qpn, next.psn));
-        writer.aeth(&Aeth { syndrome, msn: self.msn });
+        let mut writer = PacketWriter::new(slot.bytes, &Bth::new(opcode, link.dest_qpn, next.psn));
+        writer.aeth(&Aeth {
+            syndrome,
+            msn: self.msn,
+        });
         writer.atomic_ack_eth(&AtomicAckEth { original });
         writer.finish(&link.seed, slot.ident);
         cx.common.stats.sent_pkts += 1;
@@ -133,11 +144,13 @@ impl Responder {
         let Some(slot) = batch.reserve(&link.dest, packet_len) else {
             return Ok(RespondStep::BatchFull);
         };
-        let mut writer =
-            PacketWriter::new(slot.bytes, &Bth::new(opcode, link.dest_qpn, next.psn));
+        let mut writer = PacketWriter::new(slot.bytes, &Bth::new(opcode, link.dest_qpn, next.psn));
         if opcode != Opcode::RC_READ_RESPONSE_MIDDLE {
             let syndrome = Syndrome::ack(self.credits());
-            writer.aeth(&Aeth { syndrome, msn: self.msn });
+            writer.aeth(&Aeth {
+                syndrome,
+                msn: self.msn,
+            });
         }
         let payload = writer.payload_mut(take);
         if take > 0 {
@@ -145,7 +158,13 @@ impl Responder {
             let read = cx
                 .env
                 .mrs
-                .check_remote(rkey, link.pd, va + u64::from(offset), take, Access::REMOTE_READ)
+                .check_remote(
+                    rkey,
+                    link.pd,
+                    va + u64::from(offset),
+                    take,
+                    Access::REMOTE_READ,
+                )
                 .ok()
                 .and_then(|span| cx.env.memory.copy_out(span, payload).ok());
             if read.is_none() {
@@ -164,8 +183,11 @@ impl Responder {
     /// Linux's rdma_rxe asks for the rest of a READ but takes only MIDDLE and LAST
     /// then; it is known by the MigReq bit that it never sets.
     fn read_opcode(&self, next: &NextResponse, at: u32) -> Opcode {
-        let begins =
-            if self.peer_sets_mig_req { next.psn == next.begin } else { at == 0 };
+        let begins = if self.peer_sets_mig_req {
+            next.psn == next.begin
+        } else {
+            at == 0
+        };
         match (begins, at + 1 == next.resource.packets) {
             (true, true) => Opcode::RC_READ_RESPONSE_ONLY,
             (true, false) => Opcode::RC_READ_RESPONSE_FIRST,

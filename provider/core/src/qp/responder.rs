@@ -53,13 +53,20 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    const INVALID: Refusal =
-        Refusal { code: NakCode::InvalidRequest, fault: Fault::ResponderInvalidRequest };
-    pub(crate) const ACCESS: Refusal =
-        Refusal { code: NakCode::RemoteAccess, fault: Fault::ResponderAccess };
+    const INVALID: Refusal = Refusal {
+        code: NakCode::InvalidRequest,
+        fault: Fault::ResponderInvalidRequest,
+    };
+    pub(crate) const ACCESS: Refusal = Refusal {
+        code: NakCode::RemoteAccess,
+        fault: Fault::ResponderAccess,
+    };
 
     fn local(fault: Fault) -> Refusal {
-        Refusal { code: NakCode::RemoteOperational, fault }
+        Refusal {
+            code: NakCode::RemoteOperational,
+            fault,
+        }
     }
 }
 
@@ -284,7 +291,9 @@ impl Responder {
     fn find_same_read(&self, link: &Link, packet: &Packet<'_>, psn: Psn) -> Option<u64> {
         let reth = packet.reth()?;
         let (number, resource) = self.replay.find(psn)?;
-        let ResourceKind::Read { va, rkey, len } = resource.kind else { return None };
+        let ResourceKind::Read { va, rkey, len } = resource.kind else {
+            return None;
+        };
         let offset = psn.distance_from(resource.first_psn) * link.mtu;
         (reth.rkey == rkey
             && reth.va == va.wrapping_add(u64::from(offset))
@@ -305,12 +314,16 @@ impl Responder {
             (Incoming::Send { received }, Operation::Send) if !starts => {
                 self.on_send(link, packet, received, cx)
             }
-            (Incoming::Idle, Operation::Write) if starts => {
-                self.on_write_start(link, packet, cx)
-            }
-            (Incoming::Write { va, rkey, total, received }, Operation::Write) if !starts => {
-                self.on_write_packet(link, packet, (va, rkey, total, received), cx)
-            }
+            (Incoming::Idle, Operation::Write) if starts => self.on_write_start(link, packet, cx),
+            (
+                Incoming::Write {
+                    va,
+                    rkey,
+                    total,
+                    received,
+                },
+                Operation::Write,
+            ) if !starts => self.on_write_packet(link, packet, (va, rkey, total, received), cx),
             (Incoming::Idle, Operation::ReadRequest) => self.on_read(link, packet, cx),
             (Incoming::Idle, Operation::CompareSwap | Operation::FetchAdd) => {
                 self.on_atomic(link, packet, cx)
@@ -338,7 +351,10 @@ impl Responder {
         // From here on the oldest receive is taken, and a fault is its fault.
         self.incoming = Incoming::Send { received };
         if total > self.rq.front_length() || total > MESSAGE_MAX {
-            return Err(Refusal { code: NakCode::InvalidRequest, fault: Fault::RecvTooShort });
+            return Err(Refusal {
+                code: NakCode::InvalidRequest,
+                fault: Fault::RecvTooShort,
+            });
         }
         if !payload.is_empty() {
             sgl::scatter(cx.env, link.pd, self.rq.front_sges(), received, payload)
@@ -348,7 +364,10 @@ impl Responder {
         if ends {
             let invalidated = packet.ieth().map(|ieth| ieth.rkey);
             if let Some(rkey) = invalidated {
-                cx.env.mrs.check_invalidate(rkey, link.pd).map_err(|_| Refusal::ACCESS)?;
+                cx.env
+                    .mrs
+                    .check_invalidate(rkey, link.pd)
+                    .map_err(|_| Refusal::ACCESS)?;
                 cx.env.mrs.invalidate(rkey);
             }
             self.incoming = Incoming::Idle;
@@ -356,7 +375,10 @@ impl Responder {
         } else {
             self.incoming = Incoming::Send { received: total };
         }
-        Ok(Outcome::Executed { psns: 1, ends_message: ends })
+        Ok(Outcome::Executed {
+            psns: 1,
+            ends_message: ends,
+        })
     }
 
     #[inline]
@@ -369,7 +391,9 @@ impl Responder {
         if !link.access.contains(Access::REMOTE_WRITE) {
             return Err(Refusal::INVALID);
         }
-        let reth = packet.reth().expect("WRITE FIRST and ONLY have a RETH by their table entries");
+        let reth = packet
+            .reth()
+            .expect("WRITE FIRST and ONLY have a RETH by their table entries");
         let spans_packets = packet.info().position == Position::First;
         if u64::from(reth.dma_len) > MESSAGE_MAX || spans_packets != (reth.dma_len > link.mtu) {
             return Err(Refusal::INVALID);
@@ -379,7 +403,13 @@ impl Responder {
         if reth.dma_len > 0 {
             cx.env
                 .mrs
-                .check_remote(reth.rkey, link.pd, reth.va, reth.dma_len as usize, Access::REMOTE_WRITE)
+                .check_remote(
+                    reth.rkey,
+                    link.pd,
+                    reth.va,
+                    reth.dma_len as usize,
+                    Access::REMOTE_WRITE,
+                )
                 .map_err(|_| Refusal::ACCESS)?;
         }
         self.on_write_packet(link, packet, (reth.va, reth.rkey, reth.dma_len, 0), cx)
@@ -411,7 +441,10 @@ impl Responder {
                 .mrs
                 .check_remote(rkey, link.pd, at, payload.len(), Access::REMOTE_WRITE)
                 .map_err(|_| Refusal::ACCESS)?;
-            cx.env.memory.copy_in(span, payload).map_err(|_| Refusal::ACCESS)?;
+            cx.env
+                .memory
+                .copy_in(span, payload)
+                .map_err(|_| Refusal::ACCESS)?;
         }
         if ends {
             self.incoming = Incoming::Idle;
@@ -420,9 +453,17 @@ impl Responder {
             }
         } else {
             let received = received + payload.len() as u32;
-            self.incoming = Incoming::Write { va, rkey, total, received };
+            self.incoming = Incoming::Write {
+                va,
+                rkey,
+                total,
+                received,
+            };
         }
-        Ok(Outcome::Executed { psns: 1, ends_message: ends })
+        Ok(Outcome::Executed {
+            psns: 1,
+            ends_message: ends,
+        })
     }
 
     fn on_read<M: Memory, C: CqSink>(
@@ -434,20 +475,39 @@ impl Responder {
         if !link.access.contains(Access::REMOTE_READ) || !self.replay.has_room() {
             return Err(Refusal::INVALID);
         }
-        let reth = packet.reth().expect("READ REQUEST has a RETH by its table entry");
+        let reth = packet
+            .reth()
+            .expect("READ REQUEST has a RETH by its table entry");
         if !packet.payload().is_empty() || u64::from(reth.dma_len) > MESSAGE_MAX {
             return Err(Refusal::INVALID);
         }
         if reth.dma_len > 0 {
             cx.env
                 .mrs
-                .check_remote(reth.rkey, link.pd, reth.va, reth.dma_len as usize, Access::REMOTE_READ)
+                .check_remote(
+                    reth.rkey,
+                    link.pd,
+                    reth.va,
+                    reth.dma_len as usize,
+                    Access::REMOTE_READ,
+                )
                 .map_err(|_| Refusal::ACCESS)?;
         }
         let packets = reth.dma_len.div_ceil(link.mtu).max(1);
-        let kind = ResourceKind::Read { va: reth.va, rkey: reth.rkey, len: reth.dma_len };
-        self.accept(Resource { first_psn: self.epsn, packets, kind })?;
-        Ok(Outcome::Executed { psns: packets, ends_message: true })
+        let kind = ResourceKind::Read {
+            va: reth.va,
+            rkey: reth.rkey,
+            len: reth.dma_len,
+        };
+        self.accept(Resource {
+            first_psn: self.epsn,
+            packets,
+            kind,
+        })?;
+        Ok(Outcome::Executed {
+            psns: packets,
+            ends_message: true,
+        })
     }
 
     fn on_atomic<M: Memory, C: CqSink>(
@@ -459,7 +519,9 @@ impl Responder {
         if !link.access.contains(Access::REMOTE_ATOMIC) || !self.replay.has_room() {
             return Err(Refusal::INVALID);
         }
-        let eth = packet.atomic_eth().expect("atomics have an AtomicETH by their table entries");
+        let eth = packet
+            .atomic_eth()
+            .expect("atomics have an AtomicETH by their table entries");
         if !packet.payload().is_empty() || !eth.va.is_multiple_of(8) {
             return Err(Refusal::INVALID);
         }
@@ -469,15 +531,20 @@ impl Responder {
             .check_remote(eth.rkey, link.pd, eth.va, 8, Access::REMOTE_ATOMIC)
             .map_err(|_| Refusal::ACCESS)?;
         let original = match packet.info().operation {
-            Operation::CompareSwap => {
-                cx.env.memory.compare_swap(span, eth.compare, eth.swap_add)
-            }
+            Operation::CompareSwap => cx.env.memory.compare_swap(span, eth.compare, eth.swap_add),
             _ => cx.env.memory.fetch_add(span, eth.swap_add),
         }
         .map_err(|_| Refusal::ACCESS)?;
         let kind = ResourceKind::Atomic { original };
-        self.accept(Resource { first_psn: self.epsn, packets: 1, kind })?;
-        Ok(Outcome::Executed { psns: 1, ends_message: true })
+        self.accept(Resource {
+            first_psn: self.epsn,
+            packets: 1,
+            kind,
+        })?;
+        Ok(Outcome::Executed {
+            psns: 1,
+            ends_message: true,
+        })
     }
 
     fn accept(&mut self, resource: Resource) -> Result<(), Refusal> {

@@ -157,7 +157,10 @@ mod tests {
             r.on_sent(Time(5));
             let wait = r.deadline().expect("armed").0 - 5;
             let coded = 4096u64 << code;
-            assert!((coded..=4 * coded).contains(&wait), "code {code}: {wait} for {coded}");
+            assert!(
+                (coded..=4 * coded).contains(&wait),
+                "code {code}: {wait} for {coded}"
+            );
         }
         let mut never = retry(0, 7, 7);
         never.on_sent(Time(0));
@@ -205,7 +208,11 @@ mod tests {
         let timer = RnrTimer::new(12);
         assert_eq!(r.on_rnr(Time(0), timer), Ok(()));
         assert!(r.waits_for_rnr());
-        assert_eq!(r.on_sequence_error(Time(1), Psn::new(1)), Ok(false), "ignored while waiting");
+        assert_eq!(
+            r.on_sequence_error(Time(1), Psn::new(1)),
+            Ok(false),
+            "ignored while waiting"
+        );
         assert_eq!(r.expire(Time(639_999)), Expired::Nothing);
         assert_eq!(r.expire(Time(640_000)), Expired::RnrOver);
         assert_eq!(r.on_rnr(Time(0), timer), Err(Exhausted));

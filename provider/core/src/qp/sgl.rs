@@ -1,8 +1,8 @@
 //! Moving bytes between packets and scatter/gather lists, each entry checked
 //! against its MR every time: a region may be deregistered between two packets.
 
-use crate::cq::CqSink;
 use crate::context::Env;
+use crate::cq::CqSink;
 use crate::error::Fault;
 use crate::memory::{Memory, MemoryFault};
 use crate::mr::{Access, AccessFault, MrTable, PdId};
@@ -65,7 +65,9 @@ pub(crate) fn scatter<M: Memory, C: CqSink>(
 ) -> Result<(), Fault> {
     let mut at = 0;
     walk(sges, offset, src.len(), |sge, addr, len| {
-        let span = env.mrs.check_local(sge.lkey, pd, addr, len, Access::LOCAL_WRITE)?;
+        let span = env
+            .mrs
+            .check_local(sge.lkey, pd, addr, len, Access::LOCAL_WRITE)?;
         env.memory.copy_in(span, &src[at..at + len])?;
         at += len;
         Ok(())
@@ -97,5 +99,9 @@ fn walk(
         len -= take;
         offset = 0;
     }
-    if len > 0 { Err(Fault::LocalBounds) } else { Ok(()) }
+    if len > 0 {
+        Err(Fault::LocalBounds)
+    } else {
+        Ok(())
+    }
 }

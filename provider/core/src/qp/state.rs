@@ -50,13 +50,19 @@ impl QpState {
     /// Sends may be posted once the QP was in RTS (in ERR and SQE they are flushed).
     #[inline]
     pub fn takes_post_send(self) -> bool {
-        matches!(self, QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err)
+        matches!(
+            self,
+            QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err
+        )
     }
 
     /// Requests of the peer are answered.
     #[inline]
     pub fn takes_requests(self) -> bool {
-        matches!(self, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
+        matches!(
+            self,
+            QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
+        )
     }
 
     /// Responses of the peer are looked at.
@@ -107,7 +113,10 @@ pub const fn transition(service: QpType, from: QpState, to: QpState) -> Option<T
         (Rts, Rts) | (Sqd, Rts) => (AttrMask::NONE, rts_options(service)),
         (Sqe, Rts) => match service {
             QpType::Rc => return None,
-            QpType::Uc => (AttrMask::NONE, AttrMask::CUR_STATE.union(AttrMask::ACCESS_FLAGS)),
+            QpType::Uc => (
+                AttrMask::NONE,
+                AttrMask::CUR_STATE.union(AttrMask::ACCESS_FLAGS),
+            ),
             QpType::Ud => (AttrMask::NONE, AttrMask::CUR_STATE.union(AttrMask::QKEY)),
         },
         (Rts, Sqd) => (AttrMask::NONE, AttrMask::EN_SQD_ASYNC_NOTIFY),
@@ -126,14 +135,20 @@ const fn init_attrs(service: QpType) -> AttrMask {
 }
 
 const fn rtr_attrs(service: QpType) -> (AttrMask, AttrMask) {
-    let connected =
-        AttrMask::AV.union(AttrMask::PATH_MTU).union(AttrMask::DEST_QPN).union(AttrMask::RQ_PSN);
-    let options = AttrMask::ALT_PATH.union(AttrMask::ACCESS_FLAGS).union(AttrMask::PKEY_INDEX);
+    let connected = AttrMask::AV
+        .union(AttrMask::PATH_MTU)
+        .union(AttrMask::DEST_QPN)
+        .union(AttrMask::RQ_PSN);
+    let options = AttrMask::ALT_PATH
+        .union(AttrMask::ACCESS_FLAGS)
+        .union(AttrMask::PKEY_INDEX);
     match service {
         QpType::Ud => (AttrMask::NONE, AttrMask::PKEY_INDEX.union(AttrMask::QKEY)),
         QpType::Uc => (connected, options),
         QpType::Rc => (
-            connected.union(AttrMask::MAX_DEST_RD_ATOMIC).union(AttrMask::MIN_RNR_TIMER),
+            connected
+                .union(AttrMask::MAX_DEST_RD_ATOMIC)
+                .union(AttrMask::MIN_RNR_TIMER),
             options,
         ),
     }
@@ -260,7 +275,10 @@ pub fn check_mask(
     if !missing.is_empty() {
         return Err(ModifyError::Missing { from, to, missing });
     }
-    let excess = mask.without(entry.required).without(entry.optional).without(AttrMask::STATE);
+    let excess = mask
+        .without(entry.required)
+        .without(entry.optional)
+        .without(AttrMask::STATE);
     if !excess.is_empty() {
         return Err(ModifyError::Excess { from, to, excess });
     }

@@ -19,8 +19,15 @@ impl SendWindow {
     /// A window of about `bytes` for packets of `mtu` bytes, but no more packets
     /// than `packets_max`.
     pub(crate) fn new(bytes: u32, packets_max: u32, mtu: u32) -> Self {
-        let max = (bytes / mtu).clamp(FLOOR_PACKETS, packets_max.clamp(FLOOR_PACKETS, PSN_SPACE_HALF));
-        SendWindow { max, current: max, grown: 0 }
+        let max = (bytes / mtu).clamp(
+            FLOOR_PACKETS,
+            packets_max.clamp(FLOOR_PACKETS, PSN_SPACE_HALF),
+        );
+        SendWindow {
+            max,
+            current: max,
+            grown: 0,
+        }
     }
 
     /// Packets that may be outstanding now.

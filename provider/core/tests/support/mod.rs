@@ -16,7 +16,7 @@ use urxe_core::table::QpIndex;
 use urxe_core::transmit::{RunLimits, TxBatch};
 use urxe_core::work::{RecvWr, SendWr};
 use urxe_core::{AckMode, Env, QpInit, RxPath, Shard, ShardConfig, Time};
-use urxe_wire::{Psn, Qpn};
+use urxe_wire::{Packet, Psn, Qpn};
 
 /// SplitMix64: small, and the same everywhere.
 #[derive(Clone, Debug)]
@@ -60,7 +60,10 @@ pub struct VecMemory {
 
 impl VecMemory {
     pub fn new(len: usize) -> Self {
-        VecMemory { bytes: RefCell::new(vec![0; len]), gone_from: u64::MAX.into() }
+        VecMemory {
+            bytes: RefCell::new(vec![0; len]),
+            gone_from: u64::MAX.into(),
+        }
     }
 
     pub fn write(&self, at: u64, bytes: &[u8]) {
@@ -190,7 +193,10 @@ impl Default for Settings {
             memory: 1 << 20,
             window_bytes: 64 << 10,
             read_chunk_bytes: 2048,
-            limits: RunLimits { segments_max: 64, bytes_max: RunLimits::UDP_PAYLOAD_MAX },
+            limits: RunLimits {
+                segments_max: 64,
+                bytes_max: RunLimits::UDP_PAYLOAD_MAX,
+            },
             secret: 1,
         }
     }
@@ -229,7 +235,10 @@ impl Node {
             shard,
             mrs,
             memory: VecMemory::new(s.memory),
-            cqs: Cqs { queues: BTreeMap::new(), capacity: 1 << 20 },
+            cqs: Cqs {
+                queues: BTreeMap::new(),
+                capacity: 1 << 20,
+            },
             addr: IpAddr::V4(Ipv4Addr::new(10, 0, 0, side + 1)),
             qp,
             qpn,
@@ -243,14 +252,19 @@ impl Node {
         now: Time,
         f: impl FnOnce(&mut Shard, &mut Env<'_, VecMemory, Cqs>) -> R,
     ) -> R {
-        let mut env =
-            Env { now, mrs: &mut self.mrs, memory: &self.memory, cqs: &mut self.cqs };
+        let mut env = Env {
+            now,
+            mrs: &mut self.mrs,
+            memory: &self.memory,
+            cqs: &mut self.cqs,
+        };
         f(&mut self.shard, &mut env)
     }
 
     pub fn modify(&mut self, attr: &QpAttr, mask: AttrMask) {
         let qp = self.qp;
-        self.with_env(Time::ZERO, |s, env| s.modify_qp(qp, attr, mask, env)).expect("modifies");
+        self.with_env(Time::ZERO, |s, env| s.modify_qp(qp, attr, mask, env))
+            .expect("modifies");
     }
 
     /// RESET to RTS towards a peer.
@@ -345,11 +359,13 @@ pub struct Pair {
     pub sent: [u64; 2],
     in_flight: BTreeMap<(Time, u64), (usize, u16, Vec<u8>)>,
     sequence: u64,
-    faults_in_a_row: [u32; 2],
+    /// How often the packets of a PSN were spoilt, by sender, kind and PSN.
+    spoilt: BTreeMap<(usize, bool, u32), u32>,
 }
 
-/// More faults in a row and retry counters would rightly run out.
-const FAULTS_IN_A_ROW_MAX: u32 = 2;
+/// More faults to one PSN (and as many to its response) and the retry counter of 7
+/// would rightly run out.
+const FAULTS_PER_PSN_MAX: u32 = 2;
 
 impl Pair {
     pub fn new(s: &Settings, seed: u64) -> Pair {
@@ -360,25 +376,32 @@ impl Pair {
         Pair {
             nodes,
             now: Time::ZERO,
-            faults: Faults { delay_ns: 1000, ..Faults::default() },
+            faults: Faults {
+                delay_ns: 1000,
+                ..Faults::default()
+            },
             rng: Rng(seed),
             acks: AckMode::Now,
             filter: None,
             sent: [0; 2],
             in_flight: BTreeMap::new(),
             sequence: 0,
-            faults_in_a_row: [0; 2],
+            spoilt: BTreeMap::new(),
         }
     }
 
     pub fn post_send(&mut self, side: usize, wr: &SendWr<'_>) {
         let (now, qp) = (self.now, self.nodes[side].qp);
-        self.nodes[side].with_env(now, |s, env| s.post_send(qp, wr, env)).expect("posts");
+        self.nodes[side]
+            .with_env(now, |s, env| s.post_send(qp, wr, env))
+            .expect("posts");
     }
 
     pub fn post_recv(&mut self, side: usize, wr: &RecvWr<'_>) {
         let (now, qp) = (self.now, self.nodes[side].qp);
-        self.nodes[side].with_env(now, |s, env| s.post_recv(qp, wr, env)).expect("posts");
+        self.nodes[side]
+            .with_env(now, |s, env| s.post_recv(qp, wr, env))
+            .expect("posts");
     }
 
     /// Hands over everything that the shards want to send.
@@ -388,12 +411,17 @@ impl Pair {
             let mut more = true;
             while more {
                 let node = &mut self.nodes[side];
-                let mut batch = std::mem::replace(&mut node.batch, TxBatch::new(0, RunLimits::SINGLE));
+                let mut batch =
+                    std::mem::replace(&mut node.batch, TxBatch::new(0, RunLimits::SINGLE));
                 more = node.with_env(now, |s, env| s.poll_transmit(env, &mut batch, acks));
                 let packets: Vec<(u16, Vec<u8>)> = batch
                     .runs()
                     .iter()
-                    .flat_map(|run| batch.bytes()[run.range.clone()].chunks(run.segment_size).enumerate())
+                    .flat_map(|run| {
+                        batch.bytes()[run.range.clone()]
+                            .chunks(run.segment_size)
+                            .enumerate()
+                    })
                     .map(|(k, p)| (k as u16, p.to_vec()))
                     .collect();
                 batch.clear();
@@ -413,10 +441,15 @@ impl Pair {
             return;
         }
         let f = self.faults;
-        let may_fail = self.faults_in_a_row[from] < FAULTS_IN_A_ROW_MAX;
+        let parsed = Packet::parse(&packet).expect("shards send packets");
+        let spoilt = self
+            .spoilt
+            .entry((from, parsed.info().is_response(), parsed.bth().psn.get()))
+            .or_default();
+        let may_fail = *spoilt < FAULTS_PER_PSN_MAX;
         let lost = may_fail && self.rng.chance(f.lose);
         let corrupted = may_fail && !lost && self.rng.chance(f.corrupt);
-        self.faults_in_a_row[from] = if lost || corrupted { self.faults_in_a_row[from] + 1 } else { 0 };
+        *spoilt += u32::from(lost || corrupted);
         if lost {
             return;
         }
@@ -427,10 +460,15 @@ impl Pair {
         }
         let copies = if self.rng.chance(f.duplicate) { 2 } else { 1 };
         for _ in 0..copies {
-            let extra = if self.rng.chance(f.reorder) { self.rng.below(20 * f.delay_ns) } else { 0 };
+            let extra = if self.rng.chance(f.reorder) {
+                self.rng.below(20 * f.delay_ns)
+            } else {
+                0
+            };
             self.sequence += 1;
             let at = self.now + f.delay_ns + extra;
-            self.in_flight.insert((at, self.sequence), (1 - from, ident, packet.clone()));
+            self.in_flight
+                .insert((at, self.sequence), (1 - from, ident, packet.clone()));
         }
     }
 
@@ -439,7 +477,9 @@ impl Pair {
         self.transmit();
         let arrival = self.in_flight.keys().next().map(|k| k.0);
         let timers = self.nodes.iter().filter_map(|n| n.shard.next_timeout());
-        let Some(next) = arrival.into_iter().chain(timers).min() else { return false };
+        let Some(next) = arrival.into_iter().chain(timers).min() else {
+            return false;
+        };
         self.now = next.max(self.now);
         let now = self.now;
         while let Some(entry) = self.in_flight.first_entry() {
@@ -466,7 +506,11 @@ impl Pair {
         let mut steps = 0u64;
         while self.step() {
             steps += 1;
-            assert!(steps < 2_000_000, "no end after {steps} steps, {:?}", self.now);
+            assert!(
+                steps < 2_000_000,
+                "no end after {steps} steps, {:?}",
+                self.now
+            );
         }
     }
 
