@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use urxe_udp::{Dest, RecvBatch, SendBatch, SendOutcome, Transmit, UdpSocket};
 
-use super::packets::{BatchLimits, Incoming, Outgoing, packet_len, packets_in_message};
+use super::packets::{BatchLimits, Incoming, Outgoing, REGION_LEN, packet_len, packets_in_message};
 use super::{FloorBandwidth, FloorConfig, SILENCE_MAX, Wait, failed, receive_within};
 use crate::error::CliError;
 
@@ -20,7 +20,11 @@ fn window(config: &FloorConfig, batch: usize) -> u64 {
     let packet = packet_len(config.header, config.message.min(config.mtu));
     // Half a megabyte stays in the cache that the two sides share; small packets take
     // more room in the kernel than their length, so they have a limit of their own.
-    let packets = if packet < 256 { 4096 } else { (512 << 10) / packet };
+    let packets = if packet < 256 {
+        4096
+    } else {
+        (512 << 10) / packet
+    };
     packets.max(2 * batch) as u64
 }
 
@@ -43,7 +47,7 @@ pub(super) fn send(
     config: &FloorConfig,
     to: SocketAddr,
 ) -> Result<FloorBandwidth, CliError> {
-    let mut outgoing = Outgoing::new(config, to, BatchLimits::new(socket));
+    let mut outgoing = Outgoing::new(config, to, BatchLimits::new(socket), REGION_LEN);
     let per_batch = outgoing.batch_packets_max();
     let window = window(config, per_batch);
     let mut reports = RecvBatch::with_slot_len(1, 64);
@@ -52,7 +56,11 @@ pub(super) fn send(
     let until = from + config.duration;
     let mut measured_from = None;
     let mut sent = 0;
-    let mut progress = Progress { received: 0, lost: 0, last_report: start };
+    let mut progress = Progress {
+        received: 0,
+        lost: 0,
+        last_report: start,
+    };
     loop {
         let now = Instant::now();
         if now >= from && measured_from.is_none() {
@@ -79,7 +87,10 @@ pub(super) fn send(
     let packets = (progress.received - before) as f64;
     let messages = packets / packets_in_message(config) as f64 / begun.elapsed().as_secs_f64();
     let gbit_per_s = messages * config.message as f64 * 8.0 / 1e9;
-    Ok(FloorBandwidth { gbit_per_s, msg_per_s: messages })
+    Ok(FloorBandwidth {
+        gbit_per_s,
+        msg_per_s: messages,
+    })
 }
 
 fn read_report(
@@ -89,10 +100,16 @@ fn read_report(
 ) -> Result<(), CliError> {
     while socket.recv(reports).map_err(failed)? > 0 {
         for (_, report) in reports.iter().flat_map(|datagram| datagram.segments()) {
-            let Some(report) = report.first_chunk::<REPORT_LEN>() else { continue };
+            let Some(report) = report.first_chunk::<REPORT_LEN>() else {
+                continue;
+            };
             let word = |at| u64::from_le_bytes(*report[at..].first_chunk().expect("8 bytes"));
             if word(8) > 0 {
-                return Err(failed(format!("{} of {} packets arrived broken", word(8), word(0))));
+                return Err(failed(format!(
+                    "{} of {} packets arrived broken",
+                    word(8),
+                    word(0)
+                )));
             }
             progress.received = progress.received.max(word(0));
             progress.last_report = Instant::now();
@@ -104,10 +121,10 @@ fn read_report(
 /// The receiving side, until the sender is silent.
 pub(super) fn receive(socket: &UdpSocket, config: &FloorConfig) -> Result<(), CliError> {
     let mut batch = RecvBatch::new(RecvBatch::DEFAULT_SLOTS);
-    let mut incoming = Incoming::new(config);
+    let mut incoming = Incoming::new(config, REGION_LEN);
     let per_batch = {
         let to_self = socket.local_addr();
-        Outgoing::new(config, to_self, BatchLimits::new(socket)).batch_packets_max()
+        Outgoing::new(config, to_self, BatchLimits::new(socket), REGION_LEN).batch_packets_max()
     };
     let every = report_every(window(config, per_batch));
     let mut reported = 0;
@@ -132,7 +149,10 @@ fn report(socket: &UdpSocket, to: SocketAddr, incoming: &Incoming) -> Result<(),
     bytes[..8].copy_from_slice(&incoming.packets.to_le_bytes());
     bytes[8..].copy_from_slice(&incoming.bad.to_le_bytes());
     let transmits = [Transmit::single(0..REPORT_LEN, Dest::new(to))];
-    match socket.send(SendBatch { bytes: &bytes, transmits: &transmits }) {
+    match socket.send(SendBatch {
+        bytes: &bytes,
+        transmits: &transmits,
+    }) {
         SendOutcome::Failed { error, .. } => Err(failed(error)),
         // A report that does not go now is made up for by the next.
         _ => Ok(()),

@@ -16,7 +16,7 @@ pub(super) const MESSAGE_MAX: usize = 1 << 20;
 /// A message that does not come back in this time was lost.
 const LOST: Duration = Duration::from_secs(1);
 
-/// Receives one whole message; false when nothing comes for a while.
+/// Receives one whole message and tells who sent it; `None` when nothing comes for a while.
 fn receive_message(
     socket: &UdpSocket,
     batch: &mut RecvBatch,
@@ -45,7 +45,11 @@ fn receive_message(
 
 /// Slots for what one message brings: a single packet needs, and should pay for, one.
 fn slots(config: &FloorConfig) -> usize {
-    if packets_in_message(config) == 1 { 1 } else { RecvBatch::DEFAULT_SLOTS }
+    if packets_in_message(config) == 1 {
+        1
+    } else {
+        RecvBatch::DEFAULT_SLOTS
+    }
 }
 
 /// The side that measures.
@@ -54,8 +58,8 @@ pub(super) fn ping(
     config: &FloorConfig,
     to: SocketAddr,
 ) -> Result<FloorLatency, CliError> {
-    let mut outgoing = Outgoing::new(config, to, BatchLimits::new(socket));
-    let mut incoming = Incoming::new(config);
+    let mut outgoing = Outgoing::new(config, to, BatchLimits::new(socket), config.message);
+    let mut incoming = Incoming::new(config, config.message);
     let mut batch = RecvBatch::new(slots(config));
     let warm = config.rounds / 10;
     let mut samples = Samples::with_capacity(config.rounds);
@@ -65,7 +69,9 @@ pub(super) fn ping(
         outgoing.send(socket)?;
         let back = receive_message(socket, &mut batch, &mut incoming, config, LOST)?;
         if back.is_none() {
-            return Err(failed("a message was lost: something else fills the receive buffer"));
+            return Err(failed(
+                "a message was lost: something else fills the receive buffer",
+            ));
         }
         if round >= warm {
             samples.push(start.elapsed());
@@ -80,14 +86,15 @@ pub(super) fn ping(
 
 /// The side that answers, until the other is silent.
 pub(super) fn pong(socket: &UdpSocket, config: &FloorConfig) -> Result<(), CliError> {
-    let mut incoming = Incoming::new(config);
+    let mut incoming = Incoming::new(config, config.message);
     let mut batch = RecvBatch::new(slots(config));
     let mut outgoing: Option<Outgoing> = None;
     while let Some(source) =
         receive_message(socket, &mut batch, &mut incoming, config, SILENCE_MAX)?
     {
-        let outgoing = outgoing
-            .get_or_insert_with(|| Outgoing::new(config, source, BatchLimits::new(socket)));
+        let outgoing = outgoing.get_or_insert_with(|| {
+            Outgoing::new(config, source, BatchLimits::new(socket), config.message)
+        });
         outgoing.gather(packets_in_message(config));
         outgoing.send(socket)?;
     }
