@@ -74,12 +74,20 @@ impl Caps {
     }
 
     /// The kernel will take no runs at all.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        allow(dead_code, reason = "no runs elsewhere")
+    )]
     pub(crate) fn lose_gso(&self) {
         self.gso_segments_max.store(1, Relaxed);
         self.gso.store(false, Relaxed);
     }
 
     /// The kernel takes shorter runs than was believed.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        allow(dead_code, reason = "no runs elsewhere")
+    )]
     pub(crate) fn lower_gso_segments(&self) {
         self.gso_segments_max
             .fetch_min(Self::GSO_SEGMENTS_MIN, Relaxed);
