@@ -147,7 +147,7 @@ impl Patience {
 }
 
 fn first_failure(wcs: &[Wc]) -> Result<(), CliError> {
-    match wcs.iter().find(|wc| !wc.is_ok()) {
+    match wcs.iter().find(|wc| !wc.is_success()) {
         None => Ok(()),
         Some(wc) => Err(CliError::Fault(format!("a work request failed: {wc}"))),
     }

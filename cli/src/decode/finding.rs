@@ -1,0 +1,145 @@
+//! What a captured frame turns out to be, and the sum over all of them.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use urxe_wire::{Frame, Layer, LinkType, ParseError};
+
+/// The longest frame that is completed for display when the capture cut it off: no datagram is longer.
+const FRAME_LEN_MAX: usize = 1 << 17;
+
+/// One frame's finding.
+#[derive(Debug)]
+pub(crate) enum Finding {
+    /// A packet of the InfiniBand transport, as text.
+    Roce { text: String, icrc: Icrc },
+    /// Something else, as far as it is known.
+    Other { text: String },
+    /// It claims to be RoCE, and is broken.
+    Broken { error: ParseError },
+}
+
+/// What became of the ICRC check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Icrc {
+    Ok,
+    Bad { found: u32, expected: u32 },
+    /// The capture holds only the beginning of the packet.
+    NotChecked,
+}
+
+impl Finding {
+    /// Takes a frame apart.
+    pub(crate) fn of(link_type: u16, len_on_wire: usize, data: &[u8]) -> Finding {
+        let Some(link) = LinkType::from_pcap(link_type) else {
+            return Finding::Other { text: format!("frame of link type {link_type}, which is not known") };
+        };
+        let is_cut = data.len() < len_on_wire;
+        let mut bytes = Cow::Borrowed(data);
+        if is_cut && len_on_wire <= FRAME_LEN_MAX {
+            // The headers are in front: with zeros for the rest the packet can be shown, if not checked.
+            bytes.to_mut().resize(len_on_wire, 0);
+        }
+        match Frame::parse(link, &bytes) {
+            Ok(Frame::Roce(frame)) => {
+                let found = u32::from_le_bytes(frame.packet.icrc());
+                let icrc = match frame.icrc_expected {
+                    _ if is_cut => Icrc::NotChecked,
+                    expected if expected == found => Icrc::Ok,
+                    expected => Icrc::Bad { found, expected },
+                };
+                Finding::Roce { text: frame.to_string(), icrc }
+            }
+            Ok(other) => Finding::Other { text: other.to_string() },
+            Err(ParseError::NotRoce { layer, number }) => {
+                Finding::Other { text: format!("not RoCE: {layer} carries {number:#06x}") }
+            }
+            Err(error) if is_cut => {
+                Finding::Other { text: format!("cut off by the capture before its end: {error}") }
+            }
+            Err(error) if is_below_udp(error) => Finding::Other { text: format!("not RoCE: {error}") },
+            Err(error) => Finding::Broken { error },
+        }
+    }
+}
+
+/// Whether the error is in a header below UDP: then nobody has claimed yet that the frame carries RoCE. Hosts
+/// send all sorts of things there (IGMP with IP options, fragments), and none is a fault in RoCE.
+fn is_below_udp(error: ParseError) -> bool {
+    let (ParseError::Truncated { layer, .. }
+    | ParseError::Version { layer, .. }
+    | ParseError::Length { layer, .. }
+    | ParseError::Unsupported(layer)) = error
+    else {
+        return false;
+    };
+    use Layer::{Ethernet, Ipv4, Ipv6, LinuxCooked, MacControl};
+    [Ethernet, LinuxCooked, MacControl, Ipv4, Ipv6].contains(&layer)
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Roce { text, icrc } => write!(f, "{text}, {icrc}"),
+            Finding::Other { text } => f.write_str(text),
+            Finding::Broken { error } => write!(f, "BROKEN: {error}"),
+        }
+    }
+}
+
+impl fmt::Display for Icrc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Icrc::Ok => f.write_str("icrc ok"),
+            Icrc::Bad { found, expected } => {
+                write!(f, "ICRC BAD ({found:#010x}, should be {expected:#010x})")
+            }
+            Icrc::NotChecked => f.write_str("icrc not checked (cut off by the capture)"),
+        }
+    }
+}
+
+/// Counts over a whole file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) packets: u64,
+    roce: u64,
+    icrc_ok: u64,
+    icrc_bad: u64,
+    broken: u64,
+}
+
+impl Summary {
+    pub(crate) fn add(&mut self, finding: &Finding) {
+        self.packets += 1;
+        match finding {
+            Finding::Roce { icrc, .. } => {
+                self.roce += 1;
+                self.icrc_ok += u64::from(*icrc == Icrc::Ok);
+                self.icrc_bad += u64::from(matches!(icrc, Icrc::Bad { .. }));
+            }
+            Finding::Other { .. } => {}
+            Finding::Broken { .. } => {
+                self.roce += 1;
+                self.broken += 1;
+            }
+        }
+    }
+
+    /// Packets that a receiver would have dropped.
+    pub(crate) fn faults(&self) -> u64 {
+        self.icrc_bad + self.broken
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Summary { packets, roce, icrc_ok, icrc_bad, broken } = self;
+        write!(f, "{packets} packets, {roce} RoCE, {icrc_ok} ICRC ok, {icrc_bad} ICRC bad")?;
+        let unchecked = roce - icrc_ok - icrc_bad - broken;
+        if unchecked > 0 {
+            write!(f, ", {unchecked} not checked")?;
+        }
+        write!(f, ", {broken} broken")
+    }
+}
