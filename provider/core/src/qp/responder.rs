@@ -192,7 +192,10 @@ impl Responder {
                     self.msn = self.msn.next();
                     cx.common.stats.rcvd_messages += 1;
                 }
-                self.ack_owed |= bth.ack_req;
+                // The response to a READ or atomic acknowledges it and all before it.
+                let answered =
+                    !matches!(packet.info().operation, Operation::Send | Operation::Write);
+                self.ack_owed = !answered && (self.ack_owed || bth.ack_req);
                 Ok(())
             }
             Ok(Outcome::NotReady) => {
