@@ -56,7 +56,11 @@ fn writes(c: &mut Criterion, name: &str, len: u32, mtu: Mtu, per_round: u32) {
     let (mut a, mut b) = (Node::new(0, &s), Node::new(1, &s));
     a.connect(&s, 0, b.addr, b.qpn);
     b.connect(&s, 1, a.addr, a.qpn);
-    let sges = [Sge { addr: IOVA, length: len, lkey: a.keys.lkey }];
+    let sges = [Sge {
+        addr: IOVA,
+        length: len,
+        lkey: a.keys.lkey,
+    }];
     let mut wr = SendWr::new(1, WrOpcode::RdmaWrite, WrData::Sges(&sges));
     wr.flags = SendFlags::NONE;
     (wr.remote_addr, wr.rkey) = (IOVA, b.keys.rkey);
@@ -86,8 +90,20 @@ fn writes(c: &mut Criterion, name: &str, len: u32, mtu: Mtu, per_round: u32) {
 
 fn transport(c: &mut Criterion) {
     writes(c, "write 8 B, both sides", 8, Mtu::Mtu1024, 128);
-    writes(c, "write 1 MiB, MTU 1024, both sides", 1 << 20, Mtu::Mtu1024, 1);
-    writes(c, "write 1 MiB, MTU 4096, both sides", 1 << 20, Mtu::Mtu4096, 1);
+    writes(
+        c,
+        "write 1 MiB, MTU 1024, both sides",
+        1 << 20,
+        Mtu::Mtu1024,
+        1,
+    );
+    writes(
+        c,
+        "write 1 MiB, MTU 4096, both sides",
+        1 << 20,
+        Mtu::Mtu4096,
+        1,
+    );
 }
 
 criterion_group!(benches, transport);

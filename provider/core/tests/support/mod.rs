@@ -16,7 +16,7 @@ use urxe_core::table::QpIndex;
 use urxe_core::transmit::{RunLimits, TxBatch};
 use urxe_core::work::{RecvWr, SendWr};
 use urxe_core::{AckMode, Env, QpInit, RxPath, Shard, ShardConfig, Time};
-use urxe_wire::{Packet, Psn, Qpn};
+use urxe_wire::{IcrcPolicy, Packet, Psn, Qpn};
 
 /// SplitMix64: small, and the same everywhere.
 #[derive(Clone, Debug)]
@@ -169,6 +169,7 @@ pub struct Settings {
     pub read_chunk_bytes: u32,
     pub limits: RunLimits,
     pub secret: u64,
+    pub icrc: IcrcPolicy,
 }
 
 impl Default for Settings {
@@ -198,6 +199,7 @@ impl Default for Settings {
                 bytes_max: RunLimits::UDP_PAYLOAD_MAX,
             },
             secret: 1,
+            icrc: IcrcPolicy::SolveIdent,
         }
     }
 }
@@ -209,6 +211,7 @@ impl Node {
             secret,
             window_bytes: s.window_bytes,
             read_chunk_bytes: s.read_chunk_bytes,
+            icrc: s.icrc,
             ..ShardConfig::default()
         });
         let mut mrs = MrTable::new(secret ^ 0x55);

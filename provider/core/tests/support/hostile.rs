@@ -1,0 +1,177 @@
+//! A peer that sends whatever it likes, well-formed or not, to a live QP: the body
+//! of a fuzz target and of a property test. The bytes are a script.
+
+use urxe_core::cq::Cqe;
+use urxe_core::error::WcStatus;
+use urxe_core::qp::state::QpState;
+use urxe_core::transmit::{RunLimits, TxBatch};
+use urxe_core::work::{RecvWr, SendWr, Sge, WrData, WrOpcode};
+use urxe_core::{AckMode, RxPath, Time};
+use urxe_wire::{IcrcPolicy, Opcode, Psn};
+
+use crate::support::{IOVA, Node, RECV_CQ, SEND_CQ, Settings};
+
+/// Bytes of memory; the upper half is in no region and must stay as it is.
+const REGISTERED: usize = 64 << 10;
+const SENTINEL: u8 = 0xa5;
+
+struct Script<'a>(&'a [u8]);
+
+impl Script<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (&first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(first)
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        Some(u32::from(self.byte()?) << 8 | u32::from(self.byte()?))
+    }
+
+    fn take(&mut self, len: usize) -> Vec<u8> {
+        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        taken.to_vec()
+    }
+}
+
+/// Runs a script against a QP and checks what must hold whatever happens. Returns
+/// the final state, and the number of messages that were executed.
+pub(crate) fn run(script: &[u8]) -> (QpState, u64) {
+    let mut script = Script(script);
+    let settings = Settings {
+        memory: REGISTERED,
+        icrc: IcrcPolicy::Skip,
+        ..Settings::default()
+    };
+    let mut node = Node::new(0, &settings);
+    let peer = "10.0.0.2".parse().expect("an address");
+    node.memory = crate::support::VecMemory::new(2 * REGISTERED);
+    node.memory
+        .write(REGISTERED as u64, &[SENTINEL; REGISTERED]);
+    node.connect(&settings, 0, peer, urxe_wire::Qpn::new(0x77));
+    let mut now = Time(1);
+    let (mut sends, mut recvs) = (0usize, 0usize);
+    let mut done: Vec<Cqe> = Vec::new();
+    while let Some(op) = script.byte() {
+        match op % 8 {
+            0 => {
+                let sges = [Sge {
+                    addr: IOVA + 64,
+                    length: 600,
+                    lkey: node.keys.lkey,
+                }];
+                let wr = RecvWr {
+                    wr_id: 1,
+                    sges: &sges,
+                };
+                let qp = node.qp;
+                recvs += usize::from(
+                    node.with_env(now, |s, env| s.post_recv(qp, &wr, env))
+                        .is_ok(),
+                );
+            }
+            1 => {
+                let opcode = [
+                    WrOpcode::Send,
+                    WrOpcode::RdmaWrite,
+                    WrOpcode::RdmaRead,
+                    WrOpcode::AtomicFetchAndAdd,
+                ][op as usize / 8 % 4];
+                let length = if opcode.is_atomic() { 8 } else { 700 };
+                let sges = [Sge {
+                    addr: IOVA + 4096,
+                    length,
+                    lkey: node.keys.lkey,
+                }];
+                let mut wr = SendWr::new(2, opcode, WrData::Sges(&sges));
+                wr.remote_addr = 64;
+                let qp = node.qp;
+                sends += usize::from(
+                    node.with_env(now, |s, env| s.post_send(qp, &wr, env))
+                        .is_ok(),
+                );
+            }
+            2 => {
+                now = now + u64::from(script.number().unwrap_or(0)) * 1000;
+                node.with_env(now, |s, env| s.handle_timeout(env));
+            }
+            3 => drain(&mut node, now),
+            _ => {
+                let Some(packet) = hostile_packet(&mut script, &node, op) else {
+                    break;
+                };
+                let path = RxPath::new(peer, 4791, node.addr, 0);
+                node.with_env(now, |s, env| s.handle_packet(&path, 0, &packet, env));
+            }
+        }
+        done.extend(node.take(SEND_CQ));
+        done.extend(node.take(RECV_CQ));
+    }
+    drain(&mut node, now);
+    done.extend(node.take(SEND_CQ));
+    done.extend(node.take(RECV_CQ));
+    assert!(
+        done.len() <= sends + recvs,
+        "more completions than work requests"
+    );
+    if node.state() == QpState::Err {
+        assert_eq!(done.len(), sends + recvs, "a failed QP flushes everything");
+    } else {
+        assert!(
+            done.iter().all(|c| c.status == WcStatus::Success),
+            "a failure without a reason"
+        );
+    }
+    let beyond = node.memory.read(REGISTERED as u64, REGISTERED);
+    assert!(
+        beyond.iter().all(|&b| b == SENTINEL),
+        "memory outside the region was written"
+    );
+}
+
+/// A packet with the script's opcode, a PSN near the expected one, and the right QP:
+/// hostile, but not so wrong that it is dropped at the door.
+fn hostile_packet(script: &mut Script<'_>, node: &Node, op: u8) -> Option<Vec<u8>> {
+    let opcode = script.byte()? & 0x1f;
+    let near = script.byte()? as i8;
+    let flags = script.byte()?;
+    // Another version than 0 is dropped at the door: rarely worth a packet.
+    let flags = if op & 0x20 == 0 { flags & 0xf0 } else { flags };
+    let base = if (0x0d..=0x12).contains(&opcode) {
+        0x100
+    } else {
+        0x200
+    };
+    let psn = Psn::new((base + i32::from(near)) as u32);
+    let len = script.number()? as usize % 600;
+    let mut packet = vec![opcode, flags, 0xff, 0xff, 0, 0, 0, 0, flags & 0x80, 0, 0, 0];
+    packet[5..8].copy_from_slice(&node.qpn.get().to_be_bytes()[1..]);
+    packet[9..12].copy_from_slice(&psn.get().to_be_bytes()[1..]);
+    let info = Opcode(opcode).info();
+    let mut headers = script.take(info.map_or(8, |i| i.header_len as usize - 12));
+    if headers.len() >= 16 && op & 0x40 == 0 {
+        // Often a key and an address that pass.
+        let va = IOVA + u64::from(headers[7]);
+        headers[..8].copy_from_slice(&va.to_be_bytes());
+        headers[8..12].copy_from_slice(&node.keys.rkey.0.to_be_bytes());
+        headers[12..14].fill(0);
+    }
+    packet.extend(headers);
+    let payload = len / 4 * 4;
+    packet.extend(std::iter::repeat_n(op, payload + 4));
+    Some(packet)
+}
+
+fn drain(node: &mut Node, now: Time) {
+    let mut batch = TxBatch::new(64 << 10, RunLimits::SINGLE);
+    // Bounded: what is ready at one moment is finite.
+    for round in 0.. {
+        let more = node.with_env(now, |s, env| s.poll_transmit(env, &mut batch, AckMode::Now));
+        batch.clear();
+        if !more {
+            return;
+        }
+        assert!(round < 10_000, "sending never ends");
+    }
+}
