@@ -128,6 +128,7 @@ pub(crate) fn run(script: &[u8]) -> (QpState, u64) {
         beyond.iter().all(|&b| b == SENTINEL),
         "memory outside the region was written"
     );
+    (node.state(), node.shard.stats().rcvd_messages)
 }
 
 /// A packet with the script's opcode, a PSN near the expected one, and the right QP:
