@@ -33,7 +33,7 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<(), CliError> {
         Err(Ended::Capture(error)) => Err(fail(&error)),
         Err(Ended::Output(error)) => Err(error.into()),
         Ok(()) if summary.faults() > 0 => {
-            Err(CliError::Fault(format!("{name}: {} faulty packets", summary.faults())))
+            Err(CliError::Fault(format!("{name}: faulty packets: {}", summary.faults())))
         }
         Ok(()) => Ok(()),
     }
