@@ -7,7 +7,7 @@ use urxe_core::qp::state::QpState;
 use urxe_core::transmit::{RunLimits, TxBatch};
 use urxe_core::work::{RecvWr, SendWr, Sge, WrData, WrOpcode};
 use urxe_core::{AckMode, RxPath, Time};
-use urxe_wire::{IcrcPolicy, Opcode, Psn};
+use urxe_wire::{IcrcPolicy, Opcode, PayloadRule, Psn};
 
 use crate::support::{IOVA, Node, RECV_CQ, SEND_CQ, Settings};
 
@@ -51,6 +51,7 @@ pub(crate) fn run(script: &[u8]) -> (QpState, u64) {
         .write(REGISTERED as u64, &[SENTINEL; REGISTERED]);
     node.connect(&settings, 0, peer, urxe_wire::Qpn::new(0x77));
     let mut now = Time(1);
+    let mut requests = 0;
     let (mut sends, mut recvs) = (0usize, 0usize);
     let mut done: Vec<Cqe> = Vec::new();
     while let Some(op) = script.byte() {
@@ -98,7 +99,7 @@ pub(crate) fn run(script: &[u8]) -> (QpState, u64) {
             }
             3 => drain(&mut node, now),
             _ => {
-                let Some(packet) = hostile_packet(&mut script, &node, op) else {
+                let Some(packet) = hostile_packet(&mut script, &node, op, &mut requests) else {
                     break;
                 };
                 let path = RxPath::new(peer, 4791, node.addr, 0);
@@ -133,19 +134,33 @@ pub(crate) fn run(script: &[u8]) -> (QpState, u64) {
 
 /// A packet with the script's opcode, a PSN near the expected one, and the right QP:
 /// hostile, but not so wrong that it is dropped at the door.
-fn hostile_packet(script: &mut Script<'_>, node: &Node, op: u8) -> Option<Vec<u8>> {
-    let opcode = script.byte()? & 0x1f;
-    let near = script.byte()? as i8;
+fn hostile_packet(
+    script: &mut Script<'_>,
+    node: &Node,
+    op: u8,
+    requests: &mut i32,
+) -> Option<Vec<u8>> {
+    // Any opcode, or one that may well be executed.
+    let opcode = script.byte()?;
+    let plain = [0x04, 0x0a, 0x0c, 0x14, 0x0a, 0x00, 0x02, 0x11];
+    let opcode = if op & 0x18 != 0 {
+        plain[opcode as usize % 8]
+    } else {
+        opcode & 0x1f
+    };
+    // Mostly the next PSN, else one around it.
+    let near = script.byte()?;
+    let near = if near < 200 { 0 } else { i32::from(near) - 228 };
     let flags = script.byte()?;
     // Another version than 0 is dropped at the door: rarely worth a packet.
-    let flags = if op & 0x20 == 0 { flags & 0xf0 } else { flags };
+    let flags = if op & 0x20 == 0 { flags & 0xc0 } else { flags };
     let base = if (0x0d..=0x12).contains(&opcode) {
         0x100
     } else {
         0x200
     };
     let psn = Psn::new((base + i32::from(near)) as u32);
-    let len = script.number()? as usize % 600;
+    let len = [0, 8, 256, 256, 100, 600][script.byte()? as usize % 6];
     let mut packet = vec![opcode, flags, 0xff, 0xff, 0, 0, 0, 0, flags & 0x80, 0, 0, 0];
     packet[5..8].copy_from_slice(&node.qpn.get().to_be_bytes()[1..]);
     packet[9..12].copy_from_slice(&psn.get().to_be_bytes()[1..]);
@@ -157,9 +172,15 @@ fn hostile_packet(script: &mut Script<'_>, node: &Node, op: u8) -> Option<Vec<u8
         headers[..8].copy_from_slice(&va.to_be_bytes());
         headers[8..12].copy_from_slice(&node.keys.rkey.0.to_be_bytes());
         headers[12..14].fill(0);
+        let dma_len = (len as u16).to_be_bytes();
+        headers[14..16].copy_from_slice(&dma_len);
     }
     packet.extend(headers);
-    let payload = len / 4 * 4;
+    let payload = if info.is_some_and(|i| i.payload == PayloadRule::Nothing) {
+        0
+    } else {
+        len
+    };
     packet.extend(std::iter::repeat_n(op, payload + 4));
     Some(packet)
 }
