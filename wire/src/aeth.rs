@@ -20,7 +20,10 @@ impl Aeth {
     /// Reads the 4 bytes.
     #[inline]
     pub fn parse(b: &[u8; 4]) -> Aeth {
-        Aeth { syndrome: Syndrome(b[0]), msn: Msn::new(be32(b, 0)) }
+        Aeth {
+            syndrome: Syndrome(b[0]),
+            msn: Msn::new(be32(b, 0)),
+        }
     }
 
     /// The 4 bytes.

@@ -16,7 +16,9 @@ impl AtomicAckEth {
     /// Reads the 8 bytes.
     #[inline]
     pub fn parse(b: &[u8; 8]) -> AtomicAckEth {
-        AtomicAckEth { original: be64(b, 0) }
+        AtomicAckEth {
+            original: be64(b, 0),
+        }
     }
 
     /// The 8 bytes.

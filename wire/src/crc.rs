@@ -29,7 +29,11 @@ const fn slices() -> [[u32; 256]; 16] {
 const fn byte_step(mut state: u32) -> u32 {
     let mut bit = 0;
     while bit < 8 {
-        state = if state & 1 != 0 { state >> 1 ^ POLYNOMIAL } else { state >> 1 };
+        state = if state & 1 != 0 {
+            state >> 1 ^ POLYNOMIAL
+        } else {
+            state >> 1
+        };
         bit += 1;
     }
     state
@@ -92,7 +96,10 @@ fn update16(state: u32, bytes: &[u8; 16]) -> u32 {
 fn update4(state: u32, bytes: &[u8; 4]) -> u32 {
     let s = state ^ u32::from_le_bytes(*bytes);
     let s = s.to_le_bytes();
-    SLICES[3][s[0] as usize] ^ SLICES[2][s[1] as usize] ^ SLICES[1][s[2] as usize] ^ SLICES[0][s[3] as usize]
+    SLICES[3][s[0] as usize]
+        ^ SLICES[2][s[1] as usize]
+        ^ SLICES[1][s[2] as usize]
+        ^ SLICES[0][s[3] as usize]
 }
 
 /// Below this many bytes the tables are faster than setting up carry-less products.
@@ -126,7 +133,11 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
         if a & bit != 0 {
             product ^= b;
         }
-        b = if b & 1 != 0 { b >> 1 ^ POLYNOMIAL } else { b >> 1 };
+        b = if b & 1 != 0 {
+            b >> 1 ^ POLYNOMIAL
+        } else {
+            b >> 1
+        };
         bit >>= 1;
     }
     product
@@ -134,7 +145,11 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
 
 /// One register step backwards: division by x.
 const fn divide_by_x(a: u32) -> u32 {
-    if a & 1 << 31 != 0 { (a ^ POLYNOMIAL) << 1 | 1 } else { a << 1 }
+    if a & 1 << 31 != 0 {
+        (a ^ POLYNOMIAL) << 1 | 1
+    } else {
+        a << 1
+    }
 }
 
 /// Powers of x^8 or x^-8: `LOW[i]` to the `i`, `HIGH[i]` to the `64 i`.
@@ -201,8 +216,15 @@ mod tests {
             assert_eq!(update_long(!0, &bytes[..len]), slow, "{len}");
         }
         let twelve = bytes.first_chunk().expect("300 bytes");
-        assert_eq!(update12(0x1234_5678, twelve), update(0x1234_5678, &bytes[..12]));
-        assert_eq!(!update(!0, b"123456789"), 0xcbf4_3926, "the check value of CRC-32");
+        assert_eq!(
+            update12(0x1234_5678, twelve),
+            update(0x1234_5678, &bytes[..12])
+        );
+        assert_eq!(
+            !update(!0, b"123456789"),
+            0xcbf4_3926,
+            "the check value of CRC-32"
+        );
     }
 
     #[test]

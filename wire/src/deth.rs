@@ -21,7 +21,11 @@ impl Deth {
     /// Reads the 8 bytes.
     #[inline]
     pub fn parse(b: &[u8; 8]) -> Deth {
-        Deth { qkey: Qkey(be32(b, 0)), reserved: b[4], src_qp: Qpn::new(be32(b, 4)) }
+        Deth {
+            qkey: Qkey(be32(b, 0)),
+            reserved: b[4],
+            src_qp: Qpn::new(be32(b, 4)),
+        }
     }
 
     /// The 8 bytes.

@@ -10,7 +10,7 @@ use crate::icrc::IcrcSeed;
 use crate::ieth::Ieth;
 use crate::immdt::ImmDt;
 use crate::opcode::OpcodeInfo;
-use crate::packet::ICRC_LEN;
+use crate::packet::{ICRC_LEN, Packet};
 use crate::reth::Reth;
 use crate::xrceth::XrcEth;
 
@@ -116,9 +116,13 @@ impl<'a> PacketWriter<'a> {
 
     /// Adds padding and an ICRC that is given; returns the packet's length.
     pub fn finish_with(self, icrc: [u8; ICRC_LEN]) -> usize {
+        self.finish_into(icrc).len()
+    }
+
+    fn finish_into(self, icrc: [u8; ICRC_LEN]) -> &'a mut [u8] {
         let (bytes, end) = self.pad();
         bytes[end..].copy_from_slice(&icrc);
-        bytes.len()
+        bytes
     }
 
     #[inline]
@@ -133,5 +137,53 @@ impl<'a> PacketWriter<'a> {
     fn put(&mut self, header: &[u8]) {
         self.bytes[self.at..self.at + header.len()].copy_from_slice(header);
         self.at += header.len();
+    }
+}
+
+impl Packet<'_> {
+    /// Writes the packet again, from the values of its headers, at the start of `out`,
+    /// with its own padding and ICRC: a parsed packet gives the same bytes. Returns the
+    /// length.
+    ///
+    /// # Panics
+    /// If `out` is shorter than the packet.
+    pub fn emit(&self, out: &mut [u8]) -> usize {
+        let len = self.bytes().len();
+        let mut writer = PacketWriter::new(&mut out[..len], &self.bth());
+        // The order of `Headers::ORDER`; at most one of each group is there.
+        if let Some(header) = self.deth() {
+            writer.deth(&header);
+        }
+        if let Some(header) = self.xrceth() {
+            writer.xrceth(&header);
+        }
+        if let Some(header) = self.feth() {
+            writer.feth(&header);
+        }
+        if let Some(header) = self.reth() {
+            writer.reth(&header);
+        }
+        if let Some(header) = self.atomic_eth() {
+            writer.atomic_eth(&header);
+        }
+        if let Some(header) = self.aeth() {
+            writer.aeth(&header);
+        }
+        if let Some(header) = self.atomic_ack_eth() {
+            writer.atomic_ack_eth(&header);
+        }
+        if let Some(header) = self.imm() {
+            writer.imm(&header);
+        }
+        if let Some(header) = self.ieth() {
+            writer.ieth(&header);
+        }
+        writer
+            .payload_mut(self.payload().len())
+            .copy_from_slice(self.payload());
+        let bytes = writer.finish_into(self.icrc());
+        let pad_at = len - ICRC_LEN - self.pad().len();
+        bytes[pad_at..len - ICRC_LEN].copy_from_slice(self.pad());
+        len
     }
 }

@@ -2,10 +2,24 @@
 
 use core::fmt;
 
-/// Part of a packet that a parse error is about.
+/// Part of a frame or packet that a parse error is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum Layer {
+    /// Ethernet header and VLAN tags.
+    Ethernet,
+    /// Linux's "cooked" capture header.
+    LinuxCooked,
+    /// MAC control: PFC and pause.
+    MacControl,
+    /// IPv4 header.
+    Ipv4,
+    /// IPv6 header.
+    Ipv6,
+    /// UDP header.
+    Udp,
+    /// Global route header of RoCEv1.
+    Grh,
     /// Base transport header.
     Bth,
     /// Extension headers, as the opcode asks for.
@@ -14,20 +28,39 @@ pub enum Layer {
     Payload,
     /// Invariant CRC.
     Icrc,
+    /// Management datagram header.
+    Mad,
+    /// Connection manager message.
+    Cm,
 }
 
 impl fmt::Display for Layer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Layer::Ethernet => "Ethernet header",
+            Layer::LinuxCooked => "Linux cooked header",
+            Layer::MacControl => "MAC control frame",
+            Layer::Ipv4 => "IPv4 header",
+            Layer::Ipv6 => "IPv6 header",
+            Layer::Udp => "UDP header",
+            Layer::Grh => "GRH",
             Layer::Bth => "BTH",
             Layer::Extension => "extension headers",
             Layer::Payload => "payload",
             Layer::Icrc => "ICRC",
+            Layer::Mad => "MAD header",
+            Layer::Cm => "CM message",
         })
     }
 }
 
 /// Why bytes are not a packet.
+///
+/// ```
+/// use urxe_wire::Packet;
+/// let error = Packet::parse(&[0x11; 9]).unwrap_err();
+/// assert_eq!(error.to_string(), "truncated in the BTH: 12 bytes needed, 9 there");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -35,7 +68,7 @@ pub enum ParseError {
     Truncated {
         /// The layer.
         layer: Layer,
-        /// Bytes that it needs, counted from the start of the packet.
+        /// Bytes that it needs, counted from where the parse of the layer began.
         needed: usize,
         /// Bytes that there are.
         have: usize,
@@ -54,20 +87,79 @@ pub enum ParseError {
         /// Bytes that there are.
         have: usize,
     },
+    /// A version that is not known.
+    Version {
+        /// The layer.
+        layer: Layer,
+        /// The version that it states.
+        version: u8,
+    },
+    /// A length field that cannot be.
+    Length {
+        /// The layer.
+        layer: Layer,
+        /// The length that it states.
+        len: usize,
+    },
+    /// A form that RoCE has no use for: IP options, extension headers, fragments.
+    Unsupported(Layer),
+    /// Another protocol, named by an ethertype, a protocol number or a port.
+    NotRoce {
+        /// The layer that names it.
+        layer: Layer,
+        /// The protocol's number.
+        number: u16,
+    },
+}
+
+impl ParseError {
+    #[cold]
+    pub(crate) const fn truncated(layer: Layer, needed: usize, have: usize) -> ParseError {
+        ParseError::Truncated {
+            layer,
+            needed,
+            have,
+        }
+    }
 }
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            ParseError::Truncated { layer, needed, have } => {
-                write!(f, "truncated in the {layer}: {needed} bytes needed, {have} there")
+            ParseError::Truncated {
+                layer,
+                needed,
+                have,
+            } => {
+                write!(
+                    f,
+                    "truncated in the {layer}: {needed} bytes needed, {have} there"
+                )
             }
             ParseError::UnknownOpcode(code) => write!(f, "opcode {code:#04x} is not assigned"),
             ParseError::Misaligned { len } => {
-                write!(f, "payload and padding of {len} bytes are not a multiple of 4")
+                write!(
+                    f,
+                    "payload and padding of {len} bytes are not a multiple of 4"
+                )
             }
             ParseError::PayloadLength { expected, have } => {
-                write!(f, "a payload of {have} bytes where the opcode has {expected}")
+                write!(
+                    f,
+                    "a payload of {have} bytes where the opcode has {expected}"
+                )
+            }
+            ParseError::Version { layer, version } => {
+                write!(f, "version {version} in the {layer} is not known")
+            }
+            ParseError::Length { layer, len } => {
+                write!(f, "length {len} in the {layer} cannot be")
+            }
+            ParseError::Unsupported(layer) => {
+                write!(f, "options, fragments or extensions in the {layer}")
+            }
+            ParseError::NotRoce { layer, number } => {
+                write!(f, "the {layer} names another protocol, {number:#x}")
             }
         }
     }

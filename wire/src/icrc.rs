@@ -11,6 +11,11 @@
 //! the one computed for Identification 0, 2^16 belong to some Identification.
 
 use crate::crc;
+use crate::error::{Layer, ParseError};
+use crate::frame::{NEXT_HEADER_BTH, PROTOCOL_UDP};
+use crate::ipv4::Ipv4;
+use crate::ipv6::Ipv6;
+use crate::udp::Udp;
 
 /// The part of the IP and UDP headers that is the same for all packets of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -99,22 +104,39 @@ impl IcrcSeed {
     pub fn new(path: &PathHeader) -> IcrcSeed {
         let mut bytes = [0xff; 56];
         match *path {
-            PathHeader::V4 { src, dst, sport, dport } => {
+            PathHeader::V4 {
+                src,
+                dst,
+                sport,
+                dport,
+            } => {
                 // Version and length; TOS counts as ones; lengths and Identification 0
                 // for now; DF; TTL and checksums count as ones.
-                bytes[8..20].copy_from_slice(&[0x45, 0xff, 0, 0, 0, 0, 0x40, 0, 0xff, 17, 0xff, 0xff]);
+                bytes[8..20]
+                    .copy_from_slice(&[0x45, 0xff, 0, 0, 0, 0, 0x40, 0, 0xff, 17, 0xff, 0xff]);
                 bytes[20..24].copy_from_slice(&src);
                 bytes[24..28].copy_from_slice(&dst);
                 put_ports(&mut bytes[28..36], sport, dport);
-                IcrcSeed { state: crc::update(!0, &bytes[..36]), is_v4: true }
+                IcrcSeed {
+                    state: crc::update(!0, &bytes[..36]),
+                    is_v4: true,
+                }
             }
-            PathHeader::V6 { src, dst, sport, dport } => {
+            PathHeader::V6 {
+                src,
+                dst,
+                sport,
+                dport,
+            } => {
                 // Version; traffic class, flow label and hop limit count as ones.
                 bytes[8..16].copy_from_slice(&[0x6f, 0xff, 0xff, 0xff, 0, 0, 17, 0xff]);
                 bytes[16..32].copy_from_slice(&src);
                 bytes[32..48].copy_from_slice(&dst);
                 put_ports(&mut bytes[48..56], sport, dport);
-                IcrcSeed { state: crc::update(!0, &bytes), is_v4: false }
+                IcrcSeed {
+                    state: crc::update(!0, &bytes),
+                    is_v4: false,
+                }
             }
         }
     }
@@ -133,7 +155,9 @@ impl IcrcSeed {
         } else {
             field(&V6_PAYLOAD_LEN, udp_len)
         };
-        let Some((bth, rest)) = bth_to_pad.split_first_chunk::<BTH>() else { return 0 };
+        let Some((bth, rest)) = bth_to_pad.split_first_chunk::<BTH>() else {
+            return 0;
+        };
         let mut bth = *bth;
         bth[MASKED_BTH_BYTE] = 0xff;
         !crc::update_long(crc::update12(state, &bth), rest)
@@ -168,7 +192,9 @@ impl IcrcSeed {
         }
         match solve_ident(difference, covered.len()) {
             Some(delta) if policy == IcrcPolicy::SolveIdent || delta == ident_hint => {
-                IcrcVerdict::Ok { ident: ident_hint ^ delta }
+                IcrcVerdict::Ok {
+                    ident: ident_hint ^ delta,
+                }
             }
             _ => IcrcVerdict::Bad,
         }
@@ -194,6 +220,82 @@ pub fn reident(packet: &mut [u8], from: u16, to: u16) {
         let change = crc::roll(field(&V4_IDENT, from ^ to), len - 4);
         *icrc = (u32::from_le_bytes(*icrc) ^ change).to_le_bytes();
     }
+}
+
+/// The ICRC that a whole captured packet should have, from its IP header (or GRH) on.
+/// The last 4 bytes, where its own ICRC stands, are left out. Unlike [`IcrcSeed`] it
+/// takes Identification, flags and lengths from the headers.
+///
+/// # Errors
+/// Cut off, IPv4 options, or neither UDP nor (after a GRH) a BTH follows.
+pub fn icrc_of_l3(bytes: &[u8]) -> Result<u32, ParseError> {
+    // 8 bytes of ones in place of the LRH, then at most 48 bytes of IP and UDP.
+    let mut head = [0xff; 8 + Ipv6::LEN + Udp::LEN];
+    let len = match bytes.first() {
+        Some(0x45) => mask_ipv4(bytes, &mut head)?,
+        Some(b) if b >> 4 == 6 => mask_ipv6(bytes, &mut head)?,
+        Some(b) if b >> 4 == 4 => return Err(ParseError::Unsupported(Layer::Ipv4)),
+        Some(b) => {
+            return Err(ParseError::Version {
+                layer: Layer::Ipv6,
+                version: b >> 4,
+            });
+        }
+        None => return Err(ParseError::truncated(Layer::Ipv4, Ipv4::LEN, 0)),
+    };
+    let truncated = ParseError::truncated(Layer::Icrc, len + BTH + 4, bytes.len());
+    let (covered, _icrc) = bytes[len..].split_last_chunk::<4>().ok_or(truncated)?;
+    let (bth, rest) = covered.split_first_chunk::<BTH>().ok_or(truncated)?;
+    let mut bth = *bth;
+    bth[MASKED_BTH_BYTE] = 0xff;
+    let state = crc::update(!0, &head[..8 + len]);
+    Ok(!crc::update_long(crc::update12(state, &bth), rest))
+}
+
+/// Copies IPv4 and UDP headers behind the 8 bytes of ones, the changing fields as
+/// ones; returns their length.
+fn mask_ipv4(bytes: &[u8], head: &mut [u8; 56]) -> Result<usize, ParseError> {
+    const LEN: usize = Ipv4::LEN + Udp::LEN;
+    let headers = bytes.first_chunk::<LEN>();
+    let headers = headers.ok_or(ParseError::truncated(Layer::Udp, LEN, bytes.len()))?;
+    if headers[9] != PROTOCOL_UDP {
+        return Err(ParseError::NotRoce {
+            layer: Layer::Ipv4,
+            number: u16::from(headers[9]),
+        });
+    }
+    head[8..8 + LEN].copy_from_slice(headers);
+    // TOS, TTL, header checksum and UDP checksum.
+    for at in [1, 8, 10, 11, 26, 27] {
+        head[8 + at] = 0xff;
+    }
+    Ok(LEN)
+}
+
+/// The same for IPv6 and UDP, or a GRH.
+fn mask_ipv6(bytes: &[u8], head: &mut [u8; 56]) -> Result<usize, ParseError> {
+    let truncated = |len| ParseError::truncated(Layer::Ipv6, len, bytes.len());
+    let len = match *bytes.get(6).ok_or(truncated(Ipv6::LEN))? {
+        PROTOCOL_UDP => Ipv6::LEN + Udp::LEN,
+        NEXT_HEADER_BTH => Ipv6::LEN,
+        other => {
+            return Err(ParseError::NotRoce {
+                layer: Layer::Ipv6,
+                number: u16::from(other),
+            });
+        }
+    };
+    head[8..8 + len].copy_from_slice(bytes.get(..len).ok_or(truncated(len))?);
+    // Traffic class, flow label and hop limit; the version stays.
+    head[8] |= 0x0f;
+    for at in [1, 2, 3, 7] {
+        head[8 + at] = 0xff;
+    }
+    if len > Ipv6::LEN {
+        // The UDP checksum.
+        head[8 + 46..].fill(0xff);
+    }
+    Ok(len)
 }
 
 fn put_ports(udp: &mut [u8], sport: u16, dport: u16) {

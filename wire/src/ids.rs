@@ -71,7 +71,8 @@ impl From<IpAddr> for Gid {
 impl From<Gid> for IpAddr {
     fn from(gid: Gid) -> IpAddr {
         let v6 = Ipv6Addr::from(gid.0);
-        v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), |v4: Ipv4Addr| IpAddr::V4(v4))
+        v6.to_ipv4_mapped()
+            .map_or(IpAddr::V6(v6), |v4: Ipv4Addr| IpAddr::V4(v4))
     }
 }
 

@@ -17,7 +17,9 @@ impl Ieth {
     /// Reads the 4 bytes.
     #[inline]
     pub fn parse(b: &[u8; 4]) -> Ieth {
-        Ieth { rkey: Rkey(be32(b, 0)) }
+        Ieth {
+            rkey: Rkey(be32(b, 0)),
+        }
     }
 
     /// The 4 bytes.

@@ -150,7 +150,11 @@ impl Headers {
         while i < Self::ORDER.len() {
             let (header, len) = Self::ORDER[i];
             if header.0 == wanted.0 {
-                return if self.contains(header) { Some(at) } else { None };
+                return if self.contains(header) {
+                    Some(at)
+                } else {
+                    None
+                };
             }
             if self.contains(header) {
                 at += len as usize;

@@ -35,12 +35,19 @@ impl<'a> Packet<'a> {
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, ParseError> {
         let have = bytes.len();
-        let truncated = |layer, needed| ParseError::Truncated { layer, needed, have };
+        let truncated = |layer, needed| ParseError::Truncated {
+            layer,
+            needed,
+            have,
+        };
         let Some(head) = bytes.first_chunk::<BTH_LEN>() else {
             return Err(truncated(Layer::Bth, BTH_LEN));
         };
         let bth = Bth::parse(head);
-        let info = bth.opcode.info().ok_or(ParseError::UnknownOpcode(bth.opcode.0))?;
+        let info = bth
+            .opcode
+            .info()
+            .ok_or(ParseError::UnknownOpcode(bth.opcode.0))?;
         let header_len = info.header_len as usize;
         if have < header_len {
             return Err(truncated(Layer::Extension, header_len));
@@ -64,9 +71,17 @@ impl<'a> Packet<'a> {
             _ => payload_len,
         };
         if payload_len != expected {
-            return Err(ParseError::PayloadLength { expected, have: payload_len });
+            return Err(ParseError::PayloadLength {
+                expected,
+                have: payload_len,
+            });
         }
-        Ok(Packet { bytes, info, bth, payload_end: header_len + payload_len })
+        Ok(Packet {
+            bytes,
+            info,
+            bth,
+            payload_end: header_len + payload_len,
+        })
     }
 
     /// The base transport header.
@@ -108,7 +123,8 @@ impl<'a> Packet<'a> {
     /// AtomicAckETH, if the opcode has one.
     #[inline]
     pub fn atomic_ack_eth(&self) -> Option<AtomicAckEth> {
-        self.header(Headers::ATOMIC_ACK_ETH).map(AtomicAckEth::parse)
+        self.header(Headers::ATOMIC_ACK_ETH)
+            .map(AtomicAckEth::parse)
     }
 
     /// Immediate data, if the opcode has it.

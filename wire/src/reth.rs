@@ -21,7 +21,11 @@ impl Reth {
     /// Reads the 16 bytes.
     #[inline]
     pub fn parse(b: &[u8; 16]) -> Reth {
-        Reth { va: be64(b, 0), rkey: Rkey(be32(b, 8)), dma_len: be32(b, 12) }
+        Reth {
+            va: be64(b, 0),
+            rkey: Rkey(be32(b, 8)),
+            dma_len: be32(b, 12),
+        }
     }
 
     /// The 16 bytes.

@@ -19,7 +19,10 @@ impl XrcEth {
     /// Reads the 4 bytes.
     #[inline]
     pub fn parse(b: &[u8; 4]) -> XrcEth {
-        XrcEth { reserved: b[0], srqn: Qpn::new(be32(b, 0)) }
+        XrcEth {
+            reserved: b[0],
+            srqn: Qpn::new(be32(b, 0)),
+        }
     }
 
     /// The 4 bytes.
