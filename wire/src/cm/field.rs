@@ -1,0 +1,128 @@
+//! Fields of any number of bits at any bit of a message, and the macro that makes a
+//! value struct of a list of them.
+//!
+//! Messages are declared as consecutive fields, so that no bit can be left out: the
+//! widths must add up to the message's length, which the compiler checks.
+
+use crate::ids::{Gid, Pkey, Qkey, Qpn};
+use crate::psn::Psn;
+
+/// A type that fields have.
+pub(crate) trait Field: Copy {
+    /// Reads `width` bits at `bit`, most significant first.
+    fn read(bytes: &[u8], bit: usize, width: usize) -> Self;
+    /// Writes them, over zeros.
+    fn write(self, bytes: &mut [u8], bit: usize, width: usize);
+}
+
+fn read_bits(bytes: &[u8], bit: usize, width: usize) -> u64 {
+    (bit..bit + width).fold(0, |value, at| {
+        value << 1 | u64::from(bytes[at / 8] >> (7 - at % 8) & 1)
+    })
+}
+
+fn write_bits(bytes: &mut [u8], bit: usize, width: usize, value: u64) {
+    for step in 0..width {
+        let at = bit + step;
+        bytes[at / 8] |= ((value >> (width - 1 - step) & 1) as u8) << (7 - at % 8);
+    }
+}
+
+macro_rules! number_fields {
+    ($($type:ty: $from:expr, $to:expr;)*) => {$(
+        impl Field for $type {
+            fn read(bytes: &[u8], bit: usize, width: usize) -> $type {
+                let from: fn(u64) -> $type = $from;
+                from(read_bits(bytes, bit, width))
+            }
+            fn write(self, bytes: &mut [u8], bit: usize, width: usize) {
+                let to: fn($type) -> u64 = $to;
+                write_bits(bytes, bit, width, to(self));
+            }
+        }
+    )*};
+}
+
+number_fields! {
+    bool: |v| v != 0, u64::from;
+    u8: |v| v as u8, u64::from;
+    u16: |v| v as u16, u64::from;
+    u32: |v| v as u32, u64::from;
+    u64: |v| v, |v| v;
+    Qpn: |v| Qpn::new(v as u32), |v| u64::from(v.get());
+    Psn: |v| Psn::new(v as u32), |v| u64::from(v.get());
+    Qkey: |v| Qkey(v as u32), |v| u64::from(v.0);
+    Pkey: |v| Pkey(v as u16), |v| u64::from(v.0);
+}
+
+/// Whole bytes.
+impl<const N: usize> Field for [u8; N] {
+    fn read(bytes: &[u8], bit: usize, _width: usize) -> [u8; N] {
+        let mut out = [0; N];
+        out.copy_from_slice(&bytes[bit / 8..bit / 8 + N]);
+        out
+    }
+    fn write(self, bytes: &mut [u8], bit: usize, _width: usize) {
+        bytes[bit / 8..bit / 8 + N].copy_from_slice(&self);
+    }
+}
+
+impl Field for Gid {
+    fn read(bytes: &[u8], bit: usize, width: usize) -> Gid {
+        Gid(Field::read(bytes, bit, width))
+    }
+    fn write(self, bytes: &mut [u8], bit: usize, width: usize) {
+        self.0.write(bytes, bit, width);
+    }
+}
+
+/// Declares a struct of consecutive fields: `name: type = width in bits`.
+macro_rules! fields {
+    (
+        $(#[$doc:meta])*
+        $name:ident, $len:expr;
+        $($(#[$field_doc:meta])* $field:ident: $type:ty = $width:expr;)*
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: $type,)*
+        }
+
+        const _: () = assert!(0 $(+ $width)* == $len * 8, "fields and length disagree");
+
+        impl $name {
+            /// Reads the bytes. Every combination of bits is a value.
+            pub fn parse(bytes: &[u8; $len]) -> $name {
+                let mut at = 0;
+                $(
+                    let $field = crate::cm::field::Field::read(bytes, at, $width);
+                    at += $width;
+                )*
+                let _ = at;
+                $name { $($field,)* }
+            }
+
+            /// The bytes.
+            pub fn emit(&self) -> [u8; $len] {
+                let mut bytes = [0; $len];
+                let mut at = 0;
+                $(
+                    crate::cm::field::Field::write(self.$field, &mut bytes, at, $width);
+                    at += $width;
+                )*
+                let _ = at;
+                bytes
+            }
+        }
+
+        impl Default for $name {
+            /// All bits 0.
+            fn default() -> $name {
+                $name::parse(&[0; $len])
+            }
+        }
+    };
+}
+
+pub(crate) use fields;
