@@ -32,6 +32,7 @@ mod mad;
 mod opcode;
 mod packet;
 mod pfc;
+mod pretty;
 mod psn;
 mod reth;
 mod syndrome;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use urxe_wire::LinkType;
 
 /// The frames of a capture, with their link type.
-pub fn frames(path: &Path) -> (LinkType, Vec<Vec<u8>>) {
+pub(crate) fn frames(path: &Path) -> (LinkType, Vec<Vec<u8>>) {
     let data = fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let word = |at: usize| u32::from_le_bytes(data[at..at + 4].try_into().expect("4 bytes"));
     assert_eq!(word(0), 0xa1b2_c3d4, "{}: not a pcap file", path.display());
@@ -22,7 +22,7 @@ pub fn frames(path: &Path) -> (LinkType, Vec<Vec<u8>>) {
 }
 
 /// The pcap files in a directory, by name.
-pub fn captures_in(dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn captures_in(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
     let mut paths: Vec<PathBuf> = entries
         .map(|entry| entry.expect("readable").path())
@@ -33,6 +33,6 @@ pub fn captures_in(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// The captures that the repository holds.
-pub fn own_captures() -> Vec<PathBuf> {
+pub(crate) fn own_captures() -> Vec<PathBuf> {
     captures_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures"))
 }
