@@ -1,1 +1,119 @@
-//! (being written)
+//! RDMA verbs in userspace, over ordinary UDP sockets (RoCEv2): no RDMA adapter, no
+//! kernel module, no root.
+//!
+//! The objects are those of verbs, under the same names: open a [`Context`], allocate a
+//! [`Pd`], register memory ([`Mr`]), create a [`Cq`] and a [`Qp`], connect, post
+//! [`SendWr`]s and [`RecvWr`]s, poll [`Wc`]s. Search for `ibv_...` to find what a verbs
+//! function is called here.
+//!
+//! # A ping-pong
+//!
+//! Both ends are in one process here; between two hosts they exchange their
+//! [`Endpoint`]s, one line of text each, over any channel.
+//!
+//! ```
+//! use urxe::{Access, ConnectOptions, Context, Cq, Mr, Qp, RecvWr, SendWr};
+//!
+//! struct End { cq: Cq, qp: Qp, send: Mr, recv: Mr }
+//!
+//! impl End {
+//!     fn open(addr: &str) -> Result<End, urxe::Error> {
+//!         let context = Context::open(addr.parse().unwrap())?;
+//!         let (pd, cq) = (context.alloc_pd()?, context.create_cq(16)?);
+//!         let qp = pd.qp(&cq).create()?;
+//!         let send = pd.reg_owned(vec![0; 64], Access::NONE)?;
+//!         let recv = pd.reg_owned(vec![0; 64], Access::LOCAL_WRITE)?;
+//!         Ok(End { cq, qp, send, recv })
+//!     }
+//!
+//!     /// Makes ready for one message.
+//!     fn expect(&self) -> Result<(), urxe::Error> {
+//!         self.qp.post_recv(&RecvWr::new(0, &[self.recv.sge(..)]))
+//!     }
+//!
+//!     fn send(&self, text: &[u8]) -> Result<(), urxe::Error> {
+//!         self.send.write(0, text);
+//!         self.qp.post_send(&SendWr::send(1, &[self.send.sge(..text.len())]))
+//!     }
+//!
+//!     fn receive(&self) -> Result<Vec<u8>, urxe::Error> {
+//!         let wc = self.cq.poll_one()?;
+//!         let mut text = vec![0; wc.ok()?.byte_len as usize];
+//!         self.recv.read(0, &mut text);
+//!         Ok(text)
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), urxe::Error> {
+//! let (ping, pong) = (End::open("127.80.0.1")?, End::open("127.80.0.2")?);
+//! ping.qp.connect(&pong.qp.endpoint(), &ConnectOptions::default())?;
+//! pong.qp.connect(&ping.qp.endpoint(), &ConnectOptions::default())?;
+//! for round in 0..3 {
+//!     (ping.expect()?, pong.expect()?);
+//!     ping.send(format!("ping {round}").as_bytes())?;
+//!     assert_eq!(pong.receive()?, format!("ping {round}").as_bytes());
+//!     pong.send(b"pong")?;
+//!     assert_eq!(ping.receive()?, b"pong");
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Who does the work
+//!
+//! There is no adapter, so some thread must move the packets. A thread that posts sends
+//! them itself; one that polls ([`Cq::poll`]) or waits ([`CompChannel::wait`]) receives
+//! too. A background thread does the rest, so that one-sided operations on a program
+//! that sleeps or computes go on. docs/CONCURRENCY.md has the whole story.
+//!
+//! # Environment
+//!
+//! `URXE_PCAP=FILE` captures all packets to a file that Wireshark opens.
+
+#![deny(unsafe_code)]
+#![deny(missing_docs)]
+
+mod async_event;
+mod comp_channel;
+mod context;
+mod cq;
+mod device;
+mod endpoint;
+mod engine;
+mod error;
+mod limits;
+#[allow(
+    unsafe_code,
+    reason = "user memory can be written to by peers at any time"
+)]
+mod mem;
+mod mr;
+mod pd;
+mod port;
+mod qp;
+pub mod stat_file;
+mod wc;
+mod wr;
+
+pub use async_event::AsyncEvent;
+pub use comp_channel::CompChannel;
+pub use context::{Context, ContextBuilder};
+pub use cq::Cq;
+pub use device::{Device, devices};
+pub use endpoint::{ConnectOptions, Endpoint};
+pub use error::{BadWr, Blame, Error, ErrorKind};
+pub use limits::{AtomicCap, DeviceAttr};
+pub use mr::{BorrowedMr, Mr};
+pub use pd::Pd;
+pub use port::{PortAttr, PortState};
+pub use qp::{Qp, QpBuilder, QpInitAttr};
+pub use urxe_core::CreateQpError;
+pub use urxe_core::cq::{CqId, WcOpcode};
+pub use urxe_core::error::{Fault, Side, WcStatus};
+pub use urxe_core::mr::{Access, RegisterError};
+pub use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr, QpCap};
+pub use urxe_core::qp::state::{ModifyError, QpState, QpType};
+pub use urxe_core::work::{PostError, SendFlags, Sge, WrData, WrOpcode};
+pub use urxe_wire::{Gid, IcrcPolicy, Lkey, Pkey, Psn, Qkey, Qpn, Rkey};
+pub use wc::Wc;
+pub use wr::{RecvWr, SendWr};

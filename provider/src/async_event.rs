@@ -1,0 +1,51 @@
+//! Asynchronous events: what happens without a work request to report it by.
+
+use core::fmt;
+
+use urxe_core::cq::CqId;
+use urxe_wire::Qpn;
+
+/// An event, as [`crate::Context::poll_async_event`] returns it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+#[doc(alias = "ibv_async_event")]
+#[doc(alias = "ibv_event_type")]
+pub enum AsyncEvent {
+    /// A completion did not fit into its queue and is lost. The QP it belongs to failed.
+    CqErr(CqId),
+    /// The QP failed in a way that no completion reports.
+    QpFatal(Qpn),
+    /// A peer's request was invalid, and the QP failed.
+    QpReqErr(Qpn),
+    /// A peer's request failed the check of its rkey, and the QP failed.
+    QpAccessErr(Qpn),
+    /// The first packet arrived while the QP is in RTR.
+    CommEst(Qpn),
+    /// The send queue is drained (RTS to SQD).
+    SqDrained(Qpn),
+}
+
+impl fmt::Display for AsyncEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AsyncEvent::CqErr(cq) => write!(f, "completion queue {} overran", cq.0),
+            AsyncEvent::QpFatal(qpn) => write!(f, "QP {:#x} failed", qpn.get()),
+            AsyncEvent::QpReqErr(qpn) => {
+                write!(
+                    f,
+                    "QP {:#x} failed: its peer sent an invalid request",
+                    qpn.get()
+                )
+            }
+            AsyncEvent::QpAccessErr(qpn) => {
+                write!(
+                    f,
+                    "QP {:#x} failed: its peer's access was refused",
+                    qpn.get()
+                )
+            }
+            AsyncEvent::CommEst(qpn) => write!(f, "QP {:#x} heard from its peer", qpn.get()),
+            AsyncEvent::SqDrained(qpn) => write!(f, "QP {:#x}: send queue drained", qpn.get()),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Completion channels: waiting for completions without polling.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use urxe_core::cq::CqId;
+
+use crate::context::Context;
+use crate::cq::{Cq, CqInner};
+use crate::engine::Channel;
+use crate::error::Error;
+
+/// A channel on which completion queues raise events.
+///
+/// The usual loop: ask for an event, poll until the queue is empty (a completion may
+/// have arrived before the asking), wait, and begin again.
+///
+/// A thread in [`CompChannel::wait`] drives the engine itself. Programs with their own
+/// poll or epoll loop put the descriptor ([`AsFd`]) into it and call
+/// [`CompChannel::try_get`] when it is readable.
+///
+/// ```
+/// # fn main() -> Result<(), urxe::Error> {
+/// # let context = urxe::Context::open("127.81.0.10".parse().unwrap())?;
+/// use std::time::Duration;
+///
+/// let channel = context.create_comp_channel()?;
+/// let cq = context.create_cq_with_channel(64, &channel)?;
+/// cq.req_notify(false)?;
+/// // Nothing is connected, so nothing completes.
+/// assert!(channel.wait_timeout(Duration::from_millis(1))?.is_none());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[doc(alias = "ibv_comp_channel")]
+pub struct CompChannel {
+    inner: Arc<ChannelInner>,
+}
+
+#[derive(Debug)]
+struct ChannelInner {
+    context: Context,
+    queue: Arc<Channel<CqId>>,
+    /// The completion queues that raise events here.
+    members: Mutex<Vec<(CqId, Weak<CqInner>)>>,
+}
+
+impl CompChannel {
+    pub(crate) fn create(context: &Context) -> Result<CompChannel, Error> {
+        context.engine().check_process()?;
+        let queue = Arc::new(Channel::new().map_err(Error::io("creating an eventfd"))?);
+        let members = Mutex::default();
+        Ok(CompChannel {
+            inner: Arc::new(ChannelInner {
+                context: context.clone(),
+                queue,
+                members,
+            }),
+        })
+    }
+
+    /// Waits for an event, for ever; returns the completion queue that raised it.
+    ///
+    /// # Errors
+    /// After a fork, in the child; or if the system cannot wait.
+    #[doc(alias = "ibv_get_cq_event")]
+    pub fn wait(&self) -> Result<Cq, Error> {
+        loop {
+            if let Some(cq) = self.wait_at_most(None)? {
+                return Ok(cq);
+            }
+        }
+    }
+
+    /// Waits for an event for a time; `None` when that is up.
+    ///
+    /// # Errors
+    /// After a fork, in the child; or if the system cannot wait.
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<Option<Cq>, Error> {
+        self.wait_at_most(Some(timeout))
+    }
+
+    /// Takes an event, if there is one.
+    ///
+    /// # Errors
+    /// After a fork, in the child.
+    pub fn try_get(&self) -> Result<Option<Cq>, Error> {
+        self.inner.context.engine().check_process()?;
+        Ok(std::iter::from_fn(|| self.inner.queue.try_take()).find_map(|id| self.member(id)))
+    }
+
+    /// Its context.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    pub(crate) fn queue(&self) -> Arc<Channel<CqId>> {
+        self.inner.queue.clone()
+    }
+
+    /// A new queue raises its events here.
+    pub(crate) fn adopt(&self, id: CqId, cq: &Arc<CqInner>) {
+        let mut members = self
+            .inner
+            .members
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        members.retain(|(_, cq)| cq.strong_count() > 0);
+        members.push((id, Arc::downgrade(cq)));
+    }
+
+    fn wait_at_most(&self, timeout: Option<Duration>) -> Result<Option<Cq>, Error> {
+        let engine = self.inner.context.engine();
+        let id = engine.wait_for_event(&self.inner.queue, timeout)?;
+        Ok(id.and_then(|id| self.member(id)))
+    }
+
+    /// The queue that an event names; `None` if it is gone.
+    fn member(&self, id: CqId) -> Option<Cq> {
+        let members = self
+            .inner
+            .members
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // The last one: a number is used again when its queue is gone.
+        let (_, cq) = members.iter().rev().find(|(member, _)| *member == id)?;
+        cq.upgrade().map(Cq::from_inner)
+    }
+}
+
+impl AsFd for CompChannel {
+    /// A descriptor that is readable while there are events. From the first call on,
+    /// the engine sees to that whether or not anybody waits.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.queue.expose()
+    }
+}
+
+impl AsRawFd for CompChannel {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}

@@ -1,0 +1,330 @@
+//! An opened device.
+
+use core::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use urxe_core::ShardConfig;
+use urxe_core::mr::PdId;
+use urxe_core::qp::attr::Mtu;
+use urxe_udp::UdpConfig;
+use urxe_wire::{Gid, IcrcPolicy};
+
+use crate::async_event::AsyncEvent;
+use crate::comp_channel::CompChannel;
+use crate::cq::Cq;
+use crate::engine::{Engine, EngineConfig, ProgressThread, TAP_VARIABLE};
+use crate::error::{Error, ErrorKind};
+use crate::limits::{DeviceAttr, LIMITS};
+use crate::pd::Pd;
+use crate::port::{Link, PortAttr, PortState};
+
+/// An opened device: the owner of UDP port 4791 on its addresses.
+///
+/// Everything else is created from it and keeps it alive. When the last of it is
+/// dropped, the port is free again. It is a handle: clones are the same context.
+///
+/// ```
+/// # fn main() -> Result<(), urxe::Error> {
+/// // Any address of this host; on loopback each of 127.0.0.0/8 is a host of its own.
+/// let context = urxe::Context::open("127.81.0.4".parse().unwrap())?;
+/// let pd = context.alloc_pd()?;
+/// let cq = context.create_cq(16)?;
+/// # let _ = (pd, cq);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[doc(alias = "ibv_context")]
+pub struct Context {
+    inner: Arc<ContextInner>,
+}
+
+#[derive(Debug)]
+struct ContextInner {
+    /// Stops when this is dropped, after all objects are gone.
+    _progress: ProgressThread,
+    engine: Arc<Engine>,
+    link: Link,
+    next_pd: AtomicU32,
+}
+
+impl Context {
+    /// Opens the device that has `addr`, for this address alone.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AddrInUse`] if another program owns UDP port 4791 of the address,
+    /// [`ErrorKind::NoAddress`] if this host does not have it.
+    #[doc(alias = "ibv_open_device")]
+    pub fn open(addr: IpAddr) -> Result<Context, Error> {
+        Context::builder(addr).open()
+    }
+
+    /// The same, with settings.
+    pub fn builder(addr: IpAddr) -> ContextBuilder {
+        ContextBuilder::new(vec![addr])
+    }
+
+    /// The limits.
+    #[doc(alias = "ibv_query_device")]
+    pub fn query_device(&self) -> DeviceAttr {
+        LIMITS
+    }
+
+    /// State and MTU of port 1, the only one.
+    ///
+    /// # Errors
+    /// If `port` is not 1.
+    #[doc(alias = "ibv_query_port")]
+    pub fn query_port(&self, port: u8) -> Result<PortAttr, Error> {
+        self.check_port(port)?;
+        Ok(PortAttr {
+            state: if self.inner.link.is_up {
+                PortState::Active
+            } else {
+                PortState::Down
+            },
+            max_mtu: Mtu::Mtu4096,
+            active_mtu: self.active_mtu(),
+            gid_tbl_len: self.addresses().count() as u32,
+            pkey_tbl_len: LIMITS.max_pkeys,
+            max_msg_sz: LIMITS.max_msg_sz,
+        })
+    }
+
+    /// An entry of the GID table of port 1: the address with that index, as a GID.
+    ///
+    /// # Errors
+    /// If there is no such port or entry.
+    #[doc(alias = "ibv_query_gid")]
+    pub fn query_gid(&self, port: u8, index: u32) -> Result<Gid, Error> {
+        self.check_port(port)?;
+        let addr = self.addresses().nth(index as usize);
+        let name = "the GID index";
+        let allowed = "the table ends before it";
+        let error = || {
+            ErrorKind::Value {
+                name,
+                value: index.into(),
+                allowed,
+            }
+            .into()
+        };
+        addr.map(Gid::from).ok_or_else(error)
+    }
+
+    /// The context's addresses, in the order of the GID table.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.inner.engine.sockets.addrs()
+    }
+
+    /// The first of its addresses.
+    pub fn address(&self) -> IpAddr {
+        self.addresses()
+            .next()
+            .expect("no context is opened without an address")
+    }
+
+    /// The largest MTU that the interface can carry.
+    pub fn active_mtu(&self) -> Mtu {
+        self.inner.link.active_mtu()
+    }
+
+    /// A new protection domain.
+    ///
+    /// # Errors
+    /// After a fork, in the child.
+    #[doc(alias = "ibv_alloc_pd")]
+    pub fn alloc_pd(&self) -> Result<Pd, Error> {
+        self.engine().check_process()?;
+        Ok(Pd::new(
+            self,
+            PdId(self.inner.next_pd.fetch_add(1, Ordering::Relaxed)),
+        ))
+    }
+
+    /// A completion queue for up to `cqe` completions, to be polled.
+    ///
+    /// # Errors
+    /// If the size is not possible.
+    #[doc(alias = "ibv_create_cq")]
+    pub fn create_cq(&self, cqe: usize) -> Result<Cq, Error> {
+        Cq::create(self, cqe, None)
+    }
+
+    /// A completion queue that can raise events on `channel`.
+    ///
+    /// # Errors
+    /// If the size is not possible, or the channel is of another context.
+    #[doc(alias = "ibv_create_cq")]
+    pub fn create_cq_with_channel(&self, cqe: usize, channel: &CompChannel) -> Result<Cq, Error> {
+        Cq::create(self, cqe, Some(channel))
+    }
+
+    /// A channel on which completion queues raise events.
+    ///
+    /// # Errors
+    /// If the process has no file descriptor left.
+    #[doc(alias = "ibv_create_comp_channel")]
+    pub fn create_comp_channel(&self) -> Result<CompChannel, Error> {
+        CompChannel::create(self)
+    }
+
+    /// The next asynchronous event, if there is one.
+    #[doc(alias = "ibv_get_async_event")]
+    pub fn poll_async_event(&self) -> Option<AsyncEvent> {
+        self.engine().events.try_take()
+    }
+
+    /// Waits for an asynchronous event, as long as `timeout` allows (`None`: for ever).
+    ///
+    /// # Errors
+    /// After a fork, in the child; or if the system cannot wait.
+    #[doc(alias = "ibv_get_async_event")]
+    pub fn wait_async_event(&self, timeout: Option<Duration>) -> Result<Option<AsyncEvent>, Error> {
+        self.engine().wait_for_event(&self.engine().events, timeout)
+    }
+
+    /// A descriptor that is readable while there are asynchronous events, for the
+    /// program's own poll loop.
+    pub fn async_fd(&self) -> BorrowedFd<'_> {
+        self.engine().events.expose()
+    }
+
+    /// Everything that is counted, by name. `urxe stat` shows the same from outside.
+    ///
+    /// # Errors
+    /// After a fork, in the child.
+    pub fn counters(&self) -> Result<Vec<(&'static str, u64)>, Error> {
+        self.engine().check_process()?;
+        self.engine().counters()
+    }
+
+    /// True if both are the same context.
+    pub(crate) fn is(&self, other: &Context) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    fn check_port(&self, port: u8) -> Result<(), Error> {
+        if port == 1 {
+            return Ok(());
+        }
+        let (name, allowed) = ("the port number", "1 is the only one");
+        Err(ErrorKind::Value {
+            name,
+            value: port.into(),
+            allowed,
+        }
+        .into())
+    }
+}
+
+/// Settings of a context that is to be opened.
+///
+/// ```
+/// # fn main() -> Result<(), urxe::Error> {
+/// let context = urxe::Context::builder("127.81.0.5".parse().unwrap())
+///     .offload(false)
+///     .window_bytes(64 << 10)
+///     .open()?;
+/// # let _ = context;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ContextBuilder {
+    addresses: Vec<IpAddr>,
+    shard: ShardConfig,
+    udp: UdpConfig,
+    pcap: Option<PathBuf>,
+}
+
+impl ContextBuilder {
+    pub(crate) fn new(addresses: Vec<IpAddr>) -> ContextBuilder {
+        ContextBuilder {
+            addresses,
+            shard: ShardConfig::default(),
+            udp: UdpConfig::default(),
+            pcap: std::env::var_os(TAP_VARIABLE)
+                .filter(|v| !v.is_empty())
+                .map(PathBuf::from),
+        }
+    }
+
+    /// Writes every packet to this file, in pcapng format; `%p` in the name becomes the
+    /// process id. The environment variable `URXE_PCAP` does the same for all contexts.
+    #[must_use]
+    pub fn pcap(mut self, path: impl Into<PathBuf>) -> Self {
+        self.pcap = Some(path.into());
+        self
+    }
+
+    /// Lets the kernel cut trains of packets when sending and join them when receiving.
+    /// On by default; without it bulk transfers are several times slower.
+    #[must_use]
+    pub fn offload(mut self, on: bool) -> Self {
+        self.udp.gso = on;
+        self.udp.gro = on;
+        self
+    }
+
+    /// Bytes that a QP may have under way. More than the peer's socket buffer holds is
+    /// lost and sent again.
+    #[must_use]
+    pub fn window_bytes(mut self, bytes: u32) -> Self {
+        self.shard.window_bytes = bytes;
+        self
+    }
+
+    /// Bytes of socket buffer to ask the system for, each way.
+    #[must_use]
+    pub fn socket_buffer(mut self, bytes: usize) -> Self {
+        self.udp.recv_buffer = bytes;
+        self.udp.send_buffer = bytes;
+        self
+    }
+
+    /// How strictly the ICRC of received packets is verified.
+    #[must_use]
+    pub fn icrc_policy(mut self, policy: IcrcPolicy) -> Self {
+        self.shard.icrc = policy;
+        self
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// See [`Context::open`]; and if the capture file cannot be written.
+    pub fn open(self) -> Result<Context, Error> {
+        let links: Vec<Link> = self.addresses.iter().map(|&addr| Link::of(addr)).collect();
+        // All addresses of a device are of one interface.
+        let link = links.into_iter().min_by_key(|link| link.mtu);
+        let link = link.ok_or(ErrorKind::NoAddressOnDevice)?;
+        let engine = Arc::new(Engine::open(&EngineConfig {
+            addresses: self.addresses,
+            shard: ShardConfig {
+                mtu_max: link.active_mtu(),
+                ..self.shard
+            },
+            udp: self.udp,
+            tap: self.pcap,
+        })?);
+        let progress = ProgressThread::start(engine.clone())?;
+        let inner = ContextInner {
+            _progress: progress,
+            engine,
+            link,
+            next_pd: AtomicU32::new(1),
+        };
+        Ok(Context {
+            inner: Arc::new(inner),
+        })
+    }
+}

@@ -1,0 +1,43 @@
+//! What the engine itself counts, beside the core.
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The engine's counters.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct EngineCounters {
+            $($(#[$doc])* pub(crate) $name: u64,)*
+        }
+
+        impl EngineCounters {
+            /// Every counter with its name.
+            pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Times that a socket was handed packets.
+    tx_calls,
+    /// Times that a socket was full.
+    tx_blocked,
+    /// Runs that the kernel would not cut.
+    tx_gso_refused,
+    /// Packets or runs that could not be sent (no route, forbidden, too long).
+    tx_errors,
+    /// Times that a socket was asked for packets and had some.
+    rx_calls,
+    /// Times that a socket was asked for packets and had none.
+    rx_empty,
+    /// Errors that a socket reported on receiving.
+    rx_errors,
+    /// Datagrams that were cut off because they were longer than any packet.
+    rx_truncated,
+    /// Times that posts were taken over which had been left for the engine's holder.
+    bells_served,
+    /// Times that the progress thread woke up.
+    progress_wakes,
+    /// Times that the progress thread was woken by another thread.
+    progress_kicks,
+}

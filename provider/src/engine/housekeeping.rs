@@ -1,0 +1,77 @@
+//! What the progress thread does about ten times a second while packets flow: captured
+//! packets go to their file, and counters to where other processes can read them.
+
+use urxe_core::Time;
+
+use super::Engine;
+use super::doorbell::Attempt;
+use super::shard_state::ShardState;
+use crate::stat_file::StatFile;
+
+const PERIOD_NS: u64 = 100_000_000;
+
+/// When, and with what.
+#[derive(Debug)]
+pub(crate) struct Housekeeping {
+    due: Option<Time>,
+    /// Packets so far, to see whether there were any since.
+    packets: u64,
+    /// None if there is no place for it: a program must not fail for that.
+    stats: Option<StatFile>,
+}
+
+impl Housekeeping {
+    pub(crate) fn new(engine: &Engine) -> Housekeeping {
+        let stats = StatFile::create(engine.sockets.addrs());
+        Housekeeping {
+            due: Some(Time::ZERO),
+            packets: 0,
+            stats,
+        }
+    }
+
+    /// When [`Housekeeping::do_if_due`] has something to do.
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Looks whether there were packets, and so something to do soon.
+    pub(crate) fn note_packets(&mut self, state: &ShardState) {
+        let stats = state.shard.stats();
+        let packets = stats.sent_pkts + stats.rcvd_pkts;
+        if packets != self.packets {
+            self.packets = packets;
+            self.due.get_or_insert(state.now + PERIOD_NS);
+        }
+    }
+
+    pub(crate) fn do_if_due(&mut self, engine: &Engine, now: Time) {
+        if self.due.is_none_or(|due| due > now) {
+            return;
+        }
+        // Busy people are not waited for.
+        let Ok(Attempt::Held(mut state)) = engine.combiner.try_lock() else {
+            self.due = Some(now + PERIOD_NS);
+            return;
+        };
+        self.due = None;
+        if let Some(tap) = &mut state.tap {
+            tap.flush();
+        }
+        if let Some(stats) = &mut self.stats {
+            stats.gather(engine.counters_of(&state));
+            drop(state);
+            stats.write();
+        }
+    }
+
+    /// The last of it, when the context ends.
+    pub(crate) fn finish(&mut self, engine: &Engine) {
+        if let Ok(mut state) = engine.combiner.lock()
+            && let Some(tap) = &mut state.tap
+        {
+            tap.flush();
+        }
+        self.stats = None;
+    }
+}

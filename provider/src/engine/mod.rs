@@ -1,0 +1,197 @@
+//! What makes the core move: sockets, the clock, user memory, and threads.
+//!
+//! The core's shard is passive and sits behind one lock. Whoever has a reason drives it
+//! (docs/CONCURRENCY.md): a thread that posts, polls or waits, or else the progress
+//! thread. No call waits for another thread's turn except those that change objects.
+
+mod channel;
+mod clock;
+mod counters;
+mod cq;
+mod doorbell;
+mod housekeeping;
+mod objects;
+mod post;
+mod progress;
+mod shard_state;
+mod sockets;
+mod sync;
+mod tap;
+mod tx;
+mod wait;
+
+use core::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use urxe_core::mr::MrTable;
+use urxe_core::{AckMode, Shard, ShardConfig};
+use urxe_udp::UdpConfig;
+
+pub(crate) use channel::Channel;
+pub(crate) use cq::{Armed, CqCore};
+pub(crate) use doorbell::Poisoned;
+pub(crate) use post::{QpShared, Refused};
+pub(crate) use progress::ProgressThread;
+pub(crate) use tap::VARIABLE as TAP_VARIABLE;
+
+use crate::async_event::AsyncEvent;
+use crate::error::{Error, ErrorKind};
+use crate::mem::fork::Generation;
+use crate::wc::Wc;
+use clock::Clock;
+use doorbell::{Attempt, Combiner};
+use progress::ProgressShared;
+use shard_state::ShardState;
+use sockets::Sockets;
+use tap::Tap;
+use tx::TxPath;
+
+/// The UDP port of RoCEv2.
+const ROCE_PORT: u16 = 4791;
+
+/// How to open an engine.
+#[derive(Clone, Debug)]
+pub(crate) struct EngineConfig {
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) shard: ShardConfig,
+    pub(crate) udp: UdpConfig,
+    pub(crate) tap: Option<PathBuf>,
+}
+
+/// One context's engine.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) combiner: Combiner<ShardState>,
+    pub(crate) sockets: Arc<Sockets>,
+    pub(crate) events: Arc<Channel<AsyncEvent>>,
+    progress: Arc<ProgressShared>,
+    clock: Clock,
+    /// The process that it was opened in.
+    generation: Generation,
+}
+
+impl Engine {
+    /// Opens the sockets. Nothing moves until a [`ProgressThread`] or a caller drives.
+    pub(crate) fn open(config: &EngineConfig) -> Result<Engine, Error> {
+        let generation = Generation::current();
+        let sockets = Arc::new(Sockets::bind(&config.addresses, &config.udp)?);
+        let tap = config.tap.as_deref().map(Tap::create).transpose()?;
+        let clock = Clock::new();
+        let progress = Arc::new(ProgressShared::new()?);
+        let events = Arc::new(Channel::new().map_err(Error::io("creating an eventfd"))?);
+        let shard = Shard::new(ShardConfig {
+            secret: random()?,
+            ..config.shard
+        });
+        let state = ShardState::new(
+            shard,
+            MrTable::new(random()?),
+            TxPath::new(&sockets, config.udp.gso),
+            tap,
+            sockets.clone(),
+            clock,
+            progress.clone(),
+            events.clone(),
+        );
+        Ok(Engine {
+            combiner: Combiner::new(state),
+            sockets,
+            events,
+            progress,
+            clock,
+            generation,
+        })
+    }
+
+    /// A number that nobody can guess.
+    pub(crate) fn random(&self) -> Result<u64, Error> {
+        random()
+    }
+
+    /// Everything that was opened before a fork is dead in the child.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        if self.generation.is_past() {
+            Err(ErrorKind::Forked.into())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Takes completions; when there are none, drives the engine and looks again.
+    #[inline]
+    pub(crate) fn poll(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
+        let found = cq.take(out);
+        if found > 0 {
+            if cq.is_turn_to_drive() {
+                self.drive(cq, AckMode::Defer)?;
+            }
+            return Ok(found);
+        }
+        self.drive(cq, AckMode::Now)?;
+        Ok(cq.take(out))
+    }
+
+    /// One turn on behalf of a thread that polls `cq`. `held_back` says what happens to
+    /// what an earlier turn held back.
+    #[inline]
+    fn drive(&self, cq: &CqCore, held_back: AckMode) -> Result<(), Poisoned> {
+        // If somebody else drives, its completions will be found by the next poll.
+        let Attempt::Held(mut state) = self.combiner.try_lock()? else {
+            return Ok(());
+        };
+        state.start_turn();
+        self.progress.note_driven(state.now);
+        state.serve_bells();
+        // The reply that an ACK was to travel with did not come: before looking for more,
+        // as the peer may be waiting for it.
+        state.transmit(held_back);
+        state.receive(1);
+        state.handle_timers();
+        // The program gets completions and will probably answer: with that an ACK goes
+        // at no cost.
+        let acks = if cq.is_empty() {
+            AckMode::Now
+        } else {
+            AckMode::Defer
+        };
+        state.transmit(acks);
+        Ok(())
+    }
+
+    /// All counters, the core's first.
+    pub(crate) fn counters_of(
+        &self,
+        state: &ShardState,
+    ) -> impl Iterator<Item = (&'static str, u64)> {
+        let drops = [("rx_buffer_drops", self.sockets.receive_drops())];
+        let core: Vec<_> = state.shard.stats().iter().collect();
+        core.into_iter().chain(state.counters.iter()).chain(drops)
+    }
+
+    /// All counters, with a name each.
+    pub(crate) fn counters(&self) -> Result<Vec<(&'static str, u64)>, Error> {
+        let state = self.combiner.lock()?;
+        Ok(self.counters_of(&state).collect())
+    }
+}
+
+fn random() -> Result<u64, Error> {
+    getrandom::u64()
+        .map_err(|error| match error.raw_os_error() {
+            Some(code) => std::io::Error::from_raw_os_error(code),
+            None => std::io::ErrorKind::Unsupported.into(),
+        })
+        .map_err(Error::io("reading random numbers"))
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.generation.is_past() {
+            // What the parent gathered is the parent's to write.
+            self.combiner
+                .get_mut(|state| std::mem::forget(state.tap.take()));
+        }
+    }
+}

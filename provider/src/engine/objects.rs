@@ -1,0 +1,152 @@
+//! Creating, changing and destroying objects. These calls wait for the engine's lock:
+//! what they change is in nobody's use when they return.
+
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use urxe_core::cq::CqId;
+use urxe_core::mr::{MrInit, MrKeys};
+use urxe_core::qp::attr::{AttrMask, QpAttr};
+use urxe_core::qp::state::QpState;
+use urxe_core::{AckMode, QpInit};
+use urxe_wire::Lkey;
+
+use super::channel::Channel;
+use super::cq::CqCore;
+use super::doorbell::Guard;
+use super::post::QpShared;
+use super::shard_state::{QpSlot, ShardState, with_env};
+use super::{Engine, ErrorKind};
+use crate::error::Error;
+
+impl Engine {
+    fn enter(&self) -> Result<Guard<'_, ShardState>, Error> {
+        self.check_process()?;
+        let mut state = self.combiner.lock()?;
+        state.start_turn();
+        Ok(state)
+    }
+
+    pub(crate) fn create_qp(&self, init: &QpInit) -> Result<Arc<QpShared>, Error> {
+        let mut state = self.enter()?;
+        let (index, qpn) = state.shard.create_qp(init)?;
+        let shared = Arc::new(QpShared::new(index, qpn, &init.cap));
+        let place = index.0 as usize;
+        if state.qps.len() <= place {
+            state.qps.resize_with(place + 1, || None);
+        }
+        state.qps[place] = Some(QpSlot {
+            shared: shared.clone(),
+            listens_at: None,
+        });
+        self.combiner.reserve(state.qps.len())?;
+        Ok(shared)
+    }
+
+    pub(crate) fn destroy_qp(&self, qp: &QpShared) {
+        // After a fork or a panic there is nothing to destroy.
+        let Ok(mut state) = self.enter() else { return };
+        state.shard.destroy_qp(qp.index);
+        self.combiner.forget(qp.bell());
+        if let Some(Some(slot)) = state.qps.get_mut(qp.index.0 as usize).map(Option::take)
+            && let Some(addr) = slot.listens_at
+        {
+            self.sockets.remove_user(addr);
+        }
+    }
+
+    pub(crate) fn modify_qp(
+        &self,
+        qp: &QpShared,
+        attr: &QpAttr,
+        mask: AttrMask,
+    ) -> Result<(), Error> {
+        if mask.contains(AttrMask::AV)
+            && let Some(path) = attr.ah_attr
+            && !self.sockets.has(path.local)
+        {
+            return Err(ErrorKind::ForeignAddress(path.local).into());
+        }
+        let mut state = self.enter()?;
+        // Posts that came before this call count as posted before it.
+        state.serve_bells();
+        with_env!(state, |shard, env| shard
+            .modify_qp(qp.index, attr, mask, env))?;
+        if let Some((attr, _)) = state.shard.query_qp(qp.index) {
+            qp.set_state(attr.qp_state);
+            let local = attr.ah_attr.map(|path| path.local);
+            self.listen(&mut state, qp, attr.qp_state, local);
+        }
+        // What was staged meanwhile meets the new state.
+        qp.serve(&mut state);
+        state.transmit(AckMode::Now);
+        Ok(())
+    }
+
+    /// Sees to it that packets for the QP are fetched if its state takes any.
+    fn listen(
+        &self,
+        state: &mut ShardState,
+        qp: &QpShared,
+        qp_state: QpState,
+        local: Option<IpAddr>,
+    ) {
+        let Some(Some(slot)) = state.qps.get_mut(qp.index.0 as usize) else {
+            return;
+        };
+        let listens_at = match qp_state {
+            QpState::Reset | QpState::Init => None,
+            // Until it is destroyed or reset, a peer may hear of the failure.
+            QpState::Err => slot.listens_at,
+            _ => local,
+        };
+        if listens_at == slot.listens_at {
+            return;
+        }
+        if let Some(old) = std::mem::replace(&mut slot.listens_at, listens_at) {
+            self.sockets.remove_user(old);
+        }
+        if listens_at.is_some_and(|new| self.sockets.add_user(new)) {
+            // Whoever sleeps must sleep on one more socket.
+            self.progress.activated.notify();
+            self.progress.kick();
+        }
+    }
+
+    pub(crate) fn query_qp(&self, qp: &QpShared) -> Result<(QpAttr, QpInit), Error> {
+        let state = self.enter()?;
+        state
+            .shard
+            .query_qp(qp.index)
+            .ok_or_else(|| urxe_core::qp::state::ModifyError::NoQp.into())
+    }
+
+    pub(crate) fn create_cq(
+        &self,
+        capacity: usize,
+        channel: Option<Arc<Channel<CqId>>>,
+    ) -> Result<Arc<CqCore>, Error> {
+        let mut state = self.enter()?;
+        let cq = Arc::new(CqCore::new(state.cqs.free_id(), capacity, channel));
+        state.cqs.insert(cq.clone());
+        Ok(cq)
+    }
+
+    pub(crate) fn destroy_cq(&self, cq: &CqCore) {
+        if let Ok(mut state) = self.enter() {
+            state.cqs.remove(cq.id);
+        }
+    }
+
+    pub(crate) fn register(&self, init: MrInit) -> Result<MrKeys, Error> {
+        Ok(self.enter()?.mrs.register(init)?)
+    }
+
+    /// Returns once no packet can touch the region any more: spans live no longer than
+    /// the lock is held.
+    pub(crate) fn deregister(&self, lkey: Lkey) {
+        if let Ok(mut state) = self.enter() {
+            state.mrs.deregister(lkey);
+        }
+    }
+}

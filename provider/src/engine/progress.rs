@@ -1,0 +1,343 @@
+//! The background thread: it drives the engine while nobody else does.
+//!
+//! One-sided operations on a process that sleeps or computes must go on, and so must
+//! timers. But while the program drives the engine itself, by polling or by waiting for
+//! events, the thread would only be woken by every packet for nothing. So it has three
+//! ways to sleep:
+//!
+//! * nothing is connected: until it is kicked;
+//! * somebody else drives: on a timer, a tick, to look whether that is still so, and to
+//!   send what was held back;
+//! * nobody does: on the sockets, until the next timer of the core.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, SigmaskHow};
+use urxe_core::{AckMode, Time};
+use urxe_udp::{EventFd, Interest, WAIT_MAX, wait_for};
+
+use super::Engine;
+use super::clock::until;
+use super::doorbell::Attempt;
+use super::housekeeping::Housekeeping;
+use super::shard_state::DEFER_NS;
+use crate::error::Error;
+
+/// The engine was driven by the program so recently that it is likely to be again. A
+/// polling program comes back within microseconds; one that handles a message within
+/// tens of them. A tick a millisecond costs well below one percent of a core.
+const RECENT_NS: u64 = 1_000_000;
+/// Longest tick, while one thread has been waiting for an event all the time.
+const TICK_MAX: Duration = Duration::from_millis(1024);
+const TICK_MIN: Duration = Duration::from_nanos(RECENT_NS);
+
+/// What other threads and the progress thread tell each other.
+#[derive(Debug)]
+pub(crate) struct ProgressShared {
+    kick: EventFd,
+    /// Tells a thread that waits for an event that there are more sockets to watch.
+    pub(crate) activated: EventFd,
+    /// `kick` was notified, and the thread did not see it yet.
+    kicked: AtomicBool,
+    /// When the thread will wake by itself, in the engine's time.
+    asleep_until: AtomicU64,
+    /// When the program drove the engine last.
+    driven_at: AtomicU64,
+    /// A thread waits for an event and drives meanwhile.
+    watched: AtomicBool,
+    /// How often threads began to.
+    watches: AtomicU64,
+    /// Bells are left to be served by the progress thread.
+    serve: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl ProgressShared {
+    pub(crate) fn new() -> Result<ProgressShared, Error> {
+        Ok(ProgressShared {
+            kick: EventFd::new().map_err(Error::io("creating an eventfd"))?,
+            activated: EventFd::new().map_err(Error::io("creating an eventfd"))?,
+            kicked: AtomicBool::new(false),
+            asleep_until: AtomicU64::new(0),
+            driven_at: AtomicU64::new(0),
+            watched: AtomicBool::new(false),
+            watches: AtomicU64::new(0),
+            serve: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+        })
+    }
+
+    /// Makes the thread look around.
+    #[cold]
+    pub(crate) fn kick(&self) {
+        if !self.kicked.swap(true, Ordering::AcqRel) {
+            self.kick.notify();
+        }
+    }
+
+    /// Makes the thread take the lock, whoever has it.
+    #[cold]
+    pub(crate) fn kick_to_serve(&self) {
+        self.serve.store(true, Ordering::Release);
+        self.kick();
+    }
+
+    /// Sees to it that the thread is awake at `due`, give or take a tick. Called with the
+    /// engine's lock held, under which the thread decides how long to sleep.
+    #[inline]
+    pub(crate) fn wake_by(&self, due: Time) {
+        if due.0.saturating_add(DEFER_NS) < self.asleep_until.load(Ordering::Relaxed) {
+            // Once is enough.
+            self.asleep_until.store(0, Ordering::Relaxed);
+            self.kick();
+        }
+    }
+
+    /// The program drove the engine just now.
+    #[inline]
+    pub(crate) fn note_driven(&self, now: Time) {
+        self.driven_at.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Becomes the one thread that watches the sockets, if there is none.
+    pub(crate) fn try_watch(&self) -> Option<Watch<'_>> {
+        if self.watched.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        self.watches.fetch_add(1, Ordering::Relaxed);
+        Some(Watch { progress: self })
+    }
+}
+
+/// The calling thread watches the sockets.
+#[derive(Debug)]
+pub(crate) struct Watch<'a> {
+    progress: &'a ProgressShared,
+}
+
+impl Watch<'_> {
+    /// Stops watching, at the time `now`. If the progress thread sleeps for long, it is
+    /// woken: others may wait for what arrives from now on.
+    pub(crate) fn end(self, now: Time) {
+        self.progress.note_driven(now);
+        self.progress.watched.store(false, Ordering::Release);
+        self.progress.wake_by(now + DEFER_NS);
+    }
+}
+
+impl Drop for Watch<'_> {
+    /// For the way out of an error; [`Watch::end`] has done it otherwise.
+    fn drop(&mut self) {
+        self.progress.watched.store(false, Ordering::Release);
+    }
+}
+
+/// The thread's handle. Dropping it stops the thread and waits for its end.
+#[derive(Debug)]
+pub(crate) struct ProgressThread {
+    engine: Arc<Engine>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ProgressThread {
+    /// Starts the thread. It belongs into other people's processes: it takes no signals.
+    pub(crate) fn start(engine: Arc<Engine>) -> Result<ProgressThread, Error> {
+        let mine = engine.clone();
+        // Blocked before the thread begins, which inherits the mask: there is no moment
+        // in which it could take the program's signals.
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
+        let thread = thread::Builder::new()
+            .name("urxe-progress".into())
+            .spawn(move || Progress::new(&mine).run())
+            .map_err(Error::io("starting the progress thread"));
+        if let Ok(before) = before {
+            // It was a mask a moment ago, so it is accepted.
+            let _ = before.thread_set_mask();
+        }
+        Ok(ProgressThread {
+            engine,
+            thread: Some(thread?),
+        })
+    }
+}
+
+impl Drop for ProgressThread {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        if self.engine.generation.is_past() {
+            // The thread is the parent's; there is nothing to wait for.
+            std::mem::forget(thread);
+            return;
+        }
+        self.engine.progress.stop.store(true, Ordering::Release);
+        self.engine.progress.kick();
+        // A panic of the thread poisoned the lock, and was reported so.
+        let _ = thread.join();
+    }
+}
+
+/// How the thread sleeps next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    Idle,
+    Tick(Duration),
+    Watch,
+}
+
+struct Progress<'a> {
+    engine: &'a Engine,
+    housekeeping: Housekeeping,
+    /// Length of the next tick beside a waiting thread, and which wait it was.
+    tick: Duration,
+    watches_seen: u64,
+}
+
+impl<'a> Progress<'a> {
+    fn new(engine: &'a Engine) -> Self {
+        let housekeeping = Housekeeping::new(engine);
+        Progress {
+            engine,
+            housekeeping,
+            tick: TICK_MIN,
+            watches_seen: 0,
+        }
+    }
+
+    fn run(mut self) {
+        let progress = &*self.engine.progress;
+        while !progress.stop.load(Ordering::Acquire) {
+            let now = self.engine.clock.now();
+            let slept = match self.mode(now) {
+                Mode::Idle => self.sleep_idle(now),
+                Mode::Tick(tick) => self.sleep_a_tick(now, tick),
+                Mode::Watch => self.watch(),
+            };
+            if slept.is_none() {
+                // The engine failed; there is nothing left to drive.
+                break;
+            }
+            if progress.serve.swap(false, Ordering::AcqRel) && self.engine.combiner.lock().is_err()
+            {
+                break;
+            }
+        }
+        self.housekeeping.finish(self.engine);
+    }
+
+    fn mode(&mut self, now: Time) -> Mode {
+        let progress = &*self.engine.progress;
+        if self.engine.sockets.active().next().is_none() {
+            return Mode::Idle;
+        }
+        let watches = progress.watches.load(Ordering::Relaxed);
+        if progress.watched.load(Ordering::Acquire) {
+            // The same thread for longer and longer: it will probably stay.
+            let same = watches == self.watches_seen;
+            self.tick = if same {
+                (self.tick * 2).min(TICK_MAX)
+            } else {
+                TICK_MIN
+            };
+            self.watches_seen = watches;
+            return Mode::Tick(self.tick);
+        }
+        self.tick = TICK_MIN;
+        let driven_at = Time(progress.driven_at.load(Ordering::Relaxed));
+        if driven_at != Time::ZERO && now.since_ns(driven_at) < RECENT_NS {
+            Mode::Tick(TICK_MIN)
+        } else {
+            Mode::Watch
+        }
+    }
+
+    fn sleep_idle(&mut self, now: Time) -> Option<()> {
+        self.housekeeping.do_if_due(self.engine, now);
+        let limit = self.housekeeping.due();
+        self.sleep(now, limit);
+        Some(())
+    }
+
+    /// Others drive: sends what they held back, and lets them.
+    fn sleep_a_tick(&mut self, now: Time, tick: Duration) -> Option<()> {
+        let mut due = None;
+        if let Attempt::Held(mut state) = self.engine.combiner.try_lock().ok()? {
+            state.start_turn();
+            state.handle_timers();
+            state.transmit(AckMode::Now);
+            due = state.due();
+            self.housekeeping.note_packets(&state);
+        }
+        self.housekeeping.do_if_due(self.engine, now);
+        // Timers are the driver's affair; one that it might not know of is served within
+        // a tick.
+        let end = now + tick.as_nanos() as u64;
+        let end = due.map_or(end, |due| due.max(now + RECENT_NS).min(end));
+        let end = self.housekeeping.due().map_or(end, |other| other.min(end));
+        self.engine
+            .progress
+            .asleep_until
+            .store(end.0, Ordering::Relaxed);
+        self.sleep(now, Some(end));
+        Some(())
+    }
+
+    /// Nobody drives: does everything, until there is nothing to do, and then sleeps
+    /// until there is.
+    fn watch(&mut self) -> Option<()> {
+        let mut state = self.engine.combiner.lock().ok()?;
+        // Until there are no packets, or somebody else wants the engine.
+        while state.turn() && !self.engine.progress.stop.load(Ordering::Relaxed) {
+            drop(state);
+            state = self.engine.combiner.lock().ok()?;
+        }
+        let (now, backlog) = (state.now, state.tx.has_backlog());
+        self.housekeeping.note_packets(&state);
+        // While the lock is held: whoever adds a timer sees how long this sleep will be.
+        let due = state.due();
+        let end = [due, self.housekeeping.due()].into_iter().flatten().min();
+        let asleep_until = end.map_or(u64::MAX, |end| end.0);
+        self.engine
+            .progress
+            .asleep_until
+            .store(asleep_until, Ordering::Relaxed);
+        drop(state);
+        self.housekeeping.do_if_due(self.engine, now);
+        self.sleep_on_sockets(now, end, backlog);
+        Some(())
+    }
+
+    /// Sleeps until the thread is kicked or the time is up.
+    fn sleep(&mut self, now: Time, end: Option<Time>) {
+        self.wait(
+            &[Interest::readable(self.engine.progress.kick.as_fd())],
+            now,
+            end,
+        );
+    }
+
+    /// The same, or until there are packets (or room for them, if some wait).
+    fn sleep_on_sockets(&mut self, now: Time, end: Option<Time>, backlog: bool) {
+        let kick = Interest::readable(self.engine.progress.kick.as_fd());
+        let mut list = [kick; WAIT_MAX];
+        let len = self.engine.sockets.interests(backlog, &mut list, 1);
+        self.wait(&list[..len], now, end);
+    }
+
+    fn wait(&self, list: &[Interest<'_>], now: Time, end: Option<Time>) {
+        let progress = &*self.engine.progress;
+        // A failure of poll is a lack of memory: look around instead of sleeping.
+        let ready = wait_for(list, end.map(|end| until(now, end))).unwrap_or_default();
+        if ready.is_ready(0) {
+            // In this order: a kick that comes between is not lost, as the thread is
+            // awake and looks around after this.
+            progress.kicked.store(false, Ordering::Release);
+            progress.kick.drain();
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! What the engine's lock protects: the core's shard, and what it needs to run.
+//! Passive: whoever holds the lock drives it.
+
+use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use urxe_core::event::AsyncEvent as CoreEvent;
+use urxe_core::mr::MrTable;
+use urxe_core::table::QpIndex;
+use urxe_core::transmit::TxBatch;
+use urxe_core::{AckMode, Env, RxPath, Shard, Time};
+use urxe_udp::RecvBatch;
+
+use super::channel::Channel;
+use super::clock::Clock;
+use super::counters::EngineCounters;
+use super::cq::CqTable;
+use super::doorbell::Combined;
+use super::post::QpShared;
+use super::progress::ProgressShared;
+use super::sockets::{Port, Sockets};
+use super::tap::Tap;
+use super::tx::TxPath;
+use crate::async_event::AsyncEvent;
+use crate::mem::UserMemory;
+
+/// Receive calls that one turn makes on one socket, at most: 8 datagrams each, which
+/// may be trains of 64 KiB. Then timers and sending have their turn.
+const RECEIVES_PER_TURN: u32 = 4;
+
+/// How long an ACK may be held back in the hope of a reply to travel with, and how
+/// long packets wait for a full socket. A program that answers does so within
+/// microseconds; peers wait for tens of milliseconds at least. It is the tick of the
+/// progress thread while the program drives by itself, so it costs no wake-up more.
+pub(crate) const DEFER_NS: u64 = 1_000_000;
+
+/// A QP as the engine keeps it.
+#[derive(Debug)]
+pub(crate) struct QpSlot {
+    pub(crate) shared: Arc<QpShared>,
+    /// The address whose socket it keeps active.
+    pub(crate) listens_at: Option<IpAddr>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ShardState {
+    pub(crate) shard: Shard,
+    pub(crate) mrs: MrTable,
+    pub(crate) cqs: CqTable,
+    /// By place in the shard.
+    pub(crate) qps: Vec<Option<QpSlot>>,
+    pub(crate) tx: TxPath,
+    pub(crate) rx: RecvBatch,
+    pub(crate) counters: EngineCounters,
+    pub(crate) tap: Option<Tap>,
+    pub(crate) sockets: Arc<Sockets>,
+    pub(crate) clock: Clock,
+    /// When the present holder of the lock began.
+    pub(crate) now: Time,
+    pub(crate) progress: Arc<ProgressShared>,
+    pub(crate) events: Arc<Channel<AsyncEvent>>,
+    /// The path of the last datagram, as its sender is likely to send the next.
+    last_path: Option<(SocketAddr, RxPath)>,
+}
+
+/// Calls a method of the shard with everything it needs. (A method of `ShardState`
+/// could not lend out the shard and its surroundings at once.)
+macro_rules! with_env {
+    ($state:expr, |$shard:ident, $env:ident| $call:expr) => {{
+        let state = &mut *$state;
+        let $shard = &mut state.shard;
+        let $env = &mut urxe_core::Env {
+            now: state.now,
+            mrs: &mut state.mrs,
+            memory: &$crate::mem::UserMemory,
+            cqs: &mut state.cqs,
+        };
+        $call
+    }};
+}
+pub(crate) use with_env;
+
+impl ShardState {
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "a constructor of many parts, called once"
+    )]
+    pub(crate) fn new(
+        shard: Shard,
+        mrs: MrTable,
+        tx: TxPath,
+        tap: Option<Tap>,
+        sockets: Arc<Sockets>,
+        clock: Clock,
+        progress: Arc<ProgressShared>,
+        events: Arc<Channel<AsyncEvent>>,
+    ) -> ShardState {
+        ShardState {
+            shard,
+            mrs,
+            cqs: CqTable::default(),
+            qps: Vec::new(),
+            tx,
+            rx: RecvBatch::new(RecvBatch::DEFAULT_SLOTS),
+            counters: EngineCounters::default(),
+            tap,
+            sockets,
+            clock,
+            now: Time::ZERO,
+            progress,
+            events,
+            last_path: None,
+        }
+    }
+
+    /// Reads the clock: at the beginning of every turn.
+    #[inline]
+    pub(crate) fn start_turn(&mut self) {
+        self.now = self.clock.now();
+    }
+
+    /// Fetches and handles packets; returns true if there were any.
+    #[inline]
+    pub(crate) fn receive(&mut self, calls_max: u32) -> bool {
+        let sockets = self.sockets.clone();
+        let mut any = false;
+        for port in sockets.active() {
+            for _ in 0..calls_max {
+                match port.socket.recv(&mut self.rx) {
+                    Ok(0) => {
+                        self.counters.rx_empty += 1;
+                        break;
+                    }
+                    Ok(count) => {
+                        self.counters.rx_calls += 1;
+                        any = true;
+                        self.handle_received(port);
+                        // A batch that is not full was all there was.
+                        if count < self.rx.slots() {
+                            break;
+                        }
+                    }
+                    Err(_) => {
+                        self.counters.rx_errors += 1;
+                        break;
+                    }
+                }
+            }
+        }
+        any
+    }
+
+    #[inline]
+    fn handle_received(&mut self, port: &Port) {
+        let ShardState {
+            shard,
+            mrs,
+            cqs,
+            rx,
+            tap,
+            last_path,
+            counters,
+            ..
+        } = self;
+        let mut env = Env {
+            now: self.now,
+            mrs,
+            memory: &UserMemory,
+            cqs,
+        };
+        for datagram in rx.iter() {
+            if datagram.truncated {
+                counters.rx_truncated += 1;
+                continue;
+            }
+            let same = last_path.as_ref().is_some_and(|(source, path)| {
+                *source == datagram.source && path.local == port.addr && path.ecn == datagram.ecn()
+            });
+            if !same {
+                let (ip, udp_port) = (datagram.source.ip(), datagram.source.port());
+                let path = RxPath::new(ip, udp_port, port.addr, datagram.ecn());
+                *last_path = Some((datagram.source, path));
+            }
+            let (_, path) = last_path.as_ref().expect("just set");
+            for (place, packet) in datagram.segments() {
+                shard.handle_packet(path, place as u16, packet, &mut env);
+            }
+            if let Some(tap) = tap {
+                tap.received(path, &datagram);
+            }
+        }
+    }
+
+    /// Does what is due.
+    #[inline]
+    pub(crate) fn handle_timers(&mut self) {
+        if self.shard.next_timeout().is_some_and(|due| due <= self.now) {
+            with_env!(self, |shard, env| shard.handle_timeout(env));
+        }
+    }
+
+    /// Sends what is ready. Returns false if a socket is full.
+    #[inline]
+    pub(crate) fn transmit(&mut self, acks: AckMode) -> bool {
+        let sockets = &*self.sockets;
+        // A batch that could not be sent stays: the core must not fill it again.
+        if self.tx.has_backlog() && !self.tx.send(sockets, &mut self.counters, None) {
+            return false;
+        }
+        while self.shard.has_work() {
+            let batch: &mut TxBatch = &mut self.tx.batch;
+            let more = {
+                let mut env = Env {
+                    now: self.now,
+                    mrs: &mut self.mrs,
+                    memory: &UserMemory,
+                    cqs: &mut self.cqs,
+                };
+                self.shard.poll_transmit(&mut env, batch, acks)
+            };
+            if !self.tx.send(sockets, &mut self.counters, self.tap.as_mut()) {
+                return false;
+            }
+            if !more {
+                break;
+            }
+        }
+        true
+    }
+
+    /// Everything that can be done now: what is left over, packets, timers, sending.
+    /// Returns true if there were packets.
+    pub(crate) fn turn(&mut self) -> bool {
+        self.start_turn();
+        let any = self.receive(RECEIVES_PER_TURN);
+        self.handle_timers();
+        self.transmit(AckMode::Now);
+        any
+    }
+
+    /// When somebody must come back at the latest: a timer, or something held back.
+    pub(crate) fn due(&self) -> Option<Time> {
+        let timer = self.shard.next_timeout();
+        if self.shard.has_work() || self.tx.has_backlog() {
+            let soon = self.now + DEFER_NS;
+            return Some(timer.map_or(soon, |timer| timer.min(soon)));
+        }
+        timer
+    }
+
+    /// Hands asynchronous events over to the program.
+    fn publish_events(&mut self) {
+        while let Some(event) = self.shard.poll_event() {
+            let qpn = |index: QpIndex| Some(self.qps.get(index.0 as usize)?.as_ref()?.shared.qpn);
+            let event = match event {
+                CoreEvent::CqErr(cq) => Some(AsyncEvent::CqErr(cq)),
+                CoreEvent::QpFatal(index) => qpn(index).map(AsyncEvent::QpFatal),
+                CoreEvent::QpReqErr(index) => qpn(index).map(AsyncEvent::QpReqErr),
+                CoreEvent::QpAccessErr(index) => qpn(index).map(AsyncEvent::QpAccessErr),
+                CoreEvent::CommEst(index) => qpn(index).map(AsyncEvent::CommEst),
+                CoreEvent::SqDrained(index) => qpn(index).map(AsyncEvent::SqDrained),
+                // A kind that this version of the API does not know.
+                _ => None,
+            };
+            // Of a QP that is gone by now nobody wants to hear.
+            if let Some(event) = event {
+                self.events.push(event);
+            }
+        }
+    }
+}
+
+impl Combined for ShardState {
+    fn serve(&mut self, index: u32) {
+        if let Some(Some(slot)) = self.qps.get(index as usize) {
+            let qp = slot.shared.clone();
+            qp.serve(self);
+        }
+    }
+
+    fn served(&mut self) {
+        self.transmit(AckMode::Defer);
+    }
+
+    #[inline]
+    fn leave(&mut self, hand_over: bool) {
+        self.publish_events();
+        if hand_over {
+            self.progress.kick_to_serve();
+        } else if let Some(due) = self.due() {
+            self.progress.wake_by(due);
+        }
+    }
+}

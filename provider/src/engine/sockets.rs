@@ -1,0 +1,149 @@
+//! The UDP sockets of a context: one for each of its addresses.
+
+use core::net::{IpAddr, SocketAddr};
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use urxe_udp::{Interest, UdpConfig, UdpSocket, WAIT_MAX};
+
+use super::ROCE_PORT;
+use crate::error::{Error, ErrorKind};
+
+/// One address.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) addr: IpAddr,
+    pub(crate) socket: UdpSocket,
+    /// QPs that are connected through this address. Without any, nobody listens.
+    users: AtomicU32,
+}
+
+/// All addresses, in the order of the GID table.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    ports: Box<[Port]>,
+}
+
+impl Sockets {
+    /// Most addresses: two descriptors are waited for beside them.
+    pub(crate) const MAX: usize = WAIT_MAX - 2;
+
+    /// Takes port 4791 of every address.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AddrInUse`] if somebody else has one, [`ErrorKind::NoAddress`] if the
+    /// host does not have it, or whatever the system says.
+    pub(crate) fn bind(addrs: &[IpAddr], config: &UdpConfig) -> Result<Sockets, Error> {
+        let ports = addrs.iter().take(Self::MAX).map(|&addr| {
+            let socket = UdpSocket::bind(SocketAddr::new(addr, ROCE_PORT), config)
+                .map_err(|error| explain(addr, error))?;
+            Ok(Port {
+                addr,
+                socket,
+                users: AtomicU32::new(0),
+            })
+        });
+        Ok(Sockets {
+            ports: ports.collect::<Result<_, Error>>()?,
+        })
+    }
+
+    pub(crate) fn addrs(&self) -> impl Iterator<Item = IpAddr> {
+        self.ports.iter().map(|port| port.addr)
+    }
+
+    /// The socket, if there is just one.
+    #[inline]
+    pub(crate) fn only(&self) -> Option<&UdpSocket> {
+        match &*self.ports {
+            [only] => Some(&only.socket),
+            _ => None,
+        }
+    }
+
+    /// The socket of an address. QPs have no other addresses than these.
+    pub(crate) fn of(&self, addr: IpAddr) -> &UdpSocket {
+        let port = self
+            .ports
+            .iter()
+            .find(|port| port.addr == addr)
+            .unwrap_or(&self.ports[0]);
+        &port.socket
+    }
+
+    /// Packets in a run that all sockets take.
+    pub(crate) fn run_segments_max(&self) -> usize {
+        self.ports
+            .iter()
+            .map(|port| port.socket.caps().gso_segments_max())
+            .min()
+            .unwrap_or(1)
+    }
+
+    /// The addresses that somebody listens at.
+    #[inline]
+    pub(crate) fn active(&self) -> impl Iterator<Item = &Port> {
+        self.ports
+            .iter()
+            .filter(|port| port.users.load(Ordering::Relaxed) > 0)
+    }
+
+    /// True if somebody listens at every address.
+    pub(crate) fn all_active(&self) -> bool {
+        self.ports
+            .iter()
+            .all(|port| port.users.load(Ordering::Relaxed) > 0)
+    }
+
+    /// A QP begins to use an address. Returns true if it is the first.
+    pub(crate) fn add_user(&self, addr: IpAddr) -> bool {
+        let port = self.ports.iter().find(|port| port.addr == addr);
+        port.is_some_and(|port| port.users.fetch_add(1, Ordering::Relaxed) == 0)
+    }
+
+    /// A QP ends to use an address.
+    pub(crate) fn remove_user(&self, addr: IpAddr) {
+        if let Some(port) = self.ports.iter().find(|port| port.addr == addr) {
+            port.users.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn has(&self, addr: IpAddr) -> bool {
+        self.ports.iter().any(|port| port.addr == addr)
+    }
+
+    /// Puts all active sockets into a list to wait for; returns the new length.
+    pub(crate) fn interests<'a>(
+        &'a self,
+        writable: bool,
+        list: &mut [Interest<'a>; WAIT_MAX],
+        mut len: usize,
+    ) -> usize {
+        for port in self.active() {
+            let fd = port.socket.as_fd();
+            list[len] = if writable {
+                Interest::both(fd)
+            } else {
+                Interest::readable(fd)
+            };
+            len += 1;
+        }
+        len
+    }
+
+    /// Datagrams that the kernel threw away because nobody fetched them in time.
+    pub(crate) fn receive_drops(&self) -> u64 {
+        self.ports
+            .iter()
+            .map(|p| u64::from(p.socket.receive_drops().unwrap_or(0)))
+            .sum()
+    }
+}
+
+fn explain(addr: IpAddr, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => ErrorKind::AddrInUse(addr).into(),
+        io::ErrorKind::AddrNotAvailable => ErrorKind::NoAddress(addr).into(),
+        _ => Error::io("opening the UDP socket for port 4791")(error),
+    }
+}

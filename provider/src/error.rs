@@ -1,0 +1,283 @@
+//! What can go wrong, who is to blame, and the `errno` that verbs would return.
+
+use core::fmt;
+use core::net::IpAddr;
+use std::io;
+
+use urxe_core::CreateQpError;
+use urxe_core::error::{Fault, WcStatus};
+use urxe_core::mr::RegisterError;
+use urxe_core::qp::state::ModifyError;
+use urxe_core::work::PostError;
+
+/// Who has to do something about an [`Error`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Blame {
+    /// The program: it asked for something that cannot be.
+    Caller,
+    /// The other end of the connection, or the path to it.
+    Peer,
+    /// The operating system, or whoever administers the machine.
+    System,
+    /// Nobody: a limit is reached, and something must be freed or raised.
+    Limit,
+}
+
+impl fmt::Display for Blame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Blame::Caller => "caller",
+            Blame::Peer => "peer",
+            Blame::System => "system",
+            Blame::Limit => "limit",
+        })
+    }
+}
+
+/// An operation that failed, and why.
+///
+/// ```
+/// use urxe::{Blame, Context};
+///
+/// let error = Context::open("192.0.2.1".parse().unwrap()).unwrap_err();
+/// assert_eq!(error.blame(), Blame::Caller);
+/// assert!(error.to_string().contains("192.0.2.1"));
+/// assert_eq!(error.errno(), 99); // EADDRNOTAVAIL
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+}
+
+/// The reason of an [`Error`].
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A work request was refused.
+    #[error("the work request was refused: {0}")]
+    Post(#[source] PostError),
+    /// A QP could not be created.
+    #[error("the QP was not created: {0}")]
+    CreateQp(#[source] CreateQpError),
+    /// A QP could not be modified.
+    #[error("the QP was not modified: {0}")]
+    Modify(#[source] ModifyError),
+    /// Memory could not be registered.
+    #[error("the memory was not registered: {0}")]
+    Register(#[source] RegisterError),
+    /// A completion queue of an impossible size.
+    #[error("a completion queue of {cqe} entries is not possible: 1 to {max} are")]
+    CqSize {
+        /// Entries asked for.
+        cqe: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// More completions arrived than the queue was created for.
+    #[error(
+        "the completion queue overran: a completion was lost, and its QP is in the error state"
+    )]
+    CqOverrun,
+    /// Objects of different contexts were mixed.
+    #[error("the {0} belongs to another context")]
+    ForeignObject(&'static str),
+    /// A QP was given a source address that its context does not have.
+    #[error("the local address {0} is not one of the context's (its GID table)")]
+    ForeignAddress(IpAddr),
+    /// Another socket owns the port.
+    #[error(
+        "UDP port 4791 of {0} is owned by another program: a urxe process, or the kernel's \
+         rdma_rxe. End it, unload rdma_rxe, or open another address of this host (on loopback \
+         any 127.x.y.z will do)"
+    )]
+    AddrInUse(IpAddr),
+    /// The host does not have the address.
+    #[error("this host has no address {0}")]
+    NoAddress(IpAddr),
+    /// The interface has no address to use.
+    #[error("the interface has no IP address")]
+    NoAddressOnDevice,
+    /// A number is not in range.
+    #[error("{name} is {value}, but {allowed}")]
+    Value {
+        /// What it is.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+        /// What would be right.
+        allowed: &'static str,
+    },
+    /// A line of text is not an endpoint.
+    #[error("\"{text}\" is not an endpoint: {reason}")]
+    Endpoint {
+        /// The text, or its beginning.
+        text: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// A work request completed with an error.
+    #[error("work request {wr_id} failed: {status} ({fault})")]
+    Completion {
+        /// The id it was posted with.
+        wr_id: u64,
+        /// How it ended.
+        status: WcStatus,
+        /// Why, and on which side.
+        fault: Fault,
+    },
+    /// The process is the child of a fork.
+    #[error("the object was made before a fork, by the parent process; open a context after it")]
+    Forked,
+    /// A thread panicked inside the engine.
+    #[error("the engine failed: a thread panicked in it, which is a bug in urxe")]
+    EngineFailed,
+    /// A system call failed.
+    #[error("{action}: {}", describe(*.kind, *.errno))]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// What kind of failure.
+        kind: io::ErrorKind,
+        /// The system's number for it, if it gave one.
+        errno: Option<i32>,
+    },
+}
+
+impl Error {
+    /// The reason.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+
+    /// Who has to do something about it.
+    pub fn blame(&self) -> Blame {
+        match &self.kind {
+            ErrorKind::Post(PostError::QueueFull(_))
+            | ErrorKind::CreateQp(CreateQpError::Full(_))
+            | ErrorKind::Register(RegisterError::Full(_)) => Blame::Limit,
+            ErrorKind::Completion { fault, .. } => match fault.side() {
+                urxe_core::error::Side::Remote | urxe_core::error::Side::Network => Blame::Peer,
+                _ => Blame::Caller,
+            },
+            ErrorKind::AddrInUse(_)
+            | ErrorKind::NoAddressOnDevice
+            | ErrorKind::EngineFailed
+            | ErrorKind::Io { .. } => Blame::System,
+            _ => Blame::Caller,
+        }
+    }
+
+    /// The number that the verbs function would return or leave in `errno`.
+    pub fn errno(&self) -> i32 {
+        match &self.kind {
+            ErrorKind::Post(PostError::QueueFull(_))
+            | ErrorKind::CreateQp(CreateQpError::Full(_))
+            | ErrorKind::Register(RegisterError::Full(_)) => libc::ENOMEM,
+            ErrorKind::CreateQp(CreateQpError::Type(_)) => libc::EOPNOTSUPP,
+            ErrorKind::AddrInUse(_) => libc::EADDRINUSE,
+            ErrorKind::NoAddress(_) | ErrorKind::NoAddressOnDevice => libc::EADDRNOTAVAIL,
+            ErrorKind::Completion { .. } | ErrorKind::CqOverrun => libc::EIO,
+            ErrorKind::Forked | ErrorKind::EngineFailed => libc::ENODEV,
+            ErrorKind::Io { errno, .. } => errno.unwrap_or(libc::EIO),
+            _ => libc::EINVAL,
+        }
+    }
+
+    /// Wraps the failure of a system call.
+    pub(crate) fn io(action: &'static str) -> impl FnOnce(io::Error) -> Error {
+        move |error| {
+            ErrorKind::Io {
+                action,
+                kind: error.kind(),
+                errno: error.raw_os_error(),
+            }
+            .into()
+        }
+    }
+}
+
+fn describe(kind: io::ErrorKind, errno: Option<i32>) -> io::Error {
+    errno.map_or_else(|| kind.into(), io::Error::from_raw_os_error)
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.blame(), self.kind)
+    }
+}
+
+impl fmt::Debug for Error {
+    /// As `main` prints it when it returns one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} [{:?}]", self.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.kind)
+    }
+}
+
+impl From<ErrorKind> for Error {
+    #[cold]
+    fn from(kind: ErrorKind) -> Error {
+        Error { kind }
+    }
+}
+
+impl From<PostError> for Error {
+    fn from(error: PostError) -> Error {
+        ErrorKind::Post(error).into()
+    }
+}
+
+impl From<CreateQpError> for Error {
+    fn from(error: CreateQpError) -> Error {
+        ErrorKind::CreateQp(error).into()
+    }
+}
+
+impl From<ModifyError> for Error {
+    fn from(error: ModifyError) -> Error {
+        ErrorKind::Modify(error).into()
+    }
+}
+
+impl From<RegisterError> for Error {
+    fn from(error: RegisterError) -> Error {
+        ErrorKind::Register(error).into()
+    }
+}
+
+impl From<crate::engine::Poisoned> for Error {
+    fn from(_: crate::engine::Poisoned) -> Error {
+        ErrorKind::EngineFailed.into()
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = io::Error::from_raw_os_error(error.errno()).kind();
+        io::Error::new(kind, error)
+    }
+}
+
+/// A list of work requests of which one was refused. Those before it were posted,
+/// those after it were not looked at.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("request {index} of the list: {error}")]
+#[doc(alias = "bad_wr")]
+pub struct BadWr {
+    /// Place of the refused request in the list.
+    pub index: usize,
+    /// Why it was refused.
+    #[source]
+    pub error: Error,
+}
+
+impl From<BadWr> for Error {
+    fn from(bad: BadWr) -> Error {
+        bad.error
+    }
+}

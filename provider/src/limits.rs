@@ -1,0 +1,85 @@
+//! What a device can do, in one table.
+
+use urxe_core::mr::MrTable;
+use urxe_core::table::QpTable;
+use urxe_core::work::MESSAGE_MAX;
+use urxe_core::{QpLimits, ShardConfig};
+
+/// How far atomics reach, with the numbers of `enum ibv_atomic_cap`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[doc(alias = "ibv_atomic_cap")]
+pub enum AtomicCap {
+    /// No atomics.
+    None = 0,
+    /// Atomic with respect to this device's other atomics.
+    Hca = 1,
+    /// Atomic with respect to the processor's atomics too.
+    Glob = 2,
+}
+
+/// The limits of a device, as [`crate::Context::query_device`] returns them.
+///
+/// ```
+/// # fn main() -> Result<(), urxe::Error> {
+/// let context = urxe::Context::open("127.81.0.2".parse().unwrap())?;
+/// assert!(context.query_device().max_qp_wr >= 1024);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+#[doc(alias = "ibv_device_attr")]
+pub struct DeviceAttr {
+    /// Version of this library.
+    pub fw_ver: &'static str,
+    /// QPs.
+    pub max_qp: u32,
+    /// Work requests in a send or receive queue.
+    pub max_qp_wr: u32,
+    /// Scatter/gather entries in a work request.
+    pub max_sge: u32,
+    /// Inline bytes in a work request.
+    pub max_inline_data: u32,
+    /// Completion queues.
+    pub max_cq: u32,
+    /// Entries in a completion queue.
+    pub max_cqe: u32,
+    /// Memory regions.
+    pub max_mr: u32,
+    /// Bytes in a memory region.
+    pub max_mr_size: u64,
+    /// Protection domains.
+    pub max_pd: u32,
+    /// READs and atomics of a peer that a QP may have under way as responder.
+    pub max_qp_rd_atom: u32,
+    /// READs and atomics that a QP may have under way as requester.
+    pub max_qp_init_rd_atom: u32,
+    /// Bytes in a message.
+    pub max_msg_sz: u64,
+    /// How far atomics reach: up to the processor's own.
+    pub atomic_cap: AtomicCap,
+    /// Entries in the P_Key table.
+    pub max_pkeys: u16,
+    /// Ports.
+    pub phys_port_cnt: u8,
+}
+
+pub(crate) const LIMITS: DeviceAttr = DeviceAttr {
+    fw_ver: env!("CARGO_PKG_VERSION"),
+    max_qp: QpTable::<()>::LEN_MAX as u32,
+    max_qp_wr: QpLimits::WR_MAX,
+    max_sge: QpLimits::SGE_MAX,
+    max_inline_data: QpLimits::INLINE_MAX,
+    max_cq: 1 << 16,
+    max_cqe: 1 << 22,
+    max_mr: MrTable::REGIONS_MAX as u32,
+    max_mr_size: i64::MAX as u64,
+    max_pd: 1 << 16,
+    max_qp_rd_atom: ShardConfig::RD_ATOMIC_MAX as u32,
+    max_qp_init_rd_atom: ShardConfig::RD_ATOMIC_MAX as u32,
+    max_msg_sz: MESSAGE_MAX,
+    // Done by the processor's instructions on the program's own memory.
+    atomic_cap: AtomicCap::Glob,
+    max_pkeys: 1,
+    phys_port_cnt: 1,
+};

@@ -1,0 +1,10 @@
+//! Everything that needs `unsafe`: memory that peers and adapters write to behind the
+//! compiler's back, and what happens to a process at `fork`.
+
+pub(crate) mod fork;
+mod region;
+mod register;
+mod user_memory;
+
+pub(crate) use region::Region;
+pub(crate) use user_memory::UserMemory;

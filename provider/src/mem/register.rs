@@ -1,0 +1,72 @@
+//! Registration of memory that the types cannot vouch for.
+
+use urxe_core::mr::Access;
+
+use super::Region;
+use crate::error::Error;
+use crate::mr::{BorrowedMr, Mr};
+use crate::pd::Pd;
+
+impl Pd {
+    /// Registers memory that stays borrowed for as long as the region lives.
+    ///
+    /// The borrow keeps everybody else from touching the bytes meanwhile; use
+    /// [`Mr::read`] and [`Mr::write`].
+    ///
+    /// # Safety
+    /// The region must be dropped (or deregistered) before the borrow ends. The borrow
+    /// checker sees to it, unless the region is leaked: `std::mem::forget` and the like
+    /// would leave peers writing into memory that is somebody else's by then.
+    ///
+    /// # Errors
+    /// When the rights contradict each other, or there is no room for more regions.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), urxe::Error> {
+    /// # let context = urxe::Context::open("127.81.0.1".parse().unwrap())?;
+    /// let pd = context.alloc_pd()?;
+    /// let mut bytes = vec![0u8; 100];
+    /// // SAFETY: `region` is dropped at the end of this block.
+    /// let region = unsafe { pd.reg_borrowed(&mut bytes, urxe::Access::LOCAL_WRITE) }?;
+    /// region.write(0, b"hello");
+    /// drop(region);
+    /// assert_eq!(&bytes[..5], b"hello");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub unsafe fn reg_borrowed<'m>(
+        &self,
+        bytes: &'m mut [u8],
+        access: Access,
+    ) -> Result<BorrowedMr<'m>, Error> {
+        // SAFETY: the bytes are borrowed for 'm, and the caller promises to drop the
+        // region within it.
+        let region = unsafe { Region::foreign(bytes.as_mut_ptr(), bytes.len()) };
+        let iova = region.expose();
+        Ok(BorrowedMr::new(Mr::register(self, region, iova, access)?))
+    }
+
+    /// Registers any memory, under any address: what `ibv_reg_mr` and
+    /// `ibv_reg_mr_iova` do. Work requests and peers name the first byte as `iova`.
+    ///
+    /// # Safety
+    /// The memory must stay mapped until the region is dropped; readable, and writable if
+    /// `access` has LOCAL_WRITE. No reference to it may be used while a work request or a
+    /// peer can write to it.
+    ///
+    /// # Errors
+    /// When the rights contradict each other, or there is no room for more regions.
+    #[doc(alias = "ibv_reg_mr")]
+    #[doc(alias = "ibv_reg_mr_iova")]
+    pub unsafe fn reg_raw(
+        &self,
+        ptr: *mut u8,
+        len: usize,
+        iova: u64,
+        access: Access,
+    ) -> Result<Mr, Error> {
+        // SAFETY: the caller's promise is the same.
+        let region = unsafe { Region::foreign(ptr, len) };
+        Mr::register(self, region, iova, access)
+    }
+}

@@ -1,0 +1,224 @@
+//! Memory regions.
+
+use core::marker::PhantomData;
+use core::ops::{Bound, Deref, RangeBounds};
+use core::sync::atomic::Ordering;
+
+use urxe_core::mr::{Access, MrInit, MrKeys};
+use urxe_core::work::Sge;
+use urxe_wire::{Lkey, Rkey};
+
+use crate::error::Error;
+use crate::mem::Region;
+use crate::pd::Pd;
+
+/// Registered memory.
+///
+/// Peers that know the rkey may read and write it at any time, as far as its access
+/// rights go. So there is no slice of it to borrow: bytes are copied in and out, and
+/// words that are polled on are loaded one by one. What a completion reports is in
+/// place when the completion is polled; a message's last aligned word is stored after
+/// the rest of it.
+///
+/// Dropping it takes it back: after that no packet touches the memory.
+///
+/// ```
+/// # fn main() -> Result<(), urxe::Error> {
+/// # let context = urxe::Context::open("127.81.0.8".parse().unwrap())?;
+/// # let pd = context.alloc_pd()?;
+/// use urxe::Access;
+///
+/// let region = pd.reg_owned(vec![0; 64], Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+/// region.write(8, b"hello");
+/// let mut back = [0; 5];
+/// region.read(8, &mut back);
+/// assert_eq!(&back, b"hello");
+///
+/// // What a work request needs to name bytes 8 to 12:
+/// let sge = region.sge(8..13);
+/// assert_eq!((sge.addr, sge.length), (region.addr() + 8, 5));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[doc(alias = "ibv_mr")]
+pub struct Mr {
+    // Dropped in this order: the keys die before the memory.
+    registration: Registration,
+    region: Region,
+}
+
+#[derive(Debug)]
+struct Registration {
+    pd: Pd,
+    keys: MrKeys,
+    iova: u64,
+}
+
+impl Mr {
+    pub(crate) fn register(
+        pd: &Pd,
+        region: Region,
+        iova: u64,
+        access: Access,
+    ) -> Result<Mr, Error> {
+        let keys = pd.context().engine().register(MrInit {
+            pd: pd.id(),
+            access,
+            host_addr: region.expose(),
+            iova,
+            len: region.len() as u64,
+            remote_invalidate: true,
+        })?;
+        Ok(Mr {
+            registration: Registration {
+                pd: pd.clone(),
+                keys,
+                iova,
+            },
+            region,
+        })
+    }
+
+    /// The key for local work requests. It is never equal to the rkey.
+    #[inline]
+    pub fn lkey(&self) -> Lkey {
+        self.registration.keys.lkey
+    }
+
+    /// The key for peers.
+    #[inline]
+    pub fn rkey(&self) -> Rkey {
+        self.registration.keys.rkey
+    }
+
+    /// The address that work requests and peers name the first byte by.
+    #[inline]
+    pub fn addr(&self) -> u64 {
+        self.registration.iova
+    }
+
+    /// Number of bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.region.len()
+    }
+
+    /// True if it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its protection domain.
+    pub fn pd(&self) -> &Pd {
+        &self.registration.pd
+    }
+
+    /// A scatter/gather entry for a range of its bytes.
+    ///
+    /// # Panics
+    /// If the range is not inside, as with slices.
+    #[inline]
+    pub fn sge(&self, range: impl RangeBounds<usize>) -> Sge {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&before) => before + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last + 1,
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => self.len(),
+        };
+        assert!(
+            start <= end && end <= self.len(),
+            "the range {start}..{end} is outside a region of {} bytes",
+            self.len()
+        );
+        let length = u32::try_from(end - start).expect("an entry has less than 4 GiB");
+        Sge {
+            addr: self.addr() + start as u64,
+            length,
+            lkey: self.lkey(),
+        }
+    }
+
+    /// Copies bytes out.
+    ///
+    /// # Panics
+    /// If they are not all inside, as with slices.
+    pub fn read(&self, offset: usize, dst: &mut [u8]) {
+        self.region.read(offset, dst);
+    }
+
+    /// Copies bytes in.
+    ///
+    /// # Panics
+    /// If they are not all inside, as with slices.
+    pub fn write(&self, offset: usize, src: &[u8]) {
+        self.region.write(offset, src);
+    }
+
+    /// Loads an aligned word atomically, in host byte order; what was written before
+    /// the word by the same message is visible afterwards.
+    ///
+    /// # Panics
+    /// If it is not inside, or not aligned to 8 bytes.
+    #[inline]
+    pub fn load_u64(&self, offset: usize) -> u64 {
+        self.region.word(offset).load(Ordering::Acquire)
+    }
+
+    /// Stores an aligned word atomically, in host byte order.
+    ///
+    /// # Panics
+    /// If it is not inside, or not aligned to 8 bytes.
+    #[inline]
+    pub fn store_u64(&self, offset: usize, value: u64) {
+        self.region.word(offset).store(value, Ordering::Release);
+    }
+
+    /// Loads one byte, to poll on it; what was written before it by the same message is
+    /// visible afterwards, if it is the message's last.
+    ///
+    /// # Panics
+    /// If it is not inside.
+    #[inline]
+    pub fn load_u8(&self, offset: usize) -> u8 {
+        self.region.load_u8(offset)
+    }
+
+    /// Takes the region back, which dropping does too.
+    #[doc(alias = "ibv_dereg_mr")]
+    pub fn dereg(self) {}
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.pd.context().engine().deregister(self.keys.lkey);
+    }
+}
+
+/// A memory region over borrowed memory: see [`Pd::reg_borrowed`].
+#[derive(Debug)]
+pub struct BorrowedMr<'m> {
+    mr: Mr,
+    borrow: PhantomData<&'m mut [u8]>,
+}
+
+impl BorrowedMr<'_> {
+    pub(crate) fn new(mr: Mr) -> Self {
+        BorrowedMr {
+            mr,
+            borrow: PhantomData,
+        }
+    }
+}
+
+impl Deref for BorrowedMr<'_> {
+    type Target = Mr;
+
+    fn deref(&self) -> &Mr {
+        &self.mr
+    }
+}

@@ -1,0 +1,105 @@
+//! Protection domains: what may work with what.
+
+use std::sync::Arc;
+
+use memmap2::MmapMut;
+use urxe_core::mr::{Access, PdId};
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::mem::Region;
+use crate::mr::Mr;
+use crate::qp::{Qp, QpBuilder, QpInitAttr};
+
+/// A protection domain: QPs reach only memory regions of their own domain.
+///
+/// ```
+/// # fn main() -> Result<(), urxe::Error> {
+/// # let context = urxe::Context::open("127.81.0.6".parse().unwrap())?;
+/// let pd = context.alloc_pd()?;
+/// let buffer = pd.reg_owned(vec![0; 4096], urxe::Access::LOCAL_WRITE)?;
+/// assert_eq!(buffer.len(), 4096);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[doc(alias = "ibv_pd")]
+pub struct Pd {
+    inner: Arc<PdInner>,
+}
+
+#[derive(Debug)]
+struct PdInner {
+    context: Context,
+    id: PdId,
+}
+
+impl Pd {
+    pub(crate) fn new(context: &Context, id: PdId) -> Pd {
+        Pd {
+            inner: Arc::new(PdInner {
+                context: context.clone(),
+                id,
+            }),
+        }
+    }
+
+    /// Its context.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    pub(crate) fn id(&self) -> PdId {
+        self.inner.id
+    }
+
+    /// Registers memory that the region then owns. Read and write it through the
+    /// [`Mr`]: peers may be writing to it at the same time.
+    ///
+    /// # Errors
+    /// When the rights contradict each other, or there is no room for more regions.
+    #[doc(alias = "ibv_reg_mr")]
+    pub fn reg_owned(&self, bytes: impl Into<Box<[u8]>>, access: Access) -> Result<Mr, Error> {
+        self.register(Region::boxed(bytes.into()), access)
+    }
+
+    /// Registers a memory mapping: page-aligned memory (`MmapMut::map_anon`), or a file
+    /// that peers shall read and write.
+    ///
+    /// # Errors
+    /// When the rights contradict each other, or there is no room for more regions.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let context = urxe::Context::open("127.81.0.7".parse().unwrap())?;
+    /// # let pd = context.alloc_pd()?;
+    /// let map = memmap2::MmapMut::map_anon(1 << 20)?;
+    /// let region = pd.reg_mapped(map, urxe::Access::LOCAL_WRITE)?;
+    /// assert_eq!(region.addr() % 4096, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_reg_mr")]
+    pub fn reg_mapped(&self, map: MmapMut, access: Access) -> Result<Mr, Error> {
+        self.register(Region::mapped(map), access)
+    }
+
+    /// Creates a QP, in RESET.
+    ///
+    /// # Errors
+    /// If a capability is beyond the limits, or an object is of another context.
+    #[doc(alias = "ibv_create_qp")]
+    pub fn create_qp(&self, init: &QpInitAttr<'_>) -> Result<Qp, Error> {
+        Qp::create(self, init)
+    }
+
+    /// A QP to be created with moderate queues, whose completions all go to `cq`.
+    pub fn qp<'a>(&self, cq: &'a crate::Cq) -> QpBuilder<'a> {
+        QpBuilder::new(self.clone(), QpInitAttr::new(cq, cq))
+    }
+
+    fn register(&self, region: Region, access: Access) -> Result<Mr, Error> {
+        let iova = region.expose();
+        Mr::register(self, region, iova, access)
+    }
+}

@@ -1,0 +1,80 @@
+//! A device's one port.
+
+use core::net::IpAddr;
+
+use urxe_core::qp::attr::Mtu;
+
+/// State of a port, with the numbers of `enum ibv_port_state`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[doc(alias = "ibv_port_state")]
+pub enum PortState {
+    /// The interface is down.
+    Down = 1,
+    /// The interface is up.
+    Active = 4,
+}
+
+/// What is known of a port, as [`crate::Context::query_port`] returns it.
+///
+/// ```
+/// # fn main() -> Result<(), urxe::Error> {
+/// let context = urxe::Context::open("127.81.0.3".parse().unwrap())?;
+/// let port = context.query_port(1)?;
+/// assert_eq!(port.state, urxe::PortState::Active);
+/// assert_eq!(port.active_mtu, urxe::Mtu::Mtu4096);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+#[doc(alias = "ibv_port_attr")]
+pub struct PortAttr {
+    /// Up or down.
+    pub state: PortState,
+    /// The largest MTU that there is.
+    pub max_mtu: Mtu,
+    /// The largest that the interface can carry. Both ends of a connection use the same.
+    pub active_mtu: Mtu,
+    /// Entries in the GID table: the context's addresses.
+    pub gid_tbl_len: u32,
+    /// Entries in the P_Key table.
+    pub pkey_tbl_len: u16,
+    /// Bytes in a message.
+    pub max_msg_sz: u64,
+}
+
+/// The interface that an address belongs to, as far as it matters here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) mtu: u32,
+    pub(crate) is_up: bool,
+}
+
+impl Link {
+    /// Smallest MTU of Ethernet interfaces as they come: what is assumed of an interface
+    /// that cannot be asked.
+    const MTU_DEFAULT: u32 = 1500;
+    /// MTU of Linux's loopback interface.
+    const MTU_LOOPBACK: u32 = 65_536;
+
+    /// The interface that has `addr`.
+    pub(crate) fn of(addr: IpAddr) -> Link {
+        if let Some(device) = crate::device::find_by_address(addr) {
+            return Link {
+                mtu: device.mtu(),
+                is_up: device.is_up(),
+            };
+        }
+        // All of 127/8 is the loopback interface's, though it lists only one of them.
+        let mtu = if addr.is_loopback() {
+            Link::MTU_LOOPBACK
+        } else {
+            Link::MTU_DEFAULT
+        };
+        Link { mtu, is_up: true }
+    }
+
+    pub(crate) fn active_mtu(&self) -> Mtu {
+        Mtu::for_interface(self.mtu)
+    }
+}

@@ -1,0 +1,339 @@
+//! Queue pairs.
+
+use std::sync::Arc;
+
+use urxe_core::QpInit;
+use urxe_core::qp::attr::{AttrMask, QpAttr, QpCap};
+use urxe_core::qp::state::{QpState, QpType};
+use urxe_wire::{Psn, Qpn};
+
+use crate::cq::Cq;
+use crate::engine::{QpShared, Refused};
+use crate::error::{BadWr, Error, ErrorKind};
+use crate::pd::Pd;
+use crate::wr::{RecvWr, SendWr};
+
+/// What a QP is created with.
+#[derive(Clone, Copy, Debug)]
+#[doc(alias = "ibv_qp_init_attr")]
+pub struct QpInitAttr<'a> {
+    /// Where completions of sends go.
+    pub send_cq: &'a Cq,
+    /// Where completions of receives go.
+    pub recv_cq: &'a Cq,
+    /// Sizes of its queues.
+    pub cap: QpCap,
+    /// Its service: reliable connection is the one there is.
+    pub qp_type: QpType,
+    /// Every send makes a completion, flagged or not.
+    pub sq_sig_all: bool,
+}
+
+impl<'a> QpInitAttr<'a> {
+    /// A reliable connection with queues of 128 requests.
+    pub fn new(send_cq: &'a Cq, recv_cq: &'a Cq) -> QpInitAttr<'a> {
+        let cap = QpCap {
+            max_send_wr: 128,
+            max_recv_wr: 128,
+            max_send_sge: 4,
+            max_recv_sge: 4,
+            max_inline_data: 64,
+        };
+        QpInitAttr {
+            send_cq,
+            recv_cq,
+            cap,
+            qp_type: QpType::Rc,
+            sq_sig_all: false,
+        }
+    }
+}
+
+/// A QP that is to be created; see [`Pd::qp`].
+///
+/// ```
+/// # fn main() -> Result<(), urxe::Error> {
+/// # let context = urxe::Context::open("127.81.0.13".parse().unwrap())?;
+/// # let pd = context.alloc_pd()?;
+/// let cq = context.create_cq(256)?;
+/// let qp = pd.qp(&cq).max_send_wr(512).max_inline_data(256).signal_all().create()?;
+/// assert_eq!(qp.cap().max_send_wr, 512);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct QpBuilder<'a> {
+    pd: Pd,
+    init: QpInitAttr<'a>,
+}
+
+impl<'a> QpBuilder<'a> {
+    pub(crate) fn new(pd: Pd, init: QpInitAttr<'a>) -> Self {
+        QpBuilder { pd, init }
+    }
+
+    /// Completions of receives go to another queue than those of sends.
+    #[must_use]
+    pub fn recv_cq(mut self, cq: &'a Cq) -> Self {
+        self.init.recv_cq = cq;
+        self
+    }
+
+    /// Most outstanding send requests.
+    #[must_use]
+    pub fn max_send_wr(mut self, count: u32) -> Self {
+        self.init.cap.max_send_wr = count;
+        self
+    }
+
+    /// Most outstanding receives.
+    #[must_use]
+    pub fn max_recv_wr(mut self, count: u32) -> Self {
+        self.init.cap.max_recv_wr = count;
+        self
+    }
+
+    /// Most scatter/gather entries in a request of either kind.
+    #[must_use]
+    pub fn max_sge(mut self, count: u32) -> Self {
+        self.init.cap.max_send_sge = count;
+        self.init.cap.max_recv_sge = count;
+        self
+    }
+
+    /// Most inline bytes in a send request.
+    #[must_use]
+    pub fn max_inline_data(mut self, bytes: u32) -> Self {
+        self.init.cap.max_inline_data = bytes;
+        self
+    }
+
+    /// Every send makes a completion, flagged or not.
+    #[must_use]
+    pub fn signal_all(mut self) -> Self {
+        self.init.sq_sig_all = true;
+        self
+    }
+
+    /// Creates it.
+    ///
+    /// # Errors
+    /// See [`Pd::create_qp`].
+    pub fn create(self) -> Result<Qp, Error> {
+        self.pd.create_qp(&self.init)
+    }
+}
+
+/// A queue pair: one end of a connection. It is a handle: clones are the same QP,
+/// which is destroyed with the last of them.
+///
+/// Any thread may post at any time. What was outstanding when a QP is destroyed makes
+/// no completions.
+#[derive(Clone, Debug)]
+#[doc(alias = "ibv_qp")]
+pub struct Qp {
+    inner: Arc<QpInner>,
+}
+
+#[derive(Debug)]
+struct QpInner {
+    pd: Pd,
+    shared: Arc<QpShared>,
+    cap: QpCap,
+    first_psn: Psn,
+    send_cq: Cq,
+    recv_cq: Cq,
+}
+
+impl Qp {
+    pub(crate) fn create(pd: &Pd, init: &QpInitAttr<'_>) -> Result<Qp, Error> {
+        let QpInitAttr {
+            send_cq,
+            recv_cq,
+            cap,
+            qp_type,
+            sq_sig_all,
+        } = *init;
+        if [send_cq, recv_cq]
+            .into_iter()
+            .any(|cq| !cq.context().is(pd.context()))
+        {
+            return Err(ErrorKind::ForeignObject("completion queue").into());
+        }
+        let shared = pd.context().engine().create_qp(&QpInit {
+            pd: pd.id(),
+            qp_type,
+            send_cq: send_cq.id(),
+            recv_cq: recv_cq.id(),
+            cap,
+            sq_sig_all,
+        })?;
+        Ok(Qp {
+            inner: Arc::new(QpInner {
+                pd: pd.clone(),
+                shared,
+                cap,
+                first_psn: Psn::new(pd.context().engine().random()? as u32),
+                send_cq: send_cq.clone(),
+                recv_cq: recv_cq.clone(),
+            }),
+        })
+    }
+
+    /// Its number, which the peer must know.
+    pub fn qp_num(&self) -> Qpn {
+        self.inner.shared.qpn
+    }
+
+    /// Its protection domain.
+    pub fn pd(&self) -> &Pd {
+        &self.inner.pd
+    }
+
+    /// Where completions of its sends go.
+    pub fn send_cq(&self) -> &Cq {
+        &self.inner.send_cq
+    }
+
+    /// Where completions of its receives go.
+    pub fn recv_cq(&self) -> &Cq {
+        &self.inner.recv_cq
+    }
+
+    /// Sizes of its queues.
+    pub fn cap(&self) -> QpCap {
+        self.inner.cap
+    }
+
+    /// The PSN that its connections begin with: random, so that strangers cannot guess
+    /// what the peer expects.
+    pub(crate) fn first_psn(&self) -> Psn {
+        self.inner.first_psn
+    }
+
+    /// Changes the attributes that the mask names, all or none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Modify`] if the transition does not exist, needs other attributes, or
+    /// a value is out of range.
+    #[doc(alias = "ibv_modify_qp")]
+    pub fn modify(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
+        self.inner
+            .pd
+            .context()
+            .engine()
+            .modify_qp(&self.inner.shared, attr, mask)
+    }
+
+    /// Brings it into a state that needs no further attributes: RESET or ERR, or RTS from
+    /// SQD.
+    ///
+    /// # Errors
+    /// See [`Qp::modify`].
+    pub fn modify_state(&self, qp_state: QpState) -> Result<(), Error> {
+        self.modify(
+            &QpAttr {
+                qp_state,
+                ..QpAttr::default()
+            },
+            AttrMask::STATE,
+        )
+    }
+
+    /// All its attributes.
+    ///
+    /// # Errors
+    /// After a fork, in the child.
+    #[doc(alias = "ibv_query_qp")]
+    pub fn query(&self) -> Result<QpAttr, Error> {
+        let (attr, _) = self
+            .inner
+            .pd
+            .context()
+            .engine()
+            .query_qp(&self.inner.shared)?;
+        Ok(attr)
+    }
+
+    /// The state it is in.
+    ///
+    /// # Errors
+    /// After a fork, in the child.
+    pub fn state(&self) -> Result<QpState, Error> {
+        Ok(self.query()?.qp_state)
+    }
+
+    /// Posts one send request. Its packets leave before the call returns, unless another
+    /// thread drives the engine at this moment, or a window is full.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Post`]; the queue is unchanged.
+    #[doc(alias = "ibv_post_send")]
+    #[inline]
+    pub fn post_send(&self, wr: &SendWr<'_>) -> Result<(), Error> {
+        self.post_send_list(std::slice::from_ref(wr))
+            .map_err(Error::from)
+    }
+
+    /// Posts send requests, as with `ibv_post_send` and a linked list: packets of many
+    /// small requests leave together, which is many times faster.
+    ///
+    /// # Errors
+    /// [`BadWr`] names the first that was refused; those before it are posted.
+    #[doc(alias = "ibv_post_send")]
+    #[inline]
+    pub fn post_send_list(&self, wrs: &[SendWr<'_>]) -> Result<(), BadWr> {
+        let engine = self.inner.pd.context().engine();
+        engine
+            .check_process()
+            .map_err(|error| BadWr { index: 0, error })?;
+        let wrs = wrs.iter().map(|wr| wr.core);
+        self.inner.shared.post_sends(engine, wrs).map_err(bad_wr)
+    }
+
+    /// Posts one receive.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Post`]; the queue is unchanged.
+    #[doc(alias = "ibv_post_recv")]
+    #[inline]
+    pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), Error> {
+        self.post_recv_list(std::slice::from_ref(wr))
+            .map_err(Error::from)
+    }
+
+    /// Posts receives.
+    ///
+    /// # Errors
+    /// [`BadWr`] names the first that was refused; those before it are posted.
+    #[doc(alias = "ibv_post_recv")]
+    #[inline]
+    pub fn post_recv_list(&self, wrs: &[RecvWr<'_>]) -> Result<(), BadWr> {
+        let engine = self.inner.pd.context().engine();
+        engine
+            .check_process()
+            .map_err(|error| BadWr { index: 0, error })?;
+        let wrs = wrs.iter().map(|wr| wr.core);
+        self.inner.shared.post_recvs(engine, wrs).map_err(bad_wr)
+    }
+}
+
+#[cold]
+fn bad_wr(refused: Refused) -> BadWr {
+    match refused {
+        Refused::Wr(index, error) => BadWr {
+            index,
+            error: error.into(),
+        },
+        Refused::Poisoned => BadWr {
+            index: 0,
+            error: ErrorKind::EngineFailed.into(),
+        },
+    }
+}
+
+impl Drop for QpInner {
+    fn drop(&mut self) {
+        self.pd.context().engine().destroy_qp(&self.shared);
+    }
+}
