@@ -565,7 +565,7 @@ fn opcodes_out_of_sequence_are_invalid_requests() {
 }
 
 #[test]
-fn a_deferred_ack_travels_with_the_next_data_and_behind_it() {
+fn a_deferred_ack_rides_at_the_end_of_a_train_and_not_beside_a_lone_packet() {
     let mut p = Pair::new(&Settings::default(), 1);
     receive(&mut p, 1, 0);
     receive(&mut p, 0, 0);
@@ -577,9 +577,16 @@ fn a_deferred_ack_travels_with_the_next_data_and_behind_it() {
     assert_eq!(lines(&log, 1), [] as [&str; 0]);
     assert!(p.nodes[1].shard.has_work(), "the ACK is owed");
     let sges = [sge(&p, 1, 0, 8)];
-    p.post_send(1, &SendWr::new(1, WrOpcode::Send, WrData::Sges(&sges)));
+    let mut wr = SendWr::new(1, WrOpcode::RdmaWrite, WrData::Sges(&sges));
+    (wr.remote_addr, wr.rkey) = (IOVA, p.nodes[0].keys.rkey);
+    p.post_send(1, &wr);
     p.transmit();
-    assert_eq!(lines(&log, 1), ["SEND Only 200 A", "Acknowledge 100"]);
+    assert_eq!(lines(&log, 1), ["RDMA WRITE Only 200 A"]);
+    for _ in 0..4 {
+        p.post_send(1, &wr);
+    }
+    p.transmit();
+    assert_eq!(lines(&log, 1)[5..], ["Acknowledge 100"], "behind four more");
 }
 
 #[test]

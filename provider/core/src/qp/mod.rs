@@ -58,8 +58,9 @@ pub struct QpInit {
 pub enum AckMode {
     /// At once.
     Now,
-    /// Only beside data to the same peer; else they stay owed. For a caller that is
-    /// about to hand completions to an application which will probably answer.
+    /// Only at the end of a train of data to the same peer; else they stay owed. For
+    /// a caller that is about to hand completions to an application which will
+    /// probably answer, or that sends this answer and has time for the ACK after it.
     Defer,
 }
 
@@ -84,6 +85,12 @@ pub(crate) struct Link {
 /// Packets that a QP may send before the next one has its turn: long enough for a
 /// full train of small packets, short enough that others are not starved.
 const TURN_PACKETS: u32 = 128;
+
+/// Packets of data that make a train long enough for a deferred ACK to ride at its
+/// end. Beside a lone packet it would not be free: a pair leaves as a train of two,
+/// which costs both kernels more than the packet alone (on loopback 2.6 us instead of
+/// 1.9 us half a round trip), while an ACK after the answer costs nobody's waiting.
+const ACK_RIDES_WITH: u32 = 4;
 
 /// How a QP's turn ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -303,7 +310,7 @@ impl Qp {
             Err(turn) => return turn,
         };
         if self.resp.ack_owed && !self.resp.owes_response() {
-            if acks == AckMode::Defer && sends == 0 {
+            if acks == AckMode::Defer && sends < ACK_RIDES_WITH {
                 return Turn::Deferred;
             }
             if let RespondStep::BatchFull = self.resp.poll_ack(&self.link, cx, batch) {
