@@ -44,8 +44,14 @@ impl Station {
             return Ok(Queue { cq, channel: None });
         }
         let channel = self.context.create_comp_channel().map_err(fail)?;
-        let cq = self.context.create_cq_with_channel(cqe, &channel).map_err(fail)?;
-        Ok(Queue { cq, channel: Some(channel) })
+        let cq = self
+            .context
+            .create_cq_with_channel(cqe, &channel)
+            .map_err(fail)?;
+        Ok(Queue {
+            cq,
+            channel: Some(channel),
+        })
     }
 }
 
@@ -59,7 +65,11 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Waits for at least one completion and takes what is there. A failed completion is an error.
-    pub(crate) fn wait(&self, wcs: &mut [Wc], check: &mut PeerCheck<'_>) -> Result<usize, CliError> {
+    pub(crate) fn wait(
+        &self,
+        wcs: &mut [Wc],
+        check: &mut PeerCheck<'_>,
+    ) -> Result<usize, CliError> {
         let taken = match &self.channel {
             None => self.spin(wcs, check)?,
             Some(channel) => self.sleep(channel, wcs, check)?,
@@ -129,7 +139,10 @@ struct Patience {
 impl Patience {
     fn new() -> Patience {
         let now = Instant::now();
-        Patience { started: now, looked: now }
+        Patience {
+            started: now,
+            looked: now,
+        }
     }
 
     fn look(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {

@@ -24,7 +24,11 @@ pub(crate) struct CpuShare {
 impl CpuClock {
     pub(crate) fn start() -> CpuClock {
         let (user_us, sys_us) = cpu_us();
-        CpuClock { started: Instant::now(), user_us, sys_us }
+        CpuClock {
+            started: Instant::now(),
+            user_us,
+            sys_us,
+        }
     }
 
     /// The share since the start.
@@ -32,19 +36,19 @@ impl CpuClock {
         let wall_us = self.started.elapsed().as_secs_f64() * 1e6;
         let (user_us, sys_us) = cpu_us();
         let percent = |cpu_us: i64| 100.0 * cpu_us as f64 / wall_us.max(1.0);
-        CpuShare { user: percent(user_us - self.user_us), sys: percent(sys_us - self.sys_us) }
-    }
-}
-
-impl CpuShare {
-    pub(crate) fn total(self) -> f64 {
-        self.user + self.sys
+        CpuShare {
+            user: percent(user_us - self.user_us),
+            sys: percent(sys_us - self.sys_us),
+        }
     }
 }
 
 fn cpu_us() -> (i64, i64) {
     let usage = getrusage(UsageWho::RUSAGE_SELF).expect("the arguments are constant and valid");
-    (usage.user_time().num_microseconds(), usage.system_time().num_microseconds())
+    (
+        usage.user_time().num_microseconds(),
+        usage.system_time().num_microseconds(),
+    )
 }
 
 #[cfg(test)]
@@ -52,14 +56,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_busy_thread_is_seen_and_shares_add_up() {
+    fn a_busy_thread_is_seen() {
         let clock = CpuClock::start();
         let end = Instant::now() + std::time::Duration::from_millis(200);
         while Instant::now() < end {
             std::hint::spin_loop();
         }
         let share = clock.share();
-        assert!(share.total() > 0.0, "{share:?}");
-        assert!((share.total() - share.user - share.sys).abs() < 1e-9);
+        assert!(share.user + share.sys > 0.0, "{share:?}");
     }
 }

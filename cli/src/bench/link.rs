@@ -13,6 +13,9 @@ use crate::station::{PeerCheck, Queue, Station};
 /// READs and atomics that may be under way.
 const RD_ATOMIC: u8 = 16;
 
+/// Receives posted in one list.
+const RECV_LIST_LEN: usize = 32;
+
 /// Places in the send queue at least: a ping-pong asks for a completion only now and then.
 const SENDS_MIN: usize = 64;
 
@@ -36,7 +39,10 @@ impl Link {
             | Access::REMOTE_READ
             | Access::REMOTE_WRITE
             | Access::REMOTE_ATOMIC;
-        let mr = station.pd.reg_owned(vec![0; 2 * half(plan)], access).map_err(fail)?;
+        let mr = station
+            .pd
+            .reg_owned(vec![0; 2 * half(plan)], access)
+            .map_err(fail)?;
         let cap = QpCap {
             max_send_wr: depth.max(SENDS_MIN) as u32,
             max_recv_wr: 2 * depth as u32,
@@ -44,9 +50,18 @@ impl Link {
             max_recv_sge: 1,
             max_inline_data: 0,
         };
-        let attr = QpInitAttr::rc(&sends.cq, &recvs.cq, cap);
+        let attr = QpInitAttr {
+            cap,
+            ..QpInitAttr::new(&sends.cq, &recvs.cq)
+        };
         let qp = station.pd.create_qp(&attr).map_err(fail)?;
-        Ok(Link { plan, qp, sends, recvs, mr })
+        Ok(Link {
+            plan,
+            qp,
+            sends,
+            recvs,
+            mr,
+        })
     }
 
     pub(super) fn endpoint(&self) -> String {
@@ -58,7 +73,7 @@ impl Link {
             .parse()
             .map_err(|error| CliError::context(format!("not an endpoint: {remote:?}"), error))?;
         let options = ConnectOptions {
-            mtu: Mtu::from_bytes(self.plan.mtu),
+            path_mtu: Mtu::from_bytes(self.plan.mtu),
             rd_atomic: RD_ATOMIC,
             ..ConnectOptions::default()
         };
@@ -68,7 +83,10 @@ impl Link {
 
     /// The half that the other side may work on.
     pub(super) fn window(&self) -> RemoteMemory {
-        RemoteMemory { addr: self.mr.addr() + self.in_offset() as u64, rkey: self.mr.rkey().0 }
+        RemoteMemory {
+            addr: self.mr.addr() + self.in_offset() as u64,
+            rkey: self.mr.rkey().0,
+        }
     }
 
     pub(super) fn in_offset(&self) -> usize {
@@ -80,7 +98,8 @@ impl Link {
     }
 
     pub(super) fn in_sge(&self) -> Sge {
-        self.mr.sge(self.in_offset()..self.in_offset() + self.plan.size)
+        self.mr
+            .sge(self.in_offset()..self.in_offset() + self.plan.size)
     }
 
     /// Fills what is sent, or what is read from here, with the pattern.
@@ -110,9 +129,13 @@ impl Link {
 
     pub(super) fn post_recvs(&self, count: usize) -> Result<(), CliError> {
         let sges = [self.in_sge()];
-        for _ in 0..count {
-            let posted = self.qp.post_recv(&RecvWr::new(0, &sges));
-            posted.map_err(|error| CliError::context("cannot post a receive", error))?;
+        let mut left = count;
+        while left > 0 {
+            let list = [RecvWr::new(0, &sges); RECV_LIST_LEN];
+            let next = left.min(RECV_LIST_LEN);
+            let posted = self.qp.post_recv_list(&list[..next]);
+            posted.map_err(|error| CliError::context("cannot post receives", error))?;
+            left -= next;
         }
         Ok(())
     }

@@ -5,6 +5,8 @@ use std::fmt;
 
 use urxe_wire::{Frame, Layer, LinkType, ParseError};
 
+use super::capture::Captured;
+
 /// The longest frame that is completed for display when the capture cut it off: no datagram is longer.
 const FRAME_LEN_MAX: usize = 1 << 17;
 
@@ -23,19 +25,30 @@ pub(crate) enum Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Icrc {
     Ok,
-    Bad { found: u32, expected: u32 },
+    Bad {
+        found: u32,
+        expected: u32,
+    },
     /// The capture holds only the beginning of the packet.
     NotChecked,
 }
 
 impl Finding {
     /// Takes a frame apart.
-    pub(crate) fn of(link_type: u16, len_on_wire: usize, data: &[u8]) -> Finding {
+    pub(crate) fn of(captured: &Captured) -> Finding {
+        let &Captured {
+            link_type,
+            len_on_wire,
+            ref data,
+            ..
+        } = captured;
         let Some(link) = LinkType::from_pcap(link_type) else {
-            return Finding::Other { text: format!("frame of link type {link_type}, which is not known") };
+            return Finding::Other {
+                text: format!("frame of link type {link_type}, which is not known"),
+            };
         };
-        let is_cut = data.len() < len_on_wire;
-        let mut bytes = Cow::Borrowed(data);
+        let is_cut = captured.is_truncated();
+        let mut bytes = Cow::Borrowed(data.as_slice());
         if is_cut && len_on_wire <= FRAME_LEN_MAX {
             // The headers are in front: with zeros for the rest the packet can be shown, if not checked.
             bytes.to_mut().resize(len_on_wire, 0);
@@ -48,16 +61,23 @@ impl Finding {
                     expected if expected == found => Icrc::Ok,
                     expected => Icrc::Bad { found, expected },
                 };
-                Finding::Roce { text: frame.to_string(), icrc }
+                Finding::Roce {
+                    text: frame.to_string(),
+                    icrc,
+                }
             }
-            Ok(other) => Finding::Other { text: other.to_string() },
-            Err(ParseError::NotRoce { layer, number }) => {
-                Finding::Other { text: format!("not RoCE: {layer} carries {number:#06x}") }
-            }
-            Err(error) if is_cut => {
-                Finding::Other { text: format!("cut off by the capture before its end: {error}") }
-            }
-            Err(error) if is_below_udp(error) => Finding::Other { text: format!("not RoCE: {error}") },
+            Ok(other) => Finding::Other {
+                text: other.to_string(),
+            },
+            Err(ParseError::NotRoce { layer, number }) => Finding::Other {
+                text: format!("not RoCE: {layer} carries {number:#06x}"),
+            },
+            Err(error) if is_cut => Finding::Other {
+                text: format!("cut off by the capture before its end: {error}"),
+            },
+            Err(error) if is_below_udp(error) => Finding::Other {
+                text: format!("not RoCE: {error}"),
+            },
             Err(error) => Finding::Broken { error },
         }
     }
@@ -134,8 +154,17 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Summary { packets, roce, icrc_ok, icrc_bad, broken } = self;
-        write!(f, "{packets} packets, {roce} RoCE, {icrc_ok} ICRC ok, {icrc_bad} ICRC bad")?;
+        let Summary {
+            packets,
+            roce,
+            icrc_ok,
+            icrc_bad,
+            broken,
+        } = self;
+        write!(
+            f,
+            "{packets} packets, {roce} RoCE, {icrc_ok} ICRC ok, {icrc_bad} ICRC bad"
+        )?;
         let unchecked = roce - icrc_ok - icrc_bad - broken;
         if unchecked > 0 {
             write!(f, ", {unchecked} not checked")?;

@@ -32,9 +32,10 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<(), CliError> {
     match ended {
         Err(Ended::Capture(error)) => Err(fail(&error)),
         Err(Ended::Output(error)) => Err(error.into()),
-        Ok(()) if summary.faults() > 0 => {
-            Err(CliError::Fault(format!("{name}: faulty packets: {}", summary.faults())))
-        }
+        Ok(()) if summary.faults() > 0 => Err(CliError::Fault(format!(
+            "{name}: faulty packets: {}",
+            summary.faults()
+        ))),
         Ok(()) => Ok(()),
     }
 }
@@ -66,7 +67,7 @@ fn decode(
     let mut reader = CaptureReader::new(BufReader::with_capacity(1 << 18, reader))?;
     let mut first_ns = None;
     while let Some(captured) = reader.next()? {
-        let finding = Finding::of(captured.link_type, captured.len_on_wire, &captured.data);
+        let finding = Finding::of(&captured);
         summary.add(&finding);
         if is_quiet {
             continue;

@@ -23,19 +23,31 @@ const VARIANT_TIME: Duration = Duration::from_secs(2);
 pub(crate) fn run(server: IpAddr, args: &PingpongArgs) -> Result<(), CliError> {
     let control = control::connect(server, args.role.port, args.role.local)?;
     let station = Station::open(control.local_ip()?)?;
-    let mut client = Client { station, control, early: None };
-    let variants = if args.variant.is_empty() { &Variant::ALL[..] } else { &args.variant };
+    let mut client = Client {
+        station,
+        control,
+        early: None,
+    };
+    let variants = if args.variant.is_empty() {
+        &Variant::ALL[..]
+    } else {
+        &args.variant
+    };
     let mut report = Report::default();
     let outcome = variants.iter().try_for_each(|&variant| {
         let row = client.measure(variant, args.size as usize, args.iters);
         let failed = row.as_ref().err().map(|_| Row::failed(variant));
         report.rows.extend(row.as_ref().ok().cloned().or(failed));
-        row.map(|_| ()).map_err(|error| CliError::context(variant, error))
+        row.map(|_| ())
+            .map_err(|error| CliError::context(variant, error))
     });
     // The server may be what failed: then there is nobody to say goodbye to.
     let _ = client.control.send(&Request::Bye);
     if args.json {
-        println!("{}", serde_json::to_string(&report).expect("a report is plain data"));
+        println!(
+            "{}",
+            serde_json::to_string(&report).expect("a report is plain data")
+        );
     } else {
         print!("{}", report::text(&report, args.size as usize));
     }
@@ -64,9 +76,17 @@ impl Client {
         iters: Option<u64>,
     ) -> Result<Row, CliError> {
         let mut link = Link::new(&self.station, variant, size)?;
-        self.control.send(&Request::Setup { variant, size, endpoint: link.endpoint() })?;
+        self.control.send(&Request::Setup {
+            variant,
+            size,
+            endpoint: link.endpoint(),
+        })?;
         let memory = match self.control.recv(Some(ANSWER_MAX))? {
-            Answer::Ready { endpoint, addr, rkey } => {
+            Answer::Ready {
+                endpoint,
+                addr,
+                rkey,
+            } => {
                 link.connect(&endpoint)?;
                 RemoteMemory { addr, rkey }
             }
@@ -105,18 +125,18 @@ impl Client {
         }
         let clock = CpuClock::start();
         for round in first..first + iters {
-            link.fill(Slot::Out, round, Direction::ToServer);
+            link.fill(Slot::Out(round), round, Direction::ToServer);
             match link.variant() {
                 Variant::SendRecvPoll | Variant::SendRecvNotify => {
                     samples.push(self.send_recv(link, round)?);
                     link.verify(Slot::of_round(round), round, Direction::ToClient)?;
                 }
                 Variant::WriteReadNotify => {
-                    samples.push(self.write_read(link, memory)?);
+                    samples.push(self.write_read(link, round, memory)?);
                     link.verify(Slot::In0, round, Direction::ToServer)?;
                 }
                 Variant::WriteReadUnsignaled => {
-                    samples.push(self.write_read_unsignaled(link, memory)?);
+                    samples.push(self.write_read_unsignaled(link, round, memory)?);
                     link.verify(Slot::In0, round, Direction::ToServer)?;
                 }
             }
@@ -124,14 +144,18 @@ impl Client {
         let client = clock.share();
         if !link.variant().is_two_sided() {
             link.set_count(iters);
-            link.post_send(Slot::Count)?;
+            link.post_send(Slot::Count, &mut || Ok(()))?;
         }
         link.drain_sends(&mut || check_server(&mut self.control, &mut self.early))?;
         if !link.variant().is_two_sided() {
             self.control.send(&Request::Finished)?;
         }
         let server = self.server_share()?;
-        Ok(RunResult { samples, client, server })
+        Ok(RunResult {
+            samples,
+            client,
+            server,
+        })
     }
 
     /// The server's CPU share, which may have arrived already.
@@ -149,8 +173,9 @@ impl Client {
     fn send_recv(&mut self, link: &mut Link, round: u64) -> Result<Duration, CliError> {
         let start = Instant::now();
         link.post_recv(Slot::of_round(round))?;
-        link.post_send(Slot::Out)?;
-        link.wait_recv(&mut || check_server(&mut self.control, &mut self.early))?;
+        let check = &mut || check_server(&mut self.control, &mut self.early);
+        link.post_send(Slot::Out(round), check)?;
+        link.wait_recv(check)?;
         Ok(start.elapsed())
     }
 
@@ -158,10 +183,11 @@ impl Client {
     fn write_read(
         &mut self,
         link: &mut Link,
+        round: u64,
         memory: RemoteMemory,
     ) -> Result<Duration, CliError> {
         let start = Instant::now();
-        link.post_write(memory)?;
+        link.post_write(round, memory)?;
         link.wait_send(&mut || check_server(&mut self.control, &mut self.early))?;
         link.post_read(memory)?;
         link.wait_send(&mut || check_server(&mut self.control, &mut self.early))?;
@@ -173,10 +199,11 @@ impl Client {
     fn write_read_unsignaled(
         &mut self,
         link: &mut Link,
+        round: u64,
         memory: RemoteMemory,
     ) -> Result<Duration, CliError> {
         let start = Instant::now();
-        link.post_write_then_read(memory)?;
+        link.post_write_then_read(round, memory)?;
         link.wait_send(&mut || check_server(&mut self.control, &mut self.early))?;
         Ok(start.elapsed())
     }

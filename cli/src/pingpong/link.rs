@@ -5,20 +5,23 @@ use urxe::{
 };
 
 use super::protocol::Variant;
-pub(super) use crate::station::Station;
 use crate::error::CliError;
 use crate::pattern::{self, Direction};
+pub(super) use crate::station::Station;
 use crate::station::{PeerCheck, Queue};
 
-/// Sends that may be outstanding before their completions are collected. Collecting them one by one would
-/// cost a poll a round; they are there anyway once the answer has arrived.
-const SENDS_OUTSTANDING_MAX: u32 = 32;
+/// Places for outgoing messages. A message must not be touched before its completion, so the next rounds use
+/// other places meanwhile.
+const OUT_SLOTS_MAX: usize = 64;
+
+/// Bytes of all places for outgoing messages, unless two of them need more.
+const OUT_BYTES_MAX: usize = 4 << 20;
 
 /// A place in the registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// What is sent.
-    Out,
+    /// What is sent in this round.
+    Out(u64),
     /// Where messages arrive, in turn.
     In0,
     In1,
@@ -43,32 +46,47 @@ pub(super) struct Link {
     mr: Mr,
     /// A message's bytes outside the registered memory: where they are made and checked.
     scratch: Vec<u8>,
-    /// Signaled sends whose completion has not been seen.
-    outstanding: u32,
+    /// Places for outgoing messages.
+    out_slots: usize,
+    /// Signaled sends whose completion has not been seen: at most half of the places.
+    outstanding: usize,
 }
 
 impl Link {
-    pub(super) fn new(
-        station: &Station,
-        variant: Variant,
-        size: usize,
-    ) -> Result<Link, CliError> {
+    pub(super) fn new(station: &Station, variant: Variant, size: usize) -> Result<Link, CliError> {
         let fail = |error| CliError::context("cannot create a queue pair", error);
-        let sends = station.queue(2 * SENDS_OUTSTANDING_MAX as usize, variant.is_polling())?;
+        let out_slots = (OUT_BYTES_MAX / size).clamp(2, OUT_SLOTS_MAX);
+        let sends = station.queue(OUT_SLOTS_MAX, variant.is_polling())?;
         let recvs = station.queue(8, variant.is_polling())?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
-        let mr = station.pd.reg_owned(vec![0; 3 * size + COUNT_LEN], access).map_err(fail)?;
+        let mr = station
+            .pd
+            .reg_owned(vec![0; (out_slots + 2) * size + COUNT_LEN], access)
+            .map_err(fail)?;
         let cap = QpCap {
-            max_send_wr: 2 * SENDS_OUTSTANDING_MAX,
+            max_send_wr: OUT_SLOTS_MAX as u32,
             max_recv_wr: 4,
             max_send_sge: 1,
             max_recv_sge: 1,
             max_inline_data: 0,
         };
-        let attr = QpInitAttr::rc(&sends.cq, &recvs.cq, cap);
+        let attr = QpInitAttr {
+            cap,
+            ..QpInitAttr::new(&sends.cq, &recvs.cq)
+        };
         let qp = station.pd.create_qp(&attr).map_err(fail)?;
         let scratch = vec![0; size];
-        Ok(Link { variant, size, qp, sends, recvs, mr, scratch, outstanding: 0 })
+        Ok(Link {
+            variant,
+            size,
+            qp,
+            sends,
+            recvs,
+            mr,
+            scratch,
+            out_slots,
+            outstanding: 0,
+        })
     }
 
     pub(super) fn variant(&self) -> Variant {
@@ -90,7 +108,10 @@ impl Link {
 
     /// Address and key of the memory that the other side may WRITE and READ.
     pub(super) fn window(&self) -> (u64, u32) {
-        (self.mr.addr() + self.offset(Slot::In0) as u64, self.mr.rkey().0)
+        (
+            self.mr.addr() + self.offset(Slot::In0) as u64,
+            self.mr.rkey().0,
+        )
     }
 
     /// Writes the contents of a round's message.
@@ -122,7 +143,8 @@ impl Link {
     }
 
     pub(super) fn set_count(&mut self, count: u64) {
-        self.mr.write(self.offset(Slot::Count), &count.to_be_bytes());
+        self.mr
+            .write(self.offset(Slot::Count), &count.to_be_bytes());
     }
 
     pub(super) fn post_recv(&mut self, slot: Slot) -> Result<(), CliError> {
@@ -131,10 +153,15 @@ impl Link {
         posted.map_err(|error| CliError::context("cannot post a receive", error))
     }
 
-    /// Posts a SEND. Its completion is collected later, by [`Link::drain_sends`] at the latest.
-    pub(super) fn post_send(&mut self, slot: Slot) -> Result<(), CliError> {
-        if self.outstanding >= SENDS_OUTSTANDING_MAX {
-            self.collect_sends()?;
+    /// Posts a SEND. Its completion is collected later, by [`Link::drain_sends`] at the latest: one poll for
+    /// many rounds, because all but the last few are there by then.
+    pub(super) fn post_send(
+        &mut self,
+        slot: Slot,
+        check: &mut PeerCheck<'_>,
+    ) -> Result<(), CliError> {
+        while self.outstanding >= self.out_slots / 2 {
+            self.collect_sends(check)?;
         }
         let sges = [self.sge(slot)];
         self.post(&[SendWr::send(0, &sges).signaled()])?;
@@ -142,8 +169,8 @@ impl Link {
         Ok(())
     }
 
-    pub(super) fn post_write(&mut self, memory: RemoteMemory) -> Result<(), CliError> {
-        let sges = [self.sge(Slot::Out)];
+    pub(super) fn post_write(&mut self, round: u64, memory: RemoteMemory) -> Result<(), CliError> {
+        let sges = [self.sge(Slot::Out(round))];
         let rkey = Rkey(memory.rkey);
         self.post(&[SendWr::rdma_write(0, &sges, memory.addr, rkey).signaled()])
     }
@@ -155,8 +182,12 @@ impl Link {
     }
 
     /// A WRITE without a completion and a READ with one, in one posted list.
-    pub(super) fn post_write_then_read(&mut self, memory: RemoteMemory) -> Result<(), CliError> {
-        let (out, back) = ([self.sge(Slot::Out)], [self.sge(Slot::In0)]);
+    pub(super) fn post_write_then_read(
+        &mut self,
+        round: u64,
+        memory: RemoteMemory,
+    ) -> Result<(), CliError> {
+        let (out, back) = ([self.sge(Slot::Out(round))], [self.sge(Slot::In0)]);
         let rkey = Rkey(memory.rkey);
         self.post(&[
             SendWr::rdma_write(0, &out, memory.addr, rkey),
@@ -180,7 +211,7 @@ impl Link {
 
     /// When a send fails, the receives are flushed: the send's completion says why.
     fn cause_of(&self, error: CliError) -> CliError {
-        let mut wcs = [Wc::default(); SENDS_OUTSTANDING_MAX as usize];
+        let mut wcs = [Wc::default(); OUT_SLOTS_MAX];
         loop {
             match self.sends.poll(&mut wcs) {
                 Ok(0) => return error,
@@ -199,31 +230,33 @@ impl Link {
 
     /// Waits until all posted SENDs are complete.
     pub(super) fn drain_sends(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
-        let mut wcs = [Wc::default(); SENDS_OUTSTANDING_MAX as usize];
         while self.outstanding > 0 {
-            self.outstanding -= self.sends.wait(&mut wcs, check)? as u32;
+            self.collect_sends(check)?;
         }
         Ok(())
     }
 
-    /// Takes the completions of SENDs: all but the last few are there.
-    fn collect_sends(&mut self) -> Result<(), CliError> {
-        let mut wcs = [Wc::default(); SENDS_OUTSTANDING_MAX as usize];
-        self.outstanding -= self.sends.wait(&mut wcs, &mut || Ok(()))? as u32;
+    fn collect_sends(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+        let mut wcs = [Wc::default(); OUT_SLOTS_MAX];
+        self.outstanding -= self.sends.wait(&mut wcs, check)?;
         Ok(())
     }
 
     fn offset(&self, slot: Slot) -> usize {
         match slot {
-            Slot::Out => 0,
-            Slot::In0 => self.size,
-            Slot::In1 => 2 * self.size,
-            Slot::Count => 3 * self.size,
+            Slot::In0 => 0,
+            Slot::In1 => self.size,
+            Slot::Out(round) => (2 + (round % self.out_slots as u64) as usize) * self.size,
+            Slot::Count => (2 + self.out_slots) * self.size,
         }
     }
 
     fn sge(&self, slot: Slot) -> Sge {
-        let len = if slot == Slot::Count { COUNT_LEN } else { self.size };
+        let len = if slot == Slot::Count {
+            COUNT_LEN
+        } else {
+            self.size
+        };
         let start = self.offset(slot);
         self.mr.sge(start..start + len)
     }

@@ -39,7 +39,13 @@ pub(crate) fn run(args: &PingpongArgs) -> Result<(), CliError> {
 /// Starts a server and a client process and reports how they fared.
 fn run_both(args: &PingpongArgs) -> Result<(), CliError> {
     let text = |value: &dyn ToString| value.to_string();
-    let server_args = ["pingpong", "--server", &text(&LOOPBACK_SERVER), "--port", "0"];
+    let server_args = [
+        "pingpong",
+        "--server",
+        &text(&LOOPBACK_SERVER),
+        "--port",
+        "0",
+    ];
     let server_args: Vec<String> = server_args.map(str::to_owned).to_vec();
     let mut server = ChildGuard::spawn("server", &server_args, Stdio::piped())?;
     let port = control::announced_port(&server.first_line()?)?;
@@ -49,7 +55,12 @@ fn run_both(args: &PingpongArgs) -> Result<(), CliError> {
     for (flag, address) in addresses {
         client_args.extend([flag.to_owned(), text(&address)]);
     }
-    client_args.extend(["--port".to_owned(), text(&port), "--size".to_owned(), text(&args.size)]);
+    client_args.extend([
+        "--port".to_owned(),
+        text(&port),
+        "--size".to_owned(),
+        text(&args.size),
+    ]);
     if let Some(iters) = args.iters {
         client_args.extend(["--iters".to_owned(), text(&iters)]);
     }
@@ -69,10 +80,13 @@ fn run_both(args: &PingpongArgs) -> Result<(), CliError> {
     }
     match server_status {
         _ if !client_status.success() => Err(CliError::Reported),
-        None => Err(CliError::Failed("the server process did not end".to_owned())),
-        Some(status) if !status.success() => {
-            Err(CliError::Failed(format!("the server process {}", process::describe(status))))
-        }
+        None => Err(CliError::Failed(
+            "the server process did not end".to_owned(),
+        )),
+        Some(status) if !status.success() => Err(CliError::Failed(format!(
+            "the server process {}",
+            process::describe(status)
+        ))),
         Some(_) => Ok(()),
     }
 }

@@ -55,7 +55,11 @@ impl fmt::Display for Variant {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Make a queue pair for this variant, connect it to the endpoint and answer [`Answer::Ready`].
-    Setup { variant: Variant, size: usize, endpoint: String },
+    Setup {
+        variant: Variant,
+        size: usize,
+        endpoint: String,
+    },
     /// Begin `iters` rounds, the first of them number `first`; answer [`Answer::Running`] once the receives
     /// are posted, and [`Answer::Report`] at the end.
     Run { first: u64, iters: u64 },
@@ -69,10 +73,18 @@ pub(crate) enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// The server's end, and the memory that WRITE and READ may use.
-    Ready { endpoint: String, addr: u64, rkey: u32 },
+    Ready {
+        endpoint: String,
+        addr: u64,
+        rkey: u32,
+    },
     Running,
     /// The rounds are over on this side.
-    Report { cpu: CpuShare },
+    Report {
+        cpu: CpuShare,
+    },
     /// Something went wrong on this side: it ends.
-    Fault { text: String },
+    Fault {
+        text: String,
+    },
 }

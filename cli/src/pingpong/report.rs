@@ -44,11 +44,17 @@ impl Row {
     }
 
     fn client(&self) -> CpuShare {
-        CpuShare { user: self.client_cpu_user, sys: self.client_cpu_sys }
+        CpuShare {
+            user: self.client_cpu_user,
+            sys: self.client_cpu_sys,
+        }
     }
 
     fn server(&self) -> CpuShare {
-        CpuShare { user: self.server_cpu_user, sys: self.server_cpu_sys }
+        CpuShare {
+            user: self.server_cpu_user,
+            sys: self.server_cpu_sys,
+        }
     }
 }
 
@@ -108,7 +114,9 @@ mod tests {
 
     #[test]
     fn json_has_the_promised_names() {
-        let report = Report { rows: vec![Row::failed(Variant::WriteReadUnsignaled)] };
+        let report = Report {
+            rows: vec![Row::failed(Variant::WriteReadUnsignaled)],
+        };
         assert_eq!(
             serde_json::to_string(&report).expect("plain data"),
             "{\"rows\":[{\"variant\":\"write-read-unsignaled\",\"iters\":0,\"rtt_us_p50\":0.0,\
@@ -119,9 +127,15 @@ mod tests {
 
     #[test]
     fn the_table_shows_a_failed_verification() {
-        let report = Report { rows: Variant::ALL.map(Row::failed).to_vec() };
+        let report = Report {
+            rows: Variant::ALL.map(Row::failed).to_vec(),
+        };
         let text = text(&report, 64);
-        assert_eq!(text.lines().filter(|line| line.contains("  NO  ")).count(), 4, "{text}");
+        assert_eq!(
+            text.lines().filter(|line| line.contains("  NO  ")).count(),
+            4,
+            "{text}"
+        );
         assert!(text.contains("15.7"), "{text}");
     }
 }

@@ -10,7 +10,7 @@ use crate::pattern::Direction;
 use crate::usage::CpuClock;
 
 /// Serves one client, then ends.
-pub(crate) fn run(address: IpAddr, port: u16) -> Result<(), CliError> {
+pub(super) fn run(address: IpAddr, port: u16) -> Result<(), CliError> {
     // The device first: a client that is told the port finds everything there.
     let station = Station::open(address)?;
     let listener = control::listen(address, port)?;
@@ -19,7 +19,9 @@ pub(crate) fn run(address: IpAddr, port: u16) -> Result<(), CliError> {
     let served = serve(&station, &mut control);
     if let Err(error) = &served {
         // The client may be gone already, which then is the error at hand.
-        let _ = control.send(&Answer::Fault { text: error.to_string() });
+        let _ = control.send(&Answer::Fault {
+            text: error.to_string(),
+        });
     }
     served
 }
@@ -28,17 +30,27 @@ fn serve(station: &Station, control: &mut Control) -> Result<(), CliError> {
     let mut link: Option<Link> = None;
     loop {
         match control.recv(None)? {
-            Request::Setup { variant, size, endpoint } => {
+            Request::Setup {
+                variant,
+                size,
+                endpoint,
+            } => {
                 // The previous variant's objects go first.
                 drop(link.take());
                 let new = Link::new(station, variant, size)?;
                 new.connect(&endpoint)?;
                 let (addr, rkey) = new.window();
-                control.send(&Answer::Ready { endpoint: new.endpoint(), addr, rkey })?;
+                control.send(&Answer::Ready {
+                    endpoint: new.endpoint(),
+                    addr,
+                    rkey,
+                })?;
                 link = Some(new);
             }
             Request::Run { first, iters } => {
-                let Some(link) = &mut link else { return Err(out_of_turn("Run")) };
+                let Some(link) = &mut link else {
+                    return Err(out_of_turn("Run"));
+                };
                 if link.variant().is_two_sided() {
                     answer_rounds(link, control, first, iters)?;
                 } else {
@@ -66,12 +78,12 @@ fn answer_rounds(
     control.send(&Answer::Running)?;
     let clock = CpuClock::start();
     for round in first..first + iters {
-        link.fill(Slot::Out, round, Direction::ToClient);
+        link.fill(Slot::Out(round), round, Direction::ToClient);
         link.wait_recv(&mut || check_client(control))?;
         if round + 1 < first + iters {
             link.post_recv(Slot::of_round(round + 1))?;
         }
-        link.post_send(Slot::Out)?;
+        link.post_send(Slot::Out(round), &mut || check_client(control))?;
         // After the answer is on its way: the round trip does not wait for the check.
         link.verify(Slot::of_round(round), round, Direction::ToServer)?;
     }
@@ -122,7 +134,10 @@ fn check_client(control: &mut Control) -> Result<(), CliError> {
 /// Rounds use the two receive slots in turn, so that the next receive is posted before an answer goes out.
 impl Slot {
     pub(super) fn of_round(round: u64) -> Slot {
-        if round.is_multiple_of(2) { Slot::In0 } else { Slot::In1 }
+        if round.is_multiple_of(2) {
+            Slot::In0
+        } else {
+            Slot::In1
+        }
     }
 }
-
