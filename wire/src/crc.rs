@@ -103,7 +103,7 @@ fn update4(state: u32, bytes: &[u8; 4]) -> u32 {
 }
 
 /// Below this many bytes the tables are faster than setting up carry-less products.
-const SHORT: usize = 128;
+const SHORT: usize = 64;
 
 /// Any number of bytes: tables for a few, crc32fast for many.
 #[inline]
@@ -127,21 +127,49 @@ pub(crate) fn update_long(mut state: u32, bytes: &[u8]) -> u32 {
 /// Product of two states as polynomials modulo the CRC's. In reflected order
 /// 0x8000_0000 is the polynomial 1.
 const fn multiply(a: u32, mut b: u32) -> u32 {
-    let mut product = 0;
-    let mut bit = 1u32 << 31;
+    // The multiples of `b` by every polynomial of degree 3 and less, then four bits of
+    // `a` a step, highest power first.
+    let mut multiples = [0; 16];
+    let mut bit = 8;
     while bit != 0 {
-        if a & bit != 0 {
-            product ^= b;
+        let mut i = 0;
+        while i < 16 {
+            if i & bit != 0 {
+                multiples[i] ^= b;
+            }
+            i += 1;
         }
-        b = if b & 1 != 0 {
-            b >> 1 ^ POLYNOMIAL
-        } else {
-            b >> 1
-        };
+        b = bit_step(b);
         bit >>= 1;
+    }
+    let mut product = 0;
+    let mut at = 0;
+    while at < 32 {
+        product = product >> 4 ^ FOUR_STEPS[(product & 15) as usize];
+        product ^= multiples[(a >> at & 15) as usize];
+        at += 4;
     }
     product
 }
+
+const fn bit_step(state: u32) -> u32 {
+    if state & 1 != 0 {
+        state >> 1 ^ POLYNOMIAL
+    } else {
+        state >> 1
+    }
+}
+
+/// Four steps of the register, by its low four bits.
+const FOUR_STEPS: [u32; 16] = {
+    let mut table = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        table[i] = bit_step(bit_step(bit_step(bit_step(i as u32))));
+        i += 1;
+    }
+    table
+};
 
 /// One register step backwards: division by x.
 const fn divide_by_x(a: u32) -> u32 {
@@ -152,34 +180,51 @@ const fn divide_by_x(a: u32) -> u32 {
     }
 }
 
-/// Powers of x^8 or x^-8: `LOW[i]` to the `i`, `HIGH[i]` to the `64 i`.
+/// Words in the longest packet of a path MTU of 4096, and its IP and UDP headers.
+const WORDS: usize = 1088;
+
+/// Powers of x^8 or x^-8. The lengths that packets have take one look and one product.
 struct Powers {
-    low: [u32; 64],
-    high: [u32; 1025],
+    /// To the `i`.
+    bytes: [u32; 4],
+    /// To the `4 i`.
+    words: [u32; WORDS],
+    /// To the `4 WORDS i`: UDP payloads end at 65,535 bytes.
+    leaps: [u32; 16],
 }
 
 impl Powers {
     const fn of(step: u32) -> Powers {
-        let mut low = [1 << 31; 64];
-        let mut i = 1;
-        while i < 64 {
-            low[i] = multiply(low[i - 1], step);
-            i += 1;
+        let bytes = Self::series(step);
+        let words = Self::series(multiply(bytes[3], step));
+        let leaps = Self::series(multiply(words[WORDS - 1], words[1]));
+        Powers {
+            bytes,
+            words,
+            leaps,
         }
-        let leap = multiply(low[63], step);
-        let mut high = [1 << 31; 1025];
-        let mut i = 1;
-        while i < 1025 {
-            high[i] = multiply(high[i - 1], leap);
-            i += 1;
-        }
-        Powers { low, high }
     }
 
+    const fn series<const N: usize>(step: u32) -> [u32; N] {
+        let mut powers = [1 << 31; N];
+        let mut i = 1;
+        while i < N {
+            powers[i] = multiply(powers[i - 1], step);
+            i += 1;
+        }
+        powers
+    }
+
+    #[inline]
     fn apply(&self, state: u32, bytes: usize) -> u32 {
-        // UDP payloads end at 65,535 bytes, well within the table.
-        let high = self.high[(bytes / 64).min(1024)];
-        multiply(multiply(state, high), self.low[bytes % 64])
+        let mut state = multiply(state, self.words[bytes / 4 % WORDS]);
+        if !bytes.is_multiple_of(4) {
+            state = multiply(state, self.bytes[bytes % 4]);
+        }
+        if bytes >= 4 * WORDS {
+            state = multiply(state, self.leaps[(bytes / (4 * WORDS)).min(15)]);
+        }
+        state
     }
 }
 
@@ -229,8 +274,8 @@ mod tests {
 
     #[test]
     fn rolling_is_zero_bytes_and_unrolling_undoes_it() {
-        let zeros = [0; 5000];
-        for len in [0, 1, 2, 63, 64, 65, 127, 1000, 4999] {
+        let zeros = [0; 65_535];
+        for len in [0, 1, 2, 3, 4, 5, 64, 1000, 4351, 4352, 4353, 40_001, 65_535] {
             let rolled = update(0xdead_beef, &zeros[..len]);
             assert_eq!(roll(0xdead_beef, len), rolled, "{len}");
             assert_eq!(unroll(rolled, len), 0xdead_beef, "{len}");

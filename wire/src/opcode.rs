@@ -143,25 +143,17 @@ impl Headers {
         self.0 == 0
     }
 
-    /// Offset of a header from the start of the BTH, if it is here.
+    /// Offset of one header from the start of the BTH, if it is here.
     #[inline]
     pub const fn offset_of(self, wanted: Headers) -> Option<usize> {
-        let (mut i, mut at) = (0, 12);
-        while i < Self::ORDER.len() {
-            let (header, len) = Self::ORDER[i];
-            if header.0 == wanted.0 {
-                return if self.contains(header) {
-                    Some(at)
-                } else {
-                    None
-                };
-            }
-            if self.contains(header) {
-                at += len as usize;
-            }
-            i += 1;
+        if !self.contains(wanted) {
+            return None;
         }
-        None
+        // Bits are numbered in the order of the wire, and mostly nothing precedes.
+        match Headers(self.0 & (wanted.0 - 1)) {
+            Headers::NONE => Some(12),
+            preceding => Some(12 + preceding.len() as usize),
+        }
     }
 }
 
