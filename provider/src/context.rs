@@ -242,6 +242,7 @@ impl Context {
 pub struct ContextBuilder {
     addresses: Vec<IpAddr>,
     shard: ShardConfig,
+    window_bytes: Option<u32>,
     udp: UdpConfig,
     pcap: Option<PathBuf>,
 }
@@ -251,6 +252,7 @@ impl ContextBuilder {
         ContextBuilder {
             addresses,
             shard: ShardConfig::default(),
+            window_bytes: None,
             udp: UdpConfig::default(),
             pcap: std::env::var_os(TAP_VARIABLE)
                 .filter(|v| !v.is_empty())
@@ -276,10 +278,11 @@ impl ContextBuilder {
     }
 
     /// Bytes that a QP may have under way. More than the peer's socket buffer holds is
-    /// lost and sent again.
+    /// lost and sent again. By default a share of the own socket's buffer, as peers
+    /// usually have the same.
     #[must_use]
     pub fn window_bytes(mut self, bytes: u32) -> Self {
-        self.shard.window_bytes = bytes;
+        self.window_bytes = Some(bytes);
         self
     }
 
@@ -313,6 +316,7 @@ impl ContextBuilder {
                 mtu_max: link.active_mtu(),
                 ..self.shard
             },
+            window_bytes: self.window_bytes,
             udp: self.udp,
             tap: self.pcap,
         })?);

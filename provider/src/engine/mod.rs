@@ -55,6 +55,8 @@ const ROCE_PORT: u16 = 4791;
 pub(crate) struct EngineConfig {
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) shard: ShardConfig,
+    /// Bytes that a QP may have under way, if not what suits the socket's buffer.
+    pub(crate) window_bytes: Option<u32>,
     pub(crate) udp: UdpConfig,
     pub(crate) tap: Option<PathBuf>,
 }
@@ -80,8 +82,11 @@ impl Engine {
         let clock = Clock::new();
         let progress = Arc::new(ProgressShared::new()?);
         let events = Arc::new(Channel::new().map_err(Error::io("creating an eventfd"))?);
+        let buffer = u32::try_from(sockets.recv_buffer()).unwrap_or(u32::MAX);
         let shard = Shard::new(ShardConfig {
             secret: random()?,
+            window_bytes: config.window_bytes.unwrap_or_else(|| window_bytes(buffer)),
+            window_packets: window_packets(buffer),
             ..config.shard
         });
         let state = ShardState::new(
@@ -175,6 +180,20 @@ impl Engine {
         let state = self.combiner.lock()?;
         Ok(self.counters_of(&state).collect())
     }
+}
+
+/// Bytes that a QP may have under way, when the receiver's socket takes `buffer` (as the
+/// kernel counts: with its own bookkeeping, and twice what was asked for). A quarter lets
+/// some senders meet at one receiver; beyond half a megabyte nothing is gained, as the
+/// packets would wait in memory that has left the caches.
+fn window_bytes(buffer: u32) -> u32 {
+    (buffer / 4).clamp(64 << 10, 512 << 10)
+}
+
+/// Packets that a QP may have under way. Alone, a small packet takes some 768 bytes of
+/// the receiver's buffer.
+fn window_packets(buffer: u32) -> u32 {
+    (buffer / 1024).clamp(64, 4096)
 }
 
 fn random() -> Result<u64, Error> {

@@ -80,6 +80,11 @@ impl Sockets {
             .unwrap_or(1)
     }
 
+    /// Bytes that the smallest receive buffer holds, as the kernel counts them.
+    pub(crate) fn recv_buffer(&self) -> usize {
+        self.ports.iter().map(|port| port.socket.caps().recv_buffer()).min().unwrap_or(0)
+    }
+
     /// The addresses that somebody listens at.
     #[inline]
     pub(crate) fn active(&self) -> impl Iterator<Item = &Port> {
