@@ -1,0 +1,131 @@
+//! Two connected ends on loopback, and a deadline for everything.
+
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses some of it")]
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use urxe::{
+    Access, CompChannel, ConnectOptions, Context, Cq, Endpoint, Mr, Pd, Qp, QpBuilder, RecvWr, Wc,
+};
+
+/// Longer than anything here takes on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub const ALL: Access = Access(15);
+
+/// An address on loopback that no other test has: from the process id and a count.
+pub fn address() -> IpAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let pid = std::process::id();
+    let (high, low) = (100 + (pid / 250 % 100) as u8, (pid % 250) as u8);
+    let count = NEXT.fetch_add(1, Ordering::Relaxed);
+    assert!(count < 255, "more contexts than addresses");
+    IpAddr::V4(Ipv4Addr::new(127, high, low, count))
+}
+
+pub struct End {
+    pub context: Context,
+    pub pd: Pd,
+    pub channel: CompChannel,
+    pub cq: Cq,
+    pub qp: Qp,
+}
+
+impl End {
+    pub fn open() -> End {
+        End::on(Context::open(address()).expect("the address is free"))
+    }
+
+    pub fn on(context: Context) -> End {
+        End::with(context, |qp| qp)
+    }
+
+    pub fn with(context: Context, build: impl Fn(QpBuilder<'_>) -> QpBuilder<'_>) -> End {
+        let pd = context.alloc_pd().expect("a PD");
+        let channel = context.create_comp_channel().expect("a channel");
+        let cq = context.create_cq_with_channel(1024, &channel).expect("a CQ");
+        let qp = build(pd.qp(&cq)).create().expect("a QP");
+        End { context, pd, channel, cq, qp }
+    }
+
+    pub fn memory(&self, len: usize) -> Mr {
+        self.pd.reg_owned(vec![0; len], ALL).expect("memory")
+    }
+
+    pub fn recv(&self, wr_id: u64, mr: &Mr) {
+        self.qp.post_recv(&RecvWr::new(wr_id, &[mr.sge(..)])).expect("room in the queue");
+    }
+
+    /// The next completion.
+    #[track_caller]
+    pub fn complete(&self) -> Wc {
+        poll(&self.cq)
+    }
+
+    /// The next completion, which must be a success.
+    #[track_caller]
+    pub fn succeed(&self) -> Wc {
+        let wc = self.complete();
+        assert!(wc.is_success(), "{wc}");
+        wc
+    }
+
+    pub fn counter(&self, name: &str) -> u64 {
+        let counters = self.context.counters().expect("counters");
+        let found = counters.iter().find(|(n, _)| *n == name);
+        found.unwrap_or_else(|| panic!("no counter {name}")).1
+    }
+}
+
+#[track_caller]
+pub fn poll(cq: &Cq) -> Wc {
+    let mut wc = [Wc::default()];
+    wait_until("a completion", || cq.poll(&mut wc).expect("polling works") == 1);
+    wc[0]
+}
+
+/// Tries until it is so.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        // Others need the processor to bring it about.
+        std::thread::yield_now();
+    }
+}
+
+pub fn connect(a: &Qp, b: &Qp, options: &ConnectOptions) {
+    a.connect(&b.endpoint(), options).expect("connects");
+    b.connect(&a.endpoint(), options).expect("connects");
+}
+
+/// Two ends, each with a context of its own.
+pub fn pair() -> (End, End) {
+    pair_with(&ConnectOptions::default())
+}
+
+pub fn pair_with(options: &ConnectOptions) -> (End, End) {
+    let (a, b) = (End::open(), End::open());
+    connect(&a.qp, &b.qp, options);
+    (a, b)
+}
+
+/// An endpoint that nobody is at.
+pub fn nobody(mtu: urxe::Mtu) -> Endpoint {
+    let (qpn, psn) = (urxe::Qpn::new(0x1234), urxe::Psn::new(1));
+    Endpoint { addr: address(), qpn, psn, mtu }
+}
+
+/// Bytes that differ from message to message and place to place.
+pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|at| (at.wrapping_mul(31) ^ seed.wrapping_mul(77) ^ at >> 8) as u8).collect()
+}
+
+pub fn bytes(mr: &Mr, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    mr.read(0, &mut bytes);
+    bytes
+}
