@@ -39,7 +39,10 @@ pub(crate) fn listen(address: IpAddr, port: u16) -> Result<TcpListener, CliError
             io::ErrorKind::AddrNotAvailable => " (not an address of this host)",
             _ => "",
         };
-        CliError::context(format!("cannot listen on {address}"), format!("{error}{hint}"))
+        CliError::context(
+            format!("cannot listen on {address}"),
+            format!("{error}{hint}"),
+        )
     })
 }
 
@@ -56,7 +59,9 @@ pub(crate) fn announce(listener: &TcpListener) -> Result<(), CliError> {
 
 /// The port in a server's announcement.
 pub(crate) fn announced_port(line: &str) -> Result<u16, CliError> {
-    let port = line.strip_prefix(ANNOUNCEMENT).and_then(|port| port.parse().ok());
+    let port = line
+        .strip_prefix(ANNOUNCEMENT)
+        .and_then(|port| port.parse().ok());
     port.ok_or_else(|| CliError::Failed(format!("the server process said {line:?}")))
 }
 
@@ -84,7 +89,10 @@ pub(crate) fn connect(
     };
     let stream = attempt().map_err(|error| {
         let hint = " (is `urxe` with --server running there?)";
-        CliError::context(format!("cannot connect to {server}"), format!("{error}{hint}"))
+        CliError::context(
+            format!("cannot connect to {server}"),
+            format!("{error}{hint}"),
+        )
     })?;
     Control::new(stream, "the server")
 }
@@ -101,19 +109,27 @@ impl Control {
             SockRef::from(&stream).set_tcp_keepalive(&keepalive)
         };
         setup().map_err(|error| CliError::context("cannot set up the connection", error))?;
-        Ok(Control { reader: BufReader::new(stream), peer })
+        Ok(Control {
+            reader: BufReader::new(stream),
+            peer,
+        })
     }
 
     /// The address of this host on the way to the peer.
     pub(crate) fn local_ip(&self) -> Result<IpAddr, CliError> {
         let address = self.reader.get_ref().local_addr();
-        Ok(address.map_err(|error| CliError::context("no local address", error))?.ip())
+        Ok(address
+            .map_err(|error| CliError::context("no local address", error))?
+            .ip())
     }
 
     pub(crate) fn send<T: Serialize>(&mut self, message: &T) -> Result<(), CliError> {
         let mut line = serde_json::to_string(message).expect("control messages are plain data");
         line.push('\n');
-        self.reader.get_mut().write_all(line.as_bytes()).map_err(|error| self.lost(&error))
+        self.reader
+            .get_mut()
+            .write_all(line.as_bytes())
+            .map_err(|error| self.lost(&error))
     }
 
     /// The next message; an error when none comes within `limit` (`None`: as long as the peer lives).
@@ -134,7 +150,10 @@ impl Control {
             match (&mut self.reader).take(room).read_until(b'\n', &mut line) {
                 Ok(_) if line.last() == Some(&b'\n') => break,
                 Ok(_) if line.len() as u64 == LINE_LEN_MAX => {
-                    return Err(CliError::Failed(format!("{} sends no messages of urxe", self.peer)));
+                    return Err(CliError::Failed(format!(
+                        "{} sends no messages of urxe",
+                        self.peer
+                    )));
                 }
                 Ok(_) => return Err(self.gone()),
                 Err(error) if is_timeout(&error) => {}
@@ -142,7 +161,10 @@ impl Control {
             }
         }
         serde_json::from_slice(&line).map_err(|error| {
-            let what = format!("{} sent something unexpected (another version of urxe?)", self.peer);
+            let what = format!(
+                "{} sent something unexpected (another version of urxe?)",
+                self.peer
+            );
             CliError::context(what, error)
         })
     }
@@ -154,13 +176,18 @@ impl Control {
         }
         let stream = self.reader.get_ref();
         let mut byte = [0];
-        let peeked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut byte));
+        let peeked = stream
+            .set_nonblocking(true)
+            .and_then(|()| stream.peek(&mut byte));
         let restored = stream.set_nonblocking(false);
         restored.is_err() || !matches!(peeked, Err(error) if is_timeout(&error))
     }
 
     fn gone(&self) -> CliError {
-        CliError::Failed(format!("{} went away: its process ended or was killed", self.peer))
+        CliError::Failed(format!(
+            "{} went away: its process ended or was killed",
+            self.peer
+        ))
     }
 
     fn lost(&self, error: &io::Error) -> CliError {
@@ -172,7 +199,11 @@ impl Control {
 }
 
 fn is_timeout(error: &io::Error) -> bool {
-    let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut, io::ErrorKind::Interrupted];
+    let kinds = [
+        io::ErrorKind::WouldBlock,
+        io::ErrorKind::TimedOut,
+        io::ErrorKind::Interrupted,
+    ];
     kinds.contains(&error.kind())
 }
 
@@ -206,25 +237,42 @@ mod tests {
     fn a_peer_that_went_away_is_news_and_an_error() {
         let (client, mut server) = pair();
         drop(client);
-        let error = server.recv::<u32>(Some(ANSWER_MAX)).expect_err("nobody is there");
-        assert_eq!(error.to_string(), "the client went away: its process ended or was killed");
+        let error = server
+            .recv::<u32>(Some(ANSWER_MAX))
+            .expect_err("nobody is there");
+        assert_eq!(
+            error.to_string(),
+            "the client went away: its process ended or was killed"
+        );
         assert!(server.has_news());
     }
 
     #[test]
     fn a_silent_peer_is_not_waited_for_forever() {
         let (mut client, _server) = pair();
-        let error = client.recv::<u32>(Some(Duration::from_millis(20))).expect_err("silence");
+        let error = client
+            .recv::<u32>(Some(Duration::from_millis(20)))
+            .expect_err("silence");
         assert_eq!(error.to_string(), "the server does not answer");
     }
 
     #[test]
     fn a_stranger_is_refused() {
         let (mut client, mut server) = pair();
-        client.reader.get_mut().write_all(b"GET / HTTP/1.1\r\n").expect("connected");
+        client
+            .reader
+            .get_mut()
+            .write_all(b"GET / HTTP/1.1\r\n")
+            .expect("connected");
         assert!(server.recv::<u32>(Some(ANSWER_MAX)).is_err());
-        client.reader.get_mut().write_all(&[b'x'; 70 << 10]).expect("connected");
-        let error = server.recv::<u32>(Some(ANSWER_MAX)).expect_err("no line ends");
+        client
+            .reader
+            .get_mut()
+            .write_all(&[b'x'; 70 << 10])
+            .expect("connected");
+        let error = server
+            .recv::<u32>(Some(ANSWER_MAX))
+            .expect_err("no line ends");
         assert_eq!(error.to_string(), "the client sends no messages of urxe");
     }
 }

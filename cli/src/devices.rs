@@ -8,7 +8,8 @@ use crate::table::{Align, Table};
 /// Prints the devices of this host.
 pub(crate) fn run() -> Result<(), CliError> {
     let devices = urxe::devices();
-    let devices = devices.map_err(|error| CliError::context("cannot list the interfaces", error))?;
+    let devices =
+        devices.map_err(|error| CliError::context("cannot list the interfaces", error))?;
     let mut table = Table::new(&[
         ("device", Align::Left),
         ("interface", Align::Left),

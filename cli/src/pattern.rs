@@ -16,15 +16,14 @@ pub(crate) fn fill(buffer: &mut [u8], number: u64, direction: Direction) {
 }
 
 /// Where the contents first differ from those of message `number`; `None` when every byte is right.
-pub(crate) fn first_difference(
-    buffer: &[u8],
-    number: u64,
-    direction: Direction,
-) -> Option<usize> {
+pub(crate) fn first_difference(buffer: &[u8], number: u64, direction: Direction) -> Option<usize> {
     for (index, chunk) in buffer.chunks(8).enumerate() {
         let word = word(number, direction, index).to_le_bytes();
         if chunk != &word[..chunk.len()] {
-            let within = chunk.iter().zip(word).position(|(&byte, expected)| byte != expected);
+            let within = chunk
+                .iter()
+                .zip(word)
+                .position(|(&byte, expected)| byte != expected);
             return Some(index * 8 + within.expect("the chunks differ"));
         }
     }
@@ -34,7 +33,9 @@ pub(crate) fn first_difference(
 /// Mixes message number, direction and position (the finalizer of splitmix64): a short shift shows.
 fn word(number: u64, direction: Direction, index: usize) -> u64 {
     let mut x = number.wrapping_mul(4).wrapping_add(direction as u64);
-    x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(index as u64);
+    x = x
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add(index as u64);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
@@ -51,7 +52,10 @@ mod tests {
         assert_eq!(first_difference(&buffer, 7, Direction::ToServer), None);
         for index in 0..buffer.len() {
             buffer[index] ^= 0x10;
-            assert_eq!(first_difference(&buffer, 7, Direction::ToServer), Some(index));
+            assert_eq!(
+                first_difference(&buffer, 7, Direction::ToServer),
+                Some(index)
+            );
             buffer[index] ^= 0x10;
         }
     }

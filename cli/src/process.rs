@@ -29,27 +29,42 @@ impl ChildGuard {
         let fail = |error| CliError::context(format!("cannot start the {name} process"), error);
         let program = std::env::current_exe().map_err(fail)?;
         let mut command = Command::new(program);
-        command.args(args).arg("--parent").arg(std::process::id().to_string());
+        command
+            .args(args)
+            .arg("--parent")
+            .arg(std::process::id().to_string());
         command.stdin(Stdio::null()).stdout(stdout);
-        Ok(ChildGuard { child: command.spawn().map_err(fail)?, name })
+        Ok(ChildGuard {
+            child: command.spawn().map_err(fail)?,
+            name,
+        })
     }
 
     /// The first line that the child prints; an error when it ends without one.
     pub(crate) fn first_line(&mut self) -> Result<String, CliError> {
-        let stdout = self.child.stdout.take().expect("spawned with a pipe, read once");
+        let stdout = self
+            .child
+            .stdout
+            .take()
+            .expect("spawned with a pipe, read once");
         let mut line = String::new();
         let read = BufReader::new(stdout).read_line(&mut line);
         match read {
             Ok(len) if len > 0 => Ok(line.trim_end().to_owned()),
             // It has said on stderr why.
-            _ => Err(CliError::Failed(format!("the {} process did not start", self.name))),
+            _ => Err(CliError::Failed(format!(
+                "the {} process did not start",
+                self.name
+            ))),
         }
     }
 
     /// Waits for the end.
     pub(crate) fn wait(&mut self) -> Result<ExitStatus, CliError> {
         let name = self.name;
-        self.child.wait().map_err(|error| CliError::context(format!("lost the {name}"), error))
+        self.child
+            .wait()
+            .map_err(|error| CliError::context(format!("lost the {name}"), error))
     }
 
     /// Waits for the end up to `limit`; `None` when the child still runs.
@@ -84,7 +99,9 @@ pub(crate) fn die_with(parent: u32) -> Result<(), CliError> {
         .map_err(|error| CliError::context("cannot follow the parent process", error))?;
     // The parent may have ended before the call above: then this process has a new one.
     if getppid() != Pid::from_raw(parent.cast_signed()) {
-        return Err(CliError::Failed("the process that started this one is gone".to_owned()));
+        return Err(CliError::Failed(
+            "the process that started this one is gone".to_owned(),
+        ));
     }
     Ok(())
 }

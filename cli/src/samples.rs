@@ -10,12 +10,20 @@ pub(crate) struct Samples {
 
 impl Samples {
     pub(crate) fn with_capacity(count: usize) -> Samples {
-        Samples { nanos: Vec::with_capacity(count) }
+        Samples {
+            nanos: Vec::with_capacity(count),
+        }
     }
 
     /// Records one time; above four seconds it counts as that.
     pub(crate) fn push(&mut self, time: Duration) {
-        self.nanos.push(u32::try_from(time.as_nanos()).unwrap_or(u32::MAX));
+        self.nanos
+            .push(u32::try_from(time.as_nanos()).unwrap_or(u32::MAX));
+    }
+
+    /// Adds those of another run.
+    pub(crate) fn append(&mut self, mut other: Samples) {
+        self.nanos.append(&mut other.nanos);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -27,7 +35,9 @@ impl Samples {
         self.nanos.sort_unstable();
         let rank = (percent / 100.0 * self.nanos.len() as f64).ceil() as usize;
         let index = rank.clamp(1, self.nanos.len().max(1)) - 1;
-        self.nanos.get(index).map_or(0.0, |&nanos| f64::from(nanos) / 1e3)
+        self.nanos
+            .get(index)
+            .map_or(0.0, |&nanos| f64::from(nanos) / 1e3)
     }
 }
 

@@ -59,7 +59,12 @@ impl From<ContextCounters> for Process {
 
 /// The process, and its counters that are not zero.
 fn text(process: &Process) -> String {
-    let Process { pid, program, addresses, counters } = process;
+    let Process {
+        pid,
+        program,
+        addresses,
+        counters,
+    } = process;
     let head = format!("{program} (process {pid}) on {}", addresses.join(", "));
     let mut table = Table::new(&[("counter", Align::Left), ("value", Align::Right)]);
     for (name, value) in counters.iter().filter(|(_, value)| **value > 0) {
@@ -82,7 +87,10 @@ mod tests {
         };
         let text = text(&process);
         assert!(text.starts_with("x (process 7) on 127.0.0.1\n"), "{text}");
-        assert!(text.contains("sent_pkts") && !text.contains("rcvd_cnp"), "{text}");
+        assert!(
+            text.contains("sent_pkts") && !text.contains("rcvd_cnp"),
+            "{text}"
+        );
         let json = serde_json::to_string(&process).expect("plain data");
         assert!(json.contains("\"rcvd_cnp\":0"), "{json}");
     }

@@ -1,6 +1,7 @@
 //! The verbs objects that both measurements need: an opened device, and completion queues that are waited on.
 
 use std::net::IpAddr;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use urxe::{CompChannel, Context, Cq, Pd, Wc};
@@ -97,6 +98,8 @@ impl Queue {
             polls += 1;
             if polls == POLLS_PER_LOOK {
                 polls = 0;
+                // So long an answer takes only when the peer does not run: perhaps for want of this CPU.
+                thread::yield_now();
                 patience.get_or_insert_with(Patience::new).look(check)?;
             }
         }

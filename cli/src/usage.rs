@@ -1,5 +1,6 @@
 //! CPU time of this process, all threads together, and as a share of the wall clock.
 
+use std::ops::AddAssign;
 use std::time::Instant;
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -14,11 +15,12 @@ pub(crate) struct CpuClock {
     sys_us: i64,
 }
 
-/// CPU time in percent of the wall clock: 100 is one core kept busy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct CpuShare {
-    pub(crate) user: f64,
-    pub(crate) sys: f64,
+/// CPU time, and the wall clock's time in which it was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CpuUse {
+    user_us: i64,
+    sys_us: i64,
+    wall_us: i64,
 }
 
 impl CpuClock {
@@ -31,15 +33,35 @@ impl CpuClock {
         }
     }
 
-    /// The share since the start.
-    pub(crate) fn share(&self) -> CpuShare {
-        let wall_us = self.started.elapsed().as_secs_f64() * 1e6;
+    /// What was used since the start.
+    pub(crate) fn read(&self) -> CpuUse {
+        let wall_us = self.started.elapsed().as_micros() as i64;
         let (user_us, sys_us) = cpu_us();
-        let percent = |cpu_us: i64| 100.0 * cpu_us as f64 / wall_us.max(1.0);
-        CpuShare {
-            user: percent(user_us - self.user_us),
-            sys: percent(sys_us - self.sys_us),
+        CpuUse {
+            user_us: user_us - self.user_us,
+            sys_us: sys_us - self.sys_us,
+            wall_us,
         }
+    }
+}
+
+impl CpuUse {
+    /// User time in percent of the wall clock: 100 is one core kept busy.
+    pub(crate) fn user_percent(self) -> f64 {
+        100.0 * self.user_us as f64 / self.wall_us.max(1) as f64
+    }
+
+    /// System time in percent of the wall clock.
+    pub(crate) fn sys_percent(self) -> f64 {
+        100.0 * self.sys_us as f64 / self.wall_us.max(1) as f64
+    }
+}
+
+impl AddAssign for CpuUse {
+    fn add_assign(&mut self, other: CpuUse) {
+        self.user_us += other.user_us;
+        self.sys_us += other.sys_us;
+        self.wall_us += other.wall_us;
     }
 }
 
@@ -62,7 +84,23 @@ mod tests {
         while Instant::now() < end {
             std::hint::spin_loop();
         }
-        let share = clock.share();
-        assert!(share.user + share.sys > 0.0, "{share:?}");
+        let used = clock.read();
+        assert!(used.user_percent() + used.sys_percent() > 0.0, "{used:?}");
+        assert!(used.wall_us >= 200_000, "{used:?}");
+    }
+
+    #[test]
+    fn uses_add_up_to_a_weighted_share() {
+        let mut sum = CpuUse {
+            user_us: 10,
+            sys_us: 0,
+            wall_us: 10,
+        };
+        sum += CpuUse {
+            user_us: 0,
+            sys_us: 15,
+            wall_us: 30,
+        };
+        assert_eq!((sum.user_percent(), sum.sys_percent()), (25.0, 37.5));
     }
 }

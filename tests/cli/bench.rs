@@ -56,5 +56,8 @@ fn the_table_says_what_the_ratio_is() {
     let _pair = loopback_pair();
     let ran = run(urxe().args(["bench", "write", "--size", "4096", "--iters", "100"]));
     let stdout = ran.expect_success().stdout;
-    assert!(stdout.contains("floor") && stdout.contains("ratio"), "{stdout}");
+    assert!(
+        stdout.contains("floor") && stdout.contains("ratio"),
+        "{stdout}"
+    );
 }

@@ -7,10 +7,12 @@ use std::process::Stdio;
 use crate::harness::{project_file, run, urxe};
 
 fn captures() -> Vec<PathBuf> {
-    let folder = std::fs::read_dir(project_file("wire/tests/captures")).expect("committed captures");
+    let folder =
+        std::fs::read_dir(project_file("wire/tests/captures")).expect("committed captures");
     let paths = folder.map(|entry| entry.expect("listed").path());
-    let mut paths: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|ext| ext == "pcap")).collect();
+    let mut paths: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|ext| ext == "pcap"))
+        .collect();
     paths.sort();
     assert!(!paths.is_empty(), "no captures");
     paths
@@ -47,16 +49,34 @@ fn every_packet_of_the_kernels_captures_is_sound() {
             continue;
         }
         let ran = run(urxe().arg("decode").arg(&path));
-        assert_eq!(ran.code, Some(0), "{}: {}{}", path.display(), ran.stdout, ran.stderr);
+        assert_eq!(
+            ran.code,
+            Some(0),
+            "{}: {}{}",
+            path.display(),
+            ran.stdout,
+            ran.stderr
+        );
         let summary = ran.stdout.lines().last().expect("a summary");
-        assert!(summary.contains(" 0 ICRC bad"), "{}: {summary}", path.display());
+        assert!(
+            summary.contains(" 0 ICRC bad"),
+            "{}: {summary}",
+            path.display()
+        );
     }
 }
 
 #[test]
 fn a_line_shows_number_time_addresses_and_operation() {
-    let ran = run(urxe().arg("decode").arg(project_file("wire/tests/captures/rc_send.pcap")));
-    let line = ran.expect_success().stdout.lines().next().map(str::to_owned);
+    let ran = run(urxe()
+        .arg("decode")
+        .arg(project_file("wire/tests/captures/rc_send.pcap")));
+    let line = ran
+        .expect_success()
+        .stdout
+        .lines()
+        .next()
+        .map(str::to_owned);
     let line = line.expect("packets");
     for part in ["10.77.0.3", "10.77.0.2", "RC SEND First", "PSN", "icrc ok"] {
         assert!(line.contains(part), "{line}");
@@ -72,7 +92,13 @@ fn a_flipped_bit_is_a_bad_icrc_and_exit_1() {
     let file = TempFile::new("flipped.pcap", &bytes);
     let ran = run(urxe().arg("decode").arg(&file.0));
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.stdout.lines().next().is_some_and(|line| line.contains("ICRC BAD")), "{ran:?}");
+    assert!(
+        ran.stdout
+            .lines()
+            .next()
+            .is_some_and(|line| line.contains("ICRC BAD")),
+        "{ran:?}"
+    );
     assert!(ran.stdout.contains(" 1 ICRC bad"), "{ran:?}");
 }
 
@@ -103,12 +129,23 @@ fn standard_input_is_read() {
 fn missing_empty_and_foreign_files_are_clear_errors() {
     let ran = run(urxe().args(["decode", "/no/such/file.pcap"]));
     assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.starts_with("urxe: /no/such/file.pcap: "), "{}", ran.stderr);
-    for (name, bytes) in [("empty", &b""[..]), ("elf", b"\x7fELF\x02\x01\x01\0\0\0\0\0")] {
+    assert!(
+        ran.stderr.starts_with("urxe: /no/such/file.pcap: "),
+        "{}",
+        ran.stderr
+    );
+    for (name, bytes) in [
+        ("empty", &b""[..]),
+        ("elf", b"\x7fELF\x02\x01\x01\0\0\0\0\0"),
+    ] {
         let file = TempFile::new(name, bytes);
         let ran = run(urxe().arg("decode").arg(&file.0));
         assert_eq!(ran.code, Some(1), "{name}");
-        assert!(ran.stderr.contains("not a pcap or pcapng file"), "{name}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("not a pcap or pcapng file"),
+            "{name}: {}",
+            ran.stderr
+        );
     }
 }
 
@@ -118,7 +155,11 @@ fn a_cut_file_is_an_error_after_its_whole_packets() {
     let file = TempFile::new("cut.pcap", &bytes[..bytes.len() - 1]);
     let ran = run(urxe().arg("decode").arg(&file.0));
     assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("the file ends within the record"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("the file ends within the record"),
+        "{}",
+        ran.stderr
+    );
     assert!(ran.stdout.contains(" 0 ICRC bad"), "{}", ran.stdout);
 }
 

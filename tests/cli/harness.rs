@@ -18,12 +18,28 @@ pub(crate) fn urxe() -> Command {
 fn build() -> PathBuf {
     // .../target/PROFILE/deps/cli-HASH: two folders up is where cargo puts programs.
     let test = env::current_exe().expect("a test knows its own path");
-    let folder = test.ancestors().nth(2).expect("tests lie in a profile's deps folder");
-    let profile = folder.file_name().expect("named after the profile").to_string_lossy();
+    let folder = test
+        .ancestors()
+        .nth(2)
+        .expect("tests lie in a profile's deps folder");
+    let profile = folder
+        .file_name()
+        .expect("named after the profile")
+        .to_string_lossy();
     let profile = if profile == "debug" { "dev" } else { &profile };
     let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--quiet", "--package", "urxe-cli", "--profile", profile])
-        .args(["--target-dir".as_ref(), folder.parent().expect("the target folder").as_os_str()])
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "urxe-cli",
+            "--profile",
+            profile,
+        ])
+        .args([
+            "--target-dir".as_ref(),
+            folder.parent().expect("the target folder").as_os_str(),
+        ])
         .status();
     assert!(status.expect("cargo runs").success(), "urxe does not build");
     folder.join("urxe")
@@ -31,7 +47,10 @@ fn build() -> PathBuf {
 
 /// A file of the project.
 pub(crate) fn project_file(path: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("in the project").join(path)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("in the project")
+        .join(path)
 }
 
 /// What a command printed and how it ended.
@@ -54,7 +73,13 @@ impl Ran {
 
     #[track_caller]
     pub(crate) fn expect_success(self) -> Ran {
-        assert_eq!(self.code, Some(0), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        assert_eq!(
+            self.code,
+            Some(0),
+            "stdout: {}\nstderr: {}",
+            self.stdout,
+            self.stderr
+        );
         self
     }
 }
@@ -71,8 +96,13 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Running {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running { child: Some(command.spawn().expect("urxe starts")) }
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Running {
+            child: Some(command.spawn().expect("urxe starts")),
+        }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -138,7 +168,10 @@ pub(crate) fn children(parent: u32) -> Vec<(u32, String)> {
 /// Whether a process exists and is not a zombie.
 pub(crate) fn is_alive(id: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    let state = stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next());
+    let state = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.trim().chars().next());
     state.is_some_and(|state| state != 'Z' && state != 'X')
 }
 

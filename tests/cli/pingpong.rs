@@ -8,8 +8,12 @@ use serde_json::Value;
 use crate::harness::{Ran, Running, children, is_alive, kill, project_file, run, urxe, wait_until};
 use crate::loopback_pair;
 
-const VARIANTS: [&str; 4] =
-    ["send-recv-poll", "send-recv-notify", "write-read-notify", "write-read-unsignaled"];
+const VARIANTS: [&str; 4] = [
+    "send-recv-poll",
+    "send-recv-notify",
+    "write-read-notify",
+    "write-read-unsignaled",
+];
 
 fn rows(ran: &Ran) -> Vec<Value> {
     let report: Value = serde_json::from_str(&ran.stdout).expect("--json prints JSON");
@@ -21,14 +25,22 @@ fn four_variants_are_verified_and_reported_as_json() {
     let _pair = loopback_pair();
     let ran = run(urxe().args(["pingpong", "--json", "--iters", "50"])).expect_success();
     let rows = rows(&ran);
-    let names: Vec<&str> = rows.iter().filter_map(|row| row["variant"].as_str()).collect();
+    let names: Vec<&str> = rows
+        .iter()
+        .filter_map(|row| row["variant"].as_str())
+        .collect();
     assert_eq!(names, VARIANTS);
     for row in &rows {
         assert_eq!(row["verified"], true, "{row}");
         assert_eq!(row["iters"], 50, "{row}");
         let (p50, p99) = (row["rtt_us_p50"].as_f64(), row["rtt_us_p99"].as_f64());
         assert!(p50 > Some(0.0) && p50 <= p99, "{row}");
-        for cpu in ["client_cpu_user", "client_cpu_sys", "server_cpu_user", "server_cpu_sys"] {
+        for cpu in [
+            "client_cpu_user",
+            "client_cpu_sys",
+            "server_cpu_user",
+            "server_cpu_sys",
+        ] {
             assert!(row[cpu].as_f64() >= Some(0.0), "{row}");
         }
     }
@@ -41,7 +53,10 @@ fn messages_of_many_packets_and_odd_sizes() {
         let ran = run(urxe().args(["pingpong", "--json", "--iters", "20", "--size", size]));
         let rows = rows(&ran.expect_success());
         assert_eq!(rows.len(), 4);
-        assert!(rows.iter().all(|row| row["verified"] == true), "size {size}: {rows:?}");
+        assert!(
+            rows.iter().all(|row| row["verified"] == true),
+            "size {size}: {rows:?}"
+        );
     }
 }
 
@@ -50,13 +65,27 @@ fn the_table_compares_with_the_published_figures() {
     let _pair = loopback_pair();
     let args = ["pingpong", "--iters", "20", "--variant", "send-recv-poll"];
     let ran = run(urxe().args(args)).expect_success();
-    let line = ran.stdout.lines().find(|line| line.starts_with("SEND/RECV, busy polling"));
-    assert!(line.is_some_and(|line| line.contains("15.7") && line.contains("yes")), "{}", ran.stdout);
+    let line = ran
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("SEND/RECV, busy polling"));
+    assert!(
+        line.is_some_and(|line| line.contains("15.7") && line.contains("yes")),
+        "{}",
+        ran.stdout
+    );
 }
 
 /// Starts a ping-pong too long to end by itself, and waits until both processes are in it.
 fn start_endless(variant: &str) -> (Running, u32, u32) {
-    let args = ["pingpong", "--json", "--iters", "100000000", "--variant", variant];
+    let args = [
+        "pingpong",
+        "--json",
+        "--iters",
+        "100000000",
+        "--variant",
+        variant,
+    ];
     let parent = Running::start(urxe().args(args));
     let mut ids = (0, 0);
     wait_until("client and server run", || {
@@ -82,7 +111,11 @@ fn a_killed_server_is_a_clear_error() {
         let killed = Instant::now();
         kill(server, Signal::KILL);
         let ran = parent.finish();
-        assert!(killed.elapsed() < Duration::from_secs(30), "{variant}: {:?}", killed.elapsed());
+        assert!(
+            killed.elapsed() < Duration::from_secs(30),
+            "{variant}: {:?}",
+            killed.elapsed()
+        );
         assert_eq!(ran.code, Some(1), "{variant}: {ran:?}");
         assert!(ran.stderr.contains("urxe: "), "{variant}: {ran:?}");
         assert_eq!(rows(&ran)[0]["verified"], false, "{variant}");
@@ -98,7 +131,10 @@ fn a_killed_client_ends_the_server() {
         kill(client, Signal::KILL);
         let ran = parent.finish();
         assert_eq!(ran.code, Some(1), "{variant}: {ran:?}");
-        assert!(ran.stderr.contains("killed by signal 9"), "{variant}: {ran:?}");
+        assert!(
+            ran.stderr.contains("killed by signal 9"),
+            "{variant}: {ran:?}"
+        );
         assert!(!is_alive(server), "{variant}");
     }
 }
@@ -129,7 +165,9 @@ fn what_was_sent_decodes_without_a_fault() {
     let folder = std::env::temp_dir().join(format!("urxe-tap-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a temporary folder");
     let tap = folder.join("%p.pcapng");
-    let ran = run(urxe().args(["pingpong", "--iters", "20"]).env("URXE_PCAP", &tap));
+    let ran = run(urxe()
+        .args(["pingpong", "--iters", "20"])
+        .env("URXE_PCAP", &tap));
     ran.expect_success();
     let files: Vec<_> = std::fs::read_dir(&folder)
         .expect("the folder is there")
@@ -152,7 +190,10 @@ fn stat_shows_the_counters_of_running_processes() {
     wait_until("the server's counters show packets", || {
         let ran = run(urxe().args(["stat", "--json"])).expect_success();
         let all: Value = serde_json::from_str(&ran.stdout).expect("--json prints JSON");
-        let processes = all["processes"].as_array().expect("a list of processes").clone();
+        let processes = all["processes"]
+            .as_array()
+            .expect("a list of processes")
+            .clone();
         let of_server = processes.iter().find(|process| process["pid"] == server);
         of_server.is_some_and(|process| process["counters"]["rcvd_pkts"].as_u64() > Some(0))
     });

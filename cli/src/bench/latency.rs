@@ -62,11 +62,7 @@ fn ping_by_send(
 }
 
 /// Answers each message with one of the same size.
-pub(super) fn answer_sends(
-    link: &Link,
-    control: &mut Control,
-    iters: u64,
-) -> Result<(), CliError> {
+pub(super) fn answer_sends(link: &Link, control: &mut Control, iters: u64) -> Result<(), CliError> {
     link.post_recvs(1)?;
     control.send(&Answer::Running)?;
     let check = &mut || check_peer(control);
@@ -164,5 +160,9 @@ fn post_maybe_signaled(
 }
 
 fn reclaim(link: &Link, is_signaled: bool, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
-    if is_signaled { link.wait_send(check) } else { Ok(()) }
+    if is_signaled {
+        link.wait_send(check)
+    } else {
+        Ok(())
+    }
 }

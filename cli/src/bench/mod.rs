@@ -63,14 +63,20 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
         progress.set_message("floor");
         let floor = floor_sample(plan, args.iters)?;
         progress.inc(1);
-        pairs.push(Pair { ours: ours.value, floor });
+        pairs.push(Pair {
+            ours: ours.value,
+            floor,
+        });
         p99s.extend(ours.p99);
     }
     session.finish()?;
     progress.finish_and_clear();
     let report = report(plan, &pairs, &p99s);
     if args.json {
-        println!("{}", serde_json::to_string(&report).expect("a report is plain data"));
+        println!(
+            "{}",
+            serde_json::to_string(&report).expect("a report is plain data")
+        );
     } else {
         print!("{}", report::text(&report, &pairs, plan.is_event));
     }
@@ -81,7 +87,9 @@ fn plan(args: &BenchArgs) -> Result<Plan, CliError> {
     let size = match (args.op, args.size) {
         (Op::Atomic, None | Some(8)) => 8,
         (Op::Atomic, Some(_)) => {
-            return Err(CliError::Usage("an atomic is on 8 bytes: leave --size out".to_owned()));
+            return Err(CliError::Usage(
+                "an atomic is on 8 bytes: leave --size out".to_owned(),
+            ));
         }
         (_, size) => size.unwrap_or(if args.lat { 8 } else { 1 << 20 }) as usize,
     };
@@ -89,7 +97,13 @@ fn plan(args: &BenchArgs) -> Result<Plan, CliError> {
         let text = "--event is for the latency of send, read and atomic (with --lat)";
         return Err(CliError::Usage(text.to_owned()));
     }
-    Ok(Plan { op: args.op, size, mtu: args.mtu, is_latency: args.lat, is_event: args.event })
+    Ok(Plan {
+        op: args.op,
+        size,
+        mtu: args.mtu,
+        is_latency: args.lat,
+        is_event: args.event,
+    })
 }
 
 /// A line that shows how far it is, on a terminal only.
@@ -115,20 +129,32 @@ fn floor_sample(plan: Plan, iters: Option<u64>) -> Result<Option<f64>, CliError>
             return Ok(None);
         }
         // With a number of messages given the run is to be short: a smoke test.
-        config.duration = if iters.is_some() { Duration::from_millis(50) } else { SAMPLE_TIME };
+        config.duration = if iters.is_some() {
+            Duration::from_millis(50)
+        } else {
+            SAMPLE_TIME
+        };
         return Ok(Some(floor::floor_bandwidth(&config)?.gbit_per_s));
     }
     if plan.size > PING_LEN_MAX {
         return Ok(None);
     }
-    config.wait = if plan.is_event { Wait::Block } else { Wait::Spin };
+    config.wait = if plan.is_event {
+        Wait::Block
+    } else {
+        Wait::Spin
+    };
     config.rounds = match (iters, plan.is_event) {
         (Some(iters), _) => iters.clamp(100, 20_000) as usize,
         (None, true) => 4_000,
         (None, false) => 20_000,
     };
     let half = floor::floor_latency(&config)?.p50_us;
-    Ok(Some(if plan.op.is_round_trip() { 2.0 * half } else { half }))
+    Ok(Some(if plan.op.is_round_trip() {
+        2.0 * half
+    } else {
+        half
+    }))
 }
 
 fn report(plan: Plan, pairs: &[Pair], p99s: &[f64]) -> Report {

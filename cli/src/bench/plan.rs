@@ -31,11 +31,17 @@ impl Op {
 
     /// What the number is, in words.
     pub(crate) fn measure(self, is_latency: bool, is_event: bool) -> String {
-        let waiting = if is_event { "sleeping for events" } else { "polling" };
+        let waiting = if is_event {
+            "sleeping for events"
+        } else {
+            "polling"
+        };
         match (is_latency, self) {
             (false, _) => "one way, as much as goes".to_owned(),
             (true, Op::Send) => format!("half a round trip of a ping-pong, both sides {waiting}"),
-            (true, Op::Write) => "half a round trip of a ping-pong, both sides polling their memory".to_owned(),
+            (true, Op::Write) => {
+                "half a round trip of a ping-pong, both sides polling their memory".to_owned()
+            }
             (true, Op::Read | Op::Atomic) => {
                 format!("a whole operation, request to completion, both sides {waiting}")
             }
@@ -118,8 +124,13 @@ mod tests {
     #[test]
     fn at_least_two_lists_are_under_way() {
         for size in [1, 8, 1024, 1025, 16384, 16385, 1 << 20, 1 << 26] {
-            let plan =
-                Plan { op: Op::Write, size, mtu: 4096, is_latency: false, is_event: false };
+            let plan = Plan {
+                op: Op::Write,
+                size,
+                mtu: 4096,
+                is_latency: false,
+                is_event: false,
+            };
             assert!(plan.depth() >= 2 * plan.list_len(), "{plan:?}");
             assert_eq!(plan.depth() % plan.list_len(), 0, "{plan:?}");
         }

@@ -9,7 +9,11 @@ use super::plan::Plan;
 pub(crate) enum Request {
     /// Make a queue pair for this plan, connect it, answer [`Answer::Ready`]. The memory is what the other side
     /// may WRITE its answers to.
-    Setup { plan: Plan, endpoint: String, memory: RemoteMemory },
+    Setup {
+        plan: Plan,
+        endpoint: String,
+        memory: RemoteMemory,
+    },
     /// `iters` operations come: post what they need, answer [`Answer::Running`], take part, answer
     /// [`Answer::Done`].
     Run { iters: u64 },
@@ -43,9 +47,14 @@ pub(crate) enum Expected {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// Its endpoint, and the memory that one-sided operations may use.
-    Ready { endpoint: String, memory: RemoteMemory },
+    Ready {
+        endpoint: String,
+        memory: RemoteMemory,
+    },
     Running,
     Done,
     /// Something went wrong there: it ends.
-    Fault { text: String },
+    Fault {
+        text: String,
+    },
 }

@@ -34,7 +34,11 @@ pub(crate) struct Pair {
 pub(crate) fn medians(pairs: &[Pair]) -> (Option<f64>, Option<f64>, Option<f64>) {
     let ours: Vec<f64> = pairs.iter().map(|pair| pair.ours).collect();
     let floor: Vec<f64> = pairs.iter().filter_map(|pair| pair.floor).collect();
-    let ratio = |pair: &Pair| pair.floor.filter(|&floor| floor > 0.0).map(|floor| pair.ours / floor);
+    let ratio = |pair: &Pair| {
+        pair.floor
+            .filter(|&floor| floor > 0.0)
+            .map(|floor| pair.ours / floor)
+    };
     let ratios: Vec<f64> = pairs.iter().filter_map(ratio).collect();
     (median(&ours), median(&floor), median(&ratios))
 }
@@ -54,16 +58,38 @@ pub(crate) fn text(report: &Report, pairs: &[Pair], is_event: bool) -> String {
     if is_latency {
         let ratio = number(report.ratio, 2);
         let floor = number(report.floor_lat_us_p50, 2);
-        table.row(vec!["p50 us".into(), number(report.lat_us_p50, 2), floor, ratio]);
-        table.row(vec!["p99 us".into(), number(report.lat_us_p99, 2), "".into(), "".into()]);
+        table.row(vec![
+            "p50 us".into(),
+            number(report.lat_us_p50, 2),
+            floor,
+            ratio,
+        ]);
+        table.row(vec![
+            "p99 us".into(),
+            number(report.lat_us_p99, 2),
+            "".into(),
+            "".into(),
+        ]);
     } else {
         let ratio = number(report.ratio, 2);
         let floor = number(report.floor_gbit_per_s, 2);
-        table.row(vec!["Gbit/s".into(), number(report.gbit_per_s, 2), floor, ratio]);
+        table.row(vec![
+            "Gbit/s".into(),
+            number(report.gbit_per_s, 2),
+            floor,
+            ratio,
+        ]);
         let message_bits = 8.0 * report.size as f64;
-        let floor = report.floor_gbit_per_s.map(|gbit| gbit * 1e3 / message_bits);
+        let floor = report
+            .floor_gbit_per_s
+            .map(|gbit| gbit * 1e3 / message_bits);
         let ours = report.msg_per_s.map(|rate| rate / 1e6);
-        table.row(vec!["M messages/s".into(), number(ours, 3), number(floor, 3), "".into()]);
+        table.row(vec![
+            "M messages/s".into(),
+            number(ours, 3),
+            number(floor, 3),
+            "".into(),
+        ]);
     }
     format!(
         "{}, {} bytes, path MTU {}: {}\n\n{table}\n{}",
@@ -71,12 +97,20 @@ pub(crate) fn text(report: &Report, pairs: &[Pair], is_event: bool) -> String {
         report.size,
         report.mtu,
         report.op.measure(is_latency, is_event),
-        explanation(is_latency, pairs.len()),
+        if report.ratio.is_some() {
+            explanation(is_latency, pairs.len())
+        } else {
+            "No floor was measured for this.\n".to_owned()
+        },
     )
 }
 
 fn explanation(is_latency: bool, pairs: usize) -> String {
-    let direction = if is_latency { "1 would be as fast, higher is slower" } else { "1 would be as fast, lower is slower" };
+    let direction = if is_latency {
+        "1 would be as fast, higher is slower"
+    } else {
+        "1 would be as fast, lower is slower"
+    };
     format!(
         "The floor is bare UDP: packets of the same sizes in the same batches between two processes on the same\n\
          two CPUs, without transport or verbs. Its samples and urxe's took turns ({pairs} of each); ratio is the\n\
@@ -90,13 +124,19 @@ mod tests {
 
     #[test]
     fn the_ratio_is_of_neighbours() {
-        let pair = |ours, floor| Pair { ours, floor: Some(floor) };
+        let pair = |ours, floor| Pair {
+            ours,
+            floor: Some(floor),
+        };
         // The machine is ten times slower in the second half: the ratio does not change.
         let pairs = [pair(8.0, 10.0), pair(0.8, 1.0), pair(0.8, 1.0)];
         let (ours, floor, ratio) = medians(&pairs);
         assert_eq!((ours, floor), (Some(0.8), Some(1.0)));
         assert!((ratio.expect("measured") - 0.8).abs() < 1e-12);
-        let unmeasured = [Pair { ours: 1.0, floor: None }];
+        let unmeasured = [Pair {
+            ours: 1.0,
+            floor: None,
+        }];
         assert_eq!(medians(&unmeasured), (Some(1.0), None, None));
     }
 

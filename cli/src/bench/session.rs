@@ -44,7 +44,11 @@ impl Session {
         if matches!(plan.op, Op::Send | Op::Write) {
             link.fill(0);
         }
-        control.send(&Request::Setup { plan, endpoint: link.endpoint(), memory: link.window() })?;
+        control.send(&Request::Setup {
+            plan,
+            endpoint: link.endpoint(),
+            memory: link.window(),
+        })?;
         let remote = match control.recv(Some(ANSWER_MAX))? {
             Answer::Ready { endpoint, memory } => {
                 link.connect(&endpoint)?;
@@ -53,7 +57,15 @@ impl Session {
             other => return Err(unexpected(other)),
         };
         let is_peer_done = false;
-        Ok(Session { link, remote, control, is_peer_done, total: 0, _station: station, child })
+        Ok(Session {
+            link,
+            remote,
+            control,
+            is_peer_done,
+            total: 0,
+            _station: station,
+            child,
+        })
     }
 
     /// How many operations take about `time`. This run also warms everything up.
@@ -61,7 +73,11 @@ impl Session {
         let plan = self.link.plan;
         // About a tenth of a second at a guess that is on the slow side.
         let bytes_guess = (256 << 20) / plan.size as u64;
-        let guess = if plan.is_latency { 1_000 } else { bytes_guess.clamp(16, 100_000) };
+        let guess = if plan.is_latency {
+            1_000
+        } else {
+            bytes_guess.clamp(16, 100_000)
+        };
         let sample = self.sample(guess)?;
         let per_second = if !plan.is_latency {
             sample.value * 1e9 / (8.0 * plan.size as f64)
@@ -86,11 +102,17 @@ impl Session {
         let sample = if plan.is_latency {
             let mut samples = latency::measure(&self.link, self.remote, iters, check)?;
             let p99 = Some(samples.percentile_us(99.0));
-            Sample { value: samples.percentile_us(50.0), p99 }
+            Sample {
+                value: samples.percentile_us(50.0),
+                p99,
+            }
         } else {
             let time = bandwidth::stream(&self.link, self.remote, iters, check)?;
             let bits = 8.0 * (plan.size as u64 * iters) as f64;
-            Sample { value: bits / time.as_secs_f64() / 1e9, p99: None }
+            Sample {
+                value: bits / time.as_secs_f64() / 1e9,
+                p99: None,
+            }
         };
         self.total += iters;
         if plan.is_target_passive() {
@@ -123,7 +145,9 @@ impl Session {
                 let how = crate::process::describe(status);
                 Err(CliError::Failed(format!("the target process {how}")))
             }
-            None => Err(CliError::Failed("the target process did not end".to_owned())),
+            None => Err(CliError::Failed(
+                "the target process did not end".to_owned(),
+            )),
         }
     }
 

@@ -24,13 +24,20 @@ pub(super) fn run(address: IpAddr, cpu: usize) -> Result<(), CliError> {
     let served = serve(&station, &mut control);
     if let Err(error) = &served {
         // The other side may be gone already, which then is the error at hand.
-        let _ = control.send(&Answer::Fault { text: error.to_string() });
+        let _ = control.send(&Answer::Fault {
+            text: error.to_string(),
+        });
     }
     served
 }
 
 fn serve(station: &Station, control: &mut Control) -> Result<(), CliError> {
-    let Request::Setup { plan, endpoint, memory } = control.recv(Some(ANSWER_MAX))? else {
+    let Request::Setup {
+        plan,
+        endpoint,
+        memory,
+    } = control.recv(Some(ANSWER_MAX))?
+    else {
         return Err(out_of_turn());
     };
     let link = Link::new(station, plan)?;
@@ -38,7 +45,10 @@ fn serve(station: &Station, control: &mut Control) -> Result<(), CliError> {
         link.fill(link.in_offset());
     }
     link.connect(&endpoint)?;
-    control.send(&Answer::Ready { endpoint: link.endpoint(), memory: link.window() })?;
+    control.send(&Answer::Ready {
+        endpoint: link.endpoint(),
+        memory: link.window(),
+    })?;
     loop {
         match control.recv(None)? {
             Request::Run { iters } => take_part(&link, control, memory, iters)?,
@@ -56,7 +66,12 @@ fn take_part(
     memory: RemoteMemory,
     iters: u64,
 ) -> Result<(), CliError> {
-    let Plan { op, is_latency, is_event, .. } = link.plan;
+    let Plan {
+        op,
+        is_latency,
+        is_event,
+        ..
+    } = link.plan;
     match (op, is_latency) {
         (Op::Send, false) => receive(link, control, iters),
         (Op::Send, true) => latency::answer_sends(link, control, iters),
@@ -119,7 +134,9 @@ fn check(link: &Link, expected: Expected) -> Result<(), CliError> {
             if found == count {
                 return Ok(());
             }
-            Err(CliError::Fault(format!("the counter is {found} after {count} additions")))
+            Err(CliError::Fault(format!(
+                "the counter is {found} after {count} additions"
+            )))
         }
     }
 }

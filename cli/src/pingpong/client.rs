@@ -1,7 +1,10 @@
 //! The client's side of a ping-pong: says what happens, measures, verifies, prints the result.
 
+use std::io::IsTerminal;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
 
 use super::link::{Link, RemoteMemory, Slot, Station};
 use super::protocol::{Answer, Request, Variant};
@@ -11,7 +14,7 @@ use crate::control::{self, ANSWER_MAX, Control};
 use crate::error::CliError;
 use crate::pattern::Direction;
 use crate::samples::Samples;
-use crate::usage::{CpuClock, CpuShare};
+use crate::usage::{CpuClock, CpuUse};
 
 /// Rounds before the measured ones: they warm the caches and tell how long a round takes.
 const WARM_UP: u64 = 100;
@@ -28,6 +31,7 @@ pub(crate) fn run(server: IpAddr, args: &PingpongArgs) -> Result<(), CliError> {
         control,
         early: None,
     };
+    let progress = progress(args.json);
     let variants = if args.variant.is_empty() {
         &Variant::ALL[..]
     } else {
@@ -35,12 +39,15 @@ pub(crate) fn run(server: IpAddr, args: &PingpongArgs) -> Result<(), CliError> {
     };
     let mut report = Report::default();
     let outcome = variants.iter().try_for_each(|&variant| {
+        progress.set_message(variant.to_string());
+        progress.tick();
         let row = client.measure(variant, args.size as usize, args.iters);
         let failed = row.as_ref().err().map(|_| Row::failed(variant));
         report.rows.extend(row.as_ref().ok().cloned().or(failed));
         row.map(|_| ())
             .map_err(|error| CliError::context(variant, error))
     });
+    progress.finish_and_clear();
     // The server may be what failed: then there is nobody to say goodbye to.
     let _ = client.control.send(&Request::Bye);
     if args.json {
@@ -54,18 +61,34 @@ pub(crate) fn run(server: IpAddr, args: &PingpongArgs) -> Result<(), CliError> {
     outcome
 }
 
+/// A line that says what is being measured, on a terminal only.
+fn progress(is_json: bool) -> ProgressBar {
+    if is_json || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    ProgressBar::new_spinner()
+}
+
 struct Client {
     station: Station,
     control: Control,
     /// The server's report, when it arrived while this side was still waiting for a completion.
-    early: Option<CpuShare>,
+    early: Option<CpuUse>,
 }
 
 /// What one run of rounds gave.
 struct RunResult {
     samples: Samples,
-    client: CpuShare,
-    server: CpuShare,
+    client: CpuUse,
+    server: CpuUse,
+}
+
+impl RunResult {
+    fn add(&mut self, other: RunResult) {
+        self.samples.append(other.samples);
+        self.client += other.client;
+        self.server += other.server;
+    }
 }
 
 impl Client {
@@ -92,22 +115,54 @@ impl Client {
             }
             other => return Err(unexpected(other)),
         };
-        let mut warm_up = self.run(&mut link, memory, 0, WARM_UP)?;
-        let round = warm_up.samples.percentile_us(50.0).max(0.1);
-        let fitting = (VARIANT_TIME.as_secs_f64() * 1e6 / round) as u64;
-        let iters = iters.unwrap_or_else(|| fitting.clamp(100, 1_000_000));
-        let mut run = self.run(&mut link, memory, WARM_UP, iters)?;
+        let mut run = match iters {
+            Some(iters) => {
+                self.run(&mut link, memory, 0, WARM_UP.min(iters))?;
+                self.run(&mut link, memory, WARM_UP.min(iters), iters)?
+            }
+            None => self.run_for(&mut link, memory, VARIANT_TIME)?,
+        };
         Ok(Row {
             variant,
             iters: run.samples.len() as u64,
             rtt_us_p50: run.samples.percentile_us(50.0),
             rtt_us_p99: run.samples.percentile_us(99.0),
-            client_cpu_user: run.client.user,
-            client_cpu_sys: run.client.sys,
-            server_cpu_user: run.server.user,
-            server_cpu_sys: run.server.sys,
+            client_cpu_user: run.client.user_percent(),
+            client_cpu_sys: run.client.sys_percent(),
+            server_cpu_user: run.server.user_percent(),
+            server_cpu_sys: run.server.sys_percent(),
             verified: true,
         })
+    }
+
+    /// Runs that take `time` together. Each is a tenth of it as far as the speed of the one before tells: the
+    /// number of rounds has to be said before a run begins.
+    fn run_for(
+        &mut self,
+        link: &mut Link,
+        memory: RemoteMemory,
+        time: Duration,
+    ) -> Result<RunResult, CliError> {
+        let start = Instant::now();
+        self.run(link, memory, 0, WARM_UP)?;
+        let (mut first, mut last) = (WARM_UP, (WARM_UP, start.elapsed()));
+        let mut sum: Option<RunResult> = None;
+        let start = Instant::now();
+        while start.elapsed() < time {
+            let (rounds, took) = last;
+            let fitting = rounds as f64 * time.as_secs_f64() / 10.0 / took.as_secs_f64().max(1e-6);
+            // At most tenfold: a first guess may be far off.
+            let rounds = (fitting as u64).clamp(10, 10 * rounds);
+            let started = Instant::now();
+            let run = self.run(link, memory, first, rounds)?;
+            last = (rounds, started.elapsed());
+            first += rounds;
+            match &mut sum {
+                None => sum = Some(run),
+                Some(sum) => sum.add(run),
+            }
+        }
+        Ok(sum.expect("the time is not zero"))
     }
 
     fn run(
@@ -141,7 +196,7 @@ impl Client {
                 }
             }
         }
-        let client = clock.share();
+        let client = clock.read();
         if !link.variant().is_two_sided() {
             link.set_count(iters);
             link.post_send(Slot::Count, &mut || Ok(()))?;
@@ -159,7 +214,7 @@ impl Client {
     }
 
     /// The server's CPU share, which may have arrived already.
-    fn server_share(&mut self) -> Result<CpuShare, CliError> {
+    fn server_share(&mut self) -> Result<CpuUse, CliError> {
         if let Some(cpu) = self.early.take() {
             return Ok(cpu);
         }
@@ -210,7 +265,7 @@ impl Client {
 }
 
 /// Whether the server still lives; keeps a report that arrives early.
-fn check_server(control: &mut Control, early: &mut Option<CpuShare>) -> Result<(), CliError> {
+fn check_server(control: &mut Control, early: &mut Option<CpuUse>) -> Result<(), CliError> {
     if early.is_some() || !control.has_news() {
         return Ok(());
     }

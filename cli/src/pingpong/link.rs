@@ -130,9 +130,22 @@ impl Link {
         self.mr.read(self.offset(slot), &mut self.scratch);
         match pattern::first_difference(&self.scratch, round, direction) {
             None => Ok(()),
-            Some(byte) => Err(CliError::Fault(format!(
-                "verification failed: byte {byte} of message {round} is not what was sent"
-            ))),
+            Some(byte) => {
+                // What is there instead tells a lost message from a damaged one.
+                let others = (0..round + 2).rev().flat_map(|other| {
+                    [Direction::ToServer, Direction::ToClient].map(|direction| (other, direction))
+                });
+                let mut others = others.take(1 << 12);
+                let found = others.find(|&(other, direction)| {
+                    pattern::first_difference(&self.scratch, other, direction).is_none()
+                });
+                let instead = found.map_or_else(String::new, |(other, direction)| {
+                    format!("; the bytes are those of message {other} {direction:?}")
+                });
+                Err(CliError::Fault(format!(
+                    "verification failed: byte {byte} of message {round} is not what was sent{instead}"
+                )))
+            }
         }
     }
 

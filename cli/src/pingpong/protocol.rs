@@ -5,7 +5,7 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::usage::CpuShare;
+use crate::usage::CpuUse;
 
 /// The four ways to do a ping-pong that introductions to RDMA programming compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ pub(crate) enum Answer {
     Running,
     /// The rounds are over on this side.
     Report {
-        cpu: CpuShare,
+        cpu: CpuUse,
     },
     /// Something went wrong on this side: it ends.
     Fault {

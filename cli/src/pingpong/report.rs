@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use super::protocol::Variant;
 use crate::table::{Align, Table};
-use crate::usage::CpuShare;
 
 /// One variant's result.
 #[derive(Clone, Debug, Serialize)]
@@ -42,20 +41,6 @@ impl Row {
             verified: false,
         }
     }
-
-    fn client(&self) -> CpuShare {
-        CpuShare {
-            user: self.client_cpu_user,
-            sys: self.client_cpu_sys,
-        }
-    }
-
-    fn server(&self) -> CpuShare {
-        CpuShare {
-            user: self.server_cpu_user,
-            sys: self.server_cpu_sys,
-        }
-    }
 }
 
 /// What the slide deck that introduced these four programs measured on QDR InfiniBand adapters through a
@@ -85,14 +70,14 @@ pub(crate) fn text(report: &Report, size: usize) -> String {
     ]);
     for row in &report.rows {
         let (rtt, client, server) = published(row.variant);
-        let share = |cpu: CpuShare| format!("{:.0}/{:.0}", cpu.user, cpu.sys);
+        let share = |user: f64, sys: f64| format!("{user:.0}/{sys:.0}");
         table.row(vec![
             row.variant.to_string(),
             row.iters.to_string(),
             format!("{:.1}", row.rtt_us_p50),
             format!("{:.1}", row.rtt_us_p99),
-            share(row.client()),
-            share(row.server()),
+            share(row.client_cpu_user, row.client_cpu_sys),
+            share(row.server_cpu_user, row.server_cpu_sys),
             if row.verified { "yes" } else { "NO" }.to_owned(),
             format!("| {rtt}"),
             client.to_owned(),

@@ -87,7 +87,7 @@ fn answer_rounds(
         // After the answer is on its way: the round trip does not wait for the check.
         link.verify(Slot::of_round(round), round, Direction::ToServer)?;
     }
-    let cpu = clock.share();
+    let cpu = clock.read();
     link.drain_sends(&mut || check_client(control))?;
     control.send(&Answer::Report { cpu })
 }
@@ -108,7 +108,7 @@ fn lend_memory(
         Request::Bye => return Err(CliError::Failed("the client gave up".to_owned())),
         _ => return Err(out_of_turn("a request")),
     }
-    let cpu = clock.share();
+    let cpu = clock.read();
     link.wait_recv(&mut || check_client(control))?;
     let count = link.count();
     if count != iters {
