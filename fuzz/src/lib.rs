@@ -1,0 +1,27 @@
+//! The bodies of the fuzz targets, as plain functions: libFuzzer calls them from
+//! `fuzz_targets/`, and `tests/replay.rs` runs the committed corpora through them on
+//! stable Rust.
+//!
+//! To add a target: a module here with `pub fn target(data: &[u8])`, a line in
+//! [`TARGETS`], a file in `fuzz_targets/` and a `[[bin]]` in Cargo.toml, and a few inputs
+//! in `corpus/<name>/`.
+
+#![forbid(unsafe_code)]
+
+pub mod cm;
+pub mod frame;
+pub mod icrc;
+pub mod parse;
+pub mod roundtrip;
+
+/// A target's body. It panics on a finding.
+pub type Target = fn(&[u8]);
+
+/// Every target by name.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("parse", parse::target),
+    ("roundtrip", roundtrip::target),
+    ("icrc", icrc::target),
+    ("cm", cm::target),
+    ("frame", frame::target),
+];

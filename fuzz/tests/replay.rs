@@ -1,0 +1,67 @@
+//! Runs every committed input, and simple changes of it, through its target.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use urxe_fuzz::{TARGETS, Target};
+
+fn run(name: &str, file: &str, change: &str, target: Target, data: &[u8]) {
+    let outcome = catch_unwind(AssertUnwindSafe(|| target(data)));
+    assert!(
+        outcome.is_ok(),
+        "{name}: {file} {change} is a finding: {data:02x?}"
+    );
+}
+
+#[test]
+fn corpora() {
+    for &(name, target) in TARGETS {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("corpus")
+            .join(name);
+        let entries = fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+        let mut inputs = 0;
+        for entry in entries {
+            let path = entry.expect("readable").path();
+            let data = fs::read(&path).expect("readable");
+            let file = path.display().to_string();
+            run(name, &file, "as it is", target, &data);
+            for len in 0..data.len().min(128) {
+                run(name, &file, &format!("cut to {len}"), target, &data[..len]);
+            }
+            for bit in 0..data.len().min(128) * 8 {
+                let mut changed = data.clone();
+                changed[bit / 8] ^= 1 << (bit % 8);
+                run(
+                    name,
+                    &file,
+                    &format!("with bit {bit} flipped"),
+                    target,
+                    &changed,
+                );
+            }
+            inputs += 1;
+        }
+        println!("{name}: {inputs} inputs");
+        assert!(inputs > 0, "{name} has no corpus");
+    }
+}
+
+/// Each target has its entry point, and Cargo.toml knows it.
+#[test]
+fn targets_are_complete() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("readable");
+    for (name, _) in TARGETS {
+        assert!(
+            root.join(format!("fuzz_targets/{name}.rs")).is_file(),
+            "{name}"
+        );
+        assert!(manifest.contains(&format!("name = \"{name}\"")), "{name}");
+    }
+    let files = fs::read_dir(root.join("fuzz_targets"))
+        .expect("readable")
+        .count();
+    assert_eq!(files, TARGETS.len());
+}
