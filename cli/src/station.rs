@@ -16,7 +16,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(20);
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// Empty polls between two looks at the clock.
-const POLLS_PER_LOOK: u32 = 256;
+const POLLS_PER_LOOK: u32 = 64;
 
 /// Called now and then in a wait: an error ends it.
 pub(crate) type PeerCheck<'a> = dyn FnMut() -> Result<(), CliError> + 'a;
