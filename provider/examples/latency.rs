@@ -74,7 +74,15 @@ fn open(server: bool, size: usize) -> Result<End> {
     let remote: Endpoint = fields[0].parse()?;
     qp.connect(&remote, &ConnectOptions::default())?;
     let (remote_addr, rkey) = (fields[1].parse()?, Rkey(fields[2].parse()?));
-    let mut end = End { channel, cq, qp, mr, remote_addr, rkey, control };
+    let mut end = End {
+        channel,
+        cq,
+        qp,
+        mr,
+        remote_addr,
+        rkey,
+        control,
+    };
     barrier(&mut end)?;
     Ok(end)
 }
@@ -121,7 +129,12 @@ fn pingpong(end: &mut End, server: bool, size: usize, count: usize, event: bool)
     if !server {
         times.sort();
         let us = |q: f64| times[(q * (times.len() - 1) as f64) as usize].as_secs_f64() * 5e5;
-        println!("half round trip us: p50 {:.2} p99 {:.2} max {:.2}", us(0.5), us(0.99), us(1.0));
+        println!(
+            "half round trip us: p50 {:.2} p99 {:.2} max {:.2}",
+            us(0.5),
+            us(0.99),
+            us(1.0)
+        );
     }
     show(end)
 }

@@ -5,11 +5,14 @@ mod common;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, End, connect, pair, wait_until};
+use common::{End, PATIENCE, connect, pair, wait_until};
 use urxe::{ConnectOptions, Cq, Mr, SendWr, Wc};
 
 fn wait(end: &End) -> Cq {
-    end.channel.wait_timeout(PATIENCE).expect("waits").expect("an event arrives")
+    end.channel
+        .wait_timeout(PATIENCE)
+        .expect("waits")
+        .expect("an event arrives")
 }
 
 /// Completions, waited for in the usual way.
@@ -38,7 +41,9 @@ fn a_conversation_of_two_waiting_threads() {
             end.recv(0, &to);
             let send = |n: u64| {
                 from.store_u64(0, n);
-                end.qp.post_send(&SendWr::send(1, &[from.sge(..)])).expect("room");
+                end.qp
+                    .post_send(&SendWr::send(1, &[from.sge(..)]))
+                    .expect("room");
             };
             for n in 0..ROUNDS {
                 if first {
@@ -69,7 +74,12 @@ fn a_timeout_ends_the_wait_and_polling_takes_what_was_there() {
     b.recv(1, &to);
     let start = Instant::now();
     b.cq.req_notify(false).expect("has a channel");
-    assert!(b.channel.wait_timeout(Duration::from_millis(30)).expect("waits").is_none());
+    assert!(
+        b.channel
+            .wait_timeout(Duration::from_millis(30))
+            .expect("waits")
+            .is_none()
+    );
     assert!(start.elapsed() >= Duration::from_millis(30));
     assert!(b.channel.try_get().expect("works").is_none());
     a.qp.post_send(&SendWr::send_inline(1, b"x")).expect("room");
@@ -79,7 +89,12 @@ fn a_timeout_ends_the_wait_and_polling_takes_what_was_there() {
     b.recv(1, &to);
     a.qp.post_send(&SendWr::send_inline(1, b"y")).expect("room");
     b.succeed();
-    assert!(b.channel.wait_timeout(Duration::from_millis(30)).expect("waits").is_none());
+    assert!(
+        b.channel
+            .wait_timeout(Duration::from_millis(30))
+            .expect("waits")
+            .is_none()
+    );
 }
 
 #[test]
@@ -90,10 +105,17 @@ fn solicited_events_come_only_when_the_peer_says_so() {
         b.recv(n, &to);
     }
     b.cq.req_notify(true).expect("has a channel");
-    a.qp.post_send(&SendWr::send_inline(0, b"quiet")).expect("room");
+    a.qp.post_send(&SendWr::send_inline(0, b"quiet"))
+        .expect("room");
     wait_until("the quiet message", || b.counter("rcvd_messages") == 1);
-    assert!(b.channel.wait_timeout(Duration::from_millis(30)).expect("waits").is_none());
-    a.qp.post_send(&SendWr::send_inline(1, b"loud").solicited()).expect("room");
+    assert!(
+        b.channel
+            .wait_timeout(Duration::from_millis(30))
+            .expect("waits")
+            .is_none()
+    );
+    a.qp.post_send(&SendWr::send_inline(1, b"loud").solicited())
+        .expect("room");
     assert!(wait(&b) == b.cq);
     assert!(!b.succeed().solicited);
     assert!(b.succeed().solicited);
@@ -105,7 +127,8 @@ fn a_failure_raises_a_solicited_event_too() {
     let to = b.memory(1);
     b.recv(1, &to);
     b.cq.req_notify(true).expect("has a channel");
-    a.qp.post_send(&SendWr::send_inline(1, b"too long")).expect("room");
+    a.qp.post_send(&SendWr::send_inline(1, b"too long"))
+        .expect("room");
     assert!(wait(&b) == b.cq);
     assert!(!b.complete().is_success());
 }
@@ -121,10 +144,16 @@ fn the_descriptor_works_in_a_poll_loop_of_the_program() {
         b.cq.req_notify(false).expect("has a channel");
         let ready = urxe_udp::wait(&[fd], Some(Duration::from_millis(5))).expect("polls");
         assert!(ready.is_timeout(), "nothing was sent yet");
-        a.qp.post_send(&SendWr::send_inline(n, b"hello")).expect("room");
+        a.qp.post_send(&SendWr::send_inline(n, b"hello"))
+            .expect("room");
         let ready = urxe_udp::wait(&[fd], Some(PATIENCE)).expect("polls");
         assert!(ready.is_ready(0), "round {n}: never readable");
-        assert!(b.channel.try_get().expect("works").is_some_and(|cq| cq == b.cq));
+        assert!(
+            b.channel
+                .try_get()
+                .expect("works")
+                .is_some_and(|cq| cq == b.cq)
+        );
         assert_eq!(b.succeed().wr_id, n);
         let ready = urxe_udp::wait(&[fd], Some(Duration::ZERO)).expect("polls");
         assert!(ready.is_timeout(), "round {n}: readable without an event");
@@ -151,7 +180,9 @@ fn several_threads_wait_on_channels_of_their_own() {
                     assert!(next(&end).is_success());
                     assert_eq!(to.load_u64(0), n);
                     end.recv(0, &to);
-                    end.qp.post_send(&SendWr::send_inline(0, b"taken")).expect("room");
+                    end.qp
+                        .post_send(&SendWr::send_inline(0, b"taken"))
+                        .expect("room");
                 }
                 // Until the peer has everything.
                 std::thread::sleep(Duration::from_millis(50));
@@ -161,7 +192,10 @@ fn several_threads_wait_on_channels_of_their_own() {
             for (spoke, memory) in spokes.iter().zip(&memory) {
                 spoke.recv(n, memory);
                 let text = n.to_ne_bytes();
-                spoke.qp.post_send(&SendWr::send_inline(n, &text)).expect("room");
+                spoke
+                    .qp
+                    .post_send(&SendWr::send_inline(n, &text))
+                    .expect("room");
             }
             for spoke in &spokes {
                 let wc = spoke.complete();
@@ -174,7 +208,10 @@ fn several_threads_wait_on_channels_of_their_own() {
 #[test]
 fn an_event_of_a_queue_that_is_gone_is_not_delivered() {
     let (a, b) = pair();
-    let other = b.context.create_cq_with_channel(4, &b.channel).expect("a CQ");
+    let other = b
+        .context
+        .create_cq_with_channel(4, &b.channel)
+        .expect("a CQ");
     other.req_notify(false).expect("has a channel");
     drop(other);
     let to = b.memory(8);
@@ -183,5 +220,10 @@ fn an_event_of_a_queue_that_is_gone_is_not_delivered() {
     a.qp.post_send(&SendWr::send_inline(0, b"x")).expect("room");
     assert!(wait(&b) == b.cq);
     let deaf = b.context.create_cq(4).expect("a CQ");
-    assert_eq!(deaf.req_notify(false).expect_err("it has no channel").errno(), 22);
+    assert_eq!(
+        deaf.req_notify(false)
+            .expect_err("it has no channel")
+            .errno(),
+        22
+    );
 }

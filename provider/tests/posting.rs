@@ -28,15 +28,22 @@ fn a_list_is_taken_up_to_the_request_that_is_refused() {
         SendWr::send_inline(2, &long),
         SendWr::send_inline(3, b"never"),
     ];
-    let bad = a.qp.post_send_list(&wrs).expect_err("the third is too long");
+    let bad =
+        a.qp.post_send_list(&wrs)
+            .expect_err("the third is too long");
     assert_eq!(bad.index, 2);
-    assert!(matches!(reason(&bad.error), PostError::InlineTooLong { given: 1000, .. }));
+    assert!(matches!(
+        reason(&bad.error),
+        PostError::InlineTooLong { given: 1000, .. }
+    ));
     assert_eq!((b.succeed().byte_len, b.succeed().byte_len), (5, 6));
     assert_eq!(bytes(&to, 6), b"second");
 
     let sges = [to.sge(..4); 5];
     let recvs = [RecvWr::new(9, &sges[..4]), RecvWr::new(10, &sges)];
-    let bad = b.qp.post_recv_list(&recvs).expect_err("five entries are too many");
+    let bad =
+        b.qp.post_recv_list(&recvs)
+            .expect_err("five entries are too many");
     assert_eq!((bad.index, bad.error.errno()), (1, 22));
 }
 
@@ -50,12 +57,22 @@ fn a_full_queue_is_a_limit_and_has_room_again_when_requests_are_done() {
     for n in 0..3 {
         a.recv(n, &to);
     }
-    let error = a.qp.post_recv(&RecvWr::new(3, &[to.sge(..)])).expect_err("three are posted");
-    assert_eq!((reason(&error), error.errno()), (PostError::QueueFull(3), 12));
+    let error =
+        a.qp.post_recv(&RecvWr::new(3, &[to.sge(..)]))
+            .expect_err("three are posted");
+    assert_eq!(
+        (reason(&error), error.errno()),
+        (PostError::QueueFull(3), 12)
+    );
     // The peer has no receives: nothing can complete.
     let wrs = [SendWr::send_inline(0, b"x").signaled(); 7];
-    let bad = a.qp.post_send_list(&wrs).expect_err("there is room for five");
-    assert_eq!((bad.index, reason(&bad.error)), (5, PostError::QueueFull(5)));
+    let bad =
+        a.qp.post_send_list(&wrs)
+            .expect_err("there is room for five");
+    assert_eq!(
+        (bad.index, reason(&bad.error)),
+        (5, PostError::QueueFull(5))
+    );
     let from = b.memory(8);
     for n in 0..5 {
         b.recv(n, &from);
@@ -73,8 +90,14 @@ fn states_say_what_may_be_posted() {
     let sges = [to.sge(..)];
     let send = || a.qp.post_send(&SendWr::send_inline(0, b"x"));
     let recv = || a.qp.post_recv(&RecvWr::new(0, &sges));
-    assert_eq!(reason(&recv().expect_err("RESET")), PostError::State("receive"));
-    assert_eq!(reason(&send().expect_err("RESET")), PostError::State("send"));
+    assert_eq!(
+        reason(&recv().expect_err("RESET")),
+        PostError::State("receive")
+    );
+    assert_eq!(
+        reason(&send().expect_err("RESET")),
+        PostError::State("send")
+    );
     a.qp.init(common::ALL).expect("to INIT");
     recv().expect("INIT takes receives");
     assert_eq!(reason(&send().expect_err("INIT")), PostError::State("send"));
@@ -141,7 +164,8 @@ fn threads_that_post_on_one_qp() {
             let next = &mut next[(value >> 32) as usize];
             assert_eq!(value & 0xffff_ffff, *next, "out of order");
             *next += 1;
-            b.qp.post_recv(&RecvWr::new(wc.wr_id, &slot(wc.wr_id))).expect("room");
+            b.qp.post_recv(&RecvWr::new(wc.wr_id, &slot(wc.wr_id)))
+                .expect("room");
         }
     });
     assert_eq!(b.cq.poll(&mut [Wc::default()]).expect("polls"), 0);

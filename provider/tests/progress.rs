@@ -13,7 +13,10 @@ const QUICK: Duration = Duration::from_millis(500);
 
 /// An ACK timeout of 4 s: retries would be seen as failures of the tests below.
 fn patient() -> ConnectOptions {
-    ConnectOptions { timeout: 20, ..ConnectOptions::default() }
+    ConnectOptions {
+        timeout: 20,
+        ..ConnectOptions::default()
+    }
 }
 
 #[test]
@@ -33,7 +36,11 @@ fn one_sided_operations_need_nothing_of_the_target() {
         let read = SendWr::rdma_read(2, &sges, remote.addr(), remote.rkey()).signaled();
         a.qp.post_send(&read).expect("room");
         a.succeed();
-        assert!(start.elapsed() < QUICK, "round {round} took {:?}", start.elapsed());
+        assert!(
+            start.elapsed() < QUICK,
+            "round {round} took {:?}",
+            start.elapsed()
+        );
         assert!(bytes(&back, data.len()) == data, "the bytes differ");
         // Now and then after a silence in which every thread fell asleep.
         std::thread::sleep(Duration::from_millis(20 * round));
@@ -49,10 +56,15 @@ fn posted_work_completes_while_the_program_does_not_poll() {
     from.write(0, &data);
     b.recv(1, &to);
     // Longer than any window: it takes many turns of both engines.
-    a.qp.post_send(&SendWr::send(2, &[from.sge(..)]).signaled()).expect("room");
+    a.qp.post_send(&SendWr::send(2, &[from.sge(..)]).signaled())
+        .expect("room");
     let start = Instant::now();
-    wait_until("the last byte", || to.load_u8((3 << 20) - 1) == data[(3 << 20) - 1]);
-    wait_until("the receive is executed", || b.counter("rcvd_messages") == 1);
+    wait_until("the last byte", || {
+        to.load_u8((3 << 20) - 1) == data[(3 << 20) - 1]
+    });
+    wait_until("the receive is executed", || {
+        b.counter("rcvd_messages") == 1
+    });
     assert!(start.elapsed() < QUICK, "{:?}", start.elapsed());
     assert!(bytes(&to, data.len()) == data, "the bytes differ");
     (a.succeed(), b.succeed());
@@ -66,7 +78,8 @@ fn an_acknowledgement_does_not_wait_for_a_reply_that_never_comes() {
         let (from, to) = (a.memory(8), b.memory(8));
         b.recv(1, &to);
         std::thread::sleep(Duration::from_millis(silence));
-        a.qp.post_send(&SendWr::send(2, &[from.sge(..)]).signaled()).expect("room");
+        a.qp.post_send(&SendWr::send(2, &[from.sge(..)]).signaled())
+            .expect("room");
         let start = Instant::now();
         b.succeed();
         // From here on the receiver does nothing.
@@ -83,7 +96,8 @@ fn lost_packets_are_sent_again_while_nobody_looks() {
     let options = ConnectOptions::default();
     let (from, to) = (a.memory(8), b.memory(8));
     a.qp.connect(&b.qp.endpoint(), &options).expect("connects");
-    a.qp.post_send(&SendWr::send(1, &[from.sge(..)]).signaled()).expect("room");
+    a.qp.post_send(&SendWr::send(1, &[from.sge(..)]).signaled())
+        .expect("room");
     wait_until("a retry", || a.counter("ack_timeout") > 0);
     b.qp.connect(&a.qp.endpoint(), &options).expect("connects");
     b.recv(2, &to);
@@ -123,7 +137,8 @@ fn threads_that_do_different_things_do_not_starve_each_other() {
         for n in 0..COUNT {
             let sges = [from.sge(..)];
             let wr = SendWr::send(n, &sges);
-            a.qp.post_send(&if n % 16 == 15 { wr.signaled() } else { wr }).expect("room");
+            a.qp.post_send(&if n % 16 == 15 { wr.signaled() } else { wr })
+                .expect("room");
             if n % 16 == 15 {
                 assert_eq!(a.succeed().wr_id, n);
             }

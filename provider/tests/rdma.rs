@@ -17,17 +17,33 @@ fn writes_and_reads_of_every_length() {
     for len in [0, 1, 4, 7, 4095, 4096, 4097, 8192, 65_536, 65_537, 99_999] {
         let data = pattern(len as u64, len);
         local.write(0, &data);
-        let wc = run(&a, SendWr::rdma_write(1, &[local.sge(..len)], remote.addr(), remote.rkey()));
-        assert_eq!((wc.status, wc.opcode), (WcStatus::Success, WcOpcode::RdmaWrite));
+        let wc = run(
+            &a,
+            SendWr::rdma_write(1, &[local.sge(..len)], remote.addr(), remote.rkey()),
+        );
+        assert_eq!(
+            (wc.status, wc.opcode),
+            (WcStatus::Success, WcOpcode::RdmaWrite)
+        );
         assert!(bytes(&remote, len) == data, "WRITE of {len} bytes");
 
         let back = a.memory(len.max(1));
-        let wc = run(&a, SendWr::rdma_read(2, &[back.sge(..len)], remote.addr(), remote.rkey()));
-        assert_eq!((wc.status, wc.opcode), (WcStatus::Success, WcOpcode::RdmaRead));
+        let wc = run(
+            &a,
+            SendWr::rdma_read(2, &[back.sge(..len)], remote.addr(), remote.rkey()),
+        );
+        assert_eq!(
+            (wc.status, wc.opcode),
+            (WcStatus::Success, WcOpcode::RdmaRead)
+        );
         assert_eq!(wc.byte_len as usize, len);
         assert!(bytes(&back, len) == data, "READ of {len} bytes");
     }
-    assert_eq!(b.cq.poll(&mut [Wc::default()]).expect("polls"), 0, "the target notices nothing");
+    assert_eq!(
+        b.cq.poll(&mut [Wc::default()]).expect("polls"),
+        0,
+        "the target notices nothing"
+    );
 }
 
 #[test]
@@ -77,7 +93,11 @@ fn atomics_return_what_was_there() {
     assert!(run(&a, SendWr::atomic_fetch_add(1, &sges, addr, rkey, 2)).is_success());
     assert_eq!((local.load_u64(0), remote.load_u64(8)), (40, 42));
     assert!(run(&a, SendWr::atomic_cmp_swp(2, &sges, addr, rkey, 41, 7)).is_success());
-    assert_eq!((local.load_u64(0), remote.load_u64(8)), (42, 42), "41 is not there");
+    assert_eq!(
+        (local.load_u64(0), remote.load_u64(8)),
+        (42, 42),
+        "41 is not there"
+    );
     assert!(run(&a, SendWr::atomic_cmp_swp(3, &sges, addr, rkey, 42, 7)).is_success());
     assert_eq!((local.load_u64(0), remote.load_u64(8)), (42, 7));
     assert_eq!(remote.load_u64(0), 0, "the neighbour is untouched");
@@ -111,18 +131,69 @@ fn concurrent_atomics_lose_nothing() {
 /// Each is refused by the check that is named, and the target's memory is unchanged.
 #[test]
 fn what_is_not_allowed_is_refused() {
-    type Case = (&'static str, Access, Access, fn(&Mr) -> (u64, urxe::Rkey, usize), WcStatus);
+    type Case = (
+        &'static str,
+        Access,
+        Access,
+        fn(&Mr) -> (u64, urxe::Rkey, usize),
+        WcStatus,
+    );
     let cases: [Case; 7] = [
-        ("wrong key", ALL, ALL, |m| (m.addr(), urxe::Rkey(m.rkey().0 ^ 0x100), 8), WcStatus::RemAccessErr),
-        ("lkey for rkey", ALL, ALL, |m| (m.addr(), urxe::Rkey(m.lkey().0), 8), WcStatus::RemAccessErr),
-        ("before", ALL, ALL, |m| (m.addr() - 1, m.rkey(), 8), WcStatus::RemAccessErr),
-        ("after", ALL, ALL, |m| (m.addr() + 57, m.rkey(), 8), WcStatus::RemAccessErr),
-        ("region without REMOTE_WRITE", Access(1 | 4 | 8), ALL, |m| (m.addr(), m.rkey(), 8), WcStatus::RemAccessErr),
-        ("QP without REMOTE_WRITE", ALL, Access(1 | 4 | 8), |m| (m.addr(), m.rkey(), 8), WcStatus::RemInvReqErr),
-        ("wrapping address", ALL, ALL, |m| (u64::MAX - 3, m.rkey(), 8), WcStatus::RemAccessErr),
+        (
+            "wrong key",
+            ALL,
+            ALL,
+            |m| (m.addr(), urxe::Rkey(m.rkey().0 ^ 0x100), 8),
+            WcStatus::RemAccessErr,
+        ),
+        (
+            "lkey for rkey",
+            ALL,
+            ALL,
+            |m| (m.addr(), urxe::Rkey(m.lkey().0), 8),
+            WcStatus::RemAccessErr,
+        ),
+        (
+            "before",
+            ALL,
+            ALL,
+            |m| (m.addr() - 1, m.rkey(), 8),
+            WcStatus::RemAccessErr,
+        ),
+        (
+            "after",
+            ALL,
+            ALL,
+            |m| (m.addr() + 57, m.rkey(), 8),
+            WcStatus::RemAccessErr,
+        ),
+        (
+            "region without REMOTE_WRITE",
+            Access(1 | 4 | 8),
+            ALL,
+            |m| (m.addr(), m.rkey(), 8),
+            WcStatus::RemAccessErr,
+        ),
+        (
+            "QP without REMOTE_WRITE",
+            ALL,
+            Access(1 | 4 | 8),
+            |m| (m.addr(), m.rkey(), 8),
+            WcStatus::RemInvReqErr,
+        ),
+        (
+            "wrapping address",
+            ALL,
+            ALL,
+            |m| (u64::MAX - 3, m.rkey(), 8),
+            WcStatus::RemAccessErr,
+        ),
     ];
     for (name, region, qp, target, expected) in cases {
-        let (a, b) = pair_with(&ConnectOptions { access: qp, ..ConnectOptions::default() });
+        let (a, b) = pair_with(&ConnectOptions {
+            access: qp,
+            ..ConnectOptions::default()
+        });
         let local = a.memory(64);
         local.write(0, &[0xff; 64]);
         let remote = b.pd.reg_owned(vec![0; 64], region).expect("memory");
@@ -142,7 +213,10 @@ fn a_region_that_was_taken_back_is_out_of_reach() {
     let sges = [local.sge(..)];
     assert!(run(&a, SendWr::rdma_write(1, &sges, addr, rkey)).is_success());
     remote.dereg();
-    assert_eq!(run(&a, SendWr::rdma_write(2, &sges, addr, rkey)).status, WcStatus::RemAccessErr);
+    assert_eq!(
+        run(&a, SendWr::rdma_write(2, &sges, addr, rkey)).status,
+        WcStatus::RemAccessErr
+    );
 }
 
 #[test]
@@ -154,6 +228,12 @@ fn every_kind_of_memory_can_be_a_target() {
     let anonymous = memmap2::MmapMut::map_anon(4096).expect("memory");
     let mapped = b.pd.reg_mapped(anonymous, ALL).expect("memory");
     let sges = [local.sge(..)];
-    assert!(run(&a, SendWr::rdma_write(1, &sges, mapped.addr(), mapped.rkey())).is_success());
+    assert!(
+        run(
+            &a,
+            SendWr::rdma_write(1, &sges, mapped.addr(), mapped.rkey())
+        )
+        .is_success()
+    );
     assert!(bytes(&mapped, 4096) == data, "the bytes differ");
 }

@@ -166,13 +166,17 @@ impl Engine {
     }
 
     /// All counters, the core's first.
-    pub(crate) fn counters_of(
+    pub(crate) fn counters_of<'a>(
         &self,
-        state: &ShardState,
-    ) -> impl Iterator<Item = (&'static str, u64)> {
-        let drops = [("rx_buffer_drops", self.sockets.receive_drops())];
-        let core: Vec<_> = state.shard.stats().iter().collect();
-        core.into_iter().chain(state.counters.iter()).chain(drops)
+        state: &'a ShardState,
+    ) -> impl Iterator<Item = (&'static str, u64)> + use<'a> {
+        let drops = ("rx_buffer_drops", self.sockets.receive_drops());
+        state
+            .shard
+            .stats()
+            .iter()
+            .chain(state.counters.iter())
+            .chain([drops])
     }
 
     /// All counters, with a name each.

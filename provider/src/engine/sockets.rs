@@ -82,7 +82,11 @@ impl Sockets {
 
     /// Bytes that the smallest receive buffer holds, as the kernel counts them.
     pub(crate) fn recv_buffer(&self) -> usize {
-        self.ports.iter().map(|port| port.socket.caps().recv_buffer()).min().unwrap_or(0)
+        self.ports
+            .iter()
+            .map(|port| port.socket.caps().recv_buffer())
+            .min()
+            .unwrap_or(0)
     }
 
     /// The addresses that somebody listens at.

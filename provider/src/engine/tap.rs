@@ -47,7 +47,9 @@ impl Tap {
         let path = PathBuf::from(path.to_string_lossy().replace("%p", &pid.to_string()));
         let open = || -> io::Result<Tap> {
             let (path, file) = lock_some(path, pid)?;
-            file.set_len(0)?;
+            if file.metadata()?.is_file() {
+                file.set_len(0)?;
+            }
             let mut tap = Tap {
                 file: Some(BufWriter::with_capacity(BUFFER_BYTES, file)),
                 path,

@@ -41,3 +41,99 @@ impl Generation {
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Access, Blame, Context, ErrorKind, SendWr, Wc};
+
+    /// Runs `in_child` in a fork of this process; true if that returned true.
+    fn fork(in_child: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child runs code of this library only, on objects that are dead in
+        // it, and ends without returning. It takes no lock that other threads of the
+        // parent could hold: that is what the test is about. (It allocates little, which
+        // libc makes safe after fork.)
+        match unsafe { libc::fork() } {
+            0 => {
+                let ok = std::panic::catch_unwind(std::panic::AssertUnwindSafe(in_child));
+                // SAFETY: ends the process at once, as a child of a fork should.
+                unsafe { libc::_exit(if ok.unwrap_or(false) { 0 } else { 1 }) }
+            }
+            child => {
+                let mut status = -1;
+                // SAFETY: the kernel writes an int to `status`.
+                let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+                waited == child && status == 0
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_opened_before_a_fork_is_dead_in_the_child_and_alive_in_the_parent() {
+        let context = Context::open("127.82.0.1".parse().expect("an address")).expect("free");
+        let pd = context.alloc_pd().expect("a PD");
+        let channel = context.create_comp_channel().expect("a channel");
+        let cq = context.create_cq_with_channel(16, &channel).expect("a CQ");
+        let (a, b) = (
+            pd.qp(&cq).create().expect("a QP"),
+            pd.qp(&cq).create().expect("a QP"),
+        );
+        a.connect(&b.endpoint(), &crate::ConnectOptions::default())
+            .expect("connects");
+        b.connect(&a.endpoint(), &crate::ConnectOptions::default())
+            .expect("connects");
+        let mr = pd
+            .reg_owned(vec![0; 8], Access::LOCAL_WRITE)
+            .expect("memory");
+        let mine = (
+            context.clone(),
+            pd.clone(),
+            channel.clone(),
+            cq.clone(),
+            a.clone(),
+        );
+        let all_fail = || {
+            let (context, pd, channel, cq, a) = mine;
+            let is_dead = |error: Option<crate::Error>| {
+                error.is_some_and(|e| {
+                    e.kind() == &ErrorKind::Forked && e.blame() == Blame::Caller && e.errno() == 19
+                })
+            };
+            let dead = [
+                is_dead(a.post_send(&SendWr::send_inline(0, b"x")).err()),
+                is_dead(a.query().err()),
+                is_dead(cq.poll(&mut [Wc::default()]).err()),
+                is_dead(cq.req_notify(false).err()),
+                is_dead(channel.wait().err()),
+                is_dead(context.alloc_pd().err()),
+                is_dead(context.create_cq(1).err()),
+                is_dead(pd.reg_owned(vec![0; 8], Access::NONE).err()),
+                is_dead(context.counters().err()),
+            ];
+            drop((a, cq, channel, pd, context, mr));
+            dead == [true; 9]
+        };
+        assert!(
+            fork(all_fail),
+            "the child found something alive, or could not drop it"
+        );
+        // The parent's goes on.
+        let to = pd
+            .reg_owned(vec![0; 8], Access::LOCAL_WRITE)
+            .expect("memory");
+        b.post_recv(&crate::RecvWr::new(1, &[to.sge(..)]))
+            .expect("room");
+        a.post_send(&SendWr::send_inline(0, b"x")).expect("room");
+        assert!(cq.poll_one().expect("polls").is_success());
+    }
+
+    #[test]
+    fn a_child_can_open_its_own() {
+        // Forks are noticed from the first context on.
+        let parents = Context::open("127.82.0.2".parse().expect("an address")).expect("free");
+        assert!(fork(|| Context::open(
+            "127.82.0.3".parse().expect("an address")
+        )
+        .is_ok()));
+        drop(parents);
+    }
+}

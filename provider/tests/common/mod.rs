@@ -1,6 +1,10 @@
 //! Two connected ends on loopback, and a deadline for everything.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses some of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test binary uses some of it"
+)]
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -45,9 +49,17 @@ impl End {
     pub fn with(context: Context, build: impl Fn(QpBuilder<'_>) -> QpBuilder<'_>) -> End {
         let pd = context.alloc_pd().expect("a PD");
         let channel = context.create_comp_channel().expect("a channel");
-        let cq = context.create_cq_with_channel(1024, &channel).expect("a CQ");
+        let cq = context
+            .create_cq_with_channel(1024, &channel)
+            .expect("a CQ");
         let qp = build(pd.qp(&cq)).create().expect("a QP");
-        End { context, pd, channel, cq, qp }
+        End {
+            context,
+            pd,
+            channel,
+            cq,
+            qp,
+        }
     }
 
     pub fn memory(&self, len: usize) -> Mr {
@@ -55,7 +67,9 @@ impl End {
     }
 
     pub fn recv(&self, wr_id: u64, mr: &Mr) {
-        self.qp.post_recv(&RecvWr::new(wr_id, &[mr.sge(..)])).expect("room in the queue");
+        self.qp
+            .post_recv(&RecvWr::new(wr_id, &[mr.sge(..)]))
+            .expect("room in the queue");
     }
 
     /// The next completion.
@@ -82,7 +96,9 @@ impl End {
 #[track_caller]
 pub fn poll(cq: &Cq) -> Wc {
     let mut wc = [Wc::default()];
-    wait_until("a completion", || cq.poll(&mut wc).expect("polling works") == 1);
+    wait_until("a completion", || {
+        cq.poll(&mut wc).expect("polling works") == 1
+    });
     wc[0]
 }
 
@@ -91,7 +107,10 @@ pub fn poll(cq: &Cq) -> Wc {
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{what}: not within {PATIENCE:?}"
+        );
         // Others need the processor to bring it about.
         std::thread::yield_now();
     }
@@ -116,12 +135,19 @@ pub fn pair_with(options: &ConnectOptions) -> (End, End) {
 /// An endpoint that nobody is at.
 pub fn nobody(mtu: urxe::Mtu) -> Endpoint {
     let (qpn, psn) = (urxe::Qpn::new(0x1234), urxe::Psn::new(1));
-    Endpoint { addr: address(), qpn, psn, mtu }
+    Endpoint {
+        addr: address(),
+        qpn,
+        psn,
+        mtu,
+    }
 }
 
 /// Bytes that differ from message to message and place to place.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    (0..len as u64).map(|at| (at.wrapping_mul(31) ^ seed.wrapping_mul(77) ^ at >> 8) as u8).collect()
+    (0..len as u64)
+        .map(|at| (at.wrapping_mul(31) ^ seed.wrapping_mul(77) ^ at >> 8) as u8)
+        .collect()
 }
 
 pub fn bytes(mr: &Mr, len: usize) -> Vec<u8> {

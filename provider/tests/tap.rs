@@ -1,0 +1,166 @@
+//! The packet tap: what it writes is what was on the wire, with valid ICRCs.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::{End, address, connect};
+use urxe::{ConnectOptions, Context, SendWr};
+use urxe_wire::{Frame, LinkType};
+
+/// A file name of our own, removed at the end.
+struct Capture(PathBuf);
+
+impl Capture {
+    fn new(name: &str) -> Capture {
+        let pid = std::process::id();
+        Capture(std::env::temp_dir().join(format!("urxe-tap-{pid}-{name}.pcapng")))
+    }
+
+    fn packets(&self) -> Vec<Vec<u8>> {
+        packets(&self.0)
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// The packets of a pcapng file: enhanced packet blocks of a raw IP interface.
+fn packets(path: &Path) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(path).expect("the file is there");
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+    let (mut at, mut found, mut last_time) = (0, Vec::new(), 0);
+    while at < bytes.len() {
+        let (kind, len) = (word(at), word(at + 4) as usize);
+        assert_eq!(
+            word(at + len - 4) as usize,
+            len,
+            "a block has its length at both ends"
+        );
+        match kind {
+            0x0a0d_0d0a => assert_eq!(word(at + 8), 0x1a2b_3c4d),
+            1 => assert_eq!(word(at + 8) & 0xffff, 101, "raw IP"),
+            6 => {
+                let time = u64::from(word(at + 12)) << 32 | u64::from(word(at + 16));
+                assert!(time >= last_time, "times go forward");
+                last_time = time;
+                let size = word(at + 20) as usize;
+                assert_eq!(word(at + 24) as usize, size, "nothing is cut off");
+                found.push(bytes[at + 28..at + 28 + size].to_vec());
+            }
+            _ => panic!("a block of type {kind}"),
+        }
+        at += len;
+    }
+    found
+}
+
+fn converse(v6: bool, capture: &Capture, other: &Capture) {
+    let open = |capture: &Capture| {
+        let addr = if v6 {
+            "::1".parse().expect("an address")
+        } else {
+            address()
+        };
+        Context::builder(addr).pcap(&capture.0).open()
+    };
+    let first = match open(capture) {
+        Ok(context) => context,
+        Err(error) if v6 => return println!("skipped: no IPv6 here ({error})"),
+        Err(error) => panic!("{error}"),
+    };
+    let second = if v6 {
+        first.clone()
+    } else {
+        open(other).expect("free")
+    };
+    let (a, b) = (End::on(first), End::on(second));
+    let options = ConnectOptions {
+        traffic_class: 0x6a,
+        ..ConnectOptions::default()
+    };
+    connect(&a.qp, &b.qp, &options);
+    let (from, to) = (a.memory(50_000), b.memory(50_000));
+    for n in 0..10 {
+        b.recv(n, &to);
+        let len = 5000 * n as usize + n as usize;
+        a.qp.post_send(&SendWr::send(n, &[from.sge(..len)]).signaled())
+            .expect("room");
+        (b.succeed(), a.succeed());
+    }
+    let (sent, received) = (a.counter("sent_pkts"), a.counter("rcvd_pkts"));
+    drop((a, b, from, to));
+    let packets = capture.packets();
+    assert_eq!(
+        packets.len() as u64,
+        sent + received,
+        "every packet, once for each way it went"
+    );
+    for packet in &packets {
+        match Frame::parse(LinkType::RawIp, packet).expect("a RoCEv2 packet") {
+            Frame::Roce(frame) => assert!(frame.is_icrc_ok(), "{frame:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn every_packet_is_there_with_a_valid_icrc() {
+    converse(false, &Capture::new("v4-a"), &Capture::new("v4-b"));
+    converse(true, &Capture::new("v6"), &Capture::new("v6"));
+}
+
+#[test]
+fn a_file_in_use_is_left_alone_and_the_process_id_can_be_in_the_name() {
+    let capture = Capture::new("shared-%p");
+    let pid = std::process::id().to_string();
+    let real = PathBuf::from(capture.0.to_string_lossy().replace("%p", &pid));
+    let first = Context::builder(address())
+        .pcap(&capture.0)
+        .open()
+        .expect("free");
+    let second = Context::builder(address())
+        .pcap(&capture.0)
+        .open()
+        .expect("free");
+    drop((first, second));
+    let stem = real
+        .file_stem()
+        .expect("a name")
+        .to_string_lossy()
+        .into_owned();
+    let directory = std::fs::read_dir(std::env::temp_dir()).expect("readable");
+    let files: Vec<PathBuf> = directory
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.to_string_lossy().contains(&stem))
+        .collect();
+    assert_eq!(files.len(), 2, "{files:?}");
+    for file in files {
+        assert!(packets(&file).is_empty());
+        std::fs::remove_file(file).expect("ours");
+    }
+}
+
+#[test]
+fn a_full_disk_stops_the_tap_and_not_the_traffic() {
+    if !Path::new("/dev/full").exists() {
+        return println!("skipped: no /dev/full here");
+    }
+    let open = || {
+        Context::builder(address())
+            .pcap("/dev/full")
+            .open()
+            .expect("free")
+    };
+    let (a, b) = (End::on(open()), End::on(open()));
+    connect(&a.qp, &b.qp, &ConnectOptions::default());
+    let (from, to) = (a.memory(2 << 20), b.memory(2 << 20));
+    b.recv(1, &to);
+    a.qp.post_send(&SendWr::send(1, &[from.sge(..)]).signaled())
+        .expect("room");
+    assert_eq!(b.succeed().byte_len, 2 << 20);
+    a.succeed();
+}
