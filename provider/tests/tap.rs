@@ -89,7 +89,8 @@ fn converse(v6: bool, capture: &Capture, other: &Capture) {
         let len = 5000 * n as usize + n as usize;
         a.qp.post_send(&SendWr::send(n, &[from.sge(..len)]).signaled())
             .expect("room");
-        (b.succeed(), a.succeed());
+        b.succeed();
+        a.succeed();
     }
     let (sent, received) = (a.counter("sent_pkts"), a.counter("rcvd_pkts"));
     drop((a, b, from, to));
