@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use urxe_wire::{Frame, Layer, LinkType, ParseError};
+use urxe_wire::{Frame, Layer, LinkType, ParseError, RoceFrame};
 
 use super::capture::Captured;
 
@@ -56,13 +56,18 @@ impl Finding {
         match Frame::parse(link, &bytes) {
             Ok(Frame::Roce(frame)) => {
                 let found = u32::from_le_bytes(frame.packet.icrc());
+                // The verdict is told here, with more in it than the frame's own text has.
+                let shown = RoceFrame {
+                    icrc_expected: found,
+                    ..frame
+                };
                 let icrc = match frame.icrc_expected {
                     _ if is_cut => Icrc::NotChecked,
                     expected if expected == found => Icrc::Ok,
                     expected => Icrc::Bad { found, expected },
                 };
                 Finding::Roce {
-                    text: frame.to_string(),
+                    text: shown.to_string(),
                     icrc,
                 }
             }
@@ -170,5 +175,68 @@ impl fmt::Display for Summary {
             write!(f, ", {unchecked} not checked")?;
         }
         write!(f, ", {broken} broken")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::capture::CaptureReader;
+
+    /// The first frame of a capture of Linux's soft-RoCE: a SEND First of 256 bytes.
+    fn frame() -> Captured {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../wire/tests/captures/rc_send.pcap"
+        );
+        let file = std::fs::File::open(path).expect("the capture is committed");
+        let mut reader = CaptureReader::new(file).expect("it is sound");
+        reader.next().expect("it is sound").expect("it has frames")
+    }
+
+    fn icrc_of(captured: &Captured) -> Option<Icrc> {
+        match Finding::of(captured) {
+            Finding::Roce { icrc, .. } => Some(icrc),
+            Finding::Other { .. } | Finding::Broken { .. } => None,
+        }
+    }
+
+    #[test]
+    fn a_cut_packet_is_shown_but_not_checked() {
+        let mut captured = frame();
+        assert_eq!(icrc_of(&captured), Some(Icrc::Ok));
+        let whole = Finding::of(&captured).to_string();
+        captured.data.truncate(captured.data.len() - 200);
+        assert_eq!(icrc_of(&captured), Some(Icrc::NotChecked));
+        let cut = Finding::of(&captured).to_string();
+        assert_eq!(
+            cut,
+            whole.replace("icrc ok", "icrc not checked (cut off by the capture)")
+        );
+    }
+
+    #[test]
+    fn cuts_anywhere_are_no_fault() {
+        let whole = frame();
+        let mut summary = Summary::default();
+        for len in 0..whole.data.len() {
+            let mut captured = whole.clone();
+            captured.data.truncate(len);
+            summary.add(&Finding::of(&captured));
+        }
+        assert_eq!(summary.faults(), 0, "{summary}");
+        assert_eq!(summary.icrc_ok, 0, "{summary}");
+    }
+
+    #[test]
+    fn an_unknown_opcode_is_broken_and_another_port_is_not_ours() {
+        let mut captured = frame();
+        // Ethernet 14, IPv4 20, UDP 8: the opcode is the first byte after them.
+        captured.data[42] = 0xff;
+        assert!(matches!(Finding::of(&captured), Finding::Broken { .. }));
+        captured.data[36] ^= 1;
+        assert!(matches!(Finding::of(&captured), Finding::Other { .. }));
+        captured.link_type = 147;
+        assert!(matches!(Finding::of(&captured), Finding::Other { .. }));
     }
 }
