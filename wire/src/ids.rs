@@ -5,6 +5,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Queue pair number, 24 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[doc(alias = "qp_num")]
 pub struct Qpn(u32);
 
 impl Qpn {
@@ -38,6 +39,11 @@ pub struct Rkey(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Qkey(pub u32);
 
+impl Qkey {
+    /// The well-known key of the general services QP.
+    pub const GSI: Qkey = Qkey(0x8001_0000);
+}
+
 /// Partition key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pkey(pub u16);
@@ -57,6 +63,7 @@ impl Pkey {
 
 /// Global identifier: an IPv6 address, or an IPv4 address mapped into one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[doc(alias = "ibv_gid")]
 pub struct Gid(pub [u8; 16]);
 
 impl From<IpAddr> for Gid {

@@ -1,4 +1,86 @@
 //! InfiniBand transport headers over RoCEv2: parse, build, verify.
+//!
+//! No allocation, no I/O, no `unsafe`, no panic on anything that a peer sends. With the
+//! feature `std` (the default) the ICRC detects fast instructions at run time; without it
+//! the crate is `no_std` and uses what the compiler was told of the target.
+//!
+//! # A packet
+//!
+//! A RoCEv2 packet is a UDP datagram to port 4791. Its payload is what [`Packet`] takes:
+//!
+//! ```text
+//! Ethernet | IPv4 or IPv6 | UDP | BTH | extension headers | payload | pad | ICRC
+//!                               | 12  | by opcode, 0..=32 |         | 0-3 | 4
+//!                               |<------------- Packet::parse ------------->|
+//! |<----------------------------- Frame::parse ---------------------------->|
+//! ```
+//!
+//! The first byte of the BTH is the opcode, and a table ([`OPCODES`]) says what follows:
+//! which service and operation it is, its place in the message, which extension headers
+//! and how much payload. All numbers are big-endian, except the ICRC.
+//!
+//! | extension header | bytes | with |
+//! |---|---|---|
+//! | [`Deth`]: Q_Key, source QP | 8 | every UD packet |
+//! | [`XrcEth`]: shared receive queue | 4 | XRC requests |
+//! | [`Feth`]: kind of flush | 4 | FLUSH |
+//! | [`Reth`]: address, R_Key, length of the message | 16 | WRITE First and Only, READ Request, FLUSH, ATOMIC WRITE |
+//! | [`AtomicEth`]: address, R_Key, operands | 28 | CmpSwap, FetchAdd |
+//! | [`Aeth`]: syndrome, MSN | 4 | Acknowledge, READ Response but Middle |
+//! | [`AtomicAckEth`]: the value before | 8 | ATOMIC Acknowledge |
+//! | [`ImmDt`]: immediate data | 4 | ... with Immediate |
+//! | [`Ieth`]: R_Key to invalidate | 4 | SEND with Invalidate |
+//!
+//! # Building and taking apart
+//!
+//! ```
+//! use urxe_wire::*;
+//!
+//! // What never changes between two ends goes into every ICRC once.
+//! let path = PathHeader::V4 {
+//!     src: [192, 0, 2, 1],
+//!     dst: [192, 0, 2, 2],
+//!     sport: 0xc000,
+//!     dport: ROCE_V2_PORT,
+//! };
+//! let seed = IcrcSeed::new(&path);
+//!
+//! // An RDMA WRITE of five bytes, in place in the buffer that will be sent.
+//! let info = Opcode::RC_WRITE_ONLY.info().unwrap();
+//! let mut datagram = vec![0; packet_len(info, 5)];
+//! let mut bth = Bth::new(Opcode::RC_WRITE_ONLY, Qpn::new(0x11), Psn::new(123));
+//! bth.ack_req = true;
+//! let mut writer = PacketWriter::new(&mut datagram, &bth);
+//! writer.reth(&Reth { va: 0x1000, rkey: Rkey(0x1234), dma_len: 5 });
+//! writer.payload_mut(5).copy_from_slice(b"hello");
+//! writer.finish(&seed, 0);
+//!
+//! // The other end.
+//! let packet = Packet::parse(&datagram)?;
+//! assert_eq!(seed.verify(0, &datagram), IcrcVerdict::Ok { ident: 0 });
+//! assert_eq!(packet.reth().map(|reth| reth.rkey), Some(Rkey(0x1234)));
+//! assert_eq!(packet.payload(), b"hello");
+//! assert_eq!(
+//!     packet.to_string(),
+//!     "RC RDMA WRITE Only QPN 0x11 PSN 123 ackreq va 0x1000 rkey 0x1234 len 5, 5 bytes",
+//! );
+//! # Ok::<(), ParseError>(())
+//! ```
+//!
+//! [`Packet::parse`] proves once that everything the opcode asks for is there; accessors
+//! cannot fail afterwards. It does not verify the ICRC, because that needs the path:
+//! [`IcrcSeed::verify`] does.
+//!
+//! # The rest
+//!
+//! - [`IcrcSeed`]: the checksum, and how it is known although a UDP socket hides the IPv4
+//!   Identification that it covers.
+//! - [`Syndrome`]: what an ACK or NAK says. [`Psn`], [`Msn`]: 24-bit circles.
+//! - [`cm`]: connection manager messages. [`cnp`]: congestion notification.
+//! - [`Frame`]: whole frames, for captures and simulators, with [`PauseFrame`] for priority
+//!   flow control and [`Grh`] for what a UD receive begins with.
+//!
+//! docs/WIRE.md has the sources, the method of the ICRC, and measurements.
 
 #![no_std]
 #![forbid(unsafe_code)]

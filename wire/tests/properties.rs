@@ -385,3 +385,82 @@ fn opcode_table() {
         "vendors' opcodes"
     );
 }
+
+/// Membership: one partition, not 0, and one full member at least.
+#[test]
+fn partition_keys() {
+    use urxe_wire::{Gid, Pkey, Qpn};
+    let (full, limited) = (Pkey(0x8001), Pkey(0x0001));
+    assert!(full.matches(full) && full.matches(limited) && limited.matches(full));
+    assert!(!limited.matches(limited));
+    assert!(!Pkey(0x8000).matches(Pkey(0x8000)), "partition 0 is none");
+    assert!(!full.matches(Pkey::DEFAULT));
+    assert!(Pkey::DEFAULT.matches(Pkey(0x7fff)));
+    assert_eq!(Qpn::new(0x1200_0001), Qpn::GSI);
+    for address in ["10.1.2.3", "fd77::2"] {
+        let address: std::net::IpAddr = address.parse().expect("an address");
+        assert_eq!(std::net::IpAddr::from(Gid::from(address)), address);
+    }
+    let v4: std::net::IpAddr = "10.1.2.3".parse().expect("an address");
+    assert_eq!(
+        Gid::from(v4).0,
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3]
+    );
+}
+
+/// Every credit code rounds down; every syndrome byte says one thing.
+#[test]
+fn syndromes() {
+    use urxe_wire::{CreditCode, RnrTimer, Syndrome, SyndromeKind};
+    for free in (0..70_000).chain([u32::MAX]) {
+        let code = CreditCode::encode(free);
+        let promised = code.credits().expect("a number");
+        assert!(promised <= free, "{free}");
+        let next = CreditCode::new(code.code() + 1).credits();
+        assert!(next.is_none_or(|next| next > free), "{free}");
+    }
+    assert_eq!(CreditCode::UNLIMITED.credits(), None);
+    for byte in 0..=255 {
+        let syndrome = Syndrome(byte);
+        let back = match syndrome.decode() {
+            SyndromeKind::Ack(code) => Syndrome::ack(code),
+            SyndromeKind::RnrNak(timer) => Syndrome::rnr(timer),
+            SyndromeKind::Nak(code) => Syndrome::nak(code),
+            SyndromeKind::Reserved => {
+                assert!(byte >= 0x80 || byte >> 5 == 2, "{byte:#x}");
+                syndrome
+            }
+        };
+        assert_eq!(back, syndrome);
+    }
+    let times: Vec<u64> = (0..32)
+        .map(|code| RnrTimer::new(code).duration_ns())
+        .collect();
+    assert!(times[1..].is_sorted());
+    assert_eq!(
+        (times[0], times[1], times[25]),
+        (655_360_000, 10_000, 61_440_000)
+    );
+}
+
+/// A CNP of a ConnectX-4 Lx, by its fields.
+#[test]
+fn congestion_notification() {
+    let seed = IcrcSeed::new(&PathHeader::V4 {
+        src: [1; 4],
+        dst: [2; 4],
+        sport: 0,
+        dport: 4791,
+    });
+    let bytes = urxe_wire::cnp(urxe_wire::Qpn::new(0x118), &seed, 0);
+    assert_eq!(
+        bytes[..12],
+        [0x81, 0, 0xff, 0xff, 0x40, 0, 1, 0x18, 0, 0, 0, 0]
+    );
+    assert_eq!(bytes[12..28], [0; 16]);
+    assert_eq!(
+        Packet::parse(&bytes).map(|packet| packet.to_string()),
+        Ok("CNP QPN 0x118 BECN, 16 bytes".into())
+    );
+    assert_eq!(seed.verify(0, &bytes), IcrcVerdict::Ok { ident: 0 });
+}
