@@ -92,6 +92,8 @@ mod pd;
 mod port;
 mod qp;
 pub mod stat_file;
+#[cfg(test)]
+mod testing;
 mod wc;
 mod wr;
 

@@ -255,6 +255,12 @@ fn objects_of_different_contexts_do_not_mix() {
 
 #[test]
 fn no_address_no_device() {
-    let error = Context::open("192.0.2.77".parse().expect("an address")).expect_err("not ours");
-    assert_eq!((error.blame(), error.errno()), (Blame::Caller, 99));
+    for addr in ["192.0.2.77", "0.0.0.0", "::", "224.0.0.1"] {
+        let error = Context::open(addr.parse().expect("an address")).expect_err("not ours");
+        assert_eq!(
+            (error.blame(), error.errno()),
+            (Blame::Caller, 99),
+            "{addr}"
+        );
+    }
 }

@@ -134,7 +134,7 @@ impl Engine {
             }
             return Ok(found);
         }
-        self.drive(cq, AckMode::Now)?;
+        self.drive(cq, AckMode::Patient)?;
         Ok(cq.take(out))
     }
 
@@ -157,7 +157,7 @@ impl Engine {
         // The program gets completions and will probably answer: with that an ACK goes
         // at no cost.
         let acks = if cq.is_empty() {
-            AckMode::Now
+            AckMode::Patient
         } else {
             AckMode::Defer
         };

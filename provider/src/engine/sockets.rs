@@ -35,6 +35,10 @@ impl Sockets {
     /// host does not have it, or whatever the system says.
     pub(crate) fn bind(addrs: &[IpAddr], config: &UdpConfig) -> Result<Sockets, Error> {
         let ports = addrs.iter().take(Self::MAX).map(|&addr| {
+            // The system would take "any address", but peers must know the one.
+            if addr.is_unspecified() || addr.is_multicast() {
+                return Err(ErrorKind::NoAddress(addr).into());
+            }
             let socket = UdpSocket::bind(SocketAddr::new(addr, ROCE_PORT), config)
                 .map_err(|error| explain(addr, error))?;
             Ok(Port {

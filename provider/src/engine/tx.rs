@@ -166,3 +166,100 @@ fn to_transmit(run: &Run) -> Transmit {
     };
     Transmit::run(run.range.clone(), segment, dest).with_tos(run.dest.tos)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{PATIENCE, address};
+    use urxe_core::transmit::TxDest;
+    use urxe_udp::{RecvBatch, UdpConfig};
+    use urxe_wire::{IcrcPolicy, IcrcSeed, IcrcVerdict, PathHeader};
+
+    fn bind() -> ([u8; 4], Sockets) {
+        let addr = address();
+        let sockets = Sockets::bind(&[addr.into()], &UdpConfig::default());
+        (addr.octets(), sockets.expect("the address is free"))
+    }
+
+    fn receive(sockets: &Sockets, batch: &mut RecvBatch) -> usize {
+        let socket = sockets.only().expect("one address");
+        let ready = urxe_udp::wait(&[socket.as_fd()], Some(PATIENCE)).expect("polls");
+        assert!(!ready.is_timeout(), "nothing arrives");
+        socket.recv(batch).expect("receives")
+    }
+
+    /// Packets whose run the kernel refuses arrive one by one, each with the ICRC that a
+    /// lone packet has.
+    #[test]
+    fn a_refused_run_is_sent_singly_with_other_icrcs() {
+        let ((a, from), (b, to)) = (bind(), bind());
+        let path = PathHeader::V4 {
+            src: a,
+            dst: b,
+            sport: ROCE_PORT,
+            dport: ROCE_PORT,
+        };
+        let seed = IcrcSeed::new(&path);
+        let mut tx = TxPath::new(&from, true);
+        assert!(tx.batch.is_empty() && !tx.has_backlog());
+        // As after the probe of a kernel that can do it.
+        tx.batch.set_limits(RunLimits {
+            segments_max: 64,
+            ..RunLimits::SINGLE
+        });
+        let dest = TxDest {
+            local: a.into(),
+            remote: b.into(),
+            tos: 0,
+        };
+        for (len, expected) in [(40, 0), (40, 1), (32, 2), (40, 0)] {
+            let slot = tx.batch.reserve(&dest, len).expect("room");
+            assert_eq!(slot.ident, expected);
+            let (covered, icrc) = slot.bytes.split_at_mut(len - 4);
+            covered.fill(len as u8);
+            icrc.copy_from_slice(&seed.compute(slot.ident, covered).to_le_bytes());
+        }
+        tx.out.extend(tx.batch.runs().iter().map(to_transmit));
+        tx.split_runs(&from);
+        assert_eq!(tx.out.len(), 4);
+        let mut counters = EngineCounters::default();
+        assert!(tx.send(&from, &mut counters, None));
+        assert!(tx.batch.is_empty() && !tx.has_backlog());
+
+        let mut received = RecvBatch::new(8);
+        let mut sizes = Vec::new();
+        while sizes.len() < 4 {
+            receive(&to, &mut received);
+            for datagram in received.iter() {
+                let verdict = seed.verify_with(IcrcPolicy::Exact, 0, datagram.data);
+                assert_eq!(verdict, IcrcVerdict::Ok { ident: 0 });
+                sizes.push(datagram.data.len());
+            }
+        }
+        assert_eq!(sizes, [40, 40, 32, 40]);
+    }
+
+    /// A destination that cannot be reached costs its own packets and nobody else's.
+    #[test]
+    fn one_bad_destination_stops_nobody_else() {
+        let ((local, from), (good, to)) = (bind(), bind());
+        let mut tx = TxPath::new(&from, true);
+        let mut counters = EngineCounters::default();
+        // From loopback there is no way to 192.0.2.1.
+        for remote in [good, [192, 0, 2, 1], good] {
+            let dest = TxDest {
+                local: local.into(),
+                remote: remote.into(),
+                tos: 0,
+            };
+            tx.batch.reserve(&dest, 20).expect("room").bytes.fill(1);
+        }
+        assert!(tx.send(&from, &mut counters, None));
+        assert_eq!(counters.tx_errors, 1);
+        let mut received = RecvBatch::new(8);
+        let mut count = 0;
+        while count < 2 {
+            count += receive(&to, &mut received);
+        }
+    }
+}

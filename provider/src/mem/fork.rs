@@ -44,6 +44,7 @@ extern "C" fn in_child() {
 
 #[cfg(test)]
 mod tests {
+    use crate::testing::address;
     use crate::{Access, Blame, Context, ErrorKind, SendWr, Wc};
 
     /// Runs `in_child` in a fork of this process; true if that returned true.
@@ -69,7 +70,7 @@ mod tests {
 
     #[test]
     fn what_was_opened_before_a_fork_is_dead_in_the_child_and_alive_in_the_parent() {
-        let context = Context::open("127.82.0.1".parse().expect("an address")).expect("free");
+        let context = Context::open(address().into()).expect("free");
         let pd = context.alloc_pd().expect("a PD");
         let channel = context.create_comp_channel().expect("a channel");
         let cq = context.create_cq_with_channel(16, &channel).expect("a CQ");
@@ -129,11 +130,8 @@ mod tests {
     #[test]
     fn a_child_can_open_its_own() {
         // Forks are noticed from the first context on.
-        let parents = Context::open("127.82.0.2".parse().expect("an address")).expect("free");
-        assert!(fork(|| Context::open(
-            "127.82.0.3".parse().expect("an address")
-        )
-        .is_ok()));
+        let parents = Context::open(address().into()).expect("free");
+        assert!(fork(|| Context::open(address().into()).is_ok()));
         drop(parents);
     }
 }
