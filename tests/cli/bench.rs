@@ -1,8 +1,9 @@
 //! `urxe bench`: that each measurement works and says what it promises. Its numbers are not judged here.
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{run, urxe};
+use crate::harness::{Running, children, kill, run, urxe, wait_until};
 use crate::loopback_pair;
 
 fn bench(args: &[&str]) -> Value {
@@ -60,4 +61,26 @@ fn the_table_says_what_the_ratio_is() {
         stdout.contains("floor") && stdout.contains("ratio"),
         "{stdout}"
     );
+}
+
+#[test]
+fn a_killed_target_is_a_clear_error() {
+    let _pair = loopback_pair();
+    for args in [
+        &["write"][..],
+        &["send", "--lat"],
+        &["read", "--lat", "--event"],
+    ] {
+        let bench = Running::start(urxe().arg("bench").args(args).args(["--iters", "50000000"]));
+        let mut target = None;
+        wait_until("the target runs and its engine works", || {
+            target = children(bench.id()).into_iter().map(|(id, _)| id).next();
+            let threads = target.map(|id| std::fs::read_dir(format!("/proc/{id}/task")));
+            threads.is_some_and(|threads| threads.is_ok_and(|threads| threads.count() > 1))
+        });
+        kill(target.expect("it runs"), Signal::KILL);
+        let ran = bench.finish();
+        assert_eq!(ran.code, Some(1), "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains("urxe: "), "{args:?}: {ran:?}");
+    }
 }
