@@ -53,8 +53,8 @@ fn ping_by_send(
     check: &mut PeerCheck<'_>,
 ) -> Result<Duration, CliError> {
     let start = Instant::now();
-    link.post_recvs(1)?;
     let is_signaled = send(link, round, iters)?;
+    link.post_recvs(1)?;
     link.wait_recv(check)?;
     let time = start.elapsed();
     reclaim(link, is_signaled, check)?;
@@ -68,10 +68,11 @@ pub(super) fn answer_sends(link: &Link, control: &mut Control, iters: u64) -> Re
     let check = &mut || check_peer(control);
     for round in 0..iters {
         link.wait_recv(check)?;
+        // The answer first: there are receives enough.
+        let is_signaled = send(link, round, iters)?;
         if round + 1 < iters {
             link.post_recvs(1)?;
         }
-        let is_signaled = send(link, round, iters)?;
         reclaim(link, is_signaled, check)?;
     }
     Ok(())

@@ -16,6 +16,10 @@ const RD_ATOMIC: u8 = 16;
 /// Receives posted in one list.
 const RECV_LIST_LEN: usize = 32;
 
+/// Receives that a ping-pong has posted besides the one that is due, as programs that care for latency have: a
+/// peer that knows of one receive only must wait for an acknowledgement before every message.
+const RECVS_AHEAD: usize = 64;
+
 /// Places in the send queue at least: a ping-pong asks for a completion only now and then.
 const SENDS_MIN: usize = 64;
 
@@ -78,7 +82,12 @@ impl Link {
             ..ConnectOptions::default()
         };
         let connected = self.qp.connect(&endpoint, &options);
-        connected.map_err(|error| CliError::context(format!("cannot connect to {remote}"), error))
+        connected
+            .map_err(|error| CliError::context(format!("cannot connect to {remote}"), error))?;
+        if self.plan.op == Op::Send && self.plan.is_latency {
+            self.post_recvs(self.plan.depth().min(RECVS_AHEAD))?;
+        }
+        Ok(())
     }
 
     /// The half that the other side may work on.

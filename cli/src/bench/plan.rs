@@ -71,8 +71,8 @@ pub(crate) const PAIRS: usize = 7;
 /// short against the seconds in which the speed of a shared machine changes.
 pub(crate) const SAMPLE_TIME: Duration = Duration::from_millis(300);
 
-/// Work requests under way at most, as in the usual bandwidth tests.
-const DEPTH_MAX: usize = 128;
+/// Work requests under way at most: enough small messages that several trains of them are on the way at once.
+const DEPTH_MAX: usize = 1024;
 
 /// Bytes under way at most: enough to keep both sides busy, little enough to stay in the cache's reach.
 const BYTES_UNDER_WAY_MAX: usize = 8 << 20;
@@ -88,7 +88,8 @@ impl Plan {
     /// messages fast; large ones gain nothing and are taken singly.
     pub(crate) fn list_len(&self) -> usize {
         match self.size {
-            0..=1024 => 32,
+            0..=256 => 128,
+            257..=1024 => 32,
             1025..=16384 => 8,
             _ => 1,
         }
@@ -123,7 +124,7 @@ mod tests {
 
     #[test]
     fn at_least_two_lists_are_under_way() {
-        for size in [1, 8, 1024, 1025, 16384, 16385, 1 << 20, 1 << 26] {
+        for size in [1, 8, 256, 257, 1024, 1025, 16384, 16385, 1 << 20, 1 << 26] {
             let plan = Plan {
                 op: Op::Write,
                 size,

@@ -152,8 +152,11 @@ impl Engine {
         // The reply that an ACK was to travel with did not come: before looking for more,
         // as the peer may be waiting for it.
         state.transmit(held_back);
-        state.receive(1);
-        state.handle_timers();
+        let any = state.receive(1);
+        if !state.handle_timers() && !any {
+            // Nothing new: most polls end here.
+            return Ok(());
+        }
         // The program gets completions and will probably answer: with that an ACK goes
         // at no cost.
         let acks = if cq.is_empty() {

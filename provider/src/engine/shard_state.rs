@@ -122,36 +122,6 @@ impl ShardState {
     /// Fetches and handles packets; returns true if there were any.
     #[inline]
     pub(crate) fn receive(&mut self, calls_max: u32) -> bool {
-        let sockets = self.sockets.clone();
-        let mut any = false;
-        for port in sockets.active() {
-            for _ in 0..calls_max {
-                match port.socket.recv(&mut self.rx) {
-                    Ok(0) => {
-                        self.counters.rx_empty += 1;
-                        break;
-                    }
-                    Ok(count) => {
-                        self.counters.rx_calls += 1;
-                        any = true;
-                        self.handle_received(port);
-                        // A batch that is not full was all there was.
-                        if count < self.rx.slots() {
-                            break;
-                        }
-                    }
-                    Err(_) => {
-                        self.counters.rx_errors += 1;
-                        break;
-                    }
-                }
-            }
-        }
-        any
-    }
-
-    #[inline]
-    fn handle_received(&mut self, port: &Port) {
         let ShardState {
             shard,
             mrs,
@@ -160,6 +130,7 @@ impl ShardState {
             tap,
             last_path,
             counters,
+            sockets,
             ..
         } = self;
         let mut env = Env {
@@ -168,35 +139,41 @@ impl ShardState {
             memory: &UserMemory,
             cqs,
         };
-        for datagram in rx.iter() {
-            if datagram.truncated {
-                counters.rx_truncated += 1;
-                continue;
-            }
-            let same = last_path.as_ref().is_some_and(|(source, path)| {
-                *source == datagram.source && path.local == port.addr && path.ecn == datagram.ecn()
-            });
-            if !same {
-                let (ip, udp_port) = (datagram.source.ip(), datagram.source.port());
-                let path = RxPath::new(ip, udp_port, port.addr, datagram.ecn());
-                *last_path = Some((datagram.source, path));
-            }
-            let (_, path) = last_path.as_ref().expect("just set");
-            for (place, packet) in datagram.segments() {
-                shard.handle_packet(path, place as u16, packet, &mut env);
-            }
-            if let Some(tap) = tap {
-                tap.received(path, &datagram);
+        let mut any = false;
+        for port in sockets.active() {
+            for _ in 0..calls_max {
+                match port.socket.recv(rx) {
+                    Ok(0) => {
+                        counters.rx_empty += 1;
+                        break;
+                    }
+                    Ok(count) => {
+                        counters.rx_calls += 1;
+                        any = true;
+                        handle_received(shard, &mut env, port, rx, last_path, tap, counters);
+                        // A batch that is not full was all there was.
+                        if count < rx.slots() {
+                            break;
+                        }
+                    }
+                    Err(_) => {
+                        counters.rx_errors += 1;
+                        break;
+                    }
+                }
             }
         }
+        any
     }
 
-    /// Does what is due.
+    /// Does what is due; returns true if something was.
     #[inline]
-    pub(crate) fn handle_timers(&mut self) {
-        if self.shard.next_timeout().is_some_and(|due| due <= self.now) {
+    pub(crate) fn handle_timers(&mut self) -> bool {
+        let is_due = self.shard.next_timeout().is_some_and(|due| due <= self.now);
+        if is_due {
             with_env!(self, |shard, env| shard.handle_timeout(env));
         }
+        is_due
     }
 
     /// Sends what is ready. Returns false if a socket is full.
@@ -266,6 +243,40 @@ impl ShardState {
             if let Some(event) = event {
                 self.events.push(event);
             }
+        }
+    }
+}
+
+/// Hands the packets of a received batch to the core.
+#[inline]
+fn handle_received(
+    shard: &mut Shard,
+    env: &mut Env<'_, UserMemory, CqTable>,
+    port: &Port,
+    rx: &RecvBatch,
+    last_path: &mut Option<(SocketAddr, RxPath)>,
+    tap: &mut Option<Tap>,
+    counters: &mut EngineCounters,
+) {
+    for datagram in rx.iter() {
+        if datagram.truncated {
+            counters.rx_truncated += 1;
+            continue;
+        }
+        let same = last_path.as_ref().is_some_and(|(source, path)| {
+            *source == datagram.source && path.local == port.addr && path.ecn == datagram.ecn()
+        });
+        if !same {
+            let (ip, udp_port) = (datagram.source.ip(), datagram.source.port());
+            let path = RxPath::new(ip, udp_port, port.addr, datagram.ecn());
+            *last_path = Some((datagram.source, path));
+        }
+        let (_, path) = last_path.as_ref().expect("just set");
+        for (place, packet) in datagram.segments() {
+            shard.handle_packet(path, place as u16, packet, env);
+        }
+        if let Some(tap) = tap {
+            tap.received(path, &datagram);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One queue pair: its attributes, and the three roles that share them
 //! (requester and completer on the send queue, responder on the receive queue).
 
+mod ack;
 pub mod attr;
 mod completer;
 mod credit;
@@ -56,8 +57,11 @@ pub struct QpInit {
 /// When plain ACKs leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckMode {
-    /// At once.
+    /// At once. For a caller that will not look again for a while.
     Now,
+    /// When somebody waits for them, as far as that is known, or after a few
+    /// microseconds. For a caller that looks again and again.
+    Patient,
     /// Only at the end of a train of data to the same peer; else they stay owed. For
     /// a caller that is about to hand completions to an application which will
     /// probably answer, or that sends this answer and has time for the ACK after it.
@@ -309,8 +313,13 @@ impl Qp {
             Ok(counts) => counts,
             Err(turn) => return turn,
         };
-        if self.resp.ack_owed && !self.resp.owes_response() {
-            if acks == AckMode::Defer && sends < ACK_RIDES_WITH {
+        if self.resp.ack.is_owed() && !self.resp.owes_response() {
+            let leaves = match acks {
+                AckMode::Now => true,
+                AckMode::Patient => sends >= ACK_RIDES_WITH || self.resp.ack.is_due(cx.now()),
+                AckMode::Defer => sends >= ACK_RIDES_WITH,
+            };
+            if !leaves {
                 return Turn::Deferred;
             }
             if let RespondStep::BatchFull = self.resp.poll_ack(&self.link, cx, batch) {

@@ -52,7 +52,7 @@ impl Responder {
         if matches!(step, RespondStep::Sent) {
             self.nak_owed = None;
             // A NAK acknowledges everything before it.
-            self.ack_owed = false;
+            self.ack.cancel();
         }
         Ok(step)
     }
@@ -64,13 +64,13 @@ impl Responder {
         cx: &mut Cx<'_, '_, M, C>,
         batch: &mut TxBatch,
     ) -> RespondStep {
-        if !self.ack_owed || self.owes_response() {
+        if !self.ack.is_owed() || self.owes_response() {
             return RespondStep::Nothing;
         }
         let syndrome = Syndrome::ack(self.credits());
         let step = self.emit_ack(link, syndrome, self.epsn.prev(), cx, batch);
         if matches!(step, RespondStep::Sent) {
-            self.ack_owed = false;
+            self.ack.on_sent(cx.now());
         }
         step
     }

@@ -13,6 +13,7 @@ use crate::error::{DropReason, Fault, WcStatus};
 use crate::memory::Memory;
 use crate::mr::Access;
 use crate::qp::Link;
+use crate::qp::ack::OwedAck;
 use crate::qp::replay::{Replay, Resource, ResourceKind};
 use crate::qp::sgl;
 use crate::work::{MESSAGE_MAX, RecvQueue};
@@ -87,9 +88,11 @@ pub(crate) struct Responder {
     waiting: Waiting,
     pub(crate) replay: Replay,
     pub(crate) nak_owed: Option<(Syndrome, Psn)>,
-    pub(crate) ack_owed: bool,
-    /// The last credit code said "none", though the peer does send here.
-    starved: bool,
+    pub(crate) ack: OwedAck,
+    /// The last credit code said "none".
+    told_none: bool,
+    /// The peer sends messages that need receives.
+    needs_receives: bool,
     /// The peer sets MigReq, as adapters do and Linux's rdma_rxe does not.
     pub(crate) peer_sets_mig_req: bool,
 }
@@ -104,8 +107,9 @@ impl Responder {
             waiting: Waiting::No,
             replay: Replay::default(),
             nak_owed: None,
-            ack_owed: false,
-            starved: false,
+            ack: OwedAck::new(),
+            told_none: false,
+            needs_receives: false,
             peer_sets_mig_req: true,
         }
     }
@@ -126,7 +130,7 @@ impl Responder {
     /// True if a response packet, a NAK or an ACK is due.
     #[inline]
     pub(crate) fn owes_anything(&self) -> bool {
-        self.replay.is_due() || self.nak_owed.is_some() || self.ack_owed
+        self.replay.is_due() || self.nak_owed.is_some() || self.ack.is_owed()
     }
 
     /// True if more than a plain ACK is due.
@@ -139,15 +143,15 @@ impl Responder {
     pub(crate) fn cancel_owed(&mut self) {
         self.replay.cancel();
         self.nak_owed = None;
-        self.ack_owed = false;
+        self.ack.cancel();
     }
 
     /// Receives were posted: tell a peer that was told "no credits".
     #[inline]
     pub(crate) fn on_receives_posted(&mut self) {
-        if self.starved && !self.rq.is_empty() {
-            self.starved = false;
-            self.ack_owed = true;
+        if self.told_none && self.needs_receives && !self.rq.is_empty() {
+            self.told_none = false;
+            self.ack.owe_now();
         }
     }
 
@@ -156,10 +160,10 @@ impl Responder {
     pub(crate) fn credits(&mut self) -> CreditCode {
         let in_use = u32::from(matches!(self.incoming, Incoming::Send { .. }));
         let free = self.rq.len() - in_use;
-        if free > 0 {
-            self.starved = false;
-        }
-        CreditCode::encode(free)
+        self.told_none = free == 0;
+        let code = CreditCode::encode(free);
+        self.ack.on_credits_told(code.credits());
+        code
     }
 
     /// Takes one request packet.
@@ -193,9 +197,12 @@ impl Responder {
                     cx.common.stats.rcvd_messages += 1;
                 }
                 // The response to a READ or atomic acknowledges it and all before it.
-                let answered =
-                    !matches!(packet.info().operation, Operation::Send | Operation::Write);
-                self.ack_owed = !answered && (self.ack_owed || bth.ack_req);
+                match packet.info().operation {
+                    Operation::Send | Operation::Write => {
+                        self.ack.on_executed(cx.now(), bth.ack_req);
+                    }
+                    _ => self.ack.cancel(),
+                }
                 Ok(())
             }
             Ok(Outcome::NotReady) => {
@@ -272,7 +279,7 @@ impl Responder {
         let psn = packet.bth().psn;
         let kept = match packet.info().operation {
             Operation::Send | Operation::Write => {
-                self.ack_owed = true;
+                self.ack.owe_now();
                 return;
             }
             Operation::ReadRequest => self.find_same_read(link, packet, psn),
@@ -345,7 +352,7 @@ impl Responder {
         cx: &mut Cx<'_, '_, M, C>,
     ) -> Result<Outcome, Refusal> {
         if self.rq.is_empty() {
-            self.starved = true;
+            self.needs_receives = true;
             return Ok(Outcome::NotReady);
         }
         check_length(packet, link.mtu)?;
@@ -428,7 +435,7 @@ impl Responder {
     ) -> Result<Outcome, Refusal> {
         let ends = ends_message(packet);
         if packet.info().has_imm() && self.rq.is_empty() {
-            self.starved = true;
+            self.needs_receives = true;
             return Ok(Outcome::NotReady);
         }
         check_length(packet, link.mtu)?;
@@ -575,7 +582,8 @@ impl Responder {
             solicited: packet.bth().solicited,
         };
         self.rq.pop();
-        self.starved |= self.rq.is_empty();
+        self.needs_receives = true;
+        self.ack.on_receive_used();
         cx.complete(link.recv_cq, cqe);
     }
 }

@@ -51,7 +51,6 @@ pub(crate) fn run(script: &[u8]) -> (QpState, u64) {
         .write(REGISTERED as u64, &[SENTINEL; REGISTERED]);
     node.connect(&settings, 0, peer, urxe_wire::Qpn::new(0x77));
     let mut now = Time(1);
-    let mut requests = 0;
     let (mut sends, mut recvs) = (0usize, 0usize);
     let mut done: Vec<Cqe> = Vec::new();
     while let Some(op) = script.byte() {
@@ -99,7 +98,7 @@ pub(crate) fn run(script: &[u8]) -> (QpState, u64) {
             }
             3 => drain(&mut node, now),
             _ => {
-                let Some(packet) = hostile_packet(&mut script, &node, op, &mut requests) else {
+                let Some(packet) = hostile_packet(&mut script, &node, op) else {
                     break;
                 };
                 let path = RxPath::new(peer, 4791, node.addr, 0);
@@ -134,12 +133,7 @@ pub(crate) fn run(script: &[u8]) -> (QpState, u64) {
 
 /// A packet with the script's opcode, a PSN near the expected one, and the right QP:
 /// hostile, but not so wrong that it is dropped at the door.
-fn hostile_packet(
-    script: &mut Script<'_>,
-    node: &Node,
-    op: u8,
-    requests: &mut i32,
-) -> Option<Vec<u8>> {
+fn hostile_packet(script: &mut Script<'_>, node: &Node, op: u8) -> Option<Vec<u8>> {
     // Any opcode, or one that may well be executed.
     let opcode = script.byte()?;
     let plain = [0x04, 0x0a, 0x0c, 0x14, 0x0a, 0x00, 0x02, 0x11];
@@ -159,7 +153,7 @@ fn hostile_packet(
     } else {
         0x200
     };
-    let psn = Psn::new((base + i32::from(near)) as u32);
+    let psn = Psn::new((base + near) as u32);
     let len = [0, 8, 256, 256, 100, 600][script.byte()? as usize % 6];
     let mut packet = vec![opcode, flags, 0xff, 0xff, 0, 0, 0, 0, flags & 0x80, 0, 0, 0];
     packet[5..8].copy_from_slice(&node.qpn.get().to_be_bytes()[1..]);

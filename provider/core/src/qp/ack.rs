@@ -1,0 +1,202 @@
+//! When an owed ACK leaves. An ACK costs both sides a packet; most of the time nobody
+//! waits for it, because the peer's next message says all that it would. But a peer
+//! that waits for the completion of its last message does wait for it.
+//!
+//! Which of the two a peer does is learned: if its next message arrives before the
+//! ACK left, it was not waiting. If twice in a row nothing came until the patience
+//! was over, it probably was, and for some messages ACKs leave promptly.
+
+use crate::time::Time;
+
+/// How long an ACK may be held back for a peer that was not seen waiting: longer than
+/// a round trip between processes of one host, and far below any ACK timeout.
+const PATIENCE_NS: u64 = 8_000;
+/// Packets after which an ACK leaves in any case, so that windows and queues move on.
+const PACKETS_MAX: u32 = 16;
+/// Times in a row that the patience ran out before the peer is taken to be waiting.
+const EXPIRED_MAX: u8 = 2;
+/// ACKs that then leave promptly. Trying again costs a waiting peer two patiences.
+const PROMPT_ACKS: u8 = 64;
+
+/// The ACK that the responder owes, if any.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwedAck {
+    owed: bool,
+    /// Leave at the next occasion, whatever else is known.
+    urgent: bool,
+    since: Time,
+    /// Packets executed since the last ACK.
+    packets: u32,
+    /// Receives that the peer still believes in, by what the last ACK said; `None` if
+    /// it was told that there is no limit. A peer that believes in none must wait.
+    credits_left: Option<u32>,
+    expired_in_a_row: u8,
+    prompt_left: u8,
+}
+
+impl OwedAck {
+    /// Nothing is owed, and the peer was not told of any receives.
+    pub(crate) fn new() -> Self {
+        OwedAck {
+            owed: false,
+            urgent: false,
+            since: Time::ZERO,
+            packets: 0,
+            credits_left: Some(0),
+            expired_in_a_row: 0,
+            prompt_left: 0,
+        }
+    }
+
+    /// The peer is told how many receives there are; `None` means no limit.
+    #[inline]
+    pub(crate) fn on_credits_told(&mut self, credits: Option<u32>) {
+        self.credits_left = credits;
+    }
+
+    /// The peer used a receive up.
+    #[inline]
+    pub(crate) fn on_receive_used(&mut self) {
+        self.credits_left = self.credits_left.map(|left| left.saturating_sub(1));
+    }
+
+    /// True if an ACK is owed.
+    #[inline]
+    pub(crate) fn is_owed(&self) -> bool {
+        self.owed
+    }
+
+    /// A packet of the peer was executed; `wanted` if it asked for an ACK.
+    #[inline]
+    pub(crate) fn on_executed(&mut self, now: Time, wanted: bool) {
+        self.packets += 1;
+        if self.owed {
+            // It went on without the ACK.
+            self.expired_in_a_row = 0;
+        } else if wanted {
+            self.owed = true;
+            self.since = now;
+        }
+    }
+
+    /// An ACK is owed for another reason, and the peer needs it now.
+    #[inline]
+    pub(crate) fn owe_now(&mut self) {
+        self.owed = true;
+        self.urgent = true;
+    }
+
+    /// A response or a NAK said what the ACK would have said, or nothing is to be
+    /// said any more.
+    #[inline]
+    pub(crate) fn cancel(&mut self) {
+        self.owed = false;
+        self.urgent = false;
+        self.packets = 0;
+    }
+
+    /// True if an owed ACK should not be held back any longer.
+    #[inline]
+    pub(crate) fn is_due(&self, now: Time) -> bool {
+        self.urgent
+            || self.prompt_left > 0
+            || self.credits_left == Some(0)
+            || self.packets >= PACKETS_MAX
+            || now.since_ns(self.since) >= PATIENCE_NS
+    }
+
+    /// The ACK leaves.
+    #[inline]
+    pub(crate) fn on_sent(&mut self, now: Time) {
+        if self.prompt_left > 0 {
+            self.prompt_left -= 1;
+        } else if !self.urgent
+            && self.credits_left != Some(0)
+            && self.packets < PACKETS_MAX
+            && now.since_ns(self.since) >= PATIENCE_NS
+        {
+            self.expired_in_a_row += 1;
+            if self.expired_in_a_row >= EXPIRED_MAX {
+                self.expired_in_a_row = 0;
+                self.prompt_left = PROMPT_ACKS;
+            }
+        }
+        self.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// To a peer that knows of plenty of receives.
+    fn owed_ack() -> OwedAck {
+        let mut ack = OwedAck::new();
+        ack.on_credits_told(None);
+        ack
+    }
+
+    #[test]
+    fn a_peer_without_credits_waits_and_gets_its_ack() {
+        let mut ack = OwedAck::new();
+        ack.on_credits_told(Some(2));
+        ack.on_executed(Time(0), true);
+        ack.on_receive_used();
+        assert!(!ack.is_due(Time(0)));
+        ack.on_executed(Time(0), true);
+        ack.on_receive_used();
+        assert!(ack.is_due(Time(0)));
+    }
+
+    #[test]
+    fn a_peer_that_goes_on_gets_one_ack_for_many_packets() {
+        let mut ack = owed_ack();
+        for n in 1..PACKETS_MAX {
+            ack.on_executed(Time(u64::from(n) * 100), true);
+            assert!(
+                ack.is_owed() && !ack.is_due(Time(u64::from(n) * 100)),
+                "{n}"
+            );
+        }
+        ack.on_executed(Time(2000), true);
+        assert!(ack.is_due(Time(2000)));
+        ack.on_sent(Time(2000));
+        assert!(!ack.is_owed());
+    }
+
+    #[test]
+    fn a_peer_that_waits_is_found_out() {
+        let mut ack = owed_ack();
+        let mut now = 0;
+        for _ in 0..EXPIRED_MAX {
+            ack.on_executed(Time(now), true);
+            assert!(!ack.is_due(Time(now)));
+            now += PATIENCE_NS;
+            assert!(ack.is_due(Time(now)));
+            ack.on_sent(Time(now));
+        }
+        for n in 0..PROMPT_ACKS {
+            ack.on_executed(Time(now), true);
+            assert!(ack.is_due(Time(now)), "{n}");
+            ack.on_sent(Time(now));
+        }
+        ack.on_executed(Time(now), true);
+        assert!(!ack.is_due(Time(now)), "and is tried again later");
+    }
+
+    #[test]
+    fn waiting_now_and_then_is_not_waiting_always() {
+        let mut ack = owed_ack();
+        let mut now = 0;
+        for round in 0..100 {
+            // A few messages in a row, then one that is waited for.
+            for _ in 0..3 {
+                ack.on_executed(Time(now), true);
+                assert!(!ack.is_due(Time(now)), "{round}");
+                now += 1000;
+            }
+            now += PATIENCE_NS;
+            ack.on_sent(Time(now));
+        }
+    }
+}
