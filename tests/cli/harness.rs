@@ -1,6 +1,6 @@
 //! Runs the `urxe` command the way a shell does, with a time limit on everything.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -11,8 +11,20 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// The command, built in the profile that this test was built in.
 pub(crate) fn urxe() -> Command {
+    Command::new(binary())
+}
+
+/// The command with no signal ignored, whatever this test was started from: a shell that puts a job into the
+/// background has it ignore Ctrl-C, and its children inherit that.
+pub(crate) fn urxe_that_listens_to_signals() -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal").arg(binary());
+    command
+}
+
+fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    Command::new(BINARY.get_or_init(build))
+    BINARY.get_or_init(build)
 }
 
 fn build() -> PathBuf {

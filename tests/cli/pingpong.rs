@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{Ran, Running, children, is_alive, kill, project_file, run, urxe, wait_until};
+use crate::harness::{
+    Ran, Running, children, is_alive, kill, project_file, run, urxe, urxe_that_listens_to_signals,
+    wait_until,
+};
 use crate::loopback_pair;
 
 const VARIANTS: [&str; 4] = [
@@ -86,7 +89,7 @@ fn start_endless(variant: &str) -> (Running, u32, u32) {
         "--variant",
         variant,
     ];
-    let parent = Running::start(urxe().args(args));
+    let parent = Running::start(urxe_that_listens_to_signals().args(args));
     let mut ids = (0, 0);
     wait_until("client and server run", || {
         for (id, line) in children(parent.id()) {
