@@ -68,7 +68,7 @@ impl Mr {
             host_addr: region.expose(),
             iova,
             len: region.len() as u64,
-            remote_invalidate: true,
+            remote_invalidate: false,
         })?;
         Ok(Mr {
             registration: Registration {
@@ -90,6 +90,16 @@ impl Mr {
     #[inline]
     pub fn rkey(&self) -> Rkey {
         self.registration.keys.rkey
+    }
+
+    /// Lets peers take the rkey back by SEND with invalidate, or (as it is at first)
+    /// not: then such a SEND is refused as a remote access error.
+    ///
+    /// # Errors
+    /// If the engine has failed, or after a fork in the child.
+    pub fn set_remote_invalidate(&self, allowed: bool) -> Result<(), Error> {
+        let engine = self.registration.pd.context().engine();
+        engine.set_remote_invalidate(self.lkey(), allowed)
     }
 
     /// The address that work requests and peers name the first byte by.

@@ -76,6 +76,7 @@ fn a_message_longer_than_any_window() {
 fn immediate_data_and_invalidation() {
     let (a, b) = pair();
     let (from, to, lent) = (a.memory(8), b.memory(8), b.memory(8));
+    lent.set_remote_invalidate(true).expect("the engine works");
     b.recv(1, &to);
     b.recv(2, &to);
     a.qp.post_send(&SendWr::send_with_imm(1, &[from.sge(..)], 0xdead_beef))
@@ -96,6 +97,18 @@ fn immediate_data_and_invalidation() {
     let write = SendWr::rdma_write(3, &sges, lent.addr(), lent.rkey()).signaled();
     a.qp.post_send(&write).expect("room");
     assert_eq!(a.complete().status, WcStatus::RemAccessErr);
+}
+
+#[test]
+fn a_key_is_not_invalidated_unless_that_was_allowed() {
+    let (a, b) = pair();
+    let (from, to, kept) = (a.memory(8), b.memory(8), b.memory(8));
+    b.recv(1, &to);
+    let sges = [from.sge(..)];
+    let send = SendWr::send_with_inv(2, &sges, kept.rkey()).signaled();
+    a.qp.post_send(&send).expect("room");
+    assert_eq!(a.complete().status, WcStatus::RemAccessErr);
+    assert_eq!(b.complete().status, WcStatus::RemAccessErr);
 }
 
 #[test]

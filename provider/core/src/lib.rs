@@ -22,7 +22,7 @@
 //! |---|---|
 //! | `shard.rs` | the entry points; checks of identity before anything changes |
 //! | `qp/requester.rs`, `qp/completer.rs`, `qp/retry.rs`, `qp/credit.rs`, `qp/window.rs` | sending requests, taking responses, recovery |
-//! | `qp/responder.rs`, `qp/respond.rs`, `qp/replay.rs` | taking requests, sending responses |
+//! | `qp/responder.rs`, `qp/execute.rs`, `qp/respond.rs`, `qp/replay.rs`, `qp/ack.rs` | taking requests, sending responses |
 //! | `qp/state.rs`, `qp/attr.rs`, `qp/modify.rs` | states, attributes, transitions |
 //! | `mr.rs`, `memory.rs` | keys and checks; the only door to memory |
 //! | `work.rs`, `cq.rs`, `event.rs`, `error.rs` | work requests, completions, events, reasons |

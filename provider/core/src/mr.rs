@@ -312,6 +312,18 @@ impl MrTable {
         }
     }
 
+    /// Lets peers take a region's rkey back by SEND with invalidate, or not. Returns
+    /// false if no region has the key.
+    pub fn set_remote_invalidate(&mut self, lkey: Lkey, allowed: bool) -> bool {
+        match self.slot_of(lkey.0, 0) {
+            Some(slot) if self.slots[slot].keys.lkey == lkey => {
+                self.slots[slot].init.remote_invalidate = allowed;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Number of registered regions.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()

@@ -142,6 +142,13 @@ impl Engine {
         Ok(self.enter()?.mrs.register(init)?)
     }
 
+    /// Lets peers invalidate the rkey of a region, or not.
+    pub(crate) fn set_remote_invalidate(&self, lkey: Lkey, allowed: bool) -> Result<(), Error> {
+        let known = self.enter()?.mrs.set_remote_invalidate(lkey, allowed);
+        debug_assert!(known, "a live region's key is known");
+        Ok(())
+    }
+
     /// Returns once no packet can touch the region any more: spans live no longer than
     /// the lock is held.
     pub(crate) fn deregister(&self, lkey: Lkey) {

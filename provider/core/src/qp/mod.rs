@@ -5,6 +5,7 @@ mod ack;
 pub mod attr;
 mod completer;
 mod credit;
+mod execute;
 pub(crate) mod modify;
 mod replay;
 mod requester;

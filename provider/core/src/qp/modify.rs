@@ -169,73 +169,7 @@ fn check_values(
             actual: from,
         });
     }
-    let limit = |bit, attribute, value: u32, max: u32, allowed| {
-        if mask.contains(bit) && value > max {
-            Err(ModifyError::Value {
-                attribute,
-                value,
-                allowed,
-            })
-        } else {
-            Ok(())
-        }
-    };
-    limit(
-        AttrMask::TIMEOUT,
-        "timeout",
-        attr.timeout.into(),
-        31,
-        "0 to 31",
-    )?;
-    limit(
-        AttrMask::RETRY_CNT,
-        "retry_cnt",
-        attr.retry_cnt.into(),
-        7,
-        "0 to 7",
-    )?;
-    limit(
-        AttrMask::RNR_RETRY,
-        "rnr_retry",
-        attr.rnr_retry.into(),
-        7,
-        "0 to 7",
-    )?;
-    limit(
-        AttrMask::MIN_RNR_TIMER,
-        "min_rnr_timer",
-        attr.min_rnr_timer.into(),
-        31,
-        "0 to 31",
-    )?;
-    limit(
-        AttrMask::PKEY_INDEX,
-        "pkey_index",
-        attr.pkey_index.into(),
-        0,
-        "only 0",
-    )?;
-    limit(
-        AttrMask::MAX_QP_RD_ATOMIC,
-        "max_rd_atomic",
-        attr.max_rd_atomic.into(),
-        ShardConfig::RD_ATOMIC_MAX.into(),
-        "0 to 128",
-    )?;
-    limit(
-        AttrMask::MAX_DEST_RD_ATOMIC,
-        "max_dest_rd_atomic",
-        attr.max_dest_rd_atomic.into(),
-        ShardConfig::RD_ATOMIC_MAX.into(),
-        "0 to 128",
-    )?;
-    limit(
-        AttrMask::PATH_MTU,
-        "path_mtu",
-        attr.path_mtu.bytes(),
-        config.mtu_max.bytes(),
-        "no more than the port's active MTU",
-    )?;
+    check_ranges(attr, mask, config)?;
     if mask.contains(AttrMask::PORT) && attr.port_num != 1 {
         return Err(ModifyError::Value {
             attribute: "port_num",
@@ -259,6 +193,67 @@ fn check_values(
     }
     if mask.contains(AttrMask::AV) {
         check_path(attr.ah_attr)?;
+    }
+    Ok(())
+}
+
+/// Attributes that are numbers from 0 to a limit.
+fn check_ranges(attr: &QpAttr, mask: AttrMask, config: &ShardConfig) -> Result<(), ModifyError> {
+    const RD_ATOMIC: (u32, &str) = (ShardConfig::RD_ATOMIC_MAX as u32, "0 to 128");
+    let mtu = (config.mtu_max.bytes(), "no more than the port's active MTU");
+    let ranges: [(AttrMask, &'static str, u32, (u32, &'static str)); 8] = [
+        (
+            AttrMask::TIMEOUT,
+            "timeout",
+            attr.timeout.into(),
+            (31, "0 to 31"),
+        ),
+        (
+            AttrMask::RETRY_CNT,
+            "retry_cnt",
+            attr.retry_cnt.into(),
+            (7, "0 to 7"),
+        ),
+        (
+            AttrMask::RNR_RETRY,
+            "rnr_retry",
+            attr.rnr_retry.into(),
+            (7, "0 to 7"),
+        ),
+        (
+            AttrMask::MIN_RNR_TIMER,
+            "min_rnr_timer",
+            attr.min_rnr_timer.into(),
+            (31, "0 to 31"),
+        ),
+        (
+            AttrMask::PKEY_INDEX,
+            "pkey_index",
+            attr.pkey_index.into(),
+            (0, "only 0"),
+        ),
+        (
+            AttrMask::MAX_QP_RD_ATOMIC,
+            "max_rd_atomic",
+            attr.max_rd_atomic.into(),
+            RD_ATOMIC,
+        ),
+        (
+            AttrMask::MAX_DEST_RD_ATOMIC,
+            "max_dest_rd_atomic",
+            attr.max_dest_rd_atomic.into(),
+            RD_ATOMIC,
+        ),
+        (AttrMask::PATH_MTU, "path_mtu", attr.path_mtu.bytes(), mtu),
+    ];
+    for (bit, attribute, value, (max, allowed)) in ranges {
+        if mask.contains(bit) && value > max {
+            return Err(ModifyError::Value {
+                attribute,
+                value,
+                allowed,
+            });
+        }
     }
     Ok(())
 }

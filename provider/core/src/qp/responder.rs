@@ -3,24 +3,20 @@
 //! order of IBTA 9.7.4: PSN, opcode sequence, operation, resources, length, R_Key,
 //! execution, completion, acknowledgement.
 
-use urxe_wire::{
-    CreditCode, Msn, NakCode, Operation, Packet, Position, Psn, Rkey, RnrTimer, Syndrome,
-};
+use urxe_wire::{CreditCode, Msn, NakCode, Operation, Packet, Psn, Rkey, RnrTimer, Syndrome};
 
 use crate::context::Cx;
 use crate::cq::{CqSink, Cqe, WcOpcode};
-use crate::error::{DropReason, Fault, WcStatus};
+use crate::error::{DropReason, Fault};
 use crate::memory::Memory;
-use crate::mr::Access;
 use crate::qp::Link;
 use crate::qp::ack::OwedAck;
-use crate::qp::replay::{Replay, Resource, ResourceKind};
-use crate::qp::sgl;
-use crate::work::{MESSAGE_MAX, RecvQueue};
+use crate::qp::replay::{Replay, ResourceKind};
+use crate::work::RecvQueue;
 
 /// The message that is arriving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Incoming {
+pub(crate) enum Incoming {
     Idle,
     /// A SEND into the oldest receive.
     Send {
@@ -54,7 +50,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    const INVALID: Refusal = Refusal {
+    pub(crate) const INVALID: Refusal = Refusal {
         code: NakCode::InvalidRequest,
         fault: Fault::ResponderInvalidRequest,
     };
@@ -63,7 +59,7 @@ impl Refusal {
         fault: Fault::ResponderAccess,
     };
 
-    fn local(fault: Fault) -> Refusal {
+    pub(crate) fn local(fault: Fault) -> Refusal {
         Refusal {
             code: NakCode::RemoteOperational,
             fault,
@@ -72,7 +68,7 @@ impl Refusal {
 }
 
 /// How a packet fared.
-enum Outcome {
+pub(crate) enum Outcome {
     /// Executed; PSNs that it stands for, and whether it ends a message.
     Executed { psns: u32, ends_message: bool },
     /// No receive for it.
@@ -84,7 +80,7 @@ pub(crate) struct Responder {
     pub(crate) rq: RecvQueue,
     pub(crate) epsn: Psn,
     pub(crate) msn: Msn,
-    incoming: Incoming,
+    pub(crate) incoming: Incoming,
     waiting: Waiting,
     pub(crate) replay: Replay,
     pub(crate) nak_owed: Option<(Syndrome, Psn)>,
@@ -92,7 +88,7 @@ pub(crate) struct Responder {
     /// The last credit code said "none".
     told_none: bool,
     /// The peer sends messages that need receives.
-    needs_receives: bool,
+    pub(crate) needs_receives: bool,
     /// The peer sets MigReq, as adapters do and Linux's rdma_rxe does not.
     pub(crate) peer_sets_mig_req: bool,
 }
@@ -310,297 +306,4 @@ impl Responder {
             && reth.dma_len == len - offset)
             .then_some(number)
     }
-
-    fn execute<M: Memory, C: CqSink>(
-        &mut self,
-        link: &Link,
-        packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) -> Result<Outcome, Refusal> {
-        let info = packet.info();
-        let starts = matches!(info.position, Position::First | Position::Only);
-        match (self.incoming, info.operation) {
-            (Incoming::Idle, Operation::Send) if starts => self.on_send(link, packet, 0, cx),
-            (Incoming::Send { received }, Operation::Send) if !starts => {
-                self.on_send(link, packet, received, cx)
-            }
-            (Incoming::Idle, Operation::Write) if starts => self.on_write_start(link, packet, cx),
-            (
-                Incoming::Write {
-                    va,
-                    rkey,
-                    total,
-                    received,
-                },
-                Operation::Write,
-            ) if !starts => self.on_write_packet(link, packet, (va, rkey, total, received), cx),
-            (Incoming::Idle, Operation::ReadRequest) => self.on_read(link, packet, cx),
-            (Incoming::Idle, Operation::CompareSwap | Operation::FetchAdd) => {
-                self.on_atomic(link, packet, cx)
-            }
-            // An opcode out of sequence, or one that this service does not have.
-            _ => Err(Refusal::INVALID),
-        }
-    }
-
-    #[inline]
-    fn on_send<M: Memory, C: CqSink>(
-        &mut self,
-        link: &Link,
-        packet: &Packet<'_>,
-        received: u64,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) -> Result<Outcome, Refusal> {
-        if self.rq.is_empty() {
-            self.needs_receives = true;
-            return Ok(Outcome::NotReady);
-        }
-        check_length(packet, link.mtu)?;
-        let payload = packet.payload();
-        let total = received + payload.len() as u64;
-        // From here on the oldest receive is taken, and a fault is its fault.
-        self.incoming = Incoming::Send { received };
-        if total > self.rq.front_length() || total > MESSAGE_MAX {
-            return Err(Refusal {
-                code: NakCode::InvalidRequest,
-                fault: Fault::RecvTooShort,
-            });
-        }
-        if !payload.is_empty() {
-            sgl::scatter(cx.env, link.pd, self.rq.front_sges(), received, payload)
-                .map_err(Refusal::local)?;
-        }
-        let ends = ends_message(packet);
-        if ends {
-            let invalidated = packet.ieth().map(|ieth| ieth.rkey);
-            if let Some(rkey) = invalidated {
-                cx.env
-                    .mrs
-                    .check_invalidate(rkey, link.pd)
-                    .map_err(|_| Refusal::ACCESS)?;
-                cx.env.mrs.invalidate(rkey);
-            }
-            self.incoming = Incoming::Idle;
-            self.complete_receive(link, packet, WcOpcode::Recv, total as u32, cx);
-        } else {
-            self.incoming = Incoming::Send { received: total };
-        }
-        Ok(Outcome::Executed {
-            psns: 1,
-            ends_message: ends,
-        })
-    }
-
-    #[inline]
-    fn on_write_start<M: Memory, C: CqSink>(
-        &mut self,
-        link: &Link,
-        packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) -> Result<Outcome, Refusal> {
-        if !link.access.contains(Access::REMOTE_WRITE) {
-            return Err(Refusal::INVALID);
-        }
-        let reth = packet
-            .reth()
-            .expect("WRITE FIRST and ONLY have a RETH by their table entries");
-        let spans_packets = packet.info().position == Position::First;
-        if u64::from(reth.dma_len) > MESSAGE_MAX || spans_packets != (reth.dma_len > link.mtu) {
-            return Err(Refusal::INVALID);
-        }
-        // The whole range at once, so that nothing of a bad WRITE lands. A WRITE of
-        // no bytes checks neither key nor address (IBTA C9-88).
-        if reth.dma_len > 0 {
-            cx.env
-                .mrs
-                .check_remote(
-                    reth.rkey,
-                    link.pd,
-                    reth.va,
-                    reth.dma_len as usize,
-                    Access::REMOTE_WRITE,
-                )
-                .map_err(|_| Refusal::ACCESS)?;
-        }
-        self.on_write_packet(link, packet, (reth.va, reth.rkey, reth.dma_len, 0), cx)
-    }
-
-    #[inline]
-    fn on_write_packet<M: Memory, C: CqSink>(
-        &mut self,
-        link: &Link,
-        packet: &Packet<'_>,
-        (va, rkey, total, received): (u64, Rkey, u32, u32),
-        cx: &mut Cx<'_, '_, M, C>,
-    ) -> Result<Outcome, Refusal> {
-        let ends = ends_message(packet);
-        if packet.info().has_imm() && self.rq.is_empty() {
-            self.needs_receives = true;
-            return Ok(Outcome::NotReady);
-        }
-        check_length(packet, link.mtu)?;
-        let payload = packet.payload();
-        let left = total - received;
-        if payload.len() as u64 > u64::from(left) || ends != (payload.len() as u32 == left) {
-            return Err(Refusal::INVALID);
-        }
-        if !payload.is_empty() {
-            let at = va + u64::from(received);
-            let span = cx
-                .env
-                .mrs
-                .check_remote(rkey, link.pd, at, payload.len(), Access::REMOTE_WRITE)
-                .map_err(|_| Refusal::ACCESS)?;
-            cx.env
-                .memory
-                .copy_in(span, payload)
-                .map_err(|_| Refusal::ACCESS)?;
-        }
-        if ends {
-            self.incoming = Incoming::Idle;
-            if packet.info().has_imm() {
-                self.complete_receive(link, packet, WcOpcode::RecvRdmaWithImm, total, cx);
-            }
-        } else {
-            let received = received + payload.len() as u32;
-            self.incoming = Incoming::Write {
-                va,
-                rkey,
-                total,
-                received,
-            };
-        }
-        Ok(Outcome::Executed {
-            psns: 1,
-            ends_message: ends,
-        })
-    }
-
-    fn on_read<M: Memory, C: CqSink>(
-        &mut self,
-        link: &Link,
-        packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) -> Result<Outcome, Refusal> {
-        if !link.access.contains(Access::REMOTE_READ) || !self.replay.has_room() {
-            return Err(Refusal::INVALID);
-        }
-        let reth = packet
-            .reth()
-            .expect("READ REQUEST has a RETH by its table entry");
-        if !packet.payload().is_empty() || u64::from(reth.dma_len) > MESSAGE_MAX {
-            return Err(Refusal::INVALID);
-        }
-        if reth.dma_len > 0 {
-            cx.env
-                .mrs
-                .check_remote(
-                    reth.rkey,
-                    link.pd,
-                    reth.va,
-                    reth.dma_len as usize,
-                    Access::REMOTE_READ,
-                )
-                .map_err(|_| Refusal::ACCESS)?;
-        }
-        let packets = reth.dma_len.div_ceil(link.mtu).max(1);
-        let kind = ResourceKind::Read {
-            va: reth.va,
-            rkey: reth.rkey,
-            len: reth.dma_len,
-        };
-        self.accept(Resource {
-            first_psn: self.epsn,
-            packets,
-            kind,
-        })?;
-        Ok(Outcome::Executed {
-            psns: packets,
-            ends_message: true,
-        })
-    }
-
-    fn on_atomic<M: Memory, C: CqSink>(
-        &mut self,
-        link: &Link,
-        packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) -> Result<Outcome, Refusal> {
-        if !link.access.contains(Access::REMOTE_ATOMIC) || !self.replay.has_room() {
-            return Err(Refusal::INVALID);
-        }
-        let eth = packet
-            .atomic_eth()
-            .expect("atomics have an AtomicETH by their table entries");
-        if !packet.payload().is_empty() || !eth.va.is_multiple_of(8) {
-            return Err(Refusal::INVALID);
-        }
-        let span = cx
-            .env
-            .mrs
-            .check_remote(eth.rkey, link.pd, eth.va, 8, Access::REMOTE_ATOMIC)
-            .map_err(|_| Refusal::ACCESS)?;
-        let original = match packet.info().operation {
-            Operation::CompareSwap => cx.env.memory.compare_swap(span, eth.compare, eth.swap_add),
-            _ => cx.env.memory.fetch_add(span, eth.swap_add),
-        }
-        .map_err(|_| Refusal::ACCESS)?;
-        let kind = ResourceKind::Atomic { original };
-        self.accept(Resource {
-            first_psn: self.epsn,
-            packets: 1,
-            kind,
-        })?;
-        Ok(Outcome::Executed {
-            psns: 1,
-            ends_message: true,
-        })
-    }
-
-    fn accept(&mut self, resource: Resource) -> Result<(), Refusal> {
-        self.replay.push(resource).map_err(|_| Refusal::INVALID)
-    }
-
-    fn complete_receive<M: Memory, C: CqSink>(
-        &mut self,
-        link: &Link,
-        packet: &Packet<'_>,
-        opcode: WcOpcode,
-        byte_len: u32,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) {
-        let cqe = Cqe {
-            wr_id: self.rq.front_wr_id(),
-            status: WcStatus::Success,
-            fault: Fault::None,
-            opcode,
-            byte_len,
-            imm: packet.imm().map(|imm| imm.0),
-            invalidated: packet.ieth().map(|ieth| ieth.rkey),
-            qpn: link.qpn,
-            src_qp: link.dest_qpn,
-            solicited: packet.bth().solicited,
-        };
-        self.rq.pop();
-        self.needs_receives = true;
-        self.ack.on_receive_used();
-        cx.complete(link.recv_cq, cqe);
-    }
-}
-
-#[inline]
-fn ends_message(packet: &Packet<'_>) -> bool {
-    matches!(packet.info().position, Position::Last | Position::Only)
-}
-
-/// FIRST and MIDDLE are full, LAST has something, ONLY may be empty.
-#[inline]
-fn check_length(packet: &Packet<'_>, mtu: u32) -> Result<(), Refusal> {
-    let (len, mtu) = (packet.payload().len(), mtu as usize);
-    let ok = match packet.info().position {
-        Position::First | Position::Middle => len == mtu,
-        Position::Last => (1..=mtu).contains(&len),
-        Position::Only => len <= mtu,
-    };
-    if ok { Ok(()) } else { Err(Refusal::INVALID) }
 }
