@@ -12,7 +12,14 @@ pub mod cm;
 pub mod frame;
 pub mod icrc;
 pub mod parse;
+pub mod responder;
 pub mod roundtrip;
+
+// The core's own test harness, from where it lives.
+#[path = "../../provider/core/tests/support/hostile.rs"]
+mod hostile;
+#[path = "../../provider/core/tests/support/mod.rs"]
+mod support;
 
 /// A target's body. It panics on a finding.
 pub type Target = fn(&[u8]);
@@ -24,4 +31,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("icrc", icrc::target),
     ("cm", cm::target),
     ("frame", frame::target),
+    ("responder", responder::target),
 ];
