@@ -4,6 +4,7 @@
 //! [`floor`] measured: bare UDP with the same packets on the same CPUs.
 
 mod bandwidth;
+mod busy;
 pub(crate) mod floor;
 mod latency;
 mod link;
@@ -46,6 +47,9 @@ pub(crate) fn run_target(args: &BenchTargetArgs) -> Result<(), CliError> {
 /// Measures and prints.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
     let plan = plan(args)?;
+    if let Some(note) = busy::note() {
+        eprintln!("urxe: {note}");
+    }
     // Before the device is opened, so that its threads stay there, too.
     process::pin(CPUS[0]);
     let progress = progress(args.json);
