@@ -21,6 +21,10 @@ check:
     cargo clippy --workspace --all-targets -- -D warnings
     cargo test --workspace
 
+# the tables of docs/PERFORMANCE.md
+measure:
+    tests/measure
+
 bench *ARGS:
     cargo run --release -- bench {{ARGS}}
 
