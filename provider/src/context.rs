@@ -253,7 +253,11 @@ impl ContextBuilder {
             addresses,
             shard: ShardConfig::default(),
             window_bytes: None,
-            udp: UdpConfig::default(),
+            // The traffic class is looked at from the first connection on that uses ECN.
+            udp: UdpConfig {
+                recv_tos: false,
+                ..UdpConfig::default()
+            },
             pcap: std::env::var_os(TAP_VARIABLE)
                 .filter(|v| !v.is_empty())
                 .map(PathBuf::from),

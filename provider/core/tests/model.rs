@@ -3,6 +3,11 @@
 //!
 //! `URXE_PROGRAMS=n` sets how many programs run, `URXE_SEED=n` replays one.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test is configured by its environment"
+)]
+
 mod support;
 
 use std::collections::VecDeque;
@@ -44,14 +49,16 @@ struct Op {
     result: Vec<u8>,
 }
 
+/// A receive: content (of a SEND), length, immediate data, opcode, solicited.
+type Expected = (Option<Vec<u8>>, u32, Option<[u8; 4]>, WcOpcode, bool);
+
 /// What one side does, and what the other side must see.
 #[derive(Debug, Default)]
 struct Program {
     ops: Vec<Op>,
     /// Content of the peer's shared area at the end.
     shared: Vec<u8>,
-    /// Expected receives: content (SENDs), length, immediate, opcode, solicited.
-    receives: Vec<(Option<Vec<u8>>, u32, Option<[u8; 4]>, WcOpcode, bool)>,
+    receives: Vec<Expected>,
 }
 
 impl Program {

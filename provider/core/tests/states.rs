@@ -118,9 +118,11 @@ fn a_transition_that_does_not_exist_is_named() {
     );
 }
 
+type Spoil = fn(&mut QpAttr);
+
 #[test]
 fn every_value_out_of_range_is_named_and_nothing_changes() {
-    let bad: [(&str, fn(&mut QpAttr)); 6] = [
+    let bad: [(&str, Spoil); 6] = [
         ("min_rnr_timer", |a| a.min_rnr_timer = 32),
         ("max_dest_rd_atomic", |a| a.max_dest_rd_atomic = 129),
         ("dest_qp_num", |a| a.dest_qp_num = Qpn::new(1)),
@@ -153,7 +155,7 @@ fn every_value_out_of_range_is_named_and_nothing_changes() {
         | AttrMask::RETRY_CNT
         | AttrMask::RNR_RETRY
         | AttrMask::MAX_QP_RD_ATOMIC;
-    let bad: [(&str, fn(&mut QpAttr)); 4] = [
+    let bad: [(&str, Spoil); 4] = [
         ("timeout", |a| a.timeout = 32),
         ("retry_cnt", |a| a.retry_cnt = 8),
         ("rnr_retry", |a| a.rnr_retry = 8),

@@ -19,6 +19,10 @@ use super::shard_state::{QpSlot, ShardState, with_env};
 use super::{Engine, ErrorKind};
 use crate::error::Error;
 
+/// The bits of a traffic class that say whether switches may mark, and have marked,
+/// congestion. Where a connection sets them, those of its packets are looked at.
+const ECN_BITS: u8 = 3;
+
 impl Engine {
     fn enter(&self) -> Result<Guard<'_, ShardState>, Error> {
         self.check_process()?;
@@ -66,6 +70,15 @@ impl Engine {
             && !self.sockets.has(path.local)
         {
             return Err(ErrorKind::ForeignAddress(path.local).into());
+        }
+        if mask.contains(AttrMask::AV)
+            && let Some(path) = attr.ah_attr
+            && path.traffic_class & ECN_BITS != 0
+        {
+            let socket = self.sockets.of(path.local);
+            socket
+                .report_tos()
+                .map_err(Error::io("asking for the traffic class of packets"))?;
         }
         let mut state = self.enter()?;
         // Posts that came before this call count as posted before it.

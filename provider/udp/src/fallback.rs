@@ -55,6 +55,14 @@ impl UdpSocket {
         })
     }
 
+    /// Would have the traffic class reported; here there is no way to.
+    ///
+    /// # Errors
+    /// None.
+    pub fn report_tos(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// What this socket can do.
     pub fn caps(&self) -> &Caps {
         &self.caps

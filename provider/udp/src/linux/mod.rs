@@ -28,6 +28,8 @@ pub struct UdpSocket {
     caps: Caps,
     /// Packets shall be joined from the first burst on.
     gro_wanted: AtomicBool,
+    /// No datagram comes with anything to be told about it: receiving is simpler then.
+    plain: AtomicBool,
     /// The address that everything received was sent to, if the socket has only one.
     only_ip: Option<IpAddr>,
     /// The traffic class that packets get without being told.
@@ -61,6 +63,9 @@ impl UdpSocket {
         let caps = probe_caps(fd.as_fd(), config)?;
         Ok(UdpSocket {
             gro_wanted: AtomicBool::new(caps.gro() && config.gro_on_demand),
+            plain: AtomicBool::new(
+                !wildcard && !config.recv_tos && (config.gro_on_demand || !caps.gro()),
+            ),
             caps,
             fd,
             local,
@@ -91,6 +96,20 @@ impl UdpSocket {
         Ok(words[DROPS] as u32)
     }
 
+    /// Has the traffic class of what is received reported from now on, if that was not
+    /// asked for when the socket was bound. It costs every lone packet a little.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn report_tos(&self) -> io::Result<()> {
+        self.plain.store(false, Relaxed);
+        let (level, name) = match self.local {
+            SocketAddr::V4(_) => (IPPROTO_IP, libc::IP_RECVTOS),
+            SocketAddr::V6(_) => (IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
+        };
+        sys::set_option(self.fd.as_fd(), level, name, 1)
+    }
+
     /// Has the kernel join packets from now on, if that was put off.
     ///
     /// Never undone: a train that is in the socket when joining is turned off would
@@ -99,6 +118,7 @@ impl UdpSocket {
     fn join_packets(&self) {
         if self.gro_wanted.load(Relaxed) {
             self.gro_wanted.store(false, Relaxed);
+            self.plain.store(false, Relaxed);
             // It worked when it was probed; if not now, packets go on arriving singly.
             let _ = sys::set_option(self.fd.as_fd(), SOL_UDP, libc::UDP_GRO, 1);
         }

@@ -172,6 +172,32 @@ pub(crate) unsafe fn recv_msg(fd: BorrowedFd<'_>, header: &mut msghdr) -> io::Re
     count(unsafe { syscall(libc::SYS_recvmsg, fd.as_raw_fd(), ptr::from_mut(header), 0) })
 }
 
+/// Receives one datagram and where it came from, and nothing about it; returns its
+/// whole length, which may be more than the buffer's.
+#[inline]
+pub(crate) fn recv_from(
+    fd: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    source: &mut Dest,
+) -> io::Result<usize> {
+    let mut source_len = Dest::CAPACITY as libc::socklen_t;
+    // SAFETY: the kernel writes at most `buffer.len()` and `source_len` bytes, which the
+    // buffers have, and `source_len` itself.
+    let len = count(unsafe {
+        syscall(
+            libc::SYS_recvfrom,
+            fd.as_raw_fd(),
+            buffer.as_mut_ptr(),
+            buffer.len(),
+            libc::MSG_TRUNC,
+            source.buffer_mut().as_mut_ptr(),
+            ptr::from_mut(&mut source_len),
+        )
+    })?;
+    source.set_len(source_len);
+    Ok(len)
+}
+
 /// Receives several datagrams; returns how many, at least 1.
 ///
 /// # Safety
