@@ -73,6 +73,7 @@ fn backends_understand_each_other() {
 #[test]
 fn portable_backend_refuses_runs() {
     let socket = fallback::UdpSocket::bind(any_port(), &UdpConfig::default()).expect("bind");
+    socket.report_tos().expect("nothing to fail");
     let to_self = Dest::new(socket.local_addr());
     let transmits = [
         Transmit::single(0..10, to_self),

@@ -147,6 +147,28 @@ fn traffic_class_travels() {
     }
 }
 
+/// Without anything to be told about packets they arrive all the same, and the traffic
+/// class from the moment on that it is asked for.
+#[test]
+fn traffic_class_is_reported_when_asked_for() {
+    for ipv6 in BOTH {
+        let quiet = UdpConfig {
+            recv_tos: false,
+            ..UdpConfig::default()
+        };
+        let (a, b) = (loopback(ipv6, &quiet), loopback(ipv6, &quiet));
+        let bytes = pattern(100);
+        let packet = Transmit::single(0..100, dest(&b)).with_tos(0x6a);
+        send_all(&a, &bytes, &[packet]);
+        let got = receive(&b, 1);
+        assert_eq!((got[0].tos, &got[0].bytes), (0, &bytes));
+        b.report_tos().expect("the system takes it");
+        send_all(&a, &bytes, &[packet]);
+        let got = receive(&b, 1);
+        assert_eq!((got[0].tos, &got[0].bytes), (0x6a, &bytes));
+    }
+}
+
 /// A socket on all addresses tells where a packet was sent to, and sends from where it
 /// is told.
 #[test]
