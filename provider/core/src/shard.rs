@@ -335,7 +335,7 @@ impl Shard {
     /// a stranger sends gets beyond this. `None` for a congestion notification.
     #[inline]
     fn admit<'p>(
-        &self,
+        &mut self,
         path: &RxPath,
         ident_hint: u16,
         bytes: &'p [u8],
@@ -346,7 +346,7 @@ impl Shard {
             return Err(DropReason::Malformed);
         }
         let index = self.qps.find(bth.dest_qp).ok_or(DropReason::NoQp)?;
-        let qp = self.qps.at(index).ok_or(DropReason::NoQp)?;
+        let qp = self.qps.at_mut(index).ok_or(DropReason::NoQp)?;
         let info = packet.info();
         if !matches!(info.service, Service::Rc | Service::Cnp) {
             return Err(DropReason::Service);
@@ -366,10 +366,17 @@ impl Shard {
         if !bth.pkey.matches(Pkey::DEFAULT) {
             return Err(DropReason::Pkey);
         }
-        if let IcrcVerdict::Bad = path
-            .seed
-            .verify_with(self.common.config.icrc, ident_hint, bytes)
-        {
+        let policy = self.common.config.icrc;
+        let verdict = path.seed.verify_with(policy, ident_hint, bytes);
+        let fits = match verdict {
+            IcrcVerdict::Ok { ident } if policy == IcrcPolicy::SolveIdent => {
+                qp.ident.accept(ident, ident_hint)
+            }
+            IcrcVerdict::Ok { .. } => true,
+            IcrcVerdict::Bad => false,
+        };
+        if !fits {
+            qp.ident.on_bad();
             return Err(DropReason::Icrc);
         }
         if info.service == Service::Cnp {

@@ -6,6 +6,7 @@ pub mod attr;
 mod completer;
 mod credit;
 mod execute;
+mod ident;
 pub(crate) mod modify;
 mod replay;
 mod requester;
@@ -118,6 +119,8 @@ pub(crate) struct Qp {
     pub(crate) link: Link,
     pub(crate) req: Requester,
     pub(crate) resp: Responder,
+    /// What the peer's IPv4 Identifications look like.
+    pub(crate) ident: ident::IdentTrack,
     /// The QP is in the shard's ready list.
     pub(crate) in_ready: bool,
     /// A drained send queue is to be reported (SQD).
@@ -158,6 +161,7 @@ impl Qp {
                 cap.max_inline_data as usize,
             )),
             resp: Responder::new(RecvQueue::new(cap.max_recv_wr, cap.max_recv_sge as usize)),
+            ident: ident::IdentTrack::default(),
             in_ready: false,
             drain_pending: false,
             established: false,

@@ -12,6 +12,7 @@ use crate::memory::Memory;
 use crate::mr::Access;
 use crate::qp::Qp;
 use crate::qp::attr::{AddressVector, AttrMask, QpAttr};
+use crate::qp::ident::IdentTrack;
 use crate::qp::state::{ModifyError, QpState, check_mask};
 use crate::qp::window::SendWindow;
 use crate::shard::ShardConfig;
@@ -140,6 +141,7 @@ impl Qp {
                 self.attr = QpAttr::default();
                 self.drain_pending = false;
                 self.established = false;
+                self.ident = IdentTrack::default();
             }
             (QpState::Init, QpState::Rtr) => {
                 self.resp

@@ -1,0 +1,134 @@
+//! Which IPv4 Identifications a peer's packets plausibly have.
+//!
+//! A UDP socket does not show the Identification, which the ICRC covers: it is solved
+//! for, and of all wrong ICRCs one in 65,536 fits *some* Identification. What fits is
+//! therefore compared with what this peer did before, which gives most of the lost
+//! bits back. Peers like urxe send 0, or the place in a train; peers like Linux's
+//! rdma_rxe send a counter.
+
+/// Packets in a train at most, and so Identifications that a train can have.
+const TRAIN_MAX: u16 = 128;
+/// How far a counter may move between two packets that arrive, either way.
+const COUNTER_STEP_MAX: u16 = 2048;
+/// A jump of the counter is believed when it is confirmed within so many packets.
+const CONFIRM_WITHIN: u8 = 64;
+
+/// What is known about a peer's Identifications.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct IdentTrack {
+    habit: Habit,
+    /// A jump that was seen once, and packets within which it must be confirmed.
+    jump: Option<(u16, u8)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Habit {
+    #[default]
+    Unknown,
+    /// 0, or places in trains.
+    Trains,
+    /// A counter that was last seen here.
+    Counter(u16),
+}
+
+impl IdentTrack {
+    /// Is this Identification, with which the ICRC of a packet fits, one that the peer
+    /// is likely to have used? `hint` is the packet's place in the received train.
+    #[inline]
+    pub(crate) fn accept(&mut self, ident: u16, hint: u16) -> bool {
+        let expected = ident == hint || (hint == 0 && ident < TRAIN_MAX);
+        match self.habit {
+            Habit::Trains if expected => true,
+            Habit::Counter(last) if is_near(ident, last) => {
+                self.habit = Habit::Counter(ident);
+                true
+            }
+            Habit::Unknown => {
+                self.habit = if expected {
+                    Habit::Trains
+                } else {
+                    Habit::Counter(ident)
+                };
+                true
+            }
+            _ => self.accept_jump(ident),
+        }
+    }
+
+    /// A packet whose ICRC fits no Identification, or none that is accepted, arrived.
+    pub(crate) fn on_bad(&mut self) {
+        self.jump = match self.jump {
+            Some((ident, left)) if left > 1 => Some((ident, left - 1)),
+            _ => None,
+        };
+    }
+
+    /// A counter jumps after a long silence, or the habit was misjudged by the first
+    /// packet: believed when a second packet confirms it soon.
+    #[cold]
+    fn accept_jump(&mut self, ident: u16) -> bool {
+        match self.jump {
+            Some((before, _)) if is_near(ident, before) => {
+                self.habit = Habit::Counter(ident);
+                self.jump = None;
+                true
+            }
+            _ => {
+                self.jump = Some((ident, CONFIRM_WITHIN));
+                false
+            }
+        }
+    }
+}
+
+#[inline]
+fn is_near(a: u16, b: u16) -> bool {
+    a.wrapping_sub(b) <= COUNTER_STEP_MAX || b.wrapping_sub(a) <= COUNTER_STEP_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trains_and_lone_packets_of_a_peer_like_urxe() {
+        let mut t = IdentTrack::default();
+        for (ident, hint) in [(0, 0), (0, 0), (1, 1), (63, 63), (5, 0), (127, 0)] {
+            assert!(t.accept(ident, hint), "{ident} {hint}");
+        }
+        for (ident, hint) in [(128, 0), (6, 5), (40_000, 0)] {
+            let mut t = t;
+            assert!(!t.accept(ident, hint), "{ident} {hint}");
+        }
+    }
+
+    #[test]
+    fn a_counter_like_that_of_rdma_rxe() {
+        let mut t = IdentTrack::default();
+        for ident in [65_000, 65_001, 65_003, 65_002, 500, 501] {
+            assert!(t.accept(ident, 0), "{ident}");
+        }
+        assert!(!t.accept(30_000, 0), "a jump is not believed at once");
+        assert!(t.accept(30_001, 0), "but when it is confirmed");
+        assert!(t.accept(30_002, 0));
+    }
+
+    #[test]
+    fn a_jump_that_is_not_confirmed_soon_is_forgotten() {
+        let mut t = IdentTrack::default();
+        assert!(t.accept(0, 0));
+        assert!(!t.accept(30_000, 0));
+        for _ in 0..CONFIRM_WITHIN {
+            t.on_bad();
+        }
+        assert!(!t.accept(30_001, 0));
+        assert!(t.accept(0, 0), "the habit is still known");
+    }
+
+    #[test]
+    fn a_counter_that_begins_low_is_found_out() {
+        let mut t = IdentTrack::default();
+        let refused = (120u16..400).filter(|&ident| !t.accept(ident, 0)).count();
+        assert_eq!(refused, 1);
+    }
+}
