@@ -147,6 +147,8 @@ pub struct Shard {
     ready: VecDeque<QpIndex>,
     timers: TimerWheel,
     common: Common,
+    /// Nothing is ready but ACKs that are held back, the first until this time.
+    held: Option<Time>,
 }
 
 impl Shard {
@@ -161,6 +163,7 @@ impl Shard {
                 events: VecDeque::new(),
                 config,
             },
+            held: None,
         }
     }
 
@@ -410,8 +413,17 @@ impl Shard {
         batch: &mut TxBatch,
         acks: AckMode,
     ) -> bool {
+        match acks {
+            AckMode::Now => {}
+            AckMode::Patient if self.held.is_none_or(|until| until <= env.now) => {}
+            AckMode::Defer if self.held.is_none() => {}
+            // Nothing has happened since the last call, which found nothing to send.
+            _ => return false,
+        }
+        self.held = None;
         // QPs in a row that have nothing but an ACK to defer.
         let mut deferred = 0;
+        let mut held = Time(u64::MAX);
         while deferred < self.ready.len() {
             let Some(index) = self.ready.pop_front() else {
                 break;
@@ -428,6 +440,7 @@ impl Shard {
                     deferred = 0;
                 }
                 Turn::Deferred => {
+                    held = held.min(qp.resp.ack.due_at());
                     self.ready.push_back(index);
                     deferred += 1;
                 }
@@ -438,6 +451,9 @@ impl Shard {
                 }
             }
             self.arm(index);
+        }
+        if !self.ready.is_empty() {
+            self.held = Some(held);
         }
         false
     }
@@ -467,6 +483,7 @@ impl Shard {
     /// is set.
     #[inline]
     fn settle(&mut self, index: QpIndex) {
+        self.held = None;
         let Some(qp) = self.qps.at_mut(index) else {
             return;
         };

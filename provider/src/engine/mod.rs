@@ -148,6 +148,7 @@ impl Engine {
         };
         state.start_turn();
         self.progress.note_driven(state.now);
+        let before = state.counters.bells_served + state.counters.tx_calls;
         state.serve_bells();
         // The reply that an ACK was to travel with did not come: before looking for more,
         // as the peer may be waiting for it.
@@ -155,6 +156,8 @@ impl Engine {
         let any = state.receive(1);
         if !state.handle_timers() && !any {
             // Nothing new: most polls end here.
+            let after = state.counters.bells_served + state.counters.tx_calls;
+            state.nothing_new = after == before;
             return Ok(());
         }
         // The program gets completions and will probably answer: with that an ACK goes

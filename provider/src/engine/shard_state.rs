@@ -59,6 +59,8 @@ pub(crate) struct ShardState {
     pub(crate) now: Time,
     pub(crate) progress: Arc<ProgressShared>,
     pub(crate) events: Arc<Channel<AsyncEvent>>,
+    /// The holder of the lock changed nothing, so there is nothing to tell anyone.
+    pub(crate) nothing_new: bool,
     /// The path of the last datagram, as its sender is likely to send the next.
     last_path: Option<(SocketAddr, RxPath)>,
 }
@@ -109,6 +111,7 @@ impl ShardState {
             now: Time::ZERO,
             progress,
             events,
+            nothing_new: false,
             last_path: None,
         }
     }
@@ -295,6 +298,9 @@ impl Combined for ShardState {
 
     #[inline]
     fn leave(&mut self, hand_over: bool) {
+        if std::mem::take(&mut self.nothing_new) && !hand_over {
+            return;
+        }
         self.publish_events();
         if hand_over {
             self.progress.kick_to_serve();

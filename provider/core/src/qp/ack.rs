@@ -30,6 +30,8 @@ pub(crate) struct OwedAck {
     /// Receives that the peer still believes in, by what the last ACK said; `None` if
     /// it was told that there is no limit. A peer that believes in none must wait.
     credits_left: Option<u32>,
+    /// A receive was used up since the last ACK: the peer is one that needs credits.
+    receive_used: bool,
     expired_in_a_row: u8,
     prompt_left: u8,
 }
@@ -43,6 +45,7 @@ impl OwedAck {
             since: Time::ZERO,
             packets: 0,
             credits_left: Some(0),
+            receive_used: false,
             expired_in_a_row: 0,
             prompt_left: 0,
         }
@@ -58,6 +61,7 @@ impl OwedAck {
     #[inline]
     pub(crate) fn on_receive_used(&mut self) {
         self.credits_left = self.credits_left.map(|left| left.saturating_sub(1));
+        self.receive_used = true;
     }
 
     /// True if an ACK is owed.
@@ -93,16 +97,30 @@ impl OwedAck {
         self.owed = false;
         self.urgent = false;
         self.packets = 0;
+        self.receive_used = false;
     }
 
-    /// True if an owed ACK should not be held back any longer.
+    /// The peer may have run out of credits: it cannot go on without the ACK.
+    #[inline]
+    fn is_starving(&self) -> bool {
+        self.receive_used && self.credits_left == Some(0)
+    }
+
+    /// The time at which an owed ACK should not be held back any longer.
+    #[inline]
+    pub(crate) fn due_at(&self) -> Time {
+        if self.urgent || self.prompt_left > 0 || self.is_starving() || self.packets >= PACKETS_MAX
+        {
+            Time::ZERO
+        } else {
+            self.since + PATIENCE_NS
+        }
+    }
+
+    /// True if that time has come.
     #[inline]
     pub(crate) fn is_due(&self, now: Time) -> bool {
-        self.urgent
-            || self.prompt_left > 0
-            || self.credits_left == Some(0)
-            || self.packets >= PACKETS_MAX
-            || now.since_ns(self.since) >= PATIENCE_NS
+        self.due_at() <= now
     }
 
     /// The ACK leaves.
@@ -111,7 +129,7 @@ impl OwedAck {
         if self.prompt_left > 0 {
             self.prompt_left -= 1;
         } else if !self.urgent
-            && self.credits_left != Some(0)
+            && !self.is_starving()
             && self.packets < PACKETS_MAX
             && now.since_ns(self.since) >= PATIENCE_NS
         {
