@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use urxe::{Rkey, SendWr, Wc};
 
 use super::link::Link;
-use super::plan::Op;
+use super::plan::{INLINE_MAX, Op};
 use super::protocol::{Answer, RemoteMemory};
 use super::target::check_peer;
 use crate::control::Control;
@@ -79,6 +79,12 @@ pub(super) fn answer_sends(link: &Link, control: &mut Control, iters: u64) -> Re
 }
 
 fn send(link: &Link, round: u64, iters: u64) -> Result<bool, CliError> {
+    if link.plan.is_inline() {
+        let mut bytes = [0; INLINE_MAX];
+        let bytes = &mut bytes[..link.plan.size];
+        link.mr.read(0, bytes);
+        return post_maybe_signaled(link, SendWr::send_inline(0, bytes), round, iters);
+    }
     let sges = [link.out_sge()];
     post_maybe_signaled(link, SendWr::send(0, &sges), round, iters)
 }
@@ -117,9 +123,18 @@ pub(super) fn answer_writes(
 }
 
 fn write(link: &Link, remote: RemoteMemory, round: u64, iters: u64) -> Result<bool, CliError> {
-    link.mr.write(link.plan.size - 1, &[mark(round)]);
+    let (size, rkey) = (link.plan.size, Rkey(remote.rkey));
+    if link.plan.is_inline() {
+        let mut bytes = [0; INLINE_MAX];
+        let bytes = &mut bytes[..size];
+        link.mr.read(0, bytes);
+        bytes[size - 1] = mark(round);
+        let wr = SendWr::rdma_write_inline(0, bytes, remote.addr, rkey);
+        return post_maybe_signaled(link, wr, round, iters);
+    }
+    link.mr.write(size - 1, &[mark(round)]);
     let sges = [link.out_sge()];
-    let wr = SendWr::rdma_write(0, &sges, remote.addr, Rkey(remote.rkey));
+    let wr = SendWr::rdma_write(0, &sges, remote.addr, rkey);
     post_maybe_signaled(link, wr, round, iters)
 }
 

@@ -52,7 +52,11 @@ impl Link {
             max_recv_wr: 2 * depth as u32,
             max_send_sge: 1,
             max_recv_sge: 1,
-            max_inline_data: 0,
+            max_inline_data: if plan.is_inline() {
+                plan.size as u32
+            } else {
+                0
+            },
         };
         let attr = QpInitAttr {
             cap,

@@ -74,6 +74,9 @@ pub(crate) const SAMPLE_TIME: Duration = Duration::from_millis(300);
 /// Work requests under way at most: enough small messages that several trains of them are on the way at once.
 const DEPTH_MAX: usize = 1024;
 
+/// Longest message that a latency test sends inline.
+pub(crate) const INLINE_MAX: usize = 220;
+
 /// Bytes under way at most: enough to keep both sides busy, little enough to stay in the cache's reach.
 const BYTES_UNDER_WAY_MAX: usize = 8 << 20;
 
@@ -97,6 +100,11 @@ impl Plan {
 }
 
 impl Plan {
+    /// Whether messages travel inline: copied by the post, as the usual latency tests do with small ones.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.is_latency && matches!(self.op, Op::Send | Op::Write) && self.size <= INLINE_MAX
+    }
+
     /// Whether only the target's memory and engine take part, so that it has to be told when a run is over.
     pub(crate) fn is_target_passive(&self) -> bool {
         match self.op {

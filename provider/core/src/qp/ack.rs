@@ -8,8 +8,8 @@
 
 use crate::time::Time;
 
-/// How long an ACK may be held back for a peer that was not seen waiting: longer than
-/// a round trip between processes of one host, and far below any ACK timeout.
+/// How long a peer that was not seen waiting may be silent until an ACK leaves: longer
+/// than a round trip between processes of one host, and far below any ACK timeout.
 const PATIENCE_NS: u64 = 8_000;
 /// Packets after which an ACK leaves in any case, so that windows and queues move on.
 const PACKETS_MAX: u32 = 16;
@@ -24,6 +24,7 @@ pub(crate) struct OwedAck {
     owed: bool,
     /// Leave at the next occasion, whatever else is known.
     urgent: bool,
+    /// When the last packet was executed: the peer has been silent since.
     since: Time,
     /// Packets executed since the last ACK.
     packets: u32,
@@ -77,10 +78,9 @@ impl OwedAck {
         if self.owed {
             // It went on without the ACK.
             self.expired_in_a_row = 0;
-        } else if wanted {
-            self.owed = true;
-            self.since = now;
         }
+        self.owed |= wanted;
+        self.since = now;
     }
 
     /// An ACK is owed for another reason, and the peer needs it now.
@@ -211,7 +211,8 @@ mod tests {
             for _ in 0..3 {
                 ack.on_executed(Time(now), true);
                 assert!(!ack.is_due(Time(now)), "{round}");
-                now += 1000;
+                now += PATIENCE_NS - 1;
+                assert!(!ack.is_due(Time(now)), "{round}");
             }
             now += PATIENCE_NS;
             ack.on_sent(Time(now));
