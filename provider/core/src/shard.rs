@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use std::collections::VecDeque;
 
-use urxe_wire::{IcrcPolicy, IcrcSeed, IcrcVerdict, Packet, PathHeader, Pkey, Qpn, Service};
+use urxe_wire::{IcrcPolicy, IcrcSeed, IcrcVerdict, Packet, Pkey, Qpn, Service};
 
 use crate::context::{Common, Cx, Env};
 use crate::cq::CqSink;
@@ -11,7 +11,7 @@ use crate::error::DropReason;
 use crate::event::AsyncEvent;
 use crate::memory::Memory;
 use crate::qp::attr::{AttrMask, Mtu, QpAttr};
-use crate::qp::modify::ROCE_PORT;
+use crate::qp::modify::icrc_seed;
 use crate::qp::state::{ModifyError, QpType};
 use crate::qp::{AckMode, Qp, QpInit, Turn};
 use crate::stats::Stats;
@@ -108,34 +108,12 @@ pub struct RxPath {
 impl RxPath {
     /// The path of a datagram from `source`:`source_port` to `local`:4791.
     pub fn new(source: IpAddr, source_port: u16, local: IpAddr, ecn: u8) -> RxPath {
-        let (sport, dport) = (source_port, ROCE_PORT);
-        let header = match (source, local) {
-            (IpAddr::V4(s), IpAddr::V4(d)) => PathHeader::V4 {
-                src: s.octets(),
-                dst: d.octets(),
-                sport,
-                dport,
-            },
-            (s, d) => PathHeader::V6 {
-                src: v6(s),
-                dst: v6(d),
-                sport,
-                dport,
-            },
-        };
         RxPath {
             source,
             local,
             ecn,
-            seed: IcrcSeed::new(&header),
+            seed: icrc_seed(source, source_port, local),
         }
-    }
-}
-
-fn v6(addr: IpAddr) -> [u8; 16] {
-    match addr {
-        IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
-        IpAddr::V6(a) => a.octets(),
     }
 }
 

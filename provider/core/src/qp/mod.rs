@@ -145,7 +145,7 @@ impl Qp {
                     tos: 0,
                 },
                 local: nowhere,
-                seed: modify::seed(nowhere, nowhere),
+                seed: modify::icrc_seed(nowhere, modify::ROCE_PORT, nowhere),
                 mtu: 256,
                 pd: init.pd,
                 access: Access::NONE,

@@ -27,19 +27,20 @@ const QP_ACCESS: u32 = Access::LOCAL_WRITE.0
     | Access::REMOTE_READ.0
     | Access::REMOTE_ATOMIC.0;
 
-/// What every packet from `local` to `remote` has in common, as the ICRC sees it.
-pub(crate) fn seed(local: IpAddr, remote: IpAddr) -> IcrcSeed {
-    let (sport, dport) = (ROCE_PORT, ROCE_PORT);
-    let path = match (local, remote) {
-        (IpAddr::V4(l), IpAddr::V4(r)) => PathHeader::V4 {
-            src: l.octets(),
-            dst: r.octets(),
+/// What every packet from `source`:`source_port` to `dest`:4791 has in common, as the
+/// ICRC sees it.
+pub(crate) fn icrc_seed(source: IpAddr, source_port: u16, dest: IpAddr) -> IcrcSeed {
+    let (sport, dport) = (source_port, ROCE_PORT);
+    let path = match (source, dest) {
+        (IpAddr::V4(s), IpAddr::V4(d)) => PathHeader::V4 {
+            src: s.octets(),
+            dst: d.octets(),
             sport,
             dport,
         },
-        (l, r) => PathHeader::V6 {
-            src: v6_octets(l),
-            dst: v6_octets(r),
+        (s, d) => PathHeader::V6 {
+            src: v6_octets(s),
+            dst: v6_octets(d),
             sport,
             dport,
         },
@@ -120,7 +121,7 @@ impl Qp {
                 remote,
                 tos: traffic_class,
             };
-            link.seed = seed(local, remote);
+            link.seed = icrc_seed(local, ROCE_PORT, remote);
         }
         if mask.contains(AttrMask::TIMEOUT)
             || mask.contains(AttrMask::RETRY_CNT)
