@@ -7,7 +7,17 @@ use urxe_wire::{Packet, ParseError};
 pub fn target(data: &[u8]) {
     match Packet::parse(data) {
         Ok(packet) => check(&packet, data),
-        Err(error) => check_error(error, data),
+        Err(error) => {
+            check_error(error, data);
+            if let ParseError::UnknownOpcode(_) = error {
+                // A decoder shows it all the same, if the rest of it is whole.
+                match Packet::parse_any(data) {
+                    Ok(packet) => check(&packet, data),
+                    Err(ParseError::UnknownOpcode(code)) => panic!("{code:#04x} is refused"),
+                    Err(error) => check_error(error, data),
+                }
+            }
+        }
     }
 }
 

@@ -155,7 +155,8 @@ impl<'a> Frame<'a> {
                 });
             }
         };
-        let packet = Packet::parse(inner)?;
+        // To be looked at: what the transport would drop is shown, too.
+        let packet = Packet::parse_any(inner)?;
         let icrc_expected = icrc_of_l3(&bytes[..l3_len + inner.len()])?;
         Ok(RoceFrame {
             ethernet,

@@ -19,6 +19,8 @@ pub enum Service {
     Xrc,
     /// Congestion notification.
     Cnp,
+    /// None that the table knows: see [`OpcodeInfo::UNASSIGNED`].
+    Unassigned,
 }
 
 /// What a packet is part of.
@@ -46,6 +48,8 @@ pub enum Operation {
     AtomicWrite,
     /// Congestion notification.
     Cnp,
+    /// Something that the table does not know: see [`OpcodeInfo::UNASSIGNED`].
+    Unassigned,
 }
 
 /// Place of a packet in its message.
@@ -74,6 +78,8 @@ pub enum PayloadRule {
     Nothing,
     /// Exactly so many bytes.
     Exactly(u8),
+    /// Not known: everything after the BTH, whatever it is.
+    Unknown,
 }
 
 /// Which extension headers follow the BTH.
@@ -177,6 +183,19 @@ pub struct OpcodeInfo {
 }
 
 impl OpcodeInfo {
+    /// What stands for the entry of an opcode that has none, in
+    /// [`Packet::parse_any`](crate::Packet::parse_any) only: a vendor's transport, or
+    /// RD. Headers that may follow the BTH count as payload.
+    pub const UNASSIGNED: &'static OpcodeInfo = &OpcodeInfo {
+        service: Service::Unassigned,
+        operation: Operation::Unassigned,
+        position: Position::Only,
+        headers: Headers::NONE,
+        header_len: 12,
+        payload: PayloadRule::Unknown,
+        name: "unassigned opcode",
+    };
+
     /// Responses go to the requester half, everything else to the responder half.
     #[inline]
     pub const fn is_response(&self) -> bool {

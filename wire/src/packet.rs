@@ -34,6 +34,27 @@ impl<'a> Packet<'a> {
     /// [`ParseError`] says which layer, and how much is missing.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, ParseError> {
+        Self::parse_as(bytes, Opcode::info)
+    }
+
+    /// The same for whoever looks at packets and does not act on them: an opcode that
+    /// the table does not have (a vendor's transport) is no error. Its packet has the
+    /// table entry [`OpcodeInfo::UNASSIGNED`], and what follows its BTH is payload. A
+    /// transport must use [`Packet::parse`], and drop such packets.
+    ///
+    /// # Errors
+    /// [`ParseError`], but never [`ParseError::UnknownOpcode`].
+    pub fn parse_any(bytes: &'a [u8]) -> Result<Packet<'a>, ParseError> {
+        Self::parse_as(bytes, |opcode| {
+            Some(opcode.info().unwrap_or(OpcodeInfo::UNASSIGNED))
+        })
+    }
+
+    #[inline(always)]
+    fn parse_as(
+        bytes: &'a [u8],
+        info_of: impl FnOnce(Opcode) -> Option<&'static OpcodeInfo>,
+    ) -> Result<Packet<'a>, ParseError> {
         let have = bytes.len();
         let truncated = |layer, needed| ParseError::Truncated {
             layer,
@@ -44,10 +65,7 @@ impl<'a> Packet<'a> {
             return Err(truncated(Layer::Bth, BTH_LEN));
         };
         let bth = Bth::parse(head);
-        let info = bth
-            .opcode
-            .info()
-            .ok_or(ParseError::UnknownOpcode(bth.opcode.0))?;
+        let info = info_of(bth.opcode).ok_or(ParseError::UnknownOpcode(bth.opcode.0))?;
         let header_len = info.header_len as usize;
         if have < header_len {
             return Err(truncated(Layer::Extension, header_len));

@@ -15,7 +15,11 @@ use crate::syndrome::{NakCode, Syndrome, SyndromeKind};
 impl fmt::Display for Packet<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bth = self.bth();
-        write!(f, "{} QPN {:#x}", self.info().name, bth.dest_qp.get())?;
+        f.write_str(self.info().name)?;
+        if self.info().operation == Operation::Unassigned {
+            write!(f, " {:#04x}", bth.opcode.0)?;
+        }
+        write!(f, " QPN {:#x}", bth.dest_qp.get())?;
         if let Some(deth) = self.deth() {
             write!(f, " from {:#x} qkey {:#x}", deth.src_qp.get(), deth.qkey.0)?;
         }

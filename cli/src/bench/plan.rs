@@ -65,11 +65,11 @@ pub(crate) struct Plan {
 }
 
 /// Samples of ours and of the floor, each.
-pub(crate) const PAIRS: usize = 7;
+pub(crate) const PAIRS: usize = 15;
 
 /// How long a sample lasts when the number of messages is not given: long against a scheduler's time slice,
 /// short against the seconds in which the speed of a shared machine changes.
-pub(crate) const SAMPLE_TIME: Duration = Duration::from_millis(300);
+pub(crate) const SAMPLE_TIME: Duration = Duration::from_millis(150);
 
 /// Work requests under way at most: enough small messages that several trains of them are on the way at once.
 const DEPTH_MAX: usize = 1024;

@@ -229,11 +229,18 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_opcode_is_broken_and_another_port_is_not_ours() {
+    fn an_unassigned_opcode_is_shown_and_another_port_is_not_ours() {
         let mut captured = frame();
         // Ethernet 14, IPv4 20, UDP 8: the opcode is the first byte after them.
-        captured.data[42] = 0xff;
-        assert!(matches!(Finding::of(&captured), Finding::Broken { .. }));
+        captured.data[42] = 0x46;
+        let Finding::Roce { text, icrc } = Finding::of(&captured) else {
+            panic!("a vendor's packet is a packet");
+        };
+        assert!(text.contains("unassigned opcode 0x46 QPN"), "{text}");
+        assert!(
+            matches!(icrc, Icrc::Bad { .. }),
+            "it was computed for another opcode"
+        );
         captured.data[36] ^= 1;
         assert!(matches!(Finding::of(&captured), Finding::Other { .. }));
         captured.link_type = 147;
