@@ -167,6 +167,7 @@ impl Qp {
             recv_cq: recv_cq.id(),
             cap,
             sq_sig_all,
+            srq: None,
         })?;
         Ok(Qp {
             inner: Arc::new(QpInner {

@@ -33,6 +33,7 @@ pub(crate) struct Common {
     pub(crate) stats: Stats,
     pub(crate) events: VecDeque<AsyncEvent>,
     pub(crate) config: crate::shard::ShardConfig,
+    pub(crate) srqs: crate::srq::SrqTable,
 }
 
 impl Common {

@@ -1,6 +1,7 @@
 //! Asynchronous events: what happens without a work request to report it by.
 
 use crate::cq::CqId;
+use crate::srq::SrqId;
 use crate::table::QpIndex;
 
 /// One event, named as in `enum ibv_event_type`.
@@ -20,4 +21,8 @@ pub enum AsyncEvent {
     CommEst(QpIndex),
     /// The send queue is drained (RTS to SQD).
     SqDrained(QpIndex),
+    /// A shared receive queue holds fewer receives than its limit.
+    SrqLimitReached(SrqId),
+    /// The QP failed and takes no more receives from its shared receive queue.
+    QpLastWqeReached(QpIndex),
 }

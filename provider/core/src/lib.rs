@@ -24,6 +24,7 @@
 //! | `qp/requester.rs`, `qp/completer.rs`, `qp/retry.rs`, `qp/credit.rs`, `qp/window.rs` | sending requests, taking responses, recovery |
 //! | `qp/responder.rs`, `qp/execute.rs`, `qp/respond.rs`, `qp/replay.rs`, `qp/ack.rs` | taking requests, sending responses |
 //! | `qp/state.rs`, `qp/attr.rs`, `qp/modify.rs` | states, attributes, transitions |
+//! | `srq.rs`, `xrc.rs` | shared receive queues and their domains |
 //! | `mr.rs`, `memory.rs` | keys and checks; the only door to memory |
 //! | `work.rs`, `cq.rs`, `event.rs`, `error.rs` | work requests, completions, events, reasons |
 //! | `table.rs`, `permute.rs`, `timer.rs`, `transmit.rs`, `stats.rs` | tables, timers, batches, counters |
@@ -40,12 +41,14 @@ pub mod mr;
 mod permute;
 pub mod qp;
 mod shard;
+pub mod srq;
 mod stats;
 pub mod table;
 mod time;
 mod timer;
 pub mod transmit;
 pub mod work;
+pub mod xrc;
 
 pub use context::Env;
 pub use qp::{AckMode, QpInit};

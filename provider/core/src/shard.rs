@@ -13,7 +13,8 @@ use crate::memory::Memory;
 use crate::qp::attr::{AttrMask, Mtu, QpAttr};
 use crate::qp::modify::icrc_seed;
 use crate::qp::state::{ModifyError, QpType};
-use crate::qp::{AckMode, Qp, QpInit, Turn};
+use crate::qp::{AckMode, Qp, QpInit, RecvSource, Turn};
+use crate::srq::SrqTable;
 use crate::stats::Stats;
 use crate::table::{QpIndex, QpTable};
 use crate::time::Time;
@@ -87,6 +88,9 @@ pub enum CreateQpError {
         /// The limit.
         max: u32,
     },
+    /// The shared receive queue does not exist, or is of another type than the QP's.
+    #[error("the QP cannot take receives from this SRQ: {0}")]
+    Srq(&'static str),
     /// The table is full.
     #[error("all {0} QPs are in use")]
     Full(usize),
@@ -124,7 +128,7 @@ pub struct Shard {
     qps: QpTable<Box<Qp>>,
     ready: VecDeque<QpIndex>,
     timers: TimerWheel,
-    common: Common,
+    pub(crate) common: Common,
     /// Nothing is ready but ACKs that are held back, the first until this time.
     held: Option<Time>,
 }
@@ -139,6 +143,7 @@ impl Shard {
             common: Common {
                 stats: Stats::default(),
                 events: VecDeque::new(),
+                srqs: SrqTable::new(config.secret),
                 config,
             },
             held: None,
@@ -165,10 +170,14 @@ impl Shard {
                 return Err(CreateQpError::Cap { name, value, max });
             }
         }
+        let recvs = RecvSource::of(init, &self.common.srqs)?;
         let (index, qpn) = self
             .qps
-            .insert_with(|index, qpn| Box::new(Qp::new(index, qpn, init)))
+            .insert_with(|index, qpn| Box::new(Qp::new(index, qpn, init, recvs)))
             .ok_or(CreateQpError::Full(QpTable::<Box<Qp>>::LEN_MAX))?;
+        if let Some(srq) = init.srq {
+            self.common.srqs.attach(srq, true);
+        }
         self.timers.reserve(index);
         // From here on the ready list has a place for every QP.
         self.ready
@@ -183,6 +192,9 @@ impl Shard {
         self.timers.cancel(index);
         match self.qps.remove(index) {
             Some(qp) => {
+                if let Some(srq) = qp.init.srq {
+                    self.common.srqs.attach(srq, false);
+                }
                 if qp.in_ready {
                     self.ready.retain(|&i| i != index);
                 }

@@ -1,8 +1,11 @@
 //! Work requests as plain values, and the bounded queues that they wait in.
 
+mod recv_queue;
+
 use urxe_wire::{Lkey, Psn, Rkey};
 
 use crate::error::Fault;
+pub use recv_queue::RecvQueue;
 
 /// Operation of a send work request, with the numbers of `enum ibv_wr_opcode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -105,7 +108,7 @@ pub struct Sge {
 }
 
 impl Sge {
-    const EMPTY: Sge = Sge {
+    pub(crate) const EMPTY: Sge = Sge {
         addr: 0,
         length: 0,
         lkey: Lkey(0),
@@ -207,6 +210,12 @@ pub enum PostError {
     /// No such QP.
     #[error("the QP does not exist")]
     NoQp,
+    /// The QP has no receive queue of its own.
+    #[error("the QP takes its receives from a shared receive queue: post them there")]
+    HasSrq,
+    /// No such shared receive queue.
+    #[error("the shared receive queue does not exist")]
+    NoSrq,
 }
 
 /// Longest message, IBTA 9.7.2: 2^31 bytes.
@@ -456,147 +465,6 @@ impl SendQueue {
     }
 }
 
-/// A receive while it waits.
-#[derive(Clone, Copy, Debug)]
-struct RecvWqe {
-    wr_id: u64,
-    length: u64,
-    num_sge: u16,
-}
-
-/// The receive queue: fixed capacity, first in, first out.
-#[derive(Debug)]
-pub struct RecvQueue {
-    slots: Box<[RecvWqe]>,
-    sges: Box<[Sge]>,
-    sge_max: usize,
-    capacity: u32,
-    head: u64,
-    tail: u64,
-}
-
-impl RecvQueue {
-    /// A queue for `capacity` receives of at most `sge_max` entries.
-    pub fn new(capacity: u32, sge_max: usize) -> RecvQueue {
-        let slots = (capacity.max(1) as usize).next_power_of_two();
-        RecvQueue {
-            slots: vec![
-                RecvWqe {
-                    wr_id: 0,
-                    length: 0,
-                    num_sge: 0
-                };
-                slots
-            ]
-            .into(),
-            sges: vec![Sge::EMPTY; slots * sge_max].into(),
-            sge_max,
-            capacity,
-            head: 0,
-            tail: 0,
-        }
-    }
-
-    /// Appends a receive.
-    ///
-    /// # Errors
-    /// [`PostError`]; the queue is unchanged.
-    pub fn push(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
-        if self.len() >= self.capacity {
-            return Err(PostError::QueueFull(self.capacity));
-        }
-        if wr.sges.len() > self.sge_max {
-            return Err(PostError::TooManySges {
-                given: wr.sges.len(),
-                max: self.sge_max,
-            });
-        }
-        let slot = self.slot(self.tail);
-        let at = slot * self.sge_max;
-        self.sges[at..at + wr.sges.len()].copy_from_slice(wr.sges);
-        self.slots[slot] = RecvWqe {
-            wr_id: wr.wr_id,
-            length: wr.sges.iter().map(|s| u64::from(s.length)).sum(),
-            num_sge: wr.sges.len() as u16,
-        };
-        self.tail += 1;
-        Ok(())
-    }
-
-    /// Moves all receives to another queue, as far as that has room.
-    pub fn drain_into(&mut self, other: &mut RecvQueue) {
-        while self.head < self.tail && other.len() < other.capacity {
-            let wr = RecvWr {
-                wr_id: self.front_wr_id(),
-                sges: self.front_sges(),
-            };
-            if other.push(&wr).is_err() {
-                debug_assert!(false, "both queues have the same limits");
-            }
-            self.head += 1;
-        }
-    }
-
-    /// Receives in the queue.
-    #[inline]
-    pub fn len(&self) -> u32 {
-        (self.tail - self.head) as u32
-    }
-
-    /// True if there is none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.tail == self.head
-    }
-
-    /// Receives that the queue was created for.
-    pub fn capacity(&self) -> u32 {
-        self.capacity
-    }
-
-    /// Entries a receive may have.
-    pub fn sge_max(&self) -> usize {
-        self.sge_max
-    }
-
-    /// `wr_id` of the oldest receive; the queue must not be empty.
-    #[inline]
-    pub fn front_wr_id(&self) -> u64 {
-        self.slots[self.slot(self.head)].wr_id
-    }
-
-    /// Bytes that the oldest receive has room for.
-    #[inline]
-    pub fn front_length(&self) -> u64 {
-        self.slots[self.slot(self.head)].length
-    }
-
-    /// Entries of the oldest receive.
-    #[inline]
-    pub fn front_sges(&self) -> &[Sge] {
-        let slot = self.slot(self.head);
-        let at = slot * self.sge_max;
-        &self.sges[at..at + self.slots[slot].num_sge as usize]
-    }
-
-    /// Takes the oldest receive out.
-    #[inline]
-    pub fn pop(&mut self) {
-        debug_assert!(self.head < self.tail, "pop of an empty queue");
-        self.head += 1;
-    }
-
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.head = self.tail;
-    }
-
-    #[inline]
-    fn slot(&self, number: u64) -> usize {
-        number as usize & (self.slots.len() - 1)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -664,27 +532,5 @@ mod tests {
         assert_eq!(b.inline(0), b"xy");
         assert_eq!(b.sges(1), &[sge(9)]);
         assert_eq!(b.wqe(1).wr_id, 2);
-    }
-
-    #[test]
-    fn receive_queue_is_fifo() {
-        let mut q = RecvQueue::new(2, 1);
-        for id in [7, 8] {
-            q.push(&RecvWr {
-                wr_id: id,
-                sges: &[sge(id as u32)],
-            })
-            .expect("room");
-        }
-        assert_eq!(
-            q.push(&RecvWr {
-                wr_id: 9,
-                sges: &[]
-            }),
-            Err(PostError::QueueFull(2))
-        );
-        assert_eq!((q.front_wr_id(), q.front_length()), (7, 7));
-        q.pop();
-        assert_eq!(q.front_sges(), &[sge(8)]);
     }
 }

@@ -55,7 +55,7 @@ impl Responder {
         received: u64,
         cx: &mut Cx<'_, '_, M, C>,
     ) -> Result<Outcome, Refusal> {
-        if self.rq.is_empty() {
+        if self.rq.is_empty() && !self.take_shared(cx) {
             self.needs_receives = true;
             return Ok(Outcome::NotReady);
         }
@@ -71,8 +71,14 @@ impl Responder {
             });
         }
         if !payload.is_empty() {
-            sgl::scatter(cx.env, link.pd, self.rq.front_sges(), received, payload)
-                .map_err(Refusal::local)?;
+            sgl::scatter(
+                cx.env,
+                self.recvs.pd,
+                self.rq.front_sges(),
+                received,
+                payload,
+            )
+            .map_err(Refusal::local)?;
         }
         let ends = ends_message(packet);
         if ends {
@@ -138,7 +144,7 @@ impl Responder {
         cx: &mut Cx<'_, '_, M, C>,
     ) -> Result<Outcome, Refusal> {
         let ends = ends_message(packet);
-        if packet.info().has_imm() && self.rq.is_empty() {
+        if packet.info().has_imm() && self.rq.is_empty() && !self.take_shared(cx) {
             self.needs_receives = true;
             return Ok(Outcome::NotReady);
         }
@@ -288,7 +294,7 @@ impl Responder {
         self.rq.pop();
         self.needs_receives = true;
         self.ack.on_receive_used();
-        cx.complete(link.recv_cq, cqe);
+        cx.complete(self.recvs.cq, cqe);
     }
 }
 

@@ -14,6 +14,7 @@ mod respond;
 mod responder;
 mod retry;
 mod sgl;
+mod shared_recv;
 pub mod state;
 mod window;
 
@@ -27,6 +28,7 @@ use crate::error::Fault;
 use crate::event::AsyncEvent;
 use crate::memory::Memory;
 use crate::mr::{Access, PdId};
+use crate::srq::SrqId;
 use crate::table::QpIndex;
 use crate::time::Time;
 use crate::transmit::{TxBatch, TxDest};
@@ -36,6 +38,7 @@ use requester::{Requester, SendStep};
 use respond::RespondStep;
 use responder::{Refusal, Responder};
 use retry::Expired;
+pub(crate) use shared_recv::RecvSource;
 use state::{QpState, QpType};
 
 /// What a QP is created with.
@@ -54,6 +57,9 @@ pub struct QpInit {
     pub cap: QpCap,
     /// Every send makes a completion, whatever its flags.
     pub sq_sig_all: bool,
+    /// The shared queue that its receives come from; `cap.max_recv_wr` and
+    /// `cap.max_recv_sge` mean nothing then.
+    pub srq: Option<SrqId>,
 }
 
 /// When plain ACKs leave.
@@ -82,7 +88,6 @@ pub(crate) struct Link {
     pub(crate) pd: PdId,
     pub(crate) access: Access,
     pub(crate) send_cq: CqId,
-    pub(crate) recv_cq: CqId,
     pub(crate) sq_sig_all: bool,
     pub(crate) max_rd_atomic: u8,
     pub(crate) min_rnr_timer: u8,
@@ -129,7 +134,7 @@ pub(crate) struct Qp {
 }
 
 impl Qp {
-    pub(crate) fn new(index: QpIndex, qpn: Qpn, init: &QpInit) -> Self {
+    pub(crate) fn new(index: QpIndex, qpn: Qpn, init: &QpInit, recvs: RecvSource) -> Self {
         let cap = init.cap;
         let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         Qp {
@@ -150,7 +155,6 @@ impl Qp {
                 pd: init.pd,
                 access: Access::NONE,
                 send_cq: init.send_cq,
-                recv_cq: init.recv_cq,
                 sq_sig_all: init.sq_sig_all,
                 max_rd_atomic: 0,
                 min_rnr_timer: 0,
@@ -160,7 +164,7 @@ impl Qp {
                 cap.max_send_sge as usize,
                 cap.max_inline_data as usize,
             )),
-            resp: Responder::new(RecvQueue::new(cap.max_recv_wr, cap.max_recv_sge as usize)),
+            resp: Responder::new(recvs.queue(&cap), recvs),
             ident: ident::IdentTrack::default(),
             in_ready: false,
             drain_pending: false,
@@ -194,7 +198,7 @@ impl Qp {
         if !self.state().takes_post_recv() {
             return Err(PostError::State("receive"));
         }
-        self.resp.rq.push(wr)?;
+        self.resp.rq.push(wr).map_err(|e| self.post_recv_error(e))?;
         self.resp.on_receives_posted();
         self.flush_if_failed(cx);
         Ok(())
@@ -377,6 +381,7 @@ impl Qp {
         self.resp.cancel_owed();
         self.req.flush(fault, &self.link, cx);
         self.resp.flush(Fault::Flushed, &self.link, cx);
+        self.report_last_wqe(cx);
     }
 
     /// The peer's request was refused: the QP fails, once the NAK is out.
@@ -391,6 +396,7 @@ impl Qp {
         }
         self.resp.flush(refusal.fault, &self.link, cx);
         self.req.flush(Fault::Flushed, &self.link, cx);
+        self.report_last_wqe(cx);
     }
 
     fn flush_if_failed<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {

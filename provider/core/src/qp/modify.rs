@@ -81,6 +81,9 @@ impl Qp {
             self.resp.cancel_owed();
             self.req.flush(Fault::Flushed, &self.link, cx);
             self.resp.flush(Fault::Flushed, &self.link, cx);
+            if from != QpState::Err {
+                self.report_last_wqe(cx);
+            }
         }
         self.after(cx);
         Ok(())

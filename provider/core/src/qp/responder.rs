@@ -9,9 +9,9 @@ use crate::context::Cx;
 use crate::cq::{CqSink, Cqe, WcOpcode};
 use crate::error::{DropReason, Fault};
 use crate::memory::Memory;
-use crate::qp::Link;
 use crate::qp::ack::OwedAck;
 use crate::qp::replay::{Replay, ResourceKind};
+use crate::qp::{Link, RecvSource};
 use crate::work::RecvQueue;
 
 /// The message that is arriving.
@@ -77,7 +77,9 @@ pub(crate) enum Outcome {
 
 #[derive(Debug)]
 pub(crate) struct Responder {
+    /// Receives that wait, or, with a shared receive queue, the one being filled.
     pub(crate) rq: RecvQueue,
+    pub(crate) recvs: RecvSource,
     pub(crate) epsn: Psn,
     pub(crate) msn: Msn,
     pub(crate) incoming: Incoming,
@@ -86,7 +88,7 @@ pub(crate) struct Responder {
     pub(crate) nak_owed: Option<(Syndrome, Psn)>,
     pub(crate) ack: OwedAck,
     /// The last credit code said "none".
-    told_none: bool,
+    pub(crate) told_none: bool,
     /// The peer sends messages that need receives.
     pub(crate) needs_receives: bool,
     /// The peer sets MigReq, as adapters do and Linux's rdma_rxe does not.
@@ -94,9 +96,10 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    pub(crate) fn new(rq: RecvQueue) -> Self {
+    pub(crate) fn new(rq: RecvQueue, recvs: RecvSource) -> Self {
         Responder {
             rq,
+            recvs,
             epsn: Psn::ZERO,
             msn: Msn::ZERO,
             incoming: Incoming::Idle,
@@ -120,7 +123,7 @@ impl Responder {
     pub(crate) fn reset(&mut self) {
         self.rq.clear();
         let rq = core::mem::replace(&mut self.rq, RecvQueue::new(0, 0));
-        *self = Responder::new(rq);
+        *self = Responder::new(rq, self.recvs);
     }
 
     /// True if a response packet, a NAK or an ACK is due.
@@ -154,6 +157,9 @@ impl Responder {
     /// Credits for the AETH: receives that the peer may count on.
     #[inline]
     pub(crate) fn credits(&mut self) -> CreditCode {
+        if self.recvs.srq.is_some() {
+            return self.credits_shared();
+        }
         let in_use = u32::from(matches!(self.incoming, Incoming::Send { .. }));
         let free = self.rq.len() - in_use;
         self.told_none = free == 0;
@@ -247,7 +253,7 @@ impl Responder {
                 solicited: true,
             };
             self.rq.pop();
-            cx.complete(link.recv_cq, cqe);
+            cx.complete(self.recvs.cq, cqe);
             first = Fault::Flushed;
         }
     }

@@ -232,6 +232,7 @@ impl Node {
             recv_cq: RECV_CQ,
             cap: s.cap,
             sq_sig_all: s.sq_sig_all,
+            srq: None,
         };
         let (qp, qpn) = shard.create_qp(&init).expect("creates");
         Node {

@@ -1,0 +1,97 @@
+//! Where a QP's receives come from: its own queue, or one that it shares.
+
+use urxe_wire::CreditCode;
+
+use crate::context::Cx;
+use crate::cq::{CqId, CqSink};
+use crate::event::AsyncEvent;
+use crate::memory::Memory;
+use crate::mr::PdId;
+use crate::qp::attr::QpCap;
+use crate::qp::responder::Responder;
+use crate::qp::{Qp, QpInit};
+use crate::shard::CreateQpError;
+use crate::srq::{SrqId, SrqTable};
+use crate::work::{PostError, RecvQueue};
+
+/// The source of receives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecvSource {
+    /// The shared queue, if the QP has none of its own.
+    pub(crate) srq: Option<SrqId>,
+    /// The protection domain of the receives' memory: the shared queue's, not the QP's.
+    pub(crate) pd: PdId,
+    /// Where receives complete.
+    pub(crate) cq: CqId,
+    /// Entries of a receive.
+    sge_max: u32,
+}
+
+impl RecvSource {
+    /// The source that a QP is created with.
+    pub(crate) fn of(init: &QpInit, srqs: &SrqTable) -> Result<RecvSource, CreateQpError> {
+        let mut source = RecvSource {
+            srq: init.srq,
+            pd: init.pd,
+            cq: init.recv_cq,
+            sge_max: init.cap.max_recv_sge,
+        };
+        if let Some(id) = init.srq {
+            let srq = srqs.at(id).ok_or(CreateQpError::Srq("it does not exist"))?;
+            if srq.xrc.is_some() {
+                let why = "it is of type XRC, which only XRC target QPs reach";
+                return Err(CreateQpError::Srq(why));
+            }
+            source.pd = srq.pd;
+            source.sge_max = srq.max_sge();
+        }
+        Ok(source)
+    }
+
+    /// The QP's own queue, or its place for the shared receive that it is filling.
+    pub(crate) fn queue(&self, cap: &QpCap) -> RecvQueue {
+        match self.srq {
+            Some(_) => RecvQueue::place(self.sge_max as usize),
+            None => RecvQueue::new(cap.max_recv_wr, cap.max_recv_sge as usize),
+        }
+    }
+}
+
+impl Responder {
+    /// A message begins and there is no receive here: one is taken from the shared
+    /// queue, if the QP has one and it is not empty.
+    pub(crate) fn take_shared<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) -> bool {
+        match self.recvs.srq {
+            Some(srq) => cx.common.take_shared(srq, &mut self.rq),
+            None => false,
+        }
+    }
+
+    /// Receives that others may take cannot be promised: the code for "no limit" says
+    /// so (IBTA 9.7.7.2).
+    pub(crate) fn credits_shared(&mut self) -> CreditCode {
+        let code = CreditCode::UNLIMITED;
+        self.ack.on_credits_told(code.credits());
+        code
+    }
+}
+
+impl Qp {
+    /// The failed QP takes no more receives from its shared queue: the program may
+    /// now count those that are left, and destroy the QP.
+    pub(crate) fn report_last_wqe<M: Memory, C: CqSink>(&self, cx: &mut Cx<'_, '_, M, C>) {
+        if self.init.srq.is_some() {
+            cx.common
+                .push_event(AsyncEvent::QpLastWqeReached(self.index));
+        }
+    }
+
+    /// Why a receive was not taken: a QP with a shared queue takes none.
+    #[cold]
+    pub(crate) fn post_recv_error(&self, error: PostError) -> PostError {
+        match self.init.srq {
+            Some(_) => PostError::HasSrq,
+            None => error,
+        }
+    }
+}

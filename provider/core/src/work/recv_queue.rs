@@ -1,0 +1,215 @@
+//! Receives that wait, first in, first out: the queue of one QP, or a shared one.
+
+use crate::work::{PostError, RecvWr, Sge};
+
+/// A receive while it waits.
+#[derive(Clone, Copy, Debug)]
+struct RecvWqe {
+    wr_id: u64,
+    length: u64,
+    num_sge: u16,
+}
+
+/// The receive queue: fixed capacity, first in, first out.
+#[derive(Debug)]
+pub struct RecvQueue {
+    slots: Box<[RecvWqe]>,
+    sges: Box<[Sge]>,
+    sge_max: usize,
+    capacity: u32,
+    head: u64,
+    tail: u64,
+}
+
+impl RecvQueue {
+    /// A queue for `capacity` receives of at most `sge_max` entries.
+    pub fn new(capacity: u32, sge_max: usize) -> RecvQueue {
+        let slots = (capacity.max(1) as usize).next_power_of_two();
+        RecvQueue {
+            slots: vec![
+                RecvWqe {
+                    wr_id: 0,
+                    length: 0,
+                    num_sge: 0
+                };
+                slots
+            ]
+            .into(),
+            sges: vec![Sge::EMPTY; slots * sge_max].into(),
+            sge_max,
+            capacity,
+            head: 0,
+            tail: 0,
+        }
+    }
+
+    /// Appends a receive.
+    ///
+    /// # Errors
+    /// [`PostError`]; the queue is unchanged.
+    pub fn push(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        if self.len() >= self.capacity {
+            return Err(PostError::QueueFull(self.capacity));
+        }
+        if wr.sges.len() > self.sge_max {
+            return Err(PostError::TooManySges {
+                given: wr.sges.len(),
+                max: self.sge_max,
+            });
+        }
+        let slot = self.slot(self.tail);
+        let at = slot * self.sge_max;
+        self.sges[at..at + wr.sges.len()].copy_from_slice(wr.sges);
+        self.slots[slot] = RecvWqe {
+            wr_id: wr.wr_id,
+            length: wr.sges.iter().map(|s| u64::from(s.length)).sum(),
+            num_sge: wr.sges.len() as u16,
+        };
+        self.tail += 1;
+        Ok(())
+    }
+
+    /// Moves all receives to another queue, as far as that has room.
+    pub fn drain_into(&mut self, other: &mut RecvQueue) {
+        while self.head < self.tail && other.len() < other.capacity {
+            let wr = RecvWr {
+                wr_id: self.front_wr_id(),
+                sges: self.front_sges(),
+            };
+            if other.push(&wr).is_err() {
+                debug_assert!(false, "both queues have the same limits");
+            }
+            self.head += 1;
+        }
+    }
+
+    /// A place for one receive that is taken from a shared queue. Nothing can be
+    /// posted to it.
+    pub(crate) fn place(sge_max: usize) -> RecvQueue {
+        RecvQueue {
+            capacity: 0,
+            ..RecvQueue::new(1, sge_max)
+        }
+    }
+
+    /// Takes the oldest receive of a shared queue into this empty place; false if
+    /// there is none.
+    pub(crate) fn take_from(&mut self, shared: &mut RecvQueue) -> bool {
+        debug_assert!(self.is_empty(), "one receive at a time");
+        if shared.is_empty() {
+            return false;
+        }
+        let (from, to) = (shared.slot(shared.head), self.slot(self.tail));
+        let wqe = shared.slots[from];
+        let (from, to_sge) = (from * shared.sge_max, to * self.sge_max);
+        let count = wqe.num_sge as usize;
+        self.sges[to_sge..to_sge + count].copy_from_slice(&shared.sges[from..from + count]);
+        self.slots[to] = wqe;
+        self.tail += 1;
+        shared.head += 1;
+        true
+    }
+
+    /// Gives the queue another size, which its receives must fit.
+    pub(crate) fn resize(&mut self, capacity: u32) {
+        debug_assert!(self.len() <= capacity, "checked by the caller");
+        let mut new = RecvQueue::new(capacity, self.sge_max);
+        self.drain_into(&mut new);
+        *self = new;
+    }
+
+    /// Receives in the queue.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        (self.tail - self.head) as u32
+    }
+
+    /// True if there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.tail == self.head
+    }
+
+    /// Receives that the queue was created for.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Entries a receive may have.
+    pub fn sge_max(&self) -> usize {
+        self.sge_max
+    }
+
+    /// `wr_id` of the oldest receive; the queue must not be empty.
+    #[inline]
+    pub fn front_wr_id(&self) -> u64 {
+        self.slots[self.slot(self.head)].wr_id
+    }
+
+    /// Bytes that the oldest receive has room for.
+    #[inline]
+    pub fn front_length(&self) -> u64 {
+        self.slots[self.slot(self.head)].length
+    }
+
+    /// Entries of the oldest receive.
+    #[inline]
+    pub fn front_sges(&self) -> &[Sge] {
+        let slot = self.slot(self.head);
+        let at = slot * self.sge_max;
+        &self.sges[at..at + self.slots[slot].num_sge as usize]
+    }
+
+    /// Takes the oldest receive out.
+    #[inline]
+    pub fn pop(&mut self) {
+        debug_assert!(self.head < self.tail, "pop of an empty queue");
+        self.head += 1;
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.head = self.tail;
+    }
+
+    #[inline]
+    fn slot(&self, number: u64) -> usize {
+        number as usize & (self.slots.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use urxe_wire::Lkey;
+
+    fn sge(n: u32) -> Sge {
+        Sge {
+            addr: u64::from(n),
+            length: n,
+            lkey: Lkey(n),
+        }
+    }
+
+    #[test]
+    fn receive_queue_is_fifo() {
+        let mut q = RecvQueue::new(2, 1);
+        for id in [7, 8] {
+            q.push(&RecvWr {
+                wr_id: id,
+                sges: &[sge(id as u32)],
+            })
+            .expect("room");
+        }
+        assert_eq!(
+            q.push(&RecvWr {
+                wr_id: 9,
+                sges: &[]
+            }),
+            Err(PostError::QueueFull(2))
+        );
+        assert_eq!((q.front_wr_id(), q.front_length()), (7, 7));
+        q.pop();
+        assert_eq!(q.front_sges(), &[sge(8)]);
+    }
+}
