@@ -73,6 +73,7 @@ impl<'a, 'e, M: Memory, C: CqSink> Cx<'a, 'e, M, C> {
             self.common.stats.completer_err += 1;
         }
         if self.env.cqs.push(cq, cqe).is_err() && !self.overrun {
+            mark!(CqOverrun);
             self.overrun = true;
             self.common.push_event(AsyncEvent::CqErr(cq));
         }

@@ -28,9 +28,13 @@
 //! | `mr.rs`, `memory.rs` | keys and checks; the only door to memory |
 //! | `work.rs`, `cq.rs`, `event.rs`, `error.rs` | work requests, completions, events, reasons |
 //! | `table.rs`, `permute.rs`, `timer.rs`, `transmit.rs`, `stats.rs` | tables, timers, batches, counters |
+//! | `marks.rs` | places that the seeded tests must reach |
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+
+#[macro_use]
+pub mod marks;
 
 mod context;
 pub mod cq;

@@ -50,6 +50,7 @@ impl Requester {
             // A late acknowledgement may overtake the cursor on its way through
             // packets that are sent again.
             if self.next_psn.is_before(self.una) {
+                mark!(AckOvertookCursor);
                 self.next_psn = self.una;
                 self.cursor = self.sq.head();
             }
@@ -77,8 +78,11 @@ impl Requester {
             && let Some(aeth) = packet.aeth()
             && let SyndromeKind::Ack(_) = aeth.syndrome.decode()
         {
+            mark!(OldAckRenewedCredits);
             self.take_credits(&aeth);
         } else {
+            mark!(OldResponse if psn.is_before(self.una));
+            mark!(ResponseToNothing if !psn.is_before(self.una));
             cx.common.stats.drop_packet(DropReason::StaleResponse);
         }
     }
@@ -119,9 +123,11 @@ impl Requester {
             return self.on_response_missing(cx);
         }
         if self.retry.waits_for_rnr() {
+            mark!(RnrNakWhileWaiting);
             return Ok(());
         }
         if self.retry.on_rnr(cx.now(), timer).is_err() {
+            mark!(RnrExhausted);
             cx.common.stats.retry_rnr_exceeded_err += 1;
             return Err(Fault::RnrExhausted);
         }
@@ -145,9 +151,18 @@ impl Requester {
                 cx.common.stats.rcvd_seq_err += 1;
                 self.go_back(cx)
             }
-            NakCode::InvalidRequest => Err(Fault::NakInvalidRequest),
-            NakCode::RemoteAccess => Err(Fault::NakRemoteAccess),
-            NakCode::RemoteOperational => Err(Fault::NakRemoteOperational),
+            NakCode::InvalidRequest => {
+                mark!(NakInvalidRequest);
+                Err(Fault::NakInvalidRequest)
+            }
+            NakCode::RemoteAccess => {
+                mark!(NakRemoteAccess);
+                Err(Fault::NakRemoteAccess)
+            }
+            NakCode::RemoteOperational => {
+                mark!(NakRemoteOperational);
+                Err(Fault::NakRemoteOperational)
+            }
             _ => Err(Fault::NakUnknown),
         }
     }
@@ -158,6 +173,7 @@ impl Requester {
         &mut self,
         cx: &mut Cx<'_, '_, M, C>,
     ) -> Result<(), Fault> {
+        mark!(ImpliedNak);
         cx.common.stats.implied_nak += 1;
         self.go_back(cx)
     }
@@ -165,12 +181,17 @@ impl Requester {
     fn go_back<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) -> Result<(), Fault> {
         match self.retry.on_sequence_error(cx.now(), self.una) {
             Ok(true) => {
+                mark!(WentBack);
                 self.window.on_loss();
                 self.rewind();
                 Ok(())
             }
-            Ok(false) => Ok(()),
+            Ok(false) => {
+                mark!(RepeatedNakIgnored);
+                Ok(())
+            }
             Err(_) => {
+                mark!(SequenceRetriesExhausted);
                 cx.common.stats.retry_exceeded_err += 1;
                 Err(Fault::SequenceExhausted)
             }
@@ -284,6 +305,7 @@ impl Requester {
                 return Reach::ResponseMissing;
             }
             if !wqe.last_psn.is_before(end) {
+                mark!(AckWithinMessage);
                 self.una = end;
                 break;
             }
@@ -303,6 +325,7 @@ impl Requester {
         }
         if self.faulted == Some(self.sq.head()) {
             // It was sent whole before its memory vanished, and arrived after all.
+            mark!(FaultedRequestArrived);
             self.faulted = None;
         }
         self.sq.pop();

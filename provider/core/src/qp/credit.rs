@@ -33,6 +33,7 @@ impl CreditLimit {
     /// the responder counts it in the MSN.
     #[inline]
     pub(crate) fn on_start(&mut self, takes_credit: bool) {
+        mark!(CreditProbe if takes_credit && self.lsn.is_some_and(|lsn| self.ssn == lsn));
         self.ssn = self.ssn.next();
         if !takes_credit && let Some(lsn) = &mut self.lsn {
             *lsn = lsn.next();

@@ -65,6 +65,7 @@ impl Responder {
         // From here on the oldest receive is taken, and a fault is its fault.
         self.incoming = Incoming::Send { received };
         if total > self.rq.front_length() || total > MESSAGE_MAX {
+            mark!(RecvTooShort);
             return Err(Refusal {
                 code: NakCode::InvalidRequest,
                 fault: Fault::RecvTooShort,
@@ -130,8 +131,9 @@ impl Responder {
                     reth.dma_len as usize,
                     Access::REMOTE_WRITE,
                 )
-                .map_err(|_| Refusal::ACCESS)?;
+                .map_err(|_| refuse_key())?;
         }
+        mark!(ZeroLengthUnchecked if reth.dma_len == 0);
         self.on_write_packet(link, packet, (reth.va, reth.rkey, reth.dma_len, 0), cx)
     }
 
@@ -160,11 +162,11 @@ impl Responder {
                 .env
                 .mrs
                 .check_remote(rkey, link.pd, at, payload.len(), Access::REMOTE_WRITE)
-                .map_err(|_| Refusal::ACCESS)?;
+                .map_err(|_| write_target_gone())?;
             cx.env
                 .memory
                 .copy_in(span, payload)
-                .map_err(|_| Refusal::ACCESS)?;
+                .map_err(|_| write_target_gone())?;
         }
         if ends {
             self.incoming = Incoming::Idle;
@@ -211,7 +213,7 @@ impl Responder {
                     reth.dma_len as usize,
                     Access::REMOTE_READ,
                 )
-                .map_err(|_| Refusal::ACCESS)?;
+                .map_err(|_| refuse_key())?;
         }
         let packets = reth.dma_len.div_ceil(link.mtu).max(1);
         let kind = ResourceKind::Read {
@@ -249,7 +251,7 @@ impl Responder {
             .env
             .mrs
             .check_remote(eth.rkey, link.pd, eth.va, 8, Access::REMOTE_ATOMIC)
-            .map_err(|_| Refusal::ACCESS)?;
+            .map_err(|_| refuse_key())?;
         let original = match packet.info().operation {
             Operation::CompareSwap => cx.env.memory.compare_swap(span, eth.compare, eth.swap_add),
             _ => cx.env.memory.fetch_add(span, eth.swap_add),
@@ -296,6 +298,20 @@ impl Responder {
         self.ack.on_receive_used();
         cx.complete(self.recvs.cq, cqe);
     }
+}
+
+/// The key was good when the WRITE began.
+#[cold]
+fn write_target_gone() -> Refusal {
+    mark!(WriteTargetGone);
+    Refusal::ACCESS
+}
+
+/// The rkey of a request opens nothing.
+#[cold]
+fn refuse_key() -> Refusal {
+    mark!(RemoteKeyRefused);
+    Refusal::ACCESS
 }
 
 #[inline]

@@ -261,13 +261,16 @@ impl Qp {
     /// Looks at the clock.
     pub(crate) fn handle_timeout<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
         match self.req.retry.expire(cx.now()) {
-            Expired::Nothing | Expired::RnrOver => {}
+            Expired::Nothing => {}
+            Expired::RnrOver => mark!(RnrWaitOver),
             Expired::AckTimeout => {
+                mark!(AckTimeout);
                 cx.common.stats.ack_timeout += 1;
                 self.req.window.on_loss();
                 self.req.rewind();
             }
             Expired::GiveUp => {
+                mark!(TimeoutsExhausted);
                 cx.common.stats.retry_exceeded_err += 1;
                 self.fail_send(Fault::AckTimeout, cx);
             }
@@ -329,6 +332,7 @@ impl Qp {
                 AckMode::Defer => sends >= ACK_RIDES_WITH,
             };
             if !leaves {
+                mark!(AckHeldBack);
                 return Turn::Deferred;
             }
             if let RespondStep::BatchFull = self.resp.poll_ack(&self.link, cx, batch) {
@@ -362,7 +366,10 @@ impl Qp {
                     *budget -= 1;
                     sends += 1;
                 }
-                SendStep::BatchFull => return Err(Turn::BatchFull),
+                SendStep::BatchFull => {
+                    mark!(BatchFull);
+                    return Err(Turn::BatchFull);
+                }
                 SendStep::Blocked => {
                     if let Some(fault) = self.req.oldest_local_fault() {
                         self.fail_send(fault, cx);
@@ -416,6 +423,7 @@ impl Qp {
         }
         cx.overrun = false;
         if self.drain_pending && self.state() == QpState::Sqd && self.req.is_drained() {
+            mark!(SqDrained);
             self.drain_pending = false;
             if self.attr.en_sqd_async_notify {
                 cx.common.push_event(AsyncEvent::SqDrained(self.index));

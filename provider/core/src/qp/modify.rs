@@ -140,6 +140,7 @@ impl Qp {
     fn enter(&mut self, from: QpState, to: QpState, config: &ShardConfig) {
         match (from, to) {
             (_, QpState::Reset) => {
+                mark!(ResetWhileBusy if !self.req.is_drained());
                 self.req.reset();
                 self.resp.reset();
                 self.attr = QpAttr::default();
@@ -157,7 +158,10 @@ impl Qp {
                 self.req.window = SendWindow::new(config.window_bytes, config.window_packets, mtu);
                 self.req.read_chunk = (config.read_chunk_bytes / mtu).max(1);
             }
-            (QpState::Rts, QpState::Sqd) => self.drain_pending = true,
+            (QpState::Rts, QpState::Sqd) => {
+                mark!(SqdWhileBusy if !self.req.is_drained());
+                self.drain_pending = true;
+            }
             _ => {}
         }
     }

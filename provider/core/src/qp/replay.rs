@@ -120,6 +120,7 @@ impl Replay {
     pub(crate) fn rewind(&mut self, number: u64, psn: Psn) {
         let ahead = number > self.unsent
             || (number == self.unsent && self.is_due() && !psn.is_before(self.send_psn));
+        mark!(RepeatOfPendingAnswer if ahead);
         if !ahead {
             self.unsent = number;
             self.send_psn = psn;

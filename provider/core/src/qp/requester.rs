@@ -138,6 +138,16 @@ impl Requester {
         self.cursor = self.sq.head();
         self.next_psn = self.una;
         self.rd_inflight = 0;
+        mark!(MessageResumedMidway if self.resumes_message());
+    }
+
+    /// What is sent next is in the middle of a SEND or WRITE.
+    #[cfg(feature = "marks")]
+    fn resumes_message(&self) -> bool {
+        self.cursor != self.started && {
+            let wqe = self.sq.wqe(self.cursor);
+            !wqe.opcode.is_read_or_atomic() && wqe.first_psn != self.next_psn
+        }
     }
 
     /// What keeps the next packet from leaving, if anything. Must agree with
@@ -182,6 +192,7 @@ impl Requester {
         if self.cursor == self.started
             && let Err(fault) = self.start(link, cx)
         {
+            mark!(LocalFaultAtStart);
             return self.fault_here(fault);
         }
         let sent = if self.sq.wqe(self.cursor).opcode.is_read_or_atomic() {
@@ -196,7 +207,10 @@ impl Requester {
             }
             Ok(None) => SendStep::BatchFull,
             // Memory vanished after the start.
-            Err(fault) => self.fault_here(fault),
+            Err(fault) => {
+                mark!(LocalFaultMidMessage if self.next_psn != self.sq.wqe(self.cursor).first_psn);
+                self.fault_here(fault)
+            }
         }
     }
 
@@ -209,12 +223,15 @@ impl Requester {
     fn start_blocked(&self, link: &Link, wqe: &SendWqe) -> Option<SendBlocked> {
         let reads = wqe.opcode.is_read_or_atomic();
         if wqe.flags.contains(SendFlags::FENCE) && self.rd_inflight > 0 {
+            mark!(FenceWaited);
             return Some(SendBlocked::Fence);
         }
         if reads && self.rd_inflight >= u32::from(link.max_rd_atomic) {
+            mark!(RdAtomicWaited);
             return Some(SendBlocked::RdAtomic);
         }
         if wqe.opcode.takes_credit() && !self.credit.allows_next() {
+            mark!(CreditWaited);
             return Some(SendBlocked::Credit);
         }
         let span = match wqe.opcode {
@@ -229,7 +246,9 @@ impl Requester {
     #[inline]
     fn window_allows(&self, span: u32) -> bool {
         let outstanding = self.outstanding();
-        outstanding + span <= self.window.packets() || outstanding == 0
+        let allows = outstanding + span <= self.window.packets() || outstanding == 0;
+        mark!(WindowFull if !allows);
+        allows
     }
 
     fn start<M: Memory, C: CqSink>(
@@ -253,6 +272,7 @@ impl Requester {
             wqe.length.div_ceil(link.mtu).max(1)
         };
         let (first, last) = (self.assign_psn, self.assign_psn.add(packets - 1));
+        mark!(PsnWrapInMessage if last.get() < first.get());
         let wqe = self.sq.wqe_mut(self.cursor);
         (wqe.first_psn, wqe.last_psn) = (first, last);
         self.assign_psn = last.next();
@@ -359,6 +379,7 @@ impl Requester {
         let span = if wqe.opcode == WrOpcode::RdmaRead {
             let at = self.next_psn.distance_from(wqe.first_psn);
             let end = self.chunk_end(wqe, at);
+            mark!(ReadRestartedMidway if !at.is_multiple_of(self.read_chunk));
             let offset = at * link.mtu;
             // 64 bits: a READ of 2^31 bytes has an end beyond 32 bits of MTU steps.
             let limit = (u64::from(end) * u64::from(link.mtu)).min(u64::from(wqe.length)) as u32;

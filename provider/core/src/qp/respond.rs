@@ -168,6 +168,7 @@ impl Responder {
                 .ok()
                 .and_then(|span| cx.env.memory.copy_out(span, payload).ok());
             if read.is_none() {
+                mark!(ReadSourceGone);
                 batch.retract(packet_len);
                 self.replay.cancel();
                 self.nak_owed = Some((Syndrome::nak(Refusal::ACCESS.code), next.psn));

@@ -149,6 +149,7 @@ impl Responder {
     #[inline]
     pub(crate) fn on_receives_posted(&mut self) {
         if self.told_none && self.needs_receives && !self.rq.is_empty() {
+            mark!(CreditsAnnounced);
             self.told_none = false;
             self.ack.owe_now();
         }
@@ -193,6 +194,7 @@ impl Responder {
         self.nak_owed = None;
         match self.execute(link, packet, cx) {
             Ok(Outcome::Executed { psns, ends_message }) => {
+                mark!(ExpectedPsnWrapped if self.epsn.add(psns).get() < self.epsn.get());
                 self.epsn = self.epsn.add(psns);
                 if ends_message {
                     self.msn = self.msn.next();
@@ -210,6 +212,7 @@ impl Responder {
             Ok(Outcome::NotReady) => {
                 let timer = RnrTimer::new(link.min_rnr_timer);
                 self.nak_owed = Some((Syndrome::rnr(timer), self.epsn));
+                mark!(RnrNakSent);
                 self.waiting = Waiting::RnrNakSent;
                 cx.common.stats.send_rnr_err += 1;
                 Ok(())
@@ -238,6 +241,7 @@ impl Responder {
             Incoming::Send { .. } => fault,
             _ => Fault::Flushed,
         };
+        mark!(FlushedWhileFilling if self.fills_receive());
         self.incoming = Incoming::Idle;
         while !self.rq.is_empty() {
             let cqe = Cqe {
@@ -262,9 +266,11 @@ impl Responder {
     fn on_ahead<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
         cx.common.stats.out_of_seq_request += 1;
         if self.waiting == Waiting::No {
+            mark!(SequenceNakSent);
             self.waiting = Waiting::SequenceNakSent;
             self.nak_owed = Some((Syndrome::nak(NakCode::PsnSequence), self.epsn));
         } else {
+            mark!(AheadDropped);
             cx.common.stats.drop_packet(DropReason::AheadOfSequence);
         }
     }
@@ -281,6 +287,7 @@ impl Responder {
         let psn = packet.bth().psn;
         let kept = match packet.info().operation {
             Operation::Send | Operation::Write => {
+                mark!(DuplicateMessage);
                 self.ack.owe_now();
                 return;
             }
@@ -293,8 +300,15 @@ impl Responder {
             _ => None,
         };
         match kept {
-            Some(number) => self.replay.rewind(number, psn),
-            None => cx.common.stats.drop_packet(DropReason::StaleDuplicate),
+            Some(number) => {
+                mark!(ReadReplayed if packet.info().operation == Operation::ReadRequest);
+                mark!(AtomicReplayed if packet.info().operation != Operation::ReadRequest);
+                self.replay.rewind(number, psn);
+            }
+            None => {
+                mark!(StaleDuplicate);
+                cx.common.stats.drop_packet(DropReason::StaleDuplicate);
+            }
         }
     }
 

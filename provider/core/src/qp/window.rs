@@ -49,6 +49,8 @@ impl SendWindow {
 
     /// Packets were lost.
     pub(crate) fn on_loss(&mut self) {
+        mark!(WindowShrunk if self.current > FLOOR_PACKETS);
+        mark!(WindowAtFloor if self.current == FLOOR_PACKETS);
         self.current = (self.current / 2).max(FLOOR_PACKETS);
         self.grown = 0;
     }

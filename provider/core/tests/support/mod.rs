@@ -168,6 +168,7 @@ pub struct Settings {
     pub window_bytes: u32,
     pub read_chunk_bytes: u32,
     pub limits: RunLimits,
+    pub batch_bytes: usize,
     pub secret: u64,
     pub icrc: IcrcPolicy,
 }
@@ -198,6 +199,7 @@ impl Default for Settings {
                 segments_max: 64,
                 bytes_max: RunLimits::UDP_PAYLOAD_MAX,
             },
+            batch_bytes: 128 << 10,
             secret: 1,
             icrc: IcrcPolicy::SolveIdent,
         }
@@ -247,7 +249,7 @@ impl Node {
             qp,
             qpn,
             keys,
-            batch: TxBatch::new(128 << 10, s.limits),
+            batch: TxBatch::new(s.batch_bytes, s.limits),
         }
     }
 

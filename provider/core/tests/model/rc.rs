@@ -1,18 +1,9 @@
-//! Random programs of work requests over a faulty wire, against a simple model:
-//! memory, results, completions and their order must be what the model says.
-//!
-//! `URXE_PROGRAMS=n` sets how many programs run, `URXE_SEED=n` replays one.
-
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test is configured by its environment"
-)]
-
-mod support;
+//! RC: programs of SENDs, WRITEs, READs and atomics in both directions. What one side
+//! posts is executed by the model one after the other; memory, results, completions
+//! and their order must come out the same.
 
 use std::collections::VecDeque;
 
-use support::*;
 use urxe_core::AckMode;
 use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::error::WcStatus;
@@ -20,6 +11,15 @@ use urxe_core::qp::attr::Mtu;
 use urxe_core::qp::state::QpState;
 use urxe_core::transmit::RunLimits;
 use urxe_core::work::{RecvWr, SendFlags, SendWr, Sge, WrData, WrOpcode};
+
+use crate::suite::{Run, Service};
+use crate::support::*;
+
+pub(crate) const RC: Service = Service {
+    name: "rc",
+    programs: 10_000,
+    run: run_program,
+};
 
 const SHARED: u64 = 0;
 const SHARED_LEN: u64 = 16 << 10;
@@ -222,6 +222,7 @@ fn settings(rng: &mut Rng) -> Settings {
             segments_max: rng.pick(&[1, 2, 64]),
             bytes_max: 65_507,
         },
+        batch_bytes: rng.pick(&[8 << 10, 128 << 10]),
         secret: rng.next(),
         ..Settings::default()
     }
@@ -354,9 +355,8 @@ impl Runner {
     }
 }
 
-/// Runs the program that belongs to a seed. Returns what it went through, so that
-/// the test can tell whether the generator reaches everything.
-fn run_program(seed: u64) -> Vec<&'static str> {
+/// Runs the program that belongs to a seed.
+fn run_program(seed: u64) -> Run {
     let mut rng = Rng(seed);
     let s = settings(&mut rng);
     let mut pair = Pair::new(&s, rng.next());
@@ -435,69 +435,6 @@ fn run_program(seed: u64) -> Vec<&'static str> {
         );
         r.check(&pair);
     }
-    marks(&pair)
-}
-
-fn marks(pair: &Pair) -> Vec<&'static str> {
-    let mut marks = Vec::new();
-    for node in &pair.nodes {
-        marks.extend(
-            node.shard
-                .stats()
-                .iter()
-                .filter(|&(_, n)| n > 0)
-                .map(|(name, _)| name),
-        );
-    }
-    marks
-}
-
-#[test]
-fn random_programs_agree_with_the_model() {
-    if let Ok(seed) = std::env::var("URXE_SEED") {
-        let seed = seed.parse().expect("URXE_SEED is a number");
-        run_program(seed);
-        return;
-    }
-    let programs: u64 = std::env::var("URXE_PROGRAMS")
-        .map_or(10_000, |n| n.parse().expect("URXE_PROGRAMS is a number"));
-    let mut reached = std::collections::BTreeSet::new();
-    for seed in 0..programs {
-        match std::panic::catch_unwind(|| run_program(seed)) {
-            Ok(marks) => reached.extend(marks),
-            Err(panic) => {
-                eprintln!(
-                    "seed {seed} fails; replay: URXE_SEED={seed} cargo test -p urxe-core --test model"
-                );
-                std::panic::resume_unwind(panic);
-            }
-        }
-    }
-    println!("{programs} programs agree with the model; counters reached: {reached:?}");
-    if programs >= 1000 {
-        for mark in [
-            "duplicate_request",
-            "out_of_seq_request",
-            "rcvd_rnr_err",
-            "rcvd_seq_err",
-            "ack_timeout",
-            "implied_nak",
-            "retransmitted_pkts",
-            "drop_icrc",
-            "drop_stale_response",
-            "drop_ahead_of_sequence",
-        ] {
-            assert!(
-                reached.contains(mark),
-                "no program ever reached {mark}: {reached:?}"
-            );
-        }
-    }
-}
-
-#[test]
-fn a_seed_gives_the_same_run_twice() {
-    for seed in [1, 77, 4242] {
-        assert_eq!(run_program(seed), run_program(seed));
-    }
+    let operations = runners.iter().map(|r| r.program.ops.len() as u64).sum();
+    Run::new(operations, pair.now, &pair.nodes)
 }

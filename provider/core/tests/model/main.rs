@@ -1,0 +1,55 @@
+//! Random programs of work requests over a faulty wire, each against a simple model of
+//! its service. All services together must reach every coverage mark.
+//!
+//! `URXE_PROGRAMS=n` sets how many programs of each service run, `URXE_SEED=n` replays
+//! one. `tests/soak SECONDS` runs fresh seeds for as long as it is told.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test is configured by its environment, and a soak ends by the clock"
+)]
+
+mod rc;
+mod suite;
+#[path = "../support/mod.rs"]
+mod support;
+
+use suite::Service;
+
+/// Every service that has a model.
+const SERVICES: [&Service; 1] = [&rc::RC];
+
+#[test]
+fn rc_programs_agree_with_the_model() {
+    suite::run_once(&rc::RC);
+}
+
+#[test]
+fn a_seed_gives_the_same_run_twice() {
+    for service in SERVICES {
+        for seed in [1, 77, 4242] {
+            let run = || (service.run)(seed);
+            assert_eq!(run(), run(), "{} seed {seed}", service.name);
+        }
+    }
+}
+
+/// Here, not beside the code that is marked: a mark that only a scripted test reaches
+/// says nothing about what random programs try.
+#[test]
+fn every_mark_is_reached() {
+    if suite::is_replay() {
+        println!("skipped: one program, chosen by URXE_SEED, cannot reach all");
+        return;
+    }
+    for service in SERVICES {
+        suite::run_once(service);
+    }
+    suite::check_marks();
+}
+
+#[test]
+fn soak() {
+    suite::soak(&SERVICES);
+}
