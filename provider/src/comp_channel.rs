@@ -1,14 +1,12 @@
 //! Completion channels: waiting for completions without polling.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
-
-use urxe_core::cq::CqId;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::context::Context;
-use crate::cq::{Cq, CqInner};
-use crate::engine::Channel;
+use crate::cq::Cq;
+use crate::engine::{Channel, CqChannel};
 use crate::error::Error;
 
 /// A channel on which completion queues raise events.
@@ -23,7 +21,7 @@ use crate::error::Error;
 /// ```
 /// # fn main() -> Result<(), urxe::Error> {
 /// # let context = urxe::Context::open("127.81.0.10".parse().unwrap())?;
-/// use std::time::Duration;
+/// use std::time::{Duration, Instant};
 ///
 /// let channel = context.create_comp_channel()?;
 /// let cq = context.create_cq_with_channel(64, &channel)?;
@@ -42,21 +40,17 @@ pub struct CompChannel {
 #[derive(Debug)]
 struct ChannelInner {
     context: Context,
-    queue: Arc<Channel<CqId>>,
-    /// The completion queues that raise events here.
-    members: Mutex<Vec<(CqId, Weak<CqInner>)>>,
+    queue: Arc<CqChannel>,
 }
 
 impl CompChannel {
     pub(crate) fn create(context: &Context) -> Result<CompChannel, Error> {
         context.engine().check_process()?;
         let queue = Arc::new(Channel::new().map_err(Error::io("creating an eventfd"))?);
-        let members = Mutex::default();
         Ok(CompChannel {
             inner: Arc::new(ChannelInner {
                 context: context.clone(),
                 queue,
-                members,
             }),
         })
     }
@@ -88,7 +82,7 @@ impl CompChannel {
     /// After a fork, in the child.
     pub fn try_get(&self) -> Result<Option<Cq>, Error> {
         self.inner.context.engine().check_process()?;
-        Ok(std::iter::from_fn(|| self.inner.queue.try_take()).find_map(|id| self.member(id)))
+        Ok(std::iter::from_fn(|| self.inner.queue.try_take()).find_map(|cq| Cq::of_event(&cq)))
     }
 
     /// Its context.
@@ -96,37 +90,23 @@ impl CompChannel {
         &self.inner.context
     }
 
-    pub(crate) fn queue(&self) -> Arc<Channel<CqId>> {
+    pub(crate) fn queue(&self) -> Arc<CqChannel> {
         self.inner.queue.clone()
-    }
-
-    /// A new queue raises its events here.
-    pub(crate) fn adopt(&self, id: CqId, cq: &Arc<CqInner>) {
-        let mut members = self
-            .inner
-            .members
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        members.retain(|(_, cq)| cq.strong_count() > 0);
-        members.push((id, Arc::downgrade(cq)));
     }
 
     fn wait_at_most(&self, timeout: Option<Duration>) -> Result<Option<Cq>, Error> {
         let engine = self.inner.context.engine();
-        let id = engine.wait_for_event(&self.inner.queue, timeout)?;
-        Ok(id.and_then(|id| self.member(id)))
-    }
-
-    /// The queue that an event names; `None` if it is gone.
-    fn member(&self, id: CqId) -> Option<Cq> {
-        let members = self
-            .inner
-            .members
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        // The last one: a number is used again when its queue is gone.
-        let (_, cq) = members.iter().rev().find(|(member, _)| *member == id)?;
-        cq.upgrade().map(Cq::from_inner)
+        let start = Instant::now();
+        loop {
+            let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+            let Some(event) = engine.wait_for_event(&self.inner.queue, left)? else {
+                return Ok(None);
+            };
+            // Events of a queue that is gone by now are nobody's.
+            if let Some(cq) = Cq::of_event(&event) {
+                return Ok(Some(cq));
+            }
+        }
     }
 }
 

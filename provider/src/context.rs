@@ -16,6 +16,8 @@ use urxe_wire::{Gid, IcrcPolicy};
 use crate::async_event::AsyncEvent;
 use crate::comp_channel::CompChannel;
 use crate::cq::Cq;
+use crate::cq_builder::CqBuilder;
+use crate::cq_poll::RtValues;
 use crate::engine::{Engine, EngineConfig, ProgressThread, TAP_VARIABLE};
 use crate::error::{Error, ErrorKind};
 use crate::limits::{DeviceAttr, LIMITS};
@@ -70,6 +72,7 @@ impl Context {
 
     /// The limits.
     #[doc(alias = "ibv_query_device")]
+    #[doc(alias = "ibv_query_device_ex")]
     pub fn query_device(&self) -> DeviceAttr {
         LIMITS
     }
@@ -152,7 +155,7 @@ impl Context {
     /// If the size is not possible.
     #[doc(alias = "ibv_create_cq")]
     pub fn create_cq(&self, cqe: usize) -> Result<Cq, Error> {
-        Cq::create(self, cqe, None)
+        Cq::create(self, cqe, None, false)
     }
 
     /// A completion queue that can raise events on `channel`.
@@ -161,7 +164,25 @@ impl Context {
     /// If the size is not possible, or the channel is of another context.
     #[doc(alias = "ibv_create_cq")]
     pub fn create_cq_with_channel(&self, cqe: usize, channel: &CompChannel) -> Result<Cq, Error> {
-        Cq::create(self, cqe, Some(channel))
+        Cq::create(self, cqe, Some(channel), false)
+    }
+
+    /// A completion queue with more to choose: `context.cq(64).timestamps().create()`.
+    #[doc(alias = "ibv_create_cq_ex")]
+    pub fn cq(&self, cqe: usize) -> CqBuilder<'_> {
+        CqBuilder::new(self, cqe)
+    }
+
+    /// The raw clock of completion timestamps, now.
+    ///
+    /// # Errors
+    /// After a fork, in the child.
+    #[doc(alias = "ibv_query_rt_values_ex")]
+    pub fn query_rt_values(&self) -> Result<RtValues, Error> {
+        self.engine().check_process()?;
+        Ok(RtValues {
+            raw_clock_ns: self.engine().clock_now().0,
+        })
     }
 
     /// A channel on which completion queues raise events.

@@ -1,12 +1,13 @@
 //! Completion queues, as the program sees them.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use urxe_core::cq::CqId;
 
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
-use crate::engine::{Armed, CqCore};
+use crate::engine::{Armed, CqCore, CqInit, WouldLose};
 use crate::error::{Error, ErrorKind};
 use crate::limits::LIMITS;
 use crate::wc::Wc;
@@ -15,8 +16,9 @@ use crate::wc::Wc;
 /// the last of them and the last QP that uses it are gone.
 ///
 /// A queue that is too small for what completes is an error that is reported: the
-/// completion that found no room is lost, its QP fails, [`crate::AsyncEvent::CqErr`]
-/// says so, and so does [`Cq::poll`] once the queue is empty.
+/// completion that found no room is lost, all QPs that use the queue fail,
+/// [`crate::AsyncEvent::CqErr`] says so, and so does [`Cq::poll`] once everything that
+/// arrived before the loss is taken. No completion is stored after the loss.
 ///
 /// ```
 /// # fn main() -> Result<(), urxe::Error> {
@@ -44,29 +46,66 @@ impl Cq {
         context: &Context,
         cqe: usize,
         channel: Option<&CompChannel>,
+        timestamps: bool,
     ) -> Result<Cq, Error> {
-        let max = LIMITS.max_cqe as usize;
-        if !(1..=max).contains(&cqe) {
-            return Err(ErrorKind::CqSize { cqe, max }.into());
-        }
+        check_size(cqe)?;
         if channel.is_some_and(|channel| !channel.context().is(context)) {
             return Err(ErrorKind::ForeignObject("completion channel").into());
         }
-        let core = context
-            .engine()
-            .create_cq(cqe, channel.map(CompChannel::queue))?;
+        let core = context.engine().create_cq(CqInit {
+            capacity: cqe,
+            channel: channel.map(CompChannel::queue),
+            timestamps,
+        })?;
         let inner = Arc::new(CqInner {
             context: context.clone(),
             core,
         });
-        if let Some(channel) = channel {
-            channel.adopt(inner.core.id, &inner);
-        }
+        let mine = inner.core.handle.set(Arc::downgrade(&inner));
+        mine.expect("a new queue has no object yet");
         Ok(Cq { inner })
     }
 
-    pub(crate) fn from_inner(inner: Arc<CqInner>) -> Cq {
-        Cq { inner }
+    /// The queue that raised an event, if it is still there.
+    pub(crate) fn of_event(event: &Weak<CqInner>) -> Option<Cq> {
+        let inner = event.upgrade()?;
+        inner.core.unacked.fetch_add(1, Ordering::Relaxed);
+        Some(Cq { inner })
+    }
+
+    /// Makes the queue larger or smaller; what is in it stays.
+    ///
+    /// # Errors
+    /// [`ErrorKind::CqSize`] if no queue can have this size, [`ErrorKind::CqResize`] if
+    /// more completions are in it than would fit (both EINVAL), and
+    /// [`ErrorKind::CqOverrun`] if it overran already: a resize does not mend that.
+    /// Nothing has changed then.
+    #[doc(alias = "ibv_resize_cq")]
+    pub fn resize(&self, cqe: usize) -> Result<(), Error> {
+        self.inner.context.engine().check_process()?;
+        check_size(cqe)?;
+        if self.inner.core.is_overrun() {
+            return Err(ErrorKind::CqOverrun.into());
+        }
+        let resized = self.inner.core.resize(cqe);
+        resized.map_err(|WouldLose { held }| ErrorKind::CqResize { cqe, held }.into())
+    }
+
+    /// Completion moderation: an event that was asked for is raised once `count`
+    /// completions of that kind arrived, or `period_us` microseconds after the first of
+    /// them, whichever is sooner. 0 means no limit of that kind; 0 and 0 raises every
+    /// event at once, as a new queue does.
+    ///
+    /// With a `count` alone an event may never come if no more completions do. The time
+    /// is kept as exactly as the engine is driven: to about a millisecond.
+    ///
+    /// # Errors
+    /// After a fork, in the child.
+    #[doc(alias = "ibv_modify_cq")]
+    pub fn modify(&self, count: u16, period_us: u16) -> Result<(), Error> {
+        self.inner.context.engine().check_process()?;
+        self.inner.core.moderate(count, period_us);
+        Ok(())
     }
 
     /// Takes completions, oldest first, as many as there are and fit into `wcs`; returns
@@ -81,7 +120,9 @@ impl Cq {
         let engine = self.inner.context.engine();
         engine.check_process()?;
         let count = engine.poll(&self.inner.core, wcs)?;
-        if count == 0 && self.inner.core.is_overrun() {
+        // What arrived before the loss comes first, also when another thread stored it
+        // just now.
+        if count == 0 && self.inner.core.is_overrun() && self.inner.core.is_empty() {
             return Err(ErrorKind::CqOverrun.into());
         }
         Ok(count)
@@ -127,14 +168,31 @@ impl Cq {
         Ok(())
     }
 
-    /// Says that `count` events of this queue were handled.
+    /// Says that `count` events of this queue were handled. Counting more than there
+    /// were has no effect.
     ///
-    /// Verbs need it to destroy a queue safely. Here events hold the queue itself, so
-    /// nothing depends on it; it is there for programs that are used to it.
+    /// Verbs need it because `ibv_destroy_cq` waits until every event is acknowledged.
+    /// Here an event that was taken holds the queue itself, so nothing waits: the count
+    /// ([`Cq::unacked_events`]) is there for programs that keep it.
     #[doc(alias = "ibv_ack_cq_events")]
     #[inline]
     pub fn ack_events(&self, count: u32) {
-        let _ = count;
+        let unacked = &self.inner.core.unacked;
+        let less = |now: u32| Some(now.saturating_sub(count));
+        // The closure always returns a value, so this cannot fail.
+        let _ = unacked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Events of this queue that the program took from its channel and did not
+    /// acknowledge.
+    pub fn unacked_events(&self) -> u32 {
+        self.inner.core.unacked.load(Ordering::Relaxed)
+    }
+
+    /// True if a completion was lost because the queue was full. The queue takes no more
+    /// then, and its QPs are in the error state.
+    pub fn is_overrun(&self) -> bool {
+        self.inner.core.is_overrun()
     }
 
     /// Its number, as [`crate::AsyncEvent::CqErr`] names it.
@@ -144,13 +202,25 @@ impl Cq {
 
     /// Completions that it holds at most.
     pub fn capacity(&self) -> usize {
-        self.inner.core.capacity
+        self.inner.core.capacity()
+    }
+
+    pub(crate) fn core(&self) -> &CqCore {
+        &self.inner.core
     }
 
     /// Its context.
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
+}
+
+fn check_size(cqe: usize) -> Result<(), Error> {
+    let max = LIMITS.max_cqe as usize;
+    if (1..=max).contains(&cqe) {
+        return Ok(());
+    }
+    Err(ErrorKind::CqSize { cqe, max }.into())
 }
 
 impl PartialEq for Cq {

@@ -73,9 +73,26 @@ pub enum ErrorKind {
         /// The limit.
         max: usize,
     },
+    /// A completion queue was to be made smaller than what is in it.
+    #[error(
+        "a completion queue that holds {held} completions cannot be resized to {cqe}: poll it first"
+    )]
+    CqResize {
+        /// Entries asked for.
+        cqe: usize,
+        /// Completions in the queue.
+        held: usize,
+    },
+    /// The device has no more completion queues.
+    #[error("all {0} completion queues are in use")]
+    TooManyCqs(u32),
+    /// Something that this device does not offer.
+    #[error("{0}")]
+    Unsupported(&'static str),
     /// More completions arrived than the queue was created for.
     #[error(
-        "the completion queue overran: a completion was lost, and its QP is in the error state"
+        "the completion queue overran: a completion was lost, and its QPs are in the error state; \
+         destroy it and create a larger one"
     )]
     CqOverrun,
     /// Objects of different contexts were mixed.
@@ -154,6 +171,7 @@ impl Error {
         match &self.kind {
             ErrorKind::Post(PostError::QueueFull(_))
             | ErrorKind::CreateQp(CreateQpError::Full(_))
+            | ErrorKind::TooManyCqs(_)
             | ErrorKind::Register(RegisterError::Full(_)) => Blame::Limit,
             ErrorKind::Completion { fault, .. } => match fault.side() {
                 urxe_core::error::Side::Remote | urxe_core::error::Side::Network => Blame::Peer,
@@ -172,8 +190,11 @@ impl Error {
         match &self.kind {
             ErrorKind::Post(PostError::QueueFull(_))
             | ErrorKind::CreateQp(CreateQpError::Full(_))
+            | ErrorKind::TooManyCqs(_)
             | ErrorKind::Register(RegisterError::Full(_)) => libc::ENOMEM,
-            ErrorKind::CreateQp(CreateQpError::Type(_)) => libc::EOPNOTSUPP,
+            ErrorKind::CreateQp(CreateQpError::Type(_)) | ErrorKind::Unsupported(_) => {
+                libc::EOPNOTSUPP
+            }
             ErrorKind::AddrInUse(_) => libc::EADDRINUSE,
             ErrorKind::NoAddress(_) | ErrorKind::NoAddressOnDevice => libc::EADDRNOTAVAIL,
             ErrorKind::Completion { .. } | ErrorKind::CqOverrun => libc::EIO,

@@ -29,6 +29,8 @@ pub enum AtomicCap {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 #[doc(alias = "ibv_device_attr")]
+#[doc(alias = "ibv_device_attr_ex")]
+#[doc(alias = "ibv_cq_moderation_caps")]
 pub struct DeviceAttr {
     /// Version of this library.
     pub fw_ver: &'static str,
@@ -62,6 +64,14 @@ pub struct DeviceAttr {
     pub max_pkeys: u16,
     /// Ports.
     pub phys_port_cnt: u8,
+    /// Bits of a completion timestamp that count: all.
+    pub completion_timestamp_mask: u64,
+    /// Rate of the clock that completions are stamped with, in kHz: it counts nanoseconds.
+    pub hca_core_clock: u64,
+    /// Completions that a moderated event waits for, at most.
+    pub max_cq_count: u16,
+    /// Microseconds that it waits, at most.
+    pub max_cq_period: u16,
 }
 
 pub(crate) const LIMITS: DeviceAttr = DeviceAttr {
@@ -82,4 +92,8 @@ pub(crate) const LIMITS: DeviceAttr = DeviceAttr {
     atomic_cap: AtomicCap::Glob,
     max_pkeys: 1,
     phys_port_cnt: 1,
+    completion_timestamp_mask: u64::MAX,
+    hca_core_clock: 1_000_000,
+    max_cq_count: u16::MAX,
+    max_cq_period: u16::MAX,
 };

@@ -24,8 +24,9 @@ pub struct Env<'a, M: Memory, C: CqSink> {
     pub cqs: &'a mut C,
 }
 
-/// Asynchronous events kept until somebody asks; more are dropped, oldest first.
-const EVENTS_MAX: usize = 4096;
+/// Asynchronous events kept until somebody asks; more are dropped, oldest first. One for
+/// every QP that there can be, twice: none is lost when a queue fails that all QPs use.
+const EVENTS_MAX: usize = 1 << 17;
 
 /// What all QPs of a shard share.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct Common {
     pub(crate) events: VecDeque<AsyncEvent>,
     pub(crate) config: crate::shard::ShardConfig,
     pub(crate) srqs: crate::srq::SrqTable,
+    /// Completion queues that lost a completion. Few: a program has few queues that fail.
+    pub(crate) failed_cqs: Vec<CqId>,
 }
 
 impl Common {
@@ -42,6 +45,15 @@ impl Common {
             self.events.pop_front();
         }
         self.events.push_back(event);
+    }
+
+    /// A completion was lost: told once for a queue, however many are lost after it.
+    #[cold]
+    fn on_overrun(&mut self, cq: CqId) {
+        if !self.failed_cqs.contains(&cq) {
+            self.failed_cqs.push(cq);
+            self.push_event(AsyncEvent::CqErr(cq));
+        }
     }
 }
 
@@ -72,10 +84,10 @@ impl<'a, 'e, M: Memory, C: CqSink> Cx<'a, 'e, M, C> {
         if cqe.status != WcStatus::Success && cqe.fault != Fault::Flushed {
             self.common.stats.completer_err += 1;
         }
-        if self.env.cqs.push(cq, cqe).is_err() && !self.overrun {
+        if self.env.cqs.push(cq, cqe).is_err() {
             mark!(CqOverrun);
             self.overrun = true;
-            self.common.push_event(AsyncEvent::CqErr(cq));
+            self.common.on_overrun(cq);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use urxe_wire::{IcrcPolicy, IcrcSeed, IcrcVerdict, Packet, Pkey, Qpn, Service};
 
 use crate::context::{Common, Cx, Env};
-use crate::cq::CqSink;
+use crate::cq::{CqId, CqSink};
 use crate::error::DropReason;
 use crate::event::AsyncEvent;
 use crate::memory::Memory;
@@ -145,6 +145,7 @@ impl Shard {
                 events: VecDeque::new(),
                 srqs: SrqTable::new(config.secret),
                 config,
+                failed_cqs: Vec::new(),
             },
             held: None,
         }
@@ -457,6 +458,24 @@ impl Shard {
     /// The next asynchronous event.
     pub fn poll_event(&mut self) -> Option<AsyncEvent> {
         self.common.events.pop_front()
+    }
+
+    /// Fails every QP that uses a completion queue, because that lost a completion: for
+    /// whoever takes [`AsyncEvent::CqErr`] out. Looks at all QPs.
+    pub fn fail_cq<M: Memory, C: CqSink>(&mut self, cq: CqId, env: &mut Env<'_, M, C>) {
+        let users = self.qps.iter().filter(|(_, qp)| qp.uses_cq(cq));
+        let users: Vec<QpIndex> = users.map(|(index, _)| index).collect();
+        for index in users {
+            if let Some(qp) = self.qps.at_mut(index) {
+                qp.on_cq_failed(&mut Cx::new(env, &mut self.common));
+            }
+            self.settle(index);
+        }
+    }
+
+    /// A completion queue is gone, and its number may be given to another.
+    pub fn forget_cq(&mut self, cq: CqId) {
+        self.common.failed_cqs.retain(|&failed| failed != cq);
     }
 
     /// The counters.

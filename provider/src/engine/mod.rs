@@ -8,8 +8,10 @@ mod channel;
 mod clock;
 mod counters;
 mod cq;
+mod cq_table;
 mod doorbell;
 mod housekeeping;
+mod moderation;
 mod objects;
 mod post;
 mod progress;
@@ -29,7 +31,7 @@ use urxe_core::{AckMode, Shard, ShardConfig};
 use urxe_udp::UdpConfig;
 
 pub(crate) use channel::Channel;
-pub(crate) use cq::{Armed, CqCore};
+pub(crate) use cq::{Armed, CqChannel, CqCore, CqInit, WouldLose};
 pub(crate) use doorbell::Poisoned;
 pub(crate) use post::{QpShared, Refused};
 pub(crate) use progress::ProgressThread;
@@ -107,6 +109,11 @@ impl Engine {
             clock,
             generation,
         })
+    }
+
+    /// Nanoseconds since the engine was opened: the time that completions are stamped with.
+    pub(crate) fn clock_now(&self) -> urxe_core::Time {
+        self.clock.now()
     }
 
     /// A number that nobody can guess.

@@ -4,20 +4,19 @@
 use core::net::IpAddr;
 use std::sync::Arc;
 
-use urxe_core::cq::CqId;
 use urxe_core::mr::{MrInit, MrKeys};
 use urxe_core::qp::attr::{AttrMask, QpAttr};
 use urxe_core::qp::state::QpState;
 use urxe_core::{AckMode, QpInit};
 use urxe_wire::Lkey;
 
-use super::channel::Channel;
-use super::cq::CqCore;
+use super::cq::{CqCore, CqInit};
 use super::doorbell::Guard;
 use super::post::QpShared;
 use super::shard_state::{QpSlot, ShardState, with_env};
 use super::{Engine, ErrorKind};
 use crate::error::Error;
+use crate::limits::LIMITS;
 
 /// The bits of a traffic class that say whether switches may mark, and have marked,
 /// congestion. Where a connection sets them, those of its packets are looked at.
@@ -134,19 +133,15 @@ impl Engine {
             .ok_or_else(|| urxe_core::qp::state::ModifyError::NoQp.into())
     }
 
-    pub(crate) fn create_cq(
-        &self,
-        capacity: usize,
-        channel: Option<Arc<Channel<CqId>>>,
-    ) -> Result<Arc<CqCore>, Error> {
+    pub(crate) fn create_cq(&self, init: CqInit) -> Result<Arc<CqCore>, Error> {
         let mut state = self.enter()?;
-        let cq = Arc::new(CqCore::new(state.cqs.free_id(), capacity, channel));
-        state.cqs.insert(cq.clone());
-        Ok(cq)
+        let cq = state.cqs.create(init);
+        cq.map_err(|_| ErrorKind::TooManyCqs(LIMITS.max_cq).into())
     }
 
     pub(crate) fn destroy_cq(&self, cq: &CqCore) {
         if let Ok(mut state) = self.enter() {
+            state.shard.forget_cq(cq.id);
             state.cqs.remove(cq.id);
         }
     }

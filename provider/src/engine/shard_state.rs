@@ -10,11 +10,12 @@ use urxe_core::table::QpIndex;
 use urxe_core::transmit::TxBatch;
 use urxe_core::{AckMode, Env, RxPath, Shard, Time};
 use urxe_udp::RecvBatch;
+use urxe_wire::Qpn;
 
 use super::channel::Channel;
 use super::clock::Clock;
 use super::counters::EngineCounters;
-use super::cq::CqTable;
+use super::cq_table::CqTable;
 use super::doorbell::Combined;
 use super::post::QpShared;
 use super::progress::ProgressShared;
@@ -120,6 +121,7 @@ impl ShardState {
     #[inline]
     pub(crate) fn start_turn(&mut self) {
         self.now = self.clock.now();
+        self.cqs.set_now(self.now);
     }
 
     /// Fetches and handles packets; returns true if there were any.
@@ -176,6 +178,9 @@ impl ShardState {
         if is_due {
             with_env!(self, |shard, env| shard.handle_timeout(env));
         }
+        if self.cqs.due().is_some_and(|due| due <= self.now) {
+            self.cqs.raise_due();
+        }
         is_due
     }
 
@@ -220,7 +225,8 @@ impl ShardState {
 
     /// When somebody must come back at the latest: a timer, or something held back.
     pub(crate) fn due(&self) -> Option<Time> {
-        let timer = self.shard.next_timeout();
+        let timers = [self.shard.next_timeout(), self.cqs.due()];
+        let timer = timers.into_iter().flatten().min();
         if self.shard.has_work() || self.tx.has_backlog() {
             let soon = self.now + DEFER_NS;
             return Some(timer.map_or(soon, |timer| timer.min(soon)));
@@ -228,17 +234,24 @@ impl ShardState {
         timer
     }
 
+    /// The number of the QP at a place, if there is one.
+    fn qpn(&self, index: QpIndex) -> Option<Qpn> {
+        Some(self.qps.get(index.0 as usize)?.as_ref()?.shared.qpn)
+    }
+
     /// Hands asynchronous events over to the program.
     fn publish_events(&mut self) {
         while let Some(event) = self.shard.poll_event() {
-            let qpn = |index: QpIndex| Some(self.qps.get(index.0 as usize)?.as_ref()?.shared.qpn);
             let event = match event {
-                CoreEvent::CqErr(cq) => Some(AsyncEvent::CqErr(cq)),
-                CoreEvent::QpFatal(index) => qpn(index).map(AsyncEvent::QpFatal),
-                CoreEvent::QpReqErr(index) => qpn(index).map(AsyncEvent::QpReqErr),
-                CoreEvent::QpAccessErr(index) => qpn(index).map(AsyncEvent::QpAccessErr),
-                CoreEvent::CommEst(index) => qpn(index).map(AsyncEvent::CommEst),
-                CoreEvent::SqDrained(index) => qpn(index).map(AsyncEvent::SqDrained),
+                CoreEvent::CqErr(cq) => {
+                    with_env!(self, |shard, env| shard.fail_cq(cq, env));
+                    Some(AsyncEvent::CqErr(cq))
+                }
+                CoreEvent::QpFatal(index) => self.qpn(index).map(AsyncEvent::QpFatal),
+                CoreEvent::QpReqErr(index) => self.qpn(index).map(AsyncEvent::QpReqErr),
+                CoreEvent::QpAccessErr(index) => self.qpn(index).map(AsyncEvent::QpAccessErr),
+                CoreEvent::CommEst(index) => self.qpn(index).map(AsyncEvent::CommEst),
+                CoreEvent::SqDrained(index) => self.qpn(index).map(AsyncEvent::SqDrained),
                 // A kind that this version of the API does not know.
                 _ => None,
             };

@@ -414,6 +414,18 @@ impl Qp {
         self.after(cx);
     }
 
+    /// True if its completions go to this queue.
+    pub(crate) fn uses_cq(&self, cq: CqId) -> bool {
+        self.link.send_cq == cq || self.init.recv_cq == cq
+    }
+
+    /// One of its completion queues lost a completion, of this QP or another.
+    pub(crate) fn on_cq_failed<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
+        // From RESET there is no way to ERR: its first completion will fail it.
+        cx.overrun = self.state() != QpState::Reset;
+        self.after(cx);
+    }
+
     /// What every input may have brought about: a lost completion, a drained queue.
     #[inline]
     fn after<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {

@@ -1,0 +1,101 @@
+//! All completion queues of a context, by number: where the core puts completions.
+
+use std::sync::Arc;
+
+use urxe_core::Time;
+use urxe_core::cq::{CqId, CqOverrun, CqSink, Cqe};
+
+use super::cq::{CqCore, CqInit};
+use super::moderation::ModerationClock;
+use crate::limits::LIMITS;
+
+/// The table.
+#[derive(Debug, Default)]
+pub(crate) struct CqTable {
+    cqs: Vec<Option<Arc<CqCore>>>,
+    /// Places in it that nobody has.
+    free: Vec<u32>,
+    clock: ModerationClock,
+}
+
+/// All numbers are in use.
+#[derive(Debug)]
+pub(crate) struct CqTableFull;
+
+impl CqTable {
+    /// Makes a queue under a free number.
+    pub(crate) fn create(&mut self, init: CqInit) -> Result<Arc<CqCore>, CqTableFull> {
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None if self.cqs.len() < LIMITS.max_cq as usize => {
+                self.cqs.push(None);
+                self.cqs.len() as u32 - 1
+            }
+            None => return Err(CqTableFull),
+        };
+        let cq = Arc::new(CqCore::new(CqId(place), init));
+        self.cqs[place as usize] = Some(cq.clone());
+        Ok(cq)
+    }
+
+    pub(crate) fn remove(&mut self, id: CqId) {
+        if self.cqs[id.0 as usize].take().is_some() {
+            self.free.push(id.0);
+        }
+    }
+
+    /// Tells the time, at the beginning of every turn.
+    #[inline]
+    pub(crate) fn set_now(&mut self, now: Time) {
+        self.clock.now = now;
+    }
+
+    /// When a moderated event is due.
+    #[inline]
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.clock.due()
+    }
+
+    /// Raises moderated events whose time is up.
+    pub(crate) fn raise_due(&mut self) {
+        self.clock.fire();
+    }
+}
+
+impl CqSink for CqTable {
+    #[inline]
+    fn push(&mut self, id: CqId, cqe: Cqe) -> Result<(), CqOverrun> {
+        match self.cqs.get(id.0 as usize) {
+            Some(Some(cq)) => cq.push(cqe, &mut self.clock),
+            // A QP keeps its queues alive, so this is not reached.
+            _ => Err(CqOverrun),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> CqInit {
+        CqInit {
+            capacity: 1,
+            channel: None,
+            timestamps: false,
+        }
+    }
+
+    #[test]
+    fn numbers_are_used_again_and_their_limit_is_an_error() {
+        let mut table = CqTable::default();
+        let max = LIMITS.max_cq;
+        for n in 0..max {
+            assert_eq!(table.create(small()).expect("free").id, CqId(n));
+        }
+        assert!(table.create(small()).is_err());
+        table.remove(CqId(5));
+        table.remove(CqId(5));
+        assert_eq!(table.create(small()).expect("free").id, CqId(5));
+        assert!(table.create(small()).is_err());
+    }
+}
