@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use crate::bench::{self, Op};
 use crate::control::PORT_DEFAULT;
 use crate::pingpong::Variant;
+use crate::scale;
 
 /// RDMA without RDMA hardware: RoCEv2 over ordinary UDP sockets.
 #[derive(Debug, Parser)]
@@ -23,6 +24,8 @@ pub(crate) enum Command {
     Pingpong(PingpongArgs),
     /// Measure bandwidth or latency between two processes, beside that of bare UDP
     Bench(BenchArgs),
+    /// What thousands of queue pairs cost: memory of an idle one, and message rate beside that of ten
+    Scale(ScaleArgs),
     /// List the devices: every network interface is one
     Devices,
     /// Print the RoCE packets of a capture file and check every ICRC
@@ -32,6 +35,9 @@ pub(crate) enum Command {
     /// The other side of a bench, in a process of its own
     #[command(name = bench::TARGET_SUBCOMMAND, hide = true)]
     BenchTarget(BenchTargetArgs),
+    /// The other side of a `scale`, started by it
+    #[command(name = scale::TARGET_SUBCOMMAND, hide = true)]
+    ScaleTarget(ScaleTargetArgs),
     /// One of the two sides of the bare UDP measurement
     #[command(name = bench::floor::ROLE_SUBCOMMAND, hide = true)]
     FloorRole(bench::floor::RoleArgs),
@@ -134,4 +140,25 @@ pub(crate) struct DecodeArgs {
     /// Print only the summary
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+/// Arguments of `urxe scale`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ScaleArgs {
+    /// Queue pairs in each of the two processes
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    pub(crate) qps: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of the hidden subcommand that the other side of a `scale` is started with.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ScaleTargetArgs {
+    /// Address of the device to open
+    pub(crate) address: IpAddr,
+    /// End with this process
+    #[arg(long)]
+    pub(crate) parent: Option<u32>,
 }

@@ -15,6 +15,7 @@ mod pattern;
 mod pingpong;
 mod process;
 mod samples;
+mod scale;
 mod stat;
 mod station;
 mod table;
@@ -48,6 +49,8 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Devices => devices::run(),
         Command::Decode(args) => decode::run(&args),
         Command::Stat(args) => stat::run(&args),
+        Command::Scale(args) => scale::run(&args),
+        Command::ScaleTarget(args) => scale::run_target(&args),
         Command::BenchTarget(args) => bench::run_target(&args),
         Command::FloorRole(args) => bench::floor::run_role(&args),
     }

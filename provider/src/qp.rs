@@ -5,6 +5,7 @@ use std::sync::Arc;
 use urxe_core::QpInit;
 use urxe_core::qp::attr::{AttrMask, QpAttr, QpCap};
 use urxe_core::qp::state::{QpState, QpType};
+use urxe_core::work::{RecvQueue, SendQueue};
 use urxe_wire::{Psn, Qpn};
 
 use crate::cq::Cq;
@@ -204,6 +205,17 @@ impl Qp {
     /// Sizes of its queues.
     pub fn cap(&self) -> QpCap {
         self.inner.cap
+    }
+
+    /// Bytes of memory that its queues take: the part of its cost that the program
+    /// chose by [`Qp::cap`].
+    pub fn queue_bytes(&self) -> usize {
+        let cap = self.cap();
+        SendQueue::bytes(
+            cap.max_send_wr,
+            cap.max_send_sge as usize,
+            cap.max_inline_data as usize,
+        ) + RecvQueue::bytes(cap.max_recv_wr, cap.max_recv_sge as usize)
     }
 
     /// The PSN that its connections begin with: random, so that strangers cannot guess

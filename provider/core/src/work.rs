@@ -284,9 +284,15 @@ pub struct SendQueue {
 }
 
 impl SendQueue {
+    /// Bytes that a queue of this size takes.
+    pub const fn bytes(capacity: u32, sge_max: usize, inline_max: usize) -> usize {
+        let each = size_of::<SendWqe>() + sge_max * size_of::<Sge>() + inline_max;
+        slots_of(capacity) * each
+    }
+
     /// A queue for `capacity` requests of at most so many entries or inline bytes.
     pub fn new(capacity: u32, sge_max: usize, inline_max: usize) -> SendQueue {
-        let slots = (capacity.max(1) as usize).next_power_of_two();
+        let slots = slots_of(capacity);
         SendQueue {
             slots: vec![SendWqe::EMPTY; slots].into(),
             sges: vec![Sge::EMPTY; slots * sge_max].into(),
@@ -463,6 +469,12 @@ impl SendQueue {
     fn slot(&self, number: u64) -> usize {
         number as usize & (self.slots.len() - 1)
     }
+}
+
+/// Places of a queue for `capacity` requests: found by masking.
+const fn slots_of(capacity: u32) -> usize {
+    let capacity = if capacity == 0 { 1 } else { capacity as usize };
+    capacity.next_power_of_two()
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ pub(crate) struct QpShared {
     pub(crate) index: QpIndex,
     pub(crate) qpn: Qpn,
     bell: Bell,
+    cap: QpCap,
     /// The state that the program last asked for. The core may have failed the QP since,
     /// which changes nothing about which posts are taken.
     state: AtomicU8,
@@ -41,7 +42,8 @@ pub(crate) struct QpShared {
 #[derive(Debug)]
 struct Inlet<Q> {
     post: Mutex<Posted>,
-    staged: Mutex<Q>,
+    /// Made when it is needed first: most QPs never find the engine taken.
+    staged: Mutex<Option<Q>>,
     capacity: u32,
 }
 
@@ -66,6 +68,8 @@ trait Queue {
     /// Requests in the core's queue.
     fn outstanding(state: &ShardState, index: QpIndex) -> u32;
     fn stage(&mut self, wr: &Self::Wr<'_>) -> Result<(), PostError>;
+    /// An empty queue for what is staged.
+    fn to_stage(cap: &QpCap) -> Self;
     fn is_taken_in(state: QpState) -> Result<(), PostError>;
 }
 
@@ -88,6 +92,14 @@ impl Queue for SendQueue {
 
     fn stage(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
         self.push(wr)
+    }
+
+    fn to_stage(cap: &QpCap) -> Self {
+        SendQueue::new(
+            cap.max_send_wr.min(STAGED_MAX),
+            cap.max_send_sge as usize,
+            cap.max_inline_data as usize,
+        )
     }
 
     fn is_taken_in(state: QpState) -> Result<(), PostError> {
@@ -120,6 +132,10 @@ impl Queue for RecvQueue {
         self.push(wr)
     }
 
+    fn to_stage(cap: &QpCap) -> Self {
+        RecvQueue::new(cap.max_recv_wr.min(STAGED_MAX), cap.max_recv_sge as usize)
+    }
+
     fn is_taken_in(state: QpState) -> Result<(), PostError> {
         if state.takes_post_recv() {
             Ok(())
@@ -145,24 +161,14 @@ impl From<Poisoned> for Refused {
 
 impl QpShared {
     pub(crate) fn new(index: QpIndex, qpn: Qpn, cap: &QpCap) -> QpShared {
-        let (sends, recvs) = (cap.max_send_wr, cap.max_recv_wr);
         QpShared {
             index,
             qpn,
             bell: Bell::new(index.0),
+            cap: *cap,
             state: AtomicU8::new(QpState::Reset as u8),
-            sends: Inlet::new(
-                sends,
-                SendQueue::new(
-                    sends.min(STAGED_MAX),
-                    cap.max_send_sge as usize,
-                    cap.max_inline_data as usize,
-                ),
-            ),
-            recvs: Inlet::new(
-                recvs,
-                RecvQueue::new(recvs.min(STAGED_MAX), cap.max_recv_sge as usize),
-            ),
+            sends: Inlet::new(cap.max_send_wr),
+            recvs: Inlet::new(cap.max_recv_wr),
         }
     }
 
@@ -184,8 +190,8 @@ impl QpShared {
     pub(crate) fn serve(&self, state: &mut ShardState) {
         self.bell.silence();
         state.counters.bells_served += 1;
-        lock(&self.sends.staged).drain(state, self.index);
-        lock(&self.recvs.staged).drain(state, self.index);
+        self.sends.drain(state, self.index);
+        self.recvs.drain(state, self.index);
     }
 
     /// Posts sends and starts them.
@@ -214,11 +220,18 @@ impl QpShared {
 }
 
 impl<Q: Queue> Inlet<Q> {
-    fn new(capacity: u32, staged: Q) -> Inlet<Q> {
+    fn new(capacity: u32) -> Inlet<Q> {
         Inlet {
             post: Mutex::default(),
-            staged: Mutex::new(staged),
+            staged: Mutex::new(None),
             capacity,
+        }
+    }
+
+    /// What was staged goes to the core.
+    fn drain(&self, state: &mut ShardState, index: QpIndex) {
+        if let Some(staged) = &mut *lock(&self.staged) {
+            staged.drain(state, index);
         }
     }
 
@@ -280,7 +293,7 @@ impl<Q: Queue> Inlet<Q> {
     ) -> Guard<'e, ShardState> {
         state.start_turn();
         if posted.staged {
-            lock(&self.staged).drain(&mut state, qp.index);
+            self.drain(&mut state, qp.index);
             posted.staged = false;
         }
         state
@@ -294,7 +307,9 @@ impl<Q: Queue> Inlet<Q> {
         if posted.outstanding >= self.capacity {
             return Staged::Full;
         }
-        match lock(&self.staged).stage(wr) {
+        let mut staged = lock(&self.staged);
+        let staged = staged.get_or_insert_with(|| Q::to_stage(&qp.cap));
+        match staged.stage(wr) {
             Ok(()) => {
                 posted.outstanding += 1;
                 posted.staged = true;

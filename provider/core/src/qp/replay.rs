@@ -32,6 +32,8 @@ pub(crate) struct NextResponse {
 /// The ring of resources. As many as `max_dest_rd_atomic` are remembered.
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
+    depth: u8,
+    /// Empty until the first request: most QPs never see one, and their memory counts.
     ring: Box<[Resource]>,
     /// Number that the next resource gets.
     tail: u64,
@@ -47,20 +49,15 @@ pub(crate) struct ReplayFull;
 
 impl Replay {
     pub(crate) fn new(depth: u8) -> Self {
-        let empty = Resource {
-            first_psn: Psn::ZERO,
-            packets: 0,
-            kind: ResourceKind::Atomic { original: 0 },
-        };
         Replay {
-            ring: vec![empty; depth as usize].into(),
+            depth,
             ..Replay::default()
         }
     }
 
     /// True if one more request can be accepted.
     pub(crate) fn has_room(&self) -> bool {
-        ((self.tail - self.unsent) as usize) < self.ring.len()
+        self.tail - self.unsent < u64::from(self.depth)
     }
 
     /// Accepts a request; its answer is due.
@@ -71,6 +68,9 @@ impl Replay {
         if self.unsent == self.tail {
             self.send_psn = resource.first_psn;
             self.begin_psn = resource.first_psn;
+        }
+        if self.ring.is_empty() {
+            self.ring = vec![resource; self.depth.into()].into();
         }
         let len = self.ring.len() as u64;
         self.ring[(self.tail % len) as usize] = resource;

@@ -1,6 +1,6 @@
 //! Receives that wait, first in, first out: the queue of one QP, or a shared one.
 
-use crate::work::{PostError, RecvWr, Sge};
+use crate::work::{PostError, RecvWr, Sge, slots_of};
 
 /// A receive while it waits.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +22,14 @@ pub struct RecvQueue {
 }
 
 impl RecvQueue {
+    /// Bytes that a queue of this size takes.
+    pub const fn bytes(capacity: u32, sge_max: usize) -> usize {
+        slots_of(capacity) * (size_of::<RecvWqe>() + sge_max * size_of::<Sge>())
+    }
+
     /// A queue for `capacity` receives of at most `sge_max` entries.
     pub fn new(capacity: u32, sge_max: usize) -> RecvQueue {
-        let slots = (capacity.max(1) as usize).next_power_of_two();
+        let slots = slots_of(capacity);
         RecvQueue {
             slots: vec![
                 RecvWqe {

@@ -1,0 +1,103 @@
+//! Many queue pairs that share two completion queues and one small memory region.
+
+use urxe::{Access, ConnectOptions, Endpoint, Mr, Qp, QpCap, QpInitAttr, RecvWr, SendWr, Sge};
+
+use crate::error::CliError;
+use crate::station::{Queue, Station};
+
+/// What every message holds.
+pub(super) const MESSAGE: [u8; 8] = *b"urxe8byt";
+
+/// Work requests that each queue has room for.
+pub(super) const DEPTH: u32 = 16;
+
+#[derive(Debug)]
+pub(super) struct Fleet {
+    qps: Vec<Qp>,
+    pub(super) sends: Queue,
+    pub(super) recvs: Queue,
+    sink: Mr,
+}
+
+impl Fleet {
+    pub(super) fn create(station: &Station, qps: usize) -> Result<Fleet, CliError> {
+        let fail = |error| CliError::context("cannot create a queue pair", error);
+        let sends = station.queue(4096, true)?;
+        let recvs = station.queue(4096, true)?;
+        let sink = station
+            .pd
+            .reg_owned(vec![0; MESSAGE.len()], Access::LOCAL_WRITE)
+            .map_err(fail)?;
+        let cap = QpCap {
+            max_send_wr: DEPTH,
+            max_recv_wr: DEPTH,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: MESSAGE.len() as u32,
+        };
+        let attr = QpInitAttr {
+            cap,
+            ..QpInitAttr::new(&sends.cq, &recvs.cq)
+        };
+        let qps = (0..qps).map(|_| station.pd.create_qp(&attr));
+        let qps = qps.collect::<Result<Vec<Qp>, _>>().map_err(fail)?;
+        Ok(Fleet {
+            qps,
+            sends,
+            recvs,
+            sink,
+        })
+    }
+
+    pub(super) fn endpoints(&self) -> Vec<String> {
+        self.qps
+            .iter()
+            .map(|qp| qp.endpoint().to_string())
+            .collect()
+    }
+
+    /// Connects each to the remote one with the same index.
+    pub(super) fn connect(&mut self, remotes: &[String]) -> Result<(), CliError> {
+        let options = ConnectOptions::default();
+        for (qp, remote) in self.qps.iter().zip(remotes) {
+            let fail = |error: &dyn std::fmt::Display| {
+                CliError::Failed(format!("cannot connect to {remote}: {error}"))
+            };
+            let endpoint: Endpoint = remote.parse().map_err(|error| fail(&error))?;
+            qp.connect(&endpoint, &options)
+                .map_err(|error| fail(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the work queues of one queue pair.
+    pub(super) fn queue_bytes_per_qp(&self) -> u64 {
+        self.qps.first().map_or(0, |qp| qp.queue_bytes() as u64)
+    }
+
+    pub(super) fn post_send(&self, index: usize, wr: &SendWr<'_>) -> Result<(), CliError> {
+        let posted = self.qps[index].post_send(wr);
+        posted.map_err(|error| CliError::context("cannot post a work request", error))
+    }
+
+    /// Posts receives on one queue pair; its index is their work request id.
+    pub(super) fn post_recvs(&self, index: usize, count: usize) -> Result<(), CliError> {
+        let sges: [Sge; 1] = [self.sink.sge(0..MESSAGE.len())];
+        let wr = RecvWr::new(index as u64, &sges);
+        let posted = self.qps[index].post_recv_list(&vec![wr; count]);
+        posted.map_err(|error| CliError::context("cannot post receives", error))
+    }
+
+    pub(super) fn repost_recv(&self, index: usize) -> Result<(), CliError> {
+        let sges: [Sge; 1] = [self.sink.sge(0..MESSAGE.len())];
+        let posted = self.qps[index].post_recv(&RecvWr::new(index as u64, &sges));
+        posted.map_err(|error| CliError::context("cannot post a receive", error))
+    }
+
+    /// Whether the last message arrived whole.
+    pub(super) fn is_message_whole(&self) -> bool {
+        let mut found = [0; MESSAGE.len()];
+        self.sink.read(0, &mut found);
+        found == MESSAGE
+    }
+}
