@@ -3,6 +3,7 @@
 use core::fmt;
 
 use urxe_core::cq::CqId;
+use urxe_core::srq::SrqId;
 use urxe_wire::Qpn;
 
 /// An event, as [`crate::Context::poll_async_event`] returns it.
@@ -23,6 +24,11 @@ pub enum AsyncEvent {
     CommEst(Qpn),
     /// The send queue is drained (RTS to SQD).
     SqDrained(Qpn),
+    /// Fewer receives than its limit are left in a shared receive queue. The limit is
+    /// disarmed; [`crate::Srq::arm_limit`] arms it again.
+    SrqLimitReached(SrqId),
+    /// A failed QP takes no more receives from its shared receive queue.
+    QpLastWqeReached(Qpn),
 }
 
 impl fmt::Display for AsyncEvent {
@@ -46,6 +52,14 @@ impl fmt::Display for AsyncEvent {
             }
             AsyncEvent::CommEst(qpn) => write!(f, "QP {:#x} heard from its peer", qpn.get()),
             AsyncEvent::SqDrained(qpn) => write!(f, "QP {:#x}: send queue drained", qpn.get()),
+            AsyncEvent::SrqLimitReached(srq) => {
+                write!(f, "shared receive queue {} fell below its limit", srq.0)
+            }
+            AsyncEvent::QpLastWqeReached(qpn) => write!(
+                f,
+                "QP {:#x} takes no more receives from its shared queue",
+                qpn.get()
+            ),
         }
     }
 }

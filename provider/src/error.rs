@@ -8,6 +8,7 @@ use urxe_core::CreateQpError;
 use urxe_core::error::{Fault, WcStatus};
 use urxe_core::mr::RegisterError;
 use urxe_core::qp::state::ModifyError;
+use urxe_core::srq::SrqError;
 use urxe_core::work::PostError;
 
 /// Who has to do something about an [`Error`].
@@ -65,6 +66,9 @@ pub enum ErrorKind {
     /// Memory could not be registered.
     #[error("the memory was not registered: {0}")]
     Register(#[source] RegisterError),
+    /// A shared receive queue could not be created, changed or destroyed.
+    #[error("the shared receive queue was left as it is: {0}")]
+    Srq(#[source] SrqError),
     /// A completion queue of an impossible size.
     #[error("a completion queue of {cqe} entries is not possible: 1 to {max} are")]
     CqSize {
@@ -172,6 +176,7 @@ impl Error {
             ErrorKind::Post(PostError::QueueFull(_))
             | ErrorKind::CreateQp(CreateQpError::Full(_))
             | ErrorKind::TooManyCqs(_)
+            | ErrorKind::Srq(SrqError::Full(_))
             | ErrorKind::Register(RegisterError::Full(_)) => Blame::Limit,
             ErrorKind::Completion { fault, .. } => match fault.side() {
                 urxe_core::error::Side::Remote | urxe_core::error::Side::Network => Blame::Peer,
@@ -191,7 +196,9 @@ impl Error {
             ErrorKind::Post(PostError::QueueFull(_))
             | ErrorKind::CreateQp(CreateQpError::Full(_))
             | ErrorKind::TooManyCqs(_)
+            | ErrorKind::Srq(SrqError::Full(_))
             | ErrorKind::Register(RegisterError::Full(_)) => libc::ENOMEM,
+            ErrorKind::Srq(SrqError::InUse(_)) => libc::EBUSY,
             ErrorKind::CreateQp(CreateQpError::Type(_)) | ErrorKind::Unsupported(_) => {
                 libc::EOPNOTSUPP
             }
@@ -268,6 +275,12 @@ impl From<ModifyError> for Error {
 impl From<RegisterError> for Error {
     fn from(error: RegisterError) -> Error {
         ErrorKind::Register(error).into()
+    }
+}
+
+impl From<SrqError> for Error {
+    fn from(error: SrqError) -> Error {
+        ErrorKind::Srq(error).into()
     }
 }
 

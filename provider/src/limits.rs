@@ -42,6 +42,12 @@ pub struct DeviceAttr {
     pub max_sge: u32,
     /// Inline bytes in a work request.
     pub max_inline_data: u32,
+    /// Shared receive queues.
+    pub max_srq: u32,
+    /// Receives in a shared receive queue.
+    pub max_srq_wr: u32,
+    /// Scatter/gather entries in a receive of a shared receive queue.
+    pub max_srq_sge: u32,
     /// Completion queues.
     pub max_cq: u32,
     /// Entries in a completion queue.
@@ -80,6 +86,9 @@ pub(crate) const LIMITS: DeviceAttr = DeviceAttr {
     max_qp_wr: QpLimits::WR_MAX,
     max_sge: QpLimits::SGE_MAX,
     max_inline_data: QpLimits::INLINE_MAX,
+    max_srq: QpTable::<()>::LEN_MAX as u32,
+    max_srq_wr: QpLimits::WR_MAX,
+    max_srq_sge: QpLimits::SGE_MAX,
     max_cq: 1 << 16,
     max_cqe: 1 << 22,
     max_mr: MrTable::REGIONS_MAX as u32,

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use memmap2::MmapMut;
 use urxe_core::mr::{Access, PdId};
+use urxe_core::srq::SrqAttr;
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::mem::Region;
 use crate::mr::Mr;
 use crate::qp::{Qp, QpBuilder, QpInitAttr};
+use crate::srq::Srq;
 
 /// A protection domain: QPs reach only memory regions of their own domain.
 ///
@@ -96,6 +98,15 @@ impl Pd {
     /// A QP to be created with moderate queues, whose completions all go to `cq`.
     pub fn qp<'a>(&self, cq: &'a crate::Cq) -> QpBuilder<'a> {
         QpBuilder::new(self.clone(), QpInitAttr::new(cq, cq))
+    }
+
+    /// Creates a shared receive queue, whose receives use memory of this domain.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Srq`] if a size is not possible.
+    #[doc(alias = "ibv_create_srq")]
+    pub fn create_srq(&self, attr: &SrqAttr) -> Result<Srq, Error> {
+        Srq::create(self, attr)
     }
 
     fn register(&self, region: Region, access: Access) -> Result<Mr, Error> {

@@ -12,6 +12,7 @@ use crate::cq::Cq;
 use crate::engine::{QpShared, Refused};
 use crate::error::{BadWr, Error, ErrorKind};
 use crate::pd::Pd;
+use crate::srq::Srq;
 use crate::wr::{RecvWr, SendWr};
 
 /// What a QP is created with.
@@ -28,6 +29,8 @@ pub struct QpInitAttr<'a> {
     pub qp_type: QpType,
     /// Every send makes a completion, flagged or not.
     pub sq_sig_all: bool,
+    /// The shared queue that its receives come from, instead of one of its own.
+    pub srq: Option<&'a Srq>,
 }
 
 impl<'a> QpInitAttr<'a> {
@@ -46,6 +49,7 @@ impl<'a> QpInitAttr<'a> {
             cap,
             qp_type: QpType::Rc,
             sq_sig_all: false,
+            srq: None,
         }
     }
 }
@@ -116,6 +120,13 @@ impl<'a> QpBuilder<'a> {
         self
     }
 
+    /// Its receives come from a shared queue; it has none of its own.
+    #[must_use]
+    pub fn srq(mut self, srq: &'a Srq) -> Self {
+        self.init.srq = Some(srq);
+        self
+    }
+
     /// Creates it.
     ///
     /// # Errors
@@ -144,6 +155,7 @@ struct QpInner {
     first_psn: Psn,
     send_cq: Cq,
     recv_cq: Cq,
+    srq: Option<Srq>,
 }
 
 impl Qp {
@@ -151,15 +163,23 @@ impl Qp {
         let QpInitAttr {
             send_cq,
             recv_cq,
-            cap,
+            mut cap,
             qp_type,
             sq_sig_all,
+            srq,
         } = *init;
         if [send_cq, recv_cq]
             .into_iter()
             .any(|cq| !cq.context().is(pd.context()))
         {
             return Err(ErrorKind::ForeignObject("completion queue").into());
+        }
+        if let Some(srq) = srq {
+            if !srq.pd().context().is(pd.context()) {
+                return Err(ErrorKind::ForeignObject("shared receive queue").into());
+            }
+            // It has no receive queue (`man ibv_create_qp`: ignored).
+            (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
         }
         let shared = pd.context().engine().create_qp(&QpInit {
             pd: pd.id(),
@@ -168,7 +188,7 @@ impl Qp {
             recv_cq: recv_cq.id(),
             cap,
             sq_sig_all,
-            srq: None,
+            srq: srq.map(Srq::id),
         })?;
         Ok(Qp {
             inner: Arc::new(QpInner {
@@ -178,6 +198,7 @@ impl Qp {
                 first_psn: Psn::new(pd.context().engine().random()? as u32),
                 send_cq: send_cq.clone(),
                 recv_cq: recv_cq.clone(),
+                srq: srq.cloned(),
             }),
         })
     }
@@ -200,6 +221,11 @@ impl Qp {
     /// Where completions of its receives go.
     pub fn recv_cq(&self) -> &Cq {
         &self.inner.recv_cq
+    }
+
+    /// The shared queue that its receives come from.
+    pub fn srq(&self) -> Option<&Srq> {
+        self.inner.srq.as_ref()
     }
 
     /// Sizes of its queues.
@@ -307,7 +333,8 @@ impl Qp {
     /// Posts one receive.
     ///
     /// # Errors
-    /// [`ErrorKind::Post`]; the queue is unchanged.
+    /// [`ErrorKind::Post`]; the queue is unchanged. A QP with a shared receive queue takes
+    /// none: [`Srq::post_recv`].
     #[doc(alias = "ibv_post_recv")]
     #[inline]
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), Error> {
@@ -332,7 +359,7 @@ impl Qp {
 }
 
 #[cold]
-fn bad_wr(refused: Refused) -> BadWr {
+pub(crate) fn bad_wr(refused: Refused) -> BadWr {
     match refused {
         Refused::Wr(index, error) => BadWr {
             index,

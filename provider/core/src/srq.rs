@@ -54,6 +54,17 @@ pub struct SrqAttr {
     pub srq_limit: u32,
 }
 
+impl Default for SrqAttr {
+    /// 128 receives of up to 4 entries, without a limit.
+    fn default() -> SrqAttr {
+        SrqAttr {
+            max_wr: 128,
+            max_sge: 4,
+            srq_limit: 0,
+        }
+    }
+}
+
 /// Which attributes a modify names, with the bits of `enum ibv_srq_attr_mask`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[doc(alias = "ibv_srq_attr_mask")]
@@ -107,7 +118,7 @@ pub enum SrqError {
     #[error("all {0} shared receive queues are in use")]
     Full(usize),
     /// QPs take receives from it.
-    #[error("{0} QPs take their receives from the queue: destroy them first")]
+    #[error("{0} QPs or handles still use the queue: destroy them first")]
     InUse(u32),
 }
 

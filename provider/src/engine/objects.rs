@@ -23,7 +23,7 @@ use crate::limits::LIMITS;
 const ECN_BITS: u8 = 3;
 
 impl Engine {
-    fn enter(&self) -> Result<Guard<'_, ShardState>, Error> {
+    pub(super) fn enter(&self) -> Result<Guard<'_, ShardState>, Error> {
         self.check_process()?;
         let mut state = self.combiner.lock()?;
         state.start_turn();
@@ -42,7 +42,7 @@ impl Engine {
             shared: shared.clone(),
             listens_at: None,
         });
-        self.combiner.reserve(state.qps.len())?;
+        self.combiner.reserve(state.qps.len() + state.srqs.len())?;
         Ok(shared)
     }
 

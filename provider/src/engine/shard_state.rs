@@ -20,6 +20,7 @@ use super::doorbell::Combined;
 use super::post::QpShared;
 use super::progress::ProgressShared;
 use super::sockets::{Port, Sockets};
+use super::srq::SrqShared;
 use super::tap::Tap;
 use super::tx::TxPath;
 use crate::async_event::AsyncEvent;
@@ -50,6 +51,8 @@ pub(crate) struct ShardState {
     pub(crate) cqs: CqTable,
     /// By place in the shard.
     pub(crate) qps: Vec<Option<QpSlot>>,
+    /// By place in the shard.
+    pub(crate) srqs: Vec<Option<Arc<SrqShared>>>,
     pub(crate) tx: TxPath,
     pub(crate) rx: RecvBatch,
     pub(crate) counters: EngineCounters,
@@ -103,6 +106,7 @@ impl ShardState {
             mrs,
             cqs: CqTable::default(),
             qps: Vec::new(),
+            srqs: Vec::new(),
             tx,
             rx: RecvBatch::new(RecvBatch::DEFAULT_SLOTS),
             counters: EngineCounters::default(),
@@ -252,6 +256,13 @@ impl ShardState {
                 CoreEvent::QpAccessErr(index) => self.qpn(index).map(AsyncEvent::QpAccessErr),
                 CoreEvent::CommEst(index) => self.qpn(index).map(AsyncEvent::CommEst),
                 CoreEvent::SqDrained(index) => self.qpn(index).map(AsyncEvent::SqDrained),
+                CoreEvent::QpLastWqeReached(index) => {
+                    self.qpn(index).map(AsyncEvent::QpLastWqeReached)
+                }
+                CoreEvent::SrqLimitReached(id) => {
+                    let is_live = matches!(self.srqs.get(id.0 as usize), Some(Some(_)));
+                    is_live.then_some(AsyncEvent::SrqLimitReached(id))
+                }
                 // A kind that this version of the API does not know.
                 _ => None,
             };
@@ -299,6 +310,9 @@ fn handle_received(
 
 impl Combined for ShardState {
     fn serve(&mut self, index: u32) {
+        if self.serve_srq(index) {
+            return;
+        }
         if let Some(Some(slot)) = self.qps.get(index as usize) {
             let qp = slot.shared.clone();
             qp.serve(self);

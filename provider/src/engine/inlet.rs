@@ -1,0 +1,211 @@
+//! The way into one queue: straight into the core if the engine is free, else into a
+//! queue where its holder finds what was posted.
+//!
+//! Two locks guard it. `post` is held by the thread that posts, for the whole call: posts
+//! have an order. `staged` is held for moments only, by that thread or by the holder of
+//! the engine, who never waits for anything while holding it. So the order of locks is:
+//! post, engine, staged.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use urxe_core::work::PostError;
+
+use super::Engine;
+use super::doorbell::{Attempt, Bell, Guard, Poisoned};
+use super::shard_state::ShardState;
+
+/// Most requests that wait for the holder of the engine. It comes within some
+/// microseconds; if more arrive, waiting for it is the better way.
+pub(super) const STAGED_MAX: u32 = 256;
+
+/// The way into one queue.
+#[derive(Debug)]
+pub(super) struct Inlet<Q> {
+    post: Mutex<Posted>,
+    /// Made when it is needed first: most QPs never find the engine taken.
+    staged: Mutex<Option<Q>>,
+    /// Requests that the core's queue takes; changed with `post` held.
+    capacity: AtomicU32,
+}
+
+/// What the posting thread knows.
+#[derive(Debug, Default)]
+struct Posted {
+    /// Requests that are outstanding, at most: exact when it was last set from the core's
+    /// own count, and requests complete since.
+    outstanding: u32,
+    /// There may be something in `staged`.
+    staged: bool,
+}
+
+/// A kind of queue that can be posted to.
+pub(super) trait Queue {
+    /// Names one of the core's queues of this kind.
+    type Place: Copy;
+    type Wr<'a>: Copy;
+
+    /// The core's queue is posted to.
+    fn post(state: &mut ShardState, at: Self::Place, wr: &Self::Wr<'_>) -> Result<(), PostError>;
+    /// The core takes what is staged.
+    fn drain(&mut self, state: &mut ShardState, at: Self::Place);
+    /// Requests in the core's queue.
+    fn outstanding(state: &ShardState, at: Self::Place) -> u32;
+    fn stage(&mut self, wr: &Self::Wr<'_>) -> Result<(), PostError>;
+}
+
+/// What a queue belongs to.
+pub(super) trait Owner<Q: Queue> {
+    fn place(&self) -> Q::Place;
+    fn bell(&self) -> &Bell;
+    /// Says no if the core would say no, as far as that is known without it.
+    fn takes_posts(&self) -> Result<(), PostError>;
+    /// An empty queue for what is staged.
+    fn to_stage(&self) -> Q;
+}
+
+/// A list of which one was refused.
+pub(crate) enum Refused {
+    /// The request with this index, for this reason.
+    Wr(usize, PostError),
+    /// A thread panicked in the engine.
+    Poisoned,
+}
+
+impl From<Poisoned> for Refused {
+    fn from(_: Poisoned) -> Refused {
+        Refused::Poisoned
+    }
+}
+
+impl<Q: Queue> Inlet<Q> {
+    pub(super) fn new(capacity: u32) -> Inlet<Q> {
+        Inlet {
+            post: Mutex::default(),
+            staged: Mutex::new(None),
+            capacity: AtomicU32::new(capacity),
+        }
+    }
+
+    /// Posts a list. `start` is called with the engine held, if it is.
+    #[inline]
+    pub(super) fn post<'a>(
+        &self,
+        owner: &impl Owner<Q>,
+        engine: &Engine,
+        wrs: impl Iterator<Item = Q::Wr<'a>>,
+        start: impl FnOnce(&mut ShardState),
+    ) -> Result<(), Refused> {
+        let mut posted = lock(&self.post);
+        let mut held = match engine.combiner.try_lock()? {
+            Attempt::Held(guard) => Some(self.enter(owner, &mut posted, guard)),
+            Attempt::Busy => None,
+        };
+        let mut result = Ok(());
+        for (index, wr) in wrs.enumerate() {
+            if held.is_none() {
+                match self.stage(owner, &mut posted, &wr) {
+                    Staged::Done => continue,
+                    Staged::Refused(error) => {
+                        result = Err(Refused::Wr(index, error));
+                        break;
+                    }
+                    // Only the engine knows whether there is room.
+                    Staged::Full => {
+                        held = Some(self.enter(owner, &mut posted, engine.combiner.lock()?));
+                    }
+                }
+            }
+            let state = held.as_mut().expect("taken above");
+            if let Err(error) = Q::post(state, owner.place(), &wr) {
+                result = Err(Refused::Wr(index, error));
+                break;
+            }
+        }
+        match held {
+            Some(mut state) => {
+                posted.outstanding = Q::outstanding(&state, owner.place());
+                start(&mut state);
+            }
+            None if posted.staged => {
+                drop(posted);
+                engine.combiner.ring(owner.bell())?;
+            }
+            None => {}
+        }
+        result
+    }
+
+    /// The core takes over what was staged: called by the holder of the engine.
+    pub(super) fn serve(&self, state: &mut ShardState, at: Q::Place) {
+        if let Some(staged) = &mut *lock(&self.staged) {
+            staged.drain(state, at);
+        }
+    }
+
+    /// Changes the core's queue with nobody posting and nothing staged; `change` returns
+    /// the capacity that it then has.
+    pub(super) fn change<E: From<Poisoned>>(
+        &self,
+        owner: &impl Owner<Q>,
+        engine: &Engine,
+        change: impl FnOnce(&mut ShardState) -> Result<u32, E>,
+    ) -> Result<(), E> {
+        let mut posted = lock(&self.post);
+        let state = engine.combiner.lock()?;
+        let mut state = self.enter(owner, &mut posted, state);
+        let capacity = change(&mut state)?;
+        self.capacity.store(capacity, Ordering::Relaxed);
+        posted.outstanding = Q::outstanding(&state, owner.place());
+        Ok(())
+    }
+
+    /// The engine is ours: what was staged goes first.
+    #[inline]
+    fn enter<'e>(
+        &self,
+        owner: &impl Owner<Q>,
+        posted: &mut Posted,
+        mut state: Guard<'e, ShardState>,
+    ) -> Guard<'e, ShardState> {
+        state.start_turn();
+        if posted.staged {
+            self.serve(&mut state, owner.place());
+            posted.staged = false;
+        }
+        state
+    }
+
+    #[cold]
+    fn stage(&self, owner: &impl Owner<Q>, posted: &mut Posted, wr: &Q::Wr<'_>) -> Staged {
+        if let Err(error) = owner.takes_posts() {
+            return Staged::Refused(error);
+        }
+        if posted.outstanding >= self.capacity.load(Ordering::Relaxed) {
+            return Staged::Full;
+        }
+        let mut staged = lock(&self.staged);
+        let staged = staged.get_or_insert_with(|| owner.to_stage());
+        match staged.stage(wr) {
+            Ok(()) => {
+                posted.outstanding += 1;
+                posted.staged = true;
+                Staged::Done
+            }
+            Err(PostError::QueueFull(_)) => Staged::Full,
+            Err(error) => Staged::Refused(error),
+        }
+    }
+}
+
+enum Staged {
+    Done,
+    /// No room here, or perhaps none at all.
+    Full,
+    Refused(PostError),
+}
+
+/// Queues stay whole when a thread panics: their methods change nothing half way.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
