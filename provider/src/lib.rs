@@ -116,6 +116,7 @@ pub use port::{PortAttr, PortState};
 pub use qp::{Qp, QpBuilder, QpInitAttr};
 pub use srq::Srq;
 pub use urxe_core::CreateQpError;
+pub use urxe_core::ErrorDetail;
 pub use urxe_core::cq::{CqId, WcOpcode};
 pub use urxe_core::error::{Fault, Side, WcStatus};
 pub use urxe_core::mr::{Access, RegisterError};

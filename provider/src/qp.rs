@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use urxe_core::QpInit;
 use urxe_core::qp::attr::{AttrMask, QpAttr, QpCap};
 use urxe_core::qp::state::{QpState, QpType};
 use urxe_core::work::{RecvQueue, SendQueue};
+use urxe_core::{ErrorDetail, QpInit};
 use urxe_wire::{Psn, Qpn};
 
 use crate::cq::Cq;
@@ -292,6 +292,16 @@ impl Qp {
             .engine()
             .query_qp(&self.inner.shared)?;
         Ok(attr)
+    }
+
+    /// Why it failed, in words: what was expected, what was found, where to look. `None`
+    /// if it did not fail since it was created or reset.
+    ///
+    /// # Errors
+    /// After a fork, in the child.
+    pub fn last_error(&self) -> Result<Option<ErrorDetail>, Error> {
+        let engine = self.inner.pd.context().engine();
+        engine.last_error(&self.inner.shared)
     }
 
     /// The state it is in.

@@ -4,56 +4,7 @@
 
 use core::fmt;
 
-/// Status of a work completion, with the numbers of `enum ibv_wc_status`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[repr(u32)]
-#[non_exhaustive]
-#[doc(alias = "ibv_wc_status")]
-pub enum WcStatus {
-    /// The operation completed.
-    Success = 0,
-    /// A local scatter/gather entry is too short or too long for the operation.
-    LocLenErr = 1,
-    /// The QP could not carry out the request (internal consistency).
-    LocQpOpErr = 2,
-    /// A local scatter/gather entry fails the lkey, bounds, PD or rights check.
-    LocProtErr = 4,
-    /// The request was not carried out because the QP is in the error state.
-    WrFlushErr = 5,
-    /// A memory window bind failed.
-    MwBindErr = 6,
-    /// The responder sent something that does not answer the request.
-    BadRespErr = 7,
-    /// The remote side found the request invalid (NAK 0x61).
-    RemInvReqErr = 9,
-    /// The remote side refused access to its memory (NAK 0x62).
-    RemAccessErr = 10,
-    /// The remote side could not carry the request out (NAK 0x63).
-    RemOpErr = 11,
-    /// The retry counter ran out: nobody answers.
-    RetryExcErr = 12,
-    /// The RNR retry counter ran out: the remote side posts no receives.
-    RnrRetryExcErr = 13,
-}
-
-impl fmt::Display for WcStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            WcStatus::Success => "success",
-            WcStatus::LocLenErr => "local length error",
-            WcStatus::LocQpOpErr => "local QP operation error",
-            WcStatus::LocProtErr => "local protection error",
-            WcStatus::WrFlushErr => "work request flushed",
-            WcStatus::MwBindErr => "memory window bind error",
-            WcStatus::BadRespErr => "bad response",
-            WcStatus::RemInvReqErr => "remote invalid request",
-            WcStatus::RemAccessErr => "remote access error",
-            WcStatus::RemOpErr => "remote operation error",
-            WcStatus::RetryExcErr => "transport retry counter exceeded",
-            WcStatus::RnrRetryExcErr => "RNR retry counter exceeded",
-        })
-    }
-}
+pub use crate::wc_status::WcStatus;
 
 /// Which side of the connection found the fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

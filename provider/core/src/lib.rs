@@ -26,7 +26,8 @@
 //! | `qp/state.rs`, `qp/attr.rs`, `qp/modify.rs` | states, attributes, transitions |
 //! | `srq.rs`, `xrc.rs` | shared receive queues and their domains |
 //! | `mr.rs`, `memory.rs` | keys and checks; the only door to memory |
-//! | `work.rs`, `cq.rs`, `event.rs`, `error.rs` | work requests, completions, events, reasons |
+//! | `work.rs`, `cq.rs`, `event.rs`, `error.rs`, `wc_status.rs` | work requests, completions, events, reasons |
+//! | `detail.rs`, `qp/diagnose.rs` | failures in words: what was expected, what was found |
 //! | `table.rs`, `permute.rs`, `timer.rs`, `transmit.rs`, `stats.rs` | tables, timers, batches, counters |
 //! | `marks.rs` | places that the seeded tests must reach |
 
@@ -38,6 +39,7 @@ pub mod marks;
 
 mod context;
 pub mod cq;
+mod detail;
 pub mod error;
 pub mod event;
 pub mod memory;
@@ -51,10 +53,12 @@ pub mod table;
 mod time;
 mod timer;
 pub mod transmit;
+mod wc_status;
 pub mod work;
 pub mod xrc;
 
 pub use context::Env;
+pub use detail::ErrorDetail;
 pub use qp::{AckMode, QpInit};
 pub use shard::{CreateQpError, QpLimits, RxPath, Shard, ShardConfig};
 pub use stats::Stats;

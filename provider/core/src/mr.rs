@@ -6,6 +6,7 @@
 
 use urxe_wire::{Lkey, Rkey};
 
+use crate::detail::MrFacts;
 use crate::permute::Permutation24;
 
 /// Rights of an MR or a QP, with the bits of `enum ibv_access_flags`.
@@ -322,6 +323,31 @@ impl MrTable {
             }
             _ => false,
         }
+    }
+
+    /// The region that has this lkey or rkey (an invalidated one too). For reports.
+    pub(crate) fn facts(&self, key: u32) -> Option<MrFacts> {
+        let sides = [0, REMOTE_BIT].into_iter();
+        let slot = sides
+            .filter_map(|side| self.slot_of(key, side))
+            .find(|&n| {
+                let Slot { keys, live, .. } = self.slots[n];
+                live && (keys.lkey.0 == key || keys.rkey.0 == key)
+            })?;
+        let Slot {
+            init,
+            keys,
+            rkey_valid,
+            ..
+        } = self.slots[slot];
+        Some(MrFacts {
+            keys,
+            rkey_valid,
+            pd: init.pd,
+            access: init.access,
+            iova: init.iova,
+            len: init.len,
+        })
     }
 
     /// Number of registered regions.

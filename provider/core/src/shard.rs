@@ -7,6 +7,7 @@ use urxe_wire::{IcrcPolicy, IcrcSeed, IcrcVerdict, Packet, Pkey, Qpn, Service};
 
 use crate::context::{Common, Cx, Env};
 use crate::cq::{CqId, CqSink};
+use crate::detail::ErrorDetail;
 use crate::error::DropReason;
 use crate::event::AsyncEvent;
 use crate::memory::Memory;
@@ -228,6 +229,11 @@ impl Shard {
         let mut attr = qp.attr;
         attr.cur_qp_state = attr.qp_state;
         Some((attr, qp.init))
+    }
+
+    /// Why a QP failed last; `None` if it did not since its last reset.
+    pub fn last_error(&self, index: QpIndex) -> Option<&ErrorDetail> {
+        self.qps.at(index)?.last_error.as_deref()
     }
 
     /// Appends to the send queue. [`Shard::poll_transmit`] sends.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use urxe_core::mr::{MrInit, MrKeys};
 use urxe_core::qp::attr::{AttrMask, QpAttr};
 use urxe_core::qp::state::QpState;
-use urxe_core::{AckMode, QpInit};
+use urxe_core::{AckMode, ErrorDetail, QpInit};
 use urxe_wire::Lkey;
 
 use super::cq::{CqCore, CqInit};
@@ -131,6 +131,10 @@ impl Engine {
             .shard
             .query_qp(qp.index)
             .ok_or_else(|| urxe_core::qp::state::ModifyError::NoQp.into())
+    }
+
+    pub(crate) fn last_error(&self, qp: &QpShared) -> Result<Option<ErrorDetail>, Error> {
+        Ok(self.enter()?.shard.last_error(qp.index).cloned())
     }
 
     pub(crate) fn create_cq(&self, init: CqInit) -> Result<Arc<CqCore>, Error> {

@@ -5,6 +5,7 @@ mod ack;
 pub mod attr;
 mod completer;
 mod credit;
+mod diagnose;
 mod execute;
 mod ident;
 pub(crate) mod modify;
@@ -24,6 +25,7 @@ use urxe_wire::{IcrcSeed, Packet, Qpn};
 
 use crate::context::Cx;
 use crate::cq::{CqId, CqSink};
+use crate::detail::ErrorDetail;
 use crate::error::Fault;
 use crate::event::AsyncEvent;
 use crate::memory::Memory;
@@ -131,6 +133,8 @@ pub(crate) struct Qp {
     /// A drained send queue is to be reported (SQD).
     drain_pending: bool,
     established: bool,
+    /// Why it failed last, until it is reset.
+    pub(crate) last_error: Option<Box<ErrorDetail>>,
 }
 
 impl Qp {
@@ -169,6 +173,7 @@ impl Qp {
             in_ready: false,
             drain_pending: false,
             established: false,
+            last_error: None,
         }
     }
 
@@ -242,7 +247,7 @@ impl Qp {
     ) {
         if packet.info().is_response() {
             if let Err(fault) = self.req.handle_response(&self.link, packet, cx) {
-                self.fail_send(fault, cx);
+                self.fail_send(fault, Some(packet), cx);
             }
         } else {
             if !self.established {
@@ -252,7 +257,7 @@ impl Qp {
                 }
             }
             if let Err(refusal) = self.resp.handle_request(&self.link, packet, cx) {
-                self.fail_recv(refusal, cx);
+                self.fail_recv(refusal, Some(packet), cx);
             }
         }
         self.after(cx);
@@ -272,7 +277,7 @@ impl Qp {
             Expired::GiveUp => {
                 mark!(TimeoutsExhausted);
                 cx.common.stats.retry_exceeded_err += 1;
-                self.fail_send(Fault::AckTimeout, cx);
+                self.fail_send(Fault::AckTimeout, None, cx);
             }
         }
         self.after(cx);
@@ -316,7 +321,7 @@ impl Qp {
                 Ok(RespondStep::Nothing) => break,
                 Err(refusal) => {
                     cx.common.stats.responder_err += 1;
-                    self.fail_recv(refusal, cx);
+                    self.fail_recv(refusal, None, cx);
                     self.after(cx);
                 }
             }
@@ -372,7 +377,7 @@ impl Qp {
                 }
                 SendStep::Blocked => {
                     if let Some(fault) = self.req.oldest_local_fault() {
-                        self.fail_send(fault, cx);
+                        self.fail_send(fault, None, cx);
                         self.after(cx);
                     }
                     return Ok((sends, false));
@@ -383,7 +388,13 @@ impl Qp {
     }
 
     /// The oldest send failed: the QP fails with it.
-    fn fail_send<M: Memory, C: CqSink>(&mut self, fault: Fault, cx: &mut Cx<'_, '_, M, C>) {
+    fn fail_send<M: Memory, C: CqSink>(
+        &mut self,
+        fault: Fault,
+        packet: Option<&Packet<'_>>,
+        cx: &mut Cx<'_, '_, M, C>,
+    ) {
+        self.note_send_failure(fault, packet, cx.env.mrs);
         self.attr.qp_state = QpState::Err;
         self.resp.cancel_owed();
         self.req.flush(fault, &self.link, cx);
@@ -392,7 +403,13 @@ impl Qp {
     }
 
     /// The peer's request was refused: the QP fails, once the NAK is out.
-    fn fail_recv<M: Memory, C: CqSink>(&mut self, refusal: Refusal, cx: &mut Cx<'_, '_, M, C>) {
+    fn fail_recv<M: Memory, C: CqSink>(
+        &mut self,
+        refusal: Refusal,
+        packet: Option<&Packet<'_>>,
+        cx: &mut Cx<'_, '_, M, C>,
+    ) {
+        self.note_recv_failure(refusal.fault, packet, cx.env.mrs);
         self.attr.qp_state = QpState::Err;
         if !self.resp.fills_receive() {
             // No completion will tell the application: an event does.
@@ -431,7 +448,7 @@ impl Qp {
     fn after<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
         if cx.overrun && self.state() != QpState::Err {
             cx.common.push_event(AsyncEvent::QpFatal(self.index));
-            self.fail_send(Fault::CqOverrun, cx);
+            self.fail_send(Fault::CqOverrun, None, cx);
         }
         cx.overrun = false;
         if self.drain_pending && self.state() == QpState::Sqd && self.req.is_drained() {

@@ -105,6 +105,9 @@ impl Qp {
             TIMEOUT => timeout, RETRY_CNT => retry_cnt, RNR_RETRY => rnr_retry,
             EN_SQD_ASYNC_NOTIFY => en_sqd_async_notify
         );
+        if mask.contains(AttrMask::MAX_DEST_RD_ATOMIC) {
+            self.resp.replay.resize(mine.max_dest_rd_atomic);
+        }
         let link = &mut self.link;
         link.access = mine.qp_access_flags;
         link.mtu = mine.path_mtu.bytes();
@@ -118,6 +121,9 @@ impl Qp {
             ..
         }) = mine.ah_attr
         {
+            if remote != link.dest.remote {
+                self.ident = IdentTrack::default();
+            }
             link.local = local;
             link.dest = TxDest {
                 local,
@@ -146,6 +152,7 @@ impl Qp {
                 self.attr = QpAttr::default();
                 self.drain_pending = false;
                 self.established = false;
+                self.last_error = None;
                 self.ident = IdentTrack::default();
             }
             (QpState::Init, QpState::Rtr) => {

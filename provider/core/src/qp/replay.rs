@@ -55,6 +55,18 @@ impl Replay {
         }
     }
 
+    /// Changes how many are remembered; the newest stay, and what is not answered yet.
+    pub(crate) fn resize(&mut self, depth: u8) {
+        let kept = self.tail.min(self.ring.len() as u64);
+        let owed = self.tail - self.unsent;
+        let len = u64::from(depth).max(owed);
+        let mut ring = Replay::new(len as u8).ring;
+        for number in self.tail - kept.min(len)..self.tail {
+            ring[(number % len) as usize] = self.at(number);
+        }
+        self.ring = ring;
+    }
+
     /// True if one more request can be accepted.
     pub(crate) fn has_room(&self) -> bool {
         self.tail - self.unsent < u64::from(self.depth)
@@ -186,6 +198,33 @@ mod tests {
         r.rewind(0, Psn::new(12));
         r.rewind(1, Psn::new(15));
         assert_eq!(drain(&mut r), [11, 12, 13, 14, 15]);
+    }
+
+    #[test]
+    fn another_depth_keeps_the_newest_and_what_is_owed() {
+        let mut r = Replay::new(3);
+        for first in 0..5 {
+            r.push(read(first, 1)).expect("room");
+            drain(&mut r);
+        }
+        r.resize(2);
+        assert!(r.find(Psn::new(2)).is_none());
+        assert!(r.find(Psn::new(3)).is_some() && r.find(Psn::new(4)).is_some());
+        r.resize(4);
+        assert!(r.find(Psn::new(2)).is_none() && r.find(Psn::new(3)).is_some());
+        for first in 5..9 {
+            r.push(read(first, 1)).expect("four places");
+        }
+        assert_eq!(r.push(read(9, 1)), Err(ReplayFull));
+        // Four answers are due: they are not dropped, but no more is accepted.
+        r.resize(1);
+        assert!(!r.has_room());
+        assert_eq!(drain(&mut r), [5, 6, 7, 8]);
+        r.resize(0);
+        assert!(!r.has_room() && r.find(Psn::new(8)).is_none());
+        r.resize(1);
+        r.push(read(9, 1)).expect("one place");
+        assert_eq!(drain(&mut r), [9]);
     }
 
     #[test]

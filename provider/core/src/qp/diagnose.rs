@@ -1,0 +1,291 @@
+//! Why a QP fails, in words. Called once, when it does: the checks that refused are gone
+//! through again with time for the details, so that they need not carry any.
+
+use urxe_wire::{Operation, Packet, Position};
+
+use crate::detail::{ErrorDetail, Finding, local_access, remote_access, rights};
+use crate::error::Fault;
+use crate::mr::{Access, MrTable};
+use crate::qp::Qp;
+use crate::qp::responder::Incoming;
+use crate::work::{MESSAGE_MAX, SendWqe, WrOpcode};
+
+impl Qp {
+    /// Notes why the oldest send failed.
+    #[cold]
+    pub(super) fn note_send_failure(
+        &mut self,
+        fault: Fault,
+        packet: Option<&Packet<'_>>,
+        mrs: &MrTable,
+    ) {
+        let sq = &self.req.sq;
+        let wqe = (!sq.is_empty()).then(|| *sq.wqe(sq.head()));
+        let (expected, found, hint) = match (fault, &wqe) {
+            (Fault::AckTimeout | Fault::SequenceExhausted, _) => self.silence(fault),
+            (Fault::RnrExhausted, _) => self.no_receives(),
+            (Fault::CqOverrun, _) => (
+                "room in the completion queue".into(),
+                "none".into(),
+                Some("create the queue for all requests that may be outstanding at once"),
+            ),
+            (_, Some(wqe)) if packet.is_none() || is_local_memory(fault) => {
+                self.bad_request(fault, wqe, mrs)
+            }
+            (_, Some(wqe)) => self.bad_answer(fault, wqe, packet),
+            (_, None) => ("a request".into(), "none".into(), None),
+        };
+        self.last_error = Some(Box::new(ErrorDetail {
+            fault,
+            wr_id: wqe.map(|wqe| wqe.wr_id),
+            expected,
+            found,
+            hint,
+        }));
+    }
+
+    /// Notes why the peer's request was refused.
+    #[cold]
+    pub(super) fn note_recv_failure(
+        &mut self,
+        fault: Fault,
+        packet: Option<&Packet<'_>>,
+        mrs: &MrTable,
+    ) {
+        let (expected, found, hint) = match (fault, packet) {
+            (Fault::RecvTooShort, Some(packet)) => self.too_long(packet),
+            (Fault::ResponderInvalidRequest, Some(packet)) => self.invalid_request(packet),
+            (Fault::ResponderAccess, Some(packet)) => self.refused_access(packet, mrs),
+            (Fault::ResponderAccess, None) => (
+                "the MR that an accepted READ names, until its last response".into(),
+                "none".into(),
+                Some("the region was deregistered while it was being read"),
+            ),
+            _ => {
+                let sges = self.resp.rq.front_sges();
+                local_access(mrs, sges, self.resp.recvs.pd, Access::LOCAL_WRITE)
+            }
+        };
+        let takes_receive = self.resp.fills_receive() && !self.resp.rq.is_empty();
+        self.last_error = Some(Box::new(ErrorDetail {
+            fault,
+            wr_id: takes_receive.then(|| self.resp.rq.front_wr_id()),
+            expected,
+            found,
+            hint,
+        }));
+    }
+
+    /// Nobody answers, or packets are lost without end.
+    fn silence(&self, fault: Fault) -> Finding {
+        let psn = self.req.una.get();
+        let (remote, qpn) = (self.link.dest.remote, self.link.dest_qpn.get());
+        let retries = self.attr.retry_cnt;
+        let expected = format!("an acknowledgement of PSN {psn:#x} from QP {qpn:#x} at {remote}");
+        let found = match fault {
+            Fault::AckTimeout => format!(
+                "none, {} times (timeout {}, retry_cnt {retries})",
+                u32::from(retries) + 1,
+                self.attr.timeout
+            ),
+            _ => format!("the same gap again after {retries} retries"),
+        };
+        (expected, found, None)
+    }
+
+    fn no_receives(&self) -> Finding {
+        let (remote, qpn) = (self.link.dest.remote, self.link.dest_qpn.get());
+        (
+            format!("a receive posted at QP {qpn:#x} at {remote}"),
+            format!(
+                "none, {} times (rnr_retry {})",
+                u32::from(self.attr.rnr_retry) + 1,
+                self.attr.rnr_retry
+            ),
+            Some("post receives before the peer sends, or set rnr_retry to 7 (for ever)"),
+        )
+    }
+
+    /// The request itself is at fault.
+    fn bad_request(&self, fault: Fault, wqe: &SendWqe, mrs: &MrTable) -> Finding {
+        if fault == Fault::MessageTooLong {
+            let expected = match wqe.opcode.is_atomic() {
+                true => "8 bytes for the result of an atomic".into(),
+                false => format!("at most {MESSAGE_MAX} bytes"),
+            };
+            return (expected, format!("{} bytes", wqe.length), None);
+        }
+        let need = match wqe.opcode.is_read_or_atomic() {
+            true => Access::LOCAL_WRITE,
+            false => Access::NONE,
+        };
+        let sges = self.req.sq.sges(self.req.sq.head());
+        local_access(mrs, sges, self.link.pd, need)
+    }
+
+    /// The peer's answer is a refusal, or none that could be.
+    fn bad_answer(&self, fault: Fault, wqe: &SendWqe, packet: Option<&Packet<'_>>) -> Finding {
+        let answer = packet.map_or_else(|| "nothing".into(), |packet| packet.to_string());
+        let request = describe(wqe);
+        let (expected, hint) = match (fault, wqe.opcode) {
+            (Fault::UnexpectedResponse, WrOpcode::RdmaRead) => ("READ responses to", None),
+            (Fault::UnexpectedResponse, opcode) if opcode.is_atomic() => {
+                ("an atomic acknowledgement of", None)
+            }
+            (Fault::ReadResponseLength, _) => (
+                "READ responses of the length asked for by",
+                Some("both sides must use the same path MTU"),
+            ),
+            (Fault::NakInvalidRequest, WrOpcode::RdmaRead) => (
+                "an answer to",
+                Some(
+                    "does the remote QP have REMOTE_READ in its qp_access_flags, and \
+                     max_dest_rd_atomic not below this side's max_rd_atomic?",
+                ),
+            ),
+            (Fault::NakInvalidRequest, opcode) if opcode.is_atomic() => (
+                "an answer to",
+                Some(
+                    "is the remote address a multiple of 8, and does the remote QP have \
+                     REMOTE_ATOMIC in its qp_access_flags?",
+                ),
+            ),
+            (Fault::NakInvalidRequest, WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm) => (
+                "an answer to",
+                Some("does the remote QP have REMOTE_WRITE in its qp_access_flags?"),
+            ),
+            (Fault::NakInvalidRequest, _) => (
+                "an answer to",
+                Some("is the receive at the other side as long as this message?"),
+            ),
+            (Fault::NakRemoteAccess, _) => (
+                "an answer to",
+                Some("is that the rkey and the range of an MR in the remote QP's PD?"),
+            ),
+            _ => ("an answer to", None),
+        };
+        (format!("{expected} {request}"), answer, hint)
+    }
+
+    fn too_long(&self, packet: &Packet<'_>) -> Finding {
+        let Incoming::Send { received } = self.resp.incoming else {
+            return ("a message that fits".into(), packet.to_string(), None);
+        };
+        let total = received + packet.payload().len() as u64;
+        (
+            format!("a message of at most {} bytes", self.resp.rq.front_length()),
+            format!("one of {total} bytes or more"),
+            Some("post longer receives, or agree on a message size"),
+        )
+    }
+
+    /// The order is that of the responder.
+    fn invalid_request(&self, packet: &Packet<'_>) -> Finding {
+        let info = packet.info();
+        let starts = matches!(info.position, Position::First | Position::Only);
+        let open = match self.resp.incoming {
+            Incoming::Idle => None,
+            Incoming::Send { .. } => Some(Operation::Send),
+            Incoming::Write { .. } => Some(Operation::Write),
+        };
+        match open {
+            Some(open) if starts || info.operation != open => {
+                let expected = format!("the rest of a {open:?} message");
+                return (expected, packet.to_string(), None);
+            }
+            None if !starts => {
+                return ("the start of a message".into(), packet.to_string(), None);
+            }
+            _ => {}
+        }
+        if let Some(need) = right_for(info.operation)
+            && starts
+            && !self.link.access.contains(need)
+        {
+            return (
+                format!(
+                    "an operation that qp_access_flags allow ({})",
+                    rights(self.link.access)
+                ),
+                format!("one that needs {}", rights(need)),
+                Some("give this QP the right in INIT or RTR"),
+            );
+        }
+        if let Some(eth) = packet.atomic_eth()
+            && !eth.va.is_multiple_of(8)
+        {
+            let found = format!("{:#x}", eth.va);
+            return ("an address that is a multiple of 8".into(), found, None);
+        }
+        let is_read_or_atomic = !matches!(info.operation, Operation::Send | Operation::Write);
+        if is_read_or_atomic && !self.resp.replay.has_room() {
+            return (
+                format!(
+                    "at most {} READs and atomics outstanding (max_dest_rd_atomic)",
+                    self.attr.max_dest_rd_atomic
+                ),
+                "one more".into(),
+                Some("the peer's max_rd_atomic must not be larger"),
+            );
+        }
+        (
+            format!(
+                "packets of a path MTU of {} bytes, and as many as announced",
+                self.link.mtu
+            ),
+            packet.to_string(),
+            Some("both sides must use the same path MTU"),
+        )
+    }
+
+    fn refused_access(&self, packet: &Packet<'_>, mrs: &MrTable) -> Finding {
+        let need = right_for(packet.info().operation).unwrap_or(Access::NONE);
+        let pd = self.link.pd;
+        if let Some(reth) = packet.reth() {
+            let range = (reth.va, u64::from(reth.dma_len));
+            return remote_access(mrs, reth.rkey, pd, range, need);
+        }
+        if let Some(eth) = packet.atomic_eth() {
+            return remote_access(mrs, eth.rkey, pd, (eth.va, 8), need);
+        }
+        if let Incoming::Write {
+            va, rkey, received, ..
+        } = self.resp.incoming
+        {
+            let range = (va + u64::from(received), packet.payload().len() as u64);
+            return remote_access(mrs, rkey, pd, range, need);
+        }
+        let expected = "an rkey that may be invalidated from afar";
+        (expected.into(), packet.to_string(), None)
+    }
+}
+
+/// The fault lies in this side's scatter/gather list.
+fn is_local_memory(fault: Fault) -> bool {
+    use Fault::*;
+    matches!(
+        fault,
+        LocalKey | LocalPd | LocalBounds | LocalAccess | LocalMemory
+    )
+}
+
+fn right_for(operation: Operation) -> Option<Access> {
+    match operation {
+        Operation::Write => Some(Access::REMOTE_WRITE),
+        Operation::ReadRequest => Some(Access::REMOTE_READ),
+        Operation::CompareSwap | Operation::FetchAdd => Some(Access::REMOTE_ATOMIC),
+        _ => None,
+    }
+}
+
+fn describe(wqe: &SendWqe) -> String {
+    use WrOpcode::{Send, SendWithImm, SendWithInv};
+    let head = format!("{:?} of {} bytes", wqe.opcode, wqe.length);
+    match wqe.opcode {
+        Send | SendWithImm | SendWithInv => head,
+        _ => format!(
+            "{head} at {:#x} under rkey {:#010x}",
+            wqe.remote_addr, wqe.rkey.0
+        ),
+    }
+}
