@@ -148,6 +148,9 @@ pub(crate) struct ScaleArgs {
     /// Queue pairs in each of the two processes
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub(crate) qps: u64,
+    /// Samples of the many and of the ten, each; the result is the median
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(crate) samples: u64,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -8,7 +8,8 @@ use crate::loopback_pair;
 #[test]
 fn many_queue_pairs_are_connected_and_all_used() {
     let _pair = loopback_pair();
-    let ran = run(urxe().args(["scale", "--qps", "300", "--json"])).expect_success();
+    let ran =
+        run(urxe().args(["scale", "--qps", "300", "--samples", "1", "--json"])).expect_success();
     let result: Value = serde_json::from_str(&ran.stdout).expect("--json prints JSON");
     assert_eq!(result["qps"], 300);
     assert_eq!(result["few"], 10);

@@ -34,8 +34,8 @@ const CPUS: [usize; 2] = [0, 1];
 /// Queue pairs that the many are compared with.
 const FEW: usize = 10;
 
-/// Samples of the few and of the many, each, taking turns.
-const PAIRS: usize = 15;
+/// Messages of the first sample, which tells how many a sample needs.
+const WARM_UP: usize = 2_000;
 
 /// How long a sample lasts.
 const SAMPLE_TIME: Duration = Duration::from_millis(150);
@@ -59,12 +59,12 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), CliError> {
     process::pin(CPUS[0]);
     let mut session = Session::start(args.qps as usize)?;
     let few = FEW.min(args.qps as usize);
-    let rate = session.sample(few, 20_000)?;
+    let rate = session.sample(few, WARM_UP)?;
     let messages = ((rate * SAMPLE_TIME.as_secs_f64()) as usize).max(1_000);
     // The first round over all of them touches everything for the first time.
     session.sample(args.qps as usize, messages.max(args.qps as usize))?;
     let (mut rates, mut rates_few, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..PAIRS {
+    for _ in 0..args.samples {
         let of_few = session.sample(few, messages)?;
         let of_many = session.sample(args.qps as usize, messages)?;
         rates_few.push(of_few);
