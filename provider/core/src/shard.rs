@@ -15,9 +15,10 @@ use crate::qp::attr::{AttrMask, Mtu, QpAttr};
 use crate::qp::modify::icrc_seed;
 use crate::qp::state::{ModifyError, QpType};
 use crate::qp::{AckMode, Qp, QpInit, RecvSource, Turn};
+use crate::qpn_table::{QpnChunk, QpnTable};
 use crate::srq::SrqTable;
 use crate::stats::Stats;
-use crate::table::{QpIndex, QpTable};
+use crate::table::QpIndex;
 use crate::time::Time;
 use crate::timer::TimerWheel;
 use crate::transmit::TxBatch;
@@ -39,6 +40,9 @@ pub struct ShardConfig {
     pub mtu_max: Mtu,
     /// How ICRCs are verified.
     pub icrc: IcrcPolicy,
+    /// The space of QPNs is shared with others: only numbers of chunks that were
+    /// granted are given out.
+    pub shares_qpns: bool,
 }
 
 impl ShardConfig {
@@ -55,6 +59,7 @@ impl Default for ShardConfig {
             read_chunk_bytes: 64 << 10,
             mtu_max: Mtu::Mtu4096,
             icrc: IcrcPolicy::SolveIdent,
+            shares_qpns: false,
         }
     }
 }
@@ -95,6 +100,9 @@ pub enum CreateQpError {
     /// The table is full.
     #[error("all {0} QPs are in use")]
     Full(usize),
+    /// All granted QPNs are in use: see [`Shard::grant_qpns`].
+    #[error("no QPN is left")]
+    NoQpn,
 }
 
 /// Where a packet came from, computed once for all packets of a received train.
@@ -122,11 +130,21 @@ impl RxPath {
     }
 }
 
+/// What became of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Handled {
+    /// It was for a QP of this shard, or for none: nothing is left to do.
+    Here,
+    /// Its QPN is of a chunk that was not granted: if another owner shares the address,
+    /// the packet is for him. Nothing was counted.
+    OfAnother,
+}
+
 /// Queue pairs, their timers, and whose turn it is. See the crate's documentation
 /// for the order of calls.
 #[derive(Debug)]
 pub struct Shard {
-    qps: QpTable<Box<Qp>>,
+    qps: QpnTable<Box<Qp>>,
     ready: VecDeque<QpIndex>,
     timers: TimerWheel,
     pub(crate) common: Common,
@@ -138,7 +156,7 @@ impl Shard {
     /// An empty shard.
     pub fn new(config: ShardConfig) -> Shard {
         Shard {
-            qps: QpTable::new(config.secret),
+            qps: QpnTable::new(config.secret),
             ready: VecDeque::new(),
             timers: TimerWheel::default(),
             common: Common {
@@ -150,6 +168,12 @@ impl Shard {
             },
             held: None,
         }
+    }
+
+    /// Takes a chunk of QPNs, for a shard that shares the space with others
+    /// ([`ShardConfig::shares_qpns`]). One that does not takes chunks by itself.
+    pub fn grant_qpns(&mut self, chunk: QpnChunk) {
+        self.qps.grant(chunk);
     }
 
     /// Creates a QP in RESET.
@@ -173,10 +197,13 @@ impl Shard {
             }
         }
         let recvs = RecvSource::of(init, &self.common.srqs)?;
+        if self.qps.is_exhausted() && (self.common.config.shares_qpns || !self.qps.grant_any()) {
+            return Err(CreateQpError::NoQpn);
+        }
         let (index, qpn) = self
             .qps
             .insert_with(|index, qpn| Box::new(Qp::new(index, qpn, init, recvs)))
-            .ok_or(CreateQpError::Full(QpTable::<Box<Qp>>::LEN_MAX))?;
+            .ok_or(CreateQpError::Full(QpnTable::<Box<Qp>>::LEN_MAX))?;
         if let Some(srq) = init.srq {
             self.common.srqs.attach(srq, true);
         }
@@ -317,10 +344,14 @@ impl Shard {
         ident_hint: u16,
         bytes: &[u8],
         env: &mut Env<'_, M, C>,
-    ) {
+    ) -> Handled {
         self.common.stats.rcvd_pkts += 1;
         let found = self.admit(path, ident_hint, bytes);
         match found {
+            Err(DropReason::NoQp) if self.is_of_another(bytes) => {
+                self.common.stats.rcvd_pkts -= 1;
+                return Handled::OfAnother;
+            }
             Err(reason) => self.common.stats.drop_packet(reason),
             Ok(None) => self.common.stats.rcvd_cnp += 1,
             Ok(Some((packet, index))) => {
@@ -329,6 +360,14 @@ impl Shard {
                 self.settle(index);
             }
         }
+        Handled::Here
+    }
+
+    /// True if the QPN that the packet is for belongs to another sharer of the space.
+    #[cold]
+    fn is_of_another(&self, bytes: &[u8]) -> bool {
+        self.common.config.shares_qpns
+            && Packet::parse(bytes).is_ok_and(|packet| !self.qps.is_ours(packet.bth().dest_qp))
     }
 
     /// Every check that must pass before a packet may change anything: nothing that

@@ -9,6 +9,8 @@
 use core::net::IpAddr;
 use core::ops::Range;
 
+use crate::qpn_table::QpnChunk;
+
 /// Where packets of one QP go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TxDest {
@@ -18,6 +20,10 @@ pub struct TxDest {
     pub remote: IpAddr,
     /// Traffic class byte: DSCP and ECN.
     pub tos: u8,
+    /// Chunk of the destination QPN. Where several processes share the destination
+    /// address, a train is steered whole, by its first packet: so all of a train go to
+    /// the QPs of one owner.
+    pub chunk: QpnChunk,
 }
 
 /// One run: a range of the batch's bytes, cut into packets of `segment_size`.
@@ -203,6 +209,7 @@ mod tests {
             local: IpAddr::V4(Ipv4Addr::LOCALHOST),
             remote: IpAddr::V4(Ipv4Addr::new(127, 0, 0, n)),
             tos: 0,
+            chunk: QpnChunk(0),
         }
     }
 

@@ -171,6 +171,7 @@ fn to_transmit(run: &Run) -> Transmit {
 mod tests {
     use super::*;
     use crate::testing::{PATIENCE, address};
+    use urxe_core::qpn_table::QpnChunk;
     use urxe_core::transmit::TxDest;
     use urxe_udp::{RecvBatch, UdpConfig};
     use urxe_wire::{IcrcPolicy, IcrcSeed, IcrcVerdict, PathHeader};
@@ -211,6 +212,7 @@ mod tests {
             local: a.into(),
             remote: b.into(),
             tos: 0,
+            chunk: QpnChunk(0),
         };
         for (len, expected) in [(40, 0), (40, 1), (32, 2), (40, 0)] {
             let slot = tx.batch.reserve(&dest, len).expect("room");
@@ -251,6 +253,7 @@ mod tests {
                 local: local.into(),
                 remote: remote.into(),
                 tos: 0,
+                chunk: QpnChunk(0),
             };
             tx.batch.reserve(&dest, 20).expect("room").bytes.fill(1);
         }

@@ -30,6 +30,7 @@ use crate::error::Fault;
 use crate::event::AsyncEvent;
 use crate::memory::Memory;
 use crate::mr::{Access, PdId};
+use crate::qpn_table::QpnChunk;
 use crate::srq::SrqId;
 use crate::table::QpIndex;
 use crate::time::Time;
@@ -152,6 +153,7 @@ impl Qp {
                     local: nowhere,
                     remote: nowhere,
                     tos: 0,
+                    chunk: QpnChunk(0),
                 },
                 local: nowhere,
                 seed: modify::icrc_seed(nowhere, modify::ROCE_PORT, nowhere),

@@ -15,6 +15,7 @@ use crate::qp::attr::{AddressVector, AttrMask, QpAttr};
 use crate::qp::ident::IdentTrack;
 use crate::qp::state::{ModifyError, QpState, check_mask};
 use crate::qp::window::SendWindow;
+use crate::qpn_table::QpnChunk;
 use crate::shard::ShardConfig;
 use crate::transmit::TxDest;
 
@@ -129,6 +130,7 @@ impl Qp {
                 local,
                 remote,
                 tos: traffic_class,
+                chunk: QpnChunk::of(link.dest_qpn),
             };
             link.seed = icrc_seed(local, ROCE_PORT, remote);
         }

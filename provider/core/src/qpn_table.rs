@@ -1,0 +1,316 @@
+//! QPs by number, where the space of QPNs is shared: it is dealt out in chunks, and a
+//! table hands out numbers of its chunks only. A QPN so tells whose it is, to whoever
+//! steers packets between the owners of one address.
+//!
+//! Within a chunk numbers are given out in an order that a stranger cannot know, and
+//! one that was given back waits until all others had their turn. Nothing is hashed
+//! and nobody scans.
+
+use std::collections::VecDeque;
+
+use urxe_wire::Qpn;
+
+use crate::table::QpIndex;
+
+/// Bits of a QPN below its chunk.
+pub const CHUNK_BITS: u32 = 12;
+/// Chunks that there are.
+pub const CHUNKS: usize = 1 << (24 - CHUNK_BITS);
+/// QPNs in a chunk.
+pub const CHUNK_LEN: usize = 1 << CHUNK_BITS;
+
+/// A part of the QPN space: all QPNs with the same upper 12 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub struct QpnChunk(pub u16);
+
+impl QpnChunk {
+    /// The chunk of a QPN.
+    #[inline]
+    pub fn of(qpn: Qpn) -> QpnChunk {
+        QpnChunk((qpn.get() >> CHUNK_BITS) as u16)
+    }
+}
+
+/// No QP has this number.
+const NOBODY: u32 = u32::MAX;
+/// No chunk of ours.
+const FOREIGN: u16 = u16::MAX;
+
+/// A chunk of ours.
+#[derive(Debug)]
+struct Owned {
+    chunk: QpnChunk,
+    /// By the lower bits of the QPN: the place of the QP that has it.
+    places: Box<[u32; CHUNK_LEN]>,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    value: Option<T>,
+    qpn: Qpn,
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct QpnTable<T> {
+    slots: Vec<Slot<T>>,
+    free_slots: Vec<u32>,
+    owned: Vec<Owned>,
+    /// By chunk: its place in `owned`.
+    chunks: Box<[u16; CHUNKS]>,
+    /// Numbers to give out, the longest unused first.
+    free_qpns: VecDeque<Qpn>,
+    random: SplitMix64,
+}
+
+impl<T> QpnTable<T> {
+    /// Most QPs that a table holds.
+    pub const LEN_MAX: usize = 1 << 16;
+
+    /// An empty table without any chunk; the order of its numbers follows from `secret`.
+    pub fn new(secret: u64) -> Self {
+        QpnTable {
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            owned: Vec::new(),
+            chunks: Box::new([FOREIGN; CHUNKS]),
+            free_qpns: VecDeque::new(),
+            random: SplitMix64(secret),
+        }
+    }
+
+    /// Takes a chunk: its numbers may be given out from now on.
+    ///
+    /// # Panics
+    /// If there is no such chunk.
+    pub fn grant(&mut self, chunk: QpnChunk) {
+        let place = &mut self.chunks[usize::from(chunk.0)];
+        if *place != FOREIGN {
+            return;
+        }
+        *place = self.owned.len() as u16;
+        self.owned.push(Owned {
+            chunk,
+            places: Box::new([NOBODY; CHUNK_LEN]),
+        });
+        let first = u32::from(chunk.0) << CHUNK_BITS;
+        // 0 and 1 are the management QPs and 0xffffff is multicast: never given out.
+        let mut numbers: Vec<u32> = (first..first + CHUNK_LEN as u32)
+            .filter(|number| !matches!(number, 0 | 1 | 0xff_ffff))
+            .collect();
+        for last in (1..numbers.len()).rev() {
+            let other = self.random.below(last + 1);
+            numbers.swap(last, other);
+        }
+        self.free_qpns.extend(numbers.into_iter().map(Qpn::new));
+    }
+
+    /// Takes a chunk at random that is not ours yet: for a table that shares with nobody.
+    /// Returns false if there is none left.
+    pub fn grant_any(&mut self) -> bool {
+        if self.owned.len() == CHUNKS {
+            return false;
+        }
+        loop {
+            let chunk = self.random.below(CHUNKS);
+            if self.chunks[chunk] == FOREIGN {
+                self.grant(QpnChunk(chunk as u16));
+                return true;
+            }
+        }
+    }
+
+    /// The chunks that were granted.
+    pub fn granted(&self) -> impl Iterator<Item = QpnChunk> + '_ {
+        self.owned.iter().map(|owned| owned.chunk)
+    }
+
+    /// True if another QP needs another chunk first.
+    pub fn is_exhausted(&self) -> bool {
+        self.free_qpns.is_empty()
+    }
+
+    /// Puts a QP in; `None` if the table is full or no number is left.
+    pub fn insert_with(&mut self, make: impl FnOnce(QpIndex, Qpn) -> T) -> Option<(QpIndex, Qpn)> {
+        if self.free_slots.is_empty() && self.slots.len() == Self::LEN_MAX {
+            return None;
+        }
+        let qpn = self.free_qpns.pop_front()?;
+        let index = match self.free_slots.pop() {
+            Some(index) => index,
+            None => {
+                self.slots.push(Slot { value: None, qpn });
+                self.slots.len() as u32 - 1
+            }
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.qpn = qpn;
+        slot.value = Some(make(QpIndex(index), qpn));
+        *self.place_mut(qpn).expect("a free number is of our chunks") = index;
+        Some((QpIndex(index), qpn))
+    }
+
+    /// Takes a QP out; its number rests until all others were used.
+    pub fn remove(&mut self, index: QpIndex) -> Option<T> {
+        let slot = self.slots.get_mut(index.0 as usize)?;
+        let (value, qpn) = (slot.value.take()?, slot.qpn);
+        *self.place_mut(qpn).expect("it was given out") = NOBODY;
+        self.free_slots.push(index.0);
+        self.free_qpns.push_back(qpn);
+        Some(value)
+    }
+
+    /// Finds a QP by its number.
+    #[inline]
+    pub fn find(&self, qpn: Qpn) -> Option<QpIndex> {
+        let place = self.chunks[usize::from(QpnChunk::of(qpn).0)];
+        let owned = self.owned.get(usize::from(place))?;
+        match owned.places[qpn.get() as usize % CHUNK_LEN] {
+            NOBODY => None,
+            index => Some(QpIndex(index)),
+        }
+    }
+
+    /// True if the number is of one of our chunks: no other owner has it.
+    #[inline]
+    pub fn is_ours(&self, qpn: Qpn) -> bool {
+        self.chunks[usize::from(QpnChunk::of(qpn).0)] != FOREIGN
+    }
+
+    /// The QP at a place.
+    #[inline]
+    pub fn at(&self, index: QpIndex) -> Option<&T> {
+        self.slots.get(index.0 as usize)?.value.as_ref()
+    }
+
+    /// The same, to change it.
+    #[inline]
+    pub fn at_mut(&mut self, index: QpIndex) -> Option<&mut T> {
+        self.slots.get_mut(index.0 as usize)?.value.as_mut()
+    }
+
+    /// Number of QPs.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free_slots.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All QPs.
+    pub fn iter(&self) -> impl Iterator<Item = (QpIndex, &T)> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(i, s)| s.value.as_ref().map(|v| (QpIndex(i as u32), v)))
+    }
+
+    fn place_mut(&mut self, qpn: Qpn) -> Option<&mut u32> {
+        let place = self.chunks[usize::from(QpnChunk::of(qpn).0)];
+        let owned = self.owned.get_mut(usize::from(place))?;
+        Some(&mut owned.places[qpn.get() as usize % CHUNK_LEN])
+    }
+}
+
+/// Random enough to hide an order, from a secret that is random.
+#[derive(Debug)]
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        // The bias of a remainder of 64 bits is far below what could be noticed.
+        ((z ^ (z >> 31)) % end as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn table(chunks: &[u16]) -> QpnTable<char> {
+        let mut table = QpnTable::new(3);
+        for &chunk in chunks {
+            table.grant(QpnChunk(chunk));
+        }
+        table
+    }
+
+    #[test]
+    fn a_number_names_its_qp_until_that_is_gone() {
+        let mut t = table(&[7]);
+        let (a, qpn_a) = t.insert_with(|_, _| 'a').expect("room");
+        let (_, qpn_b) = t.insert_with(|_, _| 'b').expect("room");
+        assert_eq!(t.find(qpn_a), Some(a));
+        assert_eq!(t.remove(a), Some('a'));
+        assert_eq!((t.find(qpn_a), t.remove(a)), (None, None));
+        let (again, qpn_c) = t.insert_with(|_, _| 'c').expect("room");
+        assert_eq!(again, a, "places are used again");
+        assert_ne!(qpn_c, qpn_a, "numbers rest");
+        assert_eq!(t.find(qpn_b).and_then(|i| t.at(i)), Some(&'b'));
+        assert_eq!((t.len(), t.iter().count()), (2, 2));
+    }
+
+    #[test]
+    fn numbers_are_of_the_granted_chunks_and_never_reserved() {
+        let mut t = table(&[0, 0xfff]);
+        let mut seen = BTreeSet::new();
+        while let Some((_, qpn)) = t.insert_with(|_, _| 'x') {
+            assert!(matches!(QpnChunk::of(qpn).0, 0 | 0xfff), "{qpn:?}");
+            assert!(!matches!(qpn.get(), 0 | 1 | 0xff_ffff));
+            assert!(seen.insert(qpn), "{qpn:?} twice");
+        }
+        assert_eq!(seen.len(), 2 * CHUNK_LEN - 3);
+        assert!(t.is_exhausted());
+        t.grant(QpnChunk(5));
+        let (_, qpn) = t.insert_with(|_, _| 'y').expect("a new chunk");
+        assert_eq!(QpnChunk::of(qpn), QpnChunk(5));
+        assert!(t.is_ours(qpn) && !t.is_ours(Qpn::new(6 << CHUNK_BITS)));
+    }
+
+    #[test]
+    fn a_given_back_number_waits_for_all_others() {
+        let mut t = table(&[9]);
+        let (_, first) = t.insert_with(|_, _| 'a').expect("room");
+        let mut between = 0;
+        t.remove(QpIndex(0));
+        loop {
+            let (index, qpn) = t.insert_with(|_, _| 'b').expect("room");
+            t.remove(index);
+            if qpn == first {
+                break;
+            }
+            between += 1;
+        }
+        assert_eq!(between, CHUNK_LEN - 1);
+    }
+
+    #[test]
+    fn an_order_that_depends_on_the_secret() {
+        let order = |secret| {
+            let mut t = QpnTable::new(secret);
+            t.grant(QpnChunk(1));
+            (0..8)
+                .map(|_| t.insert_with(|_, _| ()).expect("room").1)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(order(1), order(1));
+        assert_ne!(order(1), order(2));
+    }
+
+    #[test]
+    fn without_neighbours_every_chunk_can_be_had() {
+        let mut t = QpnTable::<()>::new(1);
+        for _ in 0..CHUNKS {
+            assert!(t.grant_any());
+        }
+        assert!(!t.grant_any());
+        assert_eq!(t.granted().count(), CHUNKS);
+    }
+}
