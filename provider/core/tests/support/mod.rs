@@ -375,12 +375,18 @@ const FAULTS_PER_PSN_MAX: u32 = 2;
 
 impl Pair {
     pub fn new(s: &Settings, seed: u64) -> Pair {
-        let mut nodes = [Node::new(0, s), Node::new(1, s)];
+        let mut pair = Pair::unconnected(s, seed);
+        let nodes = &mut pair.nodes;
         let (a, b) = ((nodes[0].addr, nodes[0].qpn), (nodes[1].addr, nodes[1].qpn));
         nodes[0].connect(s, 0, b.0, b.1);
         nodes[1].connect(s, 1, a.0, a.1);
+        pair
+    }
+
+    /// With QPs in RESET.
+    pub fn unconnected(s: &Settings, seed: u64) -> Pair {
         Pair {
-            nodes,
+            nodes: [Node::new(0, s), Node::new(1, s)],
             now: Time::ZERO,
             faults: Faults {
                 delay_ns: 1000,
