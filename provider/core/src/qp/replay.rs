@@ -57,14 +57,23 @@ impl Replay {
 
     /// Changes how many are remembered; the newest stay, and what is not answered yet.
     pub(crate) fn resize(&mut self, depth: u8) {
+        self.depth = depth;
+        if self.ring.is_empty() {
+            return;
+        }
         let kept = self.tail.min(self.ring.len() as u64);
         let owed = self.tail - self.unsent;
         let len = u64::from(depth).max(owed);
-        let mut ring = Replay::new(len as u8).ring;
+        let nothing = Resource {
+            first_psn: Psn::ZERO,
+            packets: 0,
+            kind: ResourceKind::Atomic { original: 0 },
+        };
+        let mut ring = vec![nothing; len as usize];
         for number in self.tail - kept.min(len)..self.tail {
             ring[(number % len) as usize] = self.at(number);
         }
-        self.ring = ring;
+        self.ring = ring.into();
     }
 
     /// True if one more request can be accepted.
