@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::{Caps, Dest, RecvBatch, SendBatch, SendOutcome, UdpConfig};
+use crate::{Caps, Dest, RecvBatch, SendBatch, SendOutcome, SteeringProgram, UdpConfig};
 
 /// A bound, unconnected, non-blocking UDP socket.
 #[derive(Debug)]
@@ -53,6 +53,14 @@ impl UdpSocket {
             caps,
             only_ip,
         })
+    }
+
+    /// Would have a program choose among sockets; here there is none that can.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn attach_steering(&self, _program: &SteeringProgram) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Would have the traffic class reported; here there is no way to.

@@ -61,6 +61,7 @@ mod caps;
 mod config;
 mod event;
 mod recv;
+mod steer;
 mod transmit;
 mod wait;
 
@@ -86,6 +87,7 @@ pub use caps::Caps;
 pub use config::UdpConfig;
 pub use event::EventFd;
 pub use recv::{Datagram, RecvBatch, Segments};
+pub use steer::{Steering, SteeringProgram};
 pub use transmit::{SendBatch, SendOutcome, Transmit};
 pub use wait::{Interest, Readiness, WAIT_MAX, wait, wait_for};
 

@@ -15,7 +15,7 @@ use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP, SOL_SOCKET, SOL_UDP, c_int};
 
 pub(crate) use recv::RecvState;
 
-use crate::{Caps, Dest, UdpConfig};
+use crate::{Caps, Dest, SteeringProgram, UdpConfig};
 
 /// Accept datagrams without UDP checksum over IPv6 (`linux/udp.h`; not in libc).
 const UDP_NO_CHECK6_RX: c_int = 102;
@@ -108,6 +108,15 @@ impl UdpSocket {
             SocketAddr::V6(_) => (IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
         };
         sys::set_option(self.fd.as_fd(), level, name, 1)
+    }
+
+    /// Has a program choose which socket of this port's group gets a datagram
+    /// ([`UdpConfig::reuse_port`]); it replaces the one before, whoever attached that.
+    ///
+    /// # Errors
+    /// If the socket is in no group, or the kernel refuses the program.
+    pub fn attach_steering(&self, program: &SteeringProgram) -> io::Result<()> {
+        sys::attach_reuseport(self.as_fd(), &program.insns)
     }
 
     /// Has the kernel join packets from now on, if that was put off.

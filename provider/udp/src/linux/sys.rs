@@ -13,6 +13,7 @@ use std::ptr;
 use libc::{c_int, c_long, mmsghdr, msghdr, syscall};
 
 use crate::Dest;
+use crate::steer::Insn;
 
 /// What a system call returned: a count, or -1 and `errno`.
 fn count(ret: c_long) -> io::Result<usize> {
@@ -86,6 +87,31 @@ pub(crate) fn set_option(
             name,
             ptr::from_ref(&value),
             size_of::<c_int>(),
+        )
+    };
+    count(ret).map(drop)
+}
+
+/// Has `insns` choose among the sockets of the group that `fd` belongs to.
+pub(crate) fn attach_reuseport(fd: BorrowedFd<'_>, insns: &[Insn]) -> io::Result<()> {
+    let mut filter: Vec<libc::sock_filter> = insns
+        .iter()
+        .map(|&Insn { code, jt, jf, k }| libc::sock_filter { code, jt, jf, k })
+        .collect();
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the kernel reads one `sock_fprog`, and the `len` instructions that it points
+    // to, which are alive until the call returns.
+    let ret = unsafe {
+        syscall(
+            libc::SYS_setsockopt,
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            ptr::from_ref(&program),
+            size_of::<libc::sock_fprog>(),
         )
     };
     count(ret).map(drop)

@@ -1,0 +1,163 @@
+//! Which of several sockets on one port gets a datagram: a classic BPF program that
+//! looks at a field of the datagram, for a group made by
+//! [`UdpConfig::reuse_port`](crate::UdpConfig::reuse_port).
+//!
+//! The kernel numbers the sockets of a group in the order in which they were bound; when
+//! one is closed, the last takes its number. A program that names a socket which is not
+//! there leaves the choice to the kernel. So steering is a help and no promise: whoever
+//! gets a datagram must know what to do with one that is not for him.
+
+/// One instruction, as `struct sock_filter` has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Insn {
+    pub(crate) code: u16,
+    pub(crate) jt: u8,
+    pub(crate) jf: u8,
+    pub(crate) k: u32,
+}
+
+const LD_W_ABS: u16 = 0x20;
+const ALU_AND_K: u16 = 0x54;
+const ALU_RSH_K: u16 = 0x74;
+const JMP_JA: u16 = 0x05;
+const JMP_JEQ_K: u16 = 0x15;
+const JMP_JGE_K: u16 = 0x35;
+const RET_K: u16 = 0x06;
+const RET_A: u16 = 0x16;
+
+/// Longest program that the kernel takes.
+const INSNS_MAX: usize = 4096;
+
+/// How datagrams are spread over the sockets of a group.
+#[derive(Clone, Copy, Debug)]
+pub struct Steering<'a> {
+    /// A datagram that begins with these four bytes goes to the socket whose number is
+    /// in its next four (big-endian): so that a socket can find out its own number.
+    pub probe: [u8; 4],
+    /// Where in the datagram the field is: four bytes, big-endian.
+    pub offset: u32,
+    /// Bits of the field that count.
+    pub mask: u32,
+    /// How far they are shifted right.
+    pub shift: u32,
+    /// From which value on which socket gets the datagrams, up to the next entry; sorted
+    /// by value. The first entry also gets what is below it.
+    pub map: &'a [(u32, u32)],
+}
+
+/// A program made from a [`Steering`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SteeringProgram {
+    pub(crate) insns: Vec<Insn>,
+}
+
+impl Steering<'_> {
+    /// The program; `None` if the map is empty, or too long for the kernel (more than
+    /// some 1300 entries).
+    pub fn program(&self) -> Option<SteeringProgram> {
+        let insn = |code, jt, jf, k| Insn { code, jt, jf, k };
+        if self.map.is_empty() {
+            return None;
+        }
+        let mut insns = vec![
+            insn(LD_W_ABS, 0, 0, 0),
+            insn(JMP_JEQ_K, 0, 2, u32::from_be_bytes(self.probe)),
+            insn(LD_W_ABS, 0, 0, 4),
+            insn(RET_A, 0, 0, 0),
+            insn(LD_W_ABS, 0, 0, self.offset),
+            insn(ALU_AND_K, 0, 0, self.mask),
+            insn(ALU_RSH_K, 0, 0, self.shift),
+        ];
+        search(self.map, &mut insns);
+        (insns.len() <= INSNS_MAX).then_some(SteeringProgram { insns })
+    }
+}
+
+/// Appends a binary search. Conditional jumps reach 255 instructions only, so the one to
+/// the upper half goes over an unconditional one, which reaches any distance.
+fn search(map: &[(u32, u32)], insns: &mut Vec<Insn>) {
+    let insn = |code, jt, jf, k| Insn { code, jt, jf, k };
+    if let &[(_, socket)] = map {
+        insns.push(insn(RET_K, 0, 0, socket));
+        return;
+    }
+    let (lower, upper) = map.split_at(map.len() / 2);
+    insns.push(insn(JMP_JGE_K, 0, 1, upper[0].0));
+    let jump = insns.len();
+    insns.push(insn(JMP_JA, 0, 0, 0));
+    search(lower, insns);
+    insns[jump].k = (insns.len() - jump - 1) as u32;
+    search(upper, insns);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PROBE: [u8; 4] = *b"\xffwho";
+
+    fn steering<'a>(map: &'a [(u32, u32)]) -> Steering<'a> {
+        Steering {
+            probe: PROBE,
+            offset: 4,
+            mask: 0x00ff_ffff,
+            shift: 12,
+            map,
+        }
+    }
+
+    /// What the kernel does with a program.
+    fn run(program: &SteeringProgram, datagram: &[u8]) -> u32 {
+        let (mut a, mut at) = (0_u32, 0_usize);
+        loop {
+            let Insn { code, jt, jf, k } = program.insns[at];
+            at += 1;
+            let branch = |taken: bool| usize::from(if taken { jt } else { jf });
+            match code {
+                LD_W_ABS => {
+                    let Some(word) = datagram.get(k as usize..k as usize + 4) else {
+                        return 0;
+                    };
+                    a = u32::from_be_bytes(word.try_into().expect("four bytes"));
+                }
+                ALU_AND_K => a &= k,
+                ALU_RSH_K => a >>= k,
+                JMP_JA => at += k as usize,
+                JMP_JEQ_K => at += branch(a == k),
+                JMP_JGE_K => at += branch(a >= k),
+                RET_K => return k,
+                RET_A => return a,
+                other => panic!("code {other:#x}"),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_program_does_what_the_map_says(
+            starts in proptest::collection::btree_set(0u32..4096, 1..900),
+            values in proptest::collection::vec(0u32..4096, 1..50),
+            salt in any::<u32>(),
+        ) {
+            let map: Vec<(u32, u32)> = starts.iter().enumerate().map(|(n, &start)| (start, salt ^ n as u32)).collect();
+            let program = steering(&map).program().expect("short enough");
+            for value in values {
+                let mut datagram = [0xa5; 12];
+                datagram[4..8].copy_from_slice(&(0x9b00_0123 | value << 12).to_be_bytes());
+                let expected = map.iter().rev().find(|&&(start, _)| start <= value).unwrap_or(&map[0]).1;
+                prop_assert_eq!(run(&program, &datagram), expected);
+            }
+            let probe = [PROBE.as_slice(), &77u32.to_be_bytes(), &[0; 8]].concat();
+            prop_assert_eq!(run(&program, &probe), 77);
+        }
+    }
+
+    #[test]
+    fn limits() {
+        assert_eq!(steering(&[]).program(), None);
+        let map: Vec<(u32, u32)> = (0..1400).map(|n| (n, n)).collect();
+        assert_eq!(steering(&map).program(), None);
+        assert!(steering(&map[..1300]).program().is_some());
+    }
+}
