@@ -24,6 +24,10 @@ pub enum WcOpcode {
     CompSwap = 3,
     /// A fetch-and-add.
     FetchAdd = 4,
+    /// A FLUSH.
+    Flush = 8,
+    /// An ATOMIC WRITE.
+    AtomicWrite = 9,
     /// A receive, filled by a SEND.
     Recv = 128,
     /// A receive, consumed by an RDMA WRITE with immediate.

@@ -45,12 +45,14 @@ pub(crate) type Finding = (String, String, Option<&'static str>);
 
 /// Names of access rights.
 pub(crate) fn rights(access: Access) -> String {
-    const NAMES: [(u32, &str); 5] = [
+    const NAMES: [(u32, &str); 7] = [
         (1, "LOCAL_WRITE"),
         (2, "REMOTE_WRITE"),
         (4, "REMOTE_READ"),
         (8, "REMOTE_ATOMIC"),
         (0x10, "MW_BIND"),
+        (0x100, "FLUSH_GLOBAL"),
+        (0x200, "FLUSH_PERSISTENT"),
     ];
     let mut text = String::new();
     for (bit, name) in NAMES {

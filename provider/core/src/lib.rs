@@ -24,6 +24,7 @@
 //! | `qp/requester.rs`, `qp/completer.rs`, `qp/retry.rs`, `qp/credit.rs`, `qp/window.rs` | sending requests, taking responses, recovery |
 //! | `qp/responder.rs`, `qp/execute.rs`, `qp/respond.rs`, `qp/replay.rs`, `qp/ack.rs` | taking requests, sending responses |
 //! | `qp/state.rs`, `qp/attr.rs`, `qp/modify.rs` | states, attributes, transitions |
+//! | `qp/placement.rs`, `flush.rs` | ATOMIC WRITE and FLUSH, both sides |
 //! | `srq.rs`, `xrc.rs` | shared receive queues and their domains |
 //! | `mr.rs`, `memory.rs` | keys and checks; the only door to memory |
 //! | `work.rs`, `cq.rs`, `event.rs`, `error.rs`, `wc_status.rs` | work requests, completions, events, reasons |
@@ -42,6 +43,7 @@ pub mod cq;
 mod detail;
 pub mod error;
 pub mod event;
+pub mod flush;
 pub mod memory;
 pub mod mr;
 mod permute;

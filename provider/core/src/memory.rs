@@ -19,7 +19,8 @@ pub trait Memory {
     fn copy_out(&self, span: MrSpan, dst: &mut [u8]) -> Result<(), MemoryFault>;
 
     /// Copies `src`, which has the span's length, over the span's bytes, in
-    /// ascending order (polling applications look at the last byte).
+    /// ascending order (polling applications look at the last byte). 8 bytes at a
+    /// multiple of 8 are stored at once (ATOMIC WRITE).
     ///
     /// # Errors
     /// [`MemoryFault`] when the bytes cannot be reached.
@@ -38,4 +39,14 @@ pub trait Memory {
     /// # Errors
     /// [`MemoryFault`] when the bytes cannot be reached.
     fn fetch_add(&self, span: MrSpan, add: u64) -> Result<u64, MemoryFault>;
+
+    /// Has the span's bytes survive a loss of power.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when they would not. Memory is not persistent unless an
+    /// implementation says so.
+    fn persist(&self, span: MrSpan) -> Result<(), MemoryFault> {
+        let _volatile = span;
+        Err(MemoryFault)
+    }
 }

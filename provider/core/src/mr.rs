@@ -25,6 +25,10 @@ impl Access {
     pub const REMOTE_READ: Access = Access(4);
     /// A peer may do atomics here.
     pub const REMOTE_ATOMIC: Access = Access(8);
+    /// A peer may FLUSH here for global visibility.
+    pub const FLUSH_GLOBAL: Access = Access(0x100);
+    /// A peer may FLUSH here for persistence.
+    pub const FLUSH_PERSISTENT: Access = Access(0x200);
 
     /// True if every right of `other` is here too.
     #[inline]
@@ -175,7 +179,7 @@ impl MrTable {
     /// # Errors
     /// [`RegisterError`] when the rights contradict each other or there is no room.
     pub fn register(&mut self, init: MrInit) -> Result<MrKeys, RegisterError> {
-        const KNOWN: u32 = 0xf;
+        const KNOWN: u32 = 0xf | Access::FLUSH_GLOBAL.0 | Access::FLUSH_PERSISTENT.0;
         // Bits 20..=29 are optional by definition: ignored where unknown.
         const OPTIONAL: u32 = 0x3ff0_0000;
         if init.access.0 & !(KNOWN | OPTIONAL) != 0 {
@@ -282,6 +286,22 @@ impl MrTable {
             return Err(AccessFault::Key);
         }
         slot.span(pd, addr, len, need)
+    }
+
+    /// Checks a peer's access to all of a region.
+    ///
+    /// # Errors
+    /// The first check that refused: key, PD, rights.
+    pub fn check_remote_whole(
+        &self,
+        rkey: Rkey,
+        pd: PdId,
+        need: Access,
+    ) -> Result<MrSpan, AccessFault> {
+        let slot = self.slot_of(rkey.0, REMOTE_BIT).ok_or(AccessFault::Key)?;
+        let init = &self.slots[slot].init;
+        let len = usize::try_from(init.len).map_err(|_| AccessFault::Bounds)?;
+        self.check_remote(rkey, pd, init.iova, len, need)
     }
 
     /// Takes an rkey back on behalf of a peer's SEND with invalidate.

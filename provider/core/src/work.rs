@@ -29,17 +29,33 @@ pub enum WrOpcode {
     AtomicFetchAndAdd = 6,
     /// SEND that takes an rkey of the receiver back.
     SendWithInv = 9,
+    /// FLUSH: makes sure of where earlier WRITEs are; see [`SendWr::flush`].
+    Flush = 14,
+    /// Store of 8 bytes at once.
+    AtomicWrite = 15,
 }
 
 impl WrOpcode {
-    /// READ and atomics: their result travels back, and they hold one of
-    /// `max_rd_atomic` places while it does.
+    /// READ, atomics, ATOMIC WRITE and FLUSH: each is answered by a response of its own,
+    /// and holds one of `max_rd_atomic` places until that comes.
     #[inline]
     pub fn is_read_or_atomic(self) -> bool {
+        self.returns_data() || self.is_placement()
+    }
+
+    /// READ and atomics: their result is stored in the request's own memory.
+    #[inline]
+    pub fn returns_data(self) -> bool {
         matches!(
             self,
             WrOpcode::RdmaRead | WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd
         )
+    }
+
+    /// The operations of the memory placement extensions.
+    #[inline]
+    pub fn is_placement(self) -> bool {
+        matches!(self, WrOpcode::Flush | WrOpcode::AtomicWrite)
     }
 
     /// True for both atomics.
@@ -201,6 +217,12 @@ pub enum PostError {
     /// READ or atomic with inline data: there is nothing to send.
     #[error("READ and atomics take no inline data")]
     InlineNotAllowed,
+    /// A FLUSH that asks for no placement, or one that is not defined.
+    #[error("a FLUSH asks for global visibility, persistence or both, of a range or a region")]
+    FlushOfNothing,
+    /// A FLUSH with data.
+    #[error("a FLUSH takes no scatter/gather entries and no inline data")]
+    FlushData,
     /// The state takes no such posts.
     #[error("a QP in this state takes no {0} work requests")]
     State(&'static str),
@@ -313,6 +335,9 @@ impl SendQueue {
         if self.len() >= self.capacity {
             return Err(PostError::QueueFull(self.capacity));
         }
+        if wr.opcode == WrOpcode::Flush {
+            wr.check_flush()?;
+        }
         let slot = self.slot(self.tail);
         let (length, num_sge, inline_flag) = match wr.data {
             WrData::Sges(sges) => {
@@ -331,7 +356,7 @@ impl SendQueue {
                 (length as u32, sges.len() as u16, 0)
             }
             WrData::Inline(bytes) => {
-                if wr.opcode.is_read_or_atomic() {
+                if wr.opcode.returns_data() {
                     return Err(PostError::InlineNotAllowed);
                 }
                 if bytes.len() > self.inline_max {

@@ -211,6 +211,9 @@ impl Requester {
         }
         let number = self.sq.head();
         let wqe = *self.sq.wqe(number);
+        if wqe.opcode.is_placement() {
+            return self.on_placed(link, packet, psn, cx);
+        }
         if wqe.opcode != WrOpcode::RdmaRead {
             return Err(Fault::UnexpectedResponse);
         }
@@ -281,7 +284,7 @@ impl Requester {
     }
 
     #[inline]
-    fn take_credits(&mut self, aeth: &Aeth) {
+    pub(crate) fn take_credits(&mut self, aeth: &Aeth) {
         if let SyndromeKind::Ack(code) = aeth.syndrome.decode() {
             self.credit.on_credits(aeth.msn, code);
         }
@@ -317,7 +320,7 @@ impl Requester {
 
     /// The oldest request succeeded.
     #[inline]
-    fn retire<M: Memory, C: CqSink>(&mut self, link: &Link, cx: &mut Cx<'_, '_, M, C>) {
+    pub(crate) fn retire<M: Memory, C: CqSink>(&mut self, link: &Link, cx: &mut Cx<'_, '_, M, C>) {
         let wqe = self.sq.wqe(self.sq.head());
         if link.sq_sig_all || wqe.flags.contains(SendFlags::SIGNALED) {
             let cqe = send_cqe(wqe, Fault::None, link);
@@ -362,6 +365,8 @@ fn send_cqe(wqe: &SendWqe, fault: Fault, link: &Link) -> Cqe {
         WrOpcode::RdmaRead => WcOpcode::RdmaRead,
         WrOpcode::AtomicCmpAndSwp => WcOpcode::CompSwap,
         WrOpcode::AtomicFetchAndAdd => WcOpcode::FetchAdd,
+        WrOpcode::Flush => WcOpcode::Flush,
+        WrOpcode::AtomicWrite => WcOpcode::AtomicWrite,
         WrOpcode::Send | WrOpcode::SendWithImm | WrOpcode::SendWithInv => WcOpcode::Send,
     };
     Cqe {

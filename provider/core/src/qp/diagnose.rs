@@ -5,6 +5,7 @@ use urxe_wire::{Operation, Packet, Position};
 
 use crate::detail::{ErrorDetail, Finding, local_access, remote_access, rights};
 use crate::error::Fault;
+use crate::flush::Placement;
 use crate::mr::{Access, MrTable};
 use crate::qp::Qp;
 use crate::qp::responder::Incoming;
@@ -109,13 +110,14 @@ impl Qp {
     /// The request itself is at fault.
     fn bad_request(&self, fault: Fault, wqe: &SendWqe, mrs: &MrTable) -> Finding {
         if fault == Fault::MessageTooLong {
-            let expected = match wqe.opcode.is_atomic() {
-                true => "8 bytes for the result of an atomic".into(),
-                false => format!("at most {MESSAGE_MAX} bytes"),
+            let expected = match wqe.opcode {
+                WrOpcode::AtomicWrite => "8 bytes for an ATOMIC WRITE".into(),
+                opcode if opcode.is_atomic() => "8 bytes for the result of an atomic".into(),
+                _ => format!("at most {MESSAGE_MAX} bytes"),
             };
             return (expected, format!("{} bytes", wqe.length), None);
         }
-        let need = match wqe.opcode.is_read_or_atomic() {
+        let need = match wqe.opcode.returns_data() {
             true => Access::LOCAL_WRITE,
             false => Access::NONE,
         };
@@ -131,6 +133,9 @@ impl Qp {
             (Fault::UnexpectedResponse, WrOpcode::RdmaRead) => ("READ responses to", None),
             (Fault::UnexpectedResponse, opcode) if opcode.is_atomic() => {
                 ("an atomic acknowledgement of", None)
+            }
+            (Fault::UnexpectedResponse, opcode) if opcode.is_placement() => {
+                ("an empty READ response to", None)
             }
             (Fault::ReadResponseLength, _) => (
                 "READ responses of the length asked for by",
@@ -148,6 +153,20 @@ impl Qp {
                 Some(
                     "is the remote address a multiple of 8, and does the remote QP have \
                      REMOTE_ATOMIC in its qp_access_flags?",
+                ),
+            ),
+            (Fault::NakInvalidRequest, WrOpcode::AtomicWrite) => (
+                "an answer to",
+                Some(
+                    "is the remote address a multiple of 8, and does the remote QP have \
+                     REMOTE_WRITE in its qp_access_flags?",
+                ),
+            ),
+            (Fault::NakInvalidRequest, WrOpcode::Flush) => (
+                "an answer to",
+                Some(
+                    "does the remote QP have FLUSH_GLOBAL or FLUSH_PERSISTENT, whichever is \
+                     asked for, in its qp_access_flags?",
                 ),
             ),
             (Fault::NakInvalidRequest, WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm) => (
@@ -198,7 +217,7 @@ impl Qp {
             }
             _ => {}
         }
-        if let Some(need) = right_for(info.operation)
+        if let Some(need) = right_for(packet)
             && starts
             && !self.link.access.contains(need)
         {
@@ -211,10 +230,14 @@ impl Qp {
                 Some("give this QP the right in INIT or RTR"),
             );
         }
-        if let Some(eth) = packet.atomic_eth()
-            && !eth.va.is_multiple_of(8)
+        let word = match info.operation {
+            Operation::AtomicWrite => packet.reth().map(|eth| eth.va),
+            _ => packet.atomic_eth().map(|eth| eth.va),
+        };
+        if let Some(va) = word
+            && !va.is_multiple_of(8)
         {
-            let found = format!("{:#x}", eth.va);
+            let found = format!("{va:#x}");
             return ("an address that is a multiple of 8".into(), found, None);
         }
         let is_read_or_atomic = !matches!(info.operation, Operation::Send | Operation::Write);
@@ -239,7 +262,7 @@ impl Qp {
     }
 
     fn refused_access(&self, packet: &Packet<'_>, mrs: &MrTable) -> Finding {
-        let need = right_for(packet.info().operation).unwrap_or(Access::NONE);
+        let need = right_for(packet).unwrap_or(Access::NONE);
         let pd = self.link.pd;
         if let Some(reth) = packet.reth() {
             let range = (reth.va, u64::from(reth.dma_len));
@@ -269,11 +292,12 @@ fn is_local_memory(fault: Fault) -> bool {
     )
 }
 
-fn right_for(operation: Operation) -> Option<Access> {
-    match operation {
-        Operation::Write => Some(Access::REMOTE_WRITE),
+fn right_for(packet: &Packet<'_>) -> Option<Access> {
+    match packet.info().operation {
+        Operation::Write | Operation::AtomicWrite => Some(Access::REMOTE_WRITE),
         Operation::ReadRequest => Some(Access::REMOTE_READ),
         Operation::CompareSwap | Operation::FetchAdd => Some(Access::REMOTE_ATOMIC),
+        Operation::Flush => Placement(packet.feth()?.placement).rights(),
         _ => None,
     }
 }

@@ -42,6 +42,8 @@ impl Responder {
             (Incoming::Idle, Operation::CompareSwap | Operation::FetchAdd) => {
                 self.on_atomic(link, packet, cx)
             }
+            (Incoming::Idle, Operation::AtomicWrite) => self.on_atomic_write(link, packet, cx),
+            (Incoming::Idle, Operation::Flush) => self.on_flush(link, packet, cx),
             // An opcode out of sequence, or one that this service does not have.
             _ => Err(Refusal::INVALID),
         }
@@ -269,7 +271,7 @@ impl Responder {
         })
     }
 
-    fn accept(&mut self, resource: Resource) -> Result<(), Refusal> {
+    pub(crate) fn accept(&mut self, resource: Resource) -> Result<(), Refusal> {
         self.replay.push(resource).map_err(|_| Refusal::INVALID)
     }
 

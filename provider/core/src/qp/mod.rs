@@ -9,6 +9,7 @@ mod diagnose;
 mod execute;
 mod ident;
 pub(crate) mod modify;
+mod placement;
 mod replay;
 mod requester;
 mod respond;

@@ -26,7 +26,9 @@ pub(crate) const ROCE_PORT: u16 = 4791;
 const QP_ACCESS: u32 = Access::LOCAL_WRITE.0
     | Access::REMOTE_WRITE.0
     | Access::REMOTE_READ.0
-    | Access::REMOTE_ATOMIC.0;
+    | Access::REMOTE_ATOMIC.0
+    | Access::FLUSH_GLOBAL.0
+    | Access::FLUSH_PERSISTENT.0;
 
 /// What every packet from `source`:`source_port` to `dest`:4791 has in common, as the
 /// ICRC sees it.
@@ -200,7 +202,7 @@ fn check_values(
         return Err(ModifyError::Value {
             attribute: "qp_access_flags",
             value: attr.qp_access_flags.0,
-            allowed: "LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ and REMOTE_ATOMIC",
+            allowed: "LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, FLUSH_GLOBAL and FLUSH_PERSISTENT",
         });
     }
     if mask.contains(AttrMask::DEST_QPN) && matches!(attr.dest_qp_num.get(), 0 | 1 | 0xff_ffff) {

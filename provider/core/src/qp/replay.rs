@@ -17,6 +17,8 @@ pub(crate) enum ResourceKind {
     Read { va: u64, rkey: Rkey, len: u32 },
     /// Executed once; only the answer is repeated.
     Atomic { original: u64 },
+    /// An ATOMIC WRITE or FLUSH: executed once, and answered without data.
+    Placed,
 }
 
 /// Where the next response packet comes from.

@@ -195,10 +195,13 @@ impl Requester {
             mark!(LocalFaultAtStart);
             return self.fault_here(fault);
         }
-        let sent = if self.sq.wqe(self.cursor).opcode.is_read_or_atomic() {
-            self.emit_read_or_atomic(link, batch)
-        } else {
+        let opcode = self.sq.wqe(self.cursor).opcode;
+        let sent = if !opcode.is_read_or_atomic() {
             self.emit_data(link, cx, batch)
+        } else if opcode.is_placement() {
+            self.emit_placement(link, cx, batch)
+        } else {
+            self.emit_read_or_atomic(link, batch)
         };
         match sent {
             Ok(Some(span)) => {
@@ -257,10 +260,11 @@ impl Requester {
         cx: &mut Cx<'_, '_, M, C>,
     ) -> Result<(), Fault> {
         let wqe = self.sq.wqe(self.cursor);
-        if wqe.opcode.is_atomic() && wqe.length != 8 {
+        let is_word = wqe.opcode.is_atomic() || wqe.opcode == WrOpcode::AtomicWrite;
+        if is_word && wqe.length != 8 {
             return Err(Fault::MessageTooLong);
         }
-        let need = if wqe.opcode.is_read_or_atomic() {
+        let need = if wqe.opcode.returns_data() {
             Access::LOCAL_WRITE
         } else {
             Access::NONE

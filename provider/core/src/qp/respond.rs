@@ -39,6 +39,7 @@ impl Responder {
                     self.emit_atomic(link, next, original, cx, batch)
                 }
                 ResourceKind::Read { .. } => self.emit_read(link, next, cx, batch)?,
+                ResourceKind::Placed => self.emit_placed(link, next, cx, batch),
             };
             if matches!(step, RespondStep::Sent) {
                 self.replay.advance();

@@ -297,12 +297,17 @@ impl Responder {
                 .find(psn)
                 .filter(|(_, r)| matches!(r.kind, ResourceKind::Atomic { .. }))
                 .map(|(number, _)| number),
+            Operation::AtomicWrite | Operation::Flush => self
+                .replay
+                .find(psn)
+                .filter(|(_, r)| r.kind == ResourceKind::Placed)
+                .map(|(number, _)| number),
             _ => None,
         };
         match kept {
             Some(number) => {
                 mark!(ReadReplayed if packet.info().operation == Operation::ReadRequest);
-                mark!(AtomicReplayed if packet.info().operation != Operation::ReadRequest);
+                mark!(AtomicReplayed if packet.atomic_eth().is_some());
                 self.replay.rewind(number, psn);
             }
             None => {

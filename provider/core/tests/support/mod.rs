@@ -56,6 +56,10 @@ pub struct VecMemory {
     bytes: RefCell<Vec<u8>>,
     /// Addresses from here on cannot be reached any more (an unmapped page).
     pub gone_from: std::cell::Cell<u64>,
+    /// Addresses from here on do not survive a loss of power: at first all.
+    pub volatile_from: std::cell::Cell<u64>,
+    /// What was made persistent, with its address, in order.
+    pub persisted: RefCell<Vec<(u64, Vec<u8>)>>,
 }
 
 impl VecMemory {
@@ -63,6 +67,8 @@ impl VecMemory {
         VecMemory {
             bytes: RefCell::new(vec![0; len]),
             gone_from: u64::MAX.into(),
+            volatile_from: 0.into(),
+            persisted: RefCell::default(),
         }
     }
 
@@ -110,6 +116,16 @@ impl Memory for VecMemory {
 
     fn fetch_add(&self, span: MrSpan, add: u64) -> Result<u64, MemoryFault> {
         self.update(span, |old| old.wrapping_add(add))
+    }
+
+    fn persist(&self, span: MrSpan) -> Result<(), MemoryFault> {
+        self.check(span)?;
+        if span.host_addr() + span.len() as u64 > self.volatile_from.get() {
+            return Err(MemoryFault);
+        }
+        let bytes = self.read(span.host_addr(), span.len());
+        self.persisted.borrow_mut().push((span.host_addr(), bytes));
+        Ok(())
     }
 }
 
@@ -220,7 +236,7 @@ impl Node {
         let keys = mrs
             .register(MrInit {
                 pd: PD,
-                access: Access(0xf),
+                access: Access(0x30f),
                 host_addr: 0,
                 iova: IOVA,
                 len: s.memory as u64,

@@ -1,0 +1,216 @@
+//! ATOMIC WRITE and FLUSH (IBTA annex A19). To the transport both are like a READ of no
+//! bytes: executed in order, one place of `max_rd_atomic` each, answered by an empty READ
+//! response, and when that was lost the answer is repeated without doing them again.
+
+use urxe_wire::{Aeth, Bth, Opcode, Packet, PacketWriter, Position, Psn, Reth, Syndrome};
+use urxe_wire::{SyndromeKind, packet_len};
+
+use crate::context::Cx;
+use crate::cq::CqSink;
+use crate::error::Fault;
+use crate::flush::{Flush, Placement, Selectivity};
+use crate::memory::Memory;
+use crate::mr::Access;
+use crate::qp::Link;
+use crate::qp::replay::{NextResponse, Resource, ResourceKind};
+use crate::qp::requester::Requester;
+use crate::qp::respond::RespondStep;
+use crate::qp::responder::{Outcome, Refusal, Responder};
+use crate::qp::sgl;
+use crate::transmit::TxBatch;
+use crate::work::{SendFlags, SendWqe, WrOpcode};
+
+/// Bytes that an ATOMIC WRITE writes.
+const WORD: u32 = 8;
+
+impl Requester {
+    /// Puts the request at the cursor into the batch.
+    pub(crate) fn emit_placement<M: Memory, C: CqSink>(
+        &mut self,
+        link: &Link,
+        cx: &mut Cx<'_, '_, M, C>,
+        batch: &mut TxBatch,
+    ) -> Result<Option<u32>, Fault> {
+        let wqe = self.sq.wqe(self.cursor);
+        let flush = Flush::of_fields(wqe.compare_add, wqe.swap);
+        let flush = flush.filter(|_| wqe.opcode == WrOpcode::Flush);
+        let (opcode, payload_len, dma_len) = match &flush {
+            Some(flush) => (Opcode::RC_FLUSH, 0, flush.length),
+            None => (Opcode::RC_ATOMIC_WRITE, WORD, WORD),
+        };
+        let info = opcode.info().expect("the table holds every RC opcode");
+        let packet_len = packet_len(info, payload_len as usize);
+        let Some(slot) = batch.reserve(&link.dest, packet_len) else {
+            return Ok(None);
+        };
+        let mut bth = Bth::new(opcode, link.dest_qpn, self.next_psn);
+        bth.ack_req = true;
+        let mut writer = PacketWriter::new(slot.bytes, &bth);
+        if let Some(flush) = &flush {
+            writer.feth(&flush.feth());
+        }
+        writer.reth(&Reth {
+            va: wqe.remote_addr,
+            rkey: wqe.rkey,
+            dma_len,
+        });
+        let payload = writer.payload_mut(payload_len as usize);
+        if let Err(fault) = self.gather_word(link, wqe, payload, cx) {
+            batch.retract(packet_len);
+            return Err(fault);
+        }
+        writer.finish(&link.seed, slot.ident);
+        self.rd_inflight += 1;
+        Ok(Some(1))
+    }
+
+    fn gather_word<M: Memory, C: CqSink>(
+        &self,
+        link: &Link,
+        wqe: &SendWqe,
+        payload: &mut [u8],
+        cx: &mut Cx<'_, '_, M, C>,
+    ) -> Result<(), Fault> {
+        if wqe.flags.contains(SendFlags::INLINE) {
+            payload.copy_from_slice(self.sq.inline(self.cursor));
+            Ok(())
+        } else {
+            sgl::gather(cx.env, link.pd, self.sq.sges(self.cursor), 0, payload)
+        }
+    }
+
+    /// The empty READ response to the oldest request, which is one of ours.
+    pub(crate) fn on_placed<M: Memory, C: CqSink>(
+        &mut self,
+        link: &Link,
+        packet: &Packet<'_>,
+        psn: Psn,
+        cx: &mut Cx<'_, '_, M, C>,
+    ) -> Result<(), Fault> {
+        let is_ack = packet
+            .aeth()
+            .is_some_and(|aeth| matches!(aeth.syndrome.decode(), SyndromeKind::Ack(_)));
+        if packet.info().position != Position::Only || !packet.payload().is_empty() || !is_ack {
+            return Err(Fault::UnexpectedResponse);
+        }
+        if let Some(aeth) = packet.aeth() {
+            self.take_credits(&aeth);
+        }
+        self.una = psn.next();
+        self.rd_inflight = self.rd_inflight.saturating_sub(1);
+        self.retire(link, cx);
+        Ok(())
+    }
+}
+
+impl Responder {
+    /// Stores 8 bytes at once.
+    pub(crate) fn on_atomic_write<M: Memory, C: CqSink>(
+        &mut self,
+        link: &Link,
+        packet: &Packet<'_>,
+        cx: &mut Cx<'_, '_, M, C>,
+    ) -> Result<Outcome, Refusal> {
+        if !link.access.contains(Access::REMOTE_WRITE) || !self.replay.has_room() {
+            return Err(Refusal::INVALID);
+        }
+        let reth = packet
+            .reth()
+            .expect("ATOMIC WRITE has a RETH by its table entry");
+        let is_word = reth.dma_len == WORD && packet.payload().len() == WORD as usize;
+        if !is_word || !reth.va.is_multiple_of(WORD.into()) {
+            return Err(Refusal::INVALID);
+        }
+        let span = cx
+            .env
+            .mrs
+            .check_remote(
+                reth.rkey,
+                link.pd,
+                reth.va,
+                WORD as usize,
+                Access::REMOTE_WRITE,
+            )
+            .map_err(|_| Refusal::ACCESS)?;
+        // A region may lie askew to its addresses; then it is not one store.
+        if !span.host_addr().is_multiple_of(WORD.into()) {
+            return Err(Refusal::ACCESS);
+        }
+        cx.env
+            .memory
+            .copy_in(span, packet.payload())
+            .map_err(|_| Refusal::ACCESS)?;
+        self.placed()
+    }
+
+    /// Makes sure of what earlier requests wrote.
+    pub(crate) fn on_flush<M: Memory, C: CqSink>(
+        &mut self,
+        link: &Link,
+        packet: &Packet<'_>,
+        cx: &mut Cx<'_, '_, M, C>,
+    ) -> Result<Outcome, Refusal> {
+        let (Some(feth), Some(reth)) = (packet.feth(), packet.reth()) else {
+            return Err(Refusal::INVALID);
+        };
+        let flush = Flush::parse(&feth, reth.dma_len).ok_or(Refusal::INVALID)?;
+        let rights = flush.placement.rights().ok_or(Refusal::INVALID)?;
+        if !link.access.contains(rights) || !self.replay.has_room() || !packet.payload().is_empty()
+        {
+            return Err(Refusal::INVALID);
+        }
+        let mrs = &cx.env.mrs;
+        let span = match flush.selectivity {
+            Selectivity::Range => {
+                let len = flush.length as usize;
+                mrs.check_remote(reth.rkey, link.pd, reth.va, len, rights)
+            }
+            Selectivity::Region => mrs.check_remote_whole(reth.rkey, link.pd, rights),
+        };
+        let span = span.map_err(|_| Refusal::ACCESS)?;
+        // Global visibility needs no more than that earlier requests were executed: they
+        // were stored by a processor, whose caches are coherent.
+        if flush.placement.contains(Placement::PERSISTENT) {
+            let persisted = cx.env.memory.persist(span);
+            persisted.map_err(|_| Refusal::ACCESS)?;
+        }
+        self.placed()
+    }
+
+    /// Executed; the answer is due, and kept in case it gets lost.
+    fn placed(&mut self) -> Result<Outcome, Refusal> {
+        self.accept(Resource {
+            first_psn: self.epsn,
+            packets: 1,
+            kind: ResourceKind::Placed,
+        })?;
+        Ok(Outcome::Executed {
+            psns: 1,
+            ends_message: true,
+        })
+    }
+
+    /// Puts the answer into the batch.
+    pub(crate) fn emit_placed<M: Memory, C: CqSink>(
+        &mut self,
+        link: &Link,
+        next: NextResponse,
+        cx: &mut Cx<'_, '_, M, C>,
+        batch: &mut TxBatch,
+    ) -> RespondStep {
+        let opcode = Opcode::RC_READ_RESPONSE_ONLY;
+        let len = packet_len(opcode.info().expect("in the table"), 0);
+        let Some(slot) = batch.reserve(&link.dest, len) else {
+            return RespondStep::BatchFull;
+        };
+        let syndrome = Syndrome::ack(self.credits());
+        let mut writer = PacketWriter::new(slot.bytes, &Bth::new(opcode, link.dest_qpn, next.psn));
+        writer.aeth(&Aeth {
+            syndrome,
+            msn: self.msn,
+        });
+        writer.finish(&link.seed, slot.ident);
+        cx.common.stats.sent_pkts += 1;
+        RespondStep::Sent
+    }
+}
