@@ -9,7 +9,7 @@ use urxe_core::work::Sge;
 use urxe_wire::{Lkey, Rkey};
 
 use crate::error::Error;
-use crate::mem::Region;
+use crate::mem::{Region, guarded};
 use crate::pd::Pd;
 
 /// Registered memory.
@@ -62,6 +62,7 @@ impl Mr {
         iova: u64,
         access: Access,
     ) -> Result<Mr, Error> {
+        guarded::protect();
         let keys = pd.context().engine().register(MrInit {
             pd: pd.id(),
             access,

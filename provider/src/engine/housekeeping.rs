@@ -1,11 +1,13 @@
 //! What the progress thread does about ten times a second while packets flow: captured
-//! packets go to their file, and counters to where other processes can read them.
+//! packets go to their file, counters to where other processes can read them, and the
+//! handler of memory faults is seen to be in place.
 
 use urxe_core::Time;
 
 use super::Engine;
 use super::doorbell::Attempt;
 use super::shard_state::ShardState;
+use crate::mem::guarded;
 use crate::stat_file::StatFile;
 
 const PERIOD_NS: u64 = 100_000_000;
@@ -55,6 +57,8 @@ impl Housekeeping {
             return;
         };
         self.due = None;
+        // The program may have put signal handlers of its own in front of ours.
+        guarded::protect();
         if let Some(tap) = &mut state.tap {
             tap.flush();
         }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use urxe_core::{AckMode, Time};
 use urxe_udp::{EventFd, Interest, WAIT_MAX, wait_for};
 
@@ -151,12 +151,16 @@ pub(crate) struct ProgressThread {
 }
 
 impl ProgressThread {
-    /// Starts the thread. It belongs into other people's processes: it takes no signals.
+    /// Starts the thread. It belongs into other people's processes: it takes no signals,
+    /// but those that its own copies raise when the memory is gone.
     pub(crate) fn start(engine: Arc<Engine>) -> Result<ProgressThread, Error> {
         let mine = engine.clone();
         // Blocked before the thread begins, which inherits the mask: there is no moment
         // in which it could take the program's signals.
-        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
+        let mut others = SigSet::all();
+        others.remove(Signal::SIGSEGV);
+        others.remove(Signal::SIGBUS);
+        let before = others.thread_swap_mask(SigmaskHow::SIG_SETMASK);
         let thread = thread::Builder::new()
             .name("urxe-progress".into())
             .spawn(move || Progress::new(&mine).run())

@@ -2,9 +2,12 @@
 //! compiler's back, and what happens to a process at `fork`.
 
 pub(crate) mod fork;
+pub(crate) mod guarded;
 mod region;
 mod register;
 mod user_memory;
+#[cfg(test)]
+mod vanish_tests;
 
 pub(crate) use region::Region;
 pub(crate) use user_memory::UserMemory;

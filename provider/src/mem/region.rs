@@ -57,8 +57,8 @@ impl Region {
     /// Bytes that belong to somebody else.
     ///
     /// # Safety
-    /// They must stay mapped, readable and (if the region's rights allow writing)
-    /// writable until the region is dropped.
+    /// They must be nobody else's until the region is dropped; and while this type's own
+    /// methods are used, mapped, readable and (for those that write) writable.
     pub(crate) unsafe fn foreign(ptr: *mut u8, len: usize) -> Region {
         Region {
             ptr,

@@ -50,9 +50,12 @@ impl Pd {
     /// `ibv_reg_mr_iova` do. Work requests and peers name the first byte as `iova`.
     ///
     /// # Safety
-    /// The memory must stay mapped until the region is dropped; readable, and writable if
-    /// `access` has LOCAL_WRITE. No reference to it may be used while a work request or a
-    /// peer can write to it.
+    /// Until the region is dropped, the memory must be nobody else's. No reference to it
+    /// may be used while a work request or a peer can write to it.
+    ///
+    /// It may be unmapped meanwhile, or lose rights, as long as nothing else is mapped in
+    /// its place: accesses then fail with an error completion (docs/SAFETY.md, "Memory that
+    /// vanishes"), except those by the [`Mr`]'s own methods, which fault.
     ///
     /// # Errors
     /// When the rights contradict each other, or there is no room for more regions.

@@ -1,0 +1,144 @@
+//! Copies and atomics on memory that may vanish while they run.
+//!
+//! A program may unmap a registered region, truncate the file behind it or take its
+//! rights away, at any moment and in any thread. The processor then raises SIGSEGV or
+//! SIGBUS in the thread that happens to be copying. Asking the kernel before each copy
+//! would cost a system call a packet and still come too early; so the accesses are a few
+//! routines of known address, and a signal handler that finds the fault inside one of
+//! them lets it return "gone" instead (as an operating system copies from its users).
+//! As long as nothing vanishes this costs nothing: there is no branch and no flag.
+
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod handler;
+#[cfg(test)]
+mod measure;
+#[cfg(test)]
+mod tests;
+
+#[cfg(all(target_os = "linux", target_arch = "aarch64"))]
+#[path = "aarch64.rs"]
+mod routines;
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_pointer_width = "64"
+))]
+#[path = "x86_64.rs"]
+mod routines;
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+#[path = "elsewhere.rs"]
+mod routines;
+
+use core::sync::atomic::{Ordering, fence};
+
+/// The memory is not there, or its page does not permit the access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Gone;
+
+/// What a routine answers in two registers.
+#[repr(C)]
+struct Answer {
+    value: u64,
+    is_gone: u64,
+}
+
+impl Answer {
+    #[inline]
+    fn into_result(self) -> Result<u64, Gone> {
+        if self.is_gone == 0 {
+            Ok(self.value)
+        } else {
+            Err(Gone)
+        }
+    }
+}
+
+/// Sees to it that faults are caught from now on. To be called when memory is
+/// registered: it notices if the program has put its own handlers in front since.
+pub(crate) fn protect() {
+    #[cfg(all(
+        target_os = "linux",
+        target_pointer_width = "64",
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))]
+    handler::install();
+}
+
+/// Copies `len` bytes. If some of either side are gone, others may have been copied.
+///
+/// # Safety
+/// Both sides are memory that may be read and written (or is not mapped at all), and
+/// they do not overlap.
+#[inline]
+pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) -> Result<(), Gone> {
+    // SAFETY: the caller's promise is what the routine asks for.
+    if unsafe { routines::copy(dst, src, len) } == 0 {
+        Ok(())
+    } else {
+        Err(Gone)
+    }
+}
+
+/// Copies so that whoever polls on the end of the bytes finds the rest there: the last
+/// aligned word is stored by itself, after everything else. (A plain copy may well
+/// begin at the end.) So an aligned number of 8 or 4 bytes never tears, either.
+///
+/// # Safety
+/// As for [`copy`], with `src.len()` bytes at `dst`.
+#[inline]
+pub(crate) unsafe fn copy_last_word_last(dst: *mut u8, src: &[u8]) -> Result<(), Gone> {
+    let len = src.len();
+    let end = dst.addr() + len;
+    let last = [8, 4, 2, 1]
+        .into_iter()
+        .find(|&n| len >= n && end.is_multiple_of(n));
+    let Some(last) = last else { return Ok(()) };
+    let (bulk, word) = src.split_at(len - last);
+    let at = dst.wrapping_add(bulk.len());
+    // SAFETY: `bulk` is the first part of `src`, so its length is within the caller's
+    // promise; `at` has `last` more bytes behind it within that promise, and is a
+    // multiple of `last`, as `end` is.
+    let is_gone = unsafe {
+        if !bulk.is_empty() {
+            copy(dst, bulk.as_ptr(), bulk.len())?;
+            fence(Ordering::Release);
+        }
+        match *word {
+            [a, b, c, d, e, f, g, h] => {
+                routines::store_u64(at, u64::from_ne_bytes([a, b, c, d, e, f, g, h]))
+            }
+            [a, b, c, d] => routines::store_u32(at, u32::from_ne_bytes([a, b, c, d])),
+            [a, b] => routines::store_u16(at, u16::from_ne_bytes([a, b])),
+            _ => routines::store_u8(at, word[0]),
+        }
+    };
+    if is_gone == 0 { Ok(()) } else { Err(Gone) }
+}
+
+/// Atomically replaces 8 bytes by `swap` if they equal `compare`; returns what was there.
+///
+/// # Safety
+/// `at` is a multiple of 8, and memory that may be written, if it is there.
+#[inline]
+pub(crate) unsafe fn compare_swap(at: *mut u8, compare: u64, swap: u64) -> Result<u64, Gone> {
+    // SAFETY: the caller's promise.
+    unsafe { routines::compare_swap(at, compare, swap) }.into_result()
+}
+
+/// Atomically adds to 8 bytes; returns what was there.
+///
+/// # Safety
+/// As for [`compare_swap`].
+#[inline]
+pub(crate) unsafe fn fetch_add(at: *mut u8, add: u64) -> Result<u64, Gone> {
+    // SAFETY: the caller's promise.
+    unsafe { routines::fetch_add(at, add) }.into_result()
+}
