@@ -69,6 +69,12 @@ pub enum ErrorKind {
     /// A shared receive queue could not be created, changed or destroyed.
     #[error("the shared receive queue was left as it is: {0}")]
     Srq(#[source] SrqError),
+    /// FLUSH_PERSISTENT was asked for memory that does not survive a loss of power.
+    #[error(
+        "FLUSH_PERSISTENT needs a shared mapping of a named file on a disk (Pd::reg_mapped); \
+         this memory is gone when the power is"
+    )]
+    NotPersistent,
     /// A completion queue of an impossible size.
     #[error("a completion queue of {cqe} entries is not possible: 1 to {max} are")]
     CqSize {

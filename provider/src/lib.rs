@@ -119,6 +119,7 @@ pub use urxe_core::CreateQpError;
 pub use urxe_core::ErrorDetail;
 pub use urxe_core::cq::{CqId, WcOpcode};
 pub use urxe_core::error::{Fault, Side, WcStatus};
+pub use urxe_core::flush::{Flush, Placement, Selectivity};
 pub use urxe_core::mr::{Access, RegisterError};
 pub use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr, QpCap};
 pub use urxe_core::qp::state::{ModifyError, QpState, QpType};

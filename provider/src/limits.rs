@@ -66,6 +66,12 @@ pub struct DeviceAttr {
     pub max_msg_sz: u64,
     /// How far atomics reach: up to the processor's own.
     pub atomic_cap: AtomicCap,
+    /// ATOMIC WRITE is there (`IB_UVERBS_DEVICE_ATOMIC_WRITE`).
+    pub atomic_write: bool,
+    /// FLUSH can make bytes visible to all (`IB_UVERBS_DEVICE_FLUSH_GLOBAL`).
+    pub flush_global: bool,
+    /// FLUSH can make bytes survive (`IB_UVERBS_DEVICE_FLUSH_PERSISTENT`): those of files.
+    pub flush_persistent: bool,
     /// Entries in the P_Key table.
     pub max_pkeys: u16,
     /// Ports.
@@ -99,6 +105,9 @@ pub(crate) const LIMITS: DeviceAttr = DeviceAttr {
     max_msg_sz: MESSAGE_MAX,
     // Done by the processor's instructions on the program's own memory.
     atomic_cap: AtomicCap::Glob,
+    atomic_write: true,
+    flush_global: true,
+    flush_persistent: cfg!(target_os = "linux"),
     max_pkeys: 1,
     phys_port_cnt: 1,
     completion_timestamp_mask: u64::MAX,

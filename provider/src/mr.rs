@@ -9,7 +9,7 @@ use urxe_core::work::Sge;
 use urxe_wire::{Lkey, Rkey};
 
 use crate::error::Error;
-use crate::mem::{Region, guarded};
+use crate::mem::{Region, guarded, persist};
 use crate::pd::Pd;
 
 /// Registered memory.
@@ -63,6 +63,9 @@ impl Mr {
         access: Access,
     ) -> Result<Mr, Error> {
         guarded::protect();
+        if access.contains(Access::FLUSH_PERSISTENT) {
+            persist::check(region.expose(), region.len())?;
+        }
         let keys = pd.context().engine().register(MrInit {
             pd: pd.id(),
             access,

@@ -68,6 +68,10 @@ impl Pd {
     /// Registers a memory mapping: page-aligned memory (`MmapMut::map_anon`), or a file
     /// that peers shall read and write.
     ///
+    /// A mapping of a file on a disk may have [`Access::FLUSH_PERSISTENT`]: a peer's FLUSH
+    /// then writes the bytes back to the disk (`msync`) before it is answered. Everything
+    /// else that the context does waits meanwhile, as long as the disk takes.
+    ///
     /// # Errors
     /// When the rights contradict each other, or there is no room for more regions.
     ///

@@ -1,5 +1,6 @@
 //! Work requests: what a program posts.
 
+use urxe_core::flush::Flush;
 use urxe_core::work::{self, SendFlags, Sge, WrData, WrOpcode};
 use urxe_wire::Rkey;
 
@@ -120,6 +121,46 @@ impl<'a> SendWr<'a> {
             .remote(remote_addr, rkey);
         wr.core.compare_add = add;
         wr
+    }
+
+    /// ATOMIC WRITE: stores 8 bytes in the peer's memory at once, so that nobody ever sees
+    /// some of them. The address must be a multiple of 8. It holds one of the places of
+    /// `max_rd_atomic`.
+    #[doc(alias = "IBV_WR_ATOMIC_WRITE")]
+    #[doc(alias = "ibv_wr_atomic_write")]
+    pub fn atomic_write(
+        wr_id: u64,
+        bytes: &'a [u8; 8],
+        remote_addr: u64,
+        rkey: Rkey,
+    ) -> SendWr<'a> {
+        SendWr::new(wr_id, WrOpcode::AtomicWrite, WrData::Inline(bytes)).remote(remote_addr, rkey)
+    }
+
+    /// ATOMIC WRITE of 8 bytes that are read from memory when it is sent.
+    #[doc(alias = "IBV_WR_ATOMIC_WRITE")]
+    pub fn atomic_write_sges(
+        wr_id: u64,
+        sges: &'a [Sge],
+        remote_addr: u64,
+        rkey: Rkey,
+    ) -> SendWr<'a> {
+        SendWr::new(wr_id, WrOpcode::AtomicWrite, WrData::Sges(sges)).remote(remote_addr, rkey)
+    }
+
+    /// FLUSH: completes when all earlier WRITEs and ATOMIC WRITEs of this QP to the named
+    /// bytes are visible to every processor of the peer, or survive a loss of its power,
+    /// as `flush` asks. The region must have been registered with the rights
+    /// [`crate::Access::FLUSH_GLOBAL`] and [`crate::Access::FLUSH_PERSISTENT`]
+    /// respectively, and the peer's QP must grant them.
+    ///
+    /// A completed WRITE without a FLUSH may still be in the peer's volatile memory.
+    #[doc(alias = "IBV_WR_FLUSH")]
+    #[doc(alias = "ibv_wr_flush")]
+    pub fn flush(wr_id: u64, remote_addr: u64, rkey: Rkey, flush: Flush) -> SendWr<'static> {
+        let mut core = work::SendWr::flush(wr_id, remote_addr, rkey, flush);
+        core.flags = SendFlags::NONE;
+        SendWr { core }
     }
 
     /// Makes a completion on success too. Without it only failures do, unless the QP was

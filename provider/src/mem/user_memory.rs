@@ -65,6 +65,10 @@ impl Memory for UserMemory {
         // SAFETY: as above.
         Ok(unsafe { guarded::fetch_add(atomic(span)?, add) }?)
     }
+
+    fn persist(&self, span: MrSpan) -> Result<(), MemoryFault> {
+        super::persist::write_back(span)
+    }
 }
 
 #[inline]
