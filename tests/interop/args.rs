@@ -3,8 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 /// Usage, as `run --help` shows it too.
-pub(crate) const USAGE: &str =
-    "interop AGENT LOCAL_V4 REMOTE_V4 LOCAL_V6 REMOTE_V6 [--quick] [--seed N] [FILTER...]";
+pub(crate) const USAGE: &str = "interop AGENT LOCAL_V4 REMOTE_V4 LOCAL_V6 REMOTE_V6 [--quick | --full] [--seed N] [--columns WORD] [FILTER...]";
 
 #[derive(Debug)]
 pub(crate) struct Args {
@@ -15,6 +14,8 @@ pub(crate) struct Args {
     /// Fewer sizes and MTUs.
     pub(crate) is_quick: bool,
     pub(crate) seed: u64,
+    /// Only columns that have this in their heads.
+    pub(crate) columns: String,
     /// Only rows that have one of these words in their names.
     pub(crate) filters: Vec<String>,
 }
@@ -22,10 +23,13 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Args, String> {
         let (mut is_quick, mut seed, mut words) = (false, 1, Vec::new());
+        let mut columns = String::new();
         let mut args = args.peekable();
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--quick" => is_quick = true,
+                "--full" => is_quick = false,
+                "--columns" => columns = args.next().ok_or("--columns needs a word")?,
                 "--seed" => {
                     let number = args.next().and_then(|number| number.parse().ok());
                     seed = number.ok_or("--seed needs a number")?;
@@ -51,6 +55,7 @@ impl Args {
             ],
             is_quick,
             seed,
+            columns,
             filters,
         })
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use urxe::WrOpcode;
 
-use crate::lab::{CALM, LONGEST, Lab, Link, PATIENCE, Requester};
+use crate::lab::{CALM, Lab, Link, PATIENCE, Requester};
 use crate::matrix::Row;
 use crate::side::{Path, Result};
 use crate::work::{Work, access, status};
@@ -126,7 +126,7 @@ fn out_of_bounds(lab: &mut Lab) -> Result<()> {
     for opcode in ONE_SIDED {
         refused(lab, &CALM, opcode, REFUSED_KEY, |link, work| {
             // It begins inside.
-            let end = 2 * (LONGEST + 4096);
+            let end = 2 * link.half;
             let inside = if opcode == WrOpcode::AtomicFetchAndAdd {
                 0
             } else {

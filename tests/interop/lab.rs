@@ -14,15 +14,15 @@ use crate::work::{Completion, Region, Span, Work, access, status};
 /// Longer than anything takes in an emulated guest on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The longest message.
-pub(crate) const LONGEST: usize = 8 << 20;
-
 /// What lies beside a message and must stay.
 const GUARD: usize = 64;
 const GUARD_BYTE: u8 = 0xee;
 
-/// Half of each end's region: messages leave from the first half and arrive in the second.
-const HALF: usize = LONGEST + 4096;
+/// First PSNs of requester and responder, where nothing else is asked for.
+pub(crate) const PSNS: [u32; 2] = [0x100, 0x200];
+
+/// Room for messages in a region, where nothing else is asked for.
+const ROOM: usize = 128 << 10;
 
 /// Who posts the requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +56,8 @@ pub(crate) struct Link {
     /// A region of each end, with all rights.
     pub(crate) requester_mr: Region,
     pub(crate) responder_mr: Region,
+    /// Bytes in each half of a region: messages leave from the first half and arrive in the second.
+    pub(crate) half: usize,
     pub(crate) mtu: u32,
 }
 
@@ -125,17 +127,19 @@ impl Lab {
 
     /// Begins again, with a connection.
     pub(crate) fn connect(&mut self, path: &Path) -> Result<Link> {
-        self.connect_at(path, [0x100, 0x200])
+        self.connect_at(path, PSNS, ROOM)
     }
 
-    /// The same with the given first PSNs, the requester's first.
-    pub(crate) fn connect_at(&mut self, path: &Path, psns: [u32; 2]) -> Result<Link> {
+    /// The same with the given first PSNs, the requester's first, and room for messages of so many bytes together.
+    pub(crate) fn connect_at(&mut self, path: &Path, psns: [u32; 2], room: usize) -> Result<Link> {
+        let half = room + 4096;
         self.open()?;
         let link = Link {
             requester_qp: self.requester().qp()?,
             responder_qp: self.responder().qp()?,
-            requester_mr: self.requester().mr(2 * HALF, access::ALL)?,
-            responder_mr: self.responder().mr(2 * HALF, access::ALL)?,
+            requester_mr: self.requester().mr(2 * half, access::ALL)?,
+            responder_mr: self.responder().mr(2 * half, access::ALL)?,
+            half,
             mtu: path.mtu,
         };
         let (urxe, rxe) = self.hosts;
@@ -206,7 +210,7 @@ impl Lab {
         self.tag += 1;
         // Odd addresses, another at every message.
         let spread = (self.tag % 61) as usize;
-        let (from, to) = (GUARD + spread, HALF + 2 * GUARD + 61 - spread);
+        let (from, to) = (GUARD + spread, link.half + 2 * GUARD - spread);
         self.prepare_at(link, opcode, length, from, to)
     }
 

@@ -2,10 +2,10 @@
 
 use urxe::WrOpcode;
 
-use crate::lab::{CALM, Lab, Requester};
+use crate::lab::{CALM, Lab, PSNS, Requester};
 use crate::matrix::Row;
 use crate::outage::{self, Way, Which};
-use crate::rc::{Dice, batch, together};
+use crate::rc::{Dice, SLOT, batch, together};
 use crate::side::{Path, Result};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -50,10 +50,10 @@ fn each_lost(lab: &mut Lab, of_requests: bool) -> Result<()> {
     ] {
         // A message has one response, or five; a READ has one request.
         let has_five = of_requests != (opcode == WrOpcode::RdmaRead);
+        let link = lab.connect(&HASTY)?;
+        // So that the PSN is not the first one.
+        lab.message(&link, opcode, 10)?;
         for index in 0..if has_five { 5 } else { 1 } {
-            let link = lab.connect(&HASTY)?;
-            // A message before, so that the PSN is not the first one.
-            lab.message(&link, opcode, 10)?;
             let way = way(lab, of_requests);
             outage::lose(lab, way, Which::Only(index))?;
             let done = lab.message(&link, opcode, 5000);
@@ -71,7 +71,7 @@ fn each_lost(lab: &mut Lab, of_requests: bool) -> Result<()> {
     Ok(())
 }
 
-/// Many requests of all kinds at once, one packet of seven lost.
+/// Many requests of all kinds at once, some packets lost.
 fn many_lost(lab: &mut Lab, of_requests: bool) -> Result<()> {
     outage::prepare(lab)?;
     let mixes: [&[WrOpcode]; 3] = [
@@ -84,10 +84,11 @@ fn many_lost(lab: &mut Lab, of_requests: bool) -> Result<()> {
         ],
     ];
     for mix in mixes {
-        let link = lab.connect(&HASTY)?;
+        let count = if lab.is_quick { 12 } else { 40 };
+        let link = lab.connect_at(&HASTY, PSNS, count * SLOT)?;
         let way = way(lab, of_requests);
-        outage::lose(lab, way, Which::OneOf(7))?;
-        let done = batch(lab, &link, mix, if lab.is_quick { 12 } else { 40 });
+        outage::lose(lab, way, Which::Some)?;
+        let done = batch(lab, &link, mix, count);
         let lost = outage::heal(lab)?;
         done.map_err(|e| format!("{mix:?}: {e}"))?;
         if lost == 0 {
@@ -102,10 +103,11 @@ fn random_mix_lost(lab: &mut Lab) -> Result<()> {
     outage::prepare(lab)?;
     let mut dice = Dice(lab.seed ^ 0x1055);
     for round in 0..if lab.is_quick { 2 } else { 8 } {
-        let link = lab.connect(&HASTY)?;
+        let plan = dice.plan(lab.is_quick);
+        let link = lab.connect_at(&HASTY, PSNS, plan.len() * SLOT)?;
         let way = way(lab, round % 2 == 0);
-        outage::lose(lab, way, Which::OneOf(11))?;
-        let done = together(lab, &link, &dice.plan(lab.is_quick));
+        outage::lose(lab, way, Which::Some)?;
+        let done = together(lab, &link, &plan);
         let lost = outage::heal(lab)?;
         done.map_err(|e| format!("round {round}: {e}"))?;
         if lost == 0 {

@@ -16,8 +16,8 @@ pub(crate) enum Way {
 pub(crate) enum Which {
     /// Only this one.
     Only(u32),
-    /// One of so many.
-    OneOf(u32),
+    /// Some, again and again. Not every n-th: a requester that sends n packets again would lose the same one for ever.
+    Some,
 }
 
 /// Sets a rule; only one at a time.
@@ -27,23 +27,25 @@ pub(crate) enum Which {
 pub(crate) fn lose(lab: &mut Lab, way: Way, which: Which) -> Result<()> {
     let chosen = match which {
         Which::Only(index) => format!("numgen inc mod 1000000 == {index}"),
-        Which::OneOf(count) => format!("numgen inc mod {count} == {}", count / 2),
+        Which::Some => {
+            "numgen inc mod 101 { 3, 13, 14, 31, 44, 50, 67, 71, 88, 89, 90 }".to_owned()
+        }
     };
     let (family, hook, verdict) = match way {
         Way::ToRxe => ("inet", "input", "drop"),
         Way::FromRxe => ("netdev", "egress device eth0", "fwd to dummy0"),
     };
     lab.guest(&format!(
-        "nft add table {family} outage && \
-         nft add chain {family} outage at '{{ type filter hook {hook} priority 0; }}' && \
-         nft add rule {family} outage at udp dport 4791 {chosen} counter {verdict}"
+        "nft 'add table {family} outage; \
+         add chain {family} outage at {{ type filter hook {hook} priority 0; }}; \
+         add rule {family} outage at udp dport 4791 {chosen} counter {verdict}'"
     ))
     .map(drop)
 }
 
 /// Takes the rule away; how many packets it took.
 pub(crate) fn heal(lab: &mut Lab) -> Result<u64> {
-    let rules = lab.guest("nft list ruleset && nft flush ruleset")?;
+    let rules = lab.guest("nft 'list ruleset; flush ruleset'")?;
     let mut words = rules.split_whitespace();
     words
         .find(|word| *word == "packets")

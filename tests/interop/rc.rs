@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use urxe::{SendFlags, WrOpcode};
 
-use crate::lab::{CALM, LONGEST, Lab, Link, PATIENCE, expect_done};
+use crate::lab::{CALM, Lab, Link, PATIENCE, PSNS, expect_done};
 use crate::matrix::Row;
 use crate::side::{Path, Result};
 use crate::work::{Work, status};
@@ -47,14 +47,15 @@ pub(crate) fn mtus(lab: &Lab) -> &'static [u32] {
 
 fn sizes(lab: &mut Lab, opcode: WrOpcode) -> Result<()> {
     for &mtu in mtus(lab) {
-        let link = lab.connect(&Path { mtu, ..CALM })?;
+        let longest = if lab.is_quick { 1 << 20 } else { 8 << 20 };
+        let link = lab.connect_at(&Path { mtu, ..CALM }, PSNS, longest)?;
         let mtu = mtu as usize;
         for size in [0, 1, mtu - 1, mtu, mtu + 1, 64 << 10] {
             lab.message(&link, opcode, size)?;
         }
         if !lab.is_quick {
             lab.message(&link, opcode, 1 << 20)?;
-            lab.message(&link, opcode, LONGEST)?;
+            lab.message(&link, opcode, longest)?;
         } else if mtu == 4096 {
             lab.message(&link, opcode, 1 << 20)?;
         }
@@ -230,7 +231,7 @@ fn outstanding(lab: &mut Lab) -> Result<()> {
     ];
     let rounds = if lab.is_quick { 24 } else { 96 };
     for &mtu in mtus(lab) {
-        let link = lab.connect(&Path { mtu, ..CALM })?;
+        let link = lab.connect_at(&Path { mtu, ..CALM }, PSNS, rounds * SLOT)?;
         batch(lab, &link, &kinds, rounds)?;
         lab.settle()?;
     }
@@ -245,12 +246,15 @@ pub(crate) fn batch(lab: &mut Lab, link: &Link, kinds: &[WrOpcode], count: usize
     together(lab, link, &plan)
 }
 
+/// Room for one of the messages of [`together`], and its guards.
+pub(crate) const SLOT: usize = 33_000;
+
 /// Messages of at most 32 KB, posted together.
 pub(crate) fn together(lab: &mut Lab, link: &Link, plan: &[(WrOpcode, usize)]) -> Result<()> {
     let mut messages = Vec::new();
     for (index, &(opcode, length)) in plan.iter().enumerate() {
         lab.next_tag();
-        let (from, to) = (64 + index * 33_000, LONGEST + 8192 + index * 33_000);
+        let (from, to) = (64 + index * SLOT, link.half + 64 + index * SLOT);
         messages.push(lab.prepare_at(link, opcode, length, from, to)?);
     }
     let works: Vec<Work> = messages.iter().map(|message| message.work).collect();
@@ -271,8 +275,8 @@ fn random_mix(lab: &mut Lab) -> Result<()> {
     for _ in 0..if lab.is_quick { 3 } else { 12 } {
         let mtu = 256 << dice.below(5);
         let psns = [dice.below(1 << 24), dice.below(1 << 24)];
-        let link = lab.connect_at(&Path { mtu, ..CALM }, psns)?;
         let plan = dice.plan(lab.is_quick);
+        let link = lab.connect_at(&Path { mtu, ..CALM }, psns, plan.len() * SLOT)?;
         together(lab, &link, &plan).map_err(|e| format!("MTU {mtu}, PSNs {psns:x?}: {e}"))?;
         lab.settle()?;
     }
@@ -314,7 +318,7 @@ impl Dice {
 /// Both directions pass from PSN 0xffffff to 0, in the middle of messages of each kind.
 fn psn_wrap(lab: &mut Lab) -> Result<()> {
     for opcode in [WrOpcode::Send, WrOpcode::RdmaWrite, WrOpcode::RdmaRead] {
-        let link = lab.connect_at(&CALM, [0xff_fffd, 0xff_fffe])?;
+        let link = lab.connect_at(&CALM, [0xff_fffd, 0xff_fffe], 8192)?;
         for size in [100, 5000, 5000] {
             lab.message(&link, opcode, size)?;
         }
