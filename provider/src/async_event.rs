@@ -6,13 +6,15 @@ use urxe_core::cq::CqId;
 use urxe_core::srq::SrqId;
 use urxe_wire::Qpn;
 
+use crate::event_type::EventType;
+
 /// An event, as [`crate::Context::poll_async_event`] returns it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 #[doc(alias = "ibv_async_event")]
 #[doc(alias = "ibv_event_type")]
 pub enum AsyncEvent {
-    /// A completion did not fit into its queue and is lost. The QP it belongs to failed.
+    /// A completion did not fit into its queue and is lost. All QPs that use it failed.
     CqErr(CqId),
     /// The QP failed in a way that no completion reports.
     QpFatal(Qpn),
@@ -29,6 +31,36 @@ pub enum AsyncEvent {
     SrqLimitReached(SrqId),
     /// A failed QP takes no more receives from its shared receive queue.
     QpLastWqeReached(Qpn),
+    /// The port came up: its interface is up and has a carrier.
+    PortActive(u8),
+    /// The port went down.
+    PortErr(u8),
+    /// The interface lost an address of the context, or got it back. The GID table shows
+    /// which. Addresses that are new to the interface are for contexts opened later.
+    GidChange(u8),
+    /// A thread panicked inside the engine: every call fails from now on. Open the device
+    /// again.
+    DeviceFatal,
+}
+
+impl AsyncEvent {
+    /// What kind it is, with the number and name that verbs have for it.
+    pub fn event_type(&self) -> EventType {
+        match self {
+            AsyncEvent::CqErr(_) => EventType::CqErr,
+            AsyncEvent::QpFatal(_) => EventType::QpFatal,
+            AsyncEvent::QpReqErr(_) => EventType::QpReqErr,
+            AsyncEvent::QpAccessErr(_) => EventType::QpAccessErr,
+            AsyncEvent::CommEst(_) => EventType::CommEst,
+            AsyncEvent::SqDrained(_) => EventType::SqDrained,
+            AsyncEvent::SrqLimitReached(_) => EventType::SrqLimitReached,
+            AsyncEvent::QpLastWqeReached(_) => EventType::QpLastWqeReached,
+            AsyncEvent::PortActive(_) => EventType::PortActive,
+            AsyncEvent::PortErr(_) => EventType::PortErr,
+            AsyncEvent::GidChange(_) => EventType::GidChange,
+            AsyncEvent::DeviceFatal => EventType::DeviceFatal,
+        }
+    }
 }
 
 impl fmt::Display for AsyncEvent {
@@ -51,6 +83,10 @@ impl fmt::Display for AsyncEvent {
                 )
             }
             AsyncEvent::CommEst(qpn) => write!(f, "QP {:#x} heard from its peer", qpn.get()),
+            AsyncEvent::PortActive(port) => write!(f, "port {port} is active"),
+            AsyncEvent::PortErr(port) => write!(f, "port {port} is down"),
+            AsyncEvent::GidChange(port) => write!(f, "the GID table of port {port} changed"),
+            AsyncEvent::DeviceFatal => f.write_str("the engine failed"),
             AsyncEvent::SqDrained(qpn) => write!(f, "QP {:#x}: send queue drained", qpn.get()),
             AsyncEvent::SrqLimitReached(srq) => {
                 write!(f, "shared receive queue {} fell below its limit", srq.0)

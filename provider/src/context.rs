@@ -85,7 +85,7 @@ impl Context {
     pub fn query_port(&self, port: u8) -> Result<PortAttr, Error> {
         self.check_port(port)?;
         Ok(PortAttr {
-            state: if self.inner.link.is_up {
+            state: if self.engine().port.is_up() {
                 PortState::Active
             } else {
                 PortState::Down
@@ -98,7 +98,9 @@ impl Context {
         })
     }
 
-    /// An entry of the GID table of port 1: the address with that index, as a GID.
+    /// An entry of the GID table of port 1: the address with that index, as a GID. All
+    /// zeroes while the interface does not have that address any more
+    /// ([`AsyncEvent::GidChange`]).
     ///
     /// # Errors
     /// If there is no such port or entry.
@@ -116,6 +118,9 @@ impl Context {
             }
             .into()
         };
+        if self.engine().port.is_lost(index as usize) {
+            return Ok(Gid([0; 16]));
+        }
         addr.map(Gid::from).ok_or_else(error)
     }
 

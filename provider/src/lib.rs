@@ -83,6 +83,7 @@ mod device;
 mod endpoint;
 mod engine;
 mod error;
+mod event_type;
 mod limits;
 #[allow(
     unsafe_code,
@@ -109,6 +110,7 @@ pub use cq_poll::{CqPoll, RtValues};
 pub use device::{Device, devices};
 pub use endpoint::{ConnectOptions, Endpoint};
 pub use error::{BadWr, Blame, Error, ErrorKind};
+pub use event_type::EventType;
 pub use limits::{AtomicCap, DeviceAttr};
 pub use mr::{BorrowedMr, Mr};
 pub use pd::Pd;

@@ -8,9 +8,9 @@ use urxe_core::qp::attr::Mtu;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[doc(alias = "ibv_port_state")]
 pub enum PortState {
-    /// The interface is down.
+    /// The interface is down, or has no carrier.
     Down = 1,
-    /// The interface is up.
+    /// The interface is up and has a carrier.
     Active = 4,
 }
 
@@ -47,7 +47,6 @@ pub struct PortAttr {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) mtu: u32,
-    pub(crate) is_up: bool,
 }
 
 impl Link {
@@ -60,10 +59,7 @@ impl Link {
     /// The interface that has `addr`.
     pub(crate) fn of(addr: IpAddr) -> Link {
         if let Some(device) = crate::device::find_by_address(addr) {
-            return Link {
-                mtu: device.mtu(),
-                is_up: device.is_up(),
-            };
+            return Link { mtu: device.mtu() };
         }
         // All of 127/8 is the loopback interface's, though it lists only one of them.
         let mtu = if addr.is_loopback() {
@@ -71,7 +67,7 @@ impl Link {
         } else {
             Link::MTU_DEFAULT
         };
-        Link { mtu, is_up: true }
+        Link { mtu }
     }
 
     pub(crate) fn active_mtu(&self) -> Mtu {

@@ -14,6 +14,7 @@ mod housekeeping;
 mod inlet;
 mod moderation;
 mod objects;
+mod port_watch;
 mod post;
 mod progress;
 mod shard_state;
@@ -47,6 +48,7 @@ use crate::mem::fork::Generation;
 use crate::wc::Wc;
 use clock::Clock;
 use doorbell::{Attempt, Combiner};
+use port_watch::PortWatch;
 use progress::ProgressShared;
 use shard_state::ShardState;
 use sockets::Sockets;
@@ -73,6 +75,7 @@ pub(crate) struct Engine {
     pub(crate) combiner: Combiner<ShardState>,
     pub(crate) sockets: Arc<Sockets>,
     pub(crate) events: Arc<Channel<AsyncEvent>>,
+    pub(crate) port: PortWatch,
     progress: Arc<ProgressShared>,
     clock: Clock,
     /// The process that it was opened in.
@@ -109,6 +112,7 @@ impl Engine {
             combiner: Combiner::new(state),
             sockets,
             events,
+            port: PortWatch::new(config.addresses.iter().copied()),
             progress,
             clock,
             generation,
@@ -233,5 +237,36 @@ impl Drop for Engine {
             self.combiner
                 .get_mut(|state| std::mem::forget(state.tap.take()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_in_the_engine_is_an_event_and_then_an_error() {
+        let config = EngineConfig {
+            addresses: vec![crate::testing::address().into()],
+            shard: ShardConfig::default(),
+            window_bytes: None,
+            udp: UdpConfig::default(),
+            tap: None,
+        };
+        let engine = Engine::open(&config).expect("the address is free");
+        let panicked = std::thread::scope(|scope| {
+            let holder = scope.spawn(|| {
+                let _guard = engine.combiner.lock().expect("sound so far");
+                panic!("on purpose");
+            });
+            holder.join().is_err()
+        });
+        assert!(panicked);
+        let event = engine.wait_for_event(&engine.events, None);
+        assert_eq!(event, Ok(Some(AsyncEvent::DeviceFatal)));
+        let error = engine.counters().expect_err("poisoned");
+        assert_eq!(error.kind(), &ErrorKind::EngineFailed);
+        let error = engine.wait_for_event(&engine.events, None);
+        assert_eq!(error, Err(ErrorKind::EngineFailed.into()));
     }
 }

@@ -337,19 +337,28 @@ impl<'a> Progress<'a> {
 
     /// Sleeps until the thread is kicked or the time is up.
     fn sleep(&mut self, now: Time, end: Option<Time>) {
-        self.wait(
-            &[Interest::readable(self.engine.progress.kick.as_fd())],
-            now,
-            end,
-        );
+        let (list, len) = self.interests();
+        self.wait(&list[..len], now, end);
     }
 
     /// The same, or until there are packets (or room for them, if some wait).
     fn sleep_on_sockets(&mut self, now: Time, end: Option<Time>, backlog: bool) {
+        let (mut list, len) = self.interests();
+        let len = self.engine.sockets.interests(backlog, &mut list, len);
+        self.wait(&list[..len], now, end);
+    }
+
+    /// What always wakes the thread: a kick, and then changes of the interface.
+    fn interests(&self) -> ([Interest<'a>; WAIT_MAX], usize) {
         let kick = Interest::readable(self.engine.progress.kick.as_fd());
         let mut list = [kick; WAIT_MAX];
-        let len = self.engine.sockets.interests(backlog, &mut list, 1);
-        self.wait(&list[..len], now, end);
+        match self.engine.port.fd() {
+            Some(fd) => {
+                list[1] = Interest::readable(fd);
+                (list, 2)
+            }
+            None => (list, 1),
+        }
     }
 
     fn wait(&self, list: &[Interest<'_>], now: Time, end: Option<Time>) {
@@ -361,6 +370,10 @@ impl<'a> Progress<'a> {
             // awake and looks around after this.
             progress.kicked.store(false, Ordering::Release);
             progress.kick.drain();
+        }
+        if self.engine.port.fd().is_some() && ready.is_ready(1) {
+            let events = &self.engine.events;
+            self.engine.port.on_readable(|event| events.push(event));
         }
     }
 }

@@ -325,6 +325,10 @@ impl Combined for ShardState {
 
     #[inline]
     fn leave(&mut self, hand_over: bool) {
+        if std::thread::panicking() {
+            // The last holder of the lock: it is poisoned from here on.
+            self.events.push(AsyncEvent::DeviceFatal);
+        }
         if std::mem::take(&mut self.nothing_new) && !hand_over {
             return;
         }

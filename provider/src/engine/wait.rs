@@ -84,8 +84,11 @@ impl Engine {
     /// One turn of the engine on behalf of a thread that waits for an event.
     fn turn_for<T>(&self, channel: &Channel<T>, outlook: &mut Outlook) -> Result<Option<T>, Error> {
         // If somebody else drives, an event of his making will wake us.
-        let Attempt::Held(mut state) = self.combiner.try_lock()? else {
-            return Ok(channel.try_take());
+        let mut state = match self.combiner.try_lock() {
+            Ok(Attempt::Held(state)) => state,
+            Ok(Attempt::Busy) => return Ok(channel.try_take()),
+            // The event that tells of the failure comes before the failure itself.
+            Err(poisoned) => return channel.try_take().map(Some).ok_or(poisoned.into()),
         };
         state.start_turn();
         state.serve_bells();
