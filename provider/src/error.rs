@@ -205,9 +205,7 @@ impl Error {
             | ErrorKind::Srq(SrqError::Full(_))
             | ErrorKind::Register(RegisterError::Full(_)) => libc::ENOMEM,
             ErrorKind::Srq(SrqError::InUse(_)) => libc::EBUSY,
-            ErrorKind::CreateQp(CreateQpError::Type(_)) | ErrorKind::Unsupported(_) => {
-                libc::EOPNOTSUPP
-            }
+            ErrorKind::Unsupported(_) => libc::EOPNOTSUPP,
             ErrorKind::AddrInUse(_) => libc::EADDRINUSE,
             ErrorKind::NoAddress(_) | ErrorKind::NoAddressOnDevice => libc::EADDRNOTAVAIL,
             ErrorKind::Completion { .. } | ErrorKind::CqOverrun => libc::EIO,

@@ -25,7 +25,7 @@ pub struct QpInitAttr<'a> {
     pub recv_cq: &'a Cq,
     /// Sizes of its queues.
     pub cap: QpCap,
-    /// Its service: reliable connection is the one there is.
+    /// Its service.
     pub qp_type: QpType,
     /// Every send makes a completion, flagged or not.
     pub sq_sig_all: bool,

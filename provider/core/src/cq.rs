@@ -55,6 +55,8 @@ pub struct Cqe {
     pub qpn: Qpn,
     /// The remote QP.
     pub src_qp: Qpn,
+    /// The receive begins with 40 bytes that say where the datagram came from.
+    pub grh: bool,
     /// The peer asked for an event (or the completion is an error).
     pub solicited: bool,
 }

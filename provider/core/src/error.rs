@@ -142,6 +142,17 @@ pub enum DropReason {
     AheadOfSequence,
     /// A duplicate whose answer is no longer kept.
     StaleDuplicate,
+    /// A datagram's Q_Key is not the QP's.
+    Qkey,
+    /// An unreliable message found no receive posted.
+    NoReceive,
+    /// An unreliable message does not fit the receive that is its turn.
+    ReceiveTooShort,
+    /// Part of an unreliable message of which another part is missing.
+    Incomplete,
+    /// An unreliable request that the QP does not allow: a wrong length, or an RDMA WRITE
+    /// that its access flags or the rkey refuse.
+    Refused,
 }
 
 impl DropReason {
@@ -157,6 +168,11 @@ impl DropReason {
         DropReason::StaleResponse,
         DropReason::AheadOfSequence,
         DropReason::StaleDuplicate,
+        DropReason::Qkey,
+        DropReason::NoReceive,
+        DropReason::ReceiveTooShort,
+        DropReason::Incomplete,
+        DropReason::Refused,
     ];
 
     /// The name under which it is counted.
@@ -172,6 +188,11 @@ impl DropReason {
             DropReason::StaleResponse => "drop_stale_response",
             DropReason::AheadOfSequence => "drop_ahead_of_sequence",
             DropReason::StaleDuplicate => "drop_stale_duplicate",
+            DropReason::Qkey => "drop_qkey",
+            DropReason::NoReceive => "drop_no_receive",
+            DropReason::ReceiveTooShort => "drop_receive_too_short",
+            DropReason::Incomplete => "drop_incomplete",
+            DropReason::Refused => "drop_refused",
         }
     }
 }

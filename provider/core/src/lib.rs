@@ -1,4 +1,5 @@
-//! The InfiniBand reliable transport as a sans-IO state machine.
+//! The InfiniBand transport as a sans-IO state machine: reliable and unreliable
+//! connections, and datagrams.
 //!
 //! A [`Shard`] holds queue pairs and everything that belongs to them. It has no
 //! sockets, threads, locks, clock or randomness: packets, time, registered memory
@@ -23,6 +24,7 @@
 //! | `shard.rs` | the entry points; checks of identity before anything changes |
 //! | `qp/requester.rs`, `qp/completer.rs`, `qp/retry.rs`, `qp/credit.rs`, `qp/window.rs` | sending requests, taking responses, recovery |
 //! | `qp/responder.rs`, `qp/execute.rs`, `qp/respond.rs`, `qp/replay.rs`, `qp/ack.rs` | taking requests, sending responses |
+//! | `qp/unreliable.rs`, `qp/uc.rs`, `qp/ud.rs`, `ah.rs` | the services that acknowledge nothing |
 //! | `qp/state.rs`, `qp/attr.rs`, `qp/modify.rs` | states, attributes, transitions |
 //! | `qp/placement.rs`, `flush.rs` | ATOMIC WRITE and FLUSH, both sides |
 //! | `srq.rs`, `xrc.rs` | shared receive queues and their domains |
@@ -38,6 +40,7 @@
 #[macro_use]
 pub mod marks;
 
+pub mod ah;
 mod context;
 pub mod cq;
 mod detail;

@@ -13,8 +13,8 @@ use crate::event::AsyncEvent;
 use crate::memory::Memory;
 use crate::qp::attr::{AttrMask, Mtu, QpAttr};
 use crate::qp::modify::icrc_seed;
-use crate::qp::state::{ModifyError, QpType};
-use crate::qp::{AckMode, Qp, QpInit, RecvSource, Turn};
+use crate::qp::state::ModifyError;
+use crate::qp::{AckMode, Arrival, Qp, QpInit, RecvSource, Turn};
 use crate::qpn_table::{QpnChunk, QpnTable};
 use crate::srq::SrqTable;
 use crate::stats::Stats;
@@ -22,7 +22,7 @@ use crate::table::QpIndex;
 use crate::time::Time;
 use crate::timer::TimerWheel;
 use crate::transmit::TxBatch;
-use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendWr};
+use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
 
 /// What a shard is told when it is made.
 #[derive(Clone, Copy, Debug)]
@@ -81,9 +81,6 @@ impl QpLimits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateQpError {
-    /// The service is not there.
-    #[error("QPs of type {0:?} cannot be created: only RC is there")]
-    Type(QpType),
     /// A capability is beyond the limit.
     #[error("{name} is {value}, but at most {max} is possible")]
     Cap {
@@ -181,9 +178,6 @@ impl Shard {
     /// # Errors
     /// [`CreateQpError`] if the service or a capability is beyond what there is.
     pub fn create_qp(&mut self, init: &QpInit) -> Result<(QpIndex, Qpn), CreateQpError> {
-        if init.qp_type != QpType::Rc {
-            return Err(CreateQpError::Type(init.qp_type));
-        }
         let cap = &init.cap;
         for (name, value, max) in [
             ("max_send_wr", cap.max_send_wr, QpLimits::WR_MAX),
@@ -197,12 +191,13 @@ impl Shard {
             }
         }
         let recvs = RecvSource::of(init, &self.common.srqs)?;
+        let rules = self.rules(init);
         if self.qps.is_exhausted() && (self.common.config.shares_qpns || !self.qps.grant_any()) {
             return Err(CreateQpError::NoQpn);
         }
         let (index, qpn) = self
             .qps
-            .insert_with(|index, qpn| Box::new(Qp::new(index, qpn, init, recvs)))
+            .insert_with(|index, qpn| Box::new(Qp::new(index, qpn, init, recvs, rules)))
             .ok_or(CreateQpError::Full(QpnTable::<Box<Qp>>::LEN_MAX))?;
         if let Some(srq) = init.srq {
             self.common.srqs.attach(srq, true);
@@ -212,6 +207,15 @@ impl Shard {
         self.ready
             .reserve(self.qps.len().saturating_sub(self.ready.len()));
         Ok((index, qpn))
+    }
+
+    /// Which requests the send queue of such a QP takes.
+    pub fn rules(&self, init: &QpInit) -> SendRules {
+        SendRules {
+            qp_type: init.qp_type,
+            pd: init.pd,
+            datagram_max: self.common.config.mtu_max.bytes(),
+        }
     }
 
     /// Destroys a QP. What was outstanding makes no completions.
@@ -354,9 +358,14 @@ impl Shard {
             }
             Err(reason) => self.common.stats.drop_packet(reason),
             Ok(None) => self.common.stats.rcvd_cnp += 1,
-            Ok(Some((packet, index))) => {
+            Ok(Some((packet, index, ident))) => {
                 let qp = self.qps.at_mut(index).expect("admit() found it");
-                qp.handle_packet(&packet, &mut Cx::new(env, &mut self.common));
+                let mut cx = Cx::new(env, &mut self.common);
+                if qp.is_unreliable() {
+                    qp.handle_unreliable(Arrival { path, ident }, &packet, &mut cx);
+                } else {
+                    qp.handle_packet(&packet, &mut cx);
+                }
                 self.settle(index);
             }
         }
@@ -371,14 +380,15 @@ impl Shard {
     }
 
     /// Every check that must pass before a packet may change anything: nothing that
-    /// a stranger sends gets beyond this. `None` for a congestion notification.
+    /// a stranger sends gets beyond this, but datagrams. Returns the packet, its QP and its
+    /// IPv4 Identification; `None` for a congestion notification.
     #[inline]
     fn admit<'p>(
         &mut self,
         path: &RxPath,
         ident_hint: u16,
         bytes: &'p [u8],
-    ) -> Result<Option<(Packet<'p>, QpIndex)>, DropReason> {
+    ) -> Result<Option<(Packet<'p>, QpIndex, u16)>, DropReason> {
         let packet = Packet::parse(bytes).map_err(|_| DropReason::Malformed)?;
         let bth = packet.bth();
         if bth.tver != 0 {
@@ -387,7 +397,7 @@ impl Shard {
         let index = self.qps.find(bth.dest_qp).ok_or(DropReason::NoQp)?;
         let qp = self.qps.at_mut(index).ok_or(DropReason::NoQp)?;
         let info = packet.info();
-        if !matches!(info.service, Service::Rc | Service::Cnp) {
+        if info.service != qp.service && info.service != Service::Cnp {
             return Err(DropReason::Service);
         }
         let state = qp.state();
@@ -399,7 +409,9 @@ impl Shard {
         if !wanted {
             return Err(DropReason::State);
         }
-        if path.source != qp.link.dest.remote || path.local != qp.link.local {
+        if (path.source != qp.link.dest.remote || path.local != qp.link.local)
+            && !qp.hears_anyone(path)
+        {
             return Err(DropReason::Address);
         }
         if !bth.pkey.matches(Pkey::DEFAULT) {
@@ -408,20 +420,21 @@ impl Shard {
         let policy = self.common.config.icrc;
         let verdict = path.seed.verify_with(policy, ident_hint, bytes);
         let fits = match verdict {
-            IcrcVerdict::Ok { ident } if policy == IcrcPolicy::SolveIdent => {
-                qp.ident.accept(ident, ident_hint)
+            IcrcVerdict::Ok { ident }
+                if policy != IcrcPolicy::SolveIdent || qp.ident.accept(ident, ident_hint) =>
+            {
+                Some(ident)
             }
-            IcrcVerdict::Ok { .. } => true,
-            IcrcVerdict::Bad => false,
+            _ => None,
         };
-        if !fits {
+        let Some(ident) = fits else {
             qp.ident.on_bad();
             return Err(DropReason::Icrc);
-        }
+        };
         if info.service == Service::Cnp {
             return Ok(None);
         }
-        Ok(Some((packet, index)))
+        Ok(Some((packet, index, ident)))
     }
 
     /// Does what is due at `env.now`.

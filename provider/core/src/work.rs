@@ -1,11 +1,15 @@
 //! Work requests as plain values, and the bounded queues that they wait in.
 
 mod recv_queue;
+mod rules;
 
 use urxe_wire::{Lkey, Psn, Rkey};
 
+use crate::ah::{UdDest, UdTarget};
 use crate::error::Fault;
+use crate::qp::state::QpType;
 pub use recv_queue::RecvQueue;
+pub use rules::SendRules;
 
 /// Operation of a send work request, with the numbers of `enum ibv_wr_opcode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -162,6 +166,8 @@ pub struct SendWr<'a> {
     pub compare_add: u64,
     /// Swapped-in value.
     pub swap: u64,
+    /// Where it goes (UD).
+    pub ud: Option<UdDest<'a>>,
 }
 
 impl SendWr<'_> {
@@ -177,6 +183,7 @@ impl SendWr<'_> {
             imm: [0; 4],
             compare_add: 0,
             swap: 0,
+            ud: None,
         }
     }
 }
@@ -235,6 +242,31 @@ pub enum PostError {
     /// The QP has no receive queue of its own.
     #[error("the QP takes its receives from a shared receive queue: post them there")]
     HasSrq,
+    /// The service does not have the operation.
+    #[error("{opcode:?} is not possible on a QP of type {qp_type:?}")]
+    NotCarried {
+        /// The operation.
+        opcode: WrOpcode,
+        /// The service.
+        qp_type: QpType,
+    },
+    /// A datagram without an address handle.
+    #[error("a datagram needs an address handle, a QP number and a Q_Key")]
+    NoAddress,
+    /// A datagram's address handle is of another protection domain.
+    #[error("the address handle belongs to another protection domain than the QP")]
+    ForeignAddress,
+    /// A datagram to QP 0.
+    #[error("QP 0 cannot be sent to")]
+    NoDestination,
+    /// A datagram is longer than a packet.
+    #[error("the datagram has {given} bytes, but the port's MTU is {max}")]
+    DatagramTooLong {
+        /// Bytes of the request.
+        given: u32,
+        /// Bytes that a packet holds.
+        max: u32,
+    },
     /// No such shared receive queue.
     #[error("the shared receive queue does not exist")]
     NoSrq,
@@ -298,6 +330,9 @@ pub struct SendQueue {
     slots: Box<[SendWqe]>,
     sges: Box<[Sge]>,
     inline: Box<[u8]>,
+    /// Where each request goes, if the service is UD.
+    targets: Box<[Option<UdTarget>]>,
+    rules: SendRules,
     sge_max: usize,
     inline_max: usize,
     capacity: u32,
@@ -314,8 +349,25 @@ impl SendQueue {
 
     /// A queue for `capacity` requests of at most so many entries or inline bytes.
     pub fn new(capacity: u32, sge_max: usize, inline_max: usize) -> SendQueue {
+        SendQueue::with_rules(SendRules::RC, capacity, sge_max, inline_max)
+    }
+
+    /// The same, of a QP of any service.
+    pub fn with_rules(
+        rules: SendRules,
+        capacity: u32,
+        sge_max: usize,
+        inline_max: usize,
+    ) -> SendQueue {
         let slots = slots_of(capacity);
+        let targets = if rules.qp_type == QpType::Ud {
+            slots
+        } else {
+            0
+        };
         SendQueue {
+            targets: vec![None; targets].into(),
+            rules,
             slots: vec![SendWqe::EMPTY; slots].into(),
             sges: vec![Sge::EMPTY; slots * sge_max].into(),
             inline: vec![0; slots * inline_max].into(),
@@ -370,6 +422,12 @@ impl SendQueue {
                 (bytes.len() as u32, 0, SendFlags::INLINE.0)
             }
         };
+        if self.rules.qp_type != QpType::Rc {
+            self.rules.check(wr, length)?;
+            if let Some(target) = self.targets.get_mut(slot) {
+                *target = wr.ud.map(UdTarget::from);
+            }
+        }
         self.slots[slot] = SendWqe {
             wr_id: wr.wr_id,
             remote_addr: wr.remote_addr,
@@ -402,6 +460,7 @@ impl SendQueue {
             wr.imm = wqe.imm;
             wr.compare_add = wqe.compare_add;
             wr.swap = wqe.swap;
+            wr.ud = self.target(self.head).map(UdTarget::dest);
             if other.push(&wr).is_err() {
                 debug_assert!(false, "both queues have the same limits");
             }
@@ -476,6 +535,12 @@ impl SendQueue {
         let slot = self.slot(number);
         let at = slot * self.inline_max;
         &self.inline[at..at + self.slots[slot].length as usize]
+    }
+
+    /// Where a request goes (UD).
+    #[inline]
+    pub(crate) fn target(&self, number: u64) -> Option<&UdTarget> {
+        self.targets.get(self.slot(number))?.as_ref()
     }
 
     /// Takes the oldest request out.

@@ -277,6 +277,7 @@ mod tests {
             invalidated: None,
             qpn: Qpn::new(2),
             src_qp: Qpn::new(3),
+            grh: false,
             solicited,
         }
     }

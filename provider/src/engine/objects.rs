@@ -33,7 +33,12 @@ impl Engine {
     pub(crate) fn create_qp(&self, init: &QpInit) -> Result<Arc<QpShared>, Error> {
         let mut state = self.enter()?;
         let (index, qpn) = state.shard.create_qp(init)?;
-        let shared = Arc::new(QpShared::new(index, qpn, &init.cap));
+        let shared = Arc::new(QpShared::new(
+            index,
+            qpn,
+            &init.cap,
+            state.shard.rules(init),
+        ));
         let place = index.0 as usize;
         if state.qps.len() <= place {
             state.qps.resize_with(place + 1, || None);

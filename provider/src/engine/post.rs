@@ -6,7 +6,7 @@ use urxe_core::AckMode;
 use urxe_core::qp::attr::QpCap;
 use urxe_core::qp::state::QpState;
 use urxe_core::table::QpIndex;
-use urxe_core::work::{PostError, RecvQueue, RecvWr, SendQueue, SendWr};
+use urxe_core::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
 use urxe_wire::Qpn;
 
 use super::Engine;
@@ -21,6 +21,7 @@ pub(crate) struct QpShared {
     pub(crate) qpn: Qpn,
     bell: Bell,
     cap: QpCap,
+    rules: SendRules,
     /// The state that the program last asked for. The core may have failed the QP since,
     /// which changes nothing about which posts are taken.
     state: AtomicU8,
@@ -92,7 +93,8 @@ impl Owner<SendQueue> for QpShared {
     }
 
     fn to_stage(&self) -> SendQueue {
-        SendQueue::new(
+        SendQueue::with_rules(
+            self.rules,
             self.cap.max_send_wr.min(STAGED_MAX),
             self.cap.max_send_sge as usize,
             self.cap.max_inline_data as usize,
@@ -126,12 +128,13 @@ impl Owner<RecvQueue> for QpShared {
 }
 
 impl QpShared {
-    pub(crate) fn new(index: QpIndex, qpn: Qpn, cap: &QpCap) -> QpShared {
+    pub(crate) fn new(index: QpIndex, qpn: Qpn, cap: &QpCap, rules: SendRules) -> QpShared {
         QpShared {
             index,
             qpn,
             bell: Bell::new(index.0),
             cap: *cap,
+            rules,
             state: AtomicU8::new(QpState::Reset as u8),
             sends: Inlet::new(cap.max_send_wr),
             recvs: Inlet::new(cap.max_recv_wr),

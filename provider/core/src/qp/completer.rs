@@ -379,6 +379,7 @@ fn send_cqe(wqe: &SendWqe, fault: Fault, link: &Link) -> Cqe {
         invalidated: None,
         qpn: link.qpn,
         src_qp: link.dest_qpn,
+        grh: false,
         solicited: fault.status() != WcStatus::Success,
     }
 }

@@ -293,6 +293,7 @@ impl Responder {
             invalidated: packet.ieth().map(|ieth| ieth.rkey),
             qpn: link.qpn,
             src_qp: link.dest_qpn,
+            grh: false,
             solicited: packet.bth().solicited,
         };
         self.rq.pop();

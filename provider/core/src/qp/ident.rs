@@ -6,6 +6,8 @@
 //! bits back. Peers like urxe send 0, or the place in a train; peers like Linux's
 //! rdma_rxe send a counter.
 
+use urxe_wire::Service;
+
 /// Packets in a train at most, and so Identifications that a train can have.
 const TRAIN_MAX: u16 = 128;
 /// How far a counter may move between two packets that arrive, either way.
@@ -29,9 +31,20 @@ enum Habit {
     Trains,
     /// A counter that was last seen here.
     Counter(u16),
+    /// Packets come from many senders, each with a habit of its own.
+    Anyones,
 }
 
 impl IdentTrack {
+    /// Nothing is known yet about the peer of a QP of this service.
+    pub(crate) fn of(service: Service) -> IdentTrack {
+        let mut track = IdentTrack::default();
+        if service == Service::Ud {
+            track.habit = Habit::Anyones;
+        }
+        track
+    }
+
     /// Is this Identification, with which the ICRC of a packet fits, one that the peer
     /// is likely to have used? `hint` is the packet's place in the received train.
     #[inline]
@@ -51,6 +64,7 @@ impl IdentTrack {
                 };
                 true
             }
+            Habit::Anyones => true,
             _ => self.accept_jump(ident),
         }
     }

@@ -1,5 +1,6 @@
 //! One queue pair: its attributes, and the three roles that share them
-//! (requester and completer on the send queue, responder on the receive queue).
+//! (requester and completer on the send queue, responder on the receive queue). The
+//! services that acknowledge nothing share the queues, and have roles of their own.
 
 mod ack;
 pub mod attr;
@@ -18,11 +19,14 @@ mod retry;
 mod sgl;
 mod shared_recv;
 pub mod state;
+mod uc;
+mod ud;
+mod unreliable;
 mod window;
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use urxe_wire::{IcrcSeed, Packet, Qpn};
+use urxe_wire::{IcrcSeed, Packet, Qpn, Service};
 
 use crate::context::Cx;
 use crate::cq::{CqId, CqSink};
@@ -36,7 +40,7 @@ use crate::srq::SrqId;
 use crate::table::QpIndex;
 use crate::time::Time;
 use crate::transmit::{TxBatch, TxDest};
-use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendWr};
+use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
 use attr::{QpAttr, QpCap};
 use requester::{Requester, SendStep};
 use respond::RespondStep;
@@ -44,6 +48,7 @@ use responder::{Refusal, Responder};
 use retry::Expired;
 pub(crate) use shared_recv::RecvSource;
 use state::{QpState, QpType};
+pub(crate) use unreliable::Arrival;
 
 /// What a QP is created with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +56,7 @@ use state::{QpState, QpType};
 pub struct QpInit {
     /// Its protection domain.
     pub pd: PdId,
-    /// Its service. Only [`QpType::Rc`] can be created.
+    /// Its service.
     pub qp_type: QpType,
     /// Where completions of sends go.
     pub send_cq: CqId,
@@ -124,6 +129,8 @@ pub(crate) enum Turn {
 pub(crate) struct Qp {
     pub(crate) index: QpIndex,
     pub(crate) init: QpInit,
+    /// The service of the packets that it takes.
+    pub(crate) service: Service,
     pub(crate) attr: QpAttr,
     pub(crate) link: Link,
     pub(crate) req: Requester,
@@ -140,12 +147,21 @@ pub(crate) struct Qp {
 }
 
 impl Qp {
-    pub(crate) fn new(index: QpIndex, qpn: Qpn, init: &QpInit, recvs: RecvSource) -> Self {
+    pub(crate) fn new(
+        index: QpIndex,
+        qpn: Qpn,
+        init: &QpInit,
+        recvs: RecvSource,
+        rules: SendRules,
+    ) -> Self {
         let cap = init.cap;
+        let service = init.qp_type.service();
+
         let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         Qp {
             index,
             init: *init,
+            service,
             attr: QpAttr::default(),
             link: Link {
                 qpn,
@@ -166,13 +182,14 @@ impl Qp {
                 max_rd_atomic: 0,
                 min_rnr_timer: 0,
             },
-            req: Requester::new(SendQueue::new(
+            req: Requester::new(SendQueue::with_rules(
+                rules,
                 cap.max_send_wr,
                 cap.max_send_sge as usize,
                 cap.max_inline_data as usize,
             )),
             resp: Responder::new(recvs.queue(&cap), recvs),
-            ident: ident::IdentTrack::default(),
+            ident: ident::IdentTrack::of(service),
             in_ready: false,
             drain_pending: false,
             established: false,
@@ -253,17 +270,23 @@ impl Qp {
                 self.fail_send(fault, Some(packet), cx);
             }
         } else {
-            if !self.established {
-                self.established = true;
-                if self.state() == QpState::Rtr {
-                    cx.common.push_event(AsyncEvent::CommEst(self.index));
-                }
-            }
+            self.note_established(cx);
             if let Err(refusal) = self.resp.handle_request(&self.link, packet, cx) {
                 self.fail_recv(refusal, Some(packet), cx);
             }
         }
         self.after(cx);
+    }
+
+    /// The peer of a connection sends: an event, if the program has not gone to RTS yet.
+    #[inline]
+    fn note_established<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
+        if !self.established {
+            self.established = true;
+            if self.state() == QpState::Rtr {
+                cx.common.push_event(AsyncEvent::CommEst(self.index));
+            }
+        }
     }
 
     /// Looks at the clock.
@@ -295,6 +318,9 @@ impl Qp {
     /// True if a turn would send something.
     #[inline]
     pub(crate) fn wants_turn(&self) -> bool {
+        if self.is_unreliable() {
+            return self.can_send_unreliable();
+        }
         self.resp.owes_anything() || self.can_send()
     }
 
@@ -316,6 +342,9 @@ impl Qp {
         cx: &mut Cx<'_, '_, M, C>,
         batch: &mut TxBatch,
     ) -> Turn {
+        if self.is_unreliable() {
+            return self.take_unreliable_turn(cx, batch);
+        }
         let mut budget = TURN_PACKETS;
         while budget > 0 && self.resp.owes_response() {
             match self.resp.poll_response(&self.link, cx, batch) {
@@ -398,6 +427,10 @@ impl Qp {
         cx: &mut Cx<'_, '_, M, C>,
     ) {
         self.note_send_failure(fault, packet, cx.env.mrs);
+        // A lost completion is more than a failed send: the whole QP fails.
+        if self.is_unreliable() && fault != Fault::CqOverrun {
+            return self.stop_sending(fault, cx);
+        }
         self.attr.qp_state = QpState::Err;
         self.resp.cancel_owed();
         self.req.flush(fault, &self.link, cx);
@@ -430,6 +463,8 @@ impl Qp {
         if self.state() == QpState::Err {
             self.req.flush(Fault::Flushed, &self.link, cx);
             self.resp.flush(Fault::Flushed, &self.link, cx);
+        } else if self.state() == QpState::Sqe {
+            self.req.flush(Fault::Flushed, &self.link, cx);
         }
         self.after(cx);
     }

@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use urxe_wire::{IcrcSeed, PathHeader};
+use urxe_wire::{IcrcSeed, PathHeader, Service};
 
 use crate::context::Cx;
 use crate::cq::CqSink;
@@ -157,9 +157,13 @@ impl Qp {
                 self.drain_pending = false;
                 self.established = false;
                 self.last_error = None;
-                self.ident = IdentTrack::default();
+                self.ident = IdentTrack::of(self.service);
             }
             (QpState::Init, QpState::Rtr) => {
+                if self.service == Service::Ud {
+                    self.attr.path_mtu = config.mtu_max;
+                    self.link.mtu = config.mtu_max.bytes();
+                }
                 self.resp
                     .start(self.attr.rq_psn, self.attr.max_dest_rd_atomic);
             }
@@ -214,6 +218,11 @@ fn check_values(
     }
     if mask.contains(AttrMask::AV) {
         check_path(attr.ah_attr)?;
+        if attr.ah_attr.is_some_and(|path| path.remote.is_multicast()) {
+            return Err(ModifyError::Path(
+                "a connection cannot go to a multicast group",
+            ));
+        }
     }
     Ok(())
 }
@@ -279,7 +288,8 @@ fn check_ranges(attr: &QpAttr, mask: AttrMask, config: &ShardConfig) -> Result<(
     Ok(())
 }
 
-fn check_path(path: Option<AddressVector>) -> Result<(), ModifyError> {
+/// True of every path: both ends are there, and of one IP version.
+pub(crate) fn check_path(path: Option<AddressVector>) -> Result<(), ModifyError> {
     let Some(path) = path else {
         return Err(ModifyError::Path(
             "no address is given (is_global with a GID is needed)",
@@ -292,11 +302,6 @@ fn check_path(path: Option<AddressVector>) -> Result<(), ModifyError> {
     }
     if path.remote.is_unspecified() || path.local.is_unspecified() {
         return Err(ModifyError::Path("an address is 0"));
-    }
-    if path.remote.is_multicast() {
-        return Err(ModifyError::Path(
-            "a connection cannot go to a multicast group",
-        ));
     }
     Ok(())
 }

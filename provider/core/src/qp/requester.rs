@@ -24,6 +24,9 @@ use crate::work::{SendFlags, SendQueue, SendWqe, WrOpcode};
 /// the window moves on within a message.
 const ACK_EVERY: u32 = 16;
 
+/// Where the opcodes of reliable connections begin.
+const RC_OPCODES: u8 = 0x00;
+
 /// Why no packet can be sent now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SendBlocked {
@@ -197,7 +200,7 @@ impl Requester {
         }
         let opcode = self.sq.wqe(self.cursor).opcode;
         let sent = if !opcode.is_read_or_atomic() {
-            self.emit_data(link, cx, batch)
+            self.emit_data::<M, C, { RC_OPCODES }>(link, cx, batch)
         } else if opcode.is_placement() {
             self.emit_placement(link, cx, batch)
         } else {
@@ -254,7 +257,7 @@ impl Requester {
         allows
     }
 
-    fn start<M: Memory, C: CqSink>(
+    pub(crate) fn start<M: Memory, C: CqSink>(
         &mut self,
         link: &Link,
         cx: &mut Cx<'_, '_, M, C>,
@@ -302,8 +305,10 @@ impl Requester {
         ((at / self.read_chunk + 1) * self.read_chunk).min(packets)
     }
 
+    /// Puts one packet of a SEND or WRITE into the batch. `SERVICE` is where the opcodes
+    /// of the QP's service begin.
     #[inline]
-    fn emit_data<M: Memory, C: CqSink>(
+    pub(crate) fn emit_data<M: Memory, C: CqSink, const SERVICE: u8>(
         &mut self,
         link: &Link,
         cx: &mut Cx<'_, '_, M, C>,
@@ -315,8 +320,10 @@ impl Requester {
         let is_last = self.next_psn == wqe.last_psn;
         let offset = at * link.mtu;
         let len = (wqe.length - offset).min(link.mtu) as usize;
-        let opcode = data_opcode(wqe.opcode, is_first, is_last);
-        let info = opcode.info().expect("the table holds every RC opcode");
+        let opcode = Opcode(SERVICE | data_opcode(wqe.opcode, is_first, is_last).0);
+        let info = opcode
+            .info()
+            .expect("the table holds the opcodes of both services");
         let packet_len = packet_len(info, len);
         let Some(slot) = batch.reserve(&link.dest, packet_len) else {
             return Ok(None);
@@ -324,9 +331,10 @@ impl Requester {
 
         let mut bth = Bth::new(opcode, link.dest_qpn, self.next_psn);
         bth.solicited = is_last && wqe.flags.contains(SendFlags::SOLICITED);
-        bth.ack_req = is_last
-            || (at + 1).is_multiple_of(ACK_EVERY)
-            || self.outstanding() + 1 >= self.window.packets();
+        bth.ack_req = SERVICE == RC_OPCODES
+            && (is_last
+                || (at + 1).is_multiple_of(ACK_EVERY)
+                || self.outstanding() + 1 >= self.window.packets());
         let mut writer = PacketWriter::new(slot.bytes, &bth);
         if is_first && matches!(wqe.opcode, WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm) {
             writer.reth(&Reth {

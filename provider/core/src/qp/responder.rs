@@ -254,6 +254,7 @@ impl Responder {
                 invalidated: None,
                 qpn: link.qpn,
                 src_qp: link.dest_qpn,
+                grh: false,
                 solicited: true,
             };
             self.rq.pop();

@@ -1,6 +1,8 @@
 //! The states of a QP, which transitions exist, and which attributes each needs
 //! and allows: a table, for all services (`man ibv_modify_qp`).
 
+use urxe_wire::Service;
+
 use crate::qp::attr::AttrMask;
 
 /// State of a QP, with the numbers of `enum ibv_qp_state`.
@@ -88,6 +90,17 @@ pub enum QpType {
     Uc,
     /// Unreliable datagram.
     Ud,
+}
+
+impl QpType {
+    /// The service that its packets belong to.
+    pub fn service(self) -> Service {
+        match self {
+            QpType::Rc => Service::Rc,
+            QpType::Uc => Service::Uc,
+            QpType::Ud => Service::Ud,
+        }
+    }
 }
 
 /// What a transition needs and allows besides the STATE bit.

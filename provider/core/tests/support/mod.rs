@@ -11,12 +11,12 @@ use urxe_core::cq::{CqId, CqOverrun, CqSink, Cqe};
 use urxe_core::memory::{Memory, MemoryFault};
 use urxe_core::mr::{Access, MrInit, MrKeys, MrSpan, MrTable, PdId};
 use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr, QpCap};
-use urxe_core::qp::state::{QpState, QpType};
+use urxe_core::qp::state::{QpState, QpType, transition};
 use urxe_core::table::QpIndex;
 use urxe_core::transmit::{RunLimits, TxBatch};
 use urxe_core::work::{RecvWr, SendWr};
 use urxe_core::{AckMode, Env, QpInit, RxPath, Shard, ShardConfig, Time};
-use urxe_wire::{IcrcPolicy, Packet, Psn, Qpn};
+use urxe_wire::{IcrcPolicy, Packet, Psn, Qkey, Qpn};
 
 /// SplitMix64: small, and the same everywhere.
 #[derive(Clone, Debug)]
@@ -168,8 +168,12 @@ pub struct Node {
     pub batch: TxBatch,
 }
 
+/// The Q_Key of datagram QPs.
+pub const QKEY: Qkey = Qkey(0x1234);
+
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
+    pub qp_type: QpType,
     pub mtu: Mtu,
     pub psn: [u32; 2],
     pub rd_atomic: u8,
@@ -192,6 +196,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
+            qp_type: QpType::Rc,
             mtu: Mtu::Mtu256,
             psn: [0x100, 0x200],
             rd_atomic: 4,
@@ -245,7 +250,7 @@ impl Node {
             .expect("registers");
         let init = QpInit {
             pd: PD,
-            qp_type: QpType::Rc,
+            qp_type: s.qp_type,
             send_cq: SEND_CQ,
             recv_cq: RECV_CQ,
             cap: s.cap,
@@ -289,16 +294,29 @@ impl Node {
             .expect("modifies");
     }
 
+    /// Goes to the next state with those of the attributes that the service takes.
+    fn advance(&mut self, s: &Settings, attr: &QpAttr, mask: AttrMask) {
+        let entry = transition(s.qp_type, self.state(), attr.qp_state).expect("a transition");
+        let taken = entry.required | entry.optional | AttrMask::STATE;
+        self.modify(attr, AttrMask(mask.0 & taken.0));
+    }
+
     /// RESET to RTS towards a peer.
     pub fn connect(&mut self, s: &Settings, side: usize, peer: IpAddr, peer_qpn: Qpn) {
         let mut attr = QpAttr {
             qp_state: QpState::Init,
             qp_access_flags: s.access,
+            qkey: QKEY,
             ..QpAttr::default()
         };
-        self.modify(
+        self.advance(
+            s,
             &attr,
-            AttrMask::STATE | AttrMask::PKEY_INDEX | AttrMask::PORT | AttrMask::ACCESS_FLAGS,
+            AttrMask::STATE
+                | AttrMask::PKEY_INDEX
+                | AttrMask::PORT
+                | AttrMask::ACCESS_FLAGS
+                | AttrMask::QKEY,
         );
         attr.qp_state = QpState::Rtr;
         attr.path_mtu = s.mtu;
@@ -312,7 +330,8 @@ impl Node {
             traffic_class: 0,
             hop_limit: 64,
         });
-        self.modify(
+        self.advance(
+            s,
             &attr,
             AttrMask::STATE
                 | AttrMask::AV
@@ -328,7 +347,8 @@ impl Node {
         attr.retry_cnt = s.retry_cnt;
         attr.rnr_retry = s.rnr_retry;
         attr.max_rd_atomic = s.rd_atomic;
-        self.modify(
+        self.advance(
+            s,
             &attr,
             AttrMask::STATE
                 | AttrMask::SQ_PSN
