@@ -23,6 +23,7 @@ use crate::error::{Error, ErrorKind};
 use crate::limits::{DeviceAttr, LIMITS};
 use crate::pd::Pd;
 use crate::port::{Link, PortAttr, PortState};
+use crate::strict::{StrictMode, StrictReport};
 
 /// An opened device: the owner of UDP port 4791 on its addresses.
 ///
@@ -229,6 +230,39 @@ impl Context {
         self.engine().counters()
     }
 
+    /// What strict mode found since the last call, oldest first; nothing when it is off.
+    /// Once a program asks, findings are no longer printed.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), urxe::Error> {
+    /// use urxe::{Access, Context, StrictMode, StrictRule};
+    ///
+    /// let context = Context::builder("127.81.0.15".parse().unwrap())
+    ///     .strict(StrictMode::Report)
+    ///     .open()?;
+    /// assert!(context.take_strict_reports()?.is_empty());
+    /// let (pd, cq) = (context.alloc_pd()?, context.create_cq(16)?);
+    /// let qp = pd.qp(&cq).create()?;
+    /// qp.init(Access::LOCAL_WRITE)?;
+    ///
+    /// let inbox = pd.reg_owned(vec![0; 64], Access::LOCAL_WRITE)?;
+    /// qp.post_recv(&urxe::RecvWr::new(1, &[inbox.sge(..)]))?;
+    /// inbox.read(0, &mut [0; 64]); // too early: nothing completed
+    ///
+    /// let reports = context.take_strict_reports()?;
+    /// assert_eq!(reports[0].rule, StrictRule::ReceiveBufferRead);
+    /// assert_eq!(reports[0].wr_id, Some(1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// After a fork, in the child.
+    pub fn take_strict_reports(&self) -> Result<Vec<StrictReport>, Error> {
+        self.engine().check_process()?;
+        Ok(self.engine().take_strict_reports()?)
+    }
+
     /// True if both are the same context.
     pub(crate) fn is(&self, other: &Context) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
@@ -271,6 +305,8 @@ pub struct ContextBuilder {
     window_bytes: Option<u32>,
     udp: UdpConfig,
     pcap: Option<PathBuf>,
+    strict: StrictMode,
+    strict_seed: Option<u64>,
 }
 
 impl ContextBuilder {
@@ -287,6 +323,8 @@ impl ContextBuilder {
             pcap: std::env::var_os(TAP_VARIABLE)
                 .filter(|v| !v.is_empty())
                 .map(PathBuf::from),
+            strict: StrictMode::from_environment(),
+            strict_seed: None,
         }
     }
 
@@ -331,6 +369,23 @@ impl ContextBuilder {
         self
     }
 
+    /// Whether uses of verbs that work by luck are looked for, at the cost of speed. The
+    /// environment variable `URXE_STRICT` does the same for all contexts.
+    #[must_use]
+    pub fn strict(mut self, mode: StrictMode) -> Self {
+        self.strict = mode;
+        self
+    }
+
+    /// What strict mode's decisions follow from: the same number repeats them, as far as
+    /// packets and threads come in the same order. By default the environment variable
+    /// `URXE_SEED`, or else a number that is printed.
+    #[must_use]
+    pub fn strict_seed(mut self, seed: u64) -> Self {
+        self.strict_seed = Some(seed);
+        self
+    }
+
     /// Opens it.
     ///
     /// # Errors
@@ -349,6 +404,8 @@ impl ContextBuilder {
             window_bytes: self.window_bytes,
             udp: self.udp,
             tap: self.pcap,
+            strict: self.strict,
+            strict_seed: self.strict_seed,
         })?);
         let progress = ProgressThread::start(engine.clone())?;
         let inner = ContextInner {

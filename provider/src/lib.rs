@@ -69,6 +69,9 @@
 //! # Environment
 //!
 //! `URXE_PCAP=FILE` captures all packets to a file that Wireshark opens.
+//!
+//! `URXE_STRICT=1` reports uses of verbs that work by luck ([`StrictMode`]); `URXE_SEED`
+//! repeats the decisions of a run.
 
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
@@ -96,6 +99,7 @@ mod port;
 mod qp;
 mod srq;
 pub mod stat_file;
+mod strict;
 #[cfg(test)]
 mod testing;
 mod wc;
@@ -117,6 +121,7 @@ pub use pd::Pd;
 pub use port::{PortAttr, PortState};
 pub use qp::{Qp, QpBuilder, QpInitAttr};
 pub use srq::Srq;
+pub use strict::{StrictMode, StrictReport, StrictRule};
 pub use urxe_core::CreateQpError;
 pub use urxe_core::ErrorDetail;
 pub use urxe_core::cq::{CqId, WcOpcode};

@@ -2,6 +2,7 @@
 
 use core::marker::PhantomData;
 use core::ops::{Bound, Deref, RangeBounds};
+use core::panic::Location;
 use core::sync::atomic::Ordering;
 
 use urxe_core::mr::{Access, MrInit, MrKeys};
@@ -161,16 +162,20 @@ impl Mr {
     ///
     /// # Panics
     /// If they are not all inside, as with slices.
+    #[track_caller]
     pub fn read(&self, offset: usize, dst: &mut [u8]) {
         self.region.read(offset, dst);
+        self.note_access(offset, dst.len(), false);
     }
 
     /// Copies bytes in.
     ///
     /// # Panics
     /// If they are not all inside, as with slices.
+    #[track_caller]
     pub fn write(&self, offset: usize, src: &[u8]) {
         self.region.write(offset, src);
+        self.note_access(offset, src.len(), true);
     }
 
     /// Loads an aligned word atomically, in host byte order; what was written before
@@ -205,6 +210,16 @@ impl Mr {
     /// Takes the region back, which dropping does too.
     #[doc(alias = "ibv_dereg_mr")]
     pub fn dereg(self) {}
+
+    /// Strict mode says so if the bytes belong to the adapter.
+    #[track_caller]
+    fn note_access(&self, offset: usize, len: usize, is_write: bool) {
+        let engine = self.registration.pd.context().engine();
+        if engine.is_strict && len > 0 {
+            let start = self.region.expose() + offset as u64;
+            engine.note_program_access(start, len, is_write, Location::caller());
+        }
+    }
 }
 
 impl Drop for Registration {

@@ -1,5 +1,6 @@
 //! Queue pairs.
 
+use core::panic::Location;
 use std::sync::Arc;
 
 use urxe_core::qp::attr::{AttrMask, QpAttr, QpCap};
@@ -319,6 +320,7 @@ impl Qp {
     /// [`ErrorKind::Post`]; the queue is unchanged.
     #[doc(alias = "ibv_post_send")]
     #[inline]
+    #[track_caller]
     pub fn post_send(&self, wr: &SendWr<'_>) -> Result<(), Error> {
         self.post_send_list(std::slice::from_ref(wr))
             .map_err(Error::from)
@@ -331,12 +333,18 @@ impl Qp {
     /// [`BadWr`] names the first that was refused; those before it are posted.
     #[doc(alias = "ibv_post_send")]
     #[inline]
+    #[track_caller]
     pub fn post_send_list(&self, wrs: &[SendWr<'_>]) -> Result<(), BadWr> {
         let engine = self.inner.pd.context().engine();
         engine
             .check_process()
             .map_err(|error| BadWr { index: 0, error })?;
         let wrs = wrs.iter().map(|wr| wr.core);
+        if engine.is_strict {
+            let at = Location::caller();
+            let posted = self.inner.shared.post_sends_strict(engine, wrs, at);
+            return posted.map_err(bad_wr);
+        }
         self.inner.shared.post_sends(engine, wrs).map_err(bad_wr)
     }
 
@@ -347,6 +355,7 @@ impl Qp {
     /// none: [`Srq::post_recv`].
     #[doc(alias = "ibv_post_recv")]
     #[inline]
+    #[track_caller]
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), Error> {
         self.post_recv_list(std::slice::from_ref(wr))
             .map_err(Error::from)
@@ -358,12 +367,18 @@ impl Qp {
     /// [`BadWr`] names the first that was refused; those before it are posted.
     #[doc(alias = "ibv_post_recv")]
     #[inline]
+    #[track_caller]
     pub fn post_recv_list(&self, wrs: &[RecvWr<'_>]) -> Result<(), BadWr> {
         let engine = self.inner.pd.context().engine();
         engine
             .check_process()
             .map_err(|error| BadWr { index: 0, error })?;
         let wrs = wrs.iter().map(|wr| wr.core);
+        if engine.is_strict {
+            let at = Location::caller();
+            let posted = self.inner.shared.post_recvs_strict(engine, wrs, at);
+            return posted.map_err(bad_wr);
+        }
         self.inner.shared.post_recvs(engine, wrs).map_err(bad_wr)
     }
 }

@@ -1,5 +1,7 @@
 //! The only way to touch bytes that belong to the application.
 
+use urxe_wire::Qpn;
+
 use crate::mr::MrSpan;
 
 /// The memory behind a span could not be reached.
@@ -25,6 +27,18 @@ pub trait Memory {
     /// # Errors
     /// [`MemoryFault`] when the bytes cannot be reached.
     fn copy_in(&self, span: MrSpan, src: &[u8]) -> Result<(), MemoryFault>;
+
+    /// Places payload of a peer's RDMA WRITE to the QP `qpn`: by default as
+    /// [`Memory::copy_in`] does. No other bytes may come late: nothing tells the
+    /// application of a WRITE, so nothing is promised about when it sees which byte.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the bytes cannot be reached.
+    #[inline]
+    fn place_write(&self, qpn: Qpn, span: MrSpan, src: &[u8]) -> Result<(), MemoryFault> {
+        let _ = qpn;
+        self.copy_in(span, src)
+    }
 
     /// Atomically replaces the 8 bytes of the span (host byte order) by `swap` if
     /// they equal `compare`; returns what was there.

@@ -106,6 +106,19 @@ impl MrSpan {
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
+
+    /// A part of it.
+    ///
+    /// # Panics
+    /// If the part is not inside.
+    pub fn part(self, offset: usize, len: usize) -> MrSpan {
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(inside, "a part of a span lies inside it");
+        MrSpan {
+            host_addr: self.host_addr + offset as u64,
+            len,
+        }
+    }
 }
 
 /// Why a key check refused.
@@ -368,6 +381,13 @@ impl MrTable {
             iova: init.iova,
             len: init.len,
         })
+    }
+
+    /// The region whose lkey this is. For diagnosis: a peer that was given an lkey for an
+    /// rkey sends such a number.
+    pub fn region_of_lkey(&self, key: u32) -> Option<&MrInit> {
+        let slot = &self.slots[self.slot_of(key, 0)?];
+        (slot.keys.lkey.0 == key).then_some(&slot.init)
     }
 
     /// Number of registered regions.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use urxe_core::Time;
 use urxe_core::cq::{CqId, CqOverrun, Cqe};
+use urxe_core::error::WcStatus;
 
 use super::channel::Channel;
 use super::moderation::{Moderation, ModerationClock, Notice};
@@ -103,6 +104,16 @@ impl CqCore {
         self.capacity.load(Ordering::Relaxed)
     }
 
+    /// Completions that it can take now.
+    pub(crate) fn room(&self) -> usize {
+        let held = self.len.load(Ordering::Acquire);
+        if self.is_overrun() {
+            0
+        } else {
+            self.capacity().saturating_sub(held)
+        }
+    }
+
     /// True if there is nothing to take.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
@@ -179,6 +190,13 @@ impl CqCore {
         let polls = self.polls.load(Ordering::Relaxed) + 1;
         self.polls.store(polls, Ordering::Relaxed);
         polls.is_multiple_of(POLLS_PER_DRIVE)
+    }
+
+    /// Completions that nobody took; those that only say "flushed" are not counted.
+    pub(crate) fn unpolled(&self) -> usize {
+        let inner = self.lock();
+        let worth = |cqe: &&Cqe| cqe.status != WcStatus::WrFlushErr;
+        inner.ring.iter().filter(worth).count()
     }
 
     /// True if a completion was lost.
@@ -263,7 +281,7 @@ impl CqCore {
 mod tests {
     use super::*;
     use urxe_core::cq::WcOpcode;
-    use urxe_core::error::{Fault, WcStatus};
+    use urxe_core::error::Fault;
     use urxe_wire::Qpn;
 
     fn cqe(wr_id: u64, solicited: bool) -> Cqe {

@@ -44,6 +44,20 @@ impl CqTable {
         }
     }
 
+    /// Completions that a queue can hold; none if there is no such queue.
+    pub(crate) fn capacity(&self, id: CqId) -> usize {
+        self.at(id).map_or(0, |cq| cq.capacity())
+    }
+
+    /// Completions that a queue can take now.
+    pub(crate) fn room(&self, id: CqId) -> usize {
+        self.at(id).map_or(0, |cq| cq.room())
+    }
+
+    fn at(&self, id: CqId) -> Option<&Arc<CqCore>> {
+        self.cqs.get(id.0 as usize)?.as_ref()
+    }
+
     /// Tells the time, at the beginning of every turn.
     #[inline]
     pub(crate) fn set_now(&mut self, now: Time) {

@@ -20,11 +20,13 @@ mod progress;
 mod shard_state;
 mod sockets;
 mod srq;
+mod strict;
 mod sync;
 mod tap;
 mod tx;
 mod wait;
 
+use core::cell::RefCell;
 use core::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,6 +37,7 @@ use urxe_udp::UdpConfig;
 
 pub(crate) use channel::Channel;
 pub(crate) use cq::{Armed, CqChannel, CqCore, CqInit, WouldLose};
+pub(crate) use cq_table::CqTable;
 pub(crate) use doorbell::Poisoned;
 pub(crate) use inlet::Refused;
 pub(crate) use post::QpShared;
@@ -45,6 +48,7 @@ pub(crate) use tap::VARIABLE as TAP_VARIABLE;
 use crate::async_event::AsyncEvent;
 use crate::error::{Error, ErrorKind};
 use crate::mem::fork::Generation;
+use crate::strict::{Strict, StrictMode};
 use crate::wc::Wc;
 use clock::Clock;
 use doorbell::{Attempt, Combiner};
@@ -67,6 +71,9 @@ pub(crate) struct EngineConfig {
     pub(crate) window_bytes: Option<u32>,
     pub(crate) udp: UdpConfig,
     pub(crate) tap: Option<PathBuf>,
+    pub(crate) strict: StrictMode,
+    /// What strict mode's decisions follow from, if not the environment.
+    pub(crate) strict_seed: Option<u64>,
 }
 
 /// One context's engine.
@@ -80,6 +87,8 @@ pub(crate) struct Engine {
     clock: Clock,
     /// The process that it was opened in.
     generation: Generation,
+    /// Strict mode is on; its state is behind the lock.
+    pub(crate) is_strict: bool,
 }
 
 impl Engine {
@@ -98,6 +107,13 @@ impl Engine {
             window_packets: window_packets(buffer),
             ..config.shard
         });
+        let is_strict = config.strict != StrictMode::Off;
+        let strict = if is_strict {
+            let strict = Strict::new(config.strict, config.strict_seed, random()?);
+            Some(Box::new(RefCell::new(strict)))
+        } else {
+            None
+        };
         let state = ShardState::new(
             shard,
             MrTable::new(random()?),
@@ -107,6 +123,7 @@ impl Engine {
             clock,
             progress.clone(),
             events.clone(),
+            strict,
         );
         Ok(Engine {
             combiner: Combiner::new(state),
@@ -116,6 +133,7 @@ impl Engine {
             progress,
             clock,
             generation,
+            is_strict,
         })
     }
 
@@ -142,6 +160,9 @@ impl Engine {
     /// Takes completions; when there are none, drives the engine and looks again.
     #[inline]
     pub(crate) fn poll(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
+        if self.is_strict {
+            return self.poll_strict(cq, out);
+        }
         let found = cq.take(out);
         if found > 0 {
             if cq.is_turn_to_drive() {

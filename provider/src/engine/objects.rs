@@ -27,6 +27,7 @@ impl Engine {
         self.check_process()?;
         let mut state = self.combiner.lock()?;
         state.start_turn();
+        state.settle_strict();
         Ok(state)
     }
 
@@ -47,6 +48,7 @@ impl Engine {
             shared: shared.clone(),
             listens_at: None,
         });
+        state.strict_mut(|strict, _, _| strict.on_qp_created(index, qpn, init));
         self.combiner.reserve(state.qps.len() + state.srqs.len())?;
         Ok(shared)
     }
@@ -54,6 +56,7 @@ impl Engine {
     pub(crate) fn destroy_qp(&self, qp: &QpShared) {
         // After a fork or a panic there is nothing to destroy.
         let Ok(mut state) = self.enter() else { return };
+        state.strict_mut(|strict, shard, cqs| strict.on_qp_destroyed(qp.qpn, shard, cqs));
         state.shard.destroy_qp(qp.index);
         self.combiner.forget(qp.bell());
         if let Some(Some(slot)) = state.qps.get_mut(qp.index.0 as usize).map(Option::take)
@@ -91,6 +94,7 @@ impl Engine {
             .modify_qp(qp.index, attr, mask, env))?;
         if let Some((attr, _)) = state.shard.query_qp(qp.index) {
             qp.set_state(attr.qp_state);
+            state.strict_mut(|strict, _, _| strict.on_modified(qp.qpn, attr.qp_state));
             let local = attr.ah_attr.map(|path| path.local);
             self.listen(&mut state, qp, attr.qp_state, local);
         }
@@ -150,6 +154,7 @@ impl Engine {
 
     pub(crate) fn destroy_cq(&self, cq: &CqCore) {
         if let Ok(mut state) = self.enter() {
+            state.strict_mut(|strict, _, _| strict.on_cq_destroyed(cq));
             state.shard.forget_cq(cq.id);
             state.cqs.remove(cq.id);
         }
@@ -170,6 +175,7 @@ impl Engine {
     /// the lock is held.
     pub(crate) fn deregister(&self, lkey: Lkey) {
         if let Ok(mut state) = self.enter() {
+            state.strict_mut(|strict, shard, _| strict.on_deregister(lkey, shard));
             state.mrs.deregister(lkey);
         }
     }

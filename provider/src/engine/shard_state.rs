@@ -1,6 +1,7 @@
 //! What the engine's lock protects: the core's shard, and what it needs to run.
 //! Passive: whoever holds the lock drives it.
 
+use core::cell::RefCell;
 use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -21,10 +22,12 @@ use super::post::QpShared;
 use super::progress::ProgressShared;
 use super::sockets::{Port, Sockets};
 use super::srq::SrqShared;
+use super::strict::{handle_strictly, strict_acks};
 use super::tap::Tap;
 use super::tx::TxPath;
 use crate::async_event::AsyncEvent;
 use crate::mem::UserMemory;
+use crate::strict::Strict;
 
 /// Receive calls that one turn makes on one socket, at most: 8 datagrams each, which
 /// may be trains of 64 KiB. Then timers and sending have their turn.
@@ -67,6 +70,7 @@ pub(crate) struct ShardState {
     pub(crate) nothing_new: bool,
     /// The path of the last datagram, as its sender is likely to send the next.
     last_path: Option<(SocketAddr, RxPath)>,
+    pub(crate) strict: Option<Box<RefCell<Strict>>>,
 }
 
 /// Calls a method of the shard with everything it needs. (A method of `ShardState`
@@ -74,17 +78,41 @@ pub(crate) struct ShardState {
 macro_rules! with_env {
     ($state:expr, |$shard:ident, $env:ident| $call:expr) => {{
         let state = &mut *$state;
-        let $shard = &mut state.shard;
-        let $env = &mut urxe_core::Env {
-            now: state.now,
-            mrs: &mut state.mrs,
-            memory: &$crate::mem::UserMemory,
-            cqs: &mut state.cqs,
-        };
-        $call
+        $crate::engine::shard_state::with_parts!(state, |$shard, $env| $call)
     }};
 }
-pub(crate) use with_env;
+
+/// The same, leaving the other fields of `$state` to the caller. With strict mode on the
+/// core works on other memory and queues: it is compiled for both.
+macro_rules! with_parts {
+    ($state:ident, |$shard:ident, $env:ident| $call:expr) => {{
+        let $shard = &mut $state.shard;
+        match &$state.strict {
+            None => {
+                let $env = &mut urxe_core::Env {
+                    now: $state.now,
+                    mrs: &mut $state.mrs,
+                    memory: &$crate::mem::UserMemory,
+                    cqs: &mut $state.cqs,
+                };
+                $call
+            }
+            Some(strict) => {
+                let $env = &mut urxe_core::Env {
+                    now: $state.now,
+                    mrs: &mut $state.mrs,
+                    memory: &$crate::strict::StrictMemory(strict),
+                    cqs: &mut $crate::strict::StrictCqs {
+                        strict,
+                        cqs: &mut $state.cqs,
+                    },
+                };
+                $call
+            }
+        }
+    }};
+}
+pub(crate) use {with_env, with_parts};
 
 impl ShardState {
     #[allow(
@@ -100,6 +128,7 @@ impl ShardState {
         clock: Clock,
         progress: Arc<ProgressShared>,
         events: Arc<Channel<AsyncEvent>>,
+        strict: Option<Box<RefCell<Strict>>>,
     ) -> ShardState {
         ShardState {
             shard,
@@ -118,6 +147,7 @@ impl ShardState {
             events,
             nothing_new: false,
             last_path: None,
+            strict,
         }
     }
 
@@ -126,6 +156,9 @@ impl ShardState {
     pub(crate) fn start_turn(&mut self) {
         self.now = self.clock.now();
         self.cqs.set_now(self.now);
+        if let Some(strict) = &mut self.strict {
+            strict.get_mut().set_now(self.now);
+        }
     }
 
     /// Fetches and handles packets; returns true if there were any.
@@ -140,6 +173,7 @@ impl ShardState {
             last_path,
             counters,
             sockets,
+            strict,
             ..
         } = self;
         let mut env = Env {
@@ -159,7 +193,22 @@ impl ShardState {
                     Ok(count) => {
                         counters.rx_calls += 1;
                         any = true;
-                        handle_received(shard, &mut env, port, rx, last_path, tap, counters);
+                        let trains = Trains {
+                            port,
+                            rx,
+                            last_path,
+                            tap,
+                            counters,
+                        };
+                        if let Some(strict) = strict {
+                            trains.walk(|path, place, packet| {
+                                handle_strictly(strict, shard, &mut env, path, place, packet);
+                            });
+                        } else {
+                            trains.walk(|path, place, packet| {
+                                shard.handle_packet(path, place, packet, &mut env);
+                            });
+                        }
                         // A batch that is not full was all there was.
                         if count < rx.slots() {
                             break;
@@ -185,12 +234,17 @@ impl ShardState {
         if self.cqs.due().is_some_and(|due| due <= self.now) {
             self.cqs.raise_due();
         }
-        is_due
+        let any_held = match &mut self.strict {
+            None => false,
+            Some(strict) => strict.get_mut().release_due(&mut self.cqs),
+        };
+        is_due || any_held
     }
 
     /// Sends what is ready. Returns false if a socket is full.
     #[inline]
     pub(crate) fn transmit(&mut self, acks: AckMode) -> bool {
+        let acks = self.strict.as_deref().map_or(acks, |s| strict_acks(s, acks));
         let sockets = &*self.sockets;
         // A batch that could not be sent stays: the core must not fill it again.
         if self.tx.has_backlog() && !self.tx.send(sockets, &mut self.counters, None) {
@@ -198,15 +252,7 @@ impl ShardState {
         }
         while self.shard.has_work() {
             let batch: &mut TxBatch = &mut self.tx.batch;
-            let more = {
-                let mut env = Env {
-                    now: self.now,
-                    mrs: &mut self.mrs,
-                    memory: &UserMemory,
-                    cqs: &mut self.cqs,
-                };
-                self.shard.poll_transmit(&mut env, batch, acks)
-            };
+            let more = with_parts!(self, |shard, env| shard.poll_transmit(env, batch, acks));
             if !self.tx.send(sockets, &mut self.counters, self.tap.as_mut()) {
                 return false;
             }
@@ -229,7 +275,8 @@ impl ShardState {
 
     /// When somebody must come back at the latest: a timer, or something held back.
     pub(crate) fn due(&self) -> Option<Time> {
-        let timers = [self.shard.next_timeout(), self.cqs.due()];
+        let held = self.strict.as_ref().and_then(|s| s.borrow().due());
+        let timers = [self.shard.next_timeout(), self.cqs.due(), held];
         let timer = timers.into_iter().flatten().min();
         if self.shard.has_work() || self.tx.has_backlog() {
             let soon = self.now + DEFER_NS;
@@ -274,36 +321,46 @@ impl ShardState {
     }
 }
 
-/// Hands the packets of a received batch to the core.
-#[inline]
-fn handle_received(
-    shard: &mut Shard,
-    env: &mut Env<'_, UserMemory, CqTable>,
-    port: &Port,
-    rx: &RecvBatch,
-    last_path: &mut Option<(SocketAddr, RxPath)>,
-    tap: &mut Option<Tap>,
-    counters: &mut EngineCounters,
-) {
-    for datagram in rx.iter() {
-        if datagram.truncated {
-            counters.rx_truncated += 1;
-            continue;
-        }
-        let same = last_path.as_ref().is_some_and(|(source, path)| {
-            *source == datagram.source && path.local == port.addr && path.ecn == datagram.ecn()
-        });
-        if !same {
-            let (ip, udp_port) = (datagram.source.ip(), datagram.source.port());
-            let path = RxPath::new(ip, udp_port, port.addr, datagram.ecn());
-            *last_path = Some((datagram.source, path));
-        }
-        let (_, path) = last_path.as_ref().expect("just set");
-        for (place, packet) in datagram.segments() {
-            shard.handle_packet(path, place as u16, packet, env);
-        }
-        if let Some(tap) = tap {
-            tap.received(path, &datagram);
+/// What a receive call brought.
+struct Trains<'a> {
+    port: &'a Port,
+    rx: &'a RecvBatch,
+    last_path: &'a mut Option<(SocketAddr, RxPath)>,
+    tap: &'a mut Option<Tap>,
+    counters: &'a mut EngineCounters,
+}
+
+impl Trains<'_> {
+    /// Hands out each packet, with the place that it has in its train.
+    #[inline(always)]
+    fn walk(self, mut each: impl FnMut(&RxPath, u16, &[u8])) {
+        let Trains {
+            port,
+            rx,
+            last_path,
+            tap,
+            counters,
+        } = self;
+        for datagram in rx.iter() {
+            if datagram.truncated {
+                counters.rx_truncated += 1;
+                continue;
+            }
+            let same = last_path.as_ref().is_some_and(|(source, path)| {
+                *source == datagram.source && path.local == port.addr && path.ecn == datagram.ecn()
+            });
+            if !same {
+                let (ip, udp_port) = (datagram.source.ip(), datagram.source.port());
+                let path = RxPath::new(ip, udp_port, port.addr, datagram.ecn());
+                *last_path = Some((datagram.source, path));
+            }
+            let (_, path) = last_path.as_ref().expect("just set");
+            for (place, packet) in datagram.segments() {
+                each(path, place as u16, packet);
+            }
+            if let Some(tap) = tap {
+                tap.received(path, &datagram);
+            }
         }
     }
 }

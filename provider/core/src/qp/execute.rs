@@ -167,7 +167,7 @@ impl Responder {
                 .map_err(|_| write_target_gone())?;
             cx.env
                 .memory
-                .copy_in(span, payload)
+                .place_write(link.qpn, span, payload)
                 .map_err(|_| write_target_gone())?;
         }
         if ends {

@@ -1,0 +1,203 @@
+//! The engine with strict mode on: every call takes the lock, and tells strict mode what
+//! it does. The usual paths know of this by one branch a call.
+
+use core::cell::RefCell;
+
+use urxe_core::memory::Memory;
+use urxe_core::work::{PostError, RecvWr, SendWr};
+use urxe_core::{AckMode, Env, RxPath, Shard};
+
+use super::Engine;
+use super::cq::CqCore;
+use super::cq_table::CqTable;
+use super::doorbell::{Guard, Poisoned};
+use super::inlet::Refused;
+use super::post::QpShared;
+use super::shard_state::{ShardState, with_env};
+use crate::strict::{Place, Strict, StrictCqs, StrictMemory, StrictReport};
+use crate::wc::Wc;
+
+impl QpShared {
+    /// Posts sends and starts them.
+    pub(crate) fn post_sends_strict<'a>(
+        &self,
+        engine: &Engine,
+        wrs: impl Iterator<Item = SendWr<'a>>,
+        at: Place,
+    ) -> Result<(), Refused> {
+        let mut state = self.lock_strict(engine)?;
+        let mut result = Ok(());
+        for (index, wr) in wrs.enumerate() {
+            if let Err(error) = self.post_send_strict(&mut state, &wr, at) {
+                result = Err(Refused::Wr(index, error));
+                break;
+            }
+        }
+        state.transmit(AckMode::Defer);
+        result
+    }
+
+    /// Posts receives.
+    pub(crate) fn post_recvs_strict<'a>(
+        &self,
+        engine: &Engine,
+        wrs: impl Iterator<Item = RecvWr<'a>>,
+        at: Place,
+    ) -> Result<(), Refused> {
+        let mut state = self.lock_strict(engine)?;
+        for (index, wr) in wrs.enumerate() {
+            self.post_recv_strict(&mut state, &wr, at)
+                .map_err(|error| Refused::Wr(index, error))?;
+        }
+        Ok(())
+    }
+
+    fn lock_strict<'e>(&self, engine: &'e Engine) -> Result<Guard<'e, ShardState>, Poisoned> {
+        let mut state = engine.combiner.lock()?;
+        state.start_turn();
+        Ok(state)
+    }
+
+    fn post_send_strict(
+        &self,
+        state: &mut ShardState,
+        wr: &SendWr<'_>,
+        at: Place,
+    ) -> Result<(), PostError> {
+        let qpn = self.qpn;
+        let (strict, mrs, _) = state.strict_parts();
+        strict.begin_send(qpn, wr, mrs, at);
+        let posted = with_env!(state, |shard, env| shard.post_send(self.index, wr, env));
+        let (strict, mrs, cqs) = state.strict_parts();
+        match posted {
+            Ok(()) => {
+                let cq = strict.cq_of(qpn, false);
+                let room = cq.map_or(0, |cq| cqs.capacity(cq));
+                strict.finish_send(qpn, wr, mrs, room);
+            }
+            Err(error) => strict.cancel_send(qpn, wr, error, at),
+        }
+        posted
+    }
+
+    fn post_recv_strict(
+        &self,
+        state: &mut ShardState,
+        wr: &RecvWr<'_>,
+        at: Place,
+    ) -> Result<(), PostError> {
+        let qpn = self.qpn;
+        state.strict_parts().0.begin_recv(qpn, wr, at);
+        let posted = with_env!(state, |shard, env| shard.post_recv(self.index, wr, env));
+        let (strict, mrs, cqs) = state.strict_parts();
+        match posted {
+            Ok(()) => {
+                let cq = strict.cq_of(qpn, true);
+                let room = cq.map_or(0, |cq| cqs.capacity(cq));
+                strict.finish_recv(qpn, wr, mrs, room);
+            }
+            Err(_) => strict.cancel_recv(qpn),
+        }
+        posted
+    }
+}
+
+impl Engine {
+    /// Drives the engine, and takes completions whose time has come.
+    pub(crate) fn poll_strict(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
+        let mut state = self.combiner.lock()?;
+        state.start_turn();
+        self.progress.note_driven(state.now);
+        state.serve_bells();
+        state.transmit(AckMode::Patient);
+        state.receive(1);
+        state.handle_timers();
+        let count = cq.take(out);
+        for wc in &out[..count] {
+            state.strict_mut(|strict, _, _| strict.on_polled(wc));
+        }
+        let acks = if count == 0 {
+            AckMode::Patient
+        } else {
+            AckMode::Defer
+        };
+        state.transmit(acks);
+        Ok(count)
+    }
+
+    /// What strict mode found.
+    pub(crate) fn take_strict_reports(&self) -> Result<Vec<StrictReport>, Poisoned> {
+        if !self.is_strict {
+            return Ok(Vec::new());
+        }
+        let mut state = self.combiner.lock()?;
+        Ok(state.strict_parts().0.take_reports())
+    }
+
+    /// The program read or wrote memory by a call of the library.
+    #[cold]
+    pub(crate) fn note_program_access(&self, start: u64, len: usize, is_write: bool, at: Place) {
+        if let Ok(mut state) = self.combiner.lock() {
+            let strict = state.strict_parts().0;
+            strict.on_program_access(start, len, is_write, at);
+        }
+    }
+}
+
+impl ShardState {
+    /// Tells strict mode, if it is on.
+    #[inline]
+    pub(super) fn strict_mut(&mut self, tell: impl FnOnce(&mut Strict, &Shard, &mut CqTable)) {
+        if let Some(strict) = &mut self.strict {
+            tell(strict.get_mut(), &self.shard, &mut self.cqs);
+        }
+    }
+
+    /// Objects are about to be changed.
+    #[inline]
+    pub(super) fn settle_strict(&mut self) {
+        self.strict_mut(|strict, _, _| strict.settle());
+    }
+
+    fn strict_parts(&mut self) -> (&mut Strict, &urxe_core::mr::MrTable, &CqTable) {
+        let strict = self.strict.as_mut().expect("only called with strict mode on");
+        (strict.get_mut(), &self.mrs, &self.cqs)
+    }
+}
+
+/// Hands a packet to the core, with strict mode around it.
+#[cold]
+pub(super) fn handle_strictly<M: Memory>(
+    strict: &RefCell<Strict>,
+    shard: &mut Shard,
+    env: &mut Env<'_, M, CqTable>,
+    path: &RxPath,
+    place: u16,
+    packet: &[u8],
+) {
+    strict.borrow_mut().before_packet(packet);
+    let before = *shard.stats();
+    let mut strict_env = Env {
+        now: env.now,
+        mrs: &mut *env.mrs,
+        memory: &StrictMemory(strict),
+        cqs: &mut StrictCqs {
+            strict,
+            cqs: &mut *env.cqs,
+        },
+    };
+    shard.handle_packet(path, place, packet, &mut strict_env);
+    strict
+        .borrow_mut()
+        .after_packet(packet, &before, shard, env.mrs);
+}
+
+/// An acknowledgement says that bytes are placed: it waits while they are not.
+#[cold]
+pub(super) fn strict_acks(strict: &RefCell<Strict>, acks: AckMode) -> AckMode {
+    if strict.borrow().holds_writes() {
+        AckMode::Defer
+    } else {
+        acks
+    }
+}

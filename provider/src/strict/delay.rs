@@ -1,0 +1,119 @@
+//! Completions that come late, in odd batches, and in an order of their own.
+//!
+//! The completions of one work queue have an order; those of different queues have none,
+//! even in one completion queue. A completion that is held back has not happened yet: so
+//! a program that armed the queue and polled it empty gets its event when it comes.
+
+use std::collections::VecDeque;
+
+use urxe_core::Time;
+use urxe_core::cq::{CqId, CqOverrun, CqSink, Cqe};
+
+use super::entry::Queue;
+use super::random::Random;
+use crate::engine::CqTable;
+
+/// How long a completion is held back, at most.
+const HOLD_NS: u64 = 40_000;
+
+/// The completions of one work queue, in order.
+#[derive(Debug)]
+struct Lane {
+    cq: CqId,
+    queue: Queue,
+    held: VecDeque<(Time, Cqe)>,
+}
+
+/// Completions that were made and are not in their queue yet.
+#[derive(Debug, Default)]
+pub(super) struct HeldCompletions {
+    /// Those of queues that hold none are kept for the next time.
+    lanes: Vec<Lane>,
+}
+
+impl HeldCompletions {
+    /// Takes a completion. It is refused at once if there is no room for it.
+    pub(super) fn push(
+        &mut self,
+        cq: CqId,
+        cqe: Cqe,
+        now: Time,
+        cqs: &mut CqTable,
+        random: &mut Random,
+    ) -> Result<(), CqOverrun> {
+        let held: usize = self.of(cq).map(|lane| lane.held.len()).sum();
+        if held >= cqs.room(cq) {
+            self.release(cqs, random, |lane, _| lane == cq);
+            return cqs.push(cq, cqe);
+        }
+        let queue = Queue::of(cqe.qpn, cqe.opcode);
+        let found = self.lanes.iter().position(|lane| lane.queue == queue);
+        let place = found.unwrap_or_else(|| {
+            self.lanes.push(Lane {
+                cq,
+                queue,
+                held: VecDeque::new(),
+            });
+            self.lanes.len() - 1
+        });
+        let lane = &mut self.lanes[place];
+        lane.cq = cq;
+        let after = lane.held.back().map_or(now, |&(due, _)| due.max(now));
+        lane.held.push_back((after + random.below(HOLD_NS), cqe));
+        Ok(())
+    }
+
+    /// When the next one is to come.
+    pub(super) fn due(&self) -> Option<Time> {
+        let first = self.lanes.iter().filter_map(|lane| lane.held.front());
+        first.map(|&(due, _)| due).min()
+    }
+
+    /// Lets those come whose time it is. Returns true if there were any.
+    pub(super) fn release_due(
+        &mut self,
+        now: Time,
+        cqs: &mut CqTable,
+        random: &mut Random,
+    ) -> bool {
+        self.release(cqs, random, |_, due| due <= now)
+    }
+
+    /// Lets all come that are of a QP, which goes.
+    pub(super) fn release_all(&mut self, cqs: &mut CqTable, random: &mut Random) {
+        self.release(cqs, random, |_, _| true);
+        self.lanes.clear();
+    }
+
+    fn release(
+        &mut self,
+        cqs: &mut CqTable,
+        random: &mut Random,
+        is_meant: impl Fn(CqId, Time) -> bool,
+    ) -> bool {
+        let mut any = false;
+        loop {
+            let is_ready = |lane: &Lane| {
+                let first = lane.held.front();
+                first.is_some_and(|&(due, _)| is_meant(lane.cq, due))
+            };
+            let ready = self.lanes.iter().filter(|lane| is_ready(lane)).count();
+            if ready == 0 {
+                return any;
+            }
+            any = true;
+            let chosen = random.below(ready as u64) as usize;
+            let lane = self.lanes.iter_mut().filter(|lane| is_ready(lane)).nth(chosen);
+            let lane = lane.expect("counted just now");
+            if let Some((_, cqe)) = lane.held.pop_front() {
+                // There was room when it was made, and nobody else fills the queue.
+                let pushed = cqs.push(lane.cq, cqe);
+                debug_assert!(pushed.is_ok(), "room was kept for it");
+            }
+        }
+    }
+
+    fn of(&self, cq: CqId) -> impl Iterator<Item = &Lane> {
+        self.lanes.iter().filter(move |lane| lane.cq == cq)
+    }
+}

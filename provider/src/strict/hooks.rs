@@ -1,0 +1,77 @@
+//! Strict mode between the core and what the core works on: memory and completion
+//! queues.
+
+use std::cell::RefCell;
+
+use urxe_core::cq::{CqId, CqOverrun, CqSink, Cqe};
+use urxe_core::memory::{Memory, MemoryFault};
+use urxe_core::mr::MrSpan;
+use urxe_wire::Qpn;
+
+use super::Strict;
+use super::ranges::Range;
+use crate::engine::CqTable;
+use crate::mem::UserMemory;
+
+/// The program's memory: what arrives is kept from it as long as the rules allow.
+#[derive(Debug)]
+pub(crate) struct StrictMemory<'a>(pub(crate) &'a RefCell<Strict>);
+
+impl Memory for StrictMemory<'_> {
+    fn copy_out(&self, span: MrSpan, dst: &mut [u8]) -> Result<(), MemoryFault> {
+        self.0.borrow_mut().writes.place_overlapping(Range::of(span));
+        UserMemory.copy_out(span, dst)
+    }
+
+    fn copy_in(&self, span: MrSpan, src: &[u8]) -> Result<(), MemoryFault> {
+        let strict = &mut *self.0.borrow_mut();
+        strict.writes.place_overlapping(Range::of(span));
+        if strict.ledger.place(span, src)? {
+            return Ok(());
+        }
+        UserMemory.copy_in(span, src)
+    }
+
+    fn place_write(&self, qpn: Qpn, span: MrSpan, src: &[u8]) -> Result<(), MemoryFault> {
+        let strict = &mut *self.0.borrow_mut();
+        strict.ledger.on_peer_write(span);
+        strict
+            .writes
+            .write(qpn, span, src, strict.now, &mut strict.random)
+    }
+
+    fn compare_swap(&self, span: MrSpan, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
+        self.before_atomic(span);
+        UserMemory.compare_swap(span, compare, swap)
+    }
+
+    fn fetch_add(&self, span: MrSpan, add: u64) -> Result<u64, MemoryFault> {
+        self.before_atomic(span);
+        UserMemory.fetch_add(span, add)
+    }
+}
+
+impl StrictMemory<'_> {
+    /// An atomic tells the program about the WRITEs before it: all must be there.
+    fn before_atomic(&self, span: MrSpan) {
+        let strict = &mut *self.0.borrow_mut();
+        strict.ledger.on_peer_write(span);
+        strict.writes.place_all(&mut strict.random);
+    }
+}
+
+/// The completion queues, which get completions later.
+pub(crate) struct StrictCqs<'a> {
+    pub(crate) strict: &'a RefCell<Strict>,
+    pub(crate) cqs: &'a mut CqTable,
+}
+
+impl CqSink for StrictCqs<'_> {
+    fn push(&mut self, cq: CqId, cqe: Cqe) -> Result<(), CqOverrun> {
+        let strict = &mut *self.strict.borrow_mut();
+        strict.on_completion(&cqe);
+        strict
+            .completions
+            .push(cq, cqe, strict.now, self.cqs, &mut strict.random)
+    }
+}

@@ -1,0 +1,225 @@
+//! Strict mode (`URXE_STRICT=1`): an adapter that hands out no luck.
+//!
+//! Verbs leave much to chance: when a completion comes, in which order bytes appear, what
+//! a buffer holds while it is posted. Programs that rely on it work until they meet another
+//! adapter. Here chance is used up: everything comes as late and in as odd an order as the
+//! rules allow, and what breaks the rules is reported in words. docs/STRICT.md describes
+//! each rule.
+//!
+//! Everything is behind the engine's lock. With strict mode off none of this runs: the
+//! engine asks once a post, a poll and a turn whether it is on.
+
+mod delay;
+mod entry;
+mod hash;
+mod hooks;
+mod ledger;
+mod placement;
+mod poison;
+mod post;
+mod random;
+mod ranges;
+mod report;
+mod watch;
+
+use std::collections::BTreeMap;
+
+use urxe_core::cq::{CqId, Cqe};
+use urxe_core::mr::PdId;
+use urxe_core::table::QpIndex;
+use urxe_core::{QpInit, Time};
+use urxe_wire::Qpn;
+
+pub(crate) use entry::Place;
+pub(crate) use hooks::{StrictCqs, StrictMemory};
+pub use report::{StrictReport, StrictRule};
+
+use crate::engine::CqTable;
+use crate::wc::Wc;
+use delay::HeldCompletions;
+use entry::Queue;
+use ledger::Ledger;
+use placement::HeldWrites;
+use random::Random;
+use report::Reports;
+
+/// Whether strict mode is on, and what it does with what it finds.
+///
+/// Set by [`crate::ContextBuilder::strict`] or the environment variable `URXE_STRICT`:
+/// unset or `0`, `1`, `abort`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum StrictMode {
+    /// It is off, and costs nothing.
+    #[default]
+    Off,
+    /// Findings are printed to standard error, once for each kind and place, until the
+    /// program takes them with [`crate::Context::take_strict_reports`].
+    Report,
+    /// The first finding is printed and ends the process, for debuggers and CI.
+    Abort,
+}
+
+impl StrictMode {
+    /// What `URXE_STRICT` says.
+    pub(crate) fn from_environment() -> StrictMode {
+        let Some(value) = std::env::var_os("URXE_STRICT") else {
+            return StrictMode::Off;
+        };
+        match value.to_str().map(str::trim) {
+            Some("" | "0" | "off") => StrictMode::Off,
+            Some("1" | "on") => StrictMode::Report,
+            Some("abort") => StrictMode::Abort,
+            _ => {
+                eprintln!("urxe: URXE_STRICT is none of 0, 1 and abort: taken as 1");
+                StrictMode::Report
+            }
+        }
+    }
+}
+
+/// What must be known of a QP.
+#[derive(Debug)]
+struct QpNotes {
+    index: QpIndex,
+    pd: PdId,
+    send_cq: CqId,
+    recv_cq: CqId,
+    max_send_wr: u32,
+    sq_sig_all: bool,
+    /// Messages that were refused since a receive was last posted.
+    refused: u64,
+    /// Times in a row that the peer asked to wait.
+    rnr_in_a_row: u32,
+}
+
+/// Strict mode of one context.
+#[derive(Debug)]
+pub(crate) struct Strict {
+    /// When the present holder of the engine's lock began.
+    now: Time,
+    random: Random,
+    reports: Reports,
+    ledger: Ledger,
+    writes: HeldWrites,
+    completions: HeldCompletions,
+    qps: BTreeMap<Qpn, QpNotes>,
+    /// Completions that a queue may have to take, and the program has not polled.
+    expected: BTreeMap<CqId, usize>,
+}
+
+impl Strict {
+    /// Strict mode, with a seed made from `fresh` if none is given anywhere.
+    pub(crate) fn new(mode: StrictMode, seed: Option<u64>, fresh: u64) -> Strict {
+        Strict {
+            now: Time::ZERO,
+            random: Random::new(seed.unwrap_or_else(|| random::seed(fresh))),
+            reports: Reports::new(mode),
+            ledger: Ledger::default(),
+            writes: HeldWrites::default(),
+            completions: HeldCompletions::default(),
+            qps: BTreeMap::new(),
+            expected: BTreeMap::new(),
+        }
+    }
+
+    /// What was found since the last call.
+    pub(crate) fn take_reports(&mut self) -> Vec<StrictReport> {
+        self.reports.take()
+    }
+
+    pub(crate) fn set_now(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    /// Acknowledgements wait: what they would acknowledge is not placed yet.
+    pub(crate) fn holds_writes(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
+    /// Lets come what was held back long enough. Returns true if there was any.
+    pub(crate) fn release_due(&mut self, cqs: &mut CqTable) -> bool {
+        let mut any = self
+            .completions
+            .release_due(self.now, cqs, &mut self.random);
+        if self.writes.due().is_some_and(|due| due <= self.now) {
+            self.writes.place_all(&mut self.random);
+            any = true;
+        }
+        any
+    }
+
+    /// When [`Strict::release_due`] has something to do.
+    pub(crate) fn due(&self) -> Option<Time> {
+        [self.completions.due(), self.writes.due()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Objects are about to be changed: nothing may be left that an earlier check allowed.
+    pub(crate) fn settle(&mut self) {
+        self.writes.place_all(&mut self.random);
+    }
+
+    pub(crate) fn on_qp_created(&mut self, index: QpIndex, qpn: Qpn, init: &QpInit) {
+        let notes = QpNotes {
+            index,
+            pd: init.pd,
+            send_cq: init.send_cq,
+            recv_cq: init.recv_cq,
+            max_send_wr: init.cap.max_send_wr,
+            sq_sig_all: init.sq_sig_all,
+            refused: 0,
+            rnr_in_a_row: 0,
+        };
+        self.qps.insert(qpn, notes);
+    }
+
+    /// The core made a completion: it may not be in its queue for a while.
+    fn on_completion(&mut self, cqe: &Cqe) {
+        let queue = Queue::of(cqe.qpn, cqe.opcode);
+        if queue.is_recv {
+            // It tells the program about every WRITE before it.
+            self.writes.place_of(cqe.qpn);
+        } else if let Some(notes) = self.qps.get_mut(&cqe.qpn) {
+            notes.rnr_in_a_row = 0;
+        }
+        if let Some(report) = self.ledger.complete(cqe) {
+            self.reports.add(report);
+        }
+    }
+
+    /// The program gets a completion: from now on the buffers are its own.
+    pub(crate) fn on_polled(&mut self, wc: &Wc) {
+        let queue = Queue::of(wc.qp_num, wc.opcode);
+        let Strict {
+            ledger,
+            reports,
+            expected,
+            qps,
+            ..
+        } = self;
+        let cq = qps.get(&queue.qpn).map(|notes| notes.cq(queue));
+        ledger.poll(queue, wc.wr_id, |entry, report| {
+            if entry.is_signaled
+                && let Some(expected) = cq.and_then(|cq| expected.get_mut(&cq))
+            {
+                *expected = expected.saturating_sub(1);
+            }
+            if let Some(report) = report {
+                reports.add(report);
+            }
+        });
+    }
+}
+
+impl QpNotes {
+    /// Where the completions of a queue of it go.
+    fn cq(&self, queue: Queue) -> CqId {
+        if queue.is_recv {
+            self.recv_cq
+        } else {
+            self.send_cq
+        }
+    }
+}

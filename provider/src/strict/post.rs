@@ -1,0 +1,232 @@
+//! What is looked at when a request is posted. The engine's lock is held, so that nothing
+//! of it is sent, and nothing placed, before its buffers are taken.
+
+use urxe_core::cq::CqId;
+use urxe_core::mr::{Access, AccessFault, MrTable};
+use urxe_core::work::{PostError, RecvWr, SendWr, Sge, WrData, WrOpcode};
+use urxe_wire::Qpn;
+
+use super::Strict;
+use super::entry::{Piece, Place, Queue, name_of};
+use super::report::{StrictReport, StrictRule};
+
+impl Strict {
+    /// Before the core has it: a completion may follow at once.
+    pub(crate) fn begin_send(&mut self, qpn: Qpn, wr: &SendWr<'_>, mrs: &MrTable, at: Place) {
+        let queue = send_queue(qpn);
+        let Some(notes) = self.qps.get(&qpn) else {
+            return;
+        };
+        let is_signaled =
+            notes.sq_sig_all || wr.flags.contains(urxe_core::work::SendFlags::SIGNALED);
+        let name = name_of(wr.opcode);
+        self.ledger.begin(queue, wr.wr_id, name, is_signaled, at);
+        if uses_rkey(wr.opcode)
+            && let Some(region) = mrs.region_of_lkey(wr.rkey.0)
+        {
+            let text = format!(
+                "a {name} (wr_id {}) carries the rkey {:#x}, which is the lkey of this program's own \
+                 region of {} bytes at {:#x}.",
+                wr.wr_id, wr.rkey.0, region.len, region.iova
+            );
+            let report = StrictReport::new(StrictRule::LkeyAsRkey, text);
+            self.reports.add(report.of(wr.wr_id, at).on(qpn));
+        }
+    }
+
+    /// The core has it. `room` is that of its completion queue.
+    pub(crate) fn finish_send(&mut self, qpn: Qpn, wr: &SendWr<'_>, mrs: &MrTable, room: usize) {
+        let queue = send_queue(qpn);
+        let is_read = wr.opcode.is_read_or_atomic();
+        if let WrData::Sges(sges) = wr.data {
+            let need = if is_read {
+                Access::LOCAL_WRITE
+            } else {
+                Access::NONE
+            };
+            self.find_pieces(queue, sges, mrs, need);
+        }
+        if is_read {
+            self.ledger.take_target(queue);
+        } else if self.ledger.take_source(queue) {
+            self.report_newest(queue, StrictRule::SendFromReceiveBuffer, |name| {
+                format!(
+                    "a {name} (wr_id {}) takes its bytes from a buffer that is posted for a receive, \
+                     or for the result of a READ or an atomic.",
+                    wr.wr_id
+                )
+            });
+        }
+        self.check_send_queue(queue);
+        self.expect_completion(queue, room);
+    }
+
+    /// The core refused it.
+    pub(crate) fn cancel_send(&mut self, qpn: Qpn, wr: &SendWr<'_>, error: PostError, at: Place) {
+        let queue = send_queue(qpn);
+        self.ledger.cancel(queue);
+        if !matches!(error, PostError::QueueFull(_))
+            || self.ledger.entries(queue).any(|entry| entry.is_signaled)
+        {
+            return;
+        }
+        let text = format!(
+            "the send queue is full, and none of the {} requests in it makes a completion.",
+            self.ledger.len(queue)
+        );
+        let report = StrictReport::new(StrictRule::NeverSignaled, text);
+        self.reports.add(report.of(wr.wr_id, at).on(qpn));
+    }
+
+    /// Before the core has it.
+    pub(crate) fn begin_recv(&mut self, qpn: Qpn, wr: &RecvWr<'_>, at: Place) {
+        if self.qps.contains_key(&qpn) {
+            let queue = recv_queue(qpn);
+            self.ledger.begin(queue, wr.wr_id, "receive", true, at);
+        }
+    }
+
+    /// The core has it.
+    pub(crate) fn finish_recv(&mut self, qpn: Qpn, wr: &RecvWr<'_>, mrs: &MrTable, room: usize) {
+        let queue = recv_queue(qpn);
+        self.find_pieces(queue, wr.sges, mrs, Access::LOCAL_WRITE);
+        self.ledger.take_target(queue);
+        self.expect_completion(queue, room);
+        let notes = self.qps.get_mut(&qpn);
+        let refused = notes.map_or(0, |notes| std::mem::take(&mut notes.refused));
+        if refused > 0 {
+            self.report_newest(queue, StrictRule::ReceivePostedLate, |_| {
+                format!(
+                    "this receive (wr_id {}) was posted after a message that needs one had arrived at \
+                     QP {:#x} and been refused {refused} times.",
+                    wr.wr_id,
+                    qpn.get()
+                )
+            });
+        }
+    }
+
+    /// The core refused it.
+    pub(crate) fn cancel_recv(&mut self, qpn: Qpn) {
+        self.ledger.cancel(recv_queue(qpn));
+    }
+
+    /// The completion queue that sends (or receives) of a QP complete to.
+    pub(crate) fn cq_of(&self, qpn: Qpn, is_recv: bool) -> Option<CqId> {
+        Some(self.qps.get(&qpn)?.cq(Queue { qpn, is_recv }))
+    }
+
+    fn find_pieces(&mut self, queue: Queue, sges: &[Sge], mrs: &MrTable, need: Access) {
+        let Some(pd) = self.qps.get(&queue.qpn).map(|notes| notes.pd) else {
+            return;
+        };
+        let (mut pieces, mut offset) = (Vec::new(), 0);
+        for sge in sges.iter().filter(|sge| sge.length > 0) {
+            let len = sge.length as usize;
+            match mrs.check_local(sge.lkey, pd, sge.addr, len, need) {
+                Ok(span) => pieces.push(Piece {
+                    lkey: sge.lkey,
+                    span,
+                    offset,
+                }),
+                Err(fault) => {
+                    // The request fails by itself, and its completion says why.
+                    if fault == AccessFault::Pd {
+                        self.report_newest(queue, StrictRule::PdMismatch, |name| {
+                            format!(
+                                "a {name} uses the region with lkey {:#x}, which is in another \
+                                 protection domain than QP {:#x}.",
+                                sge.lkey.0,
+                                queue.qpn.get()
+                            )
+                        });
+                    }
+                    return;
+                }
+            }
+            offset += len;
+        }
+        if let Some(entry) = self.ledger.newest(queue) {
+            entry.pieces = pieces;
+        }
+    }
+
+    /// Hardware counts a request until the program polls.
+    fn check_send_queue(&mut self, queue: Queue) {
+        let places = self.qps.get(&queue.qpn).map(|notes| notes.max_send_wr);
+        let (len, places) = (self.ledger.len(queue), places.unwrap_or(u32::MAX) as usize);
+        if len <= places {
+            return;
+        }
+        let is_signaled = self.ledger.entries(queue).any(|entry| entry.is_signaled);
+        let rule = if is_signaled {
+            StrictRule::SendQueueNotPolled
+        } else {
+            StrictRule::NeverSignaled
+        };
+        self.report_newest(queue, rule, |name| {
+            let which = if is_signaled {
+                "whose completions were not polled"
+            } else {
+                "of which none makes a completion"
+            };
+            format!(
+                "this {name} is number {len} in a send queue of {places} places, behind requests \
+                 {which}."
+            )
+        });
+    }
+
+    /// The newest request may bring a completion.
+    fn expect_completion(&mut self, queue: Queue, room: usize) {
+        let signaled = self.ledger.entries(queue).next_back();
+        if signaled.is_none_or(|entry| !entry.is_signaled) {
+            return;
+        }
+        let Some(cq) = self.cq_of(queue.qpn, queue.is_recv) else {
+            return;
+        };
+        let expected = self.expected.entry(cq).or_default();
+        *expected += 1;
+        let count = *expected;
+        if count > room {
+            self.report_newest(queue, StrictRule::CqTooSmall, |name| {
+                format!(
+                    "with this {name}, {count} completions may come that the program has not polled, \
+                     and the completion queue takes {room}."
+                )
+            });
+        }
+    }
+
+    fn report_newest(
+        &mut self,
+        queue: Queue,
+        rule: StrictRule,
+        text: impl FnOnce(&'static str) -> String,
+    ) {
+        if let Some(entry) = self.ledger.entries(queue).next_back() {
+            let report = entry.report(rule, queue.qpn, text(entry.name));
+            self.reports.add(report);
+        }
+    }
+}
+
+fn send_queue(qpn: Qpn) -> Queue {
+    Queue {
+        qpn,
+        is_recv: false,
+    }
+}
+
+fn recv_queue(qpn: Qpn) -> Queue {
+    Queue { qpn, is_recv: true }
+}
+
+fn uses_rkey(opcode: WrOpcode) -> bool {
+    opcode.is_read_or_atomic()
+        || matches!(
+            opcode,
+            WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm | WrOpcode::SendWithInv
+        )
+}
