@@ -87,6 +87,7 @@ impl Cq {
         if self.inner.core.is_overrun() {
             return Err(ErrorKind::CqOverrun.into());
         }
+        self.inner.context.engine().settle_completions()?;
         let resized = self.inner.core.resize(cqe);
         resized.map_err(|WouldLose { held }| ErrorKind::CqResize { cqe, held }.into())
     }

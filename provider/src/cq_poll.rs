@@ -61,6 +61,7 @@ impl Cq {
         let Some((wc, stamp)) = self.core().take_stamped() else {
             return Ok(None);
         };
+        self.context().engine().note_polled(&wc);
         Ok(Some(CqPoll {
             cq: self,
             wc,

@@ -76,6 +76,10 @@ const ONCE: u64 = 10;
 
 #[test]
 fn a_warm_engine_allocates_nothing() {
+    if std::env::var_os("URXE_STRICT").is_some() {
+        println!("skipped: strict mode keeps copies of what is posted, so it allocates");
+        return;
+    }
     let (a, b) = (End::open(), End::open());
     connect(&a.qp, &b.qp, &ConnectOptions::default());
     let memory = [a.memory(20_000), b.memory(20_000)];

@@ -59,13 +59,11 @@ fn posted_work_completes_while_the_program_does_not_poll() {
     a.qp.post_send(&SendWr::send(2, &[from.sge(..)]).signaled())
         .expect("room");
     let start = Instant::now();
-    wait_until("the last byte", || {
-        to.load_u8((3 << 20) - 1) == data[(3 << 20) - 1]
-    });
     wait_until("the receive is executed", || {
         b.counter("rcvd_messages") == 1
     });
     assert!(start.elapsed() < QUICK, "{:?}", start.elapsed());
+    b.succeed();
     assert!(bytes(&to, data.len()) == data, "the bytes differ");
     a.succeed();
     b.succeed();

@@ -244,7 +244,10 @@ impl ShardState {
     /// Sends what is ready. Returns false if a socket is full.
     #[inline]
     pub(crate) fn transmit(&mut self, acks: AckMode) -> bool {
-        let acks = self.strict.as_deref().map_or(acks, |s| strict_acks(s, acks));
+        let acks = self
+            .strict
+            .as_deref()
+            .map_or(acks, |s| strict_acks(s, acks));
         let sockets = &*self.sockets;
         // A batch that could not be sent stays: the core must not fill it again.
         if self.tx.has_backlog() && !self.tx.send(sockets, &mut self.counters, None) {

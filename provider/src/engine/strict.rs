@@ -125,6 +125,26 @@ impl Engine {
         Ok(count)
     }
 
+    /// A completion was taken otherwise than by [`Engine::poll`].
+    #[inline]
+    pub(crate) fn note_polled(&self, wc: &Wc) {
+        if self.is_strict
+            && let Ok(mut state) = self.combiner.lock()
+        {
+            state.strict_mut(|strict, _, _| strict.on_polled(wc));
+        }
+    }
+
+    /// Completions that are held back come now: their queue is about to change.
+    pub(crate) fn settle_completions(&self) -> Result<(), Poisoned> {
+        if self.is_strict {
+            let mut state = self.combiner.lock()?;
+            state.start_turn();
+            state.strict_mut(|strict, _, cqs| strict.settle_completions(cqs));
+        }
+        Ok(())
+    }
+
     /// What strict mode found.
     pub(crate) fn take_strict_reports(&self) -> Result<Vec<StrictReport>, Poisoned> {
         if !self.is_strict {
@@ -160,7 +180,10 @@ impl ShardState {
     }
 
     fn strict_parts(&mut self) -> (&mut Strict, &urxe_core::mr::MrTable, &CqTable) {
-        let strict = self.strict.as_mut().expect("only called with strict mode on");
+        let strict = self
+            .strict
+            .as_mut()
+            .expect("only called with strict mode on");
         (strict.get_mut(), &self.mrs, &self.cqs)
     }
 }

@@ -58,8 +58,9 @@ impl HeldCompletions {
         });
         let lane = &mut self.lanes[place];
         lane.cq = cq;
-        let after = lane.held.back().map_or(now, |&(due, _)| due.max(now));
-        lane.held.push_back((after + random.below(HOLD_NS), cqe));
+        let after = lane.held.back().map_or(now, |&(due, _)| due);
+        let due = now + random.below(HOLD_NS);
+        lane.held.push_back((due.max(after), cqe));
         Ok(())
     }
 
@@ -103,7 +104,11 @@ impl HeldCompletions {
             }
             any = true;
             let chosen = random.below(ready as u64) as usize;
-            let lane = self.lanes.iter_mut().filter(|lane| is_ready(lane)).nth(chosen);
+            let lane = self
+                .lanes
+                .iter_mut()
+                .filter(|lane| is_ready(lane))
+                .nth(chosen);
             let lane = lane.expect("counted just now");
             if let Some((_, cqe)) = lane.held.pop_front() {
                 // There was room when it was made, and nobody else fills the queue.

@@ -19,7 +19,9 @@ impl Hashes {
     /// Offset of the first piece that is not what it was.
     pub(super) fn first_change(&self, bytes: &[u8]) -> Option<usize> {
         let pieces = bytes.chunks(PIECE).zip(&self.0);
-        let changed = pieces.into_iter().position(|(now, then)| hash(now) != *then);
+        let changed = pieces
+            .into_iter()
+            .position(|(now, then)| hash(now) != *then);
         changed.map(|piece| piece * PIECE)
     }
 }

@@ -19,7 +19,10 @@ pub(crate) struct StrictMemory<'a>(pub(crate) &'a RefCell<Strict>);
 
 impl Memory for StrictMemory<'_> {
     fn copy_out(&self, span: MrSpan, dst: &mut [u8]) -> Result<(), MemoryFault> {
-        self.0.borrow_mut().writes.place_overlapping(Range::of(span));
+        self.0
+            .borrow_mut()
+            .writes
+            .place_overlapping(Range::of(span));
         UserMemory.copy_out(span, dst)
     }
 

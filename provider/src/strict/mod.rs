@@ -161,6 +161,11 @@ impl Strict {
         self.writes.place_all(&mut self.random);
     }
 
+    /// Completions that were held back come now.
+    pub(crate) fn settle_completions(&mut self, cqs: &mut CqTable) {
+        self.completions.release_all(cqs, &mut self.random);
+    }
+
     pub(crate) fn on_qp_created(&mut self, index: QpIndex, qpn: Qpn, init: &QpInit) {
         let notes = QpNotes {
             index,

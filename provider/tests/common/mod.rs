@@ -66,6 +66,7 @@ impl End {
         self.pd.reg_owned(vec![0; len], ALL).expect("memory")
     }
 
+    #[track_caller]
     pub fn recv(&self, wr_id: u64, mr: &Mr) {
         self.qp
             .post_recv(&RecvWr::new(wr_id, &[mr.sge(..)]))
