@@ -11,7 +11,8 @@ use urxe_wire::{Lkey, Qpn};
 
 use super::hash::Hashes;
 use super::poison;
-use super::report::{StrictReport, StrictRule};
+use super::report::StrictReport;
+use super::rule::StrictRule;
 use crate::mem::UserMemory;
 
 /// Where a request was posted from.

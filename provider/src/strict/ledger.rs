@@ -10,7 +10,8 @@ use urxe_wire::{Lkey, Qpn};
 
 use super::entry::{Buffer, Done, Entry, Place, Queue};
 use super::ranges::{Owned, Owner, Range, Shared};
-use super::report::{StrictReport, StrictRule};
+use super::report::StrictReport;
+use super::rule::StrictRule;
 use crate::mem::UserMemory;
 
 /// Requests by queue, oldest first, and an index of their bytes.

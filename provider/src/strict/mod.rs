@@ -20,6 +20,7 @@ mod post;
 mod random;
 mod ranges;
 mod report;
+mod rule;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -32,7 +33,8 @@ use urxe_wire::Qpn;
 
 pub(crate) use entry::Place;
 pub(crate) use hooks::{StrictCqs, StrictMemory};
-pub use report::{StrictReport, StrictRule};
+pub use report::StrictReport;
+pub use rule::StrictRule;
 
 use crate::engine::CqTable;
 use crate::wc::Wc;

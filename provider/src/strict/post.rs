@@ -8,7 +8,8 @@ use urxe_wire::Qpn;
 
 use super::Strict;
 use super::entry::{Piece, Place, Queue, name_of};
-use super::report::{StrictReport, StrictRule};
+use super::report::StrictReport;
+use super::rule::StrictRule;
 
 impl Strict {
     /// Before the core has it: a completion may follow at once.

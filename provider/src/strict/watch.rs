@@ -8,7 +8,8 @@ use urxe_wire::{Lkey, Operation, Packet, Qpn};
 use super::Strict;
 use super::entry::{Place, Queue};
 use super::ranges::Range;
-use super::report::{StrictReport, StrictRule};
+use super::report::StrictReport;
+use super::rule::StrictRule;
 use crate::engine::{CqCore, CqTable};
 
 /// Times in a row that a peer asks to wait before that is worth a word: with the usual
