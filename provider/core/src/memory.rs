@@ -28,9 +28,9 @@ pub trait Memory {
     /// [`MemoryFault`] when the bytes cannot be reached.
     fn copy_in(&self, span: MrSpan, src: &[u8]) -> Result<(), MemoryFault>;
 
-    /// Places payload of a peer's RDMA WRITE to the QP `qpn`: by default as
-    /// [`Memory::copy_in`] does. No other bytes may come late: nothing tells the
-    /// application of a WRITE, so nothing is promised about when it sees which byte.
+    /// Places payload of a peer's RDMA WRITE or ATOMIC WRITE to the QP `qpn`: by default
+    /// as [`Memory::copy_in`] does. Of a WRITE nothing tells the application, so nothing
+    /// is promised about when it sees which byte.
     ///
     /// # Errors
     /// [`MemoryFault`] when the bytes cannot be reached.

@@ -217,6 +217,8 @@ pub(super) fn name_of(opcode: WrOpcode) -> &'static str {
         WrOpcode::RdmaRead => "RDMA READ",
         WrOpcode::AtomicCmpAndSwp => "compare-and-swap",
         WrOpcode::AtomicFetchAndAdd => "fetch-and-add",
+        WrOpcode::AtomicWrite => "ATOMIC WRITE",
+        WrOpcode::Flush => "FLUSH",
         _ => "work request",
     }
 }

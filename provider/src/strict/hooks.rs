@@ -52,6 +52,14 @@ impl Memory for StrictMemory<'_> {
         self.before_atomic(span);
         UserMemory.fetch_add(span, add)
     }
+
+    fn persist(&self, span: MrSpan) -> Result<(), MemoryFault> {
+        self.0
+            .borrow_mut()
+            .writes
+            .place_overlapping(Range::of(span));
+        UserMemory.persist(span)
+    }
 }
 
 impl StrictMemory<'_> {

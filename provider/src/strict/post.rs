@@ -225,9 +225,5 @@ fn recv_queue(qpn: Qpn) -> Queue {
 }
 
 fn uses_rkey(opcode: WrOpcode) -> bool {
-    opcode.is_read_or_atomic()
-        || matches!(
-            opcode,
-            WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm | WrOpcode::SendWithInv
-        )
+    !matches!(opcode, WrOpcode::Send | WrOpcode::SendWithImm)
 }

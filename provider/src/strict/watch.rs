@@ -25,12 +25,11 @@ impl Strict {
         let Ok(packet) = Packet::parse(bytes) else {
             return;
         };
-        // By its answer the peer knows that the WRITEs before are placed.
-        if matches!(
-            packet.info().operation,
-            Operation::ReadRequest | Operation::CompareSwap | Operation::FetchAdd
-        ) {
-            self.writes.place_of(packet.bth().dest_qp);
+        // READ, FLUSH, atomics: by the answer the peer knows that the WRITEs before are
+        // placed. A SEND tells by its completion.
+        let (info, qpn) = (packet.info(), packet.bth().dest_qp);
+        if !info.is_response() && !matches!(info.operation, Operation::Write | Operation::Send) {
+            self.writes.place_of(qpn);
         }
     }
 

@@ -138,7 +138,7 @@ impl Responder {
         }
         cx.env
             .memory
-            .copy_in(span, packet.payload())
+            .place_write(link.qpn, span, packet.payload())
             .map_err(|_| Refusal::ACCESS)?;
         self.placed()
     }
