@@ -273,6 +273,8 @@ mod tests {
             window_bytes: None,
             udp: UdpConfig::default(),
             tap: None,
+            strict: StrictMode::Off,
+            strict_seed: None,
         };
         let engine = Engine::open(&config).expect("the address is free");
         let panicked = std::thread::scope(|scope| {
