@@ -447,14 +447,21 @@ impl Qp {
     ) {
         self.note_recv_failure(refusal.fault, packet, cx.env.mrs);
         self.attr.qp_state = QpState::Err;
-        if !self.resp.fills_receive() {
+        // A READ that cannot be answered any more is not the fault of a SEND behind it.
+        let blames_receive = packet.is_some() && self.resp.fills_receive();
+        if !blames_receive {
             // No completion will tell the application: an event does.
             cx.common.push_event(match refusal.fault {
                 Fault::ResponderAccess => AsyncEvent::QpAccessErr(self.index),
                 _ => AsyncEvent::QpReqErr(self.index),
             });
         }
-        self.resp.flush(refusal.fault, &self.link, cx);
+        let fault = if blames_receive {
+            refusal.fault
+        } else {
+            Fault::Flushed
+        };
+        self.resp.flush(fault, &self.link, cx);
         self.req.flush(Fault::Flushed, &self.link, cx);
         self.report_last_wqe(cx);
     }

@@ -11,6 +11,7 @@
 )]
 
 mod rc;
+mod rc_failing;
 mod suite;
 #[path = "../support/mod.rs"]
 mod support;
@@ -18,11 +19,16 @@ mod support;
 use suite::Service;
 
 /// Every service that has a model.
-const SERVICES: [&Service; 1] = [&rc::RC];
+const SERVICES: [&Service; 2] = [&rc::RC, &rc_failing::RC_FAILING];
 
 #[test]
 fn rc_programs_agree_with_the_model() {
     suite::run_once(&rc::RC);
+}
+
+#[test]
+fn rc_failing_programs_agree_with_the_model() {
+    suite::run_once(&rc_failing::RC_FAILING);
 }
 
 #[test]
