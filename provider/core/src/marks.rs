@@ -123,6 +123,10 @@ marks! {
         AtomicReplayed,
         /// A READ or atomic came again before its first answer had left.
         RepeatOfPendingAnswer,
+        /// A new request took the place of one that was being answered again.
+        RepeatOvertaken,
+        /// Memory of a READ that was being answered again had gone away.
+        RepeatUnreadable,
         /// A READ or atomic came again too late.
         StaleDuplicate,
         /// A peer that was told "no receives" is told of new ones.

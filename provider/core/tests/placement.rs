@@ -502,6 +502,7 @@ fn random_program(seed: u64) {
         corrupt: rng.below(20),
         reorder: rng.below(200),
         delay_ns: 1000,
+        batch_ns: rng.pick(&[0, 20_000]),
     };
     let mut words = [0u64; WORDS as usize];
     let mut flushed = Vec::new();

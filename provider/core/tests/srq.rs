@@ -518,6 +518,7 @@ fn random_program(seed: u64) {
         corrupt: rng.below(20),
         reorder: rng.below(150),
         delay_ns: 1000,
+        batch_ns: rng.pick(&[0, 20_000]),
     };
     let mut model: Vec<Vec<Message>> = (0..qps).map(|_| Vec::new()).collect();
     let (mut posted, mut needed) = (0u64, 0u64);

@@ -41,6 +41,7 @@ impl WireArm {
                 corrupt: rng.below(40),
                 reorder: rng.below(80),
                 delay_ns: 1000 + rng.below(10_000),
+                batch_ns: rng.pick(&[0, 20_000]),
             };
         }
         WireArm {

@@ -41,6 +41,9 @@ pub(crate) struct Replay {
     tail: u64,
     /// Number of the resource that is being answered; equal to `tail` if none is.
     unsent: u64,
+    /// Number of the first resource that was never answered to the end. What is being
+    /// answered before it is a repetition.
+    fresh: u64,
     send_psn: Psn,
     begin_psn: Psn,
 }
@@ -78,9 +81,10 @@ impl Replay {
         self.ring = ring.into();
     }
 
-    /// True if one more request can be accepted.
+    /// True if one more request can be accepted. Repetitions take no place: a peer that
+    /// asks for something new has what it had asked for again.
     pub(crate) fn has_room(&self) -> bool {
-        self.tail - self.unsent < u64::from(self.depth)
+        self.tail - self.fresh < u64::from(self.depth)
     }
 
     /// Accepts a request; its answer is due.
@@ -88,14 +92,18 @@ impl Replay {
         if !self.has_room() {
             return Err(ReplayFull);
         }
-        if self.unsent == self.tail {
-            self.send_psn = resource.first_psn;
-            self.begin_psn = resource.first_psn;
-        }
         if self.ring.is_empty() {
             self.ring = vec![resource; self.depth.into()].into();
         }
         let len = self.ring.len() as u64;
+        if self.tail - self.unsent >= len {
+            mark!(RepeatOvertaken);
+            self.answer_from(self.unsent + 1);
+        }
+        if self.unsent == self.tail {
+            self.send_psn = resource.first_psn;
+            self.begin_psn = resource.first_psn;
+        }
         self.ring[(self.tail % len) as usize] = resource;
         self.tail += 1;
         Ok(())
@@ -121,11 +129,26 @@ impl Replay {
         let resource = self.at(self.unsent);
         self.send_psn = self.send_psn.next();
         if self.send_psn.distance_from(resource.first_psn) >= resource.packets {
-            self.unsent += 1;
-            if self.is_due() {
-                self.send_psn = self.at(self.unsent).first_psn;
-                self.begin_psn = self.send_psn;
-            }
+            self.answer_from(self.unsent + 1);
+            self.fresh = self.fresh.max(self.unsent);
+        }
+    }
+
+    /// True if what is due was answered before.
+    pub(crate) fn is_repeat(&self) -> bool {
+        self.unsent < self.fresh
+    }
+
+    /// Drops the repetitions that are due.
+    pub(crate) fn skip_repeats(&mut self) {
+        self.answer_from(self.fresh);
+    }
+
+    fn answer_from(&mut self, number: u64) {
+        self.unsent = number;
+        if self.is_due() {
+            self.send_psn = self.at(number).first_psn;
+            self.begin_psn = self.send_psn;
         }
     }
 
@@ -153,7 +176,7 @@ impl Replay {
 
     /// Drops every answer that is due.
     pub(crate) fn cancel(&mut self) {
-        self.unsent = self.tail;
+        (self.unsent, self.fresh) = (self.tail, self.tail);
     }
 
     fn at(&self, number: u64) -> Resource {
@@ -236,6 +259,24 @@ mod tests {
         r.resize(1);
         r.push(read(9, 1)).expect("one place");
         assert_eq!(drain(&mut r), [9]);
+    }
+
+    #[test]
+    fn a_repetition_takes_no_place_from_a_new_request() {
+        let mut r = Replay::new(2);
+        for first in 0..2 {
+            r.push(read(first, 1)).expect("room");
+        }
+        drain(&mut r);
+        r.rewind(0, Psn::new(0));
+        assert!(r.is_repeat());
+        r.push(read(2, 1)).expect("room: nothing new is due");
+        r.push(read(3, 1)).expect("room for two");
+        assert_eq!(r.push(read(4, 1)), Err(ReplayFull));
+        assert_eq!(drain(&mut r), [2, 3], "the repetitions were overtaken");
+        r.rewind(2, Psn::new(2));
+        r.skip_repeats();
+        assert!(!r.is_due());
     }
 
     #[test]

@@ -171,6 +171,9 @@ impl Responder {
             if read.is_none() {
                 mark!(ReadSourceGone);
                 batch.retract(packet_len);
+                if self.replay.is_repeat() {
+                    return Ok(self.refuse_repeat(next));
+                }
                 self.replay.cancel();
                 self.nak_owed = Some((Syndrome::nak(Refusal::ACCESS.code), next.psn));
                 return Err(Refusal::ACCESS);
@@ -179,6 +182,20 @@ impl Responder {
         writer.finish(&link.seed, slot.ident);
         cx.common.stats.sent_pkts += 1;
         Ok(RespondStep::Sent)
+    }
+
+    /// A READ was answered before, and now its memory is gone. Most likely the answer
+    /// arrived, the memory was taken back for that reason, and this is an old copy of the
+    /// request: then the peer ignores the NAK, and nothing may fail here. If the answer
+    /// was lost, the NAK tells the peer why there is no other.
+    #[cold]
+    fn refuse_repeat(&mut self, next: NextResponse) -> RespondStep {
+        mark!(RepeatUnreadable);
+        self.replay.skip_repeats();
+        if self.nak_owed.is_none() {
+            self.nak_owed = Some((Syndrome::nak(Refusal::ACCESS.code), next.psn));
+        }
+        RespondStep::Nothing
     }
 
     /// A repeated request is a new request, so its answer begins with FIRST or ONLY.

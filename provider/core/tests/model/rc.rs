@@ -368,6 +368,7 @@ fn run_program(seed: u64) -> Run {
         corrupt: rate(&mut rng, 60),
         reorder: rate(&mut rng, 150),
         delay_ns: 500 + rng.below(20_000),
+        batch_ns: rng.pick(&[0, 0, 10_000, 100_000]),
     };
     pair.acks = rng.pick(&[AckMode::Now, AckMode::Now, AckMode::Defer]);
     let mut runners: Vec<Runner> = (0..2)

@@ -377,6 +377,9 @@ pub struct Faults {
     pub reorder: u64,
     /// Mean delay in nanoseconds.
     pub delay_ns: u64,
+    /// Packets arrive only at multiples of this, together: a node hears of many before
+    /// it can answer, as one that is scheduled out does. 0 for each at its own time.
+    pub batch_ns: u64,
 }
 
 /// What a filter says about a packet.
@@ -514,7 +517,10 @@ impl Pair {
                 0
             };
             self.sequence += 1;
-            let at = self.now + f.delay_ns + extra;
+            let mut at = self.now + f.delay_ns + extra;
+            if f.batch_ns > 0 {
+                at = Time(at.0.next_multiple_of(f.batch_ns));
+            }
             self.in_flight
                 .insert((at, self.sequence), (1 - from, ident, packet.clone()));
         }
