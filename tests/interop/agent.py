@@ -22,7 +22,7 @@ from pyverbs.cq import CQ, CompChannel
 from pyverbs.device import Context
 from pyverbs.mr import MR, MW, MWBindInfo
 from pyverbs.pd import PD
-from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import RecvWR, SendWR, SGE
 
@@ -127,11 +127,16 @@ class Agent:
 
     def qp(self, type, srq=None, inline=64):
         cap = QPCap(max_send_wr=256, max_recv_wr=256, max_send_sge=4, max_recv_sge=4, max_inline_data=inline)
-        init = QPInitAttr(qp_type=TYPES[type], scq=self.cq, rcq=self.cq, sq_sig_all=0, cap=cap,
-                          srq=self.srqs[srq] if srq is not None else None)
-        qp = QP(self.pd, init)
+        rest = dict(qp_type=TYPES[type], scq=self.cq, rcq=self.cq, sq_sig_all=0, cap=cap,
+                    srq=self.srqs[srq] if srq is not None else None)
+        if type == 'RC':        # ATOMIC WRITE can only be posted the new way
+            qp = QPEx(self.ctx, QPInitAttrEx(
+                pd=self.pd, comp_mask=e.IBV_QP_INIT_ATTR_PD | e.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+                send_ops_flags=e.IBV_QP_EX_WITH_SEND | e.IBV_QP_EX_WITH_ATOMIC_WRITE, **rest))
+        else:
+            qp = QP(self.pd, QPInitAttr(**rest))
         self.qps[qp.qp_num] = qp
-        return {'id': qp.qp_num, 'qpn': qp.qp_num}
+        return qp.qp_num
 
     def destroy_qp(self, qp):
         self.qps.pop(qp).close()
@@ -189,11 +194,13 @@ class Agent:
         self.srqs[srq].post_recv(RecvWR(wr_id=wr_id, num_sge=1, sg=self.sges(mr, offset, length)))
 
     def post_send(self, qp, works):
-        """One after the other; all but the last without waiting for anything."""
         for w in works:
             wr = SendWR(wr_id=w['wr_id'], opcode=w['opcode'], num_sge=1, send_flags=w['flags'],
                         sg=self.sges(w['mr'], w['offset'], w['length']))
             op = w['opcode']
+            if op == e.IBV_WR_ATOMIC_WRITE:
+                self.atomic_write(self.qps[qp], w)
+                continue
             if op in (e.IBV_WR_SEND_WITH_IMM, e.IBV_WR_RDMA_WRITE_WITH_IMM):
                 wr.imm_data = socket.htonl(w['imm'])
             if op == e.IBV_WR_SEND_WITH_INV:
@@ -205,6 +212,12 @@ class Agent:
             if w.get('ah') is not None:
                 wr.set_wr_ud(self.ahs[w['ah']], w['remote_qpn'], w['remote_qkey'])
             self.qps[qp].post_send(wr)
+
+    def atomic_write(self, qp, w):
+        qp.wr_start()
+        qp.wr_id, qp.wr_flags = w['wr_id'], w['flags']
+        qp.wr_atomic_write(w['rkey'], w['remote_addr'], self.mrs[w['mr']].read(8, w['offset']))
+        qp.wr_complete()
 
     def bind_mw(self, qp, mr, offset, length, access):
         """A memory window of type 2; its rkey, once the binding has completed."""

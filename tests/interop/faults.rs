@@ -39,32 +39,29 @@ fn late_receive(lab: &mut Lab) -> Result<()> {
     };
     for opcode in [WrOpcode::Send, WrOpcode::RdmaWriteWithImm] {
         let link = lab.connect(&path)?;
-        let message = {
-            // Only so that the source is filled and the destination cleared.
-            let kind = WrOpcode::RdmaWrite;
-            let message = lab.prepare(&link, kind, 3000)?;
-            Work {
-                opcode,
-                ..message.work
-            }
-        };
-        lab.send(&link, &[message])?;
-        wait_for_rnr(lab)?;
-        let destination = link.responder_mr.span(
-            (message.remote_addr - link.responder_mr.addr) as usize,
-            3000,
-        );
-        lab.recv(&link, 77, destination)?;
-        let sent = lab.done()?;
-        let got = lab.received()?;
-        if sent.status != 0 || got.status != 0 || got.wr_id != 77 || got.byte_len != 3000 {
-            return Err(format!("{opcode:?}: {sent:?}, {got:?}"));
-        }
-        if let Some(at) = lab.responder().check(destination, message.wr_id)? {
-            return Err(format!("{opcode:?}: a wrong byte at {at}"));
-        }
-        lab.cases += 1;
+        late(lab, &link, opcode)?;
     }
+    Ok(())
+}
+
+/// One message whose receive is posted only after it was refused twice.
+pub(crate) fn late(lab: &mut Lab, link: &Link, opcode: WrOpcode) -> Result<()> {
+    // A plain WRITE takes no receive, so none is posted here.
+    let work = lab.prepare(link, WrOpcode::RdmaWrite, 3000)?.work;
+    let work = Work { opcode, ..work };
+    lab.send(link, &[work])?;
+    wait_for_rnr(lab)?;
+    let offset = (work.remote_addr - link.responder_mr.addr) as usize;
+    let destination = link.responder_mr.span(offset, 3000);
+    lab.recv(link, 77, destination)?;
+    let (sent, got) = (lab.done()?, lab.received()?);
+    if sent.status != 0 || got.status != 0 || got.wr_id != 77 || got.byte_len != 3000 {
+        return Err(format!("{opcode:?}: {sent:?}, {got:?}"));
+    }
+    if let Some(at) = lab.responder().check(destination, work.wr_id)? {
+        return Err(format!("{opcode:?}: a wrong byte at {at}"));
+    }
+    lab.cases += 1;
     Ok(())
 }
 

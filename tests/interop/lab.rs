@@ -7,7 +7,7 @@ use urxe::{SendFlags, WcOpcode, WrOpcode};
 
 use crate::accounts::Accounts;
 use crate::rxe_side::RxeSide;
-use crate::side::{Endpoint, Path, Result, Side};
+use crate::side::{Endpoint, Path, Queue, Result, Service, Side};
 use crate::urxe_side::UrxeSide;
 use crate::work::{Completion, Region, Span, Work, access, status};
 
@@ -53,6 +53,8 @@ pub(crate) struct Lab {
 pub(crate) struct Link {
     pub(crate) requester_qp: u32,
     pub(crate) responder_qp: u32,
+    /// Where its receives are posted.
+    pub(crate) recvs: Queue,
     /// A region of each end, with all rights.
     pub(crate) requester_mr: Region,
     pub(crate) responder_mr: Region,
@@ -130,15 +132,54 @@ impl Lab {
         self.connect_at(path, PSNS, ROOM)
     }
 
+    /// The same, with a shared receive queue at the responder.
+    pub(crate) fn connect_srq(&mut self, path: &Path, room: usize) -> Result<Link> {
+        self.open()?;
+        let regions = self.regions(room)?;
+        let srq = self.responder().srq()?;
+        self.join(path, PSNS, regions, Some(srq))
+    }
+
+    /// One more connection, with the regions and receives of another.
+    pub(crate) fn connect_beside(&mut self, path: &Path, link: &Link) -> Result<Link> {
+        let Queue::Srq(srq) = link.recvs else {
+            return Err("there is no shared receive queue".to_owned());
+        };
+        let regions = (link.requester_mr, link.responder_mr, link.half);
+        self.join(path, PSNS, regions, Some(srq))
+    }
+
     /// The same with the given first PSNs, the requester's first, and room for messages of so many bytes together.
     pub(crate) fn connect_at(&mut self, path: &Path, psns: [u32; 2], room: usize) -> Result<Link> {
-        let half = room + 4096;
         self.open()?;
+        let regions = self.regions(room)?;
+        self.join(path, psns, regions, None)
+    }
+
+    /// A region of each end, with a half for messages that leave and one for those that arrive; and a half's size.
+    fn regions(&mut self, room: usize) -> Result<(Region, Region, usize)> {
+        let half = room + 4096;
+        Ok((
+            self.requester().mr(2 * half, access::ALL)?,
+            self.responder().mr(2 * half, access::ALL)?,
+            half,
+        ))
+    }
+
+    fn join(
+        &mut self,
+        path: &Path,
+        psns: [u32; 2],
+        (requester_mr, responder_mr, half): (Region, Region, usize),
+        srq: Option<u32>,
+    ) -> Result<Link> {
+        let responder_qp = self.responder().qp(Service::Rc, srq)?;
         let link = Link {
-            requester_qp: self.requester().qp()?,
-            responder_qp: self.responder().qp()?,
-            requester_mr: self.requester().mr(2 * half, access::ALL)?,
-            responder_mr: self.responder().mr(2 * half, access::ALL)?,
+            requester_qp: self.requester().qp(Service::Rc, None)?,
+            responder_qp,
+            recvs: srq.map_or(Queue::Qp(responder_qp), Queue::Srq),
+            requester_mr,
+            responder_mr,
             half,
             mtu: path.mtu,
         };
@@ -175,7 +216,7 @@ impl Lab {
     }
 
     pub(crate) fn recv(&mut self, link: &Link, wr_id: u64, span: Span) -> Result<()> {
-        self.responder().post_recv(link.responder_qp, wr_id, span)
+        self.responder().post_recv(link.recvs, wr_id, span)
     }
 
     /// One message of an operation, from a filled place to another, and all that both sides say of it.
@@ -330,6 +371,8 @@ pub(crate) fn expect_done(wc: &Completion, work: &Work) -> Result<()> {
         WrOpcode::RdmaRead => WcOpcode::RdmaRead,
         WrOpcode::AtomicCmpAndSwp => WcOpcode::CompSwap,
         WrOpcode::AtomicFetchAndAdd => WcOpcode::FetchAdd,
+        WrOpcode::AtomicWrite => WcOpcode::AtomicWrite,
+        WrOpcode::Flush => WcOpcode::Flush,
         other => return Err(format!("no completion opcode is known for {other:?}")),
     } as u32;
     if wc.status != status::SUCCESS || wc.wr_id != work.wr_id || wc.opcode != opcode {

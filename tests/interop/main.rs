@@ -11,9 +11,11 @@ mod losses;
 mod matrix;
 mod outage;
 mod pattern;
+mod placement;
 mod rc;
 mod rxe_side;
 mod side;
+mod srq;
 mod urxe_side;
 mod work;
 

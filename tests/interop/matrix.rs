@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::lab::{Lab, Requester};
 use crate::rxe_side::RxeSide;
 use crate::side::Result;
-use crate::{faults, losses, rc};
+use crate::{faults, losses, placement, rc, srq};
 
 /// One line of the matrix.
 pub(crate) struct Row {
@@ -18,7 +18,15 @@ pub(crate) struct Row {
 
 /// All lines: another service is another list.
 fn rows() -> impl Iterator<Item = &'static Row> {
-    [rc::ROWS, faults::ROWS, losses::ROWS].into_iter().flatten()
+    [
+        rc::ROWS,
+        placement::ROWS,
+        srq::ROWS,
+        faults::ROWS,
+        losses::ROWS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 const COLUMNS: [(Requester, usize, &str); 4] = [
@@ -83,6 +91,8 @@ fn run_row(lab: &mut Lab, row: &Row, args: &Args) -> Vec<String> {
         lab.hosts = args.hosts[version];
         lab.cases = 0;
         let cell = match (row.run)(lab) {
+            // What one of the two cannot do at all.
+            Ok(()) if lab.cases == 0 => "n/a".to_owned(),
             Ok(()) => format!("ok {}", lab.cases),
             Err(error) => {
                 failures.push(format!(

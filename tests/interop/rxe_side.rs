@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::side::{Endpoint, Path, Result, Side};
+use crate::side::{Endpoint, Path, Queue, Result, Service, Side};
 use crate::work::{Completion, Region, Span, Work, access};
 
 /// No call takes longer than this, unless it was asked to wait.
@@ -127,9 +127,16 @@ impl Side for RxeSide {
         (0..hex.len()).step_by(2).map(byte).collect()
     }
 
-    fn qp(&mut self) -> Result<u32> {
-        let qp = self.call("qp", json!({ "type": "RC" }))?;
-        Ok(number(&qp["qpn"])? as u32)
+    fn srq(&mut self) -> Result<u32> {
+        Ok(number(&self.call("srq", json!({ "max_wr": 256 }))?)? as u32)
+    }
+
+    fn qp(&mut self, service: Service, srq: Option<u32>) -> Result<u32> {
+        let service = match service {
+            Service::Rc => "RC",
+        };
+        let qpn = self.call("qp", json!({ "type": service, "srq": srq }))?;
+        Ok(number(&qpn)? as u32)
     }
 
     fn connect(&mut self, qp: u32, local: Endpoint, remote: Endpoint, path: &Path) -> Result<()> {
@@ -157,9 +164,12 @@ impl Side for RxeSide {
         Ok(number(&self.call("state", json!({ "qp": qp }))?)? as u32)
     }
 
-    fn post_recv(&mut self, qp: u32, wr_id: u64, span: Span) -> Result<()> {
-        self.call_on("post_recv", span, json!({ "qp": qp, "wr_id": wr_id }))
-            .map(drop)
+    fn post_recv(&mut self, queue: Queue, wr_id: u64, span: Span) -> Result<()> {
+        let (method, request) = match queue {
+            Queue::Qp(qp) => ("post_recv", json!({ "qp": qp, "wr_id": wr_id })),
+            Queue::Srq(srq) => ("post_srq", json!({ "srq": srq, "wr_id": wr_id })),
+        };
+        self.call_on(method, span, request).map(drop)
     }
 
     fn post_send(&mut self, qp: u32, works: &[Work]) -> Result<()> {

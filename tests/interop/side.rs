@@ -9,6 +9,19 @@ use crate::work::{Completion, Region, Span, Work};
 /// Errors are sentences for the report.
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
+/// The service of a QP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Service {
+    Rc,
+}
+
+/// Where receives are posted: to a QP, or to a shared receive queue by its handle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Queue {
+    Qp(u32),
+    Srq(u32),
+}
+
 /// How a connection is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
@@ -50,8 +63,10 @@ pub(crate) trait Side {
     fn check_byte(&mut self, span: Span, byte: u8) -> Result<Option<usize>>;
     fn write(&mut self, mr: Region, offset: usize, bytes: &[u8]) -> Result<()>;
     fn read(&mut self, mr: Region, offset: usize, length: usize) -> Result<Vec<u8>>;
-    /// A reliable connection in RESET; its number.
-    fn qp(&mut self) -> Result<u32>;
+    /// A shared receive queue; its handle.
+    fn srq(&mut self) -> Result<u32>;
+    /// A QP in RESET; its number.
+    fn qp(&mut self, service: Service, srq: Option<u32>) -> Result<u32>;
     /// From RESET to RTS.
     fn connect(&mut self, qp: u32, local: Endpoint, remote: Endpoint, path: &Path) -> Result<()>;
     /// New memory, with an rkey that the peer of the QP (in RTS) may write by and then take back.
@@ -59,7 +74,7 @@ pub(crate) trait Side {
     /// The number of the state that it is in.
     fn state(&mut self, qp: u32) -> Result<u32>;
 
-    fn post_recv(&mut self, qp: u32, wr_id: u64, span: Span) -> Result<()>;
+    fn post_recv(&mut self, queue: Queue, wr_id: u64, span: Span) -> Result<()>;
     fn post_send(&mut self, qp: u32, works: &[Work]) -> Result<()>;
     /// Up to `count` completions, those that come within the time.
     fn poll(&mut self, count: usize, patience: Duration) -> Result<Vec<Completion>>;

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use urxe::{
     Access, AddressVector, AttrMask, CompChannel, Context, Cq, Error, Mr, Mtu, Pd, Psn, Qp, QpAttr,
-    QpState, Qpn, RecvWr, Rkey, SendFlags, SendWr, Sge, Wc, WrOpcode,
+    QpState, Qpn, RecvWr, Rkey, SendFlags, SendWr, Sge, Srq, SrqAttr, Wc, WrOpcode,
 };
 
 use crate::pattern::pattern;
-use crate::side::{Endpoint, Path, Result, Side};
+use crate::side::{Endpoint, Path, Queue, Result, Service, Side};
 use crate::work::{Completion, Region, Span, Work, access};
 
 #[derive(Default)]
@@ -20,6 +20,7 @@ pub(crate) struct UrxeSide {
 
 struct Device {
     qps: HashMap<u32, Qp>,
+    srqs: Vec<Srq>,
     mrs: HashMap<u32, Mr>,
     cq: Cq,
     channel: CompChannel,
@@ -55,6 +56,7 @@ impl Side for UrxeSide {
             let channel = context.create_comp_channel()?;
             Ok(Device {
                 qps: HashMap::new(),
+                srqs: Vec::new(),
                 mrs: HashMap::new(),
                 cq: context.create_cq_with_channel(4096, &channel)?,
                 channel,
@@ -126,9 +128,26 @@ impl Side for UrxeSide {
         Ok(bytes)
     }
 
-    fn qp(&mut self) -> Result<u32> {
+    fn srq(&mut self) -> Result<u32> {
         let device = self.device.as_mut().expect("the side is open");
-        let builder = device.pd.qp(&device.cq).max_send_wr(256).max_recv_wr(256);
+        let attr = SrqAttr {
+            max_wr: 256,
+            ..SrqAttr::default()
+        };
+        let srq = device.pd.create_srq(&attr).map_err(said("create_srq"))?;
+        device.srqs.push(srq);
+        Ok(device.srqs.len() as u32 - 1)
+    }
+
+    fn qp(&mut self, service: Service, srq: Option<u32>) -> Result<u32> {
+        let device = self.device.as_mut().expect("the side is open");
+        let mut builder = match service {
+            Service::Rc => device.pd.qp(&device.cq),
+        };
+        builder = builder.max_send_wr(256).max_recv_wr(256);
+        if let Some(srq) = srq {
+            builder = builder.srq(&device.srqs[srq as usize]);
+        }
         let qp = builder.create().map_err(said("create_qp"))?;
         let qpn = qp.qp_num().get();
         device.qps.insert(qpn, qp);
@@ -157,11 +176,14 @@ impl Side for UrxeSide {
         Ok(self.qp_of(qp).state().map_err(said("query_qp"))? as u32)
     }
 
-    fn post_recv(&mut self, qp: u32, wr_id: u64, span: Span) -> Result<()> {
+    fn post_recv(&mut self, queue: Queue, wr_id: u64, span: Span) -> Result<()> {
         let sges = [self.sge(span)];
-        self.qp_of(qp)
-            .post_recv(&RecvWr::new(wr_id, &sges))
-            .map_err(said("post_recv"))
+        let wr = RecvWr::new(wr_id, &sges);
+        match queue {
+            Queue::Qp(qp) => self.qp_of(qp).post_recv(&wr),
+            Queue::Srq(srq) => self.device().srqs[srq as usize].post_recv(&wr),
+        }
+        .map_err(said("post_recv"))
     }
 
     fn post_send(&mut self, qp: u32, works: &[Work]) -> Result<()> {
@@ -241,6 +263,11 @@ fn request<'a>(work: &Work, sges: &'a [Sge]) -> Result<SendWr<'a>> {
         }
         WrOpcode::AtomicFetchAndAdd => {
             SendWr::atomic_fetch_add(id, sges, to, rkey, work.compare_add)
+        }
+        WrOpcode::AtomicWrite => SendWr::atomic_write_sges(id, sges, to, rkey),
+        WrOpcode::Flush => {
+            let flush = work.flush.ok_or("a FLUSH says of what")?;
+            SendWr::flush(id, to, rkey, flush)
         }
         other => return Err(format!("urxe: nobody taught this test {other:?}")),
     })

@@ -1,6 +1,6 @@
 //! Work requests and completions as both sides understand them: the numbers are those of verbs.
 
-use urxe::{SendFlags, WrOpcode};
+use urxe::{Flush, SendFlags, WrOpcode};
 
 /// Access rights (`enum ibv_access_flags`).
 pub(crate) mod access {
@@ -9,6 +9,7 @@ pub(crate) mod access {
     pub(crate) const REMOTE_READ: u32 = 4;
     pub(crate) const REMOTE_ATOMIC: u32 = 8;
     pub(crate) const MW_BIND: u32 = 16;
+    pub(crate) const FLUSH_GLOBAL: u32 = 256;
     pub(crate) const ALL: u32 = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC;
 }
 
@@ -68,6 +69,7 @@ pub(crate) struct Work {
     pub(crate) imm: u32,
     pub(crate) compare_add: u64,
     pub(crate) swap: u64,
+    pub(crate) flush: Option<Flush>,
 }
 
 impl Work {
@@ -82,6 +84,7 @@ impl Work {
             imm: 0,
             compare_add: 0,
             swap: 0,
+            flush: None,
         }
     }
 
