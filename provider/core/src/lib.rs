@@ -28,7 +28,7 @@
 //! | `qp/state.rs`, `qp/attr.rs`, `qp/modify.rs` | states, attributes, transitions |
 //! | `qp/placement.rs`, `flush.rs` | ATOMIC WRITE and FLUSH, both sides |
 //! | `srq.rs`, `xrc.rs` | shared receive queues and their domains |
-//! | `mr.rs`, `memory.rs` | keys and checks; the only door to memory |
+//! | `mr/`, `memory.rs` | keys and checks; the only door to memory |
 //! | `work.rs`, `cq.rs`, `event.rs`, `error.rs`, `wc_status.rs` | work requests, completions, events, reasons |
 //! | `detail.rs`, `qp/diagnose.rs` | failures in words: what was expected, what was found |
 //! | `table.rs`, `permute.rs`, `timer.rs`, `transmit.rs`, `stats.rs` | tables, timers, batches, counters |

@@ -1,0 +1,106 @@
+//! What regions are made of, what a passed check yields, and why checks refuse.
+
+use urxe_wire::{Lkey, Rkey};
+
+use super::Access;
+
+/// Identity of a protection domain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub struct PdId(pub u32);
+
+/// What to register.
+#[derive(Clone, Copy, Debug)]
+#[doc(alias = "ibv_reg_mr_iova")]
+pub struct MrInit {
+    /// Its protection domain.
+    pub pd: PdId,
+    /// Rights.
+    pub access: Access,
+    /// Where the bytes are, in the form that the [`crate::memory::Memory`] understands.
+    pub host_addr: u64,
+    /// The address that work requests and peers name the first byte by.
+    pub iova: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// May a peer's SEND with invalidate take the rkey back?
+    pub remote_invalidate: bool,
+}
+
+/// The keys of a registered region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MrKeys {
+    /// For local scatter/gather entries.
+    pub lkey: Lkey,
+    /// For peers.
+    pub rkey: Rkey,
+}
+
+/// Bytes that a passed check allows to be touched. Only this folder makes them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MrSpan {
+    pub(super) host_addr: u64,
+    pub(super) len: usize,
+}
+
+impl MrSpan {
+    /// Where the first byte is.
+    #[inline]
+    pub fn host_addr(self) -> u64 {
+        self.host_addr
+    }
+
+    /// Number of bytes.
+    #[inline]
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// True for a span of no bytes.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// A part of it.
+    ///
+    /// # Panics
+    /// If the part is not inside.
+    pub fn part(self, offset: usize, len: usize) -> MrSpan {
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(inside, "a part of a span lies inside it");
+        MrSpan {
+            host_addr: self.host_addr + offset as u64,
+            len,
+        }
+    }
+}
+
+/// Why a key check refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccessFault {
+    /// No region has this key (or it was invalidated).
+    Key,
+    /// The region is in another protection domain.
+    Pd,
+    /// Outside the region.
+    Bounds,
+    /// The region lacks the right.
+    Access,
+}
+
+/// Why a registration was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RegisterError {
+    /// REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE.
+    #[error("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE too")]
+    RemoteWithoutLocalWrite,
+    /// A right that is not known.
+    #[error("access flags {0:#x} hold bits that are not supported here")]
+    UnknownAccess(u32),
+    /// The region wraps around the end of the address space.
+    #[error("the region wraps around the end of the address space")]
+    Wraps,
+    /// No room for more regions.
+    #[error("all {0} memory regions are in use")]
+    Full(usize),
+}
