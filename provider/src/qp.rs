@@ -190,6 +190,7 @@ impl Qp {
             cap,
             sq_sig_all,
             srq: srq.map(Srq::id),
+            xrcd: None,
         })?;
         Ok(Qp {
             inner: Arc::new(QpInner {

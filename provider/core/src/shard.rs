@@ -94,6 +94,9 @@ pub enum CreateQpError {
     /// The shared receive queue does not exist, or is of another type than the QP's.
     #[error("the QP cannot take receives from this SRQ: {0}")]
     Srq(&'static str),
+    /// An XRC target without a domain, or another QP with one.
+    #[error("an XRC target QP needs an XRC domain, and no other QP takes one")]
+    Xrcd,
     /// The table is full.
     #[error("all {0} QPs are in use")]
     Full(usize),
@@ -361,10 +364,10 @@ impl Shard {
             Ok(Some((packet, index, ident))) => {
                 let qp = self.qps.at_mut(index).expect("admit() found it");
                 let mut cx = Cx::new(env, &mut self.common);
-                if qp.is_unreliable() {
-                    qp.handle_unreliable(Arrival { path, ident }, &packet, &mut cx);
-                } else {
-                    qp.handle_packet(&packet, &mut cx);
+                match qp.service {
+                    Service::Rc => qp.handle_packet(&packet, &mut cx),
+                    Service::Xrc => qp.handle_xrc(&packet, &mut cx),
+                    _ => qp.handle_unreliable(Arrival { path, ident }, &packet, &mut cx),
                 }
                 self.settle(index);
             }

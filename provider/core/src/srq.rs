@@ -174,6 +174,13 @@ impl SrqTable {
         self.srqs.at(QpIndex(id.0))
     }
 
+    /// The queue that a number on the wire names.
+    #[inline]
+    pub(crate) fn find(&self, srqn: Qpn) -> Option<(SrqId, &Srq)> {
+        let index = self.srqs.find(srqn)?;
+        Some((SrqId(index.0), self.srqs.at(index)?))
+    }
+
     /// A QP begins (or, with `false`, ends) to take receives from the queue.
     pub(crate) fn attach(&mut self, id: SrqId, begins: bool) {
         if let Some(srq) = self.srqs.at_mut(QpIndex(id.0)) {

@@ -3,7 +3,7 @@
 mod recv_queue;
 mod rules;
 
-use urxe_wire::{Lkey, Psn, Rkey};
+use urxe_wire::{Lkey, Psn, Qpn, Rkey};
 
 use crate::ah::{UdDest, UdTarget};
 use crate::error::Fault;
@@ -168,6 +168,8 @@ pub struct SendWr<'a> {
     pub swap: u64,
     /// Where it goes (UD).
     pub ud: Option<UdDest<'a>>,
+    /// Number of the peer's shared receive queue (XRC).
+    pub srqn: Option<Qpn>,
 }
 
 impl SendWr<'_> {
@@ -184,6 +186,7 @@ impl SendWr<'_> {
             compare_add: 0,
             swap: 0,
             ud: None,
+            srqn: None,
         }
     }
 }
@@ -267,6 +270,12 @@ pub enum PostError {
         /// Bytes that a packet holds.
         max: u32,
     },
+    /// A QP of XRC has one queue or none.
+    #[error("a QP of type {0:?} has no such queue")]
+    NoQueue(QpType),
+    /// A request over XRC without the number of the peer's shared receive queue.
+    #[error("a request over XRC names the peer's shared receive queue by its number")]
+    NoSrqn,
     /// No such shared receive queue.
     #[error("the shared receive queue does not exist")]
     NoSrq,
@@ -332,6 +341,8 @@ pub struct SendQueue {
     inline: Box<[u8]>,
     /// Where each request goes, if the service is UD.
     targets: Box<[Option<UdTarget>]>,
+    /// The peer's shared receive queue that each request is for, if the service is XRC.
+    srqns: Box<[Qpn]>,
     rules: SendRules,
     sge_max: usize,
     inline_max: usize,
@@ -365,8 +376,14 @@ impl SendQueue {
         } else {
             0
         };
+        let srqns = if rules.qp_type == QpType::XrcSend {
+            slots
+        } else {
+            0
+        };
         SendQueue {
             targets: vec![None; targets].into(),
+            srqns: vec![Qpn::new(0); srqns].into(),
             rules,
             slots: vec![SendWqe::EMPTY; slots].into(),
             sges: vec![Sge::EMPTY; slots * sge_max].into(),
@@ -427,6 +444,9 @@ impl SendQueue {
             if let Some(target) = self.targets.get_mut(slot) {
                 *target = wr.ud.map(UdTarget::from);
             }
+            if let (Some(place), Some(srqn)) = (self.srqns.get_mut(slot), wr.srqn) {
+                *place = srqn;
+            }
         }
         self.slots[slot] = SendWqe {
             wr_id: wr.wr_id,
@@ -461,6 +481,7 @@ impl SendQueue {
             wr.compare_add = wqe.compare_add;
             wr.swap = wqe.swap;
             wr.ud = self.target(self.head).map(UdTarget::dest);
+            wr.srqn = self.srqn(self.head);
             if other.push(&wr).is_err() {
                 debug_assert!(false, "both queues have the same limits");
             }
@@ -541,6 +562,12 @@ impl SendQueue {
     #[inline]
     pub(crate) fn target(&self, number: u64) -> Option<&UdTarget> {
         self.targets.get(self.slot(number))?.as_ref()
+    }
+
+    /// The peer's shared receive queue that a request is for (XRC).
+    #[inline]
+    pub(crate) fn srqn(&self, number: u64) -> Option<Qpn> {
+        self.srqns.get(self.slot(number)).copied()
     }
 
     /// Takes the oldest request out.

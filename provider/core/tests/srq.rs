@@ -76,6 +76,7 @@ impl Shared {
                 cap: self.settings.cap,
                 sq_sig_all: false,
                 srq: (side == RECEIVER).then_some(self.srq),
+                xrcd: None,
             };
             let node = &mut self.pair.nodes[side];
             node.shard.create_qp(&init).expect("creates")
@@ -489,6 +490,7 @@ fn an_srq_in_use_cannot_be_destroyed() {
         cap: s.settings.cap,
         sq_sig_all: false,
         srq: Some(s.srq),
+        xrcd: None,
     };
     let refused = shard.create_qp(&init);
     assert!(matches!(refused, Err(CreateQpError::Srq(_))), "{refused:?}");

@@ -14,7 +14,8 @@ use urxe_wire::Qpn;
 #[test]
 fn the_table_of_transitions() {
     let mut table = String::new();
-    for service in [QpType::Rc, QpType::Uc, QpType::Ud] {
+    use QpType::*;
+    for service in [Rc, Uc, Ud, XrcSend, XrcRecv] {
         for from in QpState::ALL {
             for to in QpState::ALL {
                 if let Some(t) = transition(service, from, to) {

@@ -1,7 +1,7 @@
 //! The completer: responses meet the requests that they answer. It retires work
 //! requests in order, places READ and atomic results, and notices what is missing.
 
-use urxe_wire::{Aeth, NakCode, Opcode, Operation, Packet, Position, Psn, RnrTimer, SyndromeKind};
+use urxe_wire::{Aeth, NakCode, Operation, Packet, Position, Psn, RnrTimer, SyndromeKind};
 
 use crate::context::Cx;
 use crate::cq::{CqSink, Cqe, WcOpcode};
@@ -74,7 +74,7 @@ impl Requester {
         cx: &mut Cx<'_, '_, M, C>,
     ) {
         if psn.next() == self.una
-            && packet.opcode() == Opcode::RC_ACKNOWLEDGE
+            && packet.info().operation == Operation::Acknowledge
             && let Some(aeth) = packet.aeth()
             && let SyndromeKind::Ack(_) = aeth.syndrome.decode()
         {

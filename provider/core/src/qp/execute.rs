@@ -222,6 +222,7 @@ impl Responder {
             va: reth.va,
             rkey: reth.rkey,
             len: reth.dma_len,
+            pd: link.pd,
         };
         self.accept(Resource {
             first_psn: self.epsn,

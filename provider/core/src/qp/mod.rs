@@ -23,10 +23,11 @@ mod uc;
 mod ud;
 mod unreliable;
 mod window;
+pub(crate) mod xrc;
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use urxe_wire::{IcrcSeed, Packet, Qpn, Service};
+use urxe_wire::{Bth, IcrcSeed, Opcode, Packet, Psn, Qpn, Service};
 
 use crate::context::Cx;
 use crate::cq::{CqId, CqSink};
@@ -41,6 +42,7 @@ use crate::table::QpIndex;
 use crate::time::Time;
 use crate::transmit::{TxBatch, TxDest};
 use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
+use crate::xrc::XrcdId;
 use attr::{QpAttr, QpCap};
 use requester::{Requester, SendStep};
 use respond::RespondStep;
@@ -69,6 +71,8 @@ pub struct QpInit {
     /// The shared queue that its receives come from; `cap.max_recv_wr` and
     /// `cap.max_recv_sge` mean nothing then.
     pub srq: Option<SrqId>,
+    /// The domain that an XRC target serves; `None` for every other QP.
+    pub xrcd: Option<XrcdId>,
 }
 
 /// When plain ACKs leave.
@@ -89,6 +93,8 @@ pub enum AckMode {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) qpn: Qpn,
+    /// Where the opcodes of its service begin (of those that acknowledge).
+    pub(crate) opcodes: u8,
     pub(crate) dest_qpn: Qpn,
     pub(crate) dest: TxDest,
     pub(crate) local: IpAddr,
@@ -100,6 +106,15 @@ pub(crate) struct Link {
     pub(crate) sq_sig_all: bool,
     pub(crate) max_rd_atomic: u8,
     pub(crate) min_rnr_timer: u8,
+}
+
+impl Link {
+    /// The header of a response: `opcode` is that of a reliable connection, after which
+    /// come the same headers in each service that acknowledges.
+    #[inline]
+    pub(crate) fn response(&self, opcode: Opcode, psn: Psn) -> Bth {
+        Bth::new(Opcode(self.opcodes | opcode.0), self.dest_qpn, psn)
+    }
 }
 
 /// Packets that a QP may send before the next one has its turn: long enough for a
@@ -165,6 +180,10 @@ impl Qp {
             attr: QpAttr::default(),
             link: Link {
                 qpn,
+                opcodes: match service {
+                    Service::Xrc => xrc::XRC_OPCODES,
+                    _ => requester::RC_OPCODES,
+                },
                 dest_qpn: Qpn::new(0),
                 dest: TxDest {
                     local: nowhere,
@@ -188,7 +207,7 @@ impl Qp {
                 cap.max_send_sge as usize,
                 cap.max_inline_data as usize,
             )),
-            resp: Responder::new(recvs.queue(&cap), recvs),
+            resp: Responder::new(recvs.queue(init.qp_type, &cap), recvs),
             ident: ident::IdentTrack::of(service),
             in_ready: false,
             drain_pending: false,
@@ -210,7 +229,7 @@ impl Qp {
         if !self.state().takes_post_send() {
             return Err(PostError::State("send"));
         }
-        self.req.sq.push(wr)?;
+        self.req.sq.push(wr).map_err(|e| self.post_send_error(e))?;
         self.flush_if_failed(cx);
         Ok(())
     }
@@ -478,7 +497,7 @@ impl Qp {
 
     /// True if its completions go to this queue.
     pub(crate) fn uses_cq(&self, cq: CqId) -> bool {
-        self.link.send_cq == cq || self.init.recv_cq == cq
+        self.link.send_cq == cq || self.resp.recvs.cq == cq
     }
 
     /// One of its completion queues lost a completion, of this QP or another.

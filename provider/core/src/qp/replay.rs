@@ -3,6 +3,8 @@
 
 use urxe_wire::{Psn, Rkey};
 
+use crate::mr::PdId;
+
 /// An accepted READ or atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resource {
@@ -14,7 +16,13 @@ pub(crate) struct Resource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResourceKind {
     /// Read again from memory each time that it is answered.
-    Read { va: u64, rkey: Rkey, len: u32 },
+    Read {
+        va: u64,
+        rkey: Rkey,
+        len: u32,
+        /// The domain that it was checked in: a later request may be for another (XRC).
+        pd: PdId,
+    },
     /// Executed once; only the answer is repeated.
     Atomic { original: u64 },
     /// An ATOMIC WRITE or FLUSH: executed once, and answered without data.
@@ -196,6 +204,7 @@ mod tests {
                 va: 0,
                 rkey: Rkey(1),
                 len: packets * 256,
+                pd: PdId(1),
             },
         }
     }

@@ -17,6 +17,7 @@ use crate::qp::credit::CreditLimit;
 use crate::qp::retry::Retry;
 use crate::qp::sgl;
 use crate::qp::window::SendWindow;
+use crate::qp::xrc::XRC_OPCODES;
 use crate::transmit::TxBatch;
 use crate::work::{SendFlags, SendQueue, SendWqe, WrOpcode};
 
@@ -25,7 +26,7 @@ use crate::work::{SendFlags, SendQueue, SendWqe, WrOpcode};
 const ACK_EVERY: u32 = 16;
 
 /// Where the opcodes of reliable connections begin.
-const RC_OPCODES: u8 = 0x00;
+pub(crate) const RC_OPCODES: u8 = 0x00;
 
 /// Why no packet can be sent now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -200,7 +201,10 @@ impl Requester {
         }
         let opcode = self.sq.wqe(self.cursor).opcode;
         let sent = if !opcode.is_read_or_atomic() {
-            self.emit_data::<M, C, { RC_OPCODES }>(link, cx, batch)
+            match link.opcodes {
+                RC_OPCODES => self.emit_data::<M, C, { RC_OPCODES }>(link, cx, batch),
+                _ => self.emit_data::<M, C, { XRC_OPCODES }>(link, cx, batch),
+            }
         } else if opcode.is_placement() {
             self.emit_placement(link, cx, batch)
         } else {
@@ -323,7 +327,7 @@ impl Requester {
         let opcode = Opcode(SERVICE | data_opcode(wqe.opcode, is_first, is_last).0);
         let info = opcode
             .info()
-            .expect("the table holds the opcodes of both services");
+            .expect("the table holds the opcodes of all services");
         let packet_len = packet_len(info, len);
         let Some(slot) = batch.reserve(&link.dest, packet_len) else {
             return Ok(None);
@@ -331,11 +335,14 @@ impl Requester {
 
         let mut bth = Bth::new(opcode, link.dest_qpn, self.next_psn);
         bth.solicited = is_last && wqe.flags.contains(SendFlags::SOLICITED);
-        bth.ack_req = SERVICE == RC_OPCODES
+        bth.ack_req = (SERVICE == RC_OPCODES || SERVICE == XRC_OPCODES)
             && (is_last
                 || (at + 1).is_multiple_of(ACK_EVERY)
                 || self.outstanding() + 1 >= self.window.packets());
         let mut writer = PacketWriter::new(slot.bytes, &bth);
+        if SERVICE == XRC_OPCODES {
+            self.write_xrceth(&mut writer);
+        }
         if is_first && matches!(wqe.opcode, WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm) {
             writer.reth(&Reth {
                 va: wqe.remote_addr,
@@ -381,13 +388,19 @@ impl Requester {
             WrOpcode::AtomicCmpAndSwp => Opcode::RC_COMPARE_SWAP,
             _ => Opcode::RC_FETCH_ADD,
         };
-        let info = opcode.info().expect("the table holds every RC opcode");
+        let opcode = Opcode(link.opcodes | opcode.0);
+        let info = opcode
+            .info()
+            .expect("the table holds the opcodes of both services");
         let Some(slot) = batch.reserve(&link.dest, packet_len(info, 0)) else {
             return Ok(None);
         };
         let mut bth = Bth::new(opcode, link.dest_qpn, self.next_psn);
         bth.ack_req = true;
         let mut writer = PacketWriter::new(slot.bytes, &bth);
+        if link.opcodes == XRC_OPCODES {
+            self.write_xrceth(&mut writer);
+        }
         let span = if wqe.opcode == WrOpcode::RdmaRead {
             let at = self.next_psn.distance_from(wqe.first_psn);
             let end = self.chunk_end(wqe, at);

@@ -1,7 +1,7 @@
 //! What the responder sends: READ responses, atomic results, NAKs and ACKs, in PSN
 //! order, so that no acknowledgement overtakes a response to an earlier request.
 
-use urxe_wire::{Aeth, AtomicAckEth, Bth, Opcode, PacketWriter, Syndrome, packet_len};
+use urxe_wire::{Aeth, AtomicAckEth, Opcode, PacketWriter, Syndrome, packet_len};
 
 use crate::context::Cx;
 use crate::cq::CqSink;
@@ -89,7 +89,7 @@ impl Responder {
         let Some(slot) = batch.reserve(&link.dest, len) else {
             return RespondStep::BatchFull;
         };
-        let bth = Bth::new(opcode, link.dest_qpn, psn);
+        let bth = link.response(opcode, psn);
         let mut writer = PacketWriter::new(slot.bytes, &bth);
         writer.aeth(&Aeth {
             syndrome,
@@ -115,7 +115,7 @@ impl Responder {
             return RespondStep::BatchFull;
         };
         let syndrome = Syndrome::ack(self.credits());
-        let mut writer = PacketWriter::new(slot.bytes, &Bth::new(opcode, link.dest_qpn, next.psn));
+        let mut writer = PacketWriter::new(slot.bytes, &link.response(opcode, next.psn));
         writer.aeth(&Aeth {
             syndrome,
             msn: self.msn,
@@ -133,7 +133,7 @@ impl Responder {
         cx: &mut Cx<'_, '_, M, C>,
         batch: &mut TxBatch,
     ) -> Result<RespondStep, Refusal> {
-        let ResourceKind::Read { va, rkey, len } = next.resource.kind else {
+        let ResourceKind::Read { va, rkey, len, pd } = next.resource.kind else {
             return Ok(RespondStep::Nothing);
         };
         let at = next.psn.distance_from(next.resource.first_psn);
@@ -145,7 +145,7 @@ impl Responder {
         let Some(slot) = batch.reserve(&link.dest, packet_len) else {
             return Ok(RespondStep::BatchFull);
         };
-        let mut writer = PacketWriter::new(slot.bytes, &Bth::new(opcode, link.dest_qpn, next.psn));
+        let mut writer = PacketWriter::new(slot.bytes, &link.response(opcode, next.psn));
         if opcode != Opcode::RC_READ_RESPONSE_MIDDLE {
             let syndrome = Syndrome::ack(self.credits());
             writer.aeth(&Aeth {
@@ -159,13 +159,7 @@ impl Responder {
             let read = cx
                 .env
                 .mrs
-                .check_remote(
-                    rkey,
-                    link.pd,
-                    va + u64::from(offset),
-                    take,
-                    Access::REMOTE_READ,
-                )
+                .check_remote(rkey, pd, va + u64::from(offset), take, Access::REMOTE_READ)
                 .ok()
                 .and_then(|span| cx.env.memory.copy_out(span, payload).ok());
             if read.is_none() {

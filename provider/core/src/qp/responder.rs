@@ -217,12 +217,19 @@ impl Responder {
                 cx.common.stats.send_rnr_err += 1;
                 Ok(())
             }
-            Err(refusal) => {
-                self.nak_owed = Some((Syndrome::nak(refusal.code), self.epsn));
-                cx.common.stats.responder_err += 1;
-                Err(refusal)
-            }
+            Err(refusal) => Err(self.refuse(refusal, cx)),
         }
+    }
+
+    /// The expected request is refused for good: the NAK is owed, the QP must fail.
+    pub(crate) fn refuse<M: Memory, C: CqSink>(
+        &mut self,
+        refusal: Refusal,
+        cx: &mut Cx<'_, '_, M, C>,
+    ) -> Refusal {
+        self.nak_owed = Some((Syndrome::nak(refusal.code), self.epsn));
+        cx.common.stats.responder_err += 1;
+        refusal
     }
 
     /// True while a SEND is being placed into the oldest receive.
@@ -243,6 +250,7 @@ impl Responder {
         };
         mark!(FlushedWhileFilling if self.fills_receive());
         self.incoming = Incoming::Idle;
+        self.forget_orphan(&cx.common.srqs);
         while !self.rq.is_empty() {
             let cqe = Cqe {
                 wr_id: self.rq.front_wr_id(),
@@ -323,7 +331,7 @@ impl Responder {
     fn find_same_read(&self, link: &Link, packet: &Packet<'_>, psn: Psn) -> Option<u64> {
         let reth = packet.reth()?;
         let (number, resource) = self.replay.find(psn)?;
-        let ResourceKind::Read { va, rkey, len } = resource.kind else {
+        let ResourceKind::Read { va, rkey, len, .. } = resource.kind else {
             return None;
         };
         let offset = psn.distance_from(resource.first_psn) * link.mtu;

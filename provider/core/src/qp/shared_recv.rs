@@ -1,6 +1,6 @@
 //! Where a QP's receives come from: its own queue, or one that it shares.
 
-use urxe_wire::CreditCode;
+use urxe_wire::{CreditCode, Qpn};
 
 use crate::context::Cx;
 use crate::cq::{CqId, CqSink};
@@ -9,8 +9,9 @@ use crate::memory::Memory;
 use crate::mr::PdId;
 use crate::qp::attr::QpCap;
 use crate::qp::responder::Responder;
+use crate::qp::state::QpType;
 use crate::qp::{Qp, QpInit};
-use crate::shard::CreateQpError;
+use crate::shard::{CreateQpError, QpLimits};
 use crate::srq::{SrqId, SrqTable};
 use crate::work::{PostError, RecvQueue};
 
@@ -19,12 +20,14 @@ use crate::work::{PostError, RecvQueue};
 pub(crate) struct RecvSource {
     /// The shared queue, if the QP has none of its own.
     pub(crate) srq: Option<SrqId>,
+    /// The number that the peer named that queue by (XRC).
+    pub(crate) srqn: Option<Qpn>,
     /// The protection domain of the receives' memory: the shared queue's, not the QP's.
     pub(crate) pd: PdId,
     /// Where receives complete.
     pub(crate) cq: CqId,
     /// Entries of a receive.
-    sge_max: u32,
+    pub(crate) sge_max: u32,
 }
 
 impl RecvSource {
@@ -32,11 +35,19 @@ impl RecvSource {
     pub(crate) fn of(init: &QpInit, srqs: &SrqTable) -> Result<RecvSource, CreateQpError> {
         let mut source = RecvSource {
             srq: init.srq,
+            srqn: None,
             pd: init.pd,
             cq: init.recv_cq,
             sge_max: init.cap.max_recv_sge,
         };
+        if (init.qp_type == QpType::XrcRecv) != init.xrcd.is_some() {
+            return Err(CreateQpError::Xrcd);
+        }
         if let Some(id) = init.srq {
+            if matches!(init.qp_type, QpType::XrcSend | QpType::XrcRecv) {
+                let why = "QPs of XRC reach those of a domain, or none";
+                return Err(CreateQpError::Srq(why));
+            }
             let srq = srqs.at(id).ok_or(CreateQpError::Srq("it does not exist"))?;
             if srq.xrc.is_some() {
                 let why = "it is of type XRC, which only XRC target QPs reach";
@@ -49,15 +60,31 @@ impl RecvSource {
     }
 
     /// The QP's own queue, or its place for the shared receive that it is filling.
-    pub(crate) fn queue(&self, cap: &QpCap) -> RecvQueue {
-        match self.srq {
-            Some(_) => RecvQueue::place(self.sge_max as usize),
-            None => RecvQueue::new(cap.max_recv_wr, cap.max_recv_sge as usize),
+    pub(crate) fn queue(&self, qp_type: QpType, cap: &QpCap) -> RecvQueue {
+        match (self.srq, qp_type) {
+            (Some(_), _) => RecvQueue::place(self.sge_max as usize),
+            // A receive of any queue of its domain.
+            (None, QpType::XrcRecv) => RecvQueue::place(QpLimits::SGE_MAX as usize),
+            (None, QpType::XrcSend) => RecvQueue::place(0),
+            _ => RecvQueue::new(cap.max_recv_wr, cap.max_recv_sge as usize),
         }
     }
 }
 
 impl Responder {
+    /// The queue that the receive at hand was taken from was destroyed meanwhile, and
+    /// its completion queue perhaps too: nobody wants to hear of the receive.
+    #[cold]
+    pub(crate) fn forget_orphan(&mut self, srqs: &SrqTable) {
+        if self
+            .recvs
+            .srqn
+            .is_some_and(|srqn| srqs.find(srqn).is_none())
+        {
+            self.rq.clear();
+        }
+    }
+
     /// A message begins and there is no receive here: one is taken from the shared
     /// queue, if the QP has one and it is not empty.
     pub(crate) fn take_shared<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) -> bool {
@@ -89,9 +116,10 @@ impl Qp {
     /// Why a receive was not taken: a QP with a shared queue takes none.
     #[cold]
     pub(crate) fn post_recv_error(&self, error: PostError) -> PostError {
-        match self.init.srq {
-            Some(_) => PostError::HasSrq,
-            None => error,
+        match self.init.qp_type {
+            qp_type @ (QpType::XrcSend | QpType::XrcRecv) => PostError::NoQueue(qp_type),
+            _ if self.init.srq.is_some() => PostError::HasSrq,
+            _ => error,
         }
     }
 }

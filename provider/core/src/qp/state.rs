@@ -90,6 +90,11 @@ pub enum QpType {
     Uc,
     /// Unreliable datagram.
     Ud,
+    /// Extended reliable connection, initiator: it sends.
+    XrcSend,
+    /// Extended reliable connection, target: it receives, for the shared receive queues
+    /// of an XRC domain.
+    XrcRecv,
 }
 
 impl QpType {
@@ -99,6 +104,7 @@ impl QpType {
             QpType::Rc => Service::Rc,
             QpType::Uc => Service::Uc,
             QpType::Ud => Service::Ud,
+            QpType::XrcSend | QpType::XrcRecv => Service::Xrc,
         }
     }
 }
@@ -125,7 +131,7 @@ pub const fn transition(service: QpType, from: QpState, to: QpState) -> Option<T
         (Rtr, Rts) => rts_attrs(service),
         (Rts, Rts) | (Sqd, Rts) => (AttrMask::NONE, rts_options(service)),
         (Sqe, Rts) => match service {
-            QpType::Rc => return None,
+            QpType::Rc | QpType::XrcSend | QpType::XrcRecv => return None,
             QpType::Uc => (
                 AttrMask::NONE,
                 AttrMask::CUR_STATE.union(AttrMask::ACCESS_FLAGS),
@@ -143,7 +149,9 @@ const fn init_attrs(service: QpType) -> AttrMask {
     let common = AttrMask::PKEY_INDEX.union(AttrMask::PORT);
     match service {
         QpType::Ud => common.union(AttrMask::QKEY),
-        QpType::Uc | QpType::Rc => common.union(AttrMask::ACCESS_FLAGS),
+        QpType::Uc | QpType::Rc | QpType::XrcSend | QpType::XrcRecv => {
+            common.union(AttrMask::ACCESS_FLAGS)
+        }
     }
 }
 
@@ -157,8 +165,8 @@ const fn rtr_attrs(service: QpType) -> (AttrMask, AttrMask) {
         .union(AttrMask::PKEY_INDEX);
     match service {
         QpType::Ud => (AttrMask::NONE, AttrMask::PKEY_INDEX.union(AttrMask::QKEY)),
-        QpType::Uc => (connected, options),
-        QpType::Rc => (
+        QpType::Uc | QpType::XrcSend => (connected, options),
+        QpType::Rc | QpType::XrcRecv => (
             connected
                 .union(AttrMask::MAX_DEST_RD_ATOMIC)
                 .union(AttrMask::MIN_RNR_TIMER),
@@ -170,7 +178,8 @@ const fn rtr_attrs(service: QpType) -> (AttrMask, AttrMask) {
 const fn rts_attrs(service: QpType) -> (AttrMask, AttrMask) {
     let required = match service {
         QpType::Ud | QpType::Uc => AttrMask::SQ_PSN,
-        QpType::Rc => AttrMask::SQ_PSN
+        QpType::XrcRecv => AttrMask::SQ_PSN.union(AttrMask::TIMEOUT),
+        QpType::Rc | QpType::XrcSend => AttrMask::SQ_PSN
             .union(AttrMask::TIMEOUT)
             .union(AttrMask::RETRY_CNT)
             .union(AttrMask::RNR_RETRY)
@@ -186,8 +195,8 @@ const fn rts_options(service: QpType) -> AttrMask {
         .union(AttrMask::PATH_MIG_STATE);
     match service {
         QpType::Ud => AttrMask::CUR_STATE.union(AttrMask::QKEY),
-        QpType::Uc => connected,
-        QpType::Rc => connected.union(AttrMask::MIN_RNR_TIMER),
+        QpType::Uc | QpType::XrcSend => connected,
+        QpType::Rc | QpType::XrcRecv => connected.union(AttrMask::MIN_RNR_TIMER),
     }
 }
 
@@ -200,6 +209,17 @@ const fn sqd_options(service: QpType) -> AttrMask {
     match service {
         QpType::Ud => AttrMask::PKEY_INDEX.union(AttrMask::QKEY),
         QpType::Uc => connected,
+        QpType::XrcSend => connected
+            .union(AttrMask::PORT)
+            .union(AttrMask::TIMEOUT)
+            .union(AttrMask::RETRY_CNT)
+            .union(AttrMask::RNR_RETRY)
+            .union(AttrMask::MAX_QP_RD_ATOMIC),
+        QpType::XrcRecv => connected
+            .union(AttrMask::PORT)
+            .union(AttrMask::TIMEOUT)
+            .union(AttrMask::MAX_DEST_RD_ATOMIC)
+            .union(AttrMask::MIN_RNR_TIMER),
         QpType::Rc => connected
             .union(AttrMask::PORT)
             .union(AttrMask::TIMEOUT)

@@ -25,7 +25,7 @@ impl SendRules {
         datagram_max: 0,
     };
 
-    /// Checks a request of `length` bytes that is to travel unreliably.
+    /// Checks a request of `length` bytes that is not for a reliable connection.
     pub(crate) fn check(&self, wr: &SendWr<'_>, length: u32) -> Result<(), PostError> {
         use WrOpcode::{RdmaWrite, RdmaWriteWithImm, Send, SendWithImm};
         let (qp_type, opcode) = (self.qp_type, wr.opcode);
@@ -33,9 +33,14 @@ impl SendRules {
             QpType::Rc => true,
             QpType::Uc => matches!(opcode, Send | SendWithImm | RdmaWrite | RdmaWriteWithImm),
             QpType::Ud => matches!(opcode, Send | SendWithImm),
+            QpType::XrcSend => !opcode.is_placement(),
+            QpType::XrcRecv => false,
         };
         if !carries {
             return Err(PostError::NotCarried { opcode, qp_type });
+        }
+        if qp_type == QpType::XrcSend && wr.srqn.is_none() {
+            return Err(PostError::NoSrqn);
         }
         if qp_type != QpType::Ud {
             return Ok(());

@@ -256,6 +256,7 @@ impl Node {
             cap: s.cap,
             sq_sig_all: s.sq_sig_all,
             srq: None,
+            xrcd: None,
         };
         let (qp, qpn) = shard.create_qp(&init).expect("creates");
         Node {
