@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Decode(DecodeArgs),
     /// Print the counters of running urxe processes
     Stat(StatArgs),
+    /// Say what a status, vendor_err, event, errno or counter means, and what usually causes it
+    Explain(ExplainArgs),
     /// The other side of a bench, in a process of its own
     #[command(name = bench::TARGET_SUBCOMMAND, hide = true)]
     BenchTarget(BenchTargetArgs),
@@ -130,6 +132,16 @@ pub(crate) struct StatArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExplainArgs {
+    /// A number (12, 0x202), a name (RETRY_EXC_ERR, EINVAL, drop_icrc), or a line of output that holds one
+    #[arg(value_name = "WHAT", required_unless_present = "list")]
+    pub(crate) what: Vec<String>,
+    /// Everything there is to explain
+    #[arg(long, conflicts_with = "what")]
+    pub(crate) list: bool,
 }
 
 #[derive(Debug, clap::Args)]

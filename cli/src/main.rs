@@ -11,6 +11,7 @@ mod control;
 mod decode;
 mod devices;
 mod error;
+mod explain;
 mod pattern;
 mod pingpong;
 mod process;
@@ -49,6 +50,7 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Devices => devices::run(),
         Command::Decode(args) => decode::run(&args),
         Command::Stat(args) => stat::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Scale(args) => scale::run(&args),
         Command::ScaleTarget(args) => scale::run_target(&args),
         Command::BenchTarget(args) => bench::run_target(&args),

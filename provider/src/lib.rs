@@ -87,6 +87,7 @@ mod endpoint;
 mod engine;
 mod error;
 mod event_type;
+mod explain;
 mod limits;
 #[allow(
     unsafe_code,
@@ -115,6 +116,7 @@ pub use device::{Device, devices};
 pub use endpoint::{ConnectOptions, Endpoint};
 pub use error::{BadWr, Blame, Error, ErrorKind};
 pub use event_type::EventType;
+pub use explain::{Explanation, Topic, explain, topics};
 pub use limits::{AtomicCap, DeviceAttr};
 pub use mr::{BorrowedMr, Mr};
 pub use pd::Pd;
@@ -125,7 +127,7 @@ pub use strict::{StrictMode, StrictReport, StrictRule};
 pub use urxe_core::CreateQpError;
 pub use urxe_core::ErrorDetail;
 pub use urxe_core::cq::{CqId, WcOpcode};
-pub use urxe_core::error::{Fault, Side, WcStatus};
+pub use urxe_core::error::{DropReason, Fault, Side, WcStatus};
 pub use urxe_core::flush::{Flush, Placement, Selectivity};
 pub use urxe_core::mr::{Access, RegisterError};
 pub use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr, QpCap};

@@ -14,6 +14,7 @@ use crate::engine::{QpShared, Refused};
 use crate::error::{BadWr, Error, ErrorKind};
 use crate::pd::Pd;
 use crate::srq::Srq;
+use crate::wc::Wc;
 use crate::wr::{RecvWr, SendWr};
 
 /// What a QP is created with.
@@ -304,6 +305,31 @@ impl Qp {
     pub fn last_error(&self) -> Result<Option<ErrorDetail>, Error> {
         let engine = self.inner.pd.context().engine();
         engine.last_error(&self.inner.shared)
+    }
+
+    /// A completion of this QP in words: what ended it and, if that is what the QP failed
+    /// with, what was expected and found. Of a flushed request it says what the QP failed
+    /// with before.
+    ///
+    /// # Errors
+    /// After a fork, in the child.
+    pub fn explain(&self, wc: &Wc) -> Result<String, Error> {
+        let mut text = wc.to_string();
+        if wc.is_success() {
+            return Ok(text);
+        }
+        if let Some(detail) = self.last_error()? {
+            let is_it = detail.fault == wc.fault();
+            if is_it || wc.fault() == urxe_core::error::Fault::Flushed {
+                text.push_str(if is_it {
+                    "\n"
+                } else {
+                    "\nthe QP failed before: "
+                });
+                text.push_str(&detail.to_string());
+            }
+        }
+        Ok(text)
     }
 
     /// The state it is in.

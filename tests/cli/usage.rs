@@ -16,6 +16,8 @@ fn wrong_usage_exits_with_2() {
     for args in [
         &["no-such-command"][..],
         &["decode"],
+        &["explain"],
+        &["explain", "--list", "12"],
         &["pingpong", "--size", "0"],
         &[
             "pingpong",
@@ -51,4 +53,49 @@ fn an_address_of_another_host_is_named() {
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.starts_with("urxe: "), "{}", ran.stderr);
     assert!(ran.stderr.contains("192.0.2.1"), "{}", ran.stderr);
+}
+
+#[test]
+fn explain_says_what_numbers_and_names_mean() {
+    let ran = run(urxe().args(["explain", "0x202", "IBV_WC_RNR_RETRY_EXC_ERR"])).expect_success();
+    for part in [
+        "wrong or stale rkey",
+        "IBV_WC_REM_ACCESS_ERR",
+        "no receive posted",
+    ] {
+        assert!(ran.stdout.contains(part), "no {part}: {}", ran.stdout);
+    }
+    // One argument that is a whole line of somebody's output.
+    let line = "work request 3: RNR retry counter exceeded (remote side: whatever)";
+    let ran = run(urxe().args(["explain", line])).expect_success();
+    assert!(
+        ran.stdout.contains("IBV_WC_RNR_RETRY_EXC_ERR (13)"),
+        "{}",
+        ran.stdout
+    );
+
+    let ran = run(urxe().args(["explain", "EINVAL", "gibberish"]));
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stdout.contains("EINVAL (22)"), "{}", ran.stdout);
+    assert!(
+        ran.stderr.contains("\"gibberish\"") && ran.stderr.contains("--list"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn explain_lists_everything() {
+    let ran = run(urxe().args(["explain", "--list"])).expect_success();
+    for part in [
+        "IBV_WC_SUCCESS (0)",
+        "IBV_WC_LOC_EEC_OP_ERR (3)\n  local EE context operation error\n  never seen here",
+        "vendor_err 0x301",
+        "IBV_EVENT_GID_CHANGE (18)",
+        "errno ENOMEM (12)",
+        "counter drop_no_qp",
+        "counter rx_buffer_drops",
+    ] {
+        assert!(ran.stdout.contains(part), "no {part}");
+    }
 }

@@ -175,6 +175,48 @@ impl DropReason {
         DropReason::Refused,
     ];
 
+    /// What it says about a packet.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            DropReason::Malformed => {
+                "packets that are no RoCEv2: too short, an unknown opcode, a bad version or padding"
+            }
+            DropReason::Icrc => {
+                "packets whose ICRC is wrong: damaged on the way, or changed by address translation"
+            }
+            DropReason::NoQp => {
+                "packets for a QP number that no QP has: the peer was told another, or the QP is gone"
+            }
+            DropReason::Service => "packets whose opcode belongs to another service than the QP's",
+            DropReason::State => {
+                "packets for a QP whose state takes none: not in RTR yet, or failed"
+            }
+            DropReason::Address => {
+                "packets from, or to, another address than the QP is connected to"
+            }
+            DropReason::Pkey => "packets with another P_Key than 0xffff",
+            DropReason::StaleResponse => {
+                "responses to what was never asked or is long answered: duplicates, usually"
+            }
+            DropReason::AheadOfSequence => {
+                "requests after a lost one, which are sent again: as many as were under way"
+            }
+            DropReason::StaleDuplicate => {
+                "repeated READs and atomics whose answers are not kept any more"
+            }
+            DropReason::Qkey => "datagrams with another Q_Key than the QP has",
+            DropReason::NoReceive => "unreliable messages that found no receive posted",
+            DropReason::ReceiveTooShort => {
+                "unreliable messages that do not fit the receive that was their turn (datagrams \
+                 need 40 bytes more)"
+            }
+            DropReason::Incomplete => "parts of unreliable messages of which another part was lost",
+            DropReason::Refused => {
+                "unreliable requests that a check refused: a right, a key, a length"
+            }
+        }
+    }
+
     /// The name under which it is counted.
     pub fn name(self) -> &'static str {
         match self {

@@ -4,16 +4,20 @@
 use crate::error::DropReason;
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
         /// Everything that a shard counts.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Stats {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[doc = $doc])* pub $name: u64,)*
             /// Packets dropped, by [`DropReason`].
             pub dropped: [u64; DropReason::ALL.len()],
         }
 
         impl Stats {
+            /// What every counter counts, by name (the drops are [`DropReason::meaning`]).
+            pub const MEANINGS: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), concat!($($doc),*))),*];
+
             /// Every counter with its name, the drops last.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
                 [$((stringify!($name), self.$name)),*].into_iter().chain(

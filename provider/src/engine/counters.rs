@@ -1,12 +1,18 @@
 //! What the engine itself counts, beside the core.
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
         /// The engine's counters.
         #[derive(Clone, Copy, Debug, Default)]
         pub(crate) struct EngineCounters {
-            $($(#[$doc])* pub(crate) $name: u64,)*
+            $($(#[doc = $doc])* pub(crate) $name: u64,)*
         }
+
+        /// What every counter counts, by name.
+        pub(crate) const MEANINGS: &[(&str, &str)] = &[
+            $((stringify!($name), concat!($($doc),*)),)*
+            ("rx_buffer_drops", "Datagrams that the kernel dropped because the socket's buffer was full."),
+        ];
 
         impl EngineCounters {
             /// Every counter with its name.

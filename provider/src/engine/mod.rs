@@ -36,6 +36,7 @@ use urxe_core::{AckMode, Shard, ShardConfig};
 use urxe_udp::UdpConfig;
 
 pub(crate) use channel::Channel;
+pub(crate) use counters::MEANINGS as COUNTER_MEANINGS;
 pub(crate) use cq::{Armed, CqChannel, CqCore, CqInit, WouldLose};
 pub(crate) use cq_table::CqTable;
 pub(crate) use doorbell::Poisoned;
@@ -267,16 +268,9 @@ mod tests {
 
     #[test]
     fn a_panic_in_the_engine_is_an_event_and_then_an_error() {
-        let config = EngineConfig {
-            addresses: vec![crate::testing::address().into()],
-            shard: ShardConfig::default(),
-            window_bytes: None,
-            udp: UdpConfig::default(),
-            tap: None,
-            strict: StrictMode::Off,
-            strict_seed: None,
-        };
-        let engine = Engine::open(&config).expect("the address is free");
+        let addr = crate::testing::address().into();
+        let context = crate::Context::open(addr).expect("the address is free");
+        let engine = context.engine();
         let panicked = std::thread::scope(|scope| {
             let holder = scope.spawn(|| {
                 let _guard = engine.combiner.lock().expect("sound so far");

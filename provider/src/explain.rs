@@ -1,0 +1,315 @@
+//! What a number or a word that this library reports means, and what usually causes it.
+
+use core::fmt;
+
+use urxe_core::error::{DropReason, Fault, WcStatus};
+
+use crate::event_type::EventType;
+
+/// What one thing means; see [`explain`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// What kind of thing it is.
+    pub kind: Topic,
+    /// Its name, as programs and this library write it.
+    pub name: String,
+    /// Its number, if it has one.
+    pub number: Option<u32>,
+    /// What it says, and what usually causes it: the most frequent first.
+    pub text: String,
+}
+
+/// What can be explained.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Topic {
+    /// The status of a completion ([`WcStatus`]).
+    Status,
+    /// The `vendor_err` of a completion ([`Fault`]).
+    VendorErr,
+    /// An asynchronous event ([`EventType`]).
+    Event,
+    /// The number of an error, as [`crate::Error::errno`] gives it.
+    Errno,
+    /// A counter ([`crate::Context::counters`]).
+    Counter,
+}
+
+impl fmt::Display for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Topic::Status => "completion status",
+            Topic::VendorErr => "vendor_err",
+            Topic::Event => "asynchronous event",
+            Topic::Errno => "errno",
+            Topic::Counter => "counter",
+        })
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.number, self.kind) {
+            (Some(number), Topic::VendorErr) => {
+                write!(f, "{} {number:#x} ({})", self.kind, self.name)?;
+            }
+            (Some(number), _) => write!(f, "{} {} ({number})", self.kind, self.name)?,
+            (None, _) => write!(f, "{} {}", self.kind, self.name)?,
+        }
+        write!(f, "\n  {}", self.text.replace('\n', "\n  "))
+    }
+}
+
+/// Everything that a text may mean: a number (`12`, `0x201`), a name of verbs or of this
+/// library (`IBV_WC_RETRY_EXC_ERR`, `retry_exc_err`, `EINVAL`, `QP_ACCESS_ERR`, `drop_icrc`),
+/// or a line that contains such names, as a program prints it. Empty if it means nothing.
+///
+/// ```
+/// let found = urxe::explain("0x202");
+/// assert_eq!(found.len(), 1);
+/// assert!(found[0].text.contains("wrong or stale rkey"));
+/// // A number alone can be a status, an event and an errno.
+/// assert!(urxe::explain("12").len() >= 3);
+/// ```
+pub fn explain(text: &str) -> Vec<Explanation> {
+    let text = text.trim();
+    if let Some(number) = number(text) {
+        return topics()
+            .into_iter()
+            .filter(|topic| topic.number == Some(number))
+            .collect();
+    }
+    let words: Vec<String> = words(text).collect();
+    let said = text.to_lowercase();
+    topics()
+        .into_iter()
+        .filter(|topic| {
+            let name = plain(&topic.name);
+            words.contains(&name) || phrase(topic).is_some_and(|phrase| said.contains(&phrase))
+        })
+        .collect()
+}
+
+/// Everything that can be explained, in order of kind and number.
+pub fn topics() -> Vec<Explanation> {
+    let statuses = WcStatus::ALL.iter().map(|&status| Explanation {
+        kind: Topic::Status,
+        name: status.verbs_name().into(),
+        number: Some(status as u32),
+        text: status_text(status),
+    });
+    let faults = Fault::ALL.iter().map(|&fault| Explanation {
+        kind: Topic::VendorErr,
+        name: format!("{fault:?}"),
+        number: Some(fault as u32),
+        text: format!("{fault}\nreported with {}", fault.status().verbs_name()),
+    });
+    let events = EventType::ALL.iter().map(|&event| Explanation {
+        kind: Topic::Event,
+        name: event.verbs_name().into(),
+        number: Some(event as u32),
+        text: match event.why_never() {
+            Some(why) => format!("{event}\nnever raised here: {why}"),
+            None => event.to_string(),
+        },
+    });
+    let errnos = ERRNOS.iter().map(|&(number, name, text)| Explanation {
+        kind: Topic::Errno,
+        name: name.into(),
+        number: Some(number as u32),
+        text: text.into(),
+    });
+    let counter = |name: &str, text: &str| Explanation {
+        kind: Topic::Counter,
+        name: name.into(),
+        number: None,
+        text: text.into(),
+    };
+    let drops = DropReason::ALL
+        .iter()
+        .map(|drop| counter(drop.name(), drop.meaning()));
+    let core = urxe_core::Stats::MEANINGS.iter();
+    let counters = core.chain(crate::engine::COUNTER_MEANINGS);
+    let counters = counters.map(|(name, text)| counter(name, text.trim()));
+    statuses
+        .chain(faults)
+        .chain(events)
+        .chain(errnos)
+        .chain(counters)
+        .chain(drops)
+        .collect()
+}
+
+/// A status, and the reasons that it is reported for.
+fn status_text(status: WcStatus) -> String {
+    let mut text = status.to_string();
+    if let Some(why) = status.why_never() {
+        text.push_str("\nnever seen here: ");
+        text.push_str(why);
+    }
+    if status != WcStatus::Success {
+        let faults = Fault::ALL.iter().filter(|fault| fault.status() == status);
+        for fault in faults {
+            text.push_str(&format!("\nvendor_err {:#x}: {fault}", *fault as u32));
+        }
+    }
+    text
+}
+
+/// The errors that calls end with, by [`crate::Error::errno`].
+const ERRNOS: &[(i32, &str, &str)] = &[
+    (
+        libc::EIO,
+        "EIO",
+        "a completion failed (its status and vendor_err say why), or the completion queue overran and lost one",
+    ),
+    (
+        libc::ENOMEM,
+        "ENOMEM",
+        "a limit is reached: the send or receive queue is full (poll completions before posting more; unsignaled sends \
+         hold their place until a later signaled one completes), or all QPs, CQs or memory regions are in use",
+    ),
+    (
+        libc::EBUSY,
+        "EBUSY",
+        "the object is in use by others, which must go first",
+    ),
+    (
+        libc::ENODEV,
+        "ENODEV",
+        "the object was made before a fork, by the parent process; or a thread panicked inside the engine. Open the \
+         device again",
+    ),
+    (
+        libc::EINVAL,
+        "EINVAL",
+        "the call asks for something that cannot be; the error's text names the attribute, its value and what is allowed. \
+         Often: a QP in the wrong state, an attribute missing in the mask of modify, more SGEs or inline bytes than the \
+         QP was created for, REMOTE_WRITE without LOCAL_WRITE",
+    ),
+    (
+        libc::EOPNOTSUPP,
+        "EOPNOTSUPP",
+        "the device does not offer it: a service that is not there, or a completion queue that ignores overruns",
+    ),
+    (
+        libc::EADDRINUSE,
+        "EADDRINUSE",
+        "another program owns UDP port 4791 of the address: the kernel's rdma_rxe, or a program that is not urxe's. Unload or \
+         end it, or open another address of this host",
+    ),
+    (
+        libc::EADDRNOTAVAIL,
+        "EADDRNOTAVAIL",
+        "this host does not have the address, or the interface has none",
+    ),
+];
+
+/// The words by which a line of output tells of a topic, where its name is not in it.
+fn phrase(topic: &Explanation) -> Option<String> {
+    match topic.kind {
+        Topic::Status if topic.number != Some(0) => {
+            let status = WcStatus::from_number(topic.number?)?;
+            Some(status.to_string().to_lowercase())
+        }
+        Topic::VendorErr if topic.number != Some(0) => {
+            let fault = Fault::from_vendor_err(topic.number?)?;
+            Some(fault.to_string().to_lowercase())
+        }
+        _ => None,
+    }
+}
+
+fn number(text: &str) -> Option<u32> {
+    match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// The names in a line, in the form in which they are compared.
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.split(move |c| !is_part(c))
+        .filter(|word| !word.is_empty())
+        .map(plain)
+}
+
+/// `IBV_WC_RETRY_EXC_ERR`, `RETRY_EXC_ERR` and `RetryExcErr` are one name.
+fn plain(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    let name = ["ibv_wc_", "ibv_event_"]
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix))
+        .unwrap_or(&name);
+    name.replace('_', "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        explain(text).into_iter().map(|found| found.name).collect()
+    }
+
+    #[test]
+    fn names_in_every_spelling() {
+        for text in [
+            "IBV_WC_RETRY_EXC_ERR",
+            "RETRY_EXC_ERR",
+            "RetryExcErr",
+            "retry_exc_err",
+            " IBV_WC_RETRY_EXC_ERR\n",
+        ] {
+            assert_eq!(names(text), ["IBV_WC_RETRY_EXC_ERR"], "{text:?}");
+        }
+        assert_eq!(names("QP_ACCESS_ERR"), ["IBV_EVENT_QP_ACCESS_ERR"]);
+        assert_eq!(names("NakRemoteAccess"), ["NakRemoteAccess"]);
+        assert_eq!(names("einval"), ["EINVAL"]);
+        assert_eq!(names("drop_icrc"), ["drop_icrc"]);
+        assert_eq!(names("out_of_seq_request"), ["out_of_seq_request"]);
+        assert_eq!(names("nonsense"), Vec::<String>::new());
+        assert_eq!(names(""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn numbers_in_both_bases() {
+        assert_eq!(names("0x202"), ["NakRemoteAccess"]);
+        assert_eq!(names("514"), ["NakRemoteAccess"]);
+        let twelve = explain("12");
+        let kinds: Vec<Topic> = twelve.iter().map(|found| found.kind).collect();
+        assert_eq!(kinds, [Topic::Status, Topic::Event, Topic::Errno]);
+        assert!(explain("4000000000").is_empty() && explain("-1").is_empty());
+    }
+
+    /// What a program prints about a failed completion is understood as it is.
+    #[test]
+    fn lines_of_output() {
+        for &fault in Fault::ALL.iter().filter(|&&fault| fault != Fault::None) {
+            let wc = crate::Wc {
+                wr_id: 5,
+                status: fault.status(),
+                vendor_err: fault as u32,
+                ..crate::Wc::default()
+            };
+            let found = names(&format!("client: {wc}, giving up"));
+            assert!(found.contains(&format!("{fault:?}")), "{wc}: {found:?}");
+            let status = fault.status().verbs_name().to_owned();
+            assert!(found.contains(&status), "{wc}: {found:?}");
+        }
+    }
+
+    /// Every error that a call can end with has its number explained.
+    #[test]
+    fn every_topic_says_something() {
+        for topic in topics() {
+            assert!(topic.text.len() > 6, "{topic}");
+            assert!(explain(&topic.name).contains(&topic), "{topic}");
+            if let Some(number) = topic.number {
+                assert!(explain(&number.to_string()).contains(&topic), "{topic}");
+            }
+        }
+    }
+}
