@@ -579,6 +579,7 @@ fn random_program(seed: u64) {
         corrupt: rng.below(20),
         reorder: rng.below(150),
         delay_ns: 1000,
+        ..Faults::default()
     };
     // Places: 256 bytes for receive k of queue n, in 64 KiB for each queue.
     let place = |n: usize, k: u64| 0x10000 * n as u64 + 0x400 * k;
