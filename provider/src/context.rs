@@ -24,6 +24,7 @@ use crate::limits::{DeviceAttr, LIMITS};
 use crate::pd::Pd;
 use crate::port::{Link, PortAttr, PortState};
 use crate::strict::{StrictMode, StrictReport};
+use crate::xrcd::XrcdTable;
 
 /// An opened device: the owner of UDP port 4791 on its addresses.
 ///
@@ -53,6 +54,7 @@ struct ContextInner {
     engine: Arc<Engine>,
     link: Link,
     next_pd: AtomicU32,
+    xrcds: XrcdTable,
 }
 
 impl Context {
@@ -268,6 +270,11 @@ impl Context {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
+    /// Its XRC domains that can be found by a file.
+    pub(crate) fn xrcds(&self) -> &XrcdTable {
+        &self.inner.xrcds
+    }
+
     pub(crate) fn engine(&self) -> &Engine {
         &self.inner.engine
     }
@@ -413,6 +420,7 @@ impl ContextBuilder {
             engine,
             link,
             next_pd: AtomicU32::new(1),
+            xrcds: XrcdTable::default(),
         };
         Ok(Context {
             inner: Arc::new(inner),

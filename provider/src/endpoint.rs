@@ -6,7 +6,7 @@ use core::str::FromStr;
 
 use urxe_core::mr::Access;
 use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr};
-use urxe_core::qp::state::QpState;
+use urxe_core::qp::state::{QpState, transition};
 use urxe_wire::{Psn, Qpn};
 
 use crate::error::{Error, ErrorKind};
@@ -197,29 +197,19 @@ impl Qp {
         options: &ConnectOptions,
     ) -> Result<(), Error> {
         let attr = self.attributes(local, remote, options);
-        let init = AttrMask::STATE | AttrMask::PKEY_INDEX | AttrMask::PORT | AttrMask::ACCESS_FLAGS;
-        let rtr = AttrMask::STATE
-            | AttrMask::ACCESS_FLAGS
-            | AttrMask::AV
-            | AttrMask::PATH_MTU
-            | AttrMask::DEST_QPN
-            | AttrMask::RQ_PSN
-            | AttrMask::MAX_DEST_RD_ATOMIC
-            | AttrMask::MIN_RNR_TIMER;
-        let rts = AttrMask::STATE
-            | AttrMask::TIMEOUT
-            | AttrMask::RETRY_CNT
-            | AttrMask::RNR_RETRY
-            | AttrMask::SQ_PSN
-            | AttrMask::MAX_QP_RD_ATOMIC;
         let steps = [
-            (QpState::Init, init),
-            (QpState::Rtr, rtr),
-            (QpState::Rts, rts),
+            (QpState::Reset, QpState::Init, AttrMask::NONE),
+            // The QP may have been brought to INIT with other rights.
+            (QpState::Init, QpState::Rtr, AttrMask::ACCESS_FLAGS),
+            (QpState::Rtr, QpState::Rts, AttrMask::NONE),
         ];
         // Receives may have been posted in INIT already.
         let done = usize::from(self.state()? == QpState::Init);
-        for (qp_state, mask) in steps.into_iter().skip(done) {
+        for (from, qp_state, more) in steps.into_iter().skip(done) {
+            // Each service needs attributes of its own.
+            let needed = transition(self.qp_type(), from, qp_state)
+                .map_or(AttrMask::NONE, |transition| transition.required);
+            let mask = AttrMask::STATE | needed | more;
             self.modify(&QpAttr { qp_state, ..attr }, mask)?;
         }
         Ok(())

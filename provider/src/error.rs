@@ -10,6 +10,7 @@ use urxe_core::mr::RegisterError;
 use urxe_core::qp::state::ModifyError;
 use urxe_core::srq::SrqError;
 use urxe_core::work::PostError;
+use urxe_wire::Qpn;
 
 /// Who has to do something about an [`Error`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -75,6 +76,15 @@ pub enum ErrorKind {
          this memory is gone when the power is"
     )]
     NotPersistent,
+    /// An XRC domain was to be new, or not.
+    #[error("the file has {} XRC domain", if *is_there { "already an" } else { "no" })]
+    Xrcd {
+        /// The file has one.
+        is_there: bool,
+    },
+    /// The XRC domain has no such QP.
+    #[error("the XRC domain has no target QP {:#x}", .0.get())]
+    NoTarget(Qpn),
     /// A completion queue of an impossible size.
     #[error("a completion queue of {cqe} entries is not possible: 1 to {max} are")]
     CqSize {
@@ -205,6 +215,8 @@ impl Error {
             | ErrorKind::Srq(SrqError::Full(_))
             | ErrorKind::Register(RegisterError::Full(_)) => libc::ENOMEM,
             ErrorKind::Srq(SrqError::InUse(_)) => libc::EBUSY,
+            ErrorKind::Xrcd { is_there: true } => libc::EEXIST,
+            ErrorKind::Xrcd { is_there: false } | ErrorKind::NoTarget(_) => libc::ENOENT,
             ErrorKind::Unsupported(_) => libc::EOPNOTSUPP,
             ErrorKind::AddrInUse(_) => libc::EADDRINUSE,
             ErrorKind::NoAddress(_) | ErrorKind::NoAddressOnDevice => libc::EADDRNOTAVAIL,

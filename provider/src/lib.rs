@@ -105,6 +105,7 @@ mod strict;
 mod testing;
 mod wc;
 mod wr;
+mod xrcd;
 
 pub use async_event::AsyncEvent;
 pub use comp_channel::CompChannel;
@@ -137,3 +138,4 @@ pub use urxe_core::work::{PostError, SendFlags, Sge, WrData, WrOpcode};
 pub use urxe_wire::{Gid, IcrcPolicy, Lkey, Pkey, Psn, Qkey, Qpn, Rkey};
 pub use wc::Wc;
 pub use wr::{RecvWr, SendWr};
+pub use xrcd::{Xrcd, XrcdOpen};

@@ -66,6 +66,8 @@ pub struct DeviceAttr {
     pub max_msg_sz: u64,
     /// How far atomics reach: up to the processor's own.
     pub atomic_cap: AtomicCap,
+    /// Extended reliable connections are there (`IBV_DEVICE_XRC`).
+    pub xrc: bool,
     /// ATOMIC WRITE is there (`IB_UVERBS_DEVICE_ATOMIC_WRITE`).
     pub atomic_write: bool,
     /// FLUSH can make bytes visible to all (`IB_UVERBS_DEVICE_FLUSH_GLOBAL`).
@@ -105,6 +107,7 @@ pub(crate) const LIMITS: DeviceAttr = DeviceAttr {
     max_msg_sz: MESSAGE_MAX,
     // Done by the processor's instructions on the program's own memory.
     atomic_cap: AtomicCap::Glob,
+    xrc: true,
     atomic_write: true,
     flush_global: true,
     flush_persistent: cfg!(target_os = "linux"),

@@ -96,7 +96,7 @@ impl Pd {
     /// If a capability is beyond the limits, or an object is of another context.
     #[doc(alias = "ibv_create_qp")]
     pub fn create_qp(&self, init: &QpInitAttr<'_>) -> Result<Qp, Error> {
-        Qp::create(self, init)
+        Qp::create(self, init, None)
     }
 
     /// A QP to be created with moderate queues, whose completions all go to `cq`.

@@ -1,7 +1,7 @@
 //! Queue pairs.
 
 use core::panic::Location;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use urxe_core::qp::attr::{AttrMask, QpAttr, QpCap};
 use urxe_core::qp::state::{QpState, QpType};
@@ -16,6 +16,7 @@ use crate::pd::Pd;
 use crate::srq::Srq;
 use crate::wc::Wc;
 use crate::wr::{RecvWr, SendWr};
+use crate::xrcd::Xrcd;
 
 /// What a QP is created with.
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +130,16 @@ impl<'a> QpBuilder<'a> {
         self
     }
 
+    /// The initiator of an extended reliable connection: it sends to the shared receive
+    /// queues of the domain that the target at the other end serves ([`Xrcd`]), and
+    /// receives nothing.
+    #[must_use]
+    #[doc(alias = "IBV_QPT_XRC_SEND")]
+    pub fn xrc_send(mut self) -> Self {
+        self.init.qp_type = QpType::XrcSend;
+        self
+    }
+
     /// Creates it.
     ///
     /// # Errors
@@ -150,7 +161,7 @@ pub struct Qp {
 }
 
 #[derive(Debug)]
-struct QpInner {
+pub(crate) struct QpInner {
     pd: Pd,
     shared: Arc<QpShared>,
     cap: QpCap,
@@ -158,10 +169,13 @@ struct QpInner {
     send_cq: Cq,
     recv_cq: Cq,
     srq: Option<Srq>,
+    qp_type: QpType,
+    /// The domain that it is a target of.
+    xrcd: Option<Xrcd>,
 }
 
 impl Qp {
-    pub(crate) fn create(pd: &Pd, init: &QpInitAttr<'_>) -> Result<Qp, Error> {
+    pub(crate) fn create(pd: &Pd, init: &QpInitAttr<'_>, xrcd: Option<&Xrcd>) -> Result<Qp, Error> {
         let QpInitAttr {
             send_cq,
             recv_cq,
@@ -176,12 +190,15 @@ impl Qp {
         {
             return Err(ErrorKind::ForeignObject("completion queue").into());
         }
-        if let Some(srq) = srq {
-            if !srq.pd().context().is(pd.context()) {
-                return Err(ErrorKind::ForeignObject("shared receive queue").into());
-            }
-            // It has no receive queue (`man ibv_create_qp`: ignored).
+        if srq.is_some_and(|srq| !srq.pd().context().is(pd.context())) {
+            return Err(ErrorKind::ForeignObject("shared receive queue").into());
+        }
+        // It has no such queue (`man ibv_create_qp`: ignored).
+        if srq.is_some() || matches!(qp_type, QpType::XrcSend | QpType::XrcRecv) {
             (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+        }
+        if qp_type == QpType::XrcRecv {
+            (cap.max_send_wr, cap.max_send_sge, cap.max_inline_data) = (0, 0, 0);
         }
         let shared = pd.context().engine().create_qp(&QpInit {
             pd: pd.id(),
@@ -191,7 +208,7 @@ impl Qp {
             cap,
             sq_sig_all,
             srq: srq.map(Srq::id),
-            xrcd: None,
+            xrcd: xrcd.map(Xrcd::id),
         })?;
         Ok(Qp {
             inner: Arc::new(QpInner {
@@ -202,8 +219,30 @@ impl Qp {
                 send_cq: send_cq.clone(),
                 recv_cq: recv_cq.clone(),
                 srq: srq.cloned(),
+                qp_type,
+                xrcd: xrcd.cloned(),
             }),
         })
+    }
+
+    /// For a list that does not keep it alive.
+    pub(crate) fn downgrade(&self) -> Weak<QpInner> {
+        Arc::downgrade(&self.inner)
+    }
+
+    /// The QP again, if it still is.
+    pub(crate) fn upgrade(weak: &Weak<QpInner>) -> Option<Qp> {
+        weak.upgrade().map(|inner| Qp { inner })
+    }
+
+    /// Its service.
+    pub fn qp_type(&self) -> QpType {
+        self.inner.qp_type
+    }
+
+    /// The XRC domain that it is a target of.
+    pub fn xrcd(&self) -> Option<&Xrcd> {
+        self.inner.xrcd.as_ref()
     }
 
     /// Its number, which the peer must know.
@@ -426,6 +465,9 @@ pub(crate) fn bad_wr(refused: Refused) -> BadWr {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
+        if let Some(xrcd) = &self.xrcd {
+            xrcd.forget(self.shared.qpn);
+        }
         self.pd.context().engine().destroy_qp(&self.shared);
     }
 }

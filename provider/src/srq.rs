@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use urxe_core::srq::{SrqAttr, SrqAttrMask, SrqError, SrqId, SrqInit};
+use urxe_core::srq::{SrqAttr, SrqAttrMask, SrqError, SrqId, SrqInit, SrqXrc};
+use urxe_wire::Qpn;
 
+use crate::cq::Cq;
 use crate::engine::SrqShared;
 use crate::error::{BadWr, Error};
 use crate::pd::Pd;
 use crate::qp::bad_wr;
 use crate::wr::RecvWr;
+use crate::xrcd::Xrcd;
 
 /// A shared receive queue: receives for many QPs, each taken by the QP whose peer sends
 /// next. A program so posts buffers for the messages that it expects in all, not for
@@ -50,21 +53,51 @@ pub struct Srq {
 struct SrqInner {
     pd: Pd,
     shared: Arc<SrqShared>,
+    /// What a queue of type XRC needs: its domain, and its CQ.
+    xrc: Option<(Xrcd, Cq)>,
 }
 
 impl Srq {
     pub(crate) fn create(pd: &Pd, attr: &SrqAttr) -> Result<Srq, Error> {
+        Srq::with(pd, None, attr)
+    }
+
+    pub(crate) fn create_xrc(pd: &Pd, xrcd: &Xrcd, cq: &Cq, attr: &SrqAttr) -> Result<Srq, Error> {
+        Srq::with(pd, Some((xrcd.clone(), cq.clone())), attr)
+    }
+
+    fn with(pd: &Pd, xrc: Option<(Xrcd, Cq)>, attr: &SrqAttr) -> Result<Srq, Error> {
         let shared = pd.context().engine().create_srq(&SrqInit {
             pd: pd.id(),
             attr: *attr,
-            xrc: None,
+            xrc: xrc.as_ref().map(|(xrcd, cq)| SrqXrc {
+                xrcd: xrcd.id(),
+                cq: cq.id(),
+            }),
         })?;
         Ok(Srq {
             inner: Arc::new(SrqInner {
                 pd: pd.clone(),
                 shared,
+                xrc,
             }),
         })
+    }
+
+    /// Its number, by which requests over XRC name it.
+    #[doc(alias = "ibv_get_srq_num")]
+    pub fn srq_num(&self) -> Qpn {
+        self.inner.shared.srqn
+    }
+
+    /// Its XRC domain, if it is of type XRC.
+    pub fn xrcd(&self) -> Option<&Xrcd> {
+        self.inner.xrc.as_ref().map(|(xrcd, _)| xrcd)
+    }
+
+    /// Where its receives complete, if it is of type XRC; otherwise each QP says.
+    pub fn cq(&self) -> Option<&Cq> {
+        self.inner.xrc.as_ref().map(|(_, cq)| cq)
     }
 
     /// What [`crate::AsyncEvent::SrqLimitReached`] names it by.

@@ -2,7 +2,7 @@
 
 use urxe_core::flush::Flush;
 use urxe_core::work::{self, SendFlags, Sge, WrData, WrOpcode};
-use urxe_wire::Rkey;
+use urxe_wire::{Qpn, Rkey};
 
 /// A send work request. Made by the function that bears its operation's name; what it
 /// refers to is copied when it is posted.
@@ -161,6 +161,15 @@ impl<'a> SendWr<'a> {
         let mut core = work::SendWr::flush(wr_id, remote_addr, rkey, flush);
         core.flags = SendFlags::NONE;
         SendWr { core }
+    }
+
+    /// Names the peer's shared receive queue that the request is for: needed with XRC, where
+    /// even a READ is checked in that queue's protection domain.
+    #[must_use]
+    #[doc(alias = "remote_srqn")]
+    pub fn to_srq(mut self, srq_num: Qpn) -> Self {
+        self.core.srqn = Some(srq_num);
+        self
     }
 
     /// Makes a completion on success too. Without it only failures do, unless the QP was

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use urxe_core::srq::{SrqAttr, SrqAttrMask, SrqError, SrqId, SrqInit};
 use urxe_core::work::{PostError, RecvQueue, RecvWr};
+use urxe_wire::Qpn;
 
 use super::Engine;
 use super::doorbell::Bell;
@@ -18,6 +19,7 @@ const BELLS_FROM: u32 = 1 << 31;
 #[derive(Debug)]
 pub(crate) struct SrqShared {
     pub(crate) id: SrqId,
+    pub(crate) srqn: Qpn,
     bell: Bell,
     max_sge: usize,
     recvs: Inlet<SharedRecvs>,
@@ -103,10 +105,11 @@ impl ShardState {
 impl Engine {
     pub(crate) fn create_srq(&self, init: &SrqInit) -> Result<Arc<SrqShared>, Error> {
         let mut state = self.enter()?;
-        let (id, _) = state.shard.create_srq(init)?;
+        let (id, srqn) = state.shard.create_srq(init)?;
         let (max_wr, max_sge) = (init.attr.max_wr, init.attr.max_sge as usize);
         let srq = Arc::new(SrqShared {
             id,
+            srqn,
             bell: Bell::new(BELLS_FROM | id.0),
             max_sge,
             recvs: Inlet::new(max_wr),
