@@ -15,6 +15,14 @@ pingpong *ARGS:
 test:
     tests/run
 
+# how many rules and tests there are, by family
+families:
+    cargo test -p urxe-tests --test conformance -- --nocapture
+
+# random programs with fresh seeds
+soak SECONDS="3600":
+    tests/soak {{SECONDS}}
+
 # the quick part of the checks, for the inner loop
 check:
     cargo fmt --all -- --check

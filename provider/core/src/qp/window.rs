@@ -61,6 +61,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_window_is_wider_than_half_the_psns() {
+        let w = SendWindow::new(u32::MAX, u32::MAX, 256);
+        assert_eq!(w.packets(), (1 << 23) - 1);
+    }
+
+    #[test]
     fn shrinks_on_loss_and_recovers() {
         let mut w = SendWindow::new(64 << 10, 1 << 20, 1024);
         assert_eq!(w.packets(), 64);
