@@ -1,5 +1,6 @@
 //! Shared receive queues.
 
+use core::panic::Location;
 use std::sync::Arc;
 
 use urxe_core::srq::{SrqAttr, SrqAttrMask, SrqError, SrqId, SrqInit, SrqXrc};
@@ -116,6 +117,7 @@ impl Srq {
     /// [`crate::ErrorKind::Post`]; the queue is unchanged.
     #[doc(alias = "ibv_post_srq_recv")]
     #[inline]
+    #[track_caller]
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), Error> {
         self.post_recv_list(std::slice::from_ref(wr))
             .map_err(Error::from)
@@ -127,12 +129,18 @@ impl Srq {
     /// [`BadWr`] names the first that was refused; those before it are posted.
     #[doc(alias = "ibv_post_srq_recv")]
     #[inline]
+    #[track_caller]
     pub fn post_recv_list(&self, wrs: &[RecvWr<'_>]) -> Result<(), BadWr> {
         let engine = self.inner.pd.context().engine();
         engine
             .check_process()
             .map_err(|error| BadWr { index: 0, error })?;
         let wrs = wrs.iter().map(|wr| wr.core);
+        if engine.is_strict {
+            let at = Location::caller();
+            let posted = self.inner.shared.post_recvs_strict(engine, wrs, at);
+            return posted.map_err(bad_wr);
+        }
         self.inner.shared.post_recvs(engine, wrs).map_err(bad_wr)
     }
 

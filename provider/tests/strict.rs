@@ -699,3 +699,87 @@ fn what_is_held_back_comes_by_itself() {
     assert_eq!(poll(&a.cq).wr_id, 2);
     assert_clean([&a, &b]);
 }
+
+/// Receives that two QPs share, all under one wr_id, completing in another order than they
+/// were taken in.
+#[test]
+fn a_shared_receive_queue_is_watched_too() {
+    for seed in 60..64 {
+        let (a, b) = (End::on(context(seed)), context(seed + 100));
+        let pd = b.alloc_pd().expect("a PD");
+        let cq = b.create_cq(64).expect("a CQ");
+        let srq = pd.create_srq(&urxe::SrqAttr::default()).expect("an SRQ");
+        let qp = || pd.qp(&cq).srq(&srq).create().expect("a QP");
+        let peers = [qp(), qp()];
+        let second = a.pd.qp(&a.cq).create().expect("a QP");
+        let senders = [&a.qp, &second];
+        for (sender, peer) in senders.iter().zip(&peers) {
+            connect(sender, peer, &ConnectOptions::default());
+        }
+        let inbox = |_| pd.reg_owned(vec![0; 20_000], ALL).expect("memory");
+        let inboxes: Vec<Mr> = (0..8).map(inbox).collect();
+        for inbox in &inboxes {
+            let sges = [inbox.sge(..)];
+            srq.post_recv(&RecvWr::new(7, &sges)).expect("room");
+            assert_eq!(inbox.load_u64(0).to_ne_bytes(), *b"<posted>");
+        }
+        let messages = [20_000, 1, 8000, 0, 64, 9000, 0, 4097];
+        let memory: Vec<Mr> = messages.iter().map(|&len| a.memory(len.max(1))).collect();
+        for (n, (&len, from)) in messages.iter().zip(&memory).enumerate() {
+            from.write(0, &pattern(n as u64, len));
+            let sges = [from.sge(..len)];
+            let send = SendWr::send(n as u64, &sges).signaled();
+            senders[n % 2].post_send(&send).expect("room");
+        }
+        let mut lengths = Vec::new();
+        for _ in messages {
+            let wc = poll(&cq);
+            assert!(wc.is_success() && wc.wr_id == 7, "{wc}");
+            lengths.push(wc.byte_len as usize);
+            a.succeed();
+        }
+        lengths.sort_unstable();
+        let mut expected = messages.to_vec();
+        expected.sort_unstable();
+        assert_eq!(lengths, expected);
+        // Every message is in some buffer, and nowhere is poison left.
+        for (n, &len) in messages.iter().enumerate() {
+            let message = pattern(n as u64, len);
+            let found = |inbox: &&Mr| bytes(inbox, len) == message;
+            assert!(
+                inboxes.iter().any(|inbox| found(&inbox)),
+                "seed {seed}: message {n}"
+            );
+        }
+        for inbox in &inboxes {
+            assert_ne!(inbox.load_u64(19_992).to_ne_bytes(), *b"<posted>");
+        }
+        assert_eq!(b.take_strict_reports().expect("alive"), [], "seed {seed}");
+        assert_clean([&a, &a]);
+    }
+}
+
+#[test]
+fn a_shared_receive_that_the_program_writes_into() {
+    let (a, b) = (End::on(context(70)), context(71));
+    let (pd, cq) = (b.alloc_pd().expect("a PD"), b.create_cq(64).expect("a CQ"));
+    let srq = pd.create_srq(&urxe::SrqAttr::default()).expect("an SRQ");
+    let qp = pd.qp(&cq).srq(&srq).create().expect("a QP");
+    connect(&a.qp, &qp, &ConnectOptions::default());
+    a.qp.post_send(&SendWr::send_inline(1, b"early").signaled())
+        .expect("room");
+    wait_until("a refusal", || {
+        !b.take_strict_reports().expect("alive").is_empty()
+    });
+    let inbox = pd.reg_owned(vec![0; 8], ALL).expect("memory");
+    srq.post_recv(&RecvWr::new(2, &[inbox.sge(..)]))
+        .expect("room");
+    inbox.store_u64(0, 0);
+    assert_eq!(poll(&cq).byte_len, 5);
+    let rules = b.take_strict_reports().expect("alive");
+    let rules: Vec<_> = rules.iter().map(|r| (r.rule, r.wr_id)).collect();
+    let late = (StrictRule::ReceivePostedLate, Some(2));
+    assert!(rules.contains(&late), "{rules:?}");
+    let written = (StrictRule::ReceiveBufferWritten, Some(2));
+    assert!(rules.contains(&written), "{rules:?}");
+}

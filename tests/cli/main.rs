@@ -7,6 +7,7 @@ mod bench;
 mod decode;
 mod harness;
 mod pingpong;
+mod strict;
 mod scale;
 mod usage;
 

@@ -106,6 +106,7 @@ impl Engine {
     pub(crate) fn create_srq(&self, init: &SrqInit) -> Result<Arc<SrqShared>, Error> {
         let mut state = self.enter()?;
         let (id, srqn) = state.shard.create_srq(init)?;
+        state.strict_mut(|strict, _, _| strict.on_srq_created(id, init));
         let (max_wr, max_sge) = (init.attr.max_wr, init.attr.max_sge as usize);
         let srq = Arc::new(SrqShared {
             id,
@@ -127,6 +128,7 @@ impl Engine {
     pub(crate) fn destroy_srq(&self, srq: &SrqShared) {
         // After a fork or a panic there is nothing to destroy.
         let Ok(mut state) = self.enter() else { return };
+        state.strict_mut(|strict, _, _| strict.on_srq_destroyed(srq.id));
         let gone = state.shard.destroy_srq(srq.id);
         debug_assert!(gone.is_ok(), "QPs keep their queue alive");
         self.combiner.forget(&srq.bell);

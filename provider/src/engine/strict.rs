@@ -14,7 +14,8 @@ use super::doorbell::{Guard, Poisoned};
 use super::inlet::Refused;
 use super::post::QpShared;
 use super::shard_state::{ShardState, with_env};
-use crate::strict::{Place, Strict, StrictCqs, StrictMemory, StrictReport};
+use super::srq::SrqShared;
+use crate::strict::{Place, Queue, Strict, StrictCqs, StrictMemory, StrictReport};
 use crate::wc::Wc;
 
 impl QpShared {
@@ -46,8 +47,10 @@ impl QpShared {
     ) -> Result<(), Refused> {
         let mut state = self.lock_strict(engine)?;
         for (index, wr) in wrs.enumerate() {
-            self.post_recv_strict(&mut state, &wr, at)
-                .map_err(|error| Refused::Wr(index, error))?;
+            let posted = post_recv(&mut state, Queue::Recv(self.qpn), &wr, at, |state| {
+                with_env!(state, |shard, env| shard.post_recv(self.index, &wr, env))
+            });
+            posted.map_err(|error| Refused::Wr(index, error))?;
         }
         Ok(())
     }
@@ -71,7 +74,7 @@ impl QpShared {
         let (strict, mrs, cqs) = state.strict_parts();
         match posted {
             Ok(()) => {
-                let cq = strict.cq_of(qpn, false);
+                let cq = strict.cq_of(Queue::Send(qpn));
                 let room = cq.map_or(0, |cq| cqs.capacity(cq));
                 strict.finish_send(qpn, wr, mrs, room);
             }
@@ -79,27 +82,47 @@ impl QpShared {
         }
         posted
     }
+}
 
-    fn post_recv_strict(
+impl SrqShared {
+    /// Posts receives.
+    pub(crate) fn post_recvs_strict<'a>(
         &self,
-        state: &mut ShardState,
-        wr: &RecvWr<'_>,
+        engine: &Engine,
+        wrs: impl Iterator<Item = RecvWr<'a>>,
         at: Place,
-    ) -> Result<(), PostError> {
-        let qpn = self.qpn;
-        state.strict_parts().0.begin_recv(qpn, wr, at);
-        let posted = with_env!(state, |shard, env| shard.post_recv(self.index, wr, env));
-        let (strict, mrs, cqs) = state.strict_parts();
-        match posted {
-            Ok(()) => {
-                let cq = strict.cq_of(qpn, true);
-                let room = cq.map_or(0, |cq| cqs.capacity(cq));
-                strict.finish_recv(qpn, wr, mrs, room);
-            }
-            Err(_) => strict.cancel_recv(qpn),
+    ) -> Result<(), Refused> {
+        let mut state = engine.combiner.lock()?;
+        state.start_turn();
+        for (index, wr) in wrs.enumerate() {
+            let posted = post_recv(&mut state, Queue::Shared(self.id), &wr, at, |state| {
+                state.shard.post_srq_recv(self.id, &wr)
+            });
+            posted.map_err(|error| Refused::Wr(index, error))?;
         }
-        posted
+        Ok(())
     }
+}
+
+fn post_recv(
+    state: &mut ShardState,
+    queue: Queue,
+    wr: &RecvWr<'_>,
+    at: Place,
+    post: impl FnOnce(&mut ShardState) -> Result<(), PostError>,
+) -> Result<(), PostError> {
+    state.strict_parts().0.begin_recv(queue, wr, at);
+    let posted = post(state);
+    let (strict, mrs, cqs) = state.strict_parts();
+    match posted {
+        Ok(()) => {
+            let cq = strict.cq_of(queue);
+            let room = cq.map_or(0, |cq| cqs.capacity(cq));
+            strict.finish_recv(queue, wr, mrs, room);
+        }
+        Err(_) => strict.cancel_recv(queue),
+    }
+    posted
 }
 
 impl Engine {

@@ -6,6 +6,7 @@ use urxe_core::cq::WcOpcode;
 use urxe_core::error::WcStatus;
 use urxe_core::memory::Memory;
 use urxe_core::mr::MrSpan;
+use urxe_core::srq::SrqId;
 use urxe_core::work::WrOpcode;
 use urxe_wire::{Lkey, Qpn};
 
@@ -20,16 +21,35 @@ pub(crate) type Place = &'static Location<'static>;
 
 /// A work queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Queue {
-    pub(super) qpn: Qpn,
-    pub(super) is_recv: bool,
+pub(crate) enum Queue {
+    /// A QP's send queue.
+    Send(Qpn),
+    /// A QP's receive queue.
+    Recv(Qpn),
+    /// A receive queue that several QPs share.
+    Shared(SrqId),
 }
 
 impl Queue {
-    /// The queue whose request completed.
+    /// The queue of its own of a QP whose request completed.
     pub(super) fn of(qpn: Qpn, opcode: WcOpcode) -> Queue {
-        let is_recv = matches!(opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm);
-        Queue { qpn, is_recv }
+        if matches!(opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm) {
+            Queue::Recv(qpn)
+        } else {
+            Queue::Send(qpn)
+        }
+    }
+
+    /// The QP that it belongs to, if it belongs to one.
+    pub(super) fn qpn(self) -> Option<Qpn> {
+        match self {
+            Queue::Send(qpn) | Queue::Recv(qpn) => Some(qpn),
+            Queue::Shared(_) => None,
+        }
+    }
+
+    pub(super) fn is_send(self) -> bool {
+        matches!(self, Queue::Send(_))
     }
 }
 
@@ -66,6 +86,8 @@ pub(super) struct Piece {
 /// How it ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
+    /// On which QP.
+    pub(super) qpn: Qpn,
     pub(super) status: WcStatus,
     pub(super) opcode: WcOpcode,
     pub(super) byte_len: u32,
@@ -132,6 +154,17 @@ impl Entry {
         }
     }
 
+    /// Part of a message is there.
+    pub(super) fn has_placed(&self) -> bool {
+        matches!(
+            self.buffer,
+            Buffer::Target {
+                placed: Some(_),
+                ..
+            }
+        )
+    }
+
     /// Bytes of the message that the program gets.
     fn received(&self) -> usize {
         match self.done {
@@ -146,7 +179,7 @@ impl Entry {
 
     /// Gives the bytes back to the program: whatever was placed is there from now on.
     /// Says what the program did to them meanwhile.
-    pub(super) fn give_back(&mut self, qpn: Qpn) -> Option<StrictReport> {
+    pub(super) fn give_back(&mut self, qpn: Option<Qpn>) -> Option<StrictReport> {
         let received = self.received();
         let buffer = std::mem::replace(&mut self.buffer, Buffer::None);
         match buffer {
@@ -178,10 +211,14 @@ impl Entry {
         }
     }
 
-    pub(super) fn report(&self, rule: StrictRule, qpn: Qpn, text: String) -> StrictReport {
-        StrictReport::new(rule, text)
-            .of(self.wr_id, self.at)
-            .on(qpn)
+    pub(super) fn report(
+        &self,
+        rule: StrictRule,
+        qpn: impl Into<Option<Qpn>>,
+        text: String,
+    ) -> StrictReport {
+        let report = StrictReport::new(rule, text).of(self.wr_id, self.at);
+        report.on(qpn)
     }
 
     fn source_text(&self, at: usize) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use urxe_core::cq::Cqe;
+use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::error::WcStatus;
 use urxe_core::memory::{Memory, MemoryFault};
 use urxe_core::mr::MrSpan;
@@ -26,6 +26,8 @@ pub(super) struct Ledger {
     sources: Shared,
     /// Of the next post.
     number: u64,
+    /// Where bytes were placed last.
+    placed_last: Option<Owner>,
 }
 
 impl Ledger {
@@ -136,7 +138,9 @@ impl Ledger {
 
     /// Bytes of a message or a result arrived. Returns false if nobody owns the place.
     pub(super) fn place(&mut self, span: MrSpan, bytes: &[u8]) -> Result<bool, MemoryFault> {
-        let Some((owner, offset)) = self.targets.covering(Range::of(span)) else {
+        let found = self.targets.covering(Range::of(span));
+        self.placed_last = found.map(|(owner, _)| owner);
+        let Some((owner, offset)) = found else {
             return Ok(false);
         };
         if let Some(entry) = self.entry_mut(owner) {
@@ -156,17 +160,34 @@ impl Ledger {
         }
     }
 
-    /// A completion was made.
-    pub(super) fn complete(&mut self, cqe: &Cqe) -> Option<StrictReport> {
-        let queue = Queue::of(cqe.qpn, cqe.opcode);
+    /// A completion was made for a request of this queue.
+    pub(super) fn complete(&mut self, queue: Queue, cqe: &Cqe) -> Option<StrictReport> {
         let is_success = cqe.status == WcStatus::Success;
+        let placed_last = self.placed_last.take();
         let entries = self.queues.get_mut(&queue)?;
-        let entry = entries.iter_mut().find(|entry| {
+        let may_be = |entry: &Entry| {
             entry.done.is_none()
                 && entry.wr_id == cqe.wr_id
-                && (entry.is_signaled || queue.is_recv || !is_success)
-        })?;
+                && (entry.is_signaled || !queue.is_send() || !is_success)
+        };
+        let first = || entries.iter().position(may_be);
+        let place = match queue {
+            Queue::Send(_) | Queue::Recv(_) => first(),
+            // In any order: a message's last bytes were placed just now, and one without
+            // bytes took a receive that has none.
+            Queue::Shared(_) => {
+                let has_bytes = cqe.byte_len > 0 && cqe.opcode == WcOpcode::Recv;
+                let last = placed_last.filter(|last| last.queue == queue && has_bytes);
+                let is_last = |entry: &Entry| last.is_some_and(|last| last.number == entry.number);
+                let is_empty = |entry: &Entry| last.is_none() && !entry.has_placed();
+                let mut entries = entries.iter();
+                let meant = entries.position(|e| may_be(e) && (is_last(e) || is_empty(e)));
+                meant.or_else(first)
+            }
+        }?;
+        let entry = &mut entries[place];
         entry.done = Some(Done {
+            qpn: cqe.qpn,
             status: cqe.status,
             opcode: cqe.opcode,
             byte_len: cqe.byte_len,
@@ -175,27 +196,45 @@ impl Ledger {
         failed_for_it.then(|| entry.report(StrictRule::MrInUse, cqe.qpn, orphan_text(entry)))
     }
 
-    /// The program polled a completion: it and the requests before it are the program's
-    /// again. Hands out each, and what was found out about it.
+    /// The program polled a completion of a QP: the request, and in a queue of the QP's own
+    /// those before it, are the program's again. Hands out each, and what was found out
+    /// about it.
     pub(super) fn poll(
         &mut self,
         queue: Queue,
+        qpn: Qpn,
         wr_id: u64,
         mut each: impl FnMut(&Entry, Option<StrictReport>),
     ) {
         let Some(entries) = self.queues.get(&queue) else {
             return;
         };
-        let found = entries
-            .iter()
-            .position(|entry| entry.done.is_some() && entry.wr_id == wr_id);
-        for _ in 0..found.map_or(0, |place| place + 1) {
-            let Some(mut entry) = self.queues.get_mut(&queue).and_then(VecDeque::pop_front) else {
+        let found = entries.iter().position(|entry| {
+            entry.wr_id == wr_id && entry.done.is_some_and(|done| done.qpn == qpn)
+        });
+        let Some(last) = found else { return };
+        let first = if queue.qpn().is_some() { 0 } else { last };
+        for _ in first..=last {
+            let entries = self.queues.get_mut(&queue);
+            let Some(mut entry) = entries.and_then(|entries| entries.remove(first)) else {
                 return;
             };
             self.unindex(&entry);
-            let report = entry.give_back(queue.qpn);
+            let report = entry.give_back(Some(qpn));
             each(&entry, report);
+        }
+    }
+
+    /// A QP goes: what it completed from a shared queue is not polled any more.
+    pub(super) fn forget_done(&mut self, queue: Queue, qpn: Qpn) {
+        let entries = self.queues.remove(&queue).unwrap_or_default();
+        let is_gone = |entry: &Entry| entry.done.is_some_and(|done| done.qpn == qpn);
+        let (gone, stay) = entries.into_iter().partition(is_gone);
+        self.queues.insert(queue, stay);
+        let gone: VecDeque<Entry> = gone;
+        for mut entry in gone {
+            self.unindex(&entry);
+            entry.let_go();
         }
     }
 
@@ -227,7 +266,7 @@ impl Ledger {
                     continue;
                 }
                 self.unindex(entry);
-                reports.extend(entry.give_back(queue.qpn));
+                reports.extend(entry.give_back(queue.qpn()));
                 entry.pieces.clear();
                 let is_open = entry.done.is_none() && is_under_way(queue, len - place);
                 if !is_open {
@@ -235,9 +274,9 @@ impl Ledger {
                 }
                 entry.is_orphan = true;
                 // A receive that no message comes for harms nobody: its completion tells.
-                if !queue.is_recv {
+                if queue.is_send() {
                     let text = orphan_text(entry);
-                    reports.push(entry.report(StrictRule::MrInUse, queue.qpn, text));
+                    reports.push(entry.report(StrictRule::MrInUse, queue.qpn(), text));
                 }
             }
             self.queues.insert(queue, entries);
@@ -246,11 +285,11 @@ impl Ledger {
     }
 
     /// The request that has some of these bytes for itself, and whether it writes them.
-    pub(super) fn owner_of(&self, range: Range) -> Option<(Qpn, &Entry)> {
+    pub(super) fn owner_of(&self, range: Range) -> Option<(Queue, &Entry)> {
         let owner = self.targets.overlapping(range)?;
         let entries = self.queues.get(&owner.queue)?;
         let place = entries.binary_search_by_key(&owner.number, |entry| entry.number);
-        Some((owner.queue.qpn, &entries[place.ok()?]))
+        Some((owner.queue, &entries[place.ok()?]))
     }
 
     /// The program writes to these bytes, by a call of the library.

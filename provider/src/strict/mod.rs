@@ -25,13 +25,14 @@ mod watch;
 
 use std::collections::BTreeMap;
 
-use urxe_core::cq::{CqId, Cqe};
+use urxe_core::cq::{CqId, Cqe, WcOpcode};
 use urxe_core::mr::PdId;
+use urxe_core::srq::{SrqId, SrqInit};
 use urxe_core::table::QpIndex;
 use urxe_core::{QpInit, Time};
 use urxe_wire::Qpn;
 
-pub(crate) use entry::Place;
+pub(crate) use entry::{Place, Queue};
 pub(crate) use hooks::{StrictCqs, StrictMemory};
 pub use report::StrictReport;
 pub use rule::StrictRule;
@@ -39,7 +40,6 @@ pub use rule::StrictRule;
 use crate::engine::CqTable;
 use crate::wc::Wc;
 use delay::HeldCompletions;
-use entry::Queue;
 use ledger::Ledger;
 use placement::HeldWrites;
 use random::Random;
@@ -87,6 +87,7 @@ struct QpNotes {
     send_cq: CqId,
     recv_cq: CqId,
     max_send_wr: u32,
+    srq: Option<SrqId>,
     sq_sig_all: bool,
     /// Messages that were refused since a receive was last posted.
     refused: u64,
@@ -105,6 +106,7 @@ pub(crate) struct Strict {
     writes: HeldWrites,
     completions: HeldCompletions,
     qps: BTreeMap<Qpn, QpNotes>,
+    srqs: BTreeMap<SrqId, PdId>,
     /// Completions that a queue may have to take, and the program has not polled.
     expected: BTreeMap<CqId, usize>,
 }
@@ -120,6 +122,7 @@ impl Strict {
             writes: HeldWrites::default(),
             completions: HeldCompletions::default(),
             qps: BTreeMap::new(),
+            srqs: BTreeMap::new(),
             expected: BTreeMap::new(),
         }
     }
@@ -175,6 +178,7 @@ impl Strict {
             send_cq: init.send_cq,
             recv_cq: init.recv_cq,
             max_send_wr: init.cap.max_send_wr,
+            srq: init.srq,
             sq_sig_all: init.sq_sig_all,
             refused: 0,
             rnr_in_a_row: 0,
@@ -182,32 +186,44 @@ impl Strict {
         self.qps.insert(qpn, notes);
     }
 
+    /// Receives that several QPs share. (Those of the XRC kind are not watched: which of
+    /// them a message takes is the sender's choice.)
+    pub(crate) fn on_srq_created(&mut self, id: SrqId, init: &SrqInit) {
+        if init.xrc.is_none() {
+            self.srqs.insert(id, init.pd);
+        }
+    }
+
+    pub(crate) fn on_srq_destroyed(&mut self, id: SrqId) {
+        self.srqs.remove(&id);
+        self.ledger.forget(Queue::Shared(id));
+    }
+
     /// The core made a completion: it may not be in its queue for a while.
     fn on_completion(&mut self, cqe: &Cqe) {
-        let queue = Queue::of(cqe.qpn, cqe.opcode);
-        if queue.is_recv {
+        let queue = self.queue_of(cqe.qpn, cqe.opcode);
+        if !queue.is_send() {
             // It tells the program about every WRITE before it.
             self.writes.place_of(cqe.qpn);
         } else if let Some(notes) = self.qps.get_mut(&cqe.qpn) {
             notes.rnr_in_a_row = 0;
         }
-        if let Some(report) = self.ledger.complete(cqe) {
+        if let Some(report) = self.ledger.complete(queue, cqe) {
             self.reports.add(report);
         }
     }
 
     /// The program gets a completion: from now on the buffers are its own.
     pub(crate) fn on_polled(&mut self, wc: &Wc) {
-        let queue = Queue::of(wc.qp_num, wc.opcode);
+        let queue = self.queue_of(wc.qp_num, wc.opcode);
+        let cq = self.cq_of(queue);
         let Strict {
             ledger,
             reports,
             expected,
-            qps,
             ..
         } = self;
-        let cq = qps.get(&queue.qpn).map(|notes| notes.cq(queue));
-        ledger.poll(queue, wc.wr_id, |entry, report| {
+        ledger.poll(queue, wc.qp_num, wc.wr_id, |entry, report| {
             if entry.is_signaled
                 && let Some(expected) = cq.and_then(|cq| expected.get_mut(&cq))
             {
@@ -218,15 +234,30 @@ impl Strict {
             }
         });
     }
-}
 
-impl QpNotes {
-    /// Where the completions of a queue of it go.
-    fn cq(&self, queue: Queue) -> CqId {
-        if queue.is_recv {
-            self.recv_cq
+    /// The queue that a QP's completed request was posted to.
+    fn queue_of(&self, qpn: Qpn, opcode: WcOpcode) -> Queue {
+        match (Queue::of(qpn, opcode), self.qps.get(&qpn)) {
+            (Queue::Recv(_), Some(QpNotes { srq: Some(id), .. })) => Queue::Shared(*id),
+            (own, _) => own,
+        }
+    }
+
+    /// Where the completions of a queue go, if that is one place.
+    pub(crate) fn cq_of(&self, queue: Queue) -> Option<CqId> {
+        let notes = self.qps.get(&queue.qpn()?)?;
+        Some(if queue.is_send() {
+            notes.send_cq
         } else {
-            self.send_cq
+            notes.recv_cq
+        })
+    }
+
+    /// The protection domain that a queue's memory must be in.
+    fn pd_of(&self, queue: Queue) -> Option<PdId> {
+        match queue {
+            Queue::Send(qpn) | Queue::Recv(qpn) => Some(self.qps.get(&qpn)?.pd),
+            Queue::Shared(id) => self.srqs.get(&id).copied(),
         }
     }
 }

@@ -1,20 +1,19 @@
 //! What is looked at when a request is posted. The engine's lock is held, so that nothing
 //! of it is sent, and nothing placed, before its buffers are taken.
 
-use urxe_core::cq::CqId;
 use urxe_core::mr::{Access, AccessFault, MrTable};
 use urxe_core::work::{PostError, RecvWr, SendWr, Sge, WrData, WrOpcode};
 use urxe_wire::Qpn;
 
-use super::Strict;
 use super::entry::{Piece, Place, Queue, name_of};
 use super::report::StrictReport;
 use super::rule::StrictRule;
+use super::{QpNotes, Strict};
 
 impl Strict {
     /// Before the core has it: a completion may follow at once.
     pub(crate) fn begin_send(&mut self, qpn: Qpn, wr: &SendWr<'_>, mrs: &MrTable, at: Place) {
-        let queue = send_queue(qpn);
+        let queue = Queue::Send(qpn);
         let Some(notes) = self.qps.get(&qpn) else {
             return;
         };
@@ -37,7 +36,7 @@ impl Strict {
 
     /// The core has it. `room` is that of its completion queue.
     pub(crate) fn finish_send(&mut self, qpn: Qpn, wr: &SendWr<'_>, mrs: &MrTable, room: usize) {
-        let queue = send_queue(qpn);
+        let queue = Queue::Send(qpn);
         let is_read = wr.opcode.is_read_or_atomic();
         if let WrData::Sges(sges) = wr.data {
             let need = if is_read {
@@ -64,7 +63,7 @@ impl Strict {
 
     /// The core refused it.
     pub(crate) fn cancel_send(&mut self, qpn: Qpn, wr: &SendWr<'_>, error: PostError, at: Place) {
-        let queue = send_queue(qpn);
+        let queue = Queue::Send(qpn);
         self.ledger.cancel(queue);
         if !matches!(error, PostError::QueueFull(_))
             || self.ledger.entries(queue).any(|entry| entry.is_signaled)
@@ -80,22 +79,24 @@ impl Strict {
     }
 
     /// Before the core has it.
-    pub(crate) fn begin_recv(&mut self, qpn: Qpn, wr: &RecvWr<'_>, at: Place) {
-        if self.qps.contains_key(&qpn) {
-            let queue = recv_queue(qpn);
+    pub(crate) fn begin_recv(&mut self, queue: Queue, wr: &RecvWr<'_>, at: Place) {
+        if self.pd_of(queue).is_some() {
             self.ledger.begin(queue, wr.wr_id, "receive", true, at);
         }
     }
 
-    /// The core has it.
-    pub(crate) fn finish_recv(&mut self, qpn: Qpn, wr: &RecvWr<'_>, mrs: &MrTable, room: usize) {
-        let queue = recv_queue(qpn);
+    /// The core has it. `room` is that of its completion queue.
+    pub(crate) fn finish_recv(
+        &mut self,
+        queue: Queue,
+        wr: &RecvWr<'_>,
+        mrs: &MrTable,
+        room: usize,
+    ) {
         self.find_pieces(queue, wr.sges, mrs, Access::LOCAL_WRITE);
         self.ledger.take_target(queue);
         self.expect_completion(queue, room);
-        let notes = self.qps.get_mut(&qpn);
-        let refused = notes.map_or(0, |notes| std::mem::take(&mut notes.refused));
-        if refused > 0 {
+        for (qpn, refused) in self.refused_for_want_of(queue) {
             self.report_newest(queue, StrictRule::ReceivePostedLate, |_| {
                 format!(
                     "this receive (wr_id {}) was posted after a message that needs one had arrived at \
@@ -108,17 +109,26 @@ impl Strict {
     }
 
     /// The core refused it.
-    pub(crate) fn cancel_recv(&mut self, qpn: Qpn) {
-        self.ledger.cancel(recv_queue(qpn));
+    pub(crate) fn cancel_recv(&mut self, queue: Queue) {
+        self.ledger.cancel(queue);
     }
 
-    /// The completion queue that sends (or receives) of a QP complete to.
-    pub(crate) fn cq_of(&self, qpn: Qpn, is_recv: bool) -> Option<CqId> {
-        Some(self.qps.get(&qpn)?.cq(Queue { qpn, is_recv }))
+    /// QPs that had no receive, and how often that was noticed.
+    fn refused_for_want_of(&mut self, queue: Queue) -> Vec<(Qpn, u64)> {
+        let is_meant = |qpn, notes: &QpNotes| match queue {
+            Queue::Send(_) => false,
+            Queue::Recv(own) => qpn == own,
+            Queue::Shared(id) => notes.srq == Some(id),
+        };
+        let qps = self.qps.iter_mut();
+        let meant = qps.filter(|(qpn, notes)| notes.refused > 0 && is_meant(**qpn, notes));
+        meant
+            .map(|(&qpn, notes)| (qpn, std::mem::take(&mut notes.refused)))
+            .collect()
     }
 
     fn find_pieces(&mut self, queue: Queue, sges: &[Sge], mrs: &MrTable, need: Access) {
-        let Some(pd) = self.qps.get(&queue.qpn).map(|notes| notes.pd) else {
+        let Some(pd) = self.pd_of(queue) else {
             return;
         };
         let (mut pieces, mut offset) = (Vec::new(), 0);
@@ -136,9 +146,8 @@ impl Strict {
                         self.report_newest(queue, StrictRule::PdMismatch, |name| {
                             format!(
                                 "a {name} uses the region with lkey {:#x}, which is in another \
-                                 protection domain than QP {:#x}.",
-                                sge.lkey.0,
-                                queue.qpn.get()
+                                 protection domain than its queue.",
+                                sge.lkey.0
                             )
                         });
                     }
@@ -154,7 +163,8 @@ impl Strict {
 
     /// Hardware counts a request until the program polls.
     fn check_send_queue(&mut self, queue: Queue) {
-        let places = self.qps.get(&queue.qpn).map(|notes| notes.max_send_wr);
+        let notes = queue.qpn().and_then(|qpn| self.qps.get(&qpn));
+        let places = notes.map(|notes| notes.max_send_wr);
         let (len, places) = (self.ledger.len(queue), places.unwrap_or(u32::MAX) as usize);
         if len <= places {
             return;
@@ -184,7 +194,7 @@ impl Strict {
         if signaled.is_none_or(|entry| !entry.is_signaled) {
             return;
         }
-        let Some(cq) = self.cq_of(queue.qpn, queue.is_recv) else {
+        let Some(cq) = self.cq_of(queue) else {
             return;
         };
         let expected = self.expected.entry(cq).or_default();
@@ -207,21 +217,10 @@ impl Strict {
         text: impl FnOnce(&'static str) -> String,
     ) {
         if let Some(entry) = self.ledger.entries(queue).next_back() {
-            let report = entry.report(rule, queue.qpn, text(entry.name));
+            let report = entry.report(rule, queue.qpn(), text(entry.name));
             self.reports.add(report);
         }
     }
-}
-
-fn send_queue(qpn: Qpn) -> Queue {
-    Queue {
-        qpn,
-        is_recv: false,
-    }
-}
-
-fn recv_queue(qpn: Qpn) -> Queue {
-    Queue { qpn, is_recv: true }
 }
 
 fn uses_rkey(opcode: WrOpcode) -> bool {

@@ -92,10 +92,7 @@ mod tests {
     use urxe_wire::Qpn;
 
     fn owner(number: u64) -> Owner {
-        let queue = Queue {
-            qpn: Qpn::new(2),
-            is_recv: true,
-        };
+        let queue = Queue::Recv(Qpn::new(2));
         Owner {
             queue,
             number,

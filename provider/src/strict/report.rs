@@ -46,8 +46,8 @@ impl StrictReport {
         self
     }
 
-    pub(crate) fn on(mut self, qpn: Qpn) -> StrictReport {
-        self.qpn = Some(qpn);
+    pub(crate) fn on(mut self, qpn: impl Into<Option<Qpn>>) -> StrictReport {
+        self.qpn = qpn.into();
         self
     }
 
@@ -103,7 +103,7 @@ impl Reports {
 
     pub(super) fn add(&mut self, report: StrictReport) {
         if self.mode == StrictMode::Abort {
-            eprintln!("{report}");
+            print(&report);
             eprintln!("urxe strict: aborting, as URXE_STRICT=abort asks for");
             std::process::abort();
         }
@@ -113,7 +113,7 @@ impl Reports {
         }
         let place = report.at.map(|at| (at.file(), at.line()));
         if !self.are_taken && self.printed.insert((report.rule, place)) {
-            eprintln!("{report}");
+            print(&report);
         }
         if self.waiting.len() < REPORTS_MAX {
             self.waiting.push_back(report);
@@ -124,4 +124,10 @@ impl Reports {
         self.are_taken = true;
         self.waiting.drain(..).collect()
     }
+}
+
+/// In one piece, so that the reports of several processes do not mix.
+fn print(report: &StrictReport) {
+    let text = format!("{report}\n");
+    eprint!("{text}");
 }

@@ -87,10 +87,7 @@ impl Strict {
         if notes.rnr_in_a_row != RNR_IN_A_ROW || !is_endless {
             return;
         }
-        let queue = Queue {
-            qpn,
-            is_recv: false,
-        };
+        let queue = Queue::Send(qpn);
         let oldest = self.ledger.entries(queue).find(|e| e.done.is_none());
         if let Some(entry) = oldest {
             let text = format!(
@@ -133,14 +130,15 @@ impl Strict {
         let qps = &self.qps;
         let reports = self.ledger.deregister(lkey, |queue, from_end| {
             // The newest requests are those that the core still has.
-            qps.get(&queue.qpn).is_some_and(|notes| {
-                let in_core = if queue.is_recv {
-                    shard.rq_len(notes.index)
-                } else {
-                    shard.sq_len(notes.index)
-                };
-                from_end <= in_core as usize
-            })
+            match queue {
+                Queue::Send(qpn) => {
+                    let notes = qps.get(&qpn);
+                    let in_core = notes.map_or(0, |notes| shard.sq_len(notes.index));
+                    from_end <= in_core as usize
+                }
+                // What completed is known by its completion.
+                Queue::Recv(_) | Queue::Shared(_) => true,
+            }
         });
         for report in reports {
             self.reports.add(report);
@@ -158,10 +156,7 @@ impl Strict {
     pub(crate) fn on_qp_destroyed(&mut self, qpn: Qpn, shard: &Shard, cqs: &mut CqTable) {
         let in_core = self.qps.get(&qpn).map(|notes| shard.sq_len(notes.index));
         let in_core = in_core.unwrap_or(0) as usize;
-        let queue = Queue {
-            qpn,
-            is_recv: false,
-        };
+        let queue = Queue::Send(qpn);
         let skip = self.ledger.len(queue).saturating_sub(in_core);
         if let Some(entry) = self.ledger.entries(queue).nth(skip) {
             let text = format!(
@@ -203,7 +198,7 @@ impl Strict {
             self.ledger.note_write(range, at);
             return;
         }
-        let Some((qpn, entry)) = self.ledger.owner_of(range) else {
+        let Some((queue, entry)) = self.ledger.owner_of(range) else {
             return;
         };
         let text = format!(
@@ -214,14 +209,16 @@ impl Strict {
             entry.at.file(),
             entry.at.line()
         );
-        let report = entry.report(StrictRule::ReceiveBufferRead, qpn, text);
+        let report = entry.report(StrictRule::ReceiveBufferRead, queue.qpn(), text);
         self.reports.add(report.by(at));
     }
 
     fn forget(&mut self, qpn: Qpn) {
-        for is_recv in [false, true] {
-            let queue = Queue { qpn, is_recv };
-            let cq = self.cq_of(qpn, is_recv);
+        if let Some(id) = self.qps.get(&qpn).and_then(|notes| notes.srq) {
+            self.ledger.forget_done(Queue::Shared(id), qpn);
+        }
+        for queue in [Queue::Send(qpn), Queue::Recv(qpn)] {
+            let cq = self.cq_of(queue);
             let gone = self.ledger.forget(queue);
             let signaled = gone.iter().filter(|entry| entry.is_signaled).count();
             if let Some(expected) = cq.and_then(|cq| self.expected.get_mut(&cq)) {
