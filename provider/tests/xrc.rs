@@ -74,8 +74,8 @@ fn requests_find_their_queues() {
     let s = served(3);
     let text: Vec<Vec<u8>> = (0..3).map(|n| pattern(n, 4000)).collect();
     let from = s.client.memory(3 * 4000);
-    for n in 0..3 {
-        from.write(n * 4000, &text[n]);
+    for (n, text) in text.iter().enumerate() {
+        from.write(n * 4000, text);
         let sges = [from.sge(n * 4000..(n + 1) * 4000)];
         s.post(SendWr::send_with_imm(n as u64, &sges, 50 + n as u32), n);
     }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use support::{Faults, IOVA, PD, Pair, RECV_CQ, Rng, SEND_CQ, Settings, Verdict};
 use urxe_core::cq::{Cqe, WcOpcode};
-use urxe_core::error::{Fault, WcStatus};
+use urxe_core::error::{DropReason, Fault, WcStatus};
 use urxe_core::event::AsyncEvent;
 use urxe_core::mr::{Access, MrInit, PdId};
 use urxe_core::qp::attr::{AttrMask, QpAttr};
@@ -70,7 +70,7 @@ impl Shared {
         let made = [SENDER, RECEIVER].map(|side| {
             let init = QpInit {
                 pd: PD,
-                qp_type: QpType::Rc,
+                qp_type: self.settings.qp_type,
                 send_cq: SEND_CQ,
                 recv_cq: RECV_CQ,
                 cap: self.settings.cap,
@@ -494,6 +494,44 @@ fn an_srq_in_use_cannot_be_destroyed() {
     };
     let refused = shard.create_qp(&init);
     assert!(matches!(refused, Err(CreateQpError::Srq(_))), "{refused:?}");
+}
+
+/// A message of an unreliable connection that is never ended leaves its receive with the
+/// QP, which uses it for its next message; the others' are not touched.
+#[test]
+fn an_unreliable_connection_keeps_the_receive_of_a_lost_message() {
+    let settings = Settings {
+        qp_type: QpType::Uc,
+        ..Settings::default()
+    };
+    let mut s = Shared::new(&settings, 1, 2, attr(16, 0));
+    (0..3).for_each(|id| s.post(id, 1024));
+    s.pair.filter = Some(Box::new(|_, bytes| {
+        let packet = Packet::parse(bytes).expect("parses");
+        match packet.info().name.contains("Last") {
+            true => Verdict::Drop,
+            false => Verdict::Pass,
+        }
+    }));
+    let sges = [s.sge(SENDER, 0, 600)];
+    s.send(0, &SendWr::new(1, WrOpcode::Send, WrData::Sges(&sges)));
+    s.pair.run();
+    assert_eq!((s.waiting(), s.received().len()), (2, 0));
+    s.send(1, &inline(b"other"));
+    s.pair.run();
+    s.send(0, &inline(b"again"));
+    s.pair.run();
+    let got: Vec<_> = s.received().iter().map(|c| (c.wr_id, c.byte_len)).collect();
+    assert_eq!(got, [(1, 5), (0, 5)]);
+    assert_eq!(s.pair.nodes[RECEIVER].memory.read(place(0), 5), b"again");
+    // Nothing is left: the message is dropped, and nobody hears of it.
+    s.send(0, &inline(b"third"));
+    s.send(1, &inline(b"fourth"));
+    s.pair.run();
+    let ids: Vec<u64> = s.received().iter().map(|c| c.wr_id).collect();
+    assert_eq!(ids, [2]);
+    let stats = s.pair.nodes[RECEIVER].shard.stats();
+    assert_eq!(stats.dropped_for(DropReason::NoReceive), 1);
 }
 
 /// A message that was sent, in the order of its QP.

@@ -325,8 +325,12 @@ fn a_queue_that_is_unknown_or_of_another_domain_is_an_invalid_request() {
             assert!(x.received(0).is_empty());
             let event = x.pair.nodes[TGT].shard.poll_event();
             assert_eq!(event, Some(AsyncEvent::QpReqErr(x.qps[TGT].0)));
-            let left = x.pair.nodes[TGT].shard.srq_len(x.queues[0].srq);
+            let node = &x.pair.nodes[TGT];
+            let left = node.shard.srq_len(x.queues[0].srq);
             assert_eq!(left, 1, "no receive was used");
+            let detail = node.shard.last_error(node.qp).expect("it failed");
+            let number = format!("{:#x}", wrong.get());
+            assert!(detail.found.contains(&number), "{detail:?}");
         }
     }
 }
@@ -559,6 +563,84 @@ fn a_queue_is_destroyed_in_the_middle_of_a_message() {
     x.inject(TGT, Opcode::XRC_SEND_LAST, psn + 1, Some(srqn), &[1; 10]);
     assert_eq!(x.pair.nodes[TGT].state(), QpState::Err);
     assert!(x.received(0).is_empty());
+}
+
+/// Random requests of a peer that keeps to no rule, to one target after the other: no
+/// receive completes twice, none is lost, and no memory changes but that of the regions.
+#[test]
+fn whatever_a_peer_sends_a_target_stays_whole() {
+    let (mut failed, mut received) = (0, 0);
+    for seed in 0..2000 {
+        let mut rng = Rng(seed);
+        let settings = Settings {
+            secret: rng.next(),
+            icrc: urxe_wire::IcrcPolicy::Skip,
+            ..Settings::default()
+        };
+        let mut x = Xrc::new(&settings, 1, 2);
+        for id in 0..8 {
+            x.post_recv(id as usize % 2, id, 0x400 * id, rng.pick(&[0, 100, 1024]));
+        }
+        let base = settings.psn[INI];
+        let mut psn = base;
+        for _ in 0..rng.below(40) {
+            let opcodes = [0xa0, 0xa2, 0xa4, 0xa5, 0xa6, 0xaa, 0xab, 0xac, 0xb3, 0xb6];
+            let code = match rng.chance(800) {
+                true => rng.pick(&opcodes),
+                false => rng.next() as u8,
+            };
+            let Some(info) = Opcode(code).info() else {
+                continue;
+            };
+            let len = rng.pick(&[0, 8, 100, 256, 256, 600]);
+            let mut packet = vec![code, 0x40, 0xff, 0xff, 0, 0, 0, 0, 0x80, 0, 0, 0];
+            packet[5..8].copy_from_slice(&x.qps[TGT].1.get().to_be_bytes()[1..]);
+            let at = if rng.chance(850) {
+                psn
+            } else {
+                psn + rng.below(5) as u32
+            };
+            packet[9..12].copy_from_slice(&at.to_be_bytes()[1..]);
+            let mut headers = rng.bytes(info.header_len as usize - 12);
+            let n = rng.below(2) as usize;
+            let key = x.queues[n].keys.rkey.0;
+            if headers.len() >= 4 && rng.chance(950) {
+                headers[..4].copy_from_slice(&x.queues[n].srqn.get().to_be_bytes());
+            }
+            if headers.len() >= 20 && rng.chance(900) {
+                headers[4..12].copy_from_slice(&(IOVA + 0x4000).to_be_bytes());
+                headers[12..16].copy_from_slice(&key.to_be_bytes());
+                headers[16..20].copy_from_slice(&(len as u32).to_be_bytes());
+            }
+            packet.extend(headers);
+            packet.extend(std::iter::repeat_n(7, len + 4));
+            x.pair.deliver(TGT, 0, &packet);
+            psn += u32::from(rng.chance(700));
+            x.pair.transmit();
+        }
+        let mut done: Vec<u64> = Vec::new();
+        for n in 0..2 {
+            done.extend(x.received(n).iter().map(|cqe| cqe.wr_id));
+        }
+        received += done.len();
+        let waiting: u32 = (0..2)
+            .map(|n| x.pair.nodes[TGT].shard.srq_len(x.queues[n].srq))
+            .sum();
+        let node = &x.pair.nodes[TGT];
+        let filling = node.shard.rq_len(node.qp);
+        let total = done.len() + (waiting + filling) as usize;
+        assert_eq!(total, 8, "seed {seed}: every receive is somewhere");
+        done.sort_unstable();
+        done.dedup();
+        assert_eq!(
+            done.len() + (waiting + filling) as usize,
+            8,
+            "seed {seed}: twice"
+        );
+        failed += u32::from(node.state() == QpState::Err);
+    }
+    println!("{failed} of 2000 targets failed, {received} receives completed");
+    assert!(failed > 500 && received > 500, "{failed} {received}");
 }
 
 /// Random SENDs, WRITEs and READs to random queues of the domain, with faults. The model:

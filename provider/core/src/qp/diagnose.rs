@@ -217,6 +217,20 @@ impl Qp {
             }
             _ => {}
         }
+        if let Some(eth) = packet.xrceth()
+            && self.resp.recvs.srqn != Some(eth.srqn)
+        {
+            let expected = match open {
+                Some(_) => "the shared receive queue that the message began with",
+                None => "the number of a shared receive queue of this target's XRC domain",
+            };
+            let hint = "exchange the numbers of the queues when connecting";
+            return (
+                expected.into(),
+                format!("number {:#x}", eth.srqn.get()),
+                Some(hint),
+            );
+        }
         if let Some(need) = right_for(packet)
             && starts
             && !self.link.access.contains(need)

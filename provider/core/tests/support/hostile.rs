@@ -41,6 +41,7 @@ pub(crate) fn run(script: &[u8]) -> (QpState, u64) {
     let mut script = Script(script);
     let settings = Settings {
         memory: REGISTERED,
+        access: urxe_core::mr::Access(0x30f),
         icrc: IcrcPolicy::Skip,
         ..Settings::default()
     };
