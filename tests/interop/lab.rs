@@ -1,7 +1,7 @@
 //! Two ends, a connection between them, and the steps that most tests consist of.
 
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use urxe::{SendFlags, WcOpcode, WrOpcode};
 
@@ -61,10 +61,13 @@ pub(crate) struct Link {
     /// Bytes in each half of a region: messages leave from the first half and arrive in the second.
     pub(crate) half: usize,
     pub(crate) mtu: u32,
+    /// The requester's completion says that the message has arrived.
+    pub(crate) is_reliable: bool,
 }
 
 /// A path with no surprises: timeouts so long that a slow guest draws no retries.
 pub(crate) const CALM: Path = Path {
+    service: Service::Rc,
     mtu: 1024,
     access: access::ALL,
     timeout: 18,
@@ -127,6 +130,21 @@ impl Lab {
         self.accounts.settle(&mut self.urxe, &mut self.rxe)
     }
 
+    /// No packet of rxe's may have looked wrong to urxe, losses or not.
+    pub(crate) fn check_drops(&mut self) -> Result<()> {
+        if !self.urxe.is_open() {
+            return Ok(());
+        }
+        let counters = self.urxe.counters()?;
+        for name in ["drop_icrc", "drop_malformed", "drop_service", "drop_pkey"] {
+            match counters.get(name) {
+                Some(0) => {}
+                count => return Err(format!("{name} is {count:?} at urxe")),
+            }
+        }
+        Ok(())
+    }
+
     /// Begins again, with a connection.
     pub(crate) fn connect(&mut self, path: &Path) -> Result<Link> {
         self.connect_at(path, PSNS, ROOM)
@@ -173,15 +191,16 @@ impl Lab {
         (requester_mr, responder_mr, half): (Region, Region, usize),
         srq: Option<u32>,
     ) -> Result<Link> {
-        let responder_qp = self.responder().qp(Service::Rc, srq)?;
+        let responder_qp = self.responder().qp(path.service, srq)?;
         let link = Link {
-            requester_qp: self.requester().qp(Service::Rc, None)?,
+            requester_qp: self.requester().qp(path.service, None)?,
             responder_qp,
             recvs: srq.map_or(Queue::Qp(responder_qp), Queue::Srq),
             requester_mr,
             responder_mr,
             half,
             mtu: path.mtu,
+            is_reliable: path.service == Service::Rc,
         };
         let (urxe, rxe) = self.hosts;
         let addrs = match self.requester {
@@ -295,6 +314,7 @@ impl Lab {
                 ..work
             },
             destination,
+            is_reliable: link.is_reliable,
         })
     }
 
@@ -312,9 +332,12 @@ impl Lab {
         }
         let span = message.destination;
         let end = self.end(work.opcode != WrOpcode::RdmaRead);
-        let name = end.name();
-        if let Some(at) = end.check(span, tag)? {
-            return Err(format!("{name} got a wrong byte at {at}"));
+        let (name, start) = (end.name(), Instant::now());
+        while let Some(at) = end.check(span, tag)? {
+            // A WRITE that is not acknowledged may be on its way still.
+            if message.is_reliable || start.elapsed() > Duration::from_secs(10) {
+                return Err(format!("{name} got a wrong byte at {at}"));
+            }
         }
         for guard in [span.offset - GUARD, span.offset + span.length] {
             if end
@@ -352,6 +375,7 @@ pub(crate) const RECV: u64 = 1 << 32;
 pub(crate) struct Message {
     pub(crate) work: Work,
     pub(crate) destination: Span,
+    pub(crate) is_reliable: bool,
 }
 
 pub(crate) fn one(side: &mut dyn Side) -> Result<Completion> {

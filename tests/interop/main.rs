@@ -16,6 +16,7 @@ mod rc;
 mod rxe_side;
 mod side;
 mod srq;
+mod uc;
 mod urxe_side;
 mod work;
 

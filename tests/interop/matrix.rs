@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::lab::{Lab, Requester};
 use crate::rxe_side::RxeSide;
 use crate::side::Result;
-use crate::{faults, losses, placement, rc, srq};
+use crate::{faults, losses, placement, rc, srq, uc};
 
 /// One line of the matrix.
 pub(crate) struct Row {
@@ -22,6 +22,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         rc::ROWS,
         placement::ROWS,
         srq::ROWS,
+        uc::ROWS,
         faults::ROWS,
         losses::ROWS,
     ]
@@ -90,7 +91,7 @@ fn run_row(lab: &mut Lab, row: &Row, args: &Args) -> Vec<String> {
         lab.requester = requester;
         lab.hosts = args.hosts[version];
         lab.cases = 0;
-        let cell = match (row.run)(lab) {
+        let cell = match (row.run)(lab).and_then(|()| lab.check_drops()) {
             // What one of the two cannot do at all.
             Ok(()) if lab.cases == 0 => "n/a".to_owned(),
             Ok(()) => format!("ok {}", lab.cases),

@@ -45,7 +45,7 @@ pub(crate) fn lose(lab: &mut Lab, way: Way, which: Which) -> Result<()> {
 
 /// Takes the rule away; how many packets it took.
 pub(crate) fn heal(lab: &mut Lab) -> Result<u64> {
-    let rules = lab.guest("nft 'list ruleset; flush ruleset'")?;
+    let rules = lab.guest("nft list ruleset && nft flush ruleset")?;
     let mut words = rules.split_whitespace();
     words
         .find(|word| *word == "packets")

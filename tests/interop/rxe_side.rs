@@ -134,6 +134,7 @@ impl Side for RxeSide {
     fn qp(&mut self, service: Service, srq: Option<u32>) -> Result<u32> {
         let service = match service {
             Service::Rc => "RC",
+            Service::Uc => "UC",
         };
         let qpn = self.call("qp", json!({ "type": service, "srq": srq }))?;
         Ok(number(&qpn)? as u32)

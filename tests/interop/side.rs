@@ -13,6 +13,7 @@ pub(crate) type Result<T> = std::result::Result<T, String>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Service {
     Rc,
+    Uc,
 }
 
 /// Where receives are posted: to a QP, or to a shared receive queue by its handle.
@@ -25,6 +26,7 @@ pub(crate) enum Queue {
 /// How a connection is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
+    pub(crate) service: Service,
     pub(crate) mtu: u32,
     /// What the peer may do through the QP.
     pub(crate) access: u32,

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use urxe::{
     Access, AddressVector, AttrMask, CompChannel, Context, Cq, Error, Mr, Mtu, Pd, Psn, Qp, QpAttr,
-    QpState, Qpn, RecvWr, Rkey, SendFlags, SendWr, Sge, Srq, SrqAttr, Wc, WrOpcode,
+    QpCap, QpInitAttr, QpState, QpType, Qpn, RecvWr, Rkey, SendFlags, SendWr, Sge, Srq, SrqAttr,
+    Wc, WrOpcode,
 };
 
 use crate::pattern::pattern;
@@ -29,6 +30,10 @@ struct Device {
 }
 
 impl UrxeSide {
+    pub(crate) fn is_open(&self) -> bool {
+        self.device.is_some()
+    }
+
     fn device(&self) -> &Device {
         self.device
             .as_ref()
@@ -74,7 +79,8 @@ impl Side for UrxeSide {
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>> {
-        let counters = self.device().context.counters().map_err(said("counters"))?;
+        let counters = self.device().context.counters();
+        let counters = counters.map_err(said("counters"))?;
         Ok(counters
             .into_iter()
             .map(|(name, count)| (name.to_owned(), count))
@@ -141,14 +147,23 @@ impl Side for UrxeSide {
 
     fn qp(&mut self, service: Service, srq: Option<u32>) -> Result<u32> {
         let device = self.device.as_mut().expect("the side is open");
-        let mut builder = match service {
-            Service::Rc => device.pd.qp(&device.cq),
+        let cap = QpCap {
+            max_send_wr: 256,
+            max_recv_wr: 256,
+            max_send_sge: 4,
+            max_recv_sge: 4,
+            max_inline_data: 64,
         };
-        builder = builder.max_send_wr(256).max_recv_wr(256);
-        if let Some(srq) = srq {
-            builder = builder.srq(&device.srqs[srq as usize]);
-        }
-        let qp = builder.create().map_err(said("create_qp"))?;
+        let init = QpInitAttr {
+            cap,
+            qp_type: match service {
+                Service::Rc => QpType::Rc,
+                Service::Uc => QpType::Uc,
+            },
+            srq: srq.map(|srq| &device.srqs[srq as usize]),
+            ..QpInitAttr::new(&device.cq, &device.cq)
+        };
+        let qp = device.pd.create_qp(&init).map_err(said("create_qp"))?;
         let qpn = qp.qp_num().get();
         device.qps.insert(qpn, qp);
         Ok(qpn)
@@ -157,7 +172,7 @@ impl Side for UrxeSide {
     fn connect(&mut self, qp: u32, local: Endpoint, remote: Endpoint, path: &Path) -> Result<()> {
         let attr = attributes(local, remote, path)?;
         let qp = self.qp_of(qp);
-        for (qp_state, mask) in transitions() {
+        for (qp_state, mask) in transitions(path.service) {
             qp.modify(&QpAttr { qp_state, ..attr }, mask)
                 .map_err(said("modify_qp"))?;
         }
@@ -283,21 +298,19 @@ fn inline<'a>(work: &Work, bytes: &'a [u8]) -> Result<SendWr<'a>> {
     })
 }
 
-fn transitions() -> [(QpState, AttrMask); 3] {
+fn transitions(service: Service) -> [(QpState, AttrMask); 3] {
     let init = AttrMask::STATE | AttrMask::PKEY_INDEX | AttrMask::PORT | AttrMask::ACCESS_FLAGS;
-    let rtr = AttrMask::STATE
-        | AttrMask::AV
-        | AttrMask::PATH_MTU
-        | AttrMask::DEST_QPN
-        | AttrMask::RQ_PSN
-        | AttrMask::MAX_DEST_RD_ATOMIC
-        | AttrMask::MIN_RNR_TIMER;
-    let rts = AttrMask::STATE
-        | AttrMask::TIMEOUT
-        | AttrMask::RETRY_CNT
-        | AttrMask::RNR_RETRY
-        | AttrMask::SQ_PSN
-        | AttrMask::MAX_QP_RD_ATOMIC;
+    let mut rtr =
+        AttrMask::STATE | AttrMask::AV | AttrMask::PATH_MTU | AttrMask::DEST_QPN | AttrMask::RQ_PSN;
+    let mut rts = AttrMask::STATE | AttrMask::SQ_PSN;
+    if service == Service::Rc {
+        rtr = rtr | AttrMask::MAX_DEST_RD_ATOMIC | AttrMask::MIN_RNR_TIMER;
+        rts = rts
+            | AttrMask::TIMEOUT
+            | AttrMask::RETRY_CNT
+            | AttrMask::RNR_RETRY
+            | AttrMask::MAX_QP_RD_ATOMIC;
+    }
     [
         (QpState::Init, init),
         (QpState::Rtr, rtr),
