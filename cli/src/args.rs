@@ -30,7 +30,7 @@ pub(crate) enum Command {
     Devices,
     /// Print the RoCE packets of a capture file and check every ICRC
     Decode(DecodeArgs),
-    /// Print the counters of running urxe processes
+    /// Print the counters and QPs of running urxe processes
     Stat(StatArgs),
     /// Say what a status, vendor_err, event, errno or counter means, and what usually causes it
     Explain(ExplainArgs),
@@ -132,6 +132,9 @@ pub(crate) struct StatArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// All QPs, however many
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -1,9 +1,10 @@
-//! `urxe stat`: the counters of running urxe processes.
+//! `urxe stat`: the counters and QPs of running urxe processes.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use serde::Serialize;
+use urxe::QpStatus;
 use urxe::stat_file::{self, ContextCounters};
 
 use crate::args::StatArgs;
@@ -23,6 +24,23 @@ struct Process {
     program: String,
     addresses: Vec<String>,
     counters: BTreeMap<String, u64>,
+    /// None if the process does not answer.
+    qps: Option<Vec<Qp>>,
+}
+
+/// One of its QPs.
+#[derive(Debug, Serialize)]
+struct Qp {
+    qpn: u32,
+    qp_type: String,
+    state: String,
+    peer: Option<String>,
+    sq: (u32, u32),
+    rq: (u32, u32),
+    /// Of the next packet, the oldest that is not acknowledged, and the one expected.
+    psns: [u32; 3],
+    counters: BTreeMap<String, u64>,
+    last_error: Option<String>,
 }
 
 /// Prints what the processes of this user have counted so far.
@@ -41,14 +59,16 @@ pub(crate) fn run(args: &StatArgs) -> Result<(), CliError> {
         writeln!(out, "No urxe process of this user runs.")?;
     }
     for context in contexts {
-        write!(out, "{}", text(&Process::from(context)))?;
+        write!(out, "{}", text(&Process::from(context), args.all))?;
     }
     Ok(())
 }
 
 impl From<ContextCounters> for Process {
     fn from(context: ContextCounters) -> Process {
+        let qps = context.qps().ok();
         Process {
+            qps: qps.map(|qps| qps.into_iter().map(Qp::from).collect()),
             pid: context.pid,
             program: context.program,
             addresses: context.addresses.iter().map(ToString::to_string).collect(),
@@ -57,20 +77,93 @@ impl From<ContextCounters> for Process {
     }
 }
 
-/// The process, and its counters that are not zero.
-fn text(process: &Process) -> String {
+impl From<QpStatus> for Qp {
+    fn from(qp: QpStatus) -> Qp {
+        Qp {
+            qpn: qp.qpn,
+            qp_type: qp.qp_type,
+            state: qp.state,
+            peer: qp.peer,
+            sq: qp.sq,
+            rq: qp.rq,
+            psns: qp.psns,
+            counters: qp.counters.into_iter().collect(),
+            last_error: qp.last_error,
+        }
+    }
+}
+
+/// QPs that are shown of a process that has more: a screen full. Those that failed come first.
+const QPS_SHOWN: usize = 32;
+
+/// The process, its counters that are not zero, and its QPs.
+fn text(process: &Process, all: bool) -> String {
     let Process {
         pid,
         program,
         addresses,
         counters,
+        qps,
     } = process;
     let head = format!("{program} (process {pid}) on {}", addresses.join(", "));
     let mut table = Table::new(&[("counter", Align::Left), ("value", Align::Right)]);
     for (name, value) in counters.iter().filter(|(_, value)| **value > 0) {
         table.row(vec![name.clone(), value.to_string()]);
     }
-    format!("{head}\n{table}\n")
+    let qps = match qps {
+        Some(qps) => qps_text(qps, all),
+        None => "its QPs: the process does not answer\n".to_owned(),
+    };
+    format!("{head}\n{table}\n{qps}")
+}
+
+fn qps_text(qps: &[Qp], all: bool) -> String {
+    let mut order: Vec<&Qp> = qps.iter().collect();
+    order.sort_by_key(|qp| qp.last_error.is_none());
+    let shown = if all {
+        order.len()
+    } else {
+        QPS_SHOWN.min(order.len())
+    };
+    if shown == 0 {
+        return String::new();
+    }
+    let columns = [
+        "QP",
+        "type",
+        "state",
+        "peer",
+        "sq",
+        "rq",
+        "psn next/una/expected",
+        "trouble",
+    ];
+    let mut table = Table::new(&columns.map(|name| (name, Align::Left)));
+    let mut errors = String::new();
+    for qp in &order[..shown] {
+        let trouble = qp
+            .counters
+            .iter()
+            .map(|(name, value)| format!("{name} {value}"));
+        table.row(vec![
+            format!("{:#x}", qp.qpn),
+            qp.qp_type.clone(),
+            qp.state.clone(),
+            qp.peer.clone().unwrap_or_else(|| "-".into()),
+            format!("{}/{}", qp.sq.0, qp.sq.1),
+            format!("{}/{}", qp.rq.0, qp.rq.1),
+            qp.psns.map(|psn| format!("{psn:#x}")).join("/"),
+            trouble.collect::<Vec<_>>().join(", "),
+        ]);
+        if let Some(error) = &qp.last_error {
+            errors.push_str(&format!("QP {:#x} failed: {error}\n", qp.qpn));
+        }
+    }
+    let more = match order.len() - shown {
+        0 => String::new(),
+        more => format!("and {more} more (--all shows them)\n"),
+    };
+    format!("{table}\n{more}{errors}")
 }
 
 #[cfg(test)]
@@ -84,8 +177,9 @@ mod tests {
             program: "x".into(),
             addresses: vec!["127.0.0.1".into()],
             counters: [("sent_pkts".to_owned(), 3), ("rcvd_cnp".to_owned(), 0)].into(),
+            qps: Some(Vec::new()),
         };
-        let text = text(&process);
+        let text = text(&process, false);
         assert!(text.starts_with("x (process 7) on 127.0.0.1\n"), "{text}");
         assert!(
             text.contains("sent_pkts") && !text.contains("rcvd_cnp"),
@@ -93,5 +187,30 @@ mod tests {
         );
         let json = serde_json::to_string(&process).expect("plain data");
         assert!(json.contains("\"rcvd_cnp\":0"), "{json}");
+    }
+
+    #[test]
+    fn of_many_qps_the_failed_ones_are_shown() {
+        let qp = |qpn| Qp {
+            qpn,
+            qp_type: "Rc".into(),
+            state: "RTS".into(),
+            peer: None,
+            sq: (1, 128),
+            rq: (0, 128),
+            psns: [1, 2, 3],
+            counters: BTreeMap::new(),
+            last_error: (qpn == 99).then(|| "it is old".into()),
+        };
+        let qps: Vec<Qp> = (2..100).map(qp).collect();
+        let text = qps_text(&qps, false);
+        assert!(text.contains("QP 0x63 failed: it is old"), "{text}");
+        assert!(
+            text.contains("0x1/0x2/0x3") && text.contains("1/128"),
+            "{text}"
+        );
+        assert!(text.contains("and 66 more"), "{text}");
+        let text = qps_text(&qps, true);
+        assert!(!text.contains("more") && text.contains("0x62 "), "{text}");
     }
 }

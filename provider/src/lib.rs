@@ -100,6 +100,7 @@ mod port;
 mod qp;
 mod srq;
 pub mod stat_file;
+mod stat_qps;
 mod strict;
 #[cfg(test)]
 mod testing;
@@ -124,6 +125,7 @@ pub use pd::Pd;
 pub use port::{PortAttr, PortState};
 pub use qp::{Qp, QpBuilder, QpInitAttr};
 pub use srq::Srq;
+pub use stat_qps::QpStatus;
 pub use strict::{StrictMode, StrictReport, StrictRule};
 pub use urxe_core::CreateQpError;
 pub use urxe_core::ErrorDetail;

@@ -27,6 +27,8 @@ pub struct ContextCounters {
     pub addresses: Vec<IpAddr>,
     /// Names and values.
     pub counters: Vec<(String, u64)>,
+    /// Where the file is, and so where its QPs can be asked for.
+    pub(crate) path: PathBuf,
 }
 
 /// Counters of all contexts that processes of this user have open.
@@ -45,11 +47,16 @@ pub fn read_all() -> io::Result<Vec<ContextCounters>> {
         let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(&prefix)) else {
             continue;
         };
-        let Some(pid) = rest.split('.').next().and_then(|pid| pid.parse().ok()) else {
+        let mut parts = rest.split('.');
+        let Some(pid) = parts.next().and_then(|pid| pid.parse().ok()) else {
             continue;
         };
+        // Beside the counters: where QPs are asked for, and the answers.
+        let is_counters = parts.count() == 1;
         if is_alive(pid) {
-            found.extend(read_one(&entry.path(), pid));
+            if is_counters {
+                found.extend(read_one(&entry.path(), pid));
+            }
         } else {
             // Somebody else may have been faster.
             let _ = fs::remove_file(entry.path());
@@ -96,6 +103,11 @@ impl StatFile {
             text: String::new(),
             version: 0,
         })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Puts the text together.
@@ -151,7 +163,10 @@ fn is_alive(pid: u32) -> bool {
 /// Reads a file; again if it was being written meanwhile.
 fn read_one(path: &Path, pid: u32) -> Option<ContextCounters> {
     const ATTEMPTS: u32 = 10;
-    (0..ATTEMPTS).find_map(|_| parse(&fs::read_to_string(path).ok()?, pid))
+    let read = || parse(&fs::read_to_string(path).ok()?, pid);
+    let mut context = (0..ATTEMPTS).find_map(|_| read())?;
+    context.path = path.into();
+    Some(context)
 }
 
 fn parse(text: &str, pid: u32) -> Option<ContextCounters> {
@@ -162,6 +177,7 @@ fn parse(text: &str, pid: u32) -> Option<ContextCounters> {
         program: String::new(),
         addresses: Vec::new(),
         counters: Vec::new(),
+        path: PathBuf::new(),
     };
     for line in lines {
         let (name, value) = line.split_once(' ').unwrap_or((line, ""));

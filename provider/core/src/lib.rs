@@ -65,6 +65,7 @@ pub mod xrc;
 
 pub use context::Env;
 pub use detail::ErrorDetail;
+pub use qp::report::{QpReport, RequesterCounts, ResponderCounts};
 pub use qp::{AckMode, QpInit};
 pub use shard::{CreateQpError, Handled, QpLimits, RxPath, Shard, ShardConfig};
 pub use stats::Stats;

@@ -13,6 +13,7 @@ use crate::event::AsyncEvent;
 use crate::memory::Memory;
 use crate::qp::attr::{AttrMask, Mtu, QpAttr};
 use crate::qp::modify::icrc_seed;
+use crate::qp::report::QpReport;
 use crate::qp::state::ModifyError;
 use crate::qp::{AckMode, Arrival, Qp, QpInit, RecvSource, Turn};
 use crate::qpn_table::{QpnChunk, QpnTable};
@@ -263,6 +264,11 @@ impl Shard {
         let mut attr = qp.attr;
         attr.cur_qp_state = attr.qp_state;
         Some((attr, qp.init))
+    }
+
+    /// A QP as reports show it.
+    pub fn qp_report(&self, index: QpIndex) -> Option<QpReport<'_>> {
+        Some(self.qps.at(index)?.report())
     }
 
     /// Why a QP failed last; `None` if it did not since its last reset.

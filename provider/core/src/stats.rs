@@ -45,6 +45,14 @@ counters! {
     rcvd_seq_err,
     /// ACKs (and NAKs) sent.
     ack_sent,
+    /// Times that an ACK was held back because nobody waits for it.
+    ack_deferred,
+    /// Times that a requester went back to send again: timeouts, sequence NAKs, missing responses.
+    completer_retry_err,
+    /// SENDs of connections that a peer acknowledged.
+    rdma_sends,
+    /// Receives of connections that were filled.
+    rdma_recvs,
     /// Requesters that ran out of retries.
     retry_exceeded_err,
     /// Requesters that ran out of RNR retries.

@@ -12,6 +12,8 @@ macro_rules! counters {
         pub(crate) const MEANINGS: &[(&str, &str)] = &[
             $((stringify!($name), concat!($($doc),*)),)*
             ("rx_buffer_drops", "Datagrams that the kernel dropped because the socket's buffer was full."),
+            ("send_err", "Packets or runs that could not be sent: tx_errors under the kernel driver's name."),
+            ("link_downed", "Times that the interface went down."),
         ];
 
         impl EngineCounters {

@@ -1,14 +1,18 @@
 //! What the progress thread does about ten times a second while packets flow: captured
 //! packets go to their file, counters to where other processes can read them, and the
-//! handler of memory faults is seen to be in place.
+//! handler of memory faults is seen to be in place. And, when somebody asks, the list of QPs.
+
+use std::os::fd::BorrowedFd;
 
 use urxe_core::Time;
+use urxe_core::table::QpIndex;
 
 use super::Engine;
 use super::doorbell::Attempt;
 use super::shard_state::ShardState;
 use crate::mem::guarded;
 use crate::stat_file::StatFile;
+use crate::stat_qps::{self, Asked};
 
 const PERIOD_NS: u64 = 100_000_000;
 
@@ -20,12 +24,19 @@ pub(crate) struct Housekeeping {
     packets: u64,
     /// None if there is no place for it: a program must not fail for that.
     stats: Option<StatFile>,
+    /// None if there can be no socket there.
+    asked: Option<Asked>,
 }
+
+/// QPs that are listed while the lock is held once: some tens of microseconds.
+const QPS_PER_TURN: usize = 128;
 
 impl Housekeeping {
     pub(crate) fn new(engine: &Engine) -> Housekeeping {
         let stats = StatFile::create(engine.sockets.addrs());
+        let asked = stats.as_ref().and_then(|stats| Asked::new(stats.path()));
         Housekeeping {
+            asked,
             due: Some(Time::ZERO),
             packets: 0,
             stats,
@@ -69,6 +80,33 @@ impl Housekeeping {
         }
     }
 
+    /// Readable when somebody asks for the QPs.
+    pub(crate) fn asked(&self) -> Option<BorrowedFd<'_>> {
+        self.asked.as_ref().map(Asked::fd)
+    }
+
+    /// Somebody asks for the QPs.
+    pub(crate) fn answer(&self, engine: &Engine) {
+        let Some(asked) = &self.asked else { return };
+        asked.answer(|text| {
+            let mut next = 0;
+            // A failed engine has no QPs to speak of.
+            while let Ok(state) = engine.combiner.lock() {
+                let end = (next + QPS_PER_TURN).min(state.qps.len());
+                for place in next..end {
+                    let index = QpIndex(place as u32);
+                    if let Some(report) = state.shard.qp_report(index) {
+                        stat_qps::line(text, &report);
+                    }
+                }
+                next = end;
+                if next == state.qps.len() {
+                    break;
+                }
+            }
+        });
+    }
+
     /// The last of it, when the context ends.
     pub(crate) fn finish(&mut self, engine: &Engine) {
         if let Ok(mut state) = engine.combiner.lock()
@@ -76,6 +114,7 @@ impl Housekeeping {
         {
             tap.flush();
         }
+        self.asked = None;
         self.stats = None;
     }
 }

@@ -213,13 +213,17 @@ impl Engine {
         &self,
         state: &'a ShardState,
     ) -> impl Iterator<Item = (&'static str, u64)> + use<'a> {
-        let drops = ("rx_buffer_drops", self.sockets.receive_drops());
+        let more = [
+            ("rx_buffer_drops", self.sockets.receive_drops()),
+            ("send_err", state.counters.tx_errors),
+            ("link_downed", self.port.downs()),
+        ];
         state
             .shard
             .stats()
             .iter()
             .chain(state.counters.iter())
-            .chain([drops])
+            .chain(more)
     }
 
     /// All counters, with a name each.

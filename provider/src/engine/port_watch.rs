@@ -22,6 +22,7 @@ pub(crate) struct PortWatch {
     interface: Option<String>,
     addrs: Box<[IpAddr]>,
     is_up: AtomicBool,
+    downs: AtomicU64,
     /// Addresses that the interface does not have any more, one bit for each.
     lost: AtomicU64,
     /// Those that it had when the context was opened.
@@ -51,6 +52,7 @@ impl PortWatch {
             interface,
             addrs,
             is_up: AtomicBool::new(true),
+            downs: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             listed: 0,
         };
@@ -63,6 +65,11 @@ impl PortWatch {
     /// True if the interface is up and has a carrier.
     pub(crate) fn is_up(&self) -> bool {
         self.is_up.load(Ordering::Relaxed)
+    }
+
+    /// Times that it went down.
+    pub(crate) fn downs(&self) -> u64 {
+        self.downs.load(Ordering::Relaxed)
     }
 
     /// True if the interface had the address with this index and has it no more.
@@ -87,6 +94,8 @@ impl PortWatch {
         ) {}
         let seen = self.look(&datalink::interfaces());
         if self.is_up.swap(seen.is_up, Ordering::Relaxed) != seen.is_up {
+            self.downs
+                .fetch_add(u64::from(!seen.is_up), Ordering::Relaxed);
             tell(match seen.is_up {
                 true => AsyncEvent::PortActive(PORT),
                 false => AsyncEvent::PortErr(PORT),

@@ -348,17 +348,18 @@ impl<'a> Progress<'a> {
         self.wait(&list[..len], now, end);
     }
 
-    /// What always wakes the thread: a kick, and then changes of the interface.
-    fn interests(&self) -> ([Interest<'a>; WAIT_MAX], usize) {
+    /// What always wakes the thread: a kick, changes of the interface, and questions; the
+    /// kick is first.
+    fn interests(&self) -> ([Interest<'_>; WAIT_MAX], usize) {
         let kick = Interest::readable(self.engine.progress.kick.as_fd());
         let mut list = [kick; WAIT_MAX];
-        match self.engine.port.fd() {
-            Some(fd) => {
-                list[1] = Interest::readable(fd);
-                (list, 2)
-            }
-            None => (list, 1),
+        let others = [self.engine.port.fd(), self.housekeeping.asked()];
+        let mut len = 1;
+        for fd in others.into_iter().flatten() {
+            list[len] = Interest::readable(fd);
+            len += 1;
         }
+        (list, len)
     }
 
     fn wait(&self, list: &[Interest<'_>], now: Time, end: Option<Time>) {
@@ -371,9 +372,16 @@ impl<'a> Progress<'a> {
             progress.kicked.store(false, Ordering::Release);
             progress.kick.drain();
         }
-        if self.engine.port.fd().is_some() && ready.is_ready(1) {
-            let events = &self.engine.events;
-            self.engine.port.on_readable(|event| events.push(event));
+        let mut place = 1;
+        if self.engine.port.fd().is_some() {
+            if ready.is_ready(place) {
+                let events = &self.engine.events;
+                self.engine.port.on_readable(|event| events.push(event));
+            }
+            place += 1;
+        }
+        if self.housekeeping.asked().is_some() && ready.is_ready(place) {
+            self.housekeeping.answer(self.engine);
         }
     }
 }

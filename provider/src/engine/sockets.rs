@@ -25,8 +25,8 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Most addresses: two descriptors are waited for beside them.
-    pub(crate) const MAX: usize = WAIT_MAX - 2;
+    /// Most addresses: three descriptors are waited for beside them.
+    pub(crate) const MAX: usize = WAIT_MAX - 3;
 
     /// Takes port 4791 of every address.
     ///

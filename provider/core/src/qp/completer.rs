@@ -119,6 +119,7 @@ impl Requester {
         cx: &mut Cx<'_, '_, M, C>,
     ) -> Result<(), Fault> {
         cx.common.stats.rcvd_rnr_err += 1;
+        self.counts.rcvd_rnr_err += 1;
         if self.acknowledge(psn, link, cx) == Reach::ResponseMissing {
             return self.on_response_missing(cx);
         }
@@ -149,6 +150,7 @@ impl Requester {
         match code {
             NakCode::PsnSequence => {
                 cx.common.stats.rcvd_seq_err += 1;
+                self.counts.rcvd_seq_err += 1;
                 self.go_back(cx)
             }
             NakCode::InvalidRequest => {
@@ -175,12 +177,14 @@ impl Requester {
     ) -> Result<(), Fault> {
         mark!(ImpliedNak);
         cx.common.stats.implied_nak += 1;
+        self.counts.implied_nak += 1;
         self.go_back(cx)
     }
 
     fn go_back<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) -> Result<(), Fault> {
         match self.retry.on_sequence_error(cx.now(), self.una) {
             Ok(true) => {
+                cx.common.stats.completer_retry_err += 1;
                 mark!(WentBack);
                 self.window.on_loss();
                 self.rewind();
@@ -331,6 +335,7 @@ impl Requester {
             mark!(FaultedRequestArrived);
             self.faulted = None;
         }
+        cx.common.stats.rdma_sends += u64::from(is_send(wqe.opcode));
         self.sq.pop();
         if self.cursor < self.sq.head() {
             self.cursor = self.sq.head();
@@ -357,6 +362,14 @@ impl Requester {
         self.rd_inflight = 0;
         self.retry.stop();
     }
+}
+
+#[inline]
+fn is_send(opcode: WrOpcode) -> bool {
+    matches!(
+        opcode,
+        WrOpcode::Send | WrOpcode::SendWithImm | WrOpcode::SendWithInv
+    )
 }
 
 fn send_cqe(wqe: &SendWqe, fault: Fault, link: &Link) -> Cqe {

@@ -300,6 +300,7 @@ impl Responder {
         self.rq.pop();
         self.needs_receives = true;
         self.ack.on_receive_used();
+        cx.common.stats.rdma_recvs += 1;
         cx.complete(self.recvs.cq, cqe);
     }
 }

@@ -12,6 +12,7 @@ mod ident;
 pub(crate) mod modify;
 mod placement;
 mod replay;
+pub(crate) mod report;
 mod requester;
 mod respond;
 mod responder;
@@ -316,6 +317,8 @@ impl Qp {
             Expired::AckTimeout => {
                 mark!(AckTimeout);
                 cx.common.stats.ack_timeout += 1;
+                cx.common.stats.completer_retry_err += 1;
+                self.req.counts.ack_timeout += 1;
                 self.req.window.on_loss();
                 self.req.rewind();
             }

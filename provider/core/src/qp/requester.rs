@@ -14,6 +14,7 @@ use crate::memory::Memory;
 use crate::mr::Access;
 use crate::qp::Link;
 use crate::qp::credit::CreditLimit;
+use crate::qp::report::RequesterCounts;
 use crate::qp::retry::Retry;
 use crate::qp::sgl;
 use crate::qp::window::SendWindow;
@@ -82,6 +83,7 @@ pub(crate) struct Requester {
     pub(crate) credit: CreditLimit,
     pub(crate) window: SendWindow,
     pub(crate) retry: Retry,
+    pub(crate) counts: RequesterCounts,
     /// Packets a READ request may ask for, so that responses stay within the window.
     pub(crate) read_chunk: u32,
 }
@@ -101,6 +103,7 @@ impl Requester {
             credit: CreditLimit::new(),
             window: SendWindow::new(0, 1, 256),
             retry: Retry::default(),
+            counts: RequesterCounts::default(),
             read_chunk: 1,
         }
     }
@@ -122,6 +125,7 @@ impl Requester {
         self.faulted = None;
         self.credit = CreditLimit::new();
         self.retry = Retry::default();
+        self.counts = RequesterCounts::default();
         self.set_psn(Psn::ZERO);
     }
 
@@ -448,6 +452,7 @@ impl Requester {
             self.sent_end = self.next_psn;
         } else {
             cx.common.stats.retransmitted_pkts += 1;
+            self.counts.retransmitted_pkts += 1;
         }
         if self.next_psn.is_after(wqe.last_psn) {
             self.cursor += 1;

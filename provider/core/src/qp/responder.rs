@@ -11,6 +11,7 @@ use crate::error::{DropReason, Fault};
 use crate::memory::Memory;
 use crate::qp::ack::OwedAck;
 use crate::qp::replay::{Replay, ResourceKind};
+use crate::qp::report::ResponderCounts;
 use crate::qp::{Link, RecvSource};
 use crate::work::RecvQueue;
 
@@ -86,6 +87,7 @@ pub(crate) struct Responder {
     waiting: Waiting,
     pub(crate) replay: Replay,
     pub(crate) nak_owed: Option<(Syndrome, Psn)>,
+    pub(crate) counts: ResponderCounts,
     pub(crate) ack: OwedAck,
     /// The last credit code said "none".
     pub(crate) told_none: bool,
@@ -106,6 +108,7 @@ impl Responder {
             waiting: Waiting::No,
             replay: Replay::default(),
             nak_owed: None,
+            counts: ResponderCounts::default(),
             ack: OwedAck::new(),
             told_none: false,
             needs_receives: false,
@@ -215,6 +218,7 @@ impl Responder {
                 mark!(RnrNakSent);
                 self.waiting = Waiting::RnrNakSent;
                 cx.common.stats.send_rnr_err += 1;
+                self.counts.send_rnr_err += 1;
                 Ok(())
             }
             Err(refusal) => Err(self.refuse(refusal, cx)),
@@ -274,6 +278,7 @@ impl Responder {
     /// Packets were lost or overtaken: one NAK, then silence until the expected one.
     fn on_ahead<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
         cx.common.stats.out_of_seq_request += 1;
+        self.counts.out_of_seq_request += 1;
         if self.waiting == Waiting::No {
             mark!(SequenceNakSent);
             self.waiting = Waiting::SequenceNakSent;
@@ -293,6 +298,7 @@ impl Responder {
         cx: &mut Cx<'_, '_, M, C>,
     ) {
         cx.common.stats.duplicate_request += 1;
+        self.counts.duplicate_request += 1;
         let psn = packet.bth().psn;
         let kept = match packet.info().operation {
             Operation::Send | Operation::Write => {

@@ -1,0 +1,97 @@
+//! A QP as reports show it: where it stands, and what went wrong on its way.
+
+use core::net::IpAddr;
+
+use urxe_wire::{Psn, Qpn};
+
+use crate::detail::ErrorDetail;
+use crate::qp::Qp;
+use crate::qp::state::{QpState, QpType};
+
+macro_rules! counts {
+    ($name:ident { $($(#[doc = $doc:literal])* $field:ident,)* }) => {
+        /// What went wrong at one QP; nothing here is touched while all goes well.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name { $($(#[doc = $doc])* pub $field: u32,)* }
+
+        impl $name {
+            /// Every counter with its name, those of the device's counters.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($field), u64::from(self.$field))),*].into_iter()
+            }
+        }
+    };
+}
+
+counts! { RequesterCounts {
+    /// RNR NAKs received.
+    rcvd_rnr_err,
+    /// Sequence NAKs received.
+    rcvd_seq_err,
+    /// Responses found missing because a later one arrived.
+    implied_nak,
+    /// Local ACK timeouts.
+    ack_timeout,
+    /// Packets sent again.
+    retransmitted_pkts,
+} }
+
+counts! { ResponderCounts {
+    /// Duplicate requests received.
+    duplicate_request,
+    /// Requests received ahead of the expected PSN.
+    out_of_seq_request,
+    /// RNR NAKs sent.
+    send_rnr_err,
+} }
+
+/// One QP, as [`crate::Shard::qp_report`] shows it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct QpReport<'a> {
+    /// Its number.
+    pub qpn: Qpn,
+    /// Its service.
+    pub qp_type: QpType,
+    /// Its state.
+    pub state: QpState,
+    /// The peer's address and QPN, once it has one.
+    pub peer: Option<(IpAddr, Qpn)>,
+    /// Requests in the send queue, and how many it takes.
+    pub sq: (u32, u32),
+    /// Receives in the receive queue, and how many it takes.
+    pub rq: (u32, u32),
+    /// PSN of the next packet to send.
+    pub next_psn: Psn,
+    /// Oldest PSN that is not acknowledged.
+    pub una_psn: Psn,
+    /// PSN that is expected from the peer.
+    pub expected_psn: Psn,
+    /// As requester.
+    pub requester: RequesterCounts,
+    /// As responder.
+    pub responder: ResponderCounts,
+    /// Why it failed, if it did.
+    pub last_error: Option<&'a ErrorDetail>,
+}
+
+impl Qp {
+    pub(crate) fn report(&self) -> QpReport<'_> {
+        let (req, resp) = (&self.req, &self.resp);
+        let has_peer = self.attr.ah_attr.is_some();
+        QpReport {
+            qpn: self.link.qpn,
+            qp_type: self.init.qp_type,
+            state: self.state(),
+            peer: has_peer.then_some((self.link.dest.remote, self.link.dest_qpn)),
+            sq: (req.sq.len(), req.sq.capacity()),
+            rq: (resp.rq.len(), resp.rq.capacity()),
+            next_psn: req.next_psn,
+            una_psn: req.una,
+            expected_psn: resp.epsn,
+            requester: req.counts,
+            responder: resp.counts,
+            last_error: self.last_error.as_deref(),
+        }
+    }
+}

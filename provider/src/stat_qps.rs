@@ -1,0 +1,209 @@
+//! The QPs of running processes, for others of the same user to look at.
+//!
+//! Nothing is written while nobody asks. Beside its file of counters a context has a
+//! socket; whoever connects to it asks for the QPs, and the context's background thread
+//! writes them to a file and closes the connection. Ten thousand QPs are gone through a
+//! few at a time, so that packets need not wait for the list.
+
+use core::fmt::Write as _;
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use urxe_core::QpReport;
+
+use crate::stat_file::ContextCounters;
+
+/// How long a process may take to answer: it is busy, or stopped.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A QP of some process.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct QpStatus {
+    /// Its number.
+    pub qpn: u32,
+    /// Its service: `Rc`, `Uc`, `Ud`, ...
+    pub qp_type: String,
+    /// Its state: `RTS`, ...
+    pub state: String,
+    /// Address and QPN of its peer, once it has one.
+    pub peer: Option<String>,
+    /// Requests in its send queue, of how many.
+    pub sq: (u32, u32),
+    /// Receives in its receive queue, of how many.
+    pub rq: (u32, u32),
+    /// PSN of the next packet to send, the oldest that is not acknowledged, and the one
+    /// that is expected from the peer.
+    pub psns: [u32; 3],
+    /// What went wrong on its way, under the names of the device's counters.
+    pub counters: Vec<(String, u64)>,
+    /// Why it failed, if it did.
+    pub last_error: Option<String>,
+}
+
+impl ContextCounters {
+    /// Asks the process for the context's QPs.
+    ///
+    /// # Errors
+    /// If the process does not answer, or ended.
+    pub fn qps(&self) -> io::Result<Vec<QpStatus>> {
+        let mut asking = UnixStream::connect(beside(&self.path, "ask"))?;
+        asking.set_read_timeout(Some(PATIENCE))?;
+        // The answer is the end of the connection: the file is written.
+        asking.read_to_end(&mut Vec::new())?;
+        let text = fs::read_to_string(beside(&self.path, "qps"))?;
+        Ok(text.lines().filter_map(parse).collect())
+    }
+}
+
+/// The side of the process that is asked.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    listener: UnixListener,
+    socket: PathBuf,
+    answer: PathBuf,
+}
+
+impl Asked {
+    /// Where the QPs of the context with this file of counters are asked for; `None`
+    /// where there can be no socket.
+    pub(crate) fn new(counters: &Path) -> Option<Asked> {
+        let socket = beside(counters, "ask");
+        let answer = beside(counters, "qps");
+        // Those of a dead process that had our id.
+        let _ = fs::remove_file(&socket);
+        let _ = fs::remove_file(&answer);
+        let listener = UnixListener::bind(&socket).ok()?;
+        let asked = Asked {
+            listener,
+            socket,
+            answer,
+        };
+        asked.listener.set_nonblocking(true).ok()?;
+        let mine_alone = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(&asked.socket, mine_alone).ok()?;
+        Some(asked)
+    }
+
+    /// Readable when somebody asks.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Answers all who ask now. `gather` puts lines into the text.
+    pub(crate) fn answer(&self, gather: impl FnOnce(&mut String)) {
+        let asking: Vec<UnixStream> =
+            std::iter::from_fn(|| Some(self.listener.accept().ok()?.0)).collect();
+        if asking.is_empty() {
+            return;
+        }
+        let mut text = String::new();
+        gather(&mut text);
+        // In one step, so that nobody reads half of it. If there is no room, the answer
+        // is the old one, or none.
+        let new = self.answer.with_extension("new");
+        if write_private(&new, &text).is_ok() {
+            let _ = fs::rename(&new, &self.answer);
+        }
+        drop(asking);
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.socket);
+        let _ = fs::remove_file(&self.answer);
+    }
+}
+
+/// One QP's line.
+pub(crate) fn line(text: &mut String, qp: &QpReport<'_>) {
+    let mut put = |part: core::fmt::Arguments<'_>| {
+        text.write_fmt(part).expect("a string takes everything");
+    };
+    put(format_args!(
+        "qpn={:#x} type={:?} state={}",
+        qp.qpn.get(),
+        qp.qp_type,
+        qp.state
+    ));
+    if let Some((addr, qpn)) = qp.peer {
+        put(format_args!(" peer={addr}/{:#x}", qpn.get()));
+    }
+    let (sq, rq) = (qp.sq, qp.rq);
+    put(format_args!(" sq={}/{} rq={}/{}", sq.0, sq.1, rq.0, rq.1));
+    let psns = [qp.next_psn, qp.una_psn, qp.expected_psn].map(|psn| psn.get());
+    put(format_args!(" psns={}/{}/{}", psns[0], psns[1], psns[2]));
+    let counts = qp.requester.iter().chain(qp.responder.iter());
+    for (name, value) in counts.filter(|(_, value)| *value > 0) {
+        put(format_args!(" {name}={value}"));
+    }
+    if let Some(error) = qp.last_error {
+        // Last, as it has spaces; and it is one line.
+        put(format_args!(
+            " error={}",
+            error.to_string().replace('\n', " ")
+        ));
+    }
+    put(format_args!("\n"));
+}
+
+fn parse(line: &str) -> Option<QpStatus> {
+    let mut qp = QpStatus::default();
+    let (line, error) = match line.split_once(" error=") {
+        Some((line, error)) => (line, Some(error)),
+        None => (line, None),
+    };
+    qp.last_error = error.map(str::to_owned);
+    for part in line.split(' ') {
+        let (name, value) = part.split_once('=')?;
+        match name {
+            "qpn" => qp.qpn = u32::from_str_radix(value.strip_prefix("0x")?, 16).ok()?,
+            "type" => qp.qp_type = value.into(),
+            "state" => qp.state = value.into(),
+            "peer" => qp.peer = Some(value.into()),
+            "sq" => qp.sq = of(value)?,
+            "rq" => qp.rq = of(value)?,
+            "psns" => {
+                let mut numbers = value.split('/').map(str::parse);
+                for psn in &mut qp.psns {
+                    *psn = numbers.next()?.ok()?;
+                }
+            }
+            _ => qp.counters.push((name.into(), value.parse().ok()?)),
+        }
+    }
+    Some(qp)
+}
+
+/// `3/128`
+fn of(text: &str) -> Option<(u32, u32)> {
+    let (some, all) = text.split_once('/')?;
+    Some((some.parse().ok()?, all.parse().ok()?))
+}
+
+fn beside(counters: &Path, what: &str) -> PathBuf {
+    let mut name = counters.as_os_str().to_owned();
+    name.push(".");
+    name.push(what);
+    name.into()
+}
+
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    let mut options = fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(text.as_bytes())
+}
