@@ -24,6 +24,10 @@ pub enum WcOpcode {
     CompSwap = 3,
     /// A fetch-and-add.
     FetchAdd = 4,
+    /// A memory window was bound.
+    BindMw = 5,
+    /// An rkey was taken back by its owner.
+    LocalInv = 6,
     /// A FLUSH.
     Flush = 8,
     /// An ATOMIC WRITE.

@@ -93,6 +93,10 @@ faults! {
     ResponderInvalidRequest = 0x131, Local, RemInvReqErr, "the peer's request was invalid, so this receive could not be completed";
     /// The local responder refused the peer's access.
     ResponderAccess = 0x132, Local, RemAccessErr, "the peer's request failed this side's rkey check";
+    /// A memory window could not be bound.
+    WindowBind = 0x151, Local, MwBindErr, "the memory window could not be bound: window, MR and QP must be of one PD, the MR needs MW_BIND (and LOCAL_WRITE for remote writes and atomics) and must not be zero-based, the range must lie inside it, and a type 2 window must be free and take a new key";
+    /// LOCAL_INV of an rkey that cannot be taken back.
+    LocalInvalidate = 0x152, Local, LocQpOpErr, "LOCAL_INV names an rkey that is not valid or may not be invalidated: type 1 windows and ordinary MRs may not, nor MRs with bound windows, nor windows of another QP";
     /// The completion queue is full.
     CqOverrun = 0x141, Local, LocQpOpErr, "the completion queue is full and a completion could not be stored";
     /// NAK 0x61.

@@ -1,5 +1,6 @@
 //! Work requests as plain values, and the bounded queues that they wait in.
 
+mod local;
 mod recv_queue;
 mod rules;
 
@@ -31,6 +32,10 @@ pub enum WrOpcode {
     AtomicCmpAndSwp = 5,
     /// Fetch-and-add of 8 bytes.
     AtomicFetchAndAdd = 6,
+    /// Takes an rkey of one's own back.
+    LocalInv = 7,
+    /// Binds a memory window; see [`SendWr::bind_mw`].
+    BindMw = 8,
     /// SEND that takes an rkey of the receiver back.
     SendWithInv = 9,
     /// FLUSH: makes sure of where earlier WRITEs are; see [`SendWr::flush`].
@@ -54,6 +59,18 @@ impl WrOpcode {
             self,
             WrOpcode::RdmaRead | WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd
         )
+    }
+
+    /// Requests that send nothing, and take no PSN.
+    #[inline]
+    pub fn is_local(self) -> bool {
+        matches!(self, WrOpcode::LocalInv | WrOpcode::BindMw)
+    }
+
+    /// Requests without data of their own.
+    #[inline]
+    fn is_bare(self) -> bool {
+        self.is_local() || self == WrOpcode::Flush
     }
 
     /// The operations of the memory placement extensions.
@@ -242,6 +259,9 @@ pub enum PostError {
     /// No such QP.
     #[error("the QP does not exist")]
     NoQp,
+    /// LOCAL_INV or BIND_MW with data.
+    #[error("LOCAL_INV and BIND_MW have no data of their own")]
+    LocalData,
     /// The QP has no receive queue of its own.
     #[error("the QP takes its receives from a shared receive queue: post them there")]
     HasSrq,
@@ -404,8 +424,8 @@ impl SendQueue {
         if self.len() >= self.capacity {
             return Err(PostError::QueueFull(self.capacity));
         }
-        if wr.opcode == WrOpcode::Flush {
-            wr.check_flush()?;
+        if wr.opcode.is_bare() {
+            wr.check_bare()?;
         }
         let slot = self.slot(self.tail);
         let (length, num_sge, inline_flag) = match wr.data {

@@ -1,4 +1,4 @@
-//! Memory regions: keys, and the check that every access to memory passes.
+//! Memory regions and windows: keys, and the check that every access to memory passes.
 //!
 //! An lkey and an rkey are different numbers always: half the key space is for
 //! each, so that a program which sends its lkey where the rkey belongs (it works
@@ -6,15 +6,22 @@
 
 mod access;
 mod region;
+mod rereg;
 #[cfg(test)]
 mod tests;
+mod window;
+#[cfg(test)]
+mod window_tests;
 
 use urxe_wire::{Lkey, Rkey};
 
 use crate::detail::MrFacts;
 use crate::permute::Permutation24;
 pub use access::Access;
-pub use region::{AccessFault, MrInit, MrKeys, MrSpan, PdId, RegisterError};
+pub use region::{AccessFault, Accessor, MrInit, MrKeys, MrSpan, PdId, RegisterError};
+pub use rereg::MrChange;
+use window::Window;
+pub use window::{BindMw, MwType, WindowFault, inc_rkey};
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
@@ -23,12 +30,26 @@ struct Slot {
     generation: u32,
     live: bool,
     rkey_valid: bool,
+    kind: Kind,
 }
 
-/// All regions of a device context.
+/// What a slot is used for.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// A region to which so many windows are bound.
+    Region { windows: u32 },
+    /// A region without bytes, of this domain.
+    Null(PdId),
+    /// A window: its bytes, when bound, are a region's.
+    Window(Window),
+}
+
+/// All regions and windows of a device context.
 #[derive(Debug)]
 pub struct MrTable {
     slots: Vec<Slot>,
+    /// Windows that are bound to a QP.
+    qp_windows: u32,
     free: Vec<u32>,
     permutation: Permutation24,
     variant_state: u64,
@@ -46,6 +67,7 @@ impl MrTable {
     pub fn new(secret: u64) -> MrTable {
         MrTable {
             slots: Vec::new(),
+            qp_windows: 0,
             free: Vec::new(),
             permutation: Permutation24::new(secret),
             variant_state: secret.rotate_left(32) ^ 0x6a09_e667_f3bc_c909,
@@ -57,24 +79,37 @@ impl MrTable {
     /// # Errors
     /// [`RegisterError`] when the rights contradict each other or there is no room.
     pub fn register(&mut self, init: MrInit) -> Result<MrKeys, RegisterError> {
-        const KNOWN: u32 = 0xf | Access::FLUSH_GLOBAL.0 | Access::FLUSH_PERSISTENT.0;
-        // Bits 20..=29 are optional by definition: ignored where unknown.
-        const OPTIONAL: u32 = 0x3ff0_0000;
-        if init.access.0 & !(KNOWN | OPTIONAL) != 0 {
-            return Err(RegisterError::UnknownAccess(init.access.0));
-        }
-        if init
-            .access
-            .intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
-            && !init.access.contains(Access::LOCAL_WRITE)
-        {
-            return Err(RegisterError::RemoteWithoutLocalWrite);
-        }
-        if init.iova.checked_add(init.len).is_none()
-            || init.host_addr.checked_add(init.len).is_none()
-        {
-            return Err(RegisterError::Wraps);
-        }
+        init.check()?;
+        let kind = Kind::Region { windows: 0 };
+        self.insert(init, kind, true)
+    }
+
+    /// A region of this domain that has no bytes: reading it yields zeros, and what is
+    /// written to it is gone. Every address is in it.
+    ///
+    /// `scratch` is the place of [`MrTable::NULL_BYTES`] bytes that stay zero and as many
+    /// that are written to.
+    ///
+    /// # Errors
+    /// [`RegisterError::Full`].
+    pub fn register_null(&mut self, pd: PdId, scratch: u64) -> Result<Lkey, RegisterError> {
+        let init = MrInit {
+            pd: PdId::NONE,
+            access: Access::LOCAL_WRITE,
+            host_addr: scratch,
+            iova: 0,
+            len: 0,
+            remote_invalidate: false,
+        };
+        Ok(self.insert(init, Kind::Null(pd), false)?.lkey)
+    }
+
+    fn insert(
+        &mut self,
+        init: MrInit,
+        kind: Kind,
+        rkey_valid: bool,
+    ) -> Result<MrKeys, RegisterError> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None if self.slots.len() < Self::REGIONS_MAX => {
@@ -87,6 +122,7 @@ impl MrTable {
                     generation: 0,
                     live: false,
                     rkey_valid: false,
+                    kind,
                 });
                 self.slots.len() as u32 - 1
             }
@@ -103,25 +139,39 @@ impl MrTable {
             keys,
             generation,
             live: true,
-            rkey_valid: true,
+            rkey_valid,
+            kind,
         };
         Ok(keys)
     }
 
     /// Takes a region back. From here on no check passes for its keys; spans are
-    /// used up within the call that made them, so none outlives this.
+    /// used up within the call that made them, so none outlives this. Windows that are
+    /// bound to it are unbound.
     ///
     /// Returns false if no region has the key.
     pub fn deregister(&mut self, lkey: Lkey) -> bool {
-        let Some(slot) = self.slot_of(lkey.0, 0) else {
+        let Some(slot) = self.region_slot(lkey) else {
             return false;
         };
-        if self.slots[slot].keys.lkey != lkey {
-            return false;
-        }
+        self.unbind_all_of(slot);
         self.slots[slot].live = false;
         self.free.push(slot as u32);
         true
+    }
+
+    /// Number of windows that are bound to a region.
+    pub fn windows_of(&self, lkey: Lkey) -> u32 {
+        match self.region_slot(lkey).map(|slot| self.slots[slot].kind) {
+            Some(Kind::Region { windows }) => windows,
+            _ => 0,
+        }
+    }
+
+    /// The slot of the region (with bytes or without) that has this lkey.
+    fn region_slot(&self, lkey: Lkey) -> Option<usize> {
+        self.slot_of(lkey.0, 0)
+            .filter(|&slot| self.slots[slot].keys.lkey == lkey)
     }
 
     /// Checks a local scatter/gather entry.
@@ -142,7 +192,10 @@ impl MrTable {
         if slot.keys.lkey != lkey {
             return Err(AccessFault::Key);
         }
-        slot.span(pd, addr, len, need)
+        if slot.init.pd != pd {
+            return slot.null_span(pd, len, need);
+        }
+        slot.span(addr, len, need)
     }
 
     /// Checks a peer's access.
@@ -153,7 +206,7 @@ impl MrTable {
     pub fn check_remote(
         &self,
         rkey: Rkey,
-        pd: PdId,
+        by: Accessor,
         addr: u64,
         len: usize,
         need: Access,
@@ -163,7 +216,10 @@ impl MrTable {
         if slot.keys.rkey != rkey || !slot.rkey_valid {
             return Err(AccessFault::Key);
         }
-        slot.span(pd, addr, len, need)
+        if slot.init.pd != by.pd {
+            slot.opens_for(by)?;
+        }
+        slot.span(addr, len, need)
     }
 
     /// Checks a peer's access to all of a region.
@@ -173,33 +229,41 @@ impl MrTable {
     pub fn check_remote_whole(
         &self,
         rkey: Rkey,
-        pd: PdId,
+        by: Accessor,
         need: Access,
     ) -> Result<MrSpan, AccessFault> {
         let slot = self.slot_of(rkey.0, REMOTE_BIT).ok_or(AccessFault::Key)?;
         let init = &self.slots[slot].init;
         let len = usize::try_from(init.len).map_err(|_| AccessFault::Bounds)?;
-        self.check_remote(rkey, pd, init.iova, len, need)
+        self.check_remote(rkey, by, init.iova, len, need)
     }
 
-    /// Takes an rkey back on behalf of a peer's SEND with invalidate.
+    /// May this rkey be taken back: by LOCAL_INV, or by a peer's SEND with invalidate?
+    /// Those of type 2 windows may by the window's own QP, and those of regions where
+    /// that was allowed and no window is bound.
     ///
     /// # Errors
-    /// [`AccessFault::Key`] if no region has it, [`AccessFault::Pd`] if that is in
-    /// another PD, [`AccessFault::Access`] if it may not be invalidated remotely.
-    pub fn check_invalidate(&self, rkey: Rkey, pd: PdId) -> Result<(), AccessFault> {
+    /// [`AccessFault::Key`] if nothing has it, [`AccessFault::Pd`] if that is in another
+    /// PD (or another QP's window), [`AccessFault::Access`] if it may not be invalidated.
+    pub fn check_invalidate(&self, rkey: Rkey, by: Accessor) -> Result<(), AccessFault> {
         let slot = self.slot_of(rkey.0, REMOTE_BIT).ok_or(AccessFault::Key)?;
         let slot = &self.slots[slot];
         if slot.keys.rkey != rkey || !slot.rkey_valid {
             return Err(AccessFault::Key);
         }
-        if slot.init.pd != pd {
-            return Err(AccessFault::Pd);
+        if slot.init.pd != by.pd {
+            slot.opens_for(by)?;
         }
-        if !slot.init.remote_invalidate {
-            return Err(AccessFault::Access);
+        let may = match slot.kind {
+            Kind::Region { windows } => slot.init.remote_invalidate && windows == 0,
+            Kind::Window(window) => window.mw_type == MwType::Type2,
+            Kind::Null(_) => false,
+        };
+        if may {
+            Ok(())
+        } else {
+            Err(AccessFault::Access)
         }
-        Ok(())
     }
 
     /// Makes an rkey useless; a passed [`MrTable::check_invalidate`] comes first.
@@ -207,6 +271,7 @@ impl MrTable {
         if let Some(slot) = self.slot_of(rkey.0, REMOTE_BIT)
             && self.slots[slot].keys.rkey == rkey
         {
+            self.unbind(slot);
             self.slots[slot].rkey_valid = false;
         }
     }
@@ -236,12 +301,17 @@ impl MrTable {
             init,
             keys,
             rkey_valid,
+            kind,
             ..
         } = self.slots[slot];
+        let pd = match kind {
+            Kind::Region { .. } => init.pd,
+            Kind::Null(pd) | Kind::Window(Window { pd, .. }) => pd,
+        };
         Some(MrFacts {
             keys,
             rkey_valid,
-            pd: init.pd,
+            pd,
             access: init.access,
             iova: init.iova,
             len: init.len,
@@ -255,7 +325,7 @@ impl MrTable {
         (slot.keys.lkey.0 == key).then_some(&slot.init)
     }
 
-    /// Number of registered regions.
+    /// Number of regions and windows.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -283,12 +353,15 @@ impl MrTable {
     }
 }
 
+impl MrTable {
+    /// Bytes of each half of what stands behind a region without bytes: more than a
+    /// packet has.
+    pub const NULL_BYTES: usize = 1 << 16;
+}
+
 impl Slot {
     #[inline]
-    fn span(&self, pd: PdId, addr: u64, len: usize, need: Access) -> Result<MrSpan, AccessFault> {
-        if self.init.pd != pd {
-            return Err(AccessFault::Pd);
-        }
+    fn span(&self, addr: u64, len: usize, need: Access) -> Result<MrSpan, AccessFault> {
         // In this order nothing can overflow.
         if addr < self.init.iova
             || len as u64 > self.init.len
@@ -303,5 +376,37 @@ impl Slot {
             host_addr: self.init.host_addr + (addr - self.init.iova),
             len,
         })
+    }
+
+    /// A local access by another domain than the slot says: right for a region without
+    /// bytes, which has its own domain elsewhere.
+    #[cold]
+    fn null_span(&self, pd: PdId, len: usize, need: Access) -> Result<MrSpan, AccessFault> {
+        let Kind::Null(own) = self.kind else {
+            return Err(AccessFault::Pd);
+        };
+        if own != pd {
+            return Err(AccessFault::Pd);
+        }
+        let half = if need.contains(Access::LOCAL_WRITE) {
+            MrTable::NULL_BYTES as u64
+        } else {
+            0
+        };
+        Ok(MrSpan {
+            host_addr: self.init.host_addr + half,
+            // A longer entry is only ever checked as a whole, and touched packet by packet.
+            len: len.min(MrTable::NULL_BYTES),
+        })
+    }
+
+    /// A peer's access by another domain than the slot says: right for a window of the
+    /// peer's own QP.
+    #[cold]
+    fn opens_for(&self, by: Accessor) -> Result<(), AccessFault> {
+        match self.kind {
+            Kind::Window(window) if window.pd == by.pd && window.qpn == Some(by.qpn) => Ok(()),
+            _ => Err(AccessFault::Pd),
+        }
     }
 }

@@ -1,12 +1,27 @@
 //! What regions are made of, what a passed check yields, and why checks refuse.
 
-use urxe_wire::{Lkey, Rkey};
+use urxe_wire::{Lkey, Qpn, Rkey};
 
 use super::Access;
 
 /// Identity of a protection domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct PdId(pub u32);
+
+impl PdId {
+    /// No domain. Keys that take more than a comparison of domains to check have this in
+    /// its place, so that the others need no second look.
+    pub(super) const NONE: PdId = PdId(u32::MAX);
+}
+
+/// Who wants to use an rkey: the QP that a peer's request came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Accessor {
+    /// The QP's protection domain.
+    pub pd: PdId,
+    /// The QP's number: some windows open for their own QP only.
+    pub qpn: Qpn,
+}
 
 /// What to register.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +115,13 @@ pub enum RegisterError {
     /// The region wraps around the end of the address space.
     #[error("the region wraps around the end of the address space")]
     Wraps,
-    /// No room for more regions.
-    #[error("all {0} memory regions are in use")]
+    /// No room for more regions and windows.
+    #[error("all {0} memory regions and windows are in use")]
     Full(usize),
+    /// Windows are bound to the region.
+    #[error("{0} memory windows are bound to the region: unbind or deallocate them first")]
+    Bound(u32),
+    /// There is no such region.
+    #[error("no region has this key")]
+    NoRegion,
 }

@@ -1,8 +1,15 @@
 //! Keys, bounds and rights of regions.
 
+use urxe_wire::Qpn;
+
 use super::*;
 
-const PD: PdId = PdId(1);
+pub(super) const PD: PdId = PdId(1);
+/// Who asks.
+pub(super) const ME: Accessor = Accessor {
+    pd: PD,
+    qpn: Qpn::new(2),
+};
 
 fn init(access: Access) -> MrInit {
     MrInit {
@@ -25,7 +32,7 @@ fn table() -> (MrTable, MrKeys) {
 fn a_passed_check_translates() {
     let (t, k) = table();
     let span = t
-        .check_remote(k.rkey, PD, 0x1010, 8, Access::REMOTE_READ)
+        .check_remote(k.rkey, ME, 0x1010, 8, Access::REMOTE_READ)
         .expect("inside");
     assert_eq!((span.host_addr(), span.len()), (0x9010, 8));
 }
@@ -48,7 +55,7 @@ fn an_lkey_is_never_an_rkey() {
     let (t, k) = table();
     assert_ne!(k.lkey.0, k.rkey.0);
     assert_eq!(
-        t.check_remote(Rkey(k.lkey.0), PD, 0x1000, 1, Access::NONE),
+        t.check_remote(Rkey(k.lkey.0), ME, 0x1000, 1, Access::NONE),
         Err(AccessFault::Key)
     );
     assert_eq!(
@@ -63,7 +70,7 @@ fn all_32_bits_of_a_key_count() {
     for bit in 0..32 {
         let forged = Rkey(k.rkey.0 ^ (1 << bit));
         assert_eq!(
-            t.check_remote(forged, PD, 0x1000, 1, Access::NONE),
+            t.check_remote(forged, ME, 0x1000, 1, Access::NONE),
             Err(AccessFault::Key),
             "bit {bit}"
         );
@@ -83,7 +90,7 @@ fn a_key_dies_with_its_region() {
     let again = t.register(init(Access(0xf))).expect("fits");
     assert_ne!(again.rkey, k.rkey);
     assert_eq!(
-        t.check_remote(k.rkey, PD, 0x1000, 1, Access::NONE),
+        t.check_remote(k.rkey, ME, 0x1000, 1, Access::NONE),
         Err(AccessFault::Key)
     );
     assert_eq!(t.len(), 1);
@@ -93,7 +100,7 @@ fn a_key_dies_with_its_region() {
 fn pd_and_rights() {
     let mut t = MrTable::new(9);
     let k = t.register(init(Access::REMOTE_READ)).expect("fits");
-    let check = |pd, need| t.check_remote(k.rkey, pd, 0x1000, 1, need);
+    let check = |pd, need| t.check_remote(k.rkey, Accessor { pd, ..ME }, 0x1000, 1, need);
     assert!(check(PD, Access::REMOTE_READ).is_ok());
     assert_eq!(check(PdId(2), Access::REMOTE_READ), Err(AccessFault::Pd));
     assert_eq!(check(PD, Access::REMOTE_WRITE), Err(AccessFault::Access));
@@ -130,17 +137,92 @@ fn invalidation_takes_the_rkey_and_leaves_the_lkey() {
             ..init(Access(0xf))
         })
         .expect("fits");
-    assert_eq!(t.check_invalidate(k.rkey, PdId(5)), Err(AccessFault::Pd));
-    t.check_invalidate(k.rkey, PD).expect("allowed");
+    assert_eq!(
+        t.check_invalidate(k.rkey, Accessor { pd: PdId(5), ..ME }),
+        Err(AccessFault::Pd)
+    );
+    t.check_invalidate(k.rkey, ME).expect("allowed");
     t.invalidate(k.rkey);
     assert_eq!(
-        t.check_remote(k.rkey, PD, 0x1000, 1, Access::NONE),
+        t.check_remote(k.rkey, ME, 0x1000, 1, Access::NONE),
         Err(AccessFault::Key)
     );
     assert!(t.check_local(k.lkey, PD, 0x1000, 1, Access::NONE).is_ok());
     let (plain, keys) = table();
     assert_eq!(
-        plain.check_invalidate(keys.rkey, PD),
+        plain.check_invalidate(keys.rkey, ME),
         Err(AccessFault::Access)
     );
+}
+
+#[test]
+fn a_null_region_takes_every_address_and_has_two_faces() {
+    let mut t = MrTable::new(3);
+    let lkey = t.register_null(PD, 0x5_0000).expect("fits");
+    let at = |pd, addr, len, need| t.check_local(lkey, pd, addr, len, need);
+    let zeros = at(PD, u64::MAX - 7, 4096, Access::NONE).expect("any address");
+    assert_eq!((zeros.host_addr(), zeros.len()), (0x5_0000, 4096));
+    let gone = at(PD, 0, 4096, Access::LOCAL_WRITE).expect("any address");
+    assert_eq!((gone.host_addr(), gone.len()), (0x6_0000, 4096));
+    let whole = at(PD, 0, usize::MAX, Access::NONE).expect("any length");
+    assert_eq!(
+        whole.len(),
+        MrTable::NULL_BYTES,
+        "and no span beyond the scratch"
+    );
+    assert_eq!(at(PdId(2), 0, 1, Access::NONE), Err(AccessFault::Pd));
+    assert!(t.deregister(lkey));
+}
+
+#[test]
+fn the_whole_address_space_is_a_region() {
+    let mut t = MrTable::new(3);
+    let all = MrInit {
+        access: Access(0xf) | Access::ON_DEMAND | Access::HUGETLB | Access::RELAXED_ORDERING,
+        host_addr: 0,
+        iova: 0,
+        len: u64::MAX,
+        ..init(Access::NONE)
+    };
+    let k = t.register(all).expect("fits");
+    let span = t.check_remote(k.rkey, ME, 0x1234, 8, Access::REMOTE_WRITE);
+    assert_eq!(span.expect("inside").host_addr(), 0x1234);
+    let last = t.check_remote(k.rkey, ME, u64::MAX - 7, 8, Access::REMOTE_WRITE);
+    assert_eq!(
+        last,
+        Err(AccessFault::Bounds),
+        "one byte more than there is"
+    );
+}
+
+#[test]
+fn a_region_is_registered_again_in_place() {
+    let (mut t, k) = table();
+    let change = MrChange {
+        translation: Some((0x70_0000, 0x40_0000, 16)),
+        ..MrChange::default()
+    };
+    assert_eq!(t.reregister(k.lkey, &change), Ok(k));
+    let read = |t: &MrTable, addr| t.check_remote(k.rkey, ME, addr, 8, Access::REMOTE_READ);
+    assert_eq!(read(&t, 0x1000), Err(AccessFault::Bounds));
+    assert_eq!(read(&t, 0x40_0008).expect("inside").host_addr(), 0x70_0008);
+    let change = MrChange {
+        access: Some(Access::REMOTE_WRITE),
+        pd: Some(PdId(9)),
+        ..MrChange::default()
+    };
+    let refused = t.reregister(k.lkey, &change);
+    assert_eq!(refused, Err(RegisterError::RemoteWithoutLocalWrite));
+    assert!(read(&t, 0x40_0000).is_ok(), "nothing has changed");
+    let change = MrChange {
+        access: Some(Access::LOCAL_WRITE),
+        pd: Some(PdId(9)),
+        ..MrChange::default()
+    };
+    t.reregister(k.lkey, &change).expect("fits");
+    assert_eq!(read(&t, 0x40_0000), Err(AccessFault::Pd));
+    let there = t.check_local(k.lkey, PdId(9), 0x40_0000, 16, Access::LOCAL_WRITE);
+    assert!(there.is_ok());
+    t.deregister(k.lkey);
+    assert_eq!(t.reregister(k.lkey, &change), Err(RegisterError::NoRegion));
 }

@@ -380,6 +380,8 @@ fn send_cqe(wqe: &SendWqe, fault: Fault, link: &Link) -> Cqe {
         WrOpcode::AtomicFetchAndAdd => WcOpcode::FetchAdd,
         WrOpcode::Flush => WcOpcode::Flush,
         WrOpcode::AtomicWrite => WcOpcode::AtomicWrite,
+        WrOpcode::BindMw => WcOpcode::BindMw,
+        WrOpcode::LocalInv => WcOpcode::LocalInv,
         WrOpcode::Send | WrOpcode::SendWithImm | WrOpcode::SendWithInv => WcOpcode::Send,
     };
     Cqe {

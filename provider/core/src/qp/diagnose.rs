@@ -107,8 +107,30 @@ impl Qp {
         )
     }
 
+    /// A bind or an invalidation.
+    fn bad_local(&self, wqe: &SendWqe, mrs: &MrTable) -> Finding {
+        let rkey = wqe.rkey.0;
+        if wqe.opcode == WrOpcode::LocalInv {
+            let expected = "the valid rkey of a type 2 window of this QP";
+            let hint = "an ordinary MR is taken back by deregistering it";
+            return (expected.into(), format!("{rkey:#010x}"), Some(hint));
+        }
+        let found = match mrs.check_bind(self.link.accessor(), wqe.rkey, &wqe.bind_mw()) {
+            Err(fault) => fault.to_string(),
+            Ok(_) => "a state that has changed since".into(),
+        };
+        (
+            format!("a window {rkey:#010x} and an MR that it can be bound to"),
+            found,
+            None,
+        )
+    }
+
     /// The request itself is at fault.
     fn bad_request(&self, fault: Fault, wqe: &SendWqe, mrs: &MrTable) -> Finding {
+        if wqe.opcode.is_local() {
+            return self.bad_local(wqe, mrs);
+        }
         if fault == Fault::MessageTooLong {
             let expected = match wqe.opcode {
                 WrOpcode::AtomicWrite => "8 bytes for an ATOMIC WRITE".into(),

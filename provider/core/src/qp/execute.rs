@@ -89,7 +89,7 @@ impl Responder {
             if let Some(rkey) = invalidated {
                 cx.env
                     .mrs
-                    .check_invalidate(rkey, link.pd)
+                    .check_invalidate(rkey, link.accessor())
                     .map_err(|_| Refusal::ACCESS)?;
                 cx.env.mrs.invalidate(rkey);
             }
@@ -128,7 +128,7 @@ impl Responder {
                 .mrs
                 .check_remote(
                     reth.rkey,
-                    link.pd,
+                    link.accessor(),
                     reth.va,
                     reth.dma_len as usize,
                     Access::REMOTE_WRITE,
@@ -163,7 +163,13 @@ impl Responder {
             let span = cx
                 .env
                 .mrs
-                .check_remote(rkey, link.pd, at, payload.len(), Access::REMOTE_WRITE)
+                .check_remote(
+                    rkey,
+                    link.accessor(),
+                    at,
+                    payload.len(),
+                    Access::REMOTE_WRITE,
+                )
                 .map_err(|_| write_target_gone())?;
             cx.env
                 .memory
@@ -210,7 +216,7 @@ impl Responder {
                 .mrs
                 .check_remote(
                     reth.rkey,
-                    link.pd,
+                    link.accessor(),
                     reth.va,
                     reth.dma_len as usize,
                     Access::REMOTE_READ,
@@ -253,7 +259,7 @@ impl Responder {
         let span = cx
             .env
             .mrs
-            .check_remote(eth.rkey, link.pd, eth.va, 8, Access::REMOTE_ATOMIC)
+            .check_remote(eth.rkey, link.accessor(), eth.va, 8, Access::REMOTE_ATOMIC)
             .map_err(|_| refuse_key())?;
         let original = match packet.info().operation {
             Operation::CompareSwap => cx.env.memory.compare_swap(span, eth.compare, eth.swap_add),

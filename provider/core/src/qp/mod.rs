@@ -9,6 +9,7 @@ mod credit;
 mod diagnose;
 mod execute;
 mod ident;
+mod local;
 pub(crate) mod modify;
 mod placement;
 mod replay;
@@ -36,7 +37,7 @@ use crate::detail::ErrorDetail;
 use crate::error::Fault;
 use crate::event::AsyncEvent;
 use crate::memory::Memory;
-use crate::mr::{Access, PdId};
+use crate::mr::{Access, Accessor, PdId};
 use crate::qpn_table::QpnChunk;
 use crate::srq::SrqId;
 use crate::table::QpIndex;
@@ -115,6 +116,15 @@ impl Link {
     #[inline]
     pub(crate) fn response(&self, opcode: Opcode, psn: Psn) -> Bth {
         Bth::new(Opcode(self.opcodes | opcode.0), self.dest_qpn, psn)
+    }
+
+    /// As whom the QP uses rkeys for its peer.
+    #[inline]
+    pub(crate) fn accessor(&self) -> Accessor {
+        Accessor {
+            pd: self.pd,
+            qpn: self.qpn,
+        }
     }
 }
 
@@ -425,6 +435,7 @@ impl Qp {
                     *budget -= 1;
                     sends += 1;
                 }
+                SendStep::Local => *budget -= 1,
                 SendStep::BatchFull => {
                     mark!(BatchFull);
                     return Err(Turn::BatchFull);

@@ -126,7 +126,7 @@ impl Responder {
             .mrs
             .check_remote(
                 reth.rkey,
-                link.pd,
+                link.accessor(),
                 reth.va,
                 WORD as usize,
                 Access::REMOTE_WRITE,
@@ -163,9 +163,9 @@ impl Responder {
         let span = match flush.selectivity {
             Selectivity::Range => {
                 let len = flush.length as usize;
-                mrs.check_remote(reth.rkey, link.pd, reth.va, len, rights)
+                mrs.check_remote(reth.rkey, link.accessor(), reth.va, len, rights)
             }
-            Selectivity::Region => mrs.check_remote_whole(reth.rkey, link.pd, rights),
+            Selectivity::Region => mrs.check_remote_whole(reth.rkey, link.accessor(), rights),
         };
         let span = span.map_err(|_| Refusal::ACCESS)?;
         // Global visibility needs no more than that earlier requests were executed: they

@@ -54,6 +54,8 @@ pub(crate) enum SendBlocked {
 pub(crate) enum SendStep {
     /// A packet is in the batch.
     Sent,
+    /// A request that sends nothing was carried out.
+    Local,
     /// The batch has no room for it.
     BatchFull,
     /// Nothing can be sent until something else happens.
@@ -197,13 +199,16 @@ impl Requester {
         if self.blocked(link, may_start).is_some() {
             return SendStep::Blocked;
         }
-        if self.cursor == self.started
-            && let Err(fault) = self.start(link, cx)
-        {
-            mark!(LocalFaultAtStart);
-            return self.fault_here(fault);
-        }
         let opcode = self.sq.wqe(self.cursor).opcode;
+        if self.cursor == self.started {
+            if opcode.is_local() {
+                return self.run_local(link, cx);
+            }
+            if let Err(fault) = self.start(link, cx) {
+                mark!(LocalFaultAtStart);
+                return self.fault_here(fault);
+            }
+        }
         let sent = if !opcode.is_read_or_atomic() {
             match link.opcodes {
                 RC_OPCODES => self.emit_data::<M, C, { RC_OPCODES }>(link, cx, batch),
@@ -228,7 +233,7 @@ impl Requester {
         }
     }
 
-    fn fault_here(&mut self, fault: Fault) -> SendStep {
+    pub(crate) fn fault_here(&mut self, fault: Fault) -> SendStep {
         self.sq.wqe_mut(self.cursor).fault = fault;
         self.faulted = Some(self.cursor);
         SendStep::Blocked
@@ -247,6 +252,10 @@ impl Requester {
         if wqe.opcode.takes_credit() && !self.credit.allows_next() {
             mark!(CreditWaited);
             return Some(SendBlocked::Credit);
+        }
+        if wqe.opcode.is_local() {
+            // It waits for all before it, and then for nothing.
+            return (!self.is_drained()).then_some(SendBlocked::Fence);
         }
         let span = match wqe.opcode {
             WrOpcode::RdmaRead => wqe.length.div_ceil(link.mtu).clamp(1, self.read_chunk),

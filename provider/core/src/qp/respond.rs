@@ -6,7 +6,7 @@ use urxe_wire::{Aeth, AtomicAckEth, Opcode, PacketWriter, Syndrome, packet_len};
 use crate::context::Cx;
 use crate::cq::CqSink;
 use crate::memory::Memory;
-use crate::mr::Access;
+use crate::mr::{Access, Accessor};
 use crate::qp::Link;
 use crate::qp::replay::{NextResponse, ResourceKind};
 use crate::qp::responder::{Refusal, Responder};
@@ -159,7 +159,13 @@ impl Responder {
             let read = cx
                 .env
                 .mrs
-                .check_remote(rkey, pd, va + u64::from(offset), take, Access::REMOTE_READ)
+                .check_remote(
+                    rkey,
+                    Accessor { pd, qpn: link.qpn },
+                    va + u64::from(offset),
+                    take,
+                    Access::REMOTE_READ,
+                )
                 .ok()
                 .and_then(|span| cx.env.memory.copy_out(span, payload).ok());
             if read.is_none() {

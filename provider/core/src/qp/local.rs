@@ -1,0 +1,43 @@
+//! Requests that send nothing: binding a memory window, and taking an rkey back.
+//!
+//! They are carried out in the order of the send queue, each when all requests before it
+//! are complete. That is stricter than IBTA asks of a bind without fence, and makes the
+//! order easy to rely on: no earlier request finds the window changed, no later one leaves
+//! before it is, and nothing happens if an earlier request fails.
+
+use crate::context::Cx;
+use crate::cq::CqSink;
+use crate::error::Fault;
+use crate::memory::Memory;
+use crate::qp::Link;
+use crate::qp::requester::{Requester, SendStep};
+use crate::work::WrOpcode;
+
+impl Requester {
+    /// Carries out the request at the cursor, which is the oldest.
+    pub(crate) fn run_local<M: Memory, C: CqSink>(
+        &mut self,
+        link: &Link,
+        cx: &mut Cx<'_, '_, M, C>,
+    ) -> SendStep {
+        let (wqe, mrs) = (self.sq.wqe(self.cursor), &mut *cx.env.mrs);
+        let outcome = match wqe.opcode {
+            WrOpcode::BindMw => mrs
+                .bind_mw(link.accessor(), wqe.rkey, &wqe.bind_mw())
+                .map_err(|_| Fault::WindowBind),
+            _ => mrs
+                .check_invalidate(wqe.rkey, link.accessor())
+                .map(|()| mrs.invalidate(wqe.rkey))
+                .map_err(|_| Fault::LocalInvalidate),
+        };
+        match outcome {
+            Ok(()) => {
+                self.started += 1;
+                self.cursor += 1;
+                self.retire(link, cx);
+                SendStep::Local
+            }
+            Err(fault) => self.fault_here(fault),
+        }
+    }
+}
