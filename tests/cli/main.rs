@@ -7,8 +7,8 @@ mod bench;
 mod decode;
 mod harness;
 mod pingpong;
-mod strict;
 mod scale;
+mod strict;
 mod usage;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -28,5 +28,7 @@ fn bench_of_each_operation() {
     for op in ["send", "read", "atomic"] {
         runs_through(&["bench", op, "--lat", "--size", "8", "--iters", "50"]);
     }
-    runs_through(&["bench", "send", "--lat", "--event", "--size", "64", "--iters", "50"]);
+    runs_through(&[
+        "bench", "send", "--lat", "--event", "--size", "64", "--iters", "50",
+    ]);
 }

@@ -239,19 +239,8 @@ impl Qp {
             }
             _ => {}
         }
-        if let Some(eth) = packet.xrceth()
-            && self.resp.recvs.srqn != Some(eth.srqn)
-        {
-            let expected = match open {
-                Some(_) => "the shared receive queue that the message began with",
-                None => "the number of a shared receive queue of this target's XRC domain",
-            };
-            let hint = "exchange the numbers of the queues when connecting";
-            return (
-                expected.into(),
-                format!("number {:#x}", eth.srqn.get()),
-                Some(hint),
-            );
+        if let Some(finding) = self.wrong_queue(packet, open.is_some()) {
+            return finding;
         }
         if let Some(need) = right_for(packet)
             && starts
@@ -295,6 +284,21 @@ impl Qp {
             packet.to_string(),
             Some("both sides must use the same path MTU"),
         )
+    }
+
+    /// Over XRC: the packet names a queue that the target does not serve.
+    fn wrong_queue(&self, packet: &Packet<'_>, is_within_message: bool) -> Option<Finding> {
+        let srqn = packet.xrceth()?.srqn;
+        if self.resp.recvs.srqn == Some(srqn) {
+            return None;
+        }
+        let expected = match is_within_message {
+            true => "the shared receive queue that the message began with",
+            false => "the number of a shared receive queue of this target's XRC domain",
+        };
+        let found = format!("number {:#x}", srqn.get());
+        let hint = "exchange the numbers of the queues when connecting";
+        Some((expected.into(), found, Some(hint)))
     }
 
     fn refused_access(&self, packet: &Packet<'_>, mrs: &MrTable) -> Finding {
