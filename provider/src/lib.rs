@@ -136,7 +136,7 @@ pub use urxe_core::mr::{Access, RegisterError};
 pub use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr, QpCap};
 pub use urxe_core::qp::state::{ModifyError, QpState, QpType};
 pub use urxe_core::srq::{SrqAttr, SrqAttrMask, SrqError, SrqId};
-pub use urxe_core::work::{PostError, SendFlags, Sge, WrData, WrOpcode};
+pub use urxe_core::work::{PostError, SendFlags, SendWr as SendWrFields, Sge, WrData, WrOpcode};
 pub use urxe_wire::{Gid, IcrcPolicy, Lkey, Pkey, Psn, Qkey, Qpn, Rkey};
 pub use wc::Wc;
 pub use wr::{RecvWr, SendWr};

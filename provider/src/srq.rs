@@ -131,11 +131,25 @@ impl Srq {
     #[inline]
     #[track_caller]
     pub fn post_recv_list(&self, wrs: &[RecvWr<'_>]) -> Result<(), BadWr> {
+        self.post_recv_iter(wrs.iter().copied())
+    }
+
+    /// The same, of requests that are made while they are posted. The iterator must not
+    /// call into this context: the engine waits for it.
+    ///
+    /// # Errors
+    /// See [`Srq::post_recv_list`].
+    #[inline]
+    #[track_caller]
+    pub fn post_recv_iter<'a>(
+        &self,
+        wrs: impl IntoIterator<Item = RecvWr<'a>>,
+    ) -> Result<(), BadWr> {
         let engine = self.inner.pd.context().engine();
         engine
             .check_process()
             .map_err(|error| BadWr { index: 0, error })?;
-        let wrs = wrs.iter().map(|wr| wr.core);
+        let wrs = wrs.into_iter().map(|wr| wr.core);
         if engine.is_strict {
             let at = Location::caller();
             let posted = self.inner.shared.post_recvs_strict(engine, wrs, at);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{ALL, End, bytes, connect, pair, pair_with, pattern};
-use urxe::{ConnectOptions, Context, Fault, Mtu, RecvWr, SendWr, WcOpcode, WcStatus};
+use urxe::{ConnectOptions, Context, Fault, Mtu, QpState, RecvWr, SendWr, WcOpcode, WcStatus};
 
 #[test]
 fn every_length_around_packets_at_every_mtu() {
@@ -332,4 +332,25 @@ fn local_faults_are_told_by_name() {
     let wc = a.complete();
     assert_eq!((wc.wr_id, wc.status), (6, WcStatus::WrFlushErr));
     let _ = ALL;
+}
+
+/// An ACK may be held back for a while, but not beyond the end of the QP that owes it.
+#[test]
+fn a_receiver_that_leaves_at_once_has_acknowledged() {
+    let leave: [fn(End); 3] = [
+        drop,
+        |b| b.qp.modify_state(QpState::Reset).expect("any QP can"),
+        |b| b.qp.modify_state(QpState::Err).expect("any QP can"),
+    ];
+    for leave in leave {
+        let (a, b) = pair();
+        let (from, to) = (a.memory(64), b.memory(64));
+        b.recv(1, &to);
+        a.qp.post_send(&SendWr::send(2, &[from.sge(..)]).signaled())
+            .expect("room");
+        b.succeed();
+        drop(to);
+        leave(b);
+        assert_eq!(a.succeed().wr_id, 2);
+    }
 }

@@ -5,13 +5,14 @@ use std::fs;
 use crate::tree::{files, report, root};
 
 /// Crate folder, and what of ours it may depend on. Bottom to top.
-const MAY_IMPORT: [(&str, &[&str]); 6] = [
+const MAY_IMPORT: [(&str, &[&str]); 7] = [
     ("wire", &[]),
     ("provider/core", &["urxe-wire"]),
     ("provider/udp", &[]),
     ("provider", &["urxe-wire", "urxe-core", "urxe-udp"]),
     // `urxe-udp` for the floor that `urxe bench` prints: bare UDP by the same socket calls.
     ("cli", &["urxe", "urxe-wire", "urxe-udp"]),
+    ("abi", &["urxe"]),
     ("tests", &["urxe", "urxe-wire", "urxe-core", "urxe-udp"]),
 ];
 

@@ -29,6 +29,7 @@ impl Qpn {
 
 /// Local key of a memory region.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[repr(transparent)]
 pub struct Lkey(pub u32);
 
 /// Remote key of a memory region or window.

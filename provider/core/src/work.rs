@@ -132,8 +132,9 @@ impl core::ops::BitOr for SendFlags {
     }
 }
 
-/// A scatter/gather entry.
+/// A scatter/gather entry, laid out as C has it: `ibv_sge` lists are posted as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
 #[doc(alias = "ibv_sge")]
 pub struct Sge {
     /// Address of the first byte, as the region's iova counts.

@@ -56,6 +56,9 @@ impl Engine {
     pub(crate) fn destroy_qp(&self, qp: &QpShared) {
         // After a fork or a panic there is nothing to destroy.
         let Ok(mut state) = self.enter() else { return };
+        // An ACK that was held back is owed all the same: without it the peer's last
+        // message, which this side has completed, would fail there.
+        state.transmit(AckMode::Now);
         state.strict_mut(|strict, shard, cqs| strict.on_qp_destroyed(qp.qpn, shard, cqs));
         state.shard.destroy_qp(qp.index);
         self.combiner.forget(qp.bell());
@@ -88,8 +91,10 @@ impl Engine {
                 .map_err(Error::io("asking for the traffic class of packets"))?;
         }
         let mut state = self.enter()?;
-        // Posts that came before this call count as posted before it.
+        // Posts that came before this call count as posted before it, and what was received
+        // before it is acknowledged.
         state.serve_bells();
+        state.transmit(AckMode::Now);
         with_env!(state, |shard, env| shard
             .modify_qp(qp.index, attr, mask, env))?;
         if let Some((attr, _)) = state.shard.query_qp(qp.index) {

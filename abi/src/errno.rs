@@ -1,0 +1,74 @@
+//! Error numbers, the ways in which C functions return them.
+
+use core::ffi::c_int;
+use core::ptr;
+
+/// A number of `errno.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) c_int);
+
+impl Errno {
+    pub(crate) const INVAL: Errno = Errno(libc::EINVAL);
+    pub(crate) const BUSY: Errno = Errno(libc::EBUSY);
+    pub(crate) const NOT_SUPPORTED: Errno = Errno(libc::EOPNOTSUPP);
+
+    /// What the last system call left.
+    pub(crate) fn last() -> Errno {
+        Errno(
+            std::io::Error::last_os_error()
+                .raw_os_error()
+                .unwrap_or(libc::EIO),
+        )
+    }
+
+    /// Leaves it in `errno`.
+    pub(crate) fn set(self) {
+        // SAFETY: the C library returns the address of the calling thread's `errno`.
+        unsafe { *libc::__errno_location() = self.0 }
+    }
+}
+
+impl From<urxe::Error> for Errno {
+    fn from(error: urxe::Error) -> Errno {
+        explain(&error);
+        Errno(error.errno())
+    }
+}
+
+/// A bare number says little: with `URXE_VERBOSE` in the environment the reason is printed.
+#[cold]
+fn explain(error: &urxe::Error) {
+    if std::env::var_os("URXE_VERBOSE").is_some() {
+        eprintln!("urxe: {error}");
+    }
+}
+
+/// As most verbs do: 0, or a positive number. `errno` has it too, as programs look there by mistake.
+pub(crate) fn number(result: Result<(), Errno>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(errno) => {
+            errno.set();
+            errno.0
+        }
+    }
+}
+
+/// 0, or -1 and `errno`.
+pub(crate) fn minus_one(result: Result<(), Errno>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(errno) => {
+            errno.set();
+            -1
+        }
+    }
+}
+
+/// A new object, or null and `errno`.
+pub(crate) fn pointer<T>(result: Result<*mut T, Errno>) -> *mut T {
+    result.unwrap_or_else(|errno| {
+        errno.set();
+        ptr::null_mut()
+    })
+}

@@ -1,0 +1,107 @@
+//! The layouts against the C compiler's.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+use std::{env, fs};
+
+use super::{attrs, objects, work};
+
+/// Name, size, and name, offset and size of each field.
+pub(super) type Struct = (&'static str, usize, &'static [(&'static str, usize, usize)]);
+
+/// Fields that older headers do not have yet: they are the last of their structures.
+const NEWER: [(&str, &str); 2] = [
+    ("ibv_qp_ex", "wr_flush"),
+    ("ibv_port_attr", "active_speed_ex"),
+];
+/// Structures without a name of their own in C.
+const NAMELESS: [&str; 3] = ["wr_rdma", "wr_atomic", "wr_ud"];
+
+fn structs() -> Vec<Struct> {
+    let tables = [objects::STRUCTS, attrs::STRUCTS, work::STRUCTS];
+    let all = tables.into_iter().flatten().copied();
+    all.filter(|(name, ..)| !NAMELESS.contains(name)).collect()
+}
+
+/// A program that prints what the header's structures are like, in the form of [`ours`].
+fn c_program() -> String {
+    let mut c = String::from(
+        "#include <stdio.h>\n#include <stddef.h>\n#include <infiniband/verbs.h>\n\
+         #define S(s) printf(#s \" %zu\\n\", sizeof(TYPE))\n#define F(s, f) printf(#s \".\" #f \" %zu %zu\\n\", \
+         offsetof(TYPE, f), sizeof(((TYPE *)0)->f))\nint main(void) {\n",
+    );
+    for (name, _, fields) in structs() {
+        let kind = if name == "ibv_gid" { "union" } else { "struct" };
+        writeln!(c, "#undef TYPE\n#define TYPE {kind} {name}\nS({name});").expect("a string");
+        for (field, ..) in fields.iter().filter(|field| !is_newer(name, field.0)) {
+            let field = field.trim_start_matches("r#");
+            writeln!(c, "F({name}, {field});").expect("a string");
+        }
+    }
+    c + "return 0; }\n"
+}
+
+fn is_newer(name: &str, field: &str) -> bool {
+    NEWER.contains(&(name, field))
+}
+
+/// Fields whose size says nothing: unions of C of which one member has the name.
+fn is_union_member(name: &str, field: &str) -> bool {
+    name == "ibv_send_wr" && field == "bind_mw"
+}
+
+fn ours() -> Vec<(String, String)> {
+    let mut lines = Vec::new();
+    for (name, size, fields) in structs() {
+        lines.push((name.to_owned(), size.to_string()));
+        for (field, offset, size) in fields.iter().filter(|field| !is_newer(name, field.0)) {
+            let field = field.trim_start_matches("r#");
+            lines.push((format!("{name}.{field}"), format!("{offset} {size}")));
+        }
+    }
+    lines
+}
+
+#[test]
+fn every_offset_is_the_one_of_the_installed_header() {
+    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
+        println!("skipped: infiniband/verbs.h is missing (apt-get install libibverbs-dev)");
+        return;
+    }
+    let folder = env::temp_dir().join(format!("urxe-layout-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder for the program");
+    let (source, program) = (folder.join("layout.c"), folder.join("layout"));
+    fs::write(&source, c_program()).expect("it can be written");
+    let compiled = Command::new("cc")
+        .arg("-o")
+        .arg(&program)
+        .arg(&source)
+        .output();
+    let Ok(compiled) = compiled else {
+        println!("skipped: there is no C compiler");
+        return;
+    };
+    let errors = String::from_utf8_lossy(&compiled.stderr).into_owned();
+    assert!(compiled.status.success(), "{errors}");
+    let printed = Command::new(&program).output().expect("it runs").stdout;
+    fs::remove_dir_all(&folder).expect("it is ours");
+    let printed = String::from_utf8(printed).expect("names and numbers");
+
+    let theirs: Vec<(&str, &str)> = printed.lines().filter_map(|l| l.split_once(' ')).collect();
+    let ours = ours();
+    assert_eq!(theirs.len(), ours.len());
+    for ((theirs, their_place), (ours, our_place)) in theirs.into_iter().zip(&ours) {
+        assert_eq!(theirs, ours);
+        let (name, field) = ours.split_once('.').unwrap_or((ours, ""));
+        if field.is_empty() && NEWER.iter().any(|(grown, _)| *grown == name) {
+            let number = |text: &str| text.parse::<usize>().expect("a size");
+            assert!(number(their_place) <= number(our_place), "{name} shrank");
+        } else if is_union_member(name, field) {
+            let offset = |text: &str| text.split(' ').next().map(str::to_owned);
+            assert_eq!(offset(their_place), offset(our_place), "{ours}");
+        } else {
+            assert_eq!(their_place, our_place, "offset and size of {ours}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! What stands behind the pointers that programs hold: C's structure first, then what is ours.
+//!
+//! A pointer becomes a reference by [`of`] with no look-up: the data path leans on it.
+
+use core::cell::UnsafeCell;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::device::Device;
+use crate::errno::Errno;
+use crate::events::Acks;
+use crate::layout::{
+    ibv_ah, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_mr, ibv_pd, ibv_qp, ibv_qp_ex,
+    ibv_srq, ibv_td, verbs_context,
+};
+
+/// A structure whose first field is `UnsafeCell<C>`: the program may write to its part at any time.
+///
+/// # Safety
+/// The layout must be `repr(C)`, with C's part at offset 0.
+pub(crate) unsafe trait Object: Sized {
+    /// What programs hold pointers to.
+    type C;
+}
+
+/// The object behind a program's pointer.
+///
+/// # Safety
+/// The pointer must come from [`new`] for this type, and not be freed while the reference is used.
+#[inline]
+pub(crate) unsafe fn of<'a, T: Object>(ptr: *mut T::C) -> &'a T {
+    // SAFETY: the caller's promise; C's part is at offset 0.
+    unsafe { &*ptr.cast::<T>() }
+}
+
+/// Gives an object to the program.
+pub(crate) fn new<T: Object>(object: T) -> *mut T::C {
+    Box::into_raw(Box::new(object)).cast()
+}
+
+/// Takes it back.
+///
+/// # Safety
+/// As for [`of`]; nobody may use the pointer, or a reference made of it, again.
+pub(crate) unsafe fn delete<T: Object>(ptr: *mut T::C) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { Box::from_raw(ptr.cast::<T>()) });
+}
+
+/// How many objects use this one: it cannot go before them.
+#[derive(Debug, Default)]
+pub(crate) struct Users(AtomicU32);
+
+impl Users {
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn remove(&self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// `EBUSY` while there are some.
+    pub(crate) fn check_none(&self) -> Result<(), Errno> {
+        match self.0.load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => Err(Errno::BUSY),
+        }
+    }
+}
+
+/// A pointer that may go to other threads: what it points to takes care of itself.
+pub(crate) struct Shared<T>(pub(crate) *mut T);
+
+// SAFETY: a pointer as such is harmless; the objects are made to be used by many threads.
+unsafe impl<T> Send for Shared<T> {}
+
+/// Behind `ibv_context`, which is the last part of `verbs_context`.
+#[repr(C)]
+pub(crate) struct Context {
+    pub(crate) ibv: UnsafeCell<verbs_context>,
+    pub(crate) urxe: urxe::Context,
+    pub(crate) device: &'static Device,
+    registry: Mutex<Registry>,
+    /// Programs want a descriptor of its own here; nothing is read from it.
+    pub(crate) _cmd_fd: OwnedFd,
+}
+
+/// Objects by what the engine's events name them.
+#[derive(Default)]
+pub(crate) struct Registry {
+    pub(crate) cqs: HashMap<u32, Shared<ibv_cq>>,
+    pub(crate) qps: HashMap<u32, Shared<ibv_qp>>,
+    pub(crate) srqs: HashMap<u32, Shared<ibv_srq>>,
+}
+
+impl Context {
+    /// Gives a context to the program.
+    pub(crate) fn give(
+        ibv: verbs_context,
+        urxe: urxe::Context,
+        device: &'static Device,
+        cmd_fd: OwnedFd,
+    ) -> *mut ibv_context {
+        let context = Box::into_raw(Box::new(Context {
+            ibv: UnsafeCell::new(ibv),
+            urxe,
+            device,
+            registry: Mutex::default(),
+            _cmd_fd: cmd_fd,
+        }));
+        context
+            .cast::<ibv_context>()
+            .wrapping_byte_add(offset_of!(verbs_context, context))
+    }
+
+    /// The context behind a program's pointer.
+    ///
+    /// # Safety
+    /// The pointer must be from [`Context::give`], and not taken back while the reference is used.
+    pub(crate) unsafe fn of<'a>(context: *mut ibv_context) -> &'a Context {
+        // SAFETY: the caller's promise.
+        unsafe { &*Context::outer(context) }
+    }
+
+    /// Takes it back.
+    ///
+    /// # Safety
+    /// As for [`Context::of`]; nobody may use the pointer, or a reference made of it, again.
+    pub(crate) unsafe fn take_back(context: *mut ibv_context) {
+        // SAFETY: the caller's promise.
+        drop(unsafe { Box::from_raw(Context::outer(context)) });
+    }
+
+    fn outer(context: *mut ibv_context) -> *mut Context {
+        context
+            .wrapping_byte_sub(offset_of!(verbs_context, context))
+            .cast()
+    }
+
+    pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Behind `ibv_pd`: a domain, or a parent domain, which stands for the one it was made of.
+#[repr(C)]
+pub(crate) struct Pd {
+    pub(crate) ibv: UnsafeCell<ibv_pd>,
+    pub(crate) urxe: urxe::Pd,
+    pub(crate) users: Users,
+    /// The domain and the thread domain that a parent domain was made of.
+    pub(crate) parents: Option<(*mut ibv_pd, *mut ibv_td)>,
+}
+
+/// Behind `ibv_td`. There is nothing that a promise about threads would change.
+#[repr(C)]
+pub(crate) struct Td {
+    pub(crate) ibv: UnsafeCell<ibv_td>,
+    pub(crate) users: Users,
+}
+
+/// Behind `ibv_mr`.
+#[repr(C)]
+pub(crate) struct Mr {
+    pub(crate) ibv: UnsafeCell<ibv_mr>,
+    pub(crate) urxe: urxe::Mr,
+    pub(crate) users: Users,
+}
+
+/// Behind `ibv_comp_channel`.
+#[repr(C)]
+pub(crate) struct Channel {
+    pub(crate) ibv: UnsafeCell<ibv_comp_channel>,
+    pub(crate) urxe: urxe::CompChannel,
+    pub(crate) users: Users,
+}
+
+/// Behind `ibv_cq` and `ibv_cq_ex`, which begins like it.
+#[repr(C)]
+pub(crate) struct Cq {
+    pub(crate) ibv: UnsafeCell<ibv_cq_ex>,
+    pub(crate) urxe: urxe::Cq,
+    pub(crate) channel: Option<*mut ibv_comp_channel>,
+    /// What `ibv_start_poll` and `ibv_next_poll` found: one thread polls at a time.
+    pub(crate) current: UnsafeCell<crate::ops::cq_ex::Current>,
+    pub(crate) users: Users,
+    pub(crate) comp_events: Acks,
+    pub(crate) async_events: Acks,
+}
+
+/// Behind `ibv_srq`.
+#[repr(C)]
+pub(crate) struct Srq {
+    pub(crate) ibv: UnsafeCell<ibv_srq>,
+    pub(crate) urxe: urxe::Srq,
+    pub(crate) users: Users,
+    pub(crate) async_events: Acks,
+}
+
+/// Behind `ibv_qp` and `ibv_qp_ex`, which begins with it.
+#[repr(C)]
+pub(crate) struct Qp {
+    pub(crate) ibv: UnsafeCell<ibv_qp_ex>,
+    pub(crate) urxe: urxe::Qp,
+    pub(crate) sq_sig_all: bool,
+    /// It was made for `ibv_wr_*`.
+    pub(crate) batch: Option<Box<crate::ops::qp_ex::Batch>>,
+    pub(crate) async_events: Acks,
+}
+
+/// Behind `ibv_ah`.
+#[repr(C)]
+pub(crate) struct Ah {
+    pub(crate) ibv: UnsafeCell<ibv_ah>,
+    pub(crate) path: urxe::AddressVector,
+}
+
+macro_rules! objects {
+    ($($name:ident: $c:ty;)*) => {
+        $(
+            // SAFETY: repr(C), and `ibv` is first.
+            unsafe impl Object for $name {
+                type C = $c;
+            }
+
+            impl $name {
+                /// The object behind a program's pointer.
+                ///
+                /// # Safety
+                /// As for [`of`].
+                #[inline]
+                pub(crate) unsafe fn of<'a>(ptr: *mut $c) -> &'a $name {
+                    // SAFETY: the caller's promise.
+                    unsafe { of::<$name>(ptr) }
+                }
+            }
+        )*
+    };
+}
+
+objects! {
+    Pd: ibv_pd;
+    Td: ibv_td;
+    Mr: ibv_mr;
+    Channel: ibv_comp_channel;
+    Cq: ibv_cq;
+    Srq: ibv_srq;
+    Qp: ibv_qp;
+    Ah: ibv_ah;
+}

@@ -1,0 +1,125 @@
+//! `ibv_cq_ex`: completions one by one (`ibv_start_poll`, `ibv_next_poll`, `ibv_wc_read_*`).
+
+use core::ffi::{c_int, c_uint, c_void};
+use std::time::{Duration, SystemTime};
+
+use urxe::Wc;
+
+use super::poll::immediate;
+use crate::layout::ibv_cq_ex;
+use crate::object::Cq;
+
+/// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`, and the one on the system's clock.
+pub(crate) const TIMESTAMPS: u64 = 1 << 7 | 1 << 11;
+/// What a completion can tell: byte_len, imm, qp_num, src_qp, slid, sl, dlid_path_bits, timestamps.
+pub(crate) const FIELDS: u64 = 0x7f | TIMESTAMPS;
+
+/// The completion that the program looks at.
+#[derive(Default)]
+pub(crate) struct Current {
+    wc: Wc,
+    completion_ts: Option<u64>,
+}
+
+/// The functions of a new queue.
+pub(crate) fn fill(ibv: &mut ibv_cq_ex) {
+    ibv.start_poll = Some(start_poll);
+    ibv.next_poll = Some(next_poll);
+    ibv.end_poll = Some(end_poll);
+    ibv.read_opcode = Some(read_opcode);
+    ibv.read_vendor_err = Some(read_vendor_err);
+    ibv.read_byte_len = Some(read_byte_len);
+    ibv.read_imm_data = Some(read_imm_data);
+    ibv.read_qp_num = Some(read_qp_num);
+    ibv.read_src_qp = Some(read_src_qp);
+    ibv.read_wc_flags = Some(read_wc_flags);
+    ibv.read_slid = Some(read_slid);
+    ibv.read_sl = Some(read_sl);
+    ibv.read_dlid_path_bits = Some(read_sl);
+    ibv.read_completion_ts = Some(read_completion_ts);
+    ibv.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
+}
+
+unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut c_void) -> c_int {
+    // `ibv_poll_cq_attr`: nothing in it is defined yet.
+    // SAFETY: null or attributes that begin with a mask, by the rules of `ibv_start_poll`.
+    if !attr.is_null() && unsafe { *attr.cast::<u32>() } != 0 {
+        return libc::EINVAL;
+    }
+    // SAFETY: the same rules.
+    unsafe { next_poll(cq) }
+}
+
+unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+    // SAFETY: a live CQ, by the rules of `ibv_next_poll`.
+    let object = unsafe { Cq::of(cq.cast()) };
+    match object.urxe.start_poll() {
+        Ok(Some(poll)) => {
+            let (wc, completion_ts) = (*poll.wc(), poll.completion_ts());
+            // SAFETY: one thread polls an extended queue at a time, by the rules of `ibv_start_poll`.
+            unsafe {
+                let ibv = object.ibv.get();
+                (*ibv).wr_id = wc.wr_id;
+                (*ibv).status = wc.status as c_int;
+                object.current.get().write(Current { wc, completion_ts });
+            }
+            0
+        }
+        Ok(None) => libc::ENOENT,
+        Err(error) => error.errno(),
+    }
+}
+
+/// No lock is held between the calls.
+unsafe extern "C" fn end_poll(_cq: *mut ibv_cq_ex) {}
+
+/// # Safety
+/// A live CQ of which the calling thread polls, as `ibv_wc_read_*` want it.
+unsafe fn current<'a>(cq: *mut ibv_cq_ex) -> &'a Current {
+    // SAFETY: the caller's promise; only `next_poll` writes to it.
+    unsafe { &*Cq::of(cq.cast()).current.get() }
+}
+
+macro_rules! readers {
+    ($($name:ident: $result:ty = |$wc:ident| $value:expr;)*) => {
+        $(
+            unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $result {
+                // SAFETY: between `ibv_start_poll` and `ibv_end_poll`, by the rules of the function.
+                let $wc = unsafe { &current(cq).wc };
+                $value
+            }
+        )*
+    };
+}
+
+readers! {
+    read_opcode: c_int = |wc| wc.opcode as c_int;
+    read_vendor_err: u32 = |wc| wc.vendor_err;
+    read_byte_len: u32 = |wc| wc.byte_len;
+    read_imm_data: u32 = |wc| immediate(wc).0;
+    read_qp_num: u32 = |wc| wc.qp_num.get();
+    read_src_qp: u32 = |wc| wc.src_qp.get();
+    read_wc_flags: c_uint = |wc| immediate(wc).1;
+    read_slid: u32 = |_wc| 0;
+    // And the path bits: InfiniBand's addresses, which Ethernet does not have.
+    read_sl: u8 = |_wc| 0;
+}
+
+unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
+    // SAFETY: as for the other readers.
+    unsafe { current(cq) }.completion_ts.unwrap_or(0)
+}
+
+/// Both clocks are read now.
+unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
+    // SAFETY: as for the other readers.
+    let (object, current) = unsafe { (Cq::of(cq.cast()), current(cq)) };
+    let wallclock = || {
+        let now = object.urxe.context().query_rt_values().ok()?.raw_clock_ns;
+        let age = Duration::from_nanos(now.saturating_sub(current.completion_ts?));
+        let then = SystemTime::now().checked_sub(age)?;
+        let since = then.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        u64::try_from(since.as_nanos()).ok()
+    };
+    wallclock().unwrap_or(0)
+}

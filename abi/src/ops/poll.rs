@@ -1,0 +1,96 @@
+//! `ibv_poll_cq`, `ibv_req_notify_cq`.
+
+use core::ffi::c_int;
+
+use urxe::Wc;
+
+use crate::layout::{ibv_cq, ibv_wc};
+use crate::object::Cq;
+
+/// `IBV_WC_WITH_IMM`, `IBV_WC_WITH_INV`
+pub(crate) const WITH_IMM: u32 = 1 << 1;
+pub(crate) const WITH_INV: u32 = 1 << 3;
+
+pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, wcs: *mut ibv_wc) -> c_int {
+    // SAFETY: a live CQ, by the rules of `ibv_poll_cq`.
+    let cq = unsafe { Cq::of(cq) };
+    let Ok(count) = usize::try_from(count) else {
+        return -libc::EINVAL;
+    };
+    // Most programs ask for one or two, or for a batch: what is not used need not be cleared.
+    if count <= 2 {
+        // SAFETY: the program gives room for `count`.
+        unsafe { poll_into(cq, &mut [Wc::default(); 2][..count], wcs, count) }
+    } else {
+        // SAFETY: as above.
+        unsafe { poll_into(cq, &mut [Wc::default(); 16], wcs, count) }
+    }
+}
+
+/// # Safety
+/// There must be room for `count` completions at `out`.
+#[inline]
+unsafe fn poll_into(cq: &Cq, batch: &mut [Wc], out: *mut ibv_wc, count: usize) -> c_int {
+    let mut taken = 0;
+    while taken < count {
+        let most = batch.len().min(count - taken);
+        let found = match cq.urxe.poll(&mut batch[..most]) {
+            Ok(found) => found,
+            // Those that were taken are in the program's hands; the error comes next time.
+            Err(_) if taken > 0 => break,
+            Err(error) => return -error.errno(),
+        };
+        for (n, wc) in batch[..found].iter().enumerate() {
+            // SAFETY: less than `count`, by the caller's promise.
+            unsafe { out.add(taken + n).write(completion(wc)) };
+        }
+        taken += found;
+        if found < most {
+            break;
+        }
+    }
+    taken as c_int
+}
+
+#[inline]
+fn completion(wc: &Wc) -> ibv_wc {
+    let (imm_data, wc_flags) = immediate(wc);
+    ibv_wc {
+        wr_id: wc.wr_id,
+        status: wc.status as c_int,
+        opcode: wc.opcode as c_int,
+        vendor_err: wc.vendor_err,
+        byte_len: wc.byte_len,
+        imm_data,
+        qp_num: wc.qp_num.get(),
+        src_qp: wc.src_qp.get(),
+        wc_flags,
+        pkey_index: 0,
+        slid: 0,
+        sl: 0,
+        dlid_path_bits: 0,
+    }
+}
+
+/// The field that holds the immediate data (in network order) or the invalidated rkey, and the flag that says which.
+#[inline]
+pub(crate) fn immediate(wc: &Wc) -> (u32, u32) {
+    match (wc.imm_data, wc.invalidated_rkey) {
+        (Some(imm), _) => (imm.to_be(), WITH_IMM),
+        (None, Some(rkey)) => (rkey.0, WITH_INV),
+        (None, None) => (0, 0),
+    }
+}
+
+pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+    // SAFETY: a live CQ, by the rules of `ibv_req_notify_cq`.
+    let cq = unsafe { Cq::of(cq) };
+    // Without a channel there is nobody to tell, which adapters do not mind.
+    if cq.channel.is_none() {
+        return 0;
+    }
+    match cq.urxe.req_notify(solicited_only != 0) {
+        Ok(()) => 0,
+        Err(error) => error.errno(),
+    }
+}

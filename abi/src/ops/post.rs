@@ -1,0 +1,358 @@
+//! `ibv_post_send`, `ibv_post_recv`, `ibv_post_srq_recv`.
+
+use core::ffi::c_int;
+use core::mem::offset_of;
+use core::{ptr, slice};
+
+use urxe::{BadWr, Error, RecvWr, Rkey, SendFlags, SendWr, SendWrFields, Sge, WrData, WrOpcode};
+
+use crate::layout::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
+use crate::object::{Qp, Srq};
+
+/// Most inline bytes of a request: what several entries are gathered into.
+pub(crate) const INLINE_MAX: usize = 1024;
+
+// The engine takes C's scatter/gather lists as they are.
+const _: () = {
+    assert!(size_of::<Sge>() == size_of::<ibv_sge>() && align_of::<Sge>() == align_of::<ibv_sge>());
+    assert!(offset_of!(Sge, addr) == offset_of!(ibv_sge, addr));
+    assert!(offset_of!(Sge, length) == offset_of!(ibv_sge, length));
+    assert!(offset_of!(Sge, lkey) == offset_of!(ibv_sge, lkey));
+};
+
+pub(super) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad_wr: *mut *mut ibv_send_wr,
+) -> c_int {
+    // SAFETY: a live QP, by the rules of `ibv_post_send`.
+    let qp = unsafe { Qp::of(qp) };
+    // SAFETY: a list of requests that nobody changes meanwhile, by the same rules.
+    let result = unsafe {
+        if !wr.is_null() && (*wr).next.is_null() {
+            post_one_send(qp, wr)
+        } else {
+            post_sends(qp, wr)
+        }
+    };
+    // SAFETY: the program passes a place for it.
+    unsafe { report(result, bad_wr) }
+}
+
+/// Where posting stopped, and why.
+type Posted<T> = Result<(), (*mut T, c_int)>;
+
+/// # Safety
+/// `bad_wr` must be null or point to a place for a pointer.
+#[inline]
+unsafe fn report<T>(result: Posted<T>, bad_wr: *mut *mut T) -> c_int {
+    let Err((bad, errno)) = result else {
+        return 0;
+    };
+    if !bad_wr.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { bad_wr.write(bad) };
+    }
+    errno
+}
+
+/// # Safety
+/// As for [`send_wr`].
+#[inline]
+unsafe fn post_one_send(qp: &Qp, at: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
+    // SAFETY: the caller's promise.
+    let wr = unsafe { &*at };
+    if is_gathered(wr) {
+        // SAFETY: the caller's promise.
+        return unsafe { post_gathered(qp, at) };
+    }
+    // SAFETY: the caller's promise.
+    let wr = unsafe { send_wr(wr) }.map_err(|errno| (at, errno))?;
+    qp.urxe.post_send(&wr).map_err(|error| (at, error.errno()))
+}
+
+/// Inline bytes in several places: they have to be brought together first.
+#[inline]
+fn is_gathered(wr: &ibv_send_wr) -> bool {
+    wr.send_flags & SendFlags::INLINE.0 != 0 && wr.num_sge > 1
+}
+
+/// # Safety
+/// As for [`send_wr`].
+#[cold]
+unsafe fn post_gathered(qp: &Qp, at: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
+    // SAFETY: the caller's promise.
+    let wr = unsafe { &*at };
+    let mut bytes = [0; INLINE_MAX];
+    // SAFETY: the caller's promise.
+    let length = unsafe { gather(wr, &mut bytes) }.map_err(|errno| (at, errno))?;
+    let mut whole = ibv_sge {
+        addr: bytes.as_ptr().expose_provenance() as u64,
+        length: length as u32,
+        lkey: 0,
+    };
+    let one = ibv_send_wr {
+        sg_list: &raw mut whole,
+        num_sge: 1,
+        ..*wr
+    };
+    // SAFETY: as before, with inline bytes of our own.
+    let wr = unsafe { send_wr(&one) }.map_err(|errno| (at, errno))?;
+    qp.urxe.post_send(&wr).map_err(|error| (at, error.errno()))
+}
+
+/// # Safety
+/// As for [`send_wr`].
+unsafe fn gather(wr: &ibv_send_wr, bytes: &mut [u8; INLINE_MAX]) -> Result<usize, c_int> {
+    let mut length = 0;
+    // SAFETY: the caller's promise.
+    for sge in unsafe { sges(wr.sg_list, wr.num_sge) }? {
+        let part = sge.length as usize;
+        let room = bytes
+            .get_mut(length..)
+            .and_then(|rest| rest.get_mut(..part));
+        let room = room.ok_or(libc::EINVAL)?;
+        // SAFETY: inline data is readable at these addresses, by the caller's promise.
+        unsafe { ptr::copy(address(sge.addr), room.as_mut_ptr(), part) };
+        length += part;
+    }
+    Ok(length)
+}
+
+/// A list of more than one: its packets leave together.
+///
+/// # Safety
+/// As for [`send_wr`], for each of the list.
+unsafe fn post_sends(qp: &Qp, first: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
+    let mut next = first;
+    while !next.is_null() {
+        // SAFETY: the caller's promise.
+        if is_gathered(unsafe { &*next }) {
+            // SAFETY: the caller's promise.
+            next = unsafe {
+                post_one_send(qp, next)?;
+                (*next).next
+            };
+            continue;
+        }
+        // As many as can be posted as they are.
+        let (from, mut count, mut bad) = (next, 0, None);
+        while !next.is_null() {
+            // SAFETY: the caller's promise.
+            let wr = unsafe { &*next };
+            if is_gathered(wr) {
+                break;
+            }
+            // SAFETY: the caller's promise.
+            if let Err(errno) = unsafe { send_wr(wr) } {
+                bad = Some((next, errno));
+                break;
+            }
+            count += 1;
+            next = wr.next;
+        }
+        // SAFETY: the caller's promise; each was just looked at.
+        let wrs = List(from).take(count).map(|at| unsafe { send_wr(&*at) });
+        let posted = qp.urxe.post_send_iter(wrs.filter_map(Result::ok));
+        posted.map_err(|bad| at_index(from, bad))?;
+        if let Some(bad) = bad {
+            return Err(bad);
+        }
+    }
+    Ok(())
+}
+
+/// A linked list of requests.
+struct List<T>(*mut T);
+
+trait Linked {
+    fn next(&self) -> *mut Self;
+}
+
+impl Linked for ibv_send_wr {
+    #[inline]
+    fn next(&self) -> *mut Self {
+        self.next
+    }
+}
+
+impl Linked for ibv_recv_wr {
+    #[inline]
+    fn next(&self) -> *mut Self {
+        self.next
+    }
+}
+
+impl<T: Linked> Iterator for List<T> {
+    type Item = *mut T;
+
+    #[inline]
+    fn next(&mut self) -> Option<*mut T> {
+        let at = self.0;
+        if at.is_null() {
+            return None;
+        }
+        // SAFETY: lists are made of pointers that programs pass to a post, which are valid until it returns.
+        self.0 = unsafe { &*at }.next();
+        Some(at)
+    }
+}
+
+#[cold]
+fn at_index<T: Linked>(first: *mut T, bad: BadWr) -> (*mut T, c_int) {
+    let at = List(first).nth(bad.index).unwrap_or(first);
+    (at, Error::from(bad).errno())
+}
+
+/// C's request as the engine's.
+///
+/// # Safety
+/// The request must be what `ibv_post_send` takes: its list of entries readable, its inline data too.
+#[inline]
+unsafe fn send_wr(wr: &ibv_send_wr) -> Result<SendWr<'_>, c_int> {
+    let opcode = opcode(wr.opcode).ok_or(libc::EINVAL)?;
+    // SAFETY: the caller's promise.
+    let sges = unsafe { sges(wr.sg_list, wr.num_sge) }?;
+    let data = if wr.send_flags & SendFlags::INLINE.0 == 0 {
+        WrData::Sges(sges)
+    } else {
+        // SAFETY: the caller's promise. Several entries were made one before.
+        WrData::Inline(sges.first().map_or(&[], |sge| unsafe { bytes(sge) }))
+    };
+    let (remote_addr, rkey, compare_add, swap) = remote(wr, opcode);
+    let with_inv = opcode == WrOpcode::SendWithInv;
+    let flags = SendFlags::FENCE | SendFlags::SIGNALED | SendFlags::SOLICITED;
+    Ok(SendWr::from(SendWrFields {
+        flags: SendFlags(wr.send_flags & flags.0),
+        remote_addr,
+        rkey: Rkey(if with_inv { wr.imm_data } else { rkey }),
+        imm: wr.imm_data.to_ne_bytes(),
+        compare_add,
+        swap,
+        ..SendWrFields::new(wr.wr_id, opcode, data)
+    }))
+}
+
+/// Remote address, rkey, and an atomic's operands.
+#[inline]
+fn remote(wr: &ibv_send_wr, opcode: WrOpcode) -> (u64, u32, u64, u64) {
+    if opcode.is_atomic() {
+        // SAFETY: all of the union's members are numbers and pointers, for which any bytes will do.
+        let a = unsafe { wr.wr.atomic };
+        (a.remote_addr, a.rkey, a.compare_add, a.swap)
+    } else {
+        // SAFETY: as above.
+        let r = unsafe { wr.wr.rdma };
+        (r.remote_addr, r.rkey, 0, 0)
+    }
+}
+
+#[inline]
+fn opcode(number: c_int) -> Option<WrOpcode> {
+    Some(match number {
+        0 => WrOpcode::RdmaWrite,
+        1 => WrOpcode::RdmaWriteWithImm,
+        2 => WrOpcode::Send,
+        3 => WrOpcode::SendWithImm,
+        4 => WrOpcode::RdmaRead,
+        5 => WrOpcode::AtomicCmpAndSwp,
+        6 => WrOpcode::AtomicFetchAndAdd,
+        9 => WrOpcode::SendWithInv,
+        _ => return None,
+    })
+}
+
+/// # Safety
+/// `count` entries must be readable at `list`, unless there are none.
+#[inline]
+pub(super) unsafe fn sges<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [Sge], c_int> {
+    match usize::try_from(count) {
+        Ok(0) => Ok(&[]),
+        Ok(_) if list.is_null() => Err(libc::EINVAL),
+        // SAFETY: the caller's promise; the layouts are the same (asserted above).
+        Ok(count) => Ok(unsafe { slice::from_raw_parts(list.cast(), count) }),
+        Err(_) => Err(libc::EINVAL),
+    }
+}
+
+/// # Safety
+/// The bytes must be readable.
+#[inline]
+unsafe fn bytes(sge: &Sge) -> &[u8] {
+    if sge.length == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { slice::from_raw_parts(address(sge.addr), sge.length as usize) }
+}
+
+fn address(number: u64) -> *const u8 {
+    ptr::with_exposed_provenance(number as usize)
+}
+
+pub(super) unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: a live QP, by the rules of `ibv_post_recv`.
+    let qp = unsafe { Qp::of(qp) };
+    // SAFETY: a list of requests that nobody changes meanwhile, and a place for the bad one, by the same rules.
+    unsafe { report(post_recvs(wr, |wrs| qp.urxe.post_recv_iter(wrs)), bad_wr) }
+}
+
+pub(super) unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: a live SRQ, by the rules of `ibv_post_srq_recv`.
+    let srq = unsafe { Srq::of(srq) };
+    // SAFETY: as in `post_recv`.
+    unsafe { report(post_recvs(wr, |wrs| srq.urxe.post_recv_iter(wrs)), bad_wr) }
+}
+
+/// The valid requests at the beginning of a list.
+struct Recvs {
+    list: List<ibv_recv_wr>,
+    /// The first that is not valid ends the list.
+    bad: Option<*mut ibv_recv_wr>,
+}
+
+impl Iterator for &mut Recvs {
+    type Item = RecvWr<'static>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RecvWr<'static>> {
+        let at = self.list.next()?;
+        // SAFETY: the list that the program passed. The post copies what it gets before it returns, so
+        // nothing lives longer than the list.
+        let wr = unsafe { &*at };
+        // SAFETY: as above.
+        match unsafe { sges(wr.sg_list, wr.num_sge) } {
+            Ok(sges) => Some(RecvWr::new(wr.wr_id, sges)),
+            Err(_) => {
+                self.bad = Some(at);
+                None
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `first` must be a list as `ibv_post_recv` takes it.
+#[inline]
+unsafe fn post_recvs(
+    first: *mut ibv_recv_wr,
+    post: impl FnOnce(&mut Recvs) -> Result<(), BadWr>,
+) -> Posted<ibv_recv_wr> {
+    let mut recvs = Recvs {
+        list: List(first),
+        bad: None,
+    };
+    post(&mut recvs).map_err(|bad| at_index(first, bad))?;
+    match recvs.bad {
+        None => Ok(()),
+        Some(bad) => Err((bad, libc::EINVAL)),
+    }
+}

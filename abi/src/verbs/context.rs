@@ -1,0 +1,98 @@
+//! `ibv_open_device`, `ibv_close_device`.
+
+use core::ffi::c_int;
+use core::ptr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use super::{cq, pd, qp, query, srq};
+use crate::device::Device;
+use crate::errno::{Errno, minus_one, pointer};
+use crate::layout::{CStruct, ibv_context, ibv_device, verbs_context};
+use crate::object::Context;
+use crate::ops;
+
+pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    // SAFETY: a device, by the rules of the function.
+    pointer(open(unsafe { Device::of(device) }))
+}
+
+fn open(device: &'static Device) -> Result<*mut ibv_context, Errno> {
+    let urxe = match device.open() {
+        Ok(urxe) => urxe,
+        Err(errno) => {
+            // Programs say "couldn't get context": the one error that users meet first deserves its reason.
+            if let Errno(libc::EADDRINUSE) = errno {
+                eprintln!(
+                    "urxe: UDP port 4791 of the device's address is in use; choose another address of this host by \
+                     URXE_DEVICES (on loopback any 127.x.y.z)"
+                );
+            }
+            return Err(errno);
+        }
+    };
+    // SAFETY: a string and a number.
+    let cmd_fd = unsafe { libc::memfd_create(c"urxe".as_ptr(), libc::MFD_CLOEXEC) };
+    if cmd_fd < 0 {
+        return Err(Errno::last());
+    }
+    // SAFETY: just made, and nobody else's.
+    let cmd_fd = unsafe { OwnedFd::from_raw_fd(cmd_fd) };
+    let async_fd = urxe.async_fd().as_raw_fd();
+    make_blocking(async_fd)?;
+
+    let mut verbs = extended();
+    verbs.context.device = device.as_ptr();
+    verbs.context.ops = ops::context_ops();
+    verbs.context.cmd_fd = cmd_fd.as_raw_fd();
+    verbs.context.async_fd = async_fd;
+    verbs.context.num_comp_vectors = 1;
+    Ok(Context::give(verbs, urxe, device, cmd_fd))
+}
+
+/// The functions that the header looks for in front of the context.
+fn extended() -> verbs_context {
+    let mut verbs = verbs_context::zeroed();
+    verbs.sz = size_of::<verbs_context>();
+    // What says that there is something in front: `__VERBS_ABI_IS_EXTENDED`.
+    verbs.context.abi_compat = ptr::without_provenance_mut(usize::MAX);
+    verbs.query_port = Some(query::query_port);
+    verbs.query_device_ex = Some(query::query_device_ex);
+    verbs.query_rt_values = Some(query::query_rt_values);
+    verbs.create_cq_ex = Some(cq::create_cq_ex);
+    verbs.modify_cq = Some(cq::modify_cq);
+    verbs.create_qp_ex = Some(qp::create_qp_ex);
+    verbs.create_srq_ex = Some(srq::create_srq_ex);
+    verbs.alloc_td = Some(pd::alloc_td);
+    verbs.dealloc_td = Some(pd::dealloc_td);
+    verbs.alloc_parent_domain = Some(pd::alloc_parent_domain);
+    verbs
+}
+
+/// A program expects a blocking descriptor, and makes it a non-blocking one if it likes; then the functions that
+/// wait do not wait either. The engine reads it only when there is something to read.
+pub(super) fn make_blocking(fd: RawFd) -> Result<(), Errno> {
+    // SAFETY: takes numbers.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    // SAFETY: as above.
+    if flags < 0 || unsafe { libc::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK) } < 0 {
+        return Err(Errno::last());
+    }
+    Ok(())
+}
+
+/// True if the program made the descriptor a non-blocking one.
+pub(super) fn is_non_blocking(fd: RawFd) -> bool {
+    // SAFETY: takes numbers.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    flags >= 0 && flags & libc::O_NONBLOCK != 0
+}
+
+pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    if context.is_null() {
+        return minus_one(Err(Errno::INVAL));
+    }
+    // SAFETY: a context that the program does not use again, by the rules of the function. Objects that it did not
+    // destroy hold what they need.
+    unsafe { Context::take_back(context) };
+    0
+}

@@ -1,0 +1,69 @@
+//! `ibv_get_device_list` and what a device says without being opened.
+
+use core::ffi::{c_char, c_int};
+use core::ptr;
+
+use crate::device::{Device, list};
+use crate::errno::{Errno, pointer};
+use crate::instance;
+use crate::layout::ibv_device;
+
+pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
+    if !count.is_null() {
+        // SAFETY: a place for a number, by the rules of the function.
+        unsafe { count.write(0) };
+    }
+    pointer(device_list().map(|(array, len)| {
+        if !count.is_null() {
+            // SAFETY: as above.
+            unsafe { count.write(len as c_int) };
+        }
+        array
+    }))
+}
+
+/// A null-terminated array from C's heap, and its length.
+fn device_list() -> Result<(*mut *mut ibv_device, usize), Errno> {
+    if instance::is_second() {
+        return Err(Errno(libc::EBUSY));
+    }
+    let devices = list()?;
+    // SAFETY: takes numbers.
+    let array = unsafe { libc::calloc(devices.len() + 1, size_of::<*mut ibv_device>()) };
+    let array: *mut *mut ibv_device = array.cast();
+    if array.is_null() {
+        return Err(Errno(libc::ENOMEM));
+    }
+    for (index, device) in devices.iter().enumerate() {
+        // SAFETY: the array has one place more than there are devices.
+        unsafe { array.add(index).write(device.as_ptr()) };
+    }
+    Ok((array, devices.len()))
+}
+
+pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
+    // SAFETY: from `ibv_get_device_list`, by the rules of the function; the devices stay.
+    unsafe { libc::free(list.cast()) };
+}
+
+pub(crate) unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
+    // SAFETY: a device, by the rules of the function.
+    unsafe { Device::of(device) }.name()
+}
+
+pub(crate) unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
+    // SAFETY: a device, by the rules of the function.
+    unsafe { Device::of(device) }.index
+}
+
+/// In network order.
+pub(crate) unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
+    // SAFETY: a device, by the rules of the function.
+    unsafe { Device::of(device) }.guid.to_be()
+}
+
+/// Devices are not made again from a descriptor.
+pub(crate) unsafe extern "C" fn ibv_import_device(_: c_int) -> *mut crate::layout::ibv_context {
+    Errno::NOT_SUPPORTED.set();
+    ptr::null_mut()
+}

@@ -1,0 +1,101 @@
+//! Asynchronous events.
+
+use core::ffi::c_int;
+use core::ptr;
+
+use urxe::{AsyncEvent, EventType, Qpn};
+
+use super::context::is_non_blocking;
+use crate::errno::{Errno, minus_one};
+use crate::layout::{ibv_async_event, ibv_context};
+use crate::object::{Context, Cq, Qp, Registry, Srq};
+
+pub(crate) unsafe extern "C" fn ibv_get_async_event(
+    context: *mut ibv_context,
+    event: *mut ibv_async_event,
+) -> c_int {
+    // SAFETY: a context, by the rules of the function.
+    let (object, fd) = unsafe { (Context::of(context), (*context).async_fd) };
+    minus_one(next(object, fd).map(|found| {
+        // SAFETY: a place for an event, by the rules of the function.
+        unsafe { event.write(found) };
+    }))
+}
+
+fn next(context: &Context, fd: c_int) -> Result<ibv_async_event, Errno> {
+    loop {
+        let found = match context.urxe.poll_async_event() {
+            Some(found) => Some(found),
+            None if is_non_blocking(fd) => return Err(Errno(libc::EAGAIN)),
+            None => context.urxe.wait_async_event(None)?,
+        };
+        // Events of objects that are gone are nobody's.
+        if let Some(event) = found.and_then(|event| deliver(&context.registry(), event)) {
+            return Ok(event);
+        }
+    }
+}
+
+/// The event as C has it, noted at the object that it is about.
+fn deliver(registry: &Registry, event: AsyncEvent) -> Option<ibv_async_event> {
+    let qp = |qpn: Qpn| {
+        let qp = registry.qps.get(&qpn.get())?.0;
+        // SAFETY: it is registered, and not destroyed while the registry is locked.
+        unsafe { Qp::of(qp) }.async_events.deliver();
+        Some(qp.cast())
+    };
+    let element = match event {
+        AsyncEvent::CqErr(id) => {
+            let cq = registry.cqs.get(&id.0)?.0;
+            // SAFETY: as above.
+            unsafe { Cq::of(cq) }.async_events.deliver();
+            cq.cast()
+        }
+        AsyncEvent::SrqLimitReached(id) => {
+            let srq = registry.srqs.get(&id.0)?.0;
+            // SAFETY: as above.
+            unsafe { Srq::of(srq) }.async_events.deliver();
+            srq.cast()
+        }
+        AsyncEvent::QpFatal(qpn)
+        | AsyncEvent::QpReqErr(qpn)
+        | AsyncEvent::QpAccessErr(qpn)
+        | AsyncEvent::CommEst(qpn)
+        | AsyncEvent::SqDrained(qpn)
+        | AsyncEvent::QpLastWqeReached(qpn) => qp(qpn)?,
+        AsyncEvent::PortActive(port) | AsyncEvent::PortErr(port) | AsyncEvent::GidChange(port) => {
+            ptr::without_provenance_mut(usize::from(port))
+        }
+        AsyncEvent::DeviceFatal => ptr::null_mut(),
+        // An event that came later to the engine than to this table.
+        _ => return None,
+    };
+    Some(ibv_async_event {
+        element,
+        event_type: event.event_type() as c_int,
+    })
+}
+
+pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+    // SAFETY: an event from `ibv_get_async_event`, by the rules of the function.
+    let event = unsafe { *event };
+    let is = |kind: EventType| event.event_type == kind as c_int;
+    let of_qp = [
+        EventType::QpFatal,
+        EventType::QpReqErr,
+        EventType::QpAccessErr,
+        EventType::CommEst,
+        EventType::SqDrained,
+        EventType::QpLastWqeReached,
+    ];
+    // SAFETY: the type says what the element is, which is not destroyed before this is acknowledged.
+    unsafe {
+        if is(EventType::CqErr) {
+            Cq::of(event.element.cast()).async_events.ack(1);
+        } else if is(EventType::SrqLimitReached) {
+            Srq::of(event.element.cast()).async_events.ack(1);
+        } else if of_qp.into_iter().any(is) {
+            Qp::of(event.element.cast()).async_events.ack(1);
+        }
+    }
+}

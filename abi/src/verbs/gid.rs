@@ -1,0 +1,165 @@
+//! The GID and P_Key tables.
+
+use core::ffi::c_int;
+use core::net::IpAddr;
+
+use urxe::Gid;
+
+use crate::errno::{Errno, minus_one, number};
+use crate::layout::{ibv_context, ibv_gid, ibv_gid_entry};
+use crate::object::Context;
+
+/// `IBV_GID_TYPE_ROCE_V2`, as `ibv_gid_entry` has it.
+const ROCE_V2: u32 = 2;
+/// The same, as `ibv_query_gid_type` has it.
+const SYSFS_ROCE_V2: c_int = 1;
+/// Full member of the default partition.
+const PKEY: u16 = 0xffff;
+
+pub(crate) unsafe extern "C" fn ibv_query_gid(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    gid: *mut ibv_gid,
+) -> c_int {
+    // SAFETY: a context, by the rules of the function.
+    let context = unsafe { Context::of(context) };
+    minus_one(table_entry(context, port, index).map(|found| {
+        // SAFETY: a place for a GID, by the rules of the function.
+        unsafe { gid.write(from_gid(found)) };
+    }))
+}
+
+pub(crate) unsafe extern "C" fn ibv_query_gid_type(
+    context: *mut ibv_context,
+    port: u8,
+    index: u32,
+    kind: *mut c_int,
+) -> c_int {
+    // SAFETY: a context, by the rules of the function.
+    let context = unsafe { Context::of(context) };
+    let index = c_int::try_from(index).unwrap_or(-1);
+    minus_one(table_entry(context, port, index).map(|_| {
+        // SAFETY: a place for a number, by the rules of the function.
+        unsafe { kind.write(SYSFS_ROCE_V2) };
+    }))
+}
+
+pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
+    context: *mut ibv_context,
+    port: u32,
+    index: u32,
+    entry: *mut ibv_gid_entry,
+    flags: u32,
+    size: usize,
+) -> c_int {
+    // SAFETY: a context, by the rules of the function.
+    let context = unsafe { Context::of(context) };
+    let fits = flags == 0 && size >= size_of::<ibv_gid_entry>();
+    let Ok(port @ 1) = u8::try_from(port) else {
+        return number(Err(Errno::INVAL));
+    };
+    if !fits {
+        return number(Err(Errno::INVAL));
+    }
+    let index = c_int::try_from(index).unwrap_or(-1);
+    // An index without an address is an empty entry, not a wrong one.
+    let found = table_entry(context, port, index).map_err(|_| Errno(libc::ENODATA));
+    number(found.and_then(|gid| {
+        if gid == Gid([0; 16]) {
+            return Err(Errno(libc::ENODATA));
+        }
+        // SAFETY: a place for an entry, by the rules of the function.
+        unsafe { entry.write(gid_entry(context, index as u32, gid)) };
+        Ok(())
+    }))
+}
+
+/// Returns the number of entries, or a negative error number.
+pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
+    context: *mut ibv_context,
+    entries: *mut ibv_gid_entry,
+    room: usize,
+    flags: u32,
+    size: usize,
+) -> isize {
+    // SAFETY: a context, by the rules of the function.
+    let context = unsafe { Context::of(context) };
+    let table: Vec<(u32, Gid)> = (0..context.urxe.addresses().count() as u32)
+        .filter_map(|index| Some((index, context.urxe.query_gid(1, index).ok()?)))
+        .filter(|(_, gid)| *gid != Gid([0; 16]))
+        .collect();
+    if flags != 0 || size < size_of::<ibv_gid_entry>() || table.len() > room {
+        return -(libc::EINVAL as isize);
+    }
+    for (place, (index, gid)) in table.iter().enumerate() {
+        let at = entries.cast::<u8>().wrapping_add(place * size);
+        // SAFETY: the program has room for `room` entries of `size` bytes.
+        unsafe {
+            at.cast::<ibv_gid_entry>()
+                .write(gid_entry(context, *index, *gid))
+        };
+    }
+    table.len() as isize
+}
+
+fn gid_entry(context: &Context, index: u32, gid: Gid) -> ibv_gid_entry {
+    ibv_gid_entry {
+        gid: from_gid(gid),
+        gid_index: index,
+        port_num: 1,
+        gid_type: ROCE_V2,
+        ndev_ifindex: context.device.interface_index(),
+    }
+}
+
+fn table_entry(context: &Context, port: u8, index: c_int) -> Result<Gid, Errno> {
+    let index = u32::try_from(index).map_err(|_| Errno::INVAL)?;
+    Ok(context.urxe.query_gid(port, index)?)
+}
+
+/// The address with a GID index.
+pub(super) fn local_address(context: &urxe::Context, index: u8) -> Result<IpAddr, Errno> {
+    Ok(context.query_gid(1, u32::from(index))?.into())
+}
+
+pub(super) fn from_gid(gid: Gid) -> ibv_gid {
+    let (high, low) = gid.0.split_at(8);
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+    ibv_gid {
+        raw: [word(high), word(low)],
+    }
+}
+
+pub(super) fn to_gid(gid: ibv_gid) -> Gid {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&gid.raw[0].to_ne_bytes());
+    bytes[8..].copy_from_slice(&gid.raw[1].to_ne_bytes());
+    Gid(bytes)
+}
+
+pub(crate) unsafe extern "C" fn ibv_query_pkey(
+    _context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    pkey: *mut u16,
+) -> c_int {
+    if port != 1 || index != 0 {
+        return minus_one(Err(Errno::INVAL));
+    }
+    // SAFETY: a place for a P_Key, by the rules of the function.
+    unsafe { pkey.write(PKEY.to_be()) };
+    0
+}
+
+pub(crate) unsafe extern "C" fn ibv_get_pkey_index(
+    _context: *mut ibv_context,
+    port: u8,
+    pkey: u16,
+) -> c_int {
+    // Membership does not count.
+    if port == 1 && u16::from_be(pkey) & 0x7fff == PKEY & 0x7fff {
+        return 0;
+    }
+    minus_one(Err(Errno::INVAL))
+}

@@ -1,0 +1,331 @@
+//! Queue pairs: making, changing and asking.
+
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+use core::ptr;
+
+use urxe::{Access, AttrMask, Mtu, Psn, Qkey, QpAttr, QpCap, QpInitAttr, QpState, QpType, Qpn};
+
+use super::ah::{path, path_attr};
+use crate::errno::{Errno, number, pointer};
+use crate::events::Acks;
+use crate::layout::{
+    CStruct, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex,
+    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq,
+};
+use crate::object::{Context, Cq, Pd, Qp, Shared, Srq, delete, new};
+use crate::ops::qp_ex;
+
+/// What is asked for, by either function.
+struct Wanted {
+    pd: *mut ibv_pd,
+    qp_context: *mut c_void,
+    send_cq: *mut ibv_cq,
+    recv_cq: *mut ibv_cq,
+    srq: *mut ibv_srq,
+    cap: ibv_qp_cap,
+    qp_type: c_int,
+    sq_sig_all: c_int,
+    /// `ibv_wr_*` functions that it is to have.
+    send_ops: Option<u64>,
+}
+
+pub(crate) unsafe extern "C" fn ibv_create_qp(
+    pd: *mut ibv_pd,
+    attr: *mut ibv_qp_init_attr,
+) -> *mut ibv_qp {
+    // SAFETY: attributes, by the rules of the function.
+    let attr = unsafe { &mut *attr };
+    let wanted = Wanted {
+        pd,
+        qp_context: attr.qp_context,
+        send_cq: attr.send_cq,
+        recv_cq: attr.recv_cq,
+        srq: attr.srq,
+        cap: attr.cap,
+        qp_type: attr.qp_type,
+        sq_sig_all: attr.sq_sig_all,
+        send_ops: None,
+    };
+    // SAFETY: objects of the program, by the rules of the function.
+    pointer(unsafe { create(&wanted, &mut attr.cap) })
+}
+
+pub(crate) unsafe extern "C" fn create_qp_ex(
+    _context: *mut ibv_context,
+    attr: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    const PD: u32 = 1 << 0;
+    const CREATE_FLAGS: u32 = 1 << 2;
+    const SEND_OPS: u32 = 1 << 6;
+    // SAFETY: attributes, by the rules of the function.
+    let attr = unsafe { &mut *attr };
+    let has = |bit| attr.comp_mask & bit != 0;
+    let unknown = attr.comp_mask & !(PD | CREATE_FLAGS | SEND_OPS) != 0;
+    if unknown || (has(CREATE_FLAGS) && attr.create_flags != 0) {
+        Errno::NOT_SUPPORTED.set();
+        return ptr::null_mut();
+    }
+    if !has(PD) {
+        Errno::INVAL.set();
+        return ptr::null_mut();
+    }
+    let wanted = Wanted {
+        pd: attr.pd,
+        qp_context: attr.qp_context,
+        send_cq: attr.send_cq,
+        recv_cq: attr.recv_cq,
+        srq: attr.srq,
+        cap: attr.cap,
+        qp_type: attr.qp_type,
+        sq_sig_all: attr.sq_sig_all,
+        send_ops: has(SEND_OPS).then_some(attr.send_ops_flags),
+    };
+    // SAFETY: objects of the program, by the rules of the function.
+    pointer(unsafe { create(&wanted, &mut attr.cap) })
+}
+
+/// # Safety
+/// Objects must be live, or null where they may be.
+unsafe fn create(wanted: &Wanted, cap: &mut ibv_qp_cap) -> Result<*mut ibv_qp, Errno> {
+    if wanted.pd.is_null() || wanted.send_cq.is_null() || wanted.recv_cq.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: the caller's promise.
+    let (pd, send_cq, recv_cq) = unsafe {
+        (
+            Pd::of(wanted.pd),
+            Cq::of(wanted.send_cq),
+            Cq::of(wanted.recv_cq),
+        )
+    };
+    // SAFETY: as above.
+    let srq = (!wanted.srq.is_null()).then(|| unsafe { Srq::of(wanted.srq) });
+    let qp_type = qp_type(wanted.qp_type)?;
+    if let Some(ops) = wanted.send_ops {
+        qp_ex::check(ops)?;
+    }
+    let urxe = pd.urxe.create_qp(&QpInitAttr {
+        cap: to_cap(&wanted.cap),
+        qp_type,
+        sq_sig_all: wanted.sq_sig_all != 0,
+        srq: srq.map(|srq| &srq.urxe),
+        ..QpInitAttr::new(&send_cq.urxe, &recv_cq.urxe)
+    })?;
+    *cap = from_cap(&urxe.cap());
+    let mut ibv = ibv_qp_ex::zeroed();
+    // SAFETY: the PD's part of the program, whose context never changes.
+    ibv.qp_base.context = unsafe { (*pd.ibv.get()).context };
+    ibv.qp_base.qp_context = wanted.qp_context;
+    ibv.qp_base.pd = wanted.pd;
+    ibv.qp_base.send_cq = wanted.send_cq;
+    ibv.qp_base.recv_cq = wanted.recv_cq;
+    ibv.qp_base.srq = wanted.srq;
+    ibv.qp_base.handle = urxe.qp_num().get();
+    ibv.qp_base.qp_num = urxe.qp_num().get();
+    ibv.qp_base.qp_type = wanted.qp_type;
+    if let Some(ops) = wanted.send_ops {
+        qp_ex::fill(&mut ibv, ops);
+    }
+    let (context, qpn) = (ibv.qp_base.context, ibv.qp_base.qp_num);
+    let batch = wanted
+        .send_ops
+        .map(|_| Box::new(qp_ex::Batch::new(&urxe.cap())));
+    pd.users.add();
+    send_cq.users.add();
+    recv_cq.users.add();
+    if let Some(srq) = srq {
+        srq.users.add();
+    }
+    let qp = new(Qp {
+        ibv: UnsafeCell::new(ibv),
+        urxe,
+        sq_sig_all: wanted.sq_sig_all != 0,
+        batch,
+        async_events: Acks::default(),
+    });
+    // SAFETY: the PD's context lives longer than the PD.
+    let context = unsafe { Context::of(context) };
+    context.registry().qps.insert(qpn, Shared(qp));
+    Ok(qp)
+}
+
+fn qp_type(number: c_int) -> Result<QpType, Errno> {
+    Ok(match number {
+        2 => QpType::Rc,
+        3 => QpType::Uc,
+        4 => QpType::Ud,
+        _ => return Err(Errno::NOT_SUPPORTED),
+    })
+}
+
+fn to_cap(cap: &ibv_qp_cap) -> QpCap {
+    QpCap {
+        max_send_wr: cap.max_send_wr,
+        max_recv_wr: cap.max_recv_wr,
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: cap.max_recv_sge,
+        max_inline_data: cap.max_inline_data,
+    }
+}
+
+fn from_cap(cap: &QpCap) -> ibv_qp_cap {
+    ibv_qp_cap {
+        max_send_wr: cap.max_send_wr,
+        max_recv_wr: cap.max_recv_wr,
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: cap.max_recv_sge,
+        max_inline_data: cap.max_inline_data,
+    }
+}
+
+pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    // SAFETY: a QP, by the rules of the function.
+    let object = unsafe { Qp::of(qp) };
+    // SAFETY: the program's part; what it was made of never changes, and cannot be destroyed before it.
+    unsafe {
+        let base = &(*object.ibv.get()).qp_base;
+        let context = Context::of(base.context);
+        context.registry().qps.remove(&object.urxe.qp_num().get());
+        object.async_events.wait();
+        let (pd, send_cq, recv_cq, srq) = (base.pd, base.send_cq, base.recv_cq, base.srq);
+        delete::<Qp>(qp);
+        Pd::of(pd).users.remove();
+        Cq::of(send_cq).users.remove();
+        Cq::of(recv_cq).users.remove();
+        if !srq.is_null() {
+            Srq::of(srq).users.remove();
+        }
+    }
+    0
+}
+
+pub(crate) unsafe extern "C" fn ibv_modify_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    mask: c_int,
+) -> c_int {
+    // SAFETY: a QP and attributes, by the rules of the function.
+    let (object, attr) = unsafe { (Qp::of(qp), &*attr) };
+    let mask = AttrMask(mask as u32);
+    let context = object.urxe.pd().context();
+    let modified = to_attr(context, attr, mask)
+        .and_then(|attr| object.urxe.modify(&attr, mask).map_err(Errno::from));
+    number(modified.map(|()| {
+        if mask.contains(AttrMask::STATE) {
+            // SAFETY: the program's part, which it does not touch during this call.
+            unsafe { (*object.ibv.get()).qp_base.state = attr.qp_state };
+        }
+    }))
+}
+
+/// What the mask does not name may be anything, and is not looked at.
+fn to_attr(context: &urxe::Context, attr: &ibv_qp_attr, mask: AttrMask) -> Result<QpAttr, Errno> {
+    let has = |bit: AttrMask| mask.contains(bit);
+    let mut to = QpAttr::default();
+    if has(AttrMask::STATE) {
+        to.qp_state = state(attr.qp_state)?;
+    }
+    if has(AttrMask::CUR_STATE) {
+        to.cur_qp_state = state(attr.cur_qp_state)?;
+    }
+    if has(AttrMask::PATH_MTU) {
+        let number = u32::try_from(attr.path_mtu).map_err(|_| Errno::INVAL)?;
+        to.path_mtu = Mtu::from_number(number).ok_or(Errno::INVAL)?;
+    }
+    if has(AttrMask::AV) {
+        to.ah_attr = Some(path(context, &attr.ah_attr)?);
+    }
+    to.en_sqd_async_notify = attr.en_sqd_async_notify != 0;
+    to.qp_access_flags = Access(attr.qp_access_flags);
+    to.pkey_index = attr.pkey_index;
+    to.port_num = attr.port_num;
+    to.qkey = Qkey(attr.qkey);
+    to.dest_qp_num = Qpn::new(attr.dest_qp_num);
+    to.rq_psn = Psn::new(attr.rq_psn);
+    to.sq_psn = Psn::new(attr.sq_psn);
+    to.max_rd_atomic = attr.max_rd_atomic;
+    to.max_dest_rd_atomic = attr.max_dest_rd_atomic;
+    to.min_rnr_timer = attr.min_rnr_timer;
+    to.timeout = attr.timeout;
+    to.retry_cnt = attr.retry_cnt;
+    to.rnr_retry = attr.rnr_retry;
+    Ok(to)
+}
+
+fn state(number: c_int) -> Result<QpState, Errno> {
+    let index = usize::try_from(number).map_err(|_| Errno::INVAL)?;
+    QpState::ALL.get(index).copied().ok_or(Errno::INVAL)
+}
+
+pub(crate) unsafe extern "C" fn ibv_query_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    _mask: c_int,
+    init: *mut ibv_qp_init_attr,
+) -> c_int {
+    // SAFETY: a QP, by the rules of the function.
+    let object = unsafe { Qp::of(qp) };
+    number(object.urxe.query().map_err(Errno::from).map(|found| {
+        // SAFETY: the program's part, and places for the attributes, by the rules of the function.
+        unsafe {
+            let base = &mut (*object.ibv.get()).qp_base;
+            base.state = found.qp_state as c_int;
+            attr.write(from_attr(object, &found));
+            init.write(ibv_qp_init_attr {
+                qp_context: base.qp_context,
+                send_cq: base.send_cq,
+                recv_cq: base.recv_cq,
+                srq: base.srq,
+                cap: from_cap(&object.urxe.cap()),
+                qp_type: base.qp_type,
+                sq_sig_all: c_int::from(object.sq_sig_all),
+            });
+        }
+    }))
+}
+
+fn from_attr(qp: &Qp, from: &QpAttr) -> ibv_qp_attr {
+    let context = qp.urxe.pd().context();
+    let mut attr = ibv_qp_attr::zeroed();
+    attr.qp_state = from.qp_state as c_int;
+    attr.cur_qp_state = from.qp_state as c_int;
+    attr.path_mtu = from.path_mtu as c_int;
+    attr.qkey = from.qkey.0;
+    attr.rq_psn = from.rq_psn.get();
+    attr.sq_psn = from.sq_psn.get();
+    attr.dest_qp_num = from.dest_qp_num.get();
+    attr.qp_access_flags = from.qp_access_flags.0;
+    attr.cap = from_cap(&qp.urxe.cap());
+    if let Some(path) = &from.ah_attr {
+        attr.ah_attr = path_attr(context, path);
+    }
+    attr.pkey_index = from.pkey_index;
+    attr.en_sqd_async_notify = u8::from(from.en_sqd_async_notify);
+    attr.max_rd_atomic = from.max_rd_atomic;
+    attr.max_dest_rd_atomic = from.max_dest_rd_atomic;
+    attr.min_rnr_timer = from.min_rnr_timer;
+    attr.port_num = from.port_num;
+    attr.timeout = from.timeout;
+    attr.retry_cnt = from.retry_cnt;
+    attr.rnr_retry = from.rnr_retry;
+    attr
+}
+
+/// The same object, if it was made for `ibv_wr_*`.
+pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+    // SAFETY: a QP, by the rules of the function.
+    if unsafe { Qp::of(qp) }.batch.is_some() {
+        return qp.cast();
+    }
+    ptr::null_mut()
+}
+
+/// Data is placed in no particular order that a program may lean on.
+pub(crate) unsafe extern "C" fn ibv_query_qp_data_in_order(
+    _qp: *mut ibv_qp,
+    _op: c_int,
+    _flags: u32,
+) -> c_int {
+    0
+}

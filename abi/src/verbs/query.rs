@@ -1,0 +1,178 @@
+//! What a context says about its device and port.
+
+use core::ffi::{c_int, c_void};
+use core::ptr;
+
+use urxe::DeviceAttr;
+
+use crate::device::{Device, copy_text};
+use crate::errno::{Errno, number};
+use crate::layout::{
+    CStruct, ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_port_attr, ibv_values_ex,
+};
+use crate::object::Context;
+
+/// No vendor: what Linux's software adapter says, too.
+const VENDOR_ID: u32 = 0xff_ffff;
+/// `IBV_DEVICE_CURR_QP_STATE_MOD`, `_SYS_IMAGE_GUID`, `_RC_RNR_NAK_GEN`, `_SRQ_RESIZE`
+const CAP_FLAGS: u32 = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13;
+/// `IBV_PORT_PHYS_STATE` link up, and disabled.
+const PHYS_LINK_UP: u8 = 5;
+const PHYS_DISABLED: u8 = 3;
+/// `IBV_LINK_LAYER_ETHERNET`
+const LINK_LAYER_ETHERNET: u8 = 2;
+/// Bytes that the exported `ibv_query_port` may write: its struct ended with `flags`.
+const OLD_PORT_ATTR: usize = 48;
+
+pub(crate) unsafe extern "C" fn ibv_query_device(
+    context: *mut ibv_context,
+    attr: *mut ibv_device_attr,
+) -> c_int {
+    // SAFETY: a context, by the rules of the function.
+    let context = unsafe { Context::of(context) };
+    // SAFETY: a place for the attributes, by the same rules.
+    unsafe { attr.write(device_attr(&context.urxe.query_device(), context.device)) };
+    0
+}
+
+pub(crate) unsafe extern "C" fn query_device_ex(
+    context: *mut ibv_context,
+    _input: *const c_void,
+    attr: *mut ibv_device_attr_ex,
+    size: usize,
+) -> c_int {
+    // SAFETY: a context, by the rules of the function.
+    let context = unsafe { Context::of(context) };
+    let limits = context.urxe.query_device();
+    let mut whole = ibv_device_attr_ex::zeroed();
+    whole.orig_attr = device_attr(&limits, context.device);
+    whole.completion_timestamp_mask = limits.completion_timestamp_mask;
+    whole.hca_core_clock = limits.hca_core_clock;
+    whole.device_cap_flags_ex = u64::from(CAP_FLAGS);
+    whole.cq_mod_caps.max_cq_count = limits.max_cq_count;
+    whole.cq_mod_caps.max_cq_period = limits.max_cq_period;
+    whole.phys_port_cnt_ex = u32::from(limits.phys_port_cnt);
+    if size < size_of::<ibv_device_attr>() {
+        return number(Err(Errno::INVAL));
+    }
+    // SAFETY: the program says how much room it has.
+    unsafe { write_part(&whole, attr, size) };
+    0
+}
+
+/// Writes as much as there is room for.
+///
+/// # Safety
+/// `room` bytes must be writable at `to`.
+unsafe fn write_part<T: CStruct>(whole: &T, to: *mut T, room: usize) {
+    let len = room.min(size_of::<T>());
+    // SAFETY: the caller's promise.
+    unsafe {
+        ptr::copy_nonoverlapping(ptr::from_ref(whole).cast::<u8>(), to.cast::<u8>(), len);
+        if room > len {
+            to.cast::<u8>().add(len).write_bytes(0, room - len);
+        }
+    }
+}
+
+fn device_attr(limits: &DeviceAttr, device: &Device) -> ibv_device_attr {
+    let int = |count: u32| c_int::try_from(count).unwrap_or(c_int::MAX);
+    let mut attr = ibv_device_attr::zeroed();
+    copy_text(&mut attr.fw_ver, limits.fw_ver);
+    attr.node_guid = device.guid.to_be();
+    attr.sys_image_guid = device.guid.to_be();
+    attr.max_mr_size = limits.max_mr_size;
+    // Any page size from 4 KiB up: memory is not translated.
+    attr.page_size_cap = !0xfff;
+    attr.vendor_id = VENDOR_ID;
+    attr.device_cap_flags = CAP_FLAGS;
+    attr.max_qp = int(limits.max_qp);
+    attr.max_qp_wr = int(limits.max_qp_wr);
+    attr.max_sge = int(limits.max_sge);
+    attr.max_sge_rd = int(limits.max_sge);
+    attr.max_cq = int(limits.max_cq);
+    attr.max_cqe = int(limits.max_cqe);
+    attr.max_mr = int(limits.max_mr);
+    attr.max_pd = int(limits.max_pd);
+    attr.max_qp_rd_atom = int(limits.max_qp_rd_atom);
+    attr.max_res_rd_atom = int(limits.max_qp_rd_atom.saturating_mul(limits.max_qp));
+    attr.max_qp_init_rd_atom = int(limits.max_qp_init_rd_atom);
+    attr.atomic_cap = limits.atomic_cap as c_int;
+    attr.max_ah = c_int::MAX;
+    attr.max_srq = int(limits.max_srq);
+    attr.max_srq_wr = int(limits.max_srq_wr);
+    attr.max_srq_sge = int(limits.max_srq_sge);
+    attr.max_pkeys = limits.max_pkeys;
+    attr.phys_port_cnt = limits.phys_port_cnt;
+    attr
+}
+
+pub(crate) unsafe extern "C" fn query_port(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+    size: usize,
+) -> c_int {
+    // SAFETY: a context, by the rules of the function.
+    let context = unsafe { Context::of(context) };
+    number(port_attr(context, port).map(|whole| {
+        // SAFETY: the program says how much room it has.
+        unsafe { write_part(&whole, attr, size) };
+    }))
+}
+
+/// What programs call that were built before the attributes grew.
+pub(crate) unsafe extern "C" fn ibv_query_port(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+) -> c_int {
+    // SAFETY: the program has room for the structure as it was then.
+    unsafe { query_port(context, port, attr, OLD_PORT_ATTR) }
+}
+
+fn port_attr(context: &Context, port: u8) -> Result<ibv_port_attr, Errno> {
+    let port = context.urxe.query_port(port)?;
+    let mut attr = ibv_port_attr::zeroed();
+    attr.state = port.state as c_int;
+    attr.max_mtu = port.max_mtu as c_int;
+    attr.active_mtu = port.active_mtu as c_int;
+    attr.gid_tbl_len = port.gid_tbl_len as c_int;
+    // `IBV_PORT_IP_BASED_GIDS`
+    attr.port_cap_flags = 1 << 26;
+    attr.max_msg_sz = u32::try_from(port.max_msg_sz).unwrap_or(u32::MAX);
+    attr.pkey_tbl_len = port.pkey_tbl_len;
+    attr.max_vl_num = 1;
+    // One lane of the slowest kind: there is no number for "as fast as the processor is".
+    attr.active_width = 1;
+    attr.active_speed = 1;
+    attr.phys_state = match port.state {
+        urxe::PortState::Active => PHYS_LINK_UP,
+        urxe::PortState::Down => PHYS_DISABLED,
+    };
+    attr.link_layer = LINK_LAYER_ETHERNET;
+    Ok(attr)
+}
+
+pub(crate) unsafe extern "C" fn query_rt_values(
+    context: *mut ibv_context,
+    values: *mut ibv_values_ex,
+) -> c_int {
+    const RAW_CLOCK: u32 = 1;
+    // SAFETY: a context and a structure, by the rules of the function.
+    let (context, values) = unsafe { (Context::of(context), &mut *values) };
+    if values.comp_mask & !RAW_CLOCK != 0 {
+        return number(Err(Errno::INVAL));
+    }
+    number(
+        context
+            .urxe
+            .query_rt_values()
+            .map_err(Errno::from)
+            .map(|now| {
+                let ns = now.raw_clock_ns as i64;
+                values.raw_clock = [ns / 1_000_000_000, ns % 1_000_000_000];
+                values.comp_mask = RAW_CLOCK;
+            }),
+    )
+}

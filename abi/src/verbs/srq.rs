@@ -1,0 +1,136 @@
+//! Shared receive queues.
+
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+use core::ptr;
+
+use urxe::{SrqAttr, SrqAttrMask};
+
+use crate::errno::{Errno, number, pointer};
+use crate::events::Acks;
+use crate::layout::{
+    CStruct, ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
+};
+use crate::object::{Context, Pd, Shared, Srq, Users, delete, new};
+
+pub(crate) unsafe extern "C" fn ibv_create_srq(
+    pd: *mut ibv_pd,
+    attr: *mut ibv_srq_init_attr,
+) -> *mut ibv_srq {
+    // SAFETY: a PD and attributes, by the rules of the function.
+    pointer(unsafe { create(pd, (*attr).srq_context, &mut (*attr).attr) })
+}
+
+/// A basic one: what `ibv_create_srq` makes, too.
+pub(crate) unsafe extern "C" fn create_srq_ex(
+    _context: *mut ibv_context,
+    attr: *mut ibv_srq_init_attr_ex,
+) -> *mut ibv_srq {
+    const TYPE: u32 = 1 << 0;
+    const PD: u32 = 1 << 1;
+    const BASIC: c_int = 0;
+    // SAFETY: attributes, by the rules of the function.
+    let attr = unsafe { &mut *attr };
+    let kind = if attr.comp_mask & TYPE != 0 {
+        attr.srq_type
+    } else {
+        BASIC
+    };
+    if attr.comp_mask & !(TYPE | PD) != 0 || kind != BASIC {
+        Errno::NOT_SUPPORTED.set();
+        return ptr::null_mut();
+    }
+    if attr.comp_mask & PD == 0 {
+        Errno::INVAL.set();
+        return ptr::null_mut();
+    }
+    // SAFETY: a PD, by the rules of the function.
+    pointer(unsafe { create(attr.pd, attr.srq_context, &mut attr.attr) })
+}
+
+/// # Safety
+/// A live PD.
+unsafe fn create(
+    pd: *mut ibv_pd,
+    srq_context: *mut c_void,
+    attr: &mut ibv_srq_attr,
+) -> Result<*mut ibv_srq, Errno> {
+    // SAFETY: the caller's promise.
+    let owner = unsafe { Pd::of(pd) };
+    let urxe = owner.urxe.create_srq(&SrqAttr {
+        max_wr: attr.max_wr,
+        max_sge: attr.max_sge,
+        // `man ibv_create_srq`: ignored.
+        srq_limit: 0,
+    })?;
+    let made = urxe.query()?;
+    (attr.max_wr, attr.max_sge) = (made.max_wr, made.max_sge);
+    let id = urxe.id().0;
+    let mut ibv = ibv_srq::zeroed();
+    // SAFETY: the PD's part of the program, whose context never changes.
+    ibv.context = unsafe { (*owner.ibv.get()).context };
+    ibv.srq_context = srq_context;
+    ibv.pd = pd;
+    ibv.handle = id;
+    let context = ibv.context;
+    owner.users.add();
+    let srq = new(Srq {
+        ibv: UnsafeCell::new(ibv),
+        urxe,
+        users: Users::default(),
+        async_events: Acks::default(),
+    });
+    // SAFETY: the PD's context lives longer than the PD.
+    let context = unsafe { Context::of(context) };
+    context.registry().srqs.insert(id, Shared(srq));
+    Ok(srq)
+}
+
+pub(crate) unsafe extern "C" fn ibv_modify_srq(
+    srq: *mut ibv_srq,
+    attr: *mut ibv_srq_attr,
+    mask: c_int,
+) -> c_int {
+    // SAFETY: an SRQ and attributes, by the rules of the function.
+    let (object, attr) = unsafe { (Srq::of(srq), &*attr) };
+    let wanted = SrqAttr {
+        max_wr: attr.max_wr,
+        max_sge: attr.max_sge,
+        srq_limit: attr.srq_limit,
+    };
+    let modified = object.urxe.modify(&wanted, SrqAttrMask(mask as u32));
+    number(modified.map_err(Errno::from))
+}
+
+pub(crate) unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
+    // SAFETY: an SRQ, by the rules of the function.
+    let object = unsafe { Srq::of(srq) };
+    number(object.urxe.query().map_err(Errno::from).map(|found| {
+        let found = ibv_srq_attr {
+            max_wr: found.max_wr,
+            max_sge: found.max_sge,
+            srq_limit: found.srq_limit,
+        };
+        // SAFETY: a place for the attributes, by the rules of the function.
+        unsafe { attr.write(found) };
+    }))
+}
+
+pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
+    // SAFETY: an SRQ, by the rules of the function.
+    let object = unsafe { Srq::of(srq) };
+    if let Err(busy) = object.users.check_none() {
+        return number(Err(busy));
+    }
+    // SAFETY: the program's part; its context and PD never change, and live longer.
+    let (context, pd) = unsafe {
+        let ibv = object.ibv.get();
+        (Context::of((*ibv).context), Pd::of((*ibv).pd))
+    };
+    context.registry().srqs.remove(&object.urxe.id().0);
+    object.async_events.wait();
+    pd.users.remove();
+    // SAFETY: nobody uses it any more, by the counts and the rules of the function.
+    unsafe { delete::<Srq>(srq) };
+    0
+}

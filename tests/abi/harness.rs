@@ -1,0 +1,134 @@
+//! The library as cargo builds it, and programs that find it in place of the system's.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+/// No program here takes near this long.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// The folder in which the library has the names that programs ask for.
+pub(crate) fn library() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(build)
+}
+
+fn build() -> PathBuf {
+    // .../target/PROFILE/deps/abi-HASH: two folders up is where cargo puts libraries.
+    let test = env::current_exe().expect("a test knows its own path");
+    let folder = test.ancestors().nth(2).expect("tests lie in PROFILE/deps");
+    let name = folder.file_name().expect("PROFILE").to_string_lossy();
+    let profile = if name == "debug" { "dev" } else { &name };
+    let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--quiet", "--package", "urxe-abi", "--profile"])
+        .arg(profile)
+        .arg("--target-dir")
+        .arg(folder.parent().expect("the target folder"))
+        .status();
+    assert!(status.expect("cargo runs").success(), "it does not build");
+    folder.join("urxe-lib")
+}
+
+/// A program on the library, with a device on this address; `None`, with the reason printed, where it is not
+/// installed.
+pub(crate) fn program(name: &str, package: &str, device: Ipv4Addr) -> Option<Command> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    if !env::split_paths(&path).any(|folder| folder.join(name).is_file()) {
+        println!("skipped: {name} is missing (apt-get install {package})");
+        return None;
+    }
+    let mut command = Command::new(name);
+    command
+        .env("LD_LIBRARY_PATH", library())
+        .env("URXE_DEVICES", device.to_string())
+        .stdin(Stdio::null());
+    Some(command)
+}
+
+/// Two addresses on loopback that no other test has.
+pub(crate) fn addresses() -> (Ipv4Addr, Ipv4Addr) {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let pid = std::process::id();
+    let (high, low) = (200 + (pid / 250 % 50) as u8, (pid % 250) as u8);
+    let count = NEXT.fetch_add(2, Ordering::Relaxed);
+    let address = |last| Ipv4Addr::new(127, high, low, last);
+    (address(count), address(count + 1))
+}
+
+/// A TCP port for a pair of programs to find each other.
+pub(crate) fn port() -> String {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let base = 20_000 + (std::process::id() % 1000) as u16 * 10;
+    (base + NEXT.fetch_add(1, Ordering::Relaxed)).to_string()
+}
+
+/// How a program ended, and what it printed.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) text: String,
+}
+
+pub(crate) fn run(mut command: Command) -> Ran {
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    finish(child.expect("it starts"))
+}
+
+/// Runs a server, and a client once the server listens; returns both.
+pub(crate) fn pair(mut server: Command, client: impl Fn() -> Command, port: &str) -> (Ran, Ran) {
+    let server = server
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    wait_for_listener(port);
+    let client = run(client());
+    (finish(server), client)
+}
+
+/// Until somebody listens on a TCP port. Trying to connect would be taken for the client.
+fn wait_for_listener(port: &str) {
+    let number: u16 = port.parse().expect("a number");
+    let line = format!(":{number:04X} ");
+    let start = Instant::now();
+    loop {
+        let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+        let listens = tables.iter().any(|table| {
+            let text = std::fs::read_to_string(table).unwrap_or_default();
+            // Local address, remote address, state 0A: listening.
+            text.lines()
+                .any(|l| l.contains(&line) && l.contains(" 0A "))
+        });
+        if listens {
+            return;
+        }
+        assert!(start.elapsed() < LIMIT, "the server does not listen");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits for the end, with a limit.
+fn finish(mut child: Child) -> Ran {
+    let start = Instant::now();
+    while child.try_wait().expect("it is our child").is_none() {
+        if start.elapsed() > LIMIT {
+            child.kill().expect("it is our child");
+            panic!("it did not end: {:?}", child.wait_with_output());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    let output: Output = child.wait_with_output().expect("it ended");
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text += &String::from_utf8_lossy(&output.stderr);
+    Ran {
+        code: output.status.code(),
+        text,
+    }
+}

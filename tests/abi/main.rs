@@ -1,0 +1,5 @@
+//! The drop-in library from the outside: its symbols, and programs of the distribution that run on it.
+
+mod harness;
+mod programs;
+mod symbols;
