@@ -541,6 +541,30 @@ fn one_buffer_for_sending_and_receiving() {
     );
 }
 
+/// With a fence a send may pass on what a READ before it brings; without, it is luck.
+#[test]
+fn a_fenced_send_passes_on_the_result_of_a_read() {
+    let (a, b) = pair_of(52);
+    let (local, remote, to) = (a.memory(64), b.memory(64), b.memory(64));
+    remote.write(0, &[5; 64]);
+    for fenced in [true, false] {
+        b.recv(1, &to);
+        let sges = [local.sge(..)];
+        let read = SendWr::rdma_read(1, &sges, remote.addr(), remote.rkey());
+        let send = SendWr::send(2, &sges).signaled();
+        let send = if fenced { send.fence() } else { send };
+        a.qp.post_send_list(&[read, send]).expect("room");
+        b.succeed();
+        a.succeed();
+        if fenced {
+            assert_eq!(bytes(&to, 64), [5; 64]);
+            assert_clean([&a, &b]);
+        }
+    }
+    assert_eq!(report(&a).rule, StrictRule::SendFromReceiveBuffer);
+    assert_eq!(bytes(&local, 64), [5; 64]);
+}
+
 /// Everything at once, as it should be done: whatever the seed decides, no report, and
 /// every byte and completion as it must be.
 #[test]

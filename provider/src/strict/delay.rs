@@ -47,7 +47,9 @@ impl HeldCompletions {
             return cqs.push(cq, cqe);
         }
         let queue = Queue::of(cqe.qpn, cqe.opcode);
-        let found = self.lanes.iter().position(|lane| lane.queue == queue);
+        // A QP whose messages name their shared queue completes to several.
+        let is_its = |lane: &Lane| lane.queue == queue && lane.cq == cq;
+        let found = self.lanes.iter().position(is_its);
         let place = found.unwrap_or_else(|| {
             self.lanes.push(Lane {
                 cq,
@@ -57,7 +59,6 @@ impl HeldCompletions {
             self.lanes.len() - 1
         });
         let lane = &mut self.lanes[place];
-        lane.cq = cq;
         let after = lane.held.back().map_or(now, |&(due, _)| due);
         let due = now + random.below(HOLD_NS);
         lane.held.push_back((due.max(after), cqe));
@@ -120,5 +121,64 @@ impl HeldCompletions {
 
     fn of(&self, cq: CqId) -> impl Iterator<Item = &Lane> {
         self.lanes.iter().filter(move |lane| lane.cq == cq)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::CqInit;
+    use crate::wc::Wc;
+    use urxe_core::cq::WcOpcode;
+    use urxe_core::error::{Fault, WcStatus};
+    use urxe_wire::Qpn;
+
+    fn cqe(wr_id: u64) -> Cqe {
+        Cqe {
+            wr_id,
+            status: WcStatus::Success,
+            fault: Fault::None,
+            opcode: WcOpcode::Recv,
+            byte_len: 0,
+            imm: None,
+            invalidated: None,
+            qpn: Qpn::new(2),
+            src_qp: Qpn::new(3),
+            solicited: false,
+            grh: false,
+        }
+    }
+
+    #[test]
+    fn one_qp_may_complete_to_several_queues_and_none_is_overfilled() {
+        let mut table = CqTable::default();
+        let mut cq = || {
+            let init = CqInit {
+                capacity: 3,
+                channel: None,
+                timestamps: false,
+            };
+            table.create(init).expect("a free number")
+        };
+        let (one, two) = (cq(), cq());
+        let (mut held, mut random) = (HeldCompletions::default(), Random::new(1));
+        for n in 0..3 {
+            for (cq, wr_id) in [(&one, n), (&two, 10 + n)] {
+                let pushed = held.push(cq.id, cqe(wr_id), Time(0), &mut table, &mut random);
+                pushed.expect("room");
+            }
+        }
+        let due = held.due().expect("some are held");
+        assert!(due < Time(HOLD_NS));
+        assert!(held.release_due(Time(HOLD_NS), &mut table, &mut random));
+        assert!(!held.release_due(Time(HOLD_NS), &mut table, &mut random));
+        let lost = held.push(one.id, cqe(3), Time(0), &mut table, &mut random);
+        assert_eq!(lost, Err(CqOverrun));
+        for (cq, first) in [(one, 0), (two, 10)] {
+            let mut wcs = [Wc::default(); 4];
+            assert_eq!(cq.take(&mut wcs), 3);
+            let ids = wcs[..3].iter().map(|wc| wc.wr_id);
+            assert!(ids.eq(first..first + 3), "{wcs:?}");
+        }
     }
 }

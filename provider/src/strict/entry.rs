@@ -96,8 +96,10 @@ pub(super) struct Done {
 /// What is known about the bytes.
 #[derive(Debug)]
 pub(super) enum Buffer {
-    /// Nothing is watched: no bytes, or bytes that several requests share.
+    /// Nothing is watched: there are no bytes, or they are the program's.
     None,
+    /// The adapter writes them, and several requests share them: nothing is watched.
+    Shared,
     /// The adapter reads them.
     Source(Hashes),
     /// The adapter writes them: they are poisoned.
@@ -183,7 +185,7 @@ impl Entry {
         let received = self.received();
         let buffer = std::mem::replace(&mut self.buffer, Buffer::None);
         match buffer {
-            Buffer::None => None,
+            Buffer::None | Buffer::Shared => None,
             Buffer::Source(hashes) => {
                 let at = hashes.first_change(&self.load())?;
                 Some(self.report(StrictRule::SendBufferChanged, qpn, self.source_text(at)))

@@ -80,18 +80,32 @@ impl Ledger {
 
     /// The newest request reads its bytes. Returns true if they belong to a request that
     /// writes them.
-    pub(super) fn take_source(&mut self, queue: Queue) -> bool {
+    ///
+    /// With a fence it waits for the READs and atomics before it on its queue: so it may
+    /// pass on what these bring.
+    pub(super) fn take_source(&mut self, queue: Queue, is_fenced: bool) -> bool {
         let ranges = self.newest_ranges(queue);
-        let clash = ranges
-            .iter()
-            .any(|&range| self.targets.overlapping(range).is_some());
-        if let Some(entry) = self.newest(queue).filter(|e| !e.pieces.is_empty()) {
+        let (mut clashes, mut is_watched) = (false, true);
+        for &range in &ranges {
+            while let Some(owner) = self.targets.overlapping(range) {
+                is_watched = false;
+                if !is_fenced || owner.queue != queue {
+                    clashes = true;
+                    break;
+                }
+                self.share(owner);
+            }
+            is_watched &= !self.shared.overlaps(range);
+        }
+        if let Some(entry) = self.newest(queue).filter(|e| !e.pieces.is_empty())
+            && is_watched
+        {
             entry.remember();
             for range in ranges {
                 self.sources.insert(range);
             }
         }
-        clash
+        clashes
     }
 
     /// The newest request writes its bytes: they are poisoned, if no other request needs
@@ -119,6 +133,9 @@ impl Ledger {
         if is_shared {
             for range in ranges {
                 self.shared.insert(range);
+            }
+            if let Some(entry) = self.newest(queue) {
+                entry.buffer = Buffer::Shared;
             }
             return;
         }
@@ -321,6 +338,7 @@ impl Ledger {
             return;
         };
         entry.let_go();
+        entry.buffer = Buffer::Shared;
         let pieces = entry.pieces.clone();
         for piece in pieces {
             let range = Range::of(piece.span);
@@ -341,8 +359,6 @@ impl Ledger {
                     self.sources.remove(Range::of(piece.span));
                 }
                 entry.buffer = Buffer::None;
-                // Not in any index any more.
-                entry.pieces.clear();
             }
         }
     }
@@ -353,7 +369,8 @@ impl Ledger {
             match entry.buffer {
                 Buffer::Source(_) => self.sources.remove(range),
                 Buffer::Target { .. } => self.targets.remove(range),
-                Buffer::None => self.shared.remove(range),
+                Buffer::Shared => self.shared.remove(range),
+                Buffer::None => {}
             }
         }
     }

@@ -2,7 +2,7 @@
 //! of it is sent, and nothing placed, before its buffers are taken.
 
 use urxe_core::mr::{Access, AccessFault, MrTable};
-use urxe_core::work::{PostError, RecvWr, SendWr, Sge, WrData, WrOpcode};
+use urxe_core::work::{PostError, RecvWr, SendFlags, SendWr, Sge, WrData, WrOpcode};
 use urxe_wire::Qpn;
 
 use super::entry::{Piece, Place, Queue, name_of};
@@ -17,8 +17,7 @@ impl Strict {
         let Some(notes) = self.qps.get(&qpn) else {
             return;
         };
-        let is_signaled =
-            notes.sq_sig_all || wr.flags.contains(urxe_core::work::SendFlags::SIGNALED);
+        let is_signaled = notes.sq_sig_all || wr.flags.contains(SendFlags::SIGNALED);
         let name = name_of(wr.opcode);
         self.ledger.begin(queue, wr.wr_id, name, is_signaled, at);
         if uses_rkey(wr.opcode)
@@ -48,7 +47,10 @@ impl Strict {
         }
         if is_read {
             self.ledger.take_target(queue);
-        } else if self.ledger.take_source(queue) {
+        } else if self
+            .ledger
+            .take_source(queue, wr.flags.contains(SendFlags::FENCE))
+        {
             self.report_newest(queue, StrictRule::SendFromReceiveBuffer, |name| {
                 format!(
                     "a {name} (wr_id {}) takes its bytes from a buffer that is posted for a receive, \
