@@ -311,6 +311,7 @@ pub struct ContextBuilder {
     shard: ShardConfig,
     window_bytes: Option<u32>,
     udp: UdpConfig,
+    share: bool,
     pcap: Option<PathBuf>,
     strict: StrictMode,
     strict_seed: Option<u64>,
@@ -327,6 +328,7 @@ impl ContextBuilder {
                 recv_tos: false,
                 ..UdpConfig::default()
             },
+            share: true,
             pcap: std::env::var_os(TAP_VARIABLE)
                 .filter(|v| !v.is_empty())
                 .map(PathBuf::from),
@@ -393,6 +395,14 @@ impl ContextBuilder {
         self
     }
 
+    /// Lets other contexts, of this process or of others of the same user, open the same
+    /// addresses. On by default. Without it the addresses are had alone, or not at all.
+    #[must_use]
+    pub fn share(mut self, on: bool) -> Self {
+        self.share = on;
+        self
+    }
+
     /// Opens it.
     ///
     /// # Errors
@@ -410,6 +420,7 @@ impl ContextBuilder {
             },
             window_bytes: self.window_bytes,
             udp: self.udp,
+            share: self.share,
             tap: self.pcap,
             strict: self.strict,
             strict_seed: self.strict_seed,

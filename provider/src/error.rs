@@ -123,11 +123,14 @@ pub enum ErrorKind {
     ForeignAddress(IpAddr),
     /// Another socket owns the port.
     #[error(
-        "UDP port 4791 of {0} is owned by another program: a urxe process, or the kernel's \
-         rdma_rxe. End it, unload rdma_rxe, or open another address of this host (on loopback \
-         any 127.x.y.z will do)"
+        "UDP port 4791 of {0} is taken by somebody who does not share it: a process of another \
+         user, the kernel's rdma_rxe, or a context opened with share(false). End it, unload \
+         rdma_rxe, or open another address of this host (on loopback any 127.x.y.z will do)"
     )]
     AddrInUse(IpAddr),
+    /// The same, and the file by which owners share it cannot be used.
+    #[error("UDP port 4791 of {0} is taken, and it cannot be shared: {1}")]
+    CannotShare(IpAddr, String),
     /// The host does not have the address.
     #[error("this host has no address {0}")]
     NoAddress(IpAddr),
@@ -199,6 +202,7 @@ impl Error {
                 _ => Blame::Caller,
             },
             ErrorKind::AddrInUse(_)
+            | ErrorKind::CannotShare(..)
             | ErrorKind::NoAddressOnDevice
             | ErrorKind::EngineFailed
             | ErrorKind::Io { .. } => Blame::System,
@@ -218,7 +222,7 @@ impl Error {
             ErrorKind::Xrcd { is_there: true } => libc::EEXIST,
             ErrorKind::Xrcd { is_there: false } | ErrorKind::NoTarget(_) => libc::ENOENT,
             ErrorKind::Unsupported(_) => libc::EOPNOTSUPP,
-            ErrorKind::AddrInUse(_) => libc::EADDRINUSE,
+            ErrorKind::AddrInUse(_) | ErrorKind::CannotShare(..) => libc::EADDRINUSE,
             ErrorKind::NoAddress(_) | ErrorKind::NoAddressOnDevice => libc::EADDRNOTAVAIL,
             ErrorKind::Completion { .. } | ErrorKind::CqOverrun => libc::EIO,
             ErrorKind::Forked | ErrorKind::EngineFailed => libc::ENODEV,

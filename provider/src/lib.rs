@@ -98,6 +98,7 @@ mod mr;
 mod pd;
 mod port;
 mod qp;
+mod share;
 mod srq;
 pub mod stat_file;
 mod stat_qps;

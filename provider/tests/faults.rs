@@ -24,18 +24,25 @@ fn hasty() -> ConnectOptions {
 }
 
 #[test]
-fn an_address_has_one_owner_and_the_error_says_who_it_may_be() {
+fn who_does_not_share_is_alone_and_the_error_says_who_it_may_be() {
     let addr = address();
-    let first = Context::open(addr).expect("free");
-    let error = Context::open(addr).expect_err("taken");
-    assert_eq!(error.kind(), &ErrorKind::AddrInUse(addr));
-    assert_eq!((error.blame(), error.errno()), (Blame::System, 98));
-    let text = error.to_string();
-    for part in ["4791", "urxe", "rdma_rxe", &addr.to_string()] {
-        assert!(text.contains(part), "no {part} in: {text}");
-    }
+    let alone = || Context::builder(addr).share(false).open();
+    let check = |error: urxe::Error| {
+        assert_eq!(error.kind(), &ErrorKind::AddrInUse(addr));
+        assert_eq!((error.blame(), error.errno()), (Blame::System, 98));
+        let text = error.to_string();
+        for part in ["4791", "rdma_rxe", "another", &addr.to_string()] {
+            assert!(text.contains(part), "no {part} in: {text}");
+        }
+    };
+    let first = alone().expect("free");
+    check(Context::open(addr).expect_err("taken, and not to be shared"));
+    check(alone().expect_err("taken"));
     drop(first);
-    Context::open(addr).expect("free again");
+    let first = Context::open(addr).expect("free again");
+    check(alone().expect_err("somebody is there"));
+    drop(first);
+    alone().expect("free again");
 }
 
 #[test]

@@ -19,6 +19,10 @@ pub const CHUNKS: usize = 1 << (24 - CHUNK_BITS);
 /// QPNs in a chunk.
 pub const CHUNK_LEN: usize = 1 << CHUNK_BITS;
 
+/// A datagram that begins so is no packet: the opcode is one that vendors may use, and
+/// no vendor does. Owners of a shared address send such to find out which socket is theirs.
+pub const PROBE: [u8; 4] = [0xff, b'U', b'R', b'X'];
+
 /// A part of the QPN space: all QPNs with the same upper 12 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct QpnChunk(pub u16);

@@ -16,7 +16,7 @@ use crate::qp::modify::icrc_seed;
 use crate::qp::report::QpReport;
 use crate::qp::state::ModifyError;
 use crate::qp::{AckMode, Arrival, Qp, QpInit, RecvSource, Turn};
-use crate::qpn_table::{QpnChunk, QpnTable};
+use crate::qpn_table::{PROBE, QpnChunk, QpnTable};
 use crate::srq::SrqTable;
 use crate::stats::Stats;
 use crate::table::QpIndex;
@@ -361,7 +361,7 @@ impl Shard {
         self.common.stats.rcvd_pkts += 1;
         let found = self.admit(path, ident_hint, bytes);
         match found {
-            Err(DropReason::NoQp) if self.is_of_another(bytes) => {
+            Err(DropReason::NoQp | DropReason::Malformed) if self.is_of_another(bytes) => {
                 self.common.stats.rcvd_pkts -= 1;
                 return Handled::OfAnother;
             }
@@ -381,11 +381,21 @@ impl Shard {
         Handled::Here
     }
 
-    /// True if the QPN that the packet is for belongs to another sharer of the space.
+    /// True if the QPN that the packet is for belongs to another sharer of the space, or
+    /// if it is a probe.
     #[cold]
     fn is_of_another(&self, bytes: &[u8]) -> bool {
         self.common.config.shares_qpns
-            && Packet::parse(bytes).is_ok_and(|packet| !self.qps.is_ours(packet.bth().dest_qp))
+            && match Packet::parse(bytes) {
+                Ok(packet) => !self.qps.is_ours(packet.bth().dest_qp),
+                Err(_) => bytes.starts_with(&PROBE),
+            }
+    }
+
+    /// Counts a packet that was [`Handled::OfAnother`] and turned out to be for nobody.
+    pub fn count_unowned(&mut self) {
+        self.common.stats.rcvd_pkts += 1;
+        self.common.stats.drop_packet(DropReason::NoQp);
     }
 
     /// Every check that must pass before a packet may change anything: nothing that

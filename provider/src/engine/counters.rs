@@ -44,6 +44,12 @@ counters! {
     rx_truncated,
     /// Times that posts were taken over which had been left for the engine's holder.
     bells_served,
+    /// Packets of others on a shared address, handed to them.
+    handed_over,
+    /// The same, but their owner could not take them.
+    hand_over_lost,
+    /// Packets of ours on a shared address that others got, and handed over.
+    taken_over,
     /// Times that the progress thread woke up.
     progress_wakes,
     /// Times that the progress thread was woken by another thread.

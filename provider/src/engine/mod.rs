@@ -32,8 +32,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use urxe_core::mr::MrTable;
+use urxe_core::qpn_table::QpnChunk;
 use urxe_core::{AckMode, Shard, ShardConfig};
-use urxe_udp::UdpConfig;
+use urxe_udp::{UdpConfig, UdpSocket};
 
 pub(crate) use channel::Channel;
 pub(crate) use counters::MEANINGS as COUNTER_MEANINGS;
@@ -48,7 +49,8 @@ pub(crate) use tap::VARIABLE as TAP_VARIABLE;
 
 use crate::async_event::AsyncEvent;
 use crate::error::{Error, ErrorKind};
-use crate::mem::fork::Generation;
+use crate::mem::fork::{self, Generation};
+use crate::share::{JoinError, Joined, Membership};
 use crate::strict::{Strict, StrictMode};
 use crate::wc::Wc;
 use clock::Clock;
@@ -56,7 +58,7 @@ use doorbell::{Attempt, Combiner};
 use port_watch::PortWatch;
 use progress::ProgressShared;
 use shard_state::ShardState;
-use sockets::Sockets;
+use sockets::{Sockets, Which};
 use tap::Tap;
 use tx::TxPath;
 
@@ -71,6 +73,8 @@ pub(crate) struct EngineConfig {
     /// Bytes that a QP may have under way, if not what suits the socket's buffer.
     pub(crate) window_bytes: Option<u32>,
     pub(crate) udp: UdpConfig,
+    /// Other contexts and processes of this user may have the same addresses.
+    pub(crate) share: bool,
     pub(crate) tap: Option<PathBuf>,
     pub(crate) strict: StrictMode,
     /// What strict mode's decisions follow from, if not the environment.
@@ -90,22 +94,26 @@ pub(crate) struct Engine {
     generation: Generation,
     /// Strict mode is on; its state is behind the lock.
     pub(crate) is_strict: bool,
+    /// Dropped after the sockets, which only then is the end of it.
+    pub(crate) membership: Option<Arc<Membership>>,
 }
 
 impl Engine {
     /// Opens the sockets. Nothing moves until a [`ProgressThread`] or a caller drives.
     pub(crate) fn open(config: &EngineConfig) -> Result<Engine, Error> {
         let generation = Generation::current();
-        let sockets = Arc::new(Sockets::bind(&config.addresses, &config.udp)?);
+        let (sockets, membership, chunk) = bind(config)?;
+        let sockets = Arc::new(sockets);
         let tap = config.tap.as_deref().map(Tap::create).transpose()?;
         let clock = Clock::new();
         let progress = Arc::new(ProgressShared::new()?);
         let events = Arc::new(Channel::new().map_err(Error::io("creating an eventfd"))?);
         let buffer = u32::try_from(sockets.recv_buffer()).unwrap_or(u32::MAX);
-        let shard = Shard::new(ShardConfig {
+        let mut shard = Shard::new(ShardConfig {
             secret: random()?,
             window_bytes: config.window_bytes.unwrap_or_else(|| window_bytes(buffer)),
             window_packets: window_packets(buffer),
+            shares_qpns: membership.is_some(),
             ..config.shard
         });
         let is_strict = config.strict != StrictMode::Off;
@@ -115,6 +123,9 @@ impl Engine {
         } else {
             None
         };
+        if let Some(chunk) = chunk {
+            shard.grant_qpns(chunk);
+        }
         let state = ShardState::new(
             shard,
             MrTable::new(random()?),
@@ -125,7 +136,10 @@ impl Engine {
             progress.clone(),
             events.clone(),
             strict,
+            membership.clone(),
         );
+        fork::close_in_child(sockets.each().map(UdpSocket::as_fd));
+        fork::close_in_child(membership.iter().flat_map(|m| m.descriptors()));
         Ok(Engine {
             combiner: Combiner::new(state),
             sockets,
@@ -135,6 +149,7 @@ impl Engine {
             clock,
             generation,
             is_strict,
+            membership,
         })
     }
 
@@ -190,7 +205,7 @@ impl Engine {
         // The reply that an ACK was to travel with did not come: before looking for more,
         // as the peer may be waiting for it.
         state.transmit(held_back);
-        let any = state.receive(1);
+        let any = state.receive(1, Which::Active);
         if !state.handle_timers() && !any {
             // Nothing new: most polls end here.
             let after = state.counters.bells_served + state.counters.tx_calls;
@@ -256,8 +271,67 @@ fn random() -> Result<u64, Error> {
         .map_err(Error::io("reading random numbers"))
 }
 
+/// Binds the addresses: shared, if that is wanted and possible.
+#[allow(
+    clippy::type_complexity,
+    reason = "three things that belong to one context"
+)]
+fn bind(
+    config: &EngineConfig,
+) -> Result<(Sockets, Option<Arc<Membership>>, Option<QpnChunk>), Error> {
+    let addrs = &config.addresses[..config.addresses.len().min(Sockets::MAX)];
+    // The system would take "any address", but peers must know the one.
+    if let Some(&addr) = addrs
+        .iter()
+        .find(|addr| addr.is_unspecified() || addr.is_multicast())
+    {
+        return Err(ErrorKind::NoAddress(addr).into());
+    }
+    if config.share {
+        let (mut seed, mut count) = (random()?, 0_u64);
+        let numbers = || {
+            // Nonces and chunks: unpredictable by the seed, different by the count.
+            count += 1;
+            seed = seed.rotate_left(23).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ count;
+            seed
+        };
+        match Membership::join(addrs, ROCE_PORT, &config.udp, numbers) {
+            Ok(Joined {
+                membership,
+                sockets,
+                chunk,
+            }) => {
+                let sockets = Sockets::shared(addrs, sockets);
+                return Ok((sockets, Some(Arc::new(membership)), Some(chunk)));
+            }
+            Err(JoinError::Bind(addr, error)) => return Err(sockets::explain(addr, error)),
+            Err(JoinError::Strangers(addr)) => return Err(ErrorKind::AddrInUse(addr).into()),
+            // Without sharing it may be had all the same.
+            Err(JoinError::NoRegistry(why)) => {
+                let alone = Sockets::bind(addrs, &config.udp);
+                let alone = alone.map_err(|error| match *error.kind() {
+                    ErrorKind::AddrInUse(addr) => {
+                        ErrorKind::CannotShare(addr, why.to_string()).into()
+                    }
+                    _ => error,
+                });
+                return Ok((alone?, None, None));
+            }
+        }
+    }
+    Ok((Sockets::bind(addrs, &config.udp)?, None, None))
+}
+
 impl Drop for Engine {
     fn drop(&mut self) {
+        fork::forget(self.sockets.each().map(UdpSocket::as_fd));
+        fork::forget(self.membership.iter().flat_map(|m| m.descriptors()));
+        if let Some(membership) = &self.membership
+            && !self.generation.is_past()
+        {
+            // If that fails, those who come next find what is left.
+            let _ = membership.leave(self.sockets.each());
+        }
         if self.generation.is_past() {
             // What the parent gathered is the parent's to write.
             self.combiner

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use urxe_core::mr::{MrInit, MrKeys};
 use urxe_core::qp::attr::{AttrMask, QpAttr};
 use urxe_core::qp::state::QpState;
-use urxe_core::{AckMode, ErrorDetail, QpInit};
+use urxe_core::qpn_table::QpnChunk;
+use urxe_core::{AckMode, CreateQpError, ErrorDetail, QpInit};
 use urxe_wire::Lkey;
 
 use super::cq::{CqCore, CqInit};
@@ -32,8 +33,18 @@ impl Engine {
     }
 
     pub(crate) fn create_qp(&self, init: &QpInit) -> Result<Arc<QpShared>, Error> {
-        let mut state = self.enter()?;
-        let (index, qpn) = state.shard.create_qp(init)?;
+        let (mut state, index, qpn) = loop {
+            let mut state = self.enter()?;
+            match state.shard.create_qp(init) {
+                Ok((index, qpn)) => break (state, index, qpn),
+                Err(CreateQpError::NoQpn) => {
+                    drop(state);
+                    let chunk = self.another_chunk()?;
+                    self.enter()?.shard.grant_qpns(chunk);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
         let shared = Arc::new(QpShared::new(
             index,
             qpn,
@@ -51,6 +62,16 @@ impl Engine {
         state.strict_mut(|strict, _, _| strict.on_qp_created(index, qpn, init));
         self.combiner.reserve(state.qps.len() + state.srqs.len())?;
         Ok(shared)
+    }
+
+    /// More QPNs, from those that all owners of the address share.
+    fn another_chunk(&self) -> Result<QpnChunk, Error> {
+        let none = || Error::from(CreateQpError::NoQpn);
+        let membership = self.membership.as_ref().ok_or_else(none)?;
+        let granted = membership.grant(self.random()?, self.sockets.each());
+        granted
+            .map_err(Error::io("taking QPNs from the registry of this host"))?
+            .ok_or_else(none)
     }
 
     pub(crate) fn destroy_qp(&self, qp: &QpShared) {

@@ -25,6 +25,7 @@ use super::clock::until;
 use super::doorbell::Attempt;
 use super::housekeeping::Housekeeping;
 use super::shard_state::DEFER_NS;
+use super::sockets::Which;
 use crate::error::Error;
 
 /// The engine was driven by the program so recently that it is likely to be again. A
@@ -243,7 +244,7 @@ impl<'a> Progress<'a> {
 
     fn mode(&mut self, now: Time) -> Mode {
         let progress = &*self.engine.progress;
-        if self.engine.sockets.active().next().is_none() {
+        if self.engine.sockets.which(Which::All).next().is_none() {
             return Mode::Idle;
         }
         let watches = progress.watches.load(Ordering::Relaxed);
@@ -279,6 +280,10 @@ impl<'a> Progress<'a> {
         let mut due = None;
         if let Attempt::Held(mut state) = self.engine.combiner.try_lock().ok()? {
             state.start_turn();
+            if self.engine.sockets.is_shared() && !self.engine.sockets.all_active() {
+                // The one who drives looks at those only that he uses.
+                state.receive(1, Which::All);
+            }
             state.handle_timers();
             state.transmit(AckMode::Now);
             due = state.due();
@@ -338,14 +343,14 @@ impl<'a> Progress<'a> {
     /// Sleeps until the thread is kicked or the time is up.
     fn sleep(&mut self, now: Time, end: Option<Time>) {
         let (list, len) = self.interests();
-        self.wait(&list[..len], now, end);
+        self.wait(list, len, now, end);
     }
 
     /// The same, or until there are packets (or room for them, if some wait).
     fn sleep_on_sockets(&mut self, now: Time, end: Option<Time>, backlog: bool) {
         let (mut list, len) = self.interests();
         let len = self.engine.sockets.interests(backlog, &mut list, len);
-        self.wait(&list[..len], now, end);
+        self.wait(list, len, now, end);
     }
 
     /// What always wakes the thread: a kick, changes of the interface, and questions; the
@@ -362,10 +367,30 @@ impl<'a> Progress<'a> {
         (list, len)
     }
 
-    fn wait(&self, list: &[Interest<'_>], now: Time, end: Option<Time>) {
+    /// Waits for the first `len` of a list, of which the thread's own is the first; and
+    /// for packets that others got in our place, which are this thread's to take.
+    fn wait<'e>(
+        &'e self,
+        mut list: [Interest<'e>; WAIT_MAX],
+        mut len: usize,
+        now: Time,
+        end: Option<Time>,
+    ) {
+        if let Some(membership) = &self.engine.membership {
+            list[len] = Interest::readable(membership.inbox());
+            len += 1;
+        }
         let progress = &*self.engine.progress;
         // A failure of poll is a lack of memory: look around instead of sleeping.
-        let ready = wait_for(list, end.map(|end| until(now, end))).unwrap_or_default();
+        let ready = wait_for(&list[..len], end.map(|end| until(now, end))).unwrap_or_default();
+        if self.engine.membership.is_some()
+            && ready.is_ready(len - 1)
+            && let Ok(mut state) = self.engine.combiner.lock()
+        {
+            state.start_turn();
+            state.receive_handed_over();
+            state.transmit(AckMode::Now);
+        }
         if ready.is_ready(0) {
             // In this order: a kick that comes between is not lost, as the thread is
             // awake and looks around after this.

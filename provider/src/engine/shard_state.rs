@@ -9,7 +9,7 @@ use urxe_core::event::AsyncEvent as CoreEvent;
 use urxe_core::mr::MrTable;
 use urxe_core::table::QpIndex;
 use urxe_core::transmit::TxBatch;
-use urxe_core::{AckMode, Env, RxPath, Shard, Time};
+use urxe_core::{AckMode, Env, Handled, RxPath, Shard, Time};
 use urxe_udp::RecvBatch;
 use urxe_wire::Qpn;
 
@@ -20,13 +20,14 @@ use super::cq_table::CqTable;
 use super::doorbell::Combined;
 use super::post::QpShared;
 use super::progress::ProgressShared;
-use super::sockets::{Port, Sockets};
+use super::sockets::{Port, Sockets, Which};
 use super::srq::SrqShared;
 use super::strict::{handle_strictly, strict_acks};
 use super::tap::Tap;
 use super::tx::TxPath;
 use crate::async_event::AsyncEvent;
 use crate::mem::UserMemory;
+use crate::share::{Handed, Membership, Shared};
 use crate::strict::Strict;
 
 /// Receive calls that one turn makes on one socket, at most: 8 datagrams each, which
@@ -66,6 +67,8 @@ pub(crate) struct ShardState {
     pub(crate) now: Time,
     pub(crate) progress: Arc<ProgressShared>,
     pub(crate) events: Arc<Channel<AsyncEvent>>,
+    /// Others who have the same addresses.
+    pub(crate) membership: Option<Arc<Membership>>,
     /// The holder of the lock changed nothing, so there is nothing to tell anyone.
     pub(crate) nothing_new: bool,
     /// The path of the last datagram, as its sender is likely to send the next.
@@ -129,6 +132,7 @@ impl ShardState {
         progress: Arc<ProgressShared>,
         events: Arc<Channel<AsyncEvent>>,
         strict: Option<Box<RefCell<Strict>>>,
+        membership: Option<Arc<Membership>>,
     ) -> ShardState {
         ShardState {
             shard,
@@ -145,6 +149,7 @@ impl ShardState {
             now: Time::ZERO,
             progress,
             events,
+            membership,
             nothing_new: false,
             last_path: None,
             strict,
@@ -163,7 +168,7 @@ impl ShardState {
 
     /// Fetches and handles packets; returns true if there were any.
     #[inline]
-    pub(crate) fn receive(&mut self, calls_max: u32) -> bool {
+    pub(crate) fn receive(&mut self, calls_max: u32, which: Which) -> bool {
         let ShardState {
             shard,
             mrs,
@@ -174,6 +179,7 @@ impl ShardState {
             counters,
             sockets,
             strict,
+            membership,
             ..
         } = self;
         let mut env = Env {
@@ -183,7 +189,7 @@ impl ShardState {
             cqs,
         };
         let mut any = false;
-        for port in sockets.active() {
+        for port in sockets.which(which) {
             for _ in 0..calls_max {
                 match port.socket.recv(rx) {
                     Ok(0) => {
@@ -199,15 +205,20 @@ impl ShardState {
                             last_path,
                             tap,
                             counters,
+                            others: membership.as_deref(),
+                            now: env.now,
                         };
-                        if let Some(strict) = strict {
+                        let unowned = if let Some(strict) = strict {
                             trains.walk(|path, place, packet| {
-                                handle_strictly(strict, shard, &mut env, path, place, packet);
-                            });
+                                handle_strictly(strict, shard, &mut env, path, place, packet)
+                            })
                         } else {
                             trains.walk(|path, place, packet| {
-                                shard.handle_packet(path, place, packet, &mut env);
-                            });
+                                shard.handle_packet(path, place, packet, &mut env)
+                            })
+                        };
+                        for _ in 0..unowned {
+                            shard.count_unowned();
                         }
                         // A batch that is not full was all there was.
                         if count < rx.slots() {
@@ -222,6 +233,36 @@ impl ShardState {
             }
         }
         any
+    }
+
+    /// Takes the packets that others of this address got in our place, and has the
+    /// kernel steer right from now on.
+    #[cold]
+    pub(crate) fn receive_handed_over(&mut self) {
+        let Some(membership) = self.membership.clone() else {
+            return;
+        };
+        let count = membership.drain_inbox(|handed| {
+            let Handed {
+                source,
+                source_port,
+                local,
+                place,
+                ecn,
+                packet,
+            } = handed;
+            let path = RxPath::new(source, source_port, local, ecn);
+            with_env!(self, |shard, env| shard
+                .handle_packet(&path, place, packet, env));
+        });
+        self.counters.taken_over += count as u64;
+        if membership.is_stale() {
+            let sockets = self.sockets.clone();
+            // Failing (somebody holds the registry) is no harm: the next one tries again.
+            let _ = membership.repair(sockets.each(), || {
+                self.receive(1, Which::All);
+            });
+        }
     }
 
     /// Does what is due; returns true if something was.
@@ -270,7 +311,7 @@ impl ShardState {
     /// Returns true if there were packets.
     pub(crate) fn turn(&mut self) -> bool {
         self.start_turn();
-        let any = self.receive(RECEIVES_PER_TURN);
+        let any = self.receive(RECEIVES_PER_TURN, Which::All);
         self.handle_timers();
         self.transmit(AckMode::Now);
         any
@@ -331,19 +372,25 @@ struct Trains<'a> {
     last_path: &'a mut Option<(SocketAddr, RxPath)>,
     tap: &'a mut Option<Tap>,
     counters: &'a mut EngineCounters,
+    others: Option<&'a Membership>,
+    now: Time,
 }
 
 impl Trains<'_> {
-    /// Hands out each packet, with the place that it has in its train.
+    /// Hands out each packet, with the place that it has in its train; what is another's
+    /// goes to him. Returns how many packets were nobody's.
     #[inline(always)]
-    fn walk(self, mut each: impl FnMut(&RxPath, u16, &[u8])) {
+    fn walk(self, mut each: impl FnMut(&RxPath, u16, &[u8]) -> Handled) -> u64 {
         let Trains {
             port,
             rx,
             last_path,
             tap,
             counters,
+            others,
+            now,
         } = self;
+        let mut unowned = 0;
         for datagram in rx.iter() {
             if datagram.truncated {
                 counters.rx_truncated += 1;
@@ -359,13 +406,42 @@ impl Trains<'_> {
             }
             let (_, path) = last_path.as_ref().expect("just set");
             for (place, packet) in datagram.segments() {
-                each(path, place as u16, packet);
+                if each(path, place as u16, packet) == Handled::OfAnother {
+                    let handed = Handed {
+                        source: datagram.source.ip(),
+                        source_port: datagram.source.port(),
+                        local: port.addr,
+                        place: place as u16,
+                        ecn: datagram.ecn(),
+                        packet,
+                    };
+                    unowned += u64::from(!pass_on(others, &handed, now, counters));
+                }
             }
             if let Some(tap) = tap {
                 tap.received(path, &datagram);
             }
         }
+        unowned
     }
+}
+
+/// A packet that is not for this context goes to whoever it is for. False if it is for
+/// nobody.
+#[cold]
+fn pass_on(
+    others: Option<&Membership>,
+    handed: &Handed<'_>,
+    now: Time,
+    counters: &mut EngineCounters,
+) -> bool {
+    let shared = others.map_or(Shared::NoOwner, |others| others.take_foreign(handed, now));
+    match shared {
+        Shared::HandedOver => counters.handed_over += 1,
+        Shared::Lost => counters.hand_over_lost += 1,
+        Shared::NoOwner | Shared::Probe => {}
+    }
+    shared != Shared::NoOwner
 }
 
 impl Combined for ShardState {

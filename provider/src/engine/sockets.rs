@@ -22,6 +22,18 @@ pub(crate) struct Port {
 #[derive(Debug)]
 pub(crate) struct Sockets {
     ports: Box<[Port]>,
+    /// Others have sockets on the same addresses: what is theirs may come to ours, even
+    /// while no QP of ours uses an address.
+    is_shared: bool,
+}
+
+/// Which sockets to look at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Which {
+    /// Those that QPs use.
+    Active,
+    /// Where addresses are shared, those that no QP uses, too.
+    All,
 }
 
 impl Sockets {
@@ -34,11 +46,7 @@ impl Sockets {
     /// [`ErrorKind::AddrInUse`] if somebody else has one, [`ErrorKind::NoAddress`] if the
     /// host does not have it, or whatever the system says.
     pub(crate) fn bind(addrs: &[IpAddr], config: &UdpConfig) -> Result<Sockets, Error> {
-        let ports = addrs.iter().take(Self::MAX).map(|&addr| {
-            // The system would take "any address", but peers must know the one.
-            if addr.is_unspecified() || addr.is_multicast() {
-                return Err(ErrorKind::NoAddress(addr).into());
-            }
+        let ports = addrs.iter().map(|&addr| {
             let socket = UdpSocket::bind(SocketAddr::new(addr, ROCE_PORT), config)
                 .map_err(|error| explain(addr, error))?;
             Ok(Port {
@@ -49,7 +57,39 @@ impl Sockets {
         });
         Ok(Sockets {
             ports: ports.collect::<Result<_, Error>>()?,
+            is_shared: false,
         })
+    }
+
+    /// The sockets of a context that shares its addresses.
+    pub(crate) fn shared(addrs: &[IpAddr], sockets: Vec<UdpSocket>) -> Sockets {
+        let ports = addrs.iter().zip(sockets).map(|(&addr, socket)| Port {
+            addr,
+            socket,
+            users: AtomicU32::new(0),
+        });
+        Sockets {
+            ports: ports.collect(),
+            is_shared: true,
+        }
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// All sockets.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &UdpSocket> + Clone {
+        self.ports.iter().map(|port| &port.socket)
+    }
+
+    /// Those to look at.
+    #[inline]
+    pub(crate) fn which(&self, which: Which) -> impl Iterator<Item = &Port> {
+        let all = which == Which::All && self.is_shared;
+        self.ports
+            .iter()
+            .filter(move |port| all || port.users.load(Ordering::Relaxed) > 0)
     }
 
     pub(crate) fn addrs(&self) -> impl Iterator<Item = IpAddr> {
@@ -93,14 +133,6 @@ impl Sockets {
             .unwrap_or(0)
     }
 
-    /// The addresses that somebody listens at.
-    #[inline]
-    pub(crate) fn active(&self) -> impl Iterator<Item = &Port> {
-        self.ports
-            .iter()
-            .filter(|port| port.users.load(Ordering::Relaxed) > 0)
-    }
-
     /// True if somebody listens at every address.
     pub(crate) fn all_active(&self) -> bool {
         self.ports
@@ -125,14 +157,14 @@ impl Sockets {
         self.ports.iter().any(|port| port.addr == addr)
     }
 
-    /// Puts all active sockets into a list to wait for; returns the new length.
+    /// Puts the sockets into a list to wait for; returns the new length.
     pub(crate) fn interests<'a>(
         &'a self,
         writable: bool,
         list: &mut [Interest<'a>; WAIT_MAX],
         mut len: usize,
     ) -> usize {
-        for port in self.active() {
+        for port in self.which(Which::All) {
             let fd = port.socket.as_fd();
             list[len] = if writable {
                 Interest::both(fd)
@@ -153,7 +185,7 @@ impl Sockets {
     }
 }
 
-fn explain(addr: IpAddr, error: io::Error) -> Error {
+pub(crate) fn explain(addr: IpAddr, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::AddrInUse => ErrorKind::AddrInUse(addr).into(),
         io::ErrorKind::AddrNotAvailable => ErrorKind::NoAddress(addr).into(),

@@ -5,7 +5,7 @@ use core::cell::RefCell;
 
 use urxe_core::memory::Memory;
 use urxe_core::work::{PostError, RecvWr, SendWr};
-use urxe_core::{AckMode, Env, RxPath, Shard};
+use urxe_core::{AckMode, Env, Handled, RxPath, Shard};
 
 use super::Engine;
 use super::cq::CqCore;
@@ -14,6 +14,7 @@ use super::doorbell::{Guard, Poisoned};
 use super::inlet::Refused;
 use super::post::QpShared;
 use super::shard_state::{ShardState, with_env};
+use super::sockets::Which;
 use super::srq::SrqShared;
 use crate::strict::{Place, Queue, Strict, StrictCqs, StrictMemory, StrictReport};
 use crate::wc::Wc;
@@ -133,7 +134,7 @@ impl Engine {
         self.progress.note_driven(state.now);
         state.serve_bells();
         state.transmit(AckMode::Patient);
-        state.receive(1);
+        state.receive(1, Which::Active);
         state.handle_timers();
         let count = cq.take(out);
         for wc in &out[..count] {
@@ -220,7 +221,7 @@ pub(super) fn handle_strictly<M: Memory>(
     path: &RxPath,
     place: u16,
     packet: &[u8],
-) {
+) -> Handled {
     strict.borrow_mut().before_packet(packet);
     let before = *shard.stats();
     let mut strict_env = Env {
@@ -232,10 +233,11 @@ pub(super) fn handle_strictly<M: Memory>(
             cqs: &mut *env.cqs,
         },
     };
-    shard.handle_packet(path, place, packet, &mut strict_env);
+    let handled = shard.handle_packet(path, place, packet, &mut strict_env);
     strict
         .borrow_mut()
         .after_packet(packet, &before, shard, env.mrs);
+    handled
 }
 
 /// An acknowledgement says that bytes are placed: it waits while they are not.

@@ -12,6 +12,7 @@ use super::channel::{Channel, Permit, Sleep};
 use super::clock::until;
 use super::doorbell::Attempt;
 use super::progress::Watch;
+use super::sockets::Which;
 use crate::error::Error;
 
 /// What a waiting thread needs to know before it sleeps.
@@ -94,7 +95,7 @@ impl Engine {
         state.serve_bells();
         // What was held back for a reply that did not come.
         state.transmit(AckMode::Now);
-        state.receive(1);
+        state.receive(1, Which::All);
         state.handle_timers();
         let event = channel.try_take();
         // With an event the program will probably answer: an ACK may go with that.

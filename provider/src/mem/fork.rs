@@ -8,7 +8,9 @@
 //!
 //! A child made by the bare system call (not by libc's `fork`) is not noticed.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::fs::File;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Once;
 
 /// Forks between the start of the first process and this one.
@@ -40,6 +42,53 @@ impl Generation {
 
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    let null = NULL.load(Ordering::Relaxed);
+    for place in &DESCRIPTORS {
+        let fd = place.load(Ordering::Relaxed);
+        if fd >= 0 && null >= 0 {
+            // SAFETY: takes numbers only. Both are open: they were when the parent forked.
+            unsafe { libc::syscall(libc::SYS_dup3, null, fd, libc::O_CLOEXEC) };
+        }
+    }
+}
+
+/// Descriptors that a child must not keep open: as long as it has them, the kernel takes
+/// the parent's sockets for alive, and its locks, even after the parent's death. The
+/// child closes them by putting /dev/null in their place: their numbers stay taken, as
+/// objects in the child still name (and close) them.
+static DESCRIPTORS: [AtomicI32; 1024] = [const { AtomicI32::new(-1) }; 1024];
+static NULL: AtomicI32 = AtomicI32::new(-1);
+
+/// Has these closed in children. More than there is room for stay open there.
+pub(crate) fn close_in_child<'f>(fds: impl Iterator<Item = BorrowedFd<'f>>) {
+    if NULL.load(Ordering::Relaxed) < 0
+        && let Ok(null) = File::open("/dev/null")
+    {
+        let null = null.into_raw_fd();
+        let first = NULL.compare_exchange(-1, null, Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_err() {
+            // SAFETY: made just now, and nobody else knows it.
+            drop(unsafe { OwnedFd::from_raw_fd(null) });
+        }
+    }
+    for fd in fds {
+        let fd = fd.as_raw_fd();
+        let free = |place: &&AtomicI32| {
+            let taken = place.compare_exchange(-1, fd, Ordering::Relaxed, Ordering::Relaxed);
+            taken.is_ok()
+        };
+        let _ = DESCRIPTORS.iter().find(free);
+    }
+}
+
+/// They are about to be closed here, too.
+pub(crate) fn forget<'f>(fds: impl Iterator<Item = BorrowedFd<'f>>) {
+    for fd in fds {
+        let fd = fd.as_raw_fd();
+        for place in &DESCRIPTORS {
+            let _ = place.compare_exchange(fd, -1, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -133,5 +182,34 @@ mod tests {
         let parents = Context::open(address().into()).expect("free");
         assert!(fork(|| Context::open(address().into()).is_ok()));
         drop(parents);
+    }
+
+    #[test]
+    fn a_child_does_not_keep_its_parents_addresses() {
+        let addr = address().into();
+        let context = Context::open(addr).expect("free");
+        let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
+        // SAFETY: the child waits in a read and ends; it touches nothing else.
+        let child = match unsafe { libc::fork() } {
+            0 => {
+                drop(writer);
+                let _ = std::io::Read::read(&mut reader, &mut [0]);
+                // SAFETY: ends the process at once.
+                unsafe { libc::_exit(0) }
+            }
+            child => child,
+        };
+        drop(context);
+        // With the child's copy of the socket open this would be refused. Children that
+        // other tests make close theirs at once, or exec at once.
+        let start = std::time::Instant::now();
+        while let Err(error) = Context::builder(addr).share(false).open() {
+            assert!(start.elapsed().as_secs() < 20, "{error}");
+            std::thread::yield_now();
+        }
+        let _ = std::io::Write::write(&mut writer, &[0]);
+        drop(writer);
+        // SAFETY: the child is ours, and no status is asked for.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
     }
 }

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use urxe::{
-    Access, CompChannel, ConnectOptions, Context, Cq, Endpoint, Mr, Pd, Qp, QpBuilder, RecvWr, Wc,
+    Access, CompChannel, ConnectOptions, Context, Cq, Endpoint, Mr, Pd, Qp, QpBuilder, RecvWr,
+    SendWr, Wc,
 };
 
 /// Longer than anything here takes on a busy machine.
@@ -155,4 +156,31 @@ pub fn bytes(mr: &Mr, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     mr.read(0, &mut bytes);
     bytes
+}
+
+/// A SEND each way, and a WRITE and a READ, all verified.
+pub fn exchange(a: &End, b: &End, seed: u64) {
+    for (from, to, seed) in [(a, b, seed), (b, a, seed + 1)] {
+        let (source, target) = (from.memory(5000), to.memory(5000));
+        source.write(0, &pattern(seed, 5000));
+        to.recv(1, &target);
+        let whole = [source.sge(..)];
+        let wr = SendWr::send(2, &whole);
+        from.qp.post_send(&wr.signaled()).expect("room");
+        let (sent, received) = (from.succeed(), to.succeed());
+        assert_eq!((sent.wr_id, received.wr_id), (2, 1));
+        assert_eq!(bytes(&target, 5000), pattern(seed, 5000));
+
+        source.write(0, &pattern(seed + 7, 5000));
+        let (addr, rkey) = (target.addr(), target.rkey());
+        let back = from.memory(5000);
+        let (out, in_) = ([source.sge(..)], [back.sge(..)]);
+        let wrs = [
+            SendWr::rdma_write(3, &out, addr, rkey),
+            SendWr::rdma_read(4, &in_, addr, rkey).signaled(),
+        ];
+        from.qp.post_send_list(&wrs).expect("room");
+        assert_eq!(from.succeed().wr_id, 4);
+        assert_eq!(bytes(&back, 5000), pattern(seed + 7, 5000));
+    }
 }

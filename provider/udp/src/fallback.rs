@@ -63,6 +63,9 @@ impl UdpSocket {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Would take the program away; there is none.
+    pub fn detach_steering(&self) {}
+
     /// Would have the traffic class reported; here there is no way to.
     ///
     /// # Errors

@@ -91,3 +91,20 @@ fn portable_backend_refuses_runs() {
     assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
     assert!(!socket.caps().gso() && socket.caps().gso_segments_max() == 1);
 }
+
+/// The portable backend says that it cannot, and goes on.
+#[test]
+fn only_linux_steers() {
+    let steering = crate::Steering {
+        probe: [0; 4],
+        offset: 4,
+        mask: 1,
+        shift: 0,
+        map: &[(0, 0)],
+    };
+    let program = steering.program().expect("short");
+    let portable = fallback::UdpSocket::bind(any_port(), &UdpConfig::default()).expect("bind");
+    let error = portable.attach_steering(&program).expect_err("it cannot");
+    assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+    portable.detach_steering();
+}

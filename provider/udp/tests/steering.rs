@@ -80,6 +80,13 @@ fn each_socket_gets_what_the_map_gives_it() {
             send(&stranger, &sockets[0], &train, 64);
             assert_eq!(received(&sockets[owner]), 3, "chunk {chunk}");
         }
+        // Without a program the kernel chooses, and loses nothing.
+        sockets[0].detach_steering();
+        send(&stranger, &sockets[0], &datagram(100), 0);
+        assert_eq!(sockets.iter().map(received).sum::<usize>(), 1);
+        sockets[2]
+            .attach_steering(&program)
+            .expect("attached again");
         // A socket finds out its own number.
         for (number, socket) in sockets.iter().enumerate() {
             let probe = [&PROBE[..], &(number as u32).to_be_bytes(), b"nonce"].concat();

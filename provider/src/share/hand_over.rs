@@ -1,0 +1,156 @@
+//! Packets that came to the wrong owner's socket, on the way to the right one.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+/// What goes before the packet: both addresses, the source port, the place in its
+/// train, ECN, and padding.
+const HEAD: usize = 40;
+/// No packet is longer: a path MTU of 4096 and all headers.
+const PACKET_MAX: usize = 8 << 10;
+
+/// A packet as it was received, by whom it was not for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handed<'a> {
+    pub(crate) source: IpAddr,
+    pub(crate) source_port: u16,
+    pub(crate) local: IpAddr,
+    pub(crate) place: u16,
+    pub(crate) ecn: u8,
+    pub(crate) packet: &'a [u8],
+}
+
+/// Where a participant takes his packets. The path is in a directory that other users
+/// cannot enter.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl Inbox {
+    pub(super) fn create(path: PathBuf) -> io::Result<Inbox> {
+        // One of the same name is a dead process's: the row is ours now.
+        let _ = fs::remove_file(&path);
+        let socket = UnixDatagram::bind(&path)?;
+        socket.set_nonblocking(true)?;
+        Ok(Inbox { socket, path })
+    }
+
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Hands a packet to the owner of another inbox. False if he is gone, or does not
+    /// fetch what he has: then it is lost, as if on the way.
+    pub(super) fn send(&self, to: &Path, handed: &Handed<'_>) -> bool {
+        let mut bytes = [0; HEAD + PACKET_MAX];
+        let Some(len) = handed.emit(&mut bytes) else {
+            return false;
+        };
+        self.socket.send_to(&bytes[..len], to).is_ok()
+    }
+
+    /// Calls `take` with everything that was handed to us; returns how many packets.
+    pub(super) fn drain(&self, mut take: impl FnMut(Handed<'_>)) -> usize {
+        let mut bytes = [0; HEAD + PACKET_MAX];
+        let mut count = 0;
+        while let Ok(len) = self.socket.recv(&mut bytes) {
+            if let Some(handed) = Handed::parse(&bytes[..len]) {
+                take(handed);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Takes the name away, so that others see that nobody is here any more.
+    pub(super) fn close(&self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Handed<'_> {
+    fn emit(&self, out: &mut [u8]) -> Option<usize> {
+        let len = HEAD + self.packet.len();
+        let (head, packet) = out.get_mut(..len)?.split_at_mut(HEAD);
+        head[..16].copy_from_slice(&v6(self.source));
+        head[16..32].copy_from_slice(&v6(self.local));
+        head[32..34].copy_from_slice(&self.source_port.to_be_bytes());
+        head[34..36].copy_from_slice(&self.place.to_be_bytes());
+        head[36] = self.ecn;
+        packet.copy_from_slice(self.packet);
+        Some(len)
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Handed<'_>> {
+        let (head, packet) = bytes.split_first_chunk::<HEAD>()?;
+        let addr = |at: usize| {
+            let octets: [u8; 16] = head[at..at + 16].try_into().expect("sixteen bytes");
+            Ipv6Addr::from(octets).to_canonical()
+        };
+        Some(Handed {
+            source: addr(0),
+            local: addr(16),
+            source_port: u16::from_be_bytes([head[32], head[33]]),
+            place: u16::from_be_bytes([head[34], head[35]]),
+            ecn: head[36],
+            packet,
+        })
+    }
+}
+
+fn v6(addr: IpAddr) -> [u8; 16] {
+    match addr {
+        IpAddr::V4(addr) => addr.to_ipv6_mapped().octets(),
+        IpAddr::V6(addr) => addr.octets(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_arrives_as_it_was_received() {
+        let directory = std::env::temp_dir();
+        let path = |name: &str| directory.join(format!("urxe-{name}-{}", std::process::id()));
+        let a = Inbox::create(path("inbox-a")).expect("a socket");
+        let b = Inbox::create(path("inbox-b")).expect("a socket");
+        let packet = [7; 4200];
+        let handed = [
+            ("10.1.2.3", "10.1.2.4", &packet[..]),
+            ("fe80::1", "fe80::2", &[1, 2, 3]),
+        ]
+        .map(|(source, local, packet)| Handed {
+            source: source.parse().expect("literal"),
+            local: local.parse().expect("literal"),
+            source_port: 0xc123,
+            place: 5,
+            ecn: 3,
+            packet,
+        });
+        for one in &handed {
+            assert!(a.send(&path("inbox-b"), one));
+        }
+        let mut at = 0;
+        let count = b.drain(|got| {
+            assert_eq!(got, handed[at]);
+            at += 1;
+        });
+        assert_eq!(count, 2);
+        b.close();
+        drop(b);
+        assert!(!a.send(&path("inbox-b"), &handed[1]), "nobody is there");
+        let long = Handed {
+            packet: &[0; PACKET_MAX + 1],
+            ..handed[0]
+        };
+        assert!(!a.send(&path("inbox-a"), &long), "too long for any packet");
+        a.close();
+    }
+}

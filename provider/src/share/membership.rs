@@ -1,0 +1,335 @@
+//! One participant: a context that shares its addresses.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use urxe_core::Time;
+use urxe_core::qpn_table::QpnChunk;
+use urxe_udp::{UdpConfig, UdpSocket};
+use urxe_wire::Qpn;
+
+use super::hand_over::{Handed, Inbox};
+use super::registry::{Locked, Registry, Row, SocketEntry};
+use super::steer;
+
+/// How long the list of holders is believed. A chunk's holder changes seldom, and never
+/// without a rest of some seconds.
+const HOLDERS_NS: u64 = 20_000_000;
+
+/// What a context gets that joins.
+pub(crate) struct Joined {
+    pub(crate) membership: Membership,
+    /// One for each address, in order.
+    pub(crate) sockets: Vec<UdpSocket>,
+    /// The first chunk.
+    pub(crate) chunk: QpnChunk,
+}
+
+/// Why a context cannot share.
+#[derive(Debug)]
+pub(crate) enum JoinError {
+    /// An address cannot be bound.
+    Bind(IpAddr, io::Error),
+    /// Somebody who is not in the registry has the port, too.
+    Strangers(IpAddr),
+    /// There is no registry here, or it is full: not shared, an address may still be had.
+    NoRegistry(io::Error),
+}
+
+impl From<io::Error> for JoinError {
+    fn from(error: io::Error) -> JoinError {
+        JoinError::NoRegistry(error)
+    }
+}
+
+/// A place in the registry, until it is left.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    inbox: Inbox,
+    row: Row,
+    nonce: u64,
+    holders: Mutex<Holders>,
+    /// Somebody had to hand us a packet: the program in the kernel is wrong.
+    is_stale: AtomicBool,
+    /// A probe of ours came back: its number, plus 1.
+    probed: AtomicU64,
+    /// Dropped last: with the file the lock goes, after the sockets.
+    registry: Registry,
+}
+
+#[derive(Debug, Default)]
+struct Holders {
+    rows: Vec<Option<Row>>,
+    sockets: Vec<SocketEntry>,
+    read_at: Option<Time>,
+}
+
+/// What became of a packet for another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shared {
+    /// Its owner has it.
+    HandedOver,
+    /// Its owner could not take it.
+    Lost,
+    /// Nobody has that QPN.
+    NoOwner,
+    /// It was no packet but a probe.
+    Probe,
+}
+
+impl Membership {
+    /// Takes a place, binds all addresses, and gets a chunk of QPNs.
+    pub(crate) fn join(
+        addrs: &[IpAddr],
+        port: u16,
+        config: &UdpConfig,
+        mut random: impl FnMut() -> u64,
+    ) -> Result<Joined, JoinError> {
+        let registry = Registry::open()?;
+        let mut locked = registry.lock()?;
+        locked.bury_the_dead(None)?;
+        let nonce = random().max(1);
+        let full = || JoinError::NoRegistry(io::ErrorKind::StorageFull.into());
+        let row = locked.add(nonce)?.ok_or_else(full)?;
+        let bound = Self::bind_all(&mut locked, row, nonce, addrs, port, config);
+        let taken = bound.and_then(|sockets| {
+            let chunk = locked.grant(row, random())?.ok_or_else(full)?;
+            attach_all(&locked, &sockets)?;
+            let inbox = Inbox::create(registry.hand_over_path(row))?;
+            Ok((sockets, chunk, inbox))
+        });
+        let (sockets, chunk, inbox) = match taken {
+            Ok(taken) => taken,
+            Err(error) => {
+                locked.remove(row)?;
+                return Err(error);
+            }
+        };
+        drop(locked);
+        let membership = Membership {
+            inbox,
+            row,
+            nonce,
+            holders: Mutex::default(),
+            is_stale: AtomicBool::new(false),
+            probed: AtomicU64::new(0),
+            registry,
+        };
+        Ok(Joined {
+            membership,
+            sockets,
+            chunk,
+        })
+    }
+
+    fn bind_all(
+        locked: &mut Locked<'_>,
+        row: Row,
+        nonce: u64,
+        addrs: &[IpAddr],
+        port: u16,
+        config: &UdpConfig,
+    ) -> Result<Vec<UdpSocket>, JoinError> {
+        let config = UdpConfig {
+            reuse_port: true,
+            ..config.clone()
+        };
+        let mut sockets = Vec::with_capacity(addrs.len());
+        for &addr in addrs {
+            let socket = UdpSocket::bind(SocketAddr::new(addr, port), &config)
+                .map_err(|error| JoinError::Bind(addr, error))?;
+            let others = locked.sockets_on(addr).count() as u32;
+            // Ours has no number yet: the program is for probes, and for the others.
+            let program = steer::program(locked, addr).unwrap_or_else(steer::probes_only);
+            socket.attach_steering(&program)?;
+            let number = steer::find_number(&socket, nonce, others, others + 8)?;
+            match number {
+                // As many as are known were there before: the usual case.
+                Some(number) if number <= others => {}
+                Some(_) => return Err(JoinError::Strangers(addr)),
+                // A program that does not steer: for one alone that does not matter.
+                None if others == 0 => {}
+                None => return Err(JoinError::Strangers(addr)),
+            }
+            let entry = SocketEntry {
+                row,
+                index: number.or(Some(0)),
+                addr,
+            };
+            if !locked.set_socket(entry)? {
+                return Err(JoinError::NoRegistry(io::ErrorKind::StorageFull.into()));
+            }
+            sockets.push(socket);
+        }
+        Ok(sockets)
+    }
+
+    /// Another chunk of QPNs; `None` if all are taken.
+    pub(crate) fn grant<'s>(
+        &self,
+        random: u64,
+        sockets: impl Iterator<Item = &'s UdpSocket>,
+    ) -> io::Result<Option<QpnChunk>> {
+        let mut locked = self.registry.lock()?;
+        locked.bury_the_dead(Some(self.row))?;
+        let Some(chunk) = locked.grant(self.row, random)? else {
+            return Ok(None);
+        };
+        attach_all(&locked, sockets)?;
+        Ok(Some(chunk))
+    }
+
+    /// Deals with what the core says is another's.
+    pub(crate) fn take_foreign(&self, handed: &Handed<'_>, now: Time) -> Shared {
+        if let Some(number) = steer::parse_probe(handed.packet, self.nonce) {
+            self.probed.store(u64::from(number) + 1, Ordering::Relaxed);
+            return Shared::Probe;
+        }
+        if steer::is_probe(handed.packet) {
+            return Shared::Probe;
+        }
+        let [_, _, _, _, _, a, b, c, ..] = *handed.packet else {
+            return Shared::NoOwner;
+        };
+        let qpn = Qpn::new(u32::from_be_bytes([0, a, b, c]));
+        match self.holder(QpnChunk::of(qpn), handed.local, now) {
+            Some(row) if row != self.row => {
+                if self.inbox.send(&self.registry.hand_over_path(row), handed) {
+                    Shared::HandedOver
+                } else {
+                    Shared::Lost
+                }
+            }
+            _ => Shared::NoOwner,
+        }
+    }
+
+    /// Whoever has the chunk, and a socket on this address.
+    fn holder(&self, chunk: QpnChunk, addr: IpAddr, now: Time) -> Option<Row> {
+        let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_fresh = holders
+            .read_at
+            .is_some_and(|read_at| now.since_ns(read_at) < HOLDERS_NS);
+        if !is_fresh {
+            (holders.rows, holders.sockets) = self.registry.holders().unwrap_or_default();
+            holders.read_at = Some(now);
+        }
+        let row = holders.rows.get(usize::from(chunk.0)).copied().flatten()?;
+        let is_here = |entry: &SocketEntry| entry.row == row && entry.addr == addr;
+        holders.sockets.iter().any(is_here).then_some(row)
+    }
+
+    /// Where others put packets of ours.
+    pub(crate) fn inbox(&self) -> BorrowedFd<'_> {
+        self.inbox.as_fd()
+    }
+
+    /// Takes the packets that others got for us. That they did shows that the kernel's
+    /// program is wrong.
+    pub(crate) fn drain_inbox(&self, take: impl FnMut(Handed<'_>)) -> usize {
+        let count = self.inbox.drain(take);
+        if count > 0 {
+            self.is_stale.store(true, Ordering::Relaxed);
+        }
+        count
+    }
+
+    /// True if [`Membership::repair`] is due.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.is_stale.load(Ordering::Relaxed)
+    }
+
+    /// Puts the kernel's program right, if nobody else changes the registry now.
+    /// `receive` fetches packets from the sockets, as always.
+    pub(crate) fn repair<'s>(
+        &self,
+        sockets: impl Iterator<Item = &'s UdpSocket> + Clone,
+        mut receive: impl FnMut(),
+    ) -> io::Result<()> {
+        let Some(mut locked) = self.registry.try_lock()? else {
+            return Ok(());
+        };
+        locked.bury_the_dead(Some(self.row))?;
+        for socket in sockets.clone() {
+            let addr = socket.local_addr();
+            let end = locked.sockets_on(addr.ip()).count() as u32 + 8;
+            let mut found = None;
+            for number in 0..end {
+                self.probed.store(0, Ordering::Relaxed);
+                steer::send_probe(socket, addr, number, self.nonce);
+                receive();
+                if self.probed.load(Ordering::Relaxed) == u64::from(number) + 1 {
+                    found = Some(number);
+                    break;
+                }
+            }
+            // Without an answer the number stays what it was; the next packet that is
+            // handed over has it tried again.
+            if let Some(number) = found {
+                locked.set_socket(SocketEntry {
+                    row: self.row,
+                    index: Some(number),
+                    addr: addr.ip(),
+                })?;
+            }
+        }
+        attach_all(&locked, sockets)?;
+        self.is_stale.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives everything back. The registry stays locked until this is dropped, which the
+    /// sockets must be before.
+    pub(crate) fn leave<'s>(
+        &self,
+        sockets: impl Iterator<Item = &'s UdpSocket> + Clone,
+    ) -> io::Result<()> {
+        let mut locked = self.registry.lock()?;
+        locked.bury_the_dead(Some(self.row))?;
+        for socket in sockets.clone() {
+            let addr = socket.local_addr().ip();
+            let own = locked.sockets_on(addr).find(|entry| entry.row == self.row);
+            let last = locked.sockets_on(addr).max_by_key(|entry| entry.index);
+            // When ours is closed the last one takes its number.
+            if let (Some(own), Some(last)) = (own, last)
+                && own.row != last.row
+            {
+                locked.set_socket(SocketEntry {
+                    index: own.index,
+                    ..last
+                })?;
+            }
+        }
+        locked.remove(self.row)?;
+        attach_all(&locked, sockets)?;
+        self.inbox.close();
+        locked.keep();
+        Ok(())
+    }
+
+    /// Descriptors that a child of a fork must not keep: with them the kernel would take
+    /// this participant for alive.
+    pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.registry.file().as_fd(), self.inbox.as_fd()]
+    }
+}
+
+/// Has the kernel steer by what the registry says; where only one is, it need not: the
+/// program costs a twentieth of a microsecond for each datagram.
+fn attach_all<'s>(
+    locked: &Locked<'_>,
+    sockets: impl IntoIterator<Item = &'s UdpSocket>,
+) -> io::Result<()> {
+    for socket in sockets {
+        let addr = socket.local_addr().ip();
+        if locked.sockets_on(addr).count() < 2 {
+            socket.detach_steering();
+        } else if let Some(program) = steer::program(locked, addr) {
+            socket.attach_steering(&program)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! Several owners on one address: processes of one user, or contexts of one process.
+//!
+//! RoCEv2 has one UDP port, so all of them bind it (`SO_REUSEPORT`), and a QPN says whose
+//! a packet is: the QPN space is dealt out in chunks by a file that all of a user's
+//! processes in a network namespace share ([`registry`]). A program in the kernel looks
+//! at the QPN and picks the socket. When sockets come and go it is wrong for a moment;
+//! then whoever gets a packet that is another's hands it over ([`hand_over`]), and the
+//! other, who learns from that that the program is wrong, puts it right.
+//!
+//! There is no daemon. A process that dies leaves locks that the kernel drops; whoever
+//! comes next sees that and takes its chunks back, after a rest.
+
+mod hand_over;
+mod membership;
+mod registry;
+mod steer;
+
+pub(crate) use hand_over::Handed;
+pub(crate) use membership::{JoinError, Joined, Membership, Shared};

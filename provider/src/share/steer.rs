@@ -1,0 +1,137 @@
+//! Which socket gets a packet: the program for the kernel, and finding out a socket's
+//! number.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use urxe_core::qpn_table::{CHUNK_BITS, PROBE};
+use urxe_udp::{
+    Dest, RecvBatch, SendBatch, SendOutcome, Steering, SteeringProgram, Transmit, UdpSocket,
+};
+
+use super::registry::{Locked, ROWS};
+
+/// The word of a BTH that holds the destination QPN, in its lower 24 bits.
+const QPN_OFFSET: u32 = 4;
+const QPN_MASK: u32 = 0x00ff_ffff;
+
+/// Magic, number, nonce.
+const PROBE_LEN: usize = 16;
+
+/// The program for the sockets on an address; `None` if no socket has a number, or there
+/// are too many chunks for a program.
+pub(super) fn program(locked: &Locked<'_>, addr: IpAddr) -> Option<SteeringProgram> {
+    let mut numbers = [None; ROWS];
+    for entry in locked.sockets_on(addr) {
+        numbers[usize::from(entry.row.0)] = entry.index;
+    }
+    let mut map: Vec<(u32, u32)> = Vec::new();
+    for (chunk, row) in locked.held_chunks() {
+        // The chunks of those who are not at this address: whoever gets a packet for
+        // them drops it.
+        let Some(number) = numbers[usize::from(row.0)] else {
+            continue;
+        };
+        if map.last().is_none_or(|&(_, last)| last != number) {
+            map.push((chunk.0.into(), number));
+        }
+    }
+    let steering = Steering {
+        probe: PROBE,
+        offset: QPN_OFFSET,
+        mask: QPN_MASK,
+        shift: CHUNK_BITS,
+        map: &map,
+    };
+    steering.program()
+}
+
+/// A program for a group in which nobody has a chunk yet.
+pub(super) fn probes_only() -> SteeringProgram {
+    let steering = Steering {
+        probe: PROBE,
+        offset: QPN_OFFSET,
+        mask: QPN_MASK,
+        shift: CHUNK_BITS,
+        map: &[(0, 0)],
+    };
+    steering.program().expect("one entry is short enough")
+}
+
+/// Sends a datagram that the program delivers to the socket with this number.
+pub(super) fn send_probe(socket: &UdpSocket, addr: SocketAddr, number: u32, nonce: u64) -> bool {
+    let mut bytes = [0; PROBE_LEN];
+    bytes[..4].copy_from_slice(&PROBE);
+    bytes[4..8].copy_from_slice(&number.to_be_bytes());
+    bytes[8..].copy_from_slice(&nonce.to_be_bytes());
+    let outcome = socket.send(SendBatch {
+        bytes: &bytes,
+        transmits: &[Transmit::single(0..PROBE_LEN, Dest::new(addr))],
+    });
+    matches!(outcome, SendOutcome::All { .. })
+}
+
+/// The number that a probe of ours was sent to; `None` if it is none, or another's.
+pub(super) fn parse_probe(bytes: &[u8], nonce: u64) -> Option<u32> {
+    let bytes: &[u8; PROBE_LEN] = bytes.try_into().ok()?;
+    let ours = bytes[..4] == PROBE && bytes[8..] == nonce.to_be_bytes();
+    ours.then(|| u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]))
+}
+
+/// True if it is a probe, whosever.
+pub(super) fn is_probe(bytes: &[u8]) -> bool {
+    bytes.starts_with(&PROBE)
+}
+
+/// Finds out the number of a socket that nobody else receives from. `likely` is tried
+/// first, then all below `end`. `None` if no probe comes back.
+pub(super) fn find_number(
+    socket: &UdpSocket,
+    nonce: u64,
+    likely: u32,
+    end: u32,
+) -> io::Result<Option<u32>> {
+    let mut batch = RecvBatch::new(1);
+    let others = (0..end).filter(|&number| number != likely);
+    for number in std::iter::once(likely).chain(others) {
+        if !send_probe(socket, socket.local_addr(), number, nonce) {
+            continue;
+        }
+        // To an address of this host a datagram is delivered within the call that sends
+        // it, so that the wait is for hosts that do it otherwise.
+        for wait in [false, true] {
+            if wait {
+                let timeout =
+                    std::time::Duration::from_millis(if number == likely { 5 } else { 1 });
+                urxe_udp::wait(&[socket.as_fd()], Some(timeout))?;
+            }
+            // What else comes meanwhile is for QPs that are not there yet.
+            while socket.recv(&mut batch)? > 0 {
+                for datagram in batch.iter() {
+                    if parse_probe(datagram.data, nonce) == Some(number) {
+                        return Ok(Some(number));
+                    }
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_own_probes_count() {
+        let mut bytes = [0; PROBE_LEN];
+        bytes[..4].copy_from_slice(&PROBE);
+        bytes[7] = 9;
+        bytes[8..].copy_from_slice(&77_u64.to_be_bytes());
+        assert_eq!(parse_probe(&bytes, 77), Some(9));
+        assert_eq!(parse_probe(&bytes, 78), None);
+        assert_eq!(parse_probe(&bytes[..15], 77), None);
+        bytes[0] = 0;
+        assert_eq!(parse_probe(&bytes, 77), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! Several contexts of one process on one address. (Several processes are a test binary
+//! of their own: while a thread forks, the child has all sockets for a moment.)
+#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
+
+mod common;
+
+use common::{End, address, connect};
+use urxe::{ConnectOptions, Context};
+
+fn end_at(addr: std::net::IpAddr) -> End {
+    End::on(Context::open(addr).expect("shared"))
+}
+
+#[test]
+fn contexts_of_one_address_talk_to_each_other_and_to_others() {
+    let shared = address();
+    let ends: Vec<End> = (0..6).map(|_| end_at(shared)).collect();
+    let other = [End::open(), End::open()];
+    let options = ConnectOptions::default();
+    connect(&ends[0].qp, &ends[1].qp, &options);
+    connect(&ends[2].qp, &ends[3].qp, &options);
+    connect(&ends[4].qp, &other[0].qp, &options);
+    connect(&ends[5].qp, &other[1].qp, &options);
+    for round in 0..5 {
+        common::exchange(&ends[0], &ends[1], round);
+        common::exchange(&ends[2], &ends[3], round + 10);
+        common::exchange(&ends[4], &other[0], round + 20);
+        common::exchange(&ends[5], &other[1], round + 30);
+    }
+    // The kernel steered: nobody got what was another's.
+    for end in &ends {
+        assert_eq!(end.counter("handed_over"), 0);
+        assert_eq!(end.counter("drop_no_qp"), 0);
+    }
+}
+
+#[test]
+fn qpns_of_one_address_are_all_different() {
+    let shared = address();
+    let contexts: Vec<Context> = (0..3)
+        .map(|_| Context::open(shared).expect("shared"))
+        .collect();
+    let mut seen = std::collections::BTreeSet::new();
+    let mut keep = Vec::new();
+    for context in &contexts {
+        let pd = context.alloc_pd().expect("a PD");
+        let cq = context.create_cq(1).expect("a CQ");
+        // More than one chunk holds.
+        for _ in 0..5000 {
+            let qp = pd.qp(&cq).max_send_wr(1).max_recv_wr(1).max_sge(1);
+            let qp = qp.max_inline_data(0).create().expect("QPNs are left");
+            assert!(seen.insert(qp.qp_num()), "{:?} twice", qp.qp_num());
+            keep.push(qp);
+        }
+    }
+}
+
+#[test]
+fn when_one_leaves_the_others_go_on() {
+    let shared = address();
+    let mut ends: Vec<Option<End>> = (0..5).map(|_| Some(end_at(shared))).collect();
+    let far: Vec<End> = (0..5).map(|_| End::open()).collect();
+    for (near, far) in ends.iter().flatten().zip(&far) {
+        connect(&near.qp, &far.qp, &ConnectOptions::default());
+    }
+    // From the front, so that the kernel renumbers those who stay.
+    for leaving in 0..4 {
+        ends[leaving] = None;
+        for (near, far) in ends.iter().zip(&far) {
+            if let Some(near) = near {
+                common::exchange(near, far, leaving as u64);
+                assert_eq!(near.counter("handed_over"), 0, "the steering was wrong");
+            }
+        }
+    }
+}
+
+/// Has the kernel deliver everything to one of the sockets on an address.
+fn steer_all_to(addr: std::net::IpAddr, number: u32) {
+    use urxe_udp::{Steering, UdpConfig, UdpSocket};
+    let config = UdpConfig {
+        reuse_port: true,
+        ..UdpConfig::default()
+    };
+    // It is in the group for a moment, as the last: nobody else is renumbered.
+    let socket = UdpSocket::bind((addr, 4791).into(), &config).expect("of the same user");
+    let steering = Steering {
+        probe: urxe_core::qpn_table::PROBE,
+        offset: 4,
+        mask: 0x00ff_ffff,
+        shift: 12,
+        map: &[(0, number)],
+    };
+    let program = steering.program().expect("short");
+    socket.attach_steering(&program).expect("attached");
+}
+
+#[test]
+fn what_the_kernel_steers_wrong_is_handed_over_and_put_right() {
+    let shared = address();
+    let (first, second) = (end_at(shared), end_at(shared));
+    let far = End::open();
+    connect(&second.qp, &far.qp, &ConnectOptions::default());
+    common::exchange(&second, &far, 1);
+    assert_eq!(second.counter("taken_over"), 0);
+    steer_all_to(shared, 0);
+    common::exchange(&second, &far, 2);
+    assert!(first.counter("handed_over") > 0);
+    assert!(second.counter("taken_over") > 0);
+    assert_eq!(first.counter("drop_no_qp"), 0);
+    // Whoever was handed something has it put right.
+    let mut before = 0;
+    common::wait_until("the kernel steers right again", || {
+        before = first.counter("handed_over");
+        common::exchange(&second, &far, 3);
+        first.counter("handed_over") == before
+    });
+    common::exchange(&second, &far, 4);
+    assert_eq!(first.counter("handed_over"), before);
+}
