@@ -142,6 +142,28 @@ marks! {
         /// The rkey of a request opens nothing.
         RemoteKeyRefused,
     }
+    shared {
+        /// The limit of a shared receive queue was reached.
+        SrqLimitReached,
+        /// A message found its shared receive queue empty.
+        SrqEmpty,
+        /// An ATOMIC WRITE or FLUSH came again and only its answer was repeated.
+        PlacedReplayed,
+    }
+    unreliable {
+        /// A message was cut off by the beginning of the next one.
+        UcMessageCutOff,
+        /// A packet of a message whose beginning was lost.
+        UcRestDropped,
+        /// A message without a receive.
+        UcNoReceive,
+        /// A message longer than its receive.
+        UcReceiveTooShort,
+        /// A WRITE that a key or the QP's flags refused.
+        UcRefused,
+        /// A local fault stopped the send queue alone.
+        SqeEntered,
+    }
     qp {
         /// A completion did not fit into its queue.
         CqOverrun,

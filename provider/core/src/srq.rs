@@ -211,10 +211,12 @@ impl Common {
             return false;
         };
         if !place.take_from(&mut srq.queue) {
+            mark!(SrqEmpty);
             return false;
         }
         // The limit is good for one event; the program arms it again (IBTA 10.2.9.2).
         if srq.queue.len() < srq.attr.srq_limit {
+            mark!(SrqLimitReached);
             srq.attr.srq_limit = 0;
             self.push_event(AsyncEvent::SrqLimitReached(id));
         }

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use support::*;
+use urxe_core::Time;
 use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::error::{Fault, WcStatus};
 use urxe_core::flush::{Flush, Placement, Selectivity};
@@ -392,7 +393,7 @@ fn a_repeated_request_is_answered_and_not_executed_again() {
         if lose { Verdict::Drop } else { Verdict::Pass }
     }));
     // Both were executed; then the word changes, and only then the requests come again.
-    p.run_until(urxe_core::Time(100_000));
+    p.run_until(Time(100_000));
     assert_eq!((*lost.borrow(), persisted(&p).len()), (2, 1));
     p.nodes[1].memory.write(0x100, b"new word");
     p.run();
@@ -457,7 +458,7 @@ fn an_answer_with_data_is_a_bad_response() {
         1 => Verdict::Drop,
         _ => Verdict::Pass,
     }));
-    p.run_until(urxe_core::Time(10_000));
+    p.run_until(Time(10_000));
     let opcode = Opcode::RC_READ_RESPONSE_ONLY;
     let info = opcode.info().expect("assigned");
     assert_eq!(info.operation, Operation::ReadResponse);
@@ -482,7 +483,7 @@ fn an_answer_with_data_is_a_bad_response() {
 
 /// Random WRITEs, ATOMIC WRITEs, FLUSHes, READs and FETCH-AND-ADDs on a few words, with
 /// faults. The model executes them in order: all words, and what every flush saw, agree.
-fn random_program(seed: u64) {
+pub(crate) fn random_program(seed: u64) -> (u64, Time) {
     const WORDS: u64 = 6;
     let mut rng = Rng(seed);
     let settings = Settings {
@@ -561,6 +562,7 @@ fn random_program(seed: u64) {
         persisted(&p) == flushed,
         "seed {seed}: a flush saw something else"
     );
+    (count, p.now)
 }
 
 #[test]

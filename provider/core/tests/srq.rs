@@ -544,14 +544,15 @@ struct Message {
 /// Random messages on several QPs, receives posted now and then, faults on. The model:
 /// every message arrives once, whole, in the order of its QP; and the receives used are
 /// the first that were posted, each once.
-fn random_program(seed: u64) {
+pub(crate) fn random_program(seed: u64) -> (u64, Time) {
     let mut rng = Rng(seed);
     let settings = Settings {
         secret: rng.next(),
         ..Settings::default()
     };
     let qps = 1 + rng.below(4) as usize;
-    let mut s = Shared::new(&settings, rng.next(), qps, attr(64, 0));
+    let limit = rng.below(6) as u32;
+    let mut s = Shared::new(&settings, rng.next(), qps, attr(64, limit));
     s.pair.faults = Faults {
         lose: rng.below(80),
         duplicate: rng.below(80),
@@ -633,6 +634,13 @@ fn random_program(seed: u64) {
             assert!(bytes == expected.bytes, "seed {seed}: {cqe:?}");
         }
     }
+    let events = s.events().len() as u64;
+    let reached = limit > 0 && needed > 0;
+    assert!(
+        events <= u64::from(reached),
+        "seed {seed}: the limit is armed once"
+    );
+    (30, s.pair.now)
 }
 
 #[test]

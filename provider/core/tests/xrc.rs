@@ -645,7 +645,7 @@ fn whatever_a_peer_sends_a_target_stays_whole() {
 
 /// Random SENDs, WRITEs and READs to random queues of the domain, with faults. The model:
 /// every queue's receives are used in order, and hold its messages in order.
-fn random_program(seed: u64) {
+pub(crate) fn random_program(seed: u64) -> (u64, Time) {
     let mut rng = Rng(seed);
     let settings = Settings {
         psn: [rng.next() as u32 & 0xff_ffff, 0xff_fff8],
@@ -726,6 +726,7 @@ fn random_program(seed: u64) {
     }
     let number = x.pair.nodes[TGT].memory.read(0xff000, 8);
     assert_eq!(number, counter.to_ne_bytes(), "seed {seed}");
+    (count, x.pair.now)
 }
 
 #[test]

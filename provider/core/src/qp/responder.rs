@@ -323,6 +323,7 @@ impl Responder {
             Some(number) => {
                 mark!(ReadReplayed if packet.info().operation == Operation::ReadRequest);
                 mark!(AtomicReplayed if packet.atomic_eth().is_some());
+                mark!(PlacedReplayed if matches!(packet.info().operation, Operation::AtomicWrite | Operation::Flush));
                 self.replay.rewind(number, psn);
             }
             None => {

@@ -67,11 +67,13 @@ impl Responder {
             if self.incoming != Incoming::Idle || !starts {
                 cx.common.stats.out_of_seq_request += 1;
             }
+            mark!(UcMessageCutOff if self.incoming != Incoming::Idle);
             self.incoming = Incoming::Idle;
         }
         // Whatever its PSN, a packet that begins a message is where the peer is now.
         self.epsn = bth.psn.next();
         if !starts && self.incoming == Incoming::Idle {
+            mark!(UcRestDropped);
             return Err(Loss::Dropped(DropReason::Incomplete));
         }
         match self.execute(link, packet, cx) {
@@ -79,7 +81,10 @@ impl Responder {
                 cx.common.stats.rcvd_messages += u64::from(ends_message);
                 Ok(())
             }
-            Ok(Outcome::NotReady) => self.abandon(DropReason::NoReceive),
+            Ok(Outcome::NotReady) => {
+                mark!(UcNoReceive);
+                self.abandon(DropReason::NoReceive)
+            }
             Err(refusal) => self.abandon_refused(refusal),
         }
     }
@@ -99,8 +104,14 @@ impl Responder {
             Refusal {
                 fault: Fault::RecvTooShort,
                 ..
-            } => self.abandon(DropReason::ReceiveTooShort),
-            _ => self.abandon(DropReason::Refused),
+            } => {
+                mark!(UcReceiveTooShort);
+                self.abandon(DropReason::ReceiveTooShort)
+            }
+            _ => {
+                mark!(UcRefused);
+                self.abandon(DropReason::Refused)
+            }
         }
     }
 }

@@ -118,6 +118,7 @@ impl Qp {
         fault: Fault,
         cx: &mut Cx<'_, '_, M, C>,
     ) {
+        mark!(SqeEntered);
         self.attr.qp_state = QpState::Sqe;
         self.req.flush(fault, &self.link, cx);
         // The rest of the message is never sent: the next one follows its last packet.

@@ -9,17 +9,39 @@
     clippy::disallowed_types,
     reason = "a test is configured by its environment, and a soak ends by the clock"
 )]
+#![allow(
+    clippy::duplicate_mod,
+    reason = "files that are test binaries too bring their support with them"
+)]
 
+mod others;
+#[path = "../placement.rs"]
+#[allow(dead_code, reason = "only its programs are wanted here")]
+mod placement;
 mod rc;
 mod rc_failing;
+#[path = "../srq.rs"]
+#[allow(dead_code, reason = "only its programs are wanted here")]
+mod srq;
 mod suite;
 #[path = "../support/mod.rs"]
 mod support;
+mod uc;
+#[path = "../xrc.rs"]
+#[allow(dead_code, reason = "only its programs are wanted here")]
+mod xrc;
 
 use suite::Service;
 
 /// Every service that has a model.
-const SERVICES: [&Service; 2] = [&rc::RC, &rc_failing::RC_FAILING];
+const SERVICES: [&Service; 6] = [
+    &rc::RC,
+    &rc_failing::RC_FAILING,
+    &uc::UC,
+    &others::SRQ,
+    &others::XRC,
+    &others::PLACEMENT,
+];
 
 #[test]
 fn rc_programs_agree_with_the_model() {
@@ -29,6 +51,26 @@ fn rc_programs_agree_with_the_model() {
 #[test]
 fn rc_failing_programs_agree_with_the_model() {
     suite::run_once(&rc_failing::RC_FAILING);
+}
+
+#[test]
+fn uc_programs_agree_with_the_model() {
+    suite::run_once(&uc::UC);
+}
+
+#[test]
+fn srq_programs_agree_with_the_model() {
+    suite::run_once(&others::SRQ);
+}
+
+#[test]
+fn xrc_programs_agree_with_the_model() {
+    suite::run_once(&others::XRC);
+}
+
+#[test]
+fn placement_programs_agree_with_the_model() {
+    suite::run_once(&others::PLACEMENT);
 }
 
 #[test]

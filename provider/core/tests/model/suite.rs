@@ -33,6 +33,14 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// What programs from elsewhere tell: operations, and the time at the end.
+    pub(crate) fn of((operations, now): (u64, Time)) -> Run {
+        Run {
+            operations,
+            trace: (now, Vec::new()),
+        }
+    }
+
     /// What the nodes of a finished program say.
     pub(crate) fn new<'a>(
         operations: u64,

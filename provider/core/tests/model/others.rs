@@ -1,0 +1,26 @@
+//! Services whose random programs stand beside their scripted tests, in files of their
+//! own. Those files are test binaries too; here they serve for their programs.
+
+use crate::suite::{Run, Service};
+use crate::{placement, srq, xrc};
+
+/// Several QPs on one shared receive queue.
+pub(crate) const SRQ: Service = Service {
+    name: "srq",
+    programs: 1_000,
+    run: |seed| Run::of(srq::random_program(seed)),
+};
+
+/// Extended reliable connections: one connection, several queues.
+pub(crate) const XRC: Service = Service {
+    name: "xrc",
+    programs: 1_000,
+    run: |seed| Run::of(xrc::random_program(seed)),
+};
+
+/// ATOMIC WRITE and FLUSH.
+pub(crate) const PLACEMENT: Service = Service {
+    name: "placement",
+    programs: 1_000,
+    run: |seed| Run::of(placement::random_program(seed)),
+};
