@@ -66,6 +66,11 @@
 //! too. A background thread does the rest, so that one-sided operations on a program
 //! that sleeps or computes go on. docs/CONCURRENCY.md has the whole story.
 //!
+//! # Features
+//!
+//! * `tokio`: completions and events as streams for asynchronous programs (`CqStream`,
+//!   `CompChannel::into_stream`, `Context::async_events`; `examples/async_pingpong.rs`).
+//!
 //! # Environment
 //!
 //! `URXE_PCAP=FILE` captures all packets to a file that Wireshark opens.
@@ -102,6 +107,8 @@ mod share;
 mod srq;
 pub mod stat_file;
 mod stat_qps;
+#[cfg(feature = "tokio")]
+mod stream;
 mod strict;
 #[cfg(test)]
 mod testing;
@@ -127,6 +134,8 @@ pub use port::{PortAttr, PortState};
 pub use qp::{Qp, QpBuilder, QpInitAttr};
 pub use srq::Srq;
 pub use stat_qps::QpStatus;
+#[cfg(feature = "tokio")]
+pub use stream::{AsyncEvents, CompEvents, CqStream};
 pub use strict::{StrictMode, StrictReport, StrictRule};
 pub use urxe_core::CreateQpError;
 pub use urxe_core::ErrorDetail;

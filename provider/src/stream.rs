@@ -1,0 +1,241 @@
+//! Completions and events as streams, for programs that run on tokio (feature `tokio`).
+//!
+//! The runtime waits for the channels' descriptors; the background thread sees to it that
+//! they become readable, and moves the packets meanwhile.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use futures_core::Stream;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::async_event::AsyncEvent;
+use crate::comp_channel::CompChannel;
+use crate::context::Context;
+use crate::cq::Cq;
+use crate::error::Error;
+use crate::wc::Wc;
+
+/// Completions that are taken out of the queue at once.
+const BATCH: usize = 64;
+
+/// A completion queue whose completions come as a stream.
+///
+/// Create QPs on its queue ([`CqStream::cq`]); what completes is then polled here. The
+/// stream never ends by itself: after an error (an overrun, a fork) it repeats that.
+///
+/// Must be created within a tokio runtime that has its I/O driver on.
+///
+/// ```
+/// # async fn example(context: &urxe::Context) -> Result<(), urxe::Error> {
+/// let mut completions = urxe::CqStream::new(context, 64)?;
+/// let qp = context.alloc_pd()?.qp(completions.cq()).create()?;
+/// // Connect it, post, and then:
+/// let wc = completions.next().await?;
+/// println!("{}", qp.explain(&wc)?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct CqStream {
+    cq: Cq,
+    /// Before the channel, so that the runtime lets go of its descriptor first.
+    readable: AsyncFd<CompChannel>,
+    taken: VecDeque<Wc>,
+    armed: bool,
+}
+
+/// Completion queues that raise an event, one after the other: a [`CompChannel`] as a
+/// stream. See [`CompChannel::into_stream`].
+#[derive(Debug)]
+pub struct CompEvents {
+    readable: AsyncFd<CompChannel>,
+}
+
+/// A context's asynchronous events as a stream. See [`Context::async_events`].
+#[derive(Debug)]
+pub struct AsyncEvents {
+    readable: AsyncFd<AsyncFdOf>,
+}
+
+/// The descriptor of a context's events.
+#[derive(Debug)]
+struct AsyncFdOf(Context);
+
+impl AsRawFd for AsyncFdOf {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.0.async_fd().as_raw_fd()
+    }
+}
+
+impl CompChannel {
+    /// The channel as a stream of the queues that raised an event. Ask for events with
+    /// [`Cq::req_notify`] and poll the queue, as with [`CompChannel::wait`].
+    ///
+    /// # Errors
+    /// If the runtime cannot watch the descriptor.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, or if that has no I/O driver.
+    pub fn into_stream(self) -> Result<CompEvents, Error> {
+        Ok(CompEvents {
+            readable: watch(self)?,
+        })
+    }
+}
+
+impl Context {
+    /// The asynchronous events as a stream.
+    ///
+    /// # Errors
+    /// If the runtime cannot watch the descriptor.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, or if that has no I/O driver.
+    pub fn async_events(&self) -> Result<AsyncEvents, Error> {
+        Ok(AsyncEvents {
+            readable: watch(AsyncFdOf(self.clone()))?,
+        })
+    }
+}
+
+impl CqStream {
+    /// A completion queue for up to `cqe` completions, with a channel of its own.
+    ///
+    /// # Errors
+    /// If the size is not possible, or the runtime cannot watch the channel.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, or if that has no I/O driver.
+    pub fn new(context: &Context, cqe: usize) -> Result<CqStream, Error> {
+        let channel = context.create_comp_channel()?;
+        let cq = context.create_cq_with_channel(cqe, &channel)?;
+        Ok(CqStream {
+            cq,
+            readable: watch(channel)?,
+            taken: VecDeque::with_capacity(BATCH),
+            armed: false,
+        })
+    }
+
+    /// The queue, to create QPs on.
+    pub fn cq(&self) -> &Cq {
+        &self.cq
+    }
+
+    /// The next completion.
+    ///
+    /// # Errors
+    /// See [`Cq::poll`].
+    pub async fn next(&mut self) -> Result<Wc, Error> {
+        let next = poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await;
+        next.expect("the stream does not end")
+    }
+
+    fn poll_wc(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Wc, Error>> {
+        loop {
+            if let Some(wc) = self.taken.pop_front() {
+                return Poll::Ready(Ok(wc));
+            }
+            let mut wcs = [Wc::default(); BATCH];
+            let count = self.cq.poll(&mut wcs)?;
+            if count > 0 {
+                self.taken.extend(&wcs[..count]);
+                continue;
+            }
+            if !self.armed {
+                // A completion may have come before this: once more round.
+                self.cq.req_notify(false)?;
+                self.armed = true;
+                continue;
+            }
+            ready!(poll_event(&self.readable, cx, |channel| channel.try_get()))?;
+            self.cq.ack_events(1);
+            self.armed = false;
+        }
+    }
+}
+
+impl CompEvents {
+    /// The next queue that raises an event.
+    ///
+    /// # Errors
+    /// See [`CompChannel::try_get`].
+    pub async fn next(&mut self) -> Result<Cq, Error> {
+        let next = poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await;
+        next.expect("the stream does not end")
+    }
+}
+
+impl AsyncEvents {
+    /// The next event.
+    ///
+    /// # Errors
+    /// If the runtime ended.
+    pub async fn next(&mut self) -> Result<AsyncEvent, Error> {
+        let next = poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await;
+        next.expect("the stream does not end")
+    }
+}
+
+impl Stream for CqStream {
+    type Item = Result<Wc, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_wc(cx).map(Some)
+    }
+}
+
+impl Stream for CompEvents {
+    type Item = Result<Cq, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
+        poll_event(&self.readable, cx, |channel| channel.try_get()).map(Some)
+    }
+}
+
+impl Stream for AsyncEvents {
+    type Item = Result<AsyncEvent, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
+        poll_event(&self.readable, cx, |context| {
+            Ok(context.0.poll_async_event())
+        })
+        .map(Some)
+    }
+}
+
+/// Takes an event, or sees to it that the task is woken when there is one.
+fn poll_event<T: AsRawFd, E>(
+    readable: &AsyncFd<T>,
+    cx: &mut TaskContext<'_>,
+    take: impl Fn(&T) -> Result<Option<E>, Error>,
+) -> Poll<Result<E, Error>> {
+    loop {
+        if let Some(event) = take(readable.get_ref())? {
+            return Poll::Ready(Ok(event));
+        }
+        let mut guard = ready!(readable.poll_read_ready(cx))
+            .map_err(Error::io("waiting for an event in the tokio runtime"))?;
+        // Once more with the readiness in hand: what comes after this look is readiness
+        // that is newer, and clearing does not touch that.
+        if let Some(event) = take(readable.get_ref())? {
+            return Poll::Ready(Ok(event));
+        }
+        guard.clear_ready();
+    }
+}
+
+/// Each `inner` owns what its descriptor belongs to, and never changes it.
+#[allow(
+    deprecated,
+    reason = "only the newest tokio has the replacement, which is unsafe for other kinds of `inner`"
+)]
+fn watch<T: AsRawFd>(inner: T) -> Result<AsyncFd<T>, Error> {
+    AsyncFd::with_interest(inner, Interest::READABLE)
+        .map_err(Error::io("handing a descriptor to the tokio runtime"))
+}

@@ -1,0 +1,148 @@
+//! Completions and events as streams in a tokio runtime.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{End, PATIENCE, address, connect};
+use tokio::time::timeout;
+use urxe::{AsyncEvent, ConnectOptions, Context, CqStream, ErrorKind, Mr, Pd, Qp, RecvWr, SendWr};
+
+struct Side {
+    pd: Pd,
+    completions: CqStream,
+    qp: Qp,
+}
+
+impl Side {
+    fn open() -> Side {
+        let context = Context::open(address()).expect("free");
+        let pd = context.alloc_pd().expect("a PD");
+        let completions = CqStream::new(&context, 256).expect("a CQ");
+        let qp = pd.qp(completions.cq()).create().expect("a QP");
+        Side {
+            pd,
+            completions,
+            qp,
+        }
+    }
+
+    fn memory(&self) -> Mr {
+        self.pd.reg_owned(vec![0; 8], common::ALL).expect("memory")
+    }
+
+    async fn next(&mut self) -> urxe::Wc {
+        let wc = timeout(PATIENCE, self.completions.next()).await;
+        let wc = wc.expect("a completion comes").expect("polls");
+        assert!(wc.is_success(), "{wc}");
+        wc
+    }
+}
+
+/// Two tasks on one thread: neither may block the other.
+#[tokio::test]
+async fn a_conversation_of_two_tasks() {
+    let (a, b) = (Side::open(), Side::open());
+    connect(&a.qp, &b.qp, &ConnectOptions::default());
+    const ROUNDS: u64 = 300;
+    let task = |mut side: Side, first: bool| async move {
+        let (from, to) = (side.memory(), side.memory());
+        let receive = |side: &Side| {
+            let sges = [to.sge(..)];
+            side.qp.post_recv(&RecvWr::new(1, &sges)).expect("room");
+        };
+        let send = |side: &Side, n: u64| {
+            from.store_u64(0, n);
+            let sges = [from.sge(..)];
+            side.qp.post_send(&SendWr::send(2, &sges)).expect("room");
+        };
+        receive(&side);
+        // The other one's first receive must be there too.
+        tokio::task::yield_now().await;
+        for n in 0..ROUNDS {
+            if first {
+                send(&side, n);
+            }
+            assert_eq!(side.next().await.wr_id, 1);
+            assert_eq!(to.load_u64(0), n);
+            receive(&side);
+            if !first {
+                send(&side, n);
+            }
+        }
+        side
+    };
+    let (a, b) = tokio::join!(task(a, true), task(b, false));
+    drop((a, b));
+}
+
+/// More than one poll takes, and none is lost or out of order.
+#[tokio::test]
+async fn a_stream_has_every_completion_in_order() {
+    let (mut a, mut b) = (Side::open(), Side::open());
+    connect(&a.qp, &b.qp, &ConnectOptions::default());
+    let to = b.memory();
+    for n in 0..100 {
+        b.qp.post_recv(&RecvWr::new(n, &[to.sge(..)]))
+            .expect("room");
+    }
+    for n in 0..100 {
+        let wr = SendWr::send_inline(n, b"message");
+        let wr = if n % 7 == 0 { wr.signaled() } else { wr };
+        a.qp.post_send(&wr).expect("room");
+    }
+    for n in 0..100 {
+        assert_eq!(b.next().await.wr_id, n);
+    }
+    for n in (0..100).step_by(7) {
+        assert_eq!(a.next().await.wr_id, n);
+    }
+    let nothing = timeout(Duration::from_millis(20), b.completions.next()).await;
+    assert!(nothing.is_err(), "{nothing:?}");
+}
+
+#[tokio::test]
+async fn events_of_a_channel_and_of_the_context() {
+    let (a, b) = (End::open(), End::open());
+    connect(&a.qp, &b.qp, &ConnectOptions::default());
+    let mut events = b.channel.clone().into_stream().expect("watched");
+    let to = b.memory(8);
+    for n in 0..3 {
+        b.recv(n, &to);
+        b.cq.req_notify(false).expect("has a channel");
+        a.qp.post_send(&SendWr::send_inline(n, b"x")).expect("room");
+        let cq = timeout(PATIENCE, events.next()).await.expect("an event");
+        assert!(cq.expect("the queue") == b.cq);
+        assert_eq!(b.succeed().wr_id, n);
+    }
+    // An access that b refuses.
+    let mut events = b.context.async_events().expect("watched");
+    let from = a.memory(8);
+    let sges = [from.sge(..)];
+    a.qp.post_send(&SendWr::rdma_write(1, &sges, 0x1000, urxe::Rkey(0x77)))
+        .expect("room");
+    let event = timeout(PATIENCE, events.next()).await.expect("an event");
+    assert_eq!(event, Ok(AsyncEvent::QpAccessErr(b.qp.qp_num())));
+}
+
+#[tokio::test]
+async fn an_overrun_is_an_error_of_the_stream() {
+    let context = Context::open(address()).expect("free");
+    let pd = context.alloc_pd().expect("a PD");
+    let mut completions = CqStream::new(&context, 1).expect("a CQ");
+    let qp = pd.qp(completions.cq()).signal_all().create().expect("a QP");
+    let b = End::open();
+    connect(&qp, &b.qp, &ConnectOptions::default());
+    let to = b.memory(8);
+    let mut events = context.async_events().expect("watched");
+    for n in 0..2 {
+        b.recv(n, &to);
+        qp.post_send(&SendWr::send_inline(n, b"x")).expect("room");
+    }
+    let event = timeout(PATIENCE, events.next()).await.expect("an event");
+    assert_eq!(event, Ok(AsyncEvent::CqErr(completions.cq().id())));
+    let first = timeout(PATIENCE, completions.next()).await.expect("there");
+    assert!(first.expect("before the loss").is_success());
+    let lost = timeout(PATIENCE, completions.next()).await.expect("there");
+    assert_eq!(lost.expect_err("lost").kind(), &ErrorKind::CqOverrun);
+}
