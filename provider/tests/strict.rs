@@ -286,6 +286,32 @@ fn a_message_without_a_receive_and_the_receive_that_comes_too_late() {
 }
 
 #[test]
+fn an_unreliable_message_without_a_receive_is_lost() {
+    let (a, b) = (End::on(context(54)), End::on(context(55)));
+    let uc = |end: &End| {
+        let init = urxe::QpInitAttr {
+            qp_type: urxe::QpType::Uc,
+            ..urxe::QpInitAttr::new(&end.cq, &end.cq)
+        };
+        end.pd.create_qp(&init).expect("a QP")
+    };
+    let (from, to) = (uc(&a), uc(&b));
+    connect(&from, &to, &ConnectOptions::default());
+    from.post_send(&SendWr::send_inline(1, b"lost").signaled())
+        .expect("room");
+    a.succeed();
+    wait_until("it arrives", || b.counter("drop_no_receive") > 0);
+    let qpn = to.qp_num().get();
+    let text = format!(
+        "urxe strict: missing-receive\n  \
+         what: a message arrived at QP {qpn:#x} and no receive was posted for it; the message is \
+         lost."
+    );
+    assert_eq!(facts(&report(&b)), text);
+    assert_clean([&a, &b]);
+}
+
+#[test]
 fn a_peer_without_receives_is_tried_for_ever() {
     let (a, b) = (End::on(context(26)), End::on(context(27)));
     let options = ConnectOptions {

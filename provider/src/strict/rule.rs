@@ -74,8 +74,8 @@ rules! {
 
     /// A receive was posted after the message that needed it was refused.
     ReceivePostedLate, "receive-posted-late",
-    "It worked because the sender tried again. Post the receive before the peer is \
-     allowed to send.";
+    "It worked because the sender tried again, if at all. Post the receive before the \
+     peer is allowed to send.";
 
     /// A peer without receives is tried again and again, for ever.
     EndlessRnrRetry, "endless-rnr-retry",

@@ -1,5 +1,6 @@
 //! What is looked at when packets arrive and objects go.
 
+use urxe_core::error::DropReason;
 use urxe_core::mr::MrTable;
 use urxe_core::qp::state::QpState;
 use urxe_core::{Shard, Stats};
@@ -42,7 +43,9 @@ impl Strict {
         mrs: &MrTable,
     ) {
         let now = shard.stats();
-        let is_usual = now.send_rnr_err == before.send_rnr_err
+        let unreceived = |stats: &Stats| stats.dropped_for(DropReason::NoReceive);
+        let is_usual = unreceived(now) == unreceived(before)
+            && now.send_rnr_err == before.send_rnr_err
             && now.rcvd_rnr_err == before.rcvd_rnr_err
             && now.responder_err == before.responder_err;
         if is_usual {
@@ -53,7 +56,10 @@ impl Strict {
         };
         let qpn = packet.bth().dest_qp;
         if now.send_rnr_err > before.send_rnr_err {
-            self.on_missing_receive(qpn);
+            self.on_missing_receive(qpn, "the peer was told to try again later");
+        }
+        if unreceived(now) > unreceived(before) {
+            self.on_missing_receive(qpn, "the message is lost");
         }
         if now.rcvd_rnr_err > before.rcvd_rnr_err {
             self.on_rnr_nak(qpn, shard);
@@ -63,13 +69,12 @@ impl Strict {
         }
     }
 
-    fn on_missing_receive(&mut self, qpn: Qpn) {
+    fn on_missing_receive(&mut self, qpn: Qpn, outcome: &str) {
         if let Some(notes) = self.qps.get_mut(&qpn) {
             notes.refused += 1;
         }
         let text = format!(
-            "a message arrived at QP {:#x} and no receive was posted for it; the peer was told to try \
-             again later.",
+            "a message arrived at QP {:#x} and no receive was posted for it; {outcome}.",
             qpn.get()
         );
         let report = StrictReport::new(StrictRule::MissingReceive, text).on(qpn);
