@@ -39,7 +39,8 @@ fn an_lkey_is_never_the_rkey() {
 fn keys_are_not_given_out_again_soon() {
     on_lossless(|v| {
         let mut seen = std::collections::BTreeSet::new();
-        for _ in 0..100 {
+        // A place has 64 generations; after that a key may come again, by chance.
+        for _ in 0..60 {
             let region = v.memory(0, 8);
             assert!(seen.insert(region.rkey.0) && seen.insert(region.lkey.0));
             v.arm.deregister(&region);

@@ -20,4 +20,5 @@ mod rnr;
 mod segmentation;
 mod send_recv;
 mod states;
+mod uc;
 mod write;

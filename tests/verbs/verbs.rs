@@ -287,6 +287,20 @@ impl Verbs {
         self.events[side].retain(|event| event != "CommEst");
     }
 
+    /// Goes on until something is so.
+    #[track_caller]
+    pub(crate) fn until(&mut self, what: &str, is_so: impl Fn(&Verbs) -> bool) {
+        let mut goes_on = true;
+        loop {
+            self.gather();
+            if is_so(self) {
+                return;
+            }
+            assert!(goes_on, "{what}: nothing will happen any more");
+            goes_on = self.arm.advance();
+        }
+    }
+
     /// True if no completion is there.
     pub(crate) fn is_empty(&mut self, side: usize, queue: Queue) -> bool {
         self.gather();

@@ -187,18 +187,26 @@ pub(crate) fn steps(arm: &dyn Arm, setup: &Setup, side: usize) -> [(QpAttr, Attr
     attr.retry_cnt = setup.retry_cnt;
     attr.rnr_retry = setup.rnr_retry;
     attr.max_rd_atomic = setup.rd_atomic;
-    [(init, TO_INIT), (rtr, TO_RTR), (attr, TO_RTS)]
+    match setup.qp_type {
+        QpType::Uc => [
+            (init, TO_INIT),
+            (rtr, UC_TO_RTR),
+            (attr, AttrMask::STATE.union(AttrMask::SQ_PSN)),
+        ],
+        _ => [(init, TO_INIT), (rtr, TO_RTR), (attr, TO_RTS)],
+    }
 }
 
 pub(crate) const TO_INIT: AttrMask = AttrMask::STATE
     .union(AttrMask::PKEY_INDEX)
     .union(AttrMask::PORT)
     .union(AttrMask::ACCESS_FLAGS);
-pub(crate) const TO_RTR: AttrMask = AttrMask::STATE
+const UC_TO_RTR: AttrMask = AttrMask::STATE
     .union(AttrMask::AV)
     .union(AttrMask::PATH_MTU)
     .union(AttrMask::DEST_QPN)
-    .union(AttrMask::RQ_PSN)
+    .union(AttrMask::RQ_PSN);
+pub(crate) const TO_RTR: AttrMask = UC_TO_RTR
     .union(AttrMask::MAX_DEST_RD_ATOMIC)
     .union(AttrMask::MIN_RNR_TIMER);
 pub(crate) const TO_RTS: AttrMask = AttrMask::STATE

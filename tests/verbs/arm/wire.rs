@@ -26,6 +26,7 @@ impl WireArm {
             memory: MEMORY,
             cap: setup.cap,
             sq_sig_all: setup.sq_sig_all,
+            qp_type: setup.qp_type,
             secret: seed.unwrap_or(1),
             ..Settings::default()
         };
