@@ -833,3 +833,64 @@ fn a_shared_receive_that_the_program_writes_into() {
     let written = (StrictRule::ReceiveBufferWritten, Some(2));
     assert!(rules.contains(&written), "{rules:?}");
 }
+
+/// An ATOMIC WRITE reads its buffer, as a WRITE does; nothing is stored there.
+#[test]
+fn the_source_of_an_atomic_write_is_a_source() {
+    let (a, b) = pair_of(70);
+    let to = b.memory(8);
+    let from = a.pd.reg_owned(vec![1; 8], urxe::Access::NONE);
+    let from = from.expect("memory that nothing is stored in");
+    let sges = [from.sge(..)];
+    let wr = SendWr::atomic_write_sges(1, &sges, to.addr(), to.rkey()).signaled();
+    a.qp.post_send(&wr).expect("room");
+    a.succeed();
+    assert_eq!(bytes(&from, 8), [1; 8], "no poison");
+    assert_clean([&a, &b]);
+    a.qp.post_send(&wr).expect("room");
+    from.write(0, b"too soon");
+    a.succeed();
+    assert_eq!(report(&a).rule, StrictRule::SendBufferChanged);
+}
+
+/// The receives of an XRC target complete to the CQs of its queues, which are held back
+/// apart.
+#[test]
+fn completions_over_xrc_reach_their_own_queues() {
+    for seed in 300..304 {
+        let (client, server) = (End::on(context(seed)), context(seed + 50));
+        let (pd, domain) = (server.alloc_pd(), server.open_xrcd());
+        let (pd, domain) = (pd.expect("a PD"), domain.expect("a domain"));
+        let memory = pd.reg_owned(vec![0; 64], ALL).expect("memory");
+        let queues: Vec<_> = (0..3)
+            .map(|n| {
+                let cq = server.create_cq(16).expect("a CQ");
+                let srq = domain.create_srq(&pd, &cq, &urxe::SrqAttr::default());
+                let srq = srq.expect("an SRQ");
+                for id in 0..4 {
+                    let sges = [memory.sge(..)];
+                    srq.post_recv(&RecvWr::new(10 * n + id, &sges))
+                        .expect("room");
+                }
+                (srq, cq)
+            })
+            .collect();
+        let initiator = client.pd.qp(&client.cq).xrc_send().create();
+        let initiator = initiator.expect("a QP");
+        let target = domain.create_target().expect("a QP");
+        connect(&initiator, &target, &ConnectOptions::default());
+        for round in 0..12 {
+            let to = queues[round % 3].0.srq_num();
+            let wr = SendWr::send_inline(0, b"x").to_srq(to).signaled();
+            initiator.post_send(&wr).expect("room");
+        }
+        for (n, (_, cq)) in queues.iter().enumerate() {
+            for id in 0..4 {
+                assert_eq!(poll(cq).wr_id, 10 * n as u64 + id, "seed {seed}");
+            }
+        }
+        for _ in 0..12 {
+            client.succeed();
+        }
+    }
+}

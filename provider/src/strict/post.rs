@@ -36,7 +36,7 @@ impl Strict {
     /// The core has it. `room` is that of its completion queue.
     pub(crate) fn finish_send(&mut self, qpn: Qpn, wr: &SendWr<'_>, mrs: &MrTable, room: usize) {
         let queue = Queue::Send(qpn);
-        let is_read = wr.opcode.is_read_or_atomic();
+        let is_read = wr.opcode.returns_data();
         if let WrData::Sges(sges) = wr.data {
             let need = if is_read {
                 Access::LOCAL_WRITE
