@@ -70,6 +70,8 @@
 //!
 //! * `tokio`: completions and events as streams for asynchronous programs (`CqStream`,
 //!   `CompChannel::into_stream`, `Context::async_events`; `examples/async_pingpong.rs`).
+//! * `tracing`: changes of state, failures, NAKs and what is sent again as events of the
+//!   target `urxe`; nothing about packets that fare well.
 //!
 //! # Environment
 //!
@@ -131,7 +133,7 @@ pub use limits::{AtomicCap, DeviceAttr};
 pub use mr::{BorrowedMr, Mr};
 pub use pd::Pd;
 pub use port::{PortAttr, PortState};
-pub use qp::{Qp, QpBuilder, QpInitAttr};
+pub use qp::{Ece, Qp, QpBuilder, QpInitAttr};
 pub use srq::Srq;
 pub use stat_qps::QpStatus;
 #[cfg(feature = "tokio")]

@@ -149,6 +149,16 @@ impl<'a> QpBuilder<'a> {
     }
 }
 
+/// Enhanced connection establishment: options of a vendor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[doc(alias = "ibv_ece")]
+pub struct Ece {
+    /// The vendor whose options they are; 0 for none.
+    pub vendor_id: u32,
+    /// The options.
+    pub options: u32,
+}
+
 /// A queue pair: one end of a connection. It is a handle: clones are the same QP,
 /// which is destroyed with the last of them.
 ///
@@ -268,6 +278,24 @@ impl Qp {
     /// The shared queue that its receives come from.
     pub fn srq(&self) -> Option<&Srq> {
         self.inner.srq.as_ref()
+    }
+
+    /// Options that it would negotiate with a peer of the same vendor: none.
+    #[doc(alias = "ibv_query_ece")]
+    pub fn query_ece(&self) -> Ece {
+        Ece::default()
+    }
+
+    /// Sets options that a peer of the same vendor offered: only none are possible.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if any option is set.
+    #[doc(alias = "ibv_set_ece")]
+    pub fn set_ece(&self, ece: &Ece) -> Result<(), Error> {
+        if ece.options == 0 {
+            return Ok(());
+        }
+        Err(ErrorKind::Unsupported("no enhanced connection options (ECE) are offered").into())
     }
 
     /// Sizes of its queues.

@@ -304,6 +304,19 @@ fn what_a_queue_cannot_be_is_refused() {
     assert!(matches!(error.kind(), ErrorKind::CqSize { cqe: 0, .. }));
 }
 
+#[test]
+fn no_connection_options_are_offered_or_taken() {
+    let a = End::open();
+    let none = a.qp.query_ece();
+    assert_eq!((none.vendor_id, none.options), (0, 0));
+    a.qp.set_ece(&none).expect("none are none");
+    let some = urxe::Ece {
+        vendor_id: 0x15b3,
+        options: 1,
+    };
+    assert_eq!(a.qp.set_ece(&some).expect_err("not ours").errno(), 95);
+}
+
 /// As many as a large program has: creating and destroying them must not look through
 /// all of them each time.
 #[test]

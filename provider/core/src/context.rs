@@ -41,6 +41,7 @@ pub(crate) struct Common {
 
 impl Common {
     pub(crate) fn push_event(&mut self, event: AsyncEvent) {
+        tell!(INFO, ?event, "asynchronous event");
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
         }

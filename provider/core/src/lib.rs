@@ -38,6 +38,8 @@
 #![deny(missing_docs)]
 
 #[macro_use]
+mod tell;
+#[macro_use]
 pub mod marks;
 
 pub mod ah;

@@ -53,8 +53,7 @@ statuses! {
     /// The request was not carried out because the QP is in the error state.
     WrFlushErr = 5, "IBV_WC_WR_FLUSH_ERR", "work request flushed";
     /// A memory window bind failed.
-    MwBindErr = 6, "IBV_WC_MW_BIND_ERR", "memory window bind error",
-        never: "memory windows are not offered";
+    MwBindErr = 6, "IBV_WC_MW_BIND_ERR", "memory window bind error";
     /// The responder sent something that does not answer the request.
     BadRespErr = 7, "IBV_WC_BAD_RESP_ERR", "bad response";
     /// Of receives whose memory failed a check while an RDMA WRITE was placed.

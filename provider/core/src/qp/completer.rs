@@ -120,6 +120,12 @@ impl Requester {
     ) -> Result<(), Fault> {
         cx.common.stats.rcvd_rnr_err += 1;
         self.counts.rcvd_rnr_err += 1;
+        tell!(
+            DEBUG,
+            qpn = link.qpn.get(),
+            psn = psn.get(),
+            "the peer has no receive: waits"
+        );
         if self.acknowledge(psn, link, cx) == Reach::ResponseMissing {
             return self.on_response_missing(cx);
         }
@@ -185,6 +191,11 @@ impl Requester {
         match self.retry.on_sequence_error(cx.now(), self.una) {
             Ok(true) => {
                 cx.common.stats.completer_retry_err += 1;
+                tell!(
+                    DEBUG,
+                    psn = self.una.get(),
+                    "packets are missing: sends again"
+                );
                 mark!(WentBack);
                 self.window.on_loss();
                 self.rewind();

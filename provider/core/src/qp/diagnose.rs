@@ -43,6 +43,7 @@ impl Qp {
             found,
             hint,
         }));
+        self.tell_failure();
     }
 
     /// Notes why the peer's request was refused.
@@ -75,6 +76,16 @@ impl Qp {
             found,
             hint,
         }));
+        self.tell_failure();
+    }
+
+    fn tell_failure(&self) {
+        if let Some(detail) = &self.last_error {
+            let qpn = self.link.qpn.get();
+            tell!(ERROR, qpn, wr_id = ?detail.wr_id, %detail, "the QP fails");
+            // Without the feature nobody is told.
+            let _ = (detail, qpn);
+        }
     }
 
     /// Nobody answers, or packets are lost without end.

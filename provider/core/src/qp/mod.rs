@@ -329,6 +329,12 @@ impl Qp {
                 cx.common.stats.ack_timeout += 1;
                 cx.common.stats.completer_retry_err += 1;
                 self.req.counts.ack_timeout += 1;
+                tell!(
+                    DEBUG,
+                    qpn = self.link.qpn.get(),
+                    psn = self.req.una.get(),
+                    "no answer in time: sends again"
+                );
                 self.req.window.on_loss();
                 self.req.rewind();
             }

@@ -88,6 +88,7 @@ impl Qp {
                 self.report_last_wqe(cx);
             }
         }
+        tell!(DEBUG, qpn = self.link.qpn.get(), %from, %to, "state");
         self.after(cx);
         Ok(())
     }

@@ -219,6 +219,12 @@ impl Responder {
                 self.waiting = Waiting::RnrNakSent;
                 cx.common.stats.send_rnr_err += 1;
                 self.counts.send_rnr_err += 1;
+                tell!(
+                    DEBUG,
+                    qpn = link.qpn.get(),
+                    psn = self.epsn.get(),
+                    "NAK: no receive is posted"
+                );
                 Ok(())
             }
             Err(refusal) => Err(self.refuse(refusal, cx)),
@@ -281,6 +287,7 @@ impl Responder {
         self.counts.out_of_seq_request += 1;
         if self.waiting == Waiting::No {
             mark!(SequenceNakSent);
+            tell!(DEBUG, psn = self.epsn.get(), "NAK: packets are missing");
             self.waiting = Waiting::SequenceNakSent;
             self.nak_owed = Some((Syndrome::nak(NakCode::PsnSequence), self.epsn));
         } else {
