@@ -150,6 +150,10 @@ marks! {
         /// An ATOMIC WRITE or FLUSH came again and only its answer was repeated.
         PlacedReplayed,
     }
+    windows {
+        /// A key of a memory window that was bound again or taken back.
+        StaleWindowKey,
+    }
     unreliable {
         /// A message was cut off by the beginning of the next one.
         UcMessageCutOff,

@@ -214,6 +214,7 @@ impl MrTable {
         let slot = self.slot_of(rkey.0, REMOTE_BIT).ok_or(AccessFault::Key)?;
         let slot = &self.slots[slot];
         if slot.keys.rkey != rkey || !slot.rkey_valid {
+            mark!(StaleWindowKey if matches!(slot.kind, Kind::Window(_)));
             return Err(AccessFault::Key);
         }
         if slot.init.pd != by.pd {

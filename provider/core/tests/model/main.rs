@@ -27,6 +27,7 @@ mod suite;
 #[path = "../support/mod.rs"]
 mod support;
 mod uc;
+mod windows;
 #[path = "../xrc.rs"]
 #[allow(dead_code, reason = "only its programs are wanted here")]
 mod xrc;
@@ -34,13 +35,14 @@ mod xrc;
 use suite::Service;
 
 /// Every service that has a model.
-const SERVICES: [&Service; 6] = [
+const SERVICES: [&Service; 7] = [
     &rc::RC,
     &rc_failing::RC_FAILING,
     &uc::UC,
     &others::SRQ,
     &others::XRC,
     &others::PLACEMENT,
+    &windows::WINDOWS,
 ];
 
 #[test]
@@ -56,6 +58,11 @@ fn rc_failing_programs_agree_with_the_model() {
 #[test]
 fn uc_programs_agree_with_the_model() {
     suite::run_once(&uc::UC);
+}
+
+#[test]
+fn windows_programs_agree_with_the_model() {
+    suite::run_once(&windows::WINDOWS);
 }
 
 #[test]
