@@ -1,5 +1,6 @@
 //! The command line, as clap sees it.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -26,6 +27,10 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// What thousands of queue pairs cost: memory of an idle one, and message rate beside that of ten
     Scale(ScaleArgs),
+    /// Run a program that was built for RDMA adapters (libibverbs) on urxe
+    Run(RunArgs),
+    /// Print what `run` sets in the environment, for `eval "$(urxe env)"`
+    Env(EnvArgs),
     /// List the devices: every network interface is one
     Devices,
     /// Print the RoCE packets of a capture file and check every ICRC
@@ -179,4 +184,43 @@ pub(crate) struct ScaleTargetArgs {
     /// End with this process
     #[arg(long)]
     pub(crate) parent: Option<u32>,
+}
+
+/// Arguments of `urxe run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) launch: LaunchArgs,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Arguments of `urxe env`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EnvArgs {
+    #[command(flatten)]
+    pub(crate) launch: LaunchArgs,
+}
+
+/// What a program on urxe can be given.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LaunchArgs {
+    /// An address of this host to be a device; can be given more than once [default: every network interface is one]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) device: Vec<IpAddr>,
+    /// Write every packet to this file; %p in its name becomes the process id
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Report uses of verbs that work by luck
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Say in words what goes wrong
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
 }

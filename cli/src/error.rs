@@ -19,6 +19,16 @@ pub(crate) enum CliError {
     /// A process that this one started has said on stderr what went wrong.
     #[error("reported by a child process")]
     Reported,
+    /// A program that `urxe run` was to become.
+    #[error("cannot run {program}: {error}")]
+    NotStarted {
+        /// Its name, as it was given.
+        program: String,
+        /// Why not.
+        error: io::Error,
+        /// What shells exit with then.
+        code: u8,
+    },
     /// The reader of our output went away (`urxe decode x | head`): not worth a message.
     #[error("output closed")]
     OutputClosed,
@@ -38,6 +48,7 @@ impl CliError {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             CliError::Usage(_) => ExitCode::from(2),
+            CliError::NotStarted { code, .. } => ExitCode::from(*code),
             CliError::Fault(_) | CliError::Failed(_) | CliError::Reported => ExitCode::FAILURE,
             CliError::OutputClosed => ExitCode::SUCCESS,
         }

@@ -12,6 +12,7 @@ mod decode;
 mod devices;
 mod error;
 mod explain;
+mod launch;
 mod pattern;
 mod pingpong;
 mod process;
@@ -47,6 +48,8 @@ fn run(command: Command) -> Result<(), CliError> {
     match command {
         Command::Pingpong(args) => pingpong::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Run(args) => launch::run(&args),
+        Command::Env(args) => launch::env(&args),
         Command::Devices => devices::run(),
         Command::Decode(args) => decode::run(&args),
         Command::Stat(args) => stat::run(&args),

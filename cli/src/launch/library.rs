@@ -1,0 +1,45 @@
+//! Finding the drop-in library.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::CliError;
+
+/// What programs ask for.
+const NAME: &str = "libibverbs.so.1";
+/// Says where it is, when it is nowhere near.
+const VARIABLE: &str = "URXE_LIB_DIR";
+/// Where it is, seen from the folder of this executable: as cargo leaves it, beside a copied executable, or
+/// installed under one prefix.
+const PLACES: [&str; 3] = ["urxe-lib", "../urxe-lib", "../lib/urxe"];
+
+/// The folder that has the library under the names that programs ask for.
+pub(super) fn find() -> Result<PathBuf, CliError> {
+    if let Some(folder) = std::env::var_os(VARIABLE).filter(|v| !v.is_empty()) {
+        let folder = PathBuf::from(folder);
+        return has_library(&folder).ok_or_else(|| {
+            CliError::Failed(format!(
+                "{VARIABLE} is {}, but there is no {NAME} in it",
+                folder.display()
+            ))
+        });
+    }
+    let executable = std::env::current_exe()
+        .map_err(|error| CliError::context("cannot find this executable", error))?;
+    let beside = executable.parent().unwrap_or(Path::new("/"));
+    let mut places = PLACES.iter().map(|place| beside.join(place));
+    places.find_map(|folder| has_library(&folder)).ok_or_else(|| {
+        CliError::Failed(format!(
+            "there is no {NAME} near {}: `cargo build --release` makes it (target/release/urxe-lib), and {VARIABLE} says \
+             where it is",
+            executable.display()
+        ))
+    })
+}
+
+/// The folder, absolute, if the library is in it. A link that leads nowhere is no library.
+fn has_library(folder: &Path) -> Option<PathBuf> {
+    if !folder.join(NAME).is_file() {
+        return None;
+    }
+    folder.canonicalize().ok()
+}

@@ -1,0 +1,89 @@
+//! `urxe run` and `urxe env`: programs that were built for RDMA adapters, on urxe.
+
+mod library;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::args::{EnvArgs, LaunchArgs, RunArgs};
+use crate::error::CliError;
+
+/// Becomes the program: its exit status, its signals and its process id are those of `urxe run`.
+pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
+    let Some((program, rest)) = args.command.split_first() else {
+        return Err(CliError::Usage("there is no command to run".to_owned()));
+    };
+    let variables = variables(&args.launch)?;
+    let error = Command::new(program).args(rest).envs(variables).exec();
+    // As `env` and shells have it.
+    let code = if error.kind() == io::ErrorKind::NotFound {
+        127
+    } else {
+        126
+    };
+    Err(CliError::NotStarted {
+        program: program.to_string_lossy().into_owned(),
+        error,
+        code,
+    })
+}
+
+/// Prints what `run` would set, for a shell to take over.
+pub(crate) fn env(args: &EnvArgs) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    for (name, value) in variables(&args.launch)? {
+        writeln!(out, "export {name}={}", quoted(&value.to_string_lossy()))?;
+    }
+    Ok(())
+}
+
+fn variables(args: &LaunchArgs) -> Result<Vec<(&'static str, OsString)>, CliError> {
+    let mut variables = vec![("LD_LIBRARY_PATH", search_path(library::find()?)?)];
+    if !args.device.is_empty() {
+        let addresses: Vec<String> = args.device.iter().map(ToString::to_string).collect();
+        variables.push(("URXE_DEVICES", addresses.join(",").into()));
+    }
+    if let Some(file) = &args.pcap {
+        // The program may change its directory before it opens a device.
+        let absolute = std::path::absolute(file)
+            .map_err(|error| CliError::context(format!("cannot use {}", file.display()), error))?;
+        variables.push(("URXE_PCAP", absolute.into()));
+    }
+    if args.strict {
+        variables.push(("URXE_STRICT", "1".into()));
+    }
+    if args.verbose {
+        variables.push(("URXE_VERBOSE", "1".into()));
+    }
+    Ok(variables)
+}
+
+/// Our folder first, then what was there before.
+fn search_path(folder: PathBuf) -> Result<OsString, CliError> {
+    let before = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let rest = std::env::split_paths(&before).filter(|path| !path.as_os_str().is_empty());
+    std::env::join_paths(std::iter::once(folder.clone()).chain(rest))
+        .map_err(|error| CliError::context(format!("cannot search {}", folder.display()), error))
+}
+
+/// A word that a shell reads as it is.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_gets_back_what_was_quoted() {
+        for text in ["", "/a b/c", "it's", "$HOME;`x`\"\\"] {
+            let line = format!("printf %s {}", quoted(text));
+            let output = Command::new("sh").args(["-c", &line]).output();
+            assert_eq!(output.expect("a shell").stdout, text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `urxe run` and `urxe env`. What programs do on the library is tested in `tests/abi`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::harness::{Running, run, urxe, wait_until};
+
+/// A folder with an empty library in it, taken away at the end.
+struct Library(PathBuf);
+
+impl Library {
+    fn new(name: &str) -> Library {
+        let folder = std::env::temp_dir().join(format!("urxe {name} {}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let folder = folder.canonicalize().expect("it is there");
+        fs::write(folder.join("libibverbs.so.1"), "").expect("a file");
+        Library(folder)
+    }
+
+    fn urxe(&self, args: &[&str]) -> Command {
+        let mut command = urxe();
+        command.args(args).env("URXE_LIB_DIR", &self.0);
+        command.env("LD_LIBRARY_PATH", "/somewhere/else");
+        command
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // What is left in the system's folder for such things harms nobody.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const SHOW: &str =
+    "echo \"$LD_LIBRARY_PATH|$URXE_DEVICES|$URXE_PCAP|$URXE_STRICT|$URXE_VERBOSE\"; exit 7";
+const OPTIONS: [&str; 8] = [
+    "--device",
+    "127.0.0.5",
+    "--device",
+    "::1",
+    "--pcap",
+    "/x/%p.pcapng",
+    "--strict",
+    "--verbose",
+];
+
+#[test]
+fn run_sets_the_environment_and_ends_as_the_program_does() {
+    let library = Library::new("run");
+    let mut command = library.urxe(&["run"]);
+    let ran = run(command.args(OPTIONS).args(["--", "sh", "-c", SHOW]));
+    assert_eq!(ran.code, Some(7), "{}", ran.stderr);
+    let folder = library.0.display();
+    let wanted = format!("{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1\n");
+    assert_eq!(ran.stdout, wanted);
+}
+
+#[test]
+fn env_gives_a_shell_the_same() {
+    let library = Library::new("env");
+    let mut command = library.urxe(&["env"]);
+    let printed = run(command.args(OPTIONS)).stdout;
+    let ran = run(Command::new("sh")
+        .args(["-c", &format!("{printed}{SHOW}")])
+        .env("LD_LIBRARY_PATH", "/somewhere/else"));
+    let folder = library.0.display();
+    let wanted = format!("{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1\n");
+    assert_eq!(ran.stdout, wanted);
+}
+
+#[test]
+fn signals_reach_the_program() {
+    let library = Library::new("signal");
+    let mut command = library.urxe(&["run", "sleep", "60"]);
+    let running = Running::start(&mut command);
+    let name = format!("/proc/{}/comm", running.id());
+    wait_until("urxe is sleep", || {
+        fs::read_to_string(&name).unwrap_or_default().trim() == "sleep"
+    });
+    running.signal(rustix::process::Signal::TERM);
+    assert_eq!(running.finish().code, None);
+}
+
+#[test]
+fn what_cannot_be_run_is_told() {
+    let library = Library::new("refusals");
+    let ran = run(&mut library.urxe(&["run", "--", "no-such-program-anywhere"]));
+    assert_eq!(ran.code, Some(127));
+    assert!(
+        ran.stderr.contains("no-such-program-anywhere"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(run(&mut library.urxe(&["run", "/"])).code, Some(126));
+    assert_eq!(run(&mut library.urxe(&["run"])).code, Some(2));
+    let ran = run(&mut library.urxe(&["run", "--device", "eth0", "true"]));
+    assert_eq!(ran.code, Some(2));
+
+    fs::remove_file(library.0.join("libibverbs.so.1")).expect("it was there");
+    let ran = run(&mut library.urxe(&["run", "true"]));
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("URXE_LIB_DIR"), "{}", ran.stderr);
+}
