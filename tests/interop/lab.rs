@@ -37,6 +37,8 @@ pub(crate) struct Lab {
     pub(crate) requester: Requester,
     /// Addresses of urxe and of rxe.
     pub(crate) hosts: (IpAddr, IpAddr),
+    /// The same over IPv4, whatever is tested: where programs find each other.
+    pub(crate) meeting: (IpAddr, IpAddr),
     pub(crate) is_quick: bool,
     /// Where whatever is random begins.
     pub(crate) seed: u64,
@@ -84,6 +86,7 @@ impl Lab {
             rxe,
             requester: Requester::Urxe,
             hosts,
+            meeting: hosts,
             is_quick,
             seed,
             accounts: Accounts::default(),

@@ -12,6 +12,7 @@ mod matrix;
 mod outage;
 mod pattern;
 mod placement;
+mod programs;
 mod rc;
 mod rxe_side;
 mod side;

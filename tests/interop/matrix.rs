@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::lab::{Lab, Requester};
 use crate::rxe_side::RxeSide;
 use crate::side::Result;
-use crate::{faults, losses, placement, rc, srq, uc};
+use crate::{faults, losses, placement, programs, rc, srq, uc};
 
 /// One line of the matrix.
 pub(crate) struct Row {
@@ -25,6 +25,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         uc::ROWS,
         faults::ROWS,
         losses::ROWS,
+        programs::ROWS,
     ]
     .into_iter()
     .flatten()
