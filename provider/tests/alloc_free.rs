@@ -36,14 +36,18 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// One of everything, both ways.
+/// One of everything, both ways; `b` receives from its own queue or a shared one.
 fn round(a: &End, b: &End, memory: &[urxe::Mr; 2]) {
     let [of_a, of_b] = memory;
     let (addr, rkey) = (of_b.addr(), of_b.rkey());
     let (all, word) = ([of_a.sge(..)], [of_a.sge(..8)]);
     for n in 0..4 {
-        b.qp.post_recv(&RecvWr::new(n, &[of_b.sge(..)]))
-            .expect("room");
+        let sges = [of_b.sge(..)];
+        let wr = RecvWr::new(n, &sges);
+        match b.qp.srq() {
+            Some(srq) => srq.post_recv(&wr).expect("room"),
+            None => b.qp.post_recv(&wr).expect("room"),
+        }
     }
     let wrs = [
         SendWr::send(0, &all),
@@ -71,8 +75,8 @@ fn round(a: &End, b: &End, memory: &[urxe::Mr; 2]) {
 
 /// Where requests wait that are posted while somebody else drives is made once, when
 /// that happens first, which may be late: three pieces for sends and two for receives,
-/// of two QPs.
-const ONCE: u64 = 10;
+/// of four QPs (or a shared queue in place of one's own).
+const ONCE: u64 = 20;
 
 #[test]
 fn a_warm_engine_allocates_nothing() {
@@ -83,6 +87,19 @@ fn a_warm_engine_allocates_nothing() {
     let (a, b) = (End::open(), End::open());
     connect(&a.qp, &b.qp, &ConnectOptions::default());
     let memory = [a.memory(20_000), b.memory(20_000)];
+    let open = || urxe::Context::open(common::address()).expect("the address is free");
+    let (c, server) = (End::open(), open());
+    let srq = server
+        .alloc_pd()
+        .and_then(|pd| pd.create_srq(&urxe::SrqAttr::default()))
+        .expect("an SRQ");
+    let mut d = End::on(server);
+    // All in the domain of the queue.
+    d.pd = srq.pd().clone();
+    let qp = d.pd.qp(&d.cq).srq(&srq).create();
+    d.qp = qp.expect("a QP");
+    connect(&c.qp, &d.qp, &ConnectOptions::default());
+    let shared = [c.memory(20_000), d.memory(20_000)];
     // Long enough for the progress threads to have their turns too: a tick comes every
     // millisecond, and ten times a second counters are written.
     let run = || {
@@ -91,6 +108,7 @@ fn a_warm_engine_allocates_nothing() {
         let mut rounds = 0;
         while rounds < 500 || start.elapsed() < Duration::from_millis(400) {
             round(&a, &b, &memory);
+            round(&c, &d, &shared);
             rounds += 1;
         }
         (rounds, ALLOCATIONS.load(Ordering::Relaxed) - before)
@@ -99,6 +117,6 @@ fn a_warm_engine_allocates_nothing() {
     let (rounds, allocations) = run();
     assert!(
         allocations <= ONCE,
-        "{allocations} allocations in {rounds} rounds of 7 requests"
+        "{allocations} allocations in {rounds} rounds of 14 requests"
     );
 }
