@@ -43,7 +43,7 @@ impl Accounts {
             ];
             let dropped: Vec<_> = here
                 .iter()
-                .filter(|(name, count)| name.starts_with("drop_") && **count > 0)
+                .filter(|(name, count)| name.starts_with("drop_") && **count > excused(name))
                 .collect();
             if to_rxe[0] == to_rxe[1] && to_urxe[0] == to_urxe[1] && dropped.is_empty() {
                 return Ok(());
@@ -57,6 +57,12 @@ impl Accounts {
             std::thread::yield_now();
         }
     }
+}
+
+/// Over IPv4 the Identification is solved for, and the first packet after a jump of rxe's counter (it jumps by chance
+/// after a silence) is refused once and sent again: `provider/core/src/qp/ident.rs`.
+pub(crate) fn excused(name: &str) -> u64 {
+    u64::from(name == "drop_icrc")
 }
 
 fn of(counters: &BTreeMap<String, u64>, name: &str) -> Result<u64> {
