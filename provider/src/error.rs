@@ -12,6 +12,8 @@ use urxe_core::srq::SrqError;
 use urxe_core::work::PostError;
 use urxe_wire::Qpn;
 
+use crate::advise::AdviseFault;
+
 /// Who has to do something about an [`Error`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Blame {
@@ -85,6 +87,21 @@ pub enum ErrorKind {
     /// The XRC domain has no such QP.
     #[error("the XRC domain has no target QP {:#x}", .0.get())]
     NoTarget(Qpn),
+    /// Memory could not be brought in.
+    #[error("entry {entry} of the advice: {fault}")]
+    Advise {
+        /// Place of the entry in the list.
+        entry: usize,
+        /// What is wrong with it.
+        #[source]
+        fault: AdviseFault,
+    },
+    /// A memory window of type 2 was to be bound like one of type 1.
+    #[error("a window of type 2 is bound by posting the request that Mw::bind makes")]
+    WindowType,
+    /// An object is of another protection domain.
+    #[error("the {0} belongs to another protection domain than the QP")]
+    ForeignPd(&'static str),
     /// A completion queue of an impossible size.
     #[error("a completion queue of {cqe} entries is not possible: 1 to {max} are")]
     CqSize {
@@ -218,7 +235,10 @@ impl Error {
             | ErrorKind::TooManyCqs(_)
             | ErrorKind::Srq(SrqError::Full(_))
             | ErrorKind::Register(RegisterError::Full(_)) => libc::ENOMEM,
-            ErrorKind::Srq(SrqError::InUse(_)) => libc::EBUSY,
+            ErrorKind::Srq(SrqError::InUse(_)) | ErrorKind::Register(RegisterError::Bound(_)) => {
+                libc::EBUSY
+            }
+            ErrorKind::Advise { fault, .. } => fault.errno(),
             ErrorKind::Xrcd { is_there: true } => libc::EEXIST,
             ErrorKind::Xrcd { is_there: false } | ErrorKind::NoTarget(_) => libc::ENOENT,
             ErrorKind::Unsupported(_) => libc::EOPNOTSUPP,

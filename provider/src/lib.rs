@@ -83,6 +83,7 @@
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 
+mod advise;
 mod async_event;
 mod comp_channel;
 mod context;
@@ -90,6 +91,7 @@ mod cq;
 mod cq_builder;
 mod cq_poll;
 mod device;
+mod dm;
 mod endpoint;
 mod engine;
 mod error;
@@ -102,22 +104,27 @@ mod limits;
 )]
 mod mem;
 mod mr;
+mod mw;
 mod pd;
 mod port;
 mod qp;
+mod rereg;
 mod share;
+mod special_mr;
 mod srq;
 pub mod stat_file;
 mod stat_qps;
 #[cfg(feature = "tokio")]
 mod stream;
 mod strict;
+mod td;
 #[cfg(test)]
 mod testing;
 mod wc;
 mod wr;
 mod xrcd;
 
+pub use advise::{Advice, AdviseFault};
 pub use async_event::AsyncEvent;
 pub use comp_channel::CompChannel;
 pub use context::{Context, ContextBuilder};
@@ -125,26 +132,31 @@ pub use cq::Cq;
 pub use cq_builder::CqBuilder;
 pub use cq_poll::{CqPoll, RtValues};
 pub use device::{Device, devices};
+pub use dm::Dm;
 pub use endpoint::{ConnectOptions, Endpoint};
 pub use error::{BadWr, Blame, Error, ErrorKind};
 pub use event_type::EventType;
 pub use explain::{Explanation, Topic, explain, topics};
 pub use limits::{AtomicCap, DeviceAttr};
 pub use mr::{BorrowedMr, Mr};
+pub use mw::Mw;
 pub use pd::Pd;
 pub use port::{PortAttr, PortState};
 pub use qp::{Ece, Qp, QpBuilder, QpInitAttr};
+pub use rereg::Rereg;
+pub use special_mr::{ImplicitMr, NullMr};
 pub use srq::Srq;
 pub use stat_qps::QpStatus;
 #[cfg(feature = "tokio")]
 pub use stream::{AsyncEvents, CompEvents, CqStream};
 pub use strict::{StrictMode, StrictReport, StrictRule};
+pub use td::Td;
 pub use urxe_core::CreateQpError;
 pub use urxe_core::ErrorDetail;
 pub use urxe_core::cq::{CqId, WcOpcode};
 pub use urxe_core::error::{DropReason, Fault, Side, WcStatus};
 pub use urxe_core::flush::{Flush, Placement, Selectivity};
-pub use urxe_core::mr::{Access, RegisterError};
+pub use urxe_core::mr::{Access, BindMw, MwType, RegisterError, inc_rkey};
 pub use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr, QpCap};
 pub use urxe_core::qp::state::{ModifyError, QpState, QpType};
 pub use urxe_core::srq::{SrqAttr, SrqAttrMask, SrqError, SrqId};

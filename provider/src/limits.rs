@@ -52,8 +52,18 @@ pub struct DeviceAttr {
     pub max_cq: u32,
     /// Entries in a completion queue.
     pub max_cqe: u32,
-    /// Memory regions.
+    /// Memory regions and windows.
     pub max_mr: u32,
+    /// Memory windows: as many as `max_mr`, together with regions.
+    pub max_mw: u32,
+    /// Memory windows of type 1 are there (`IBV_DEVICE_MEM_WINDOW`).
+    pub mem_window: bool,
+    /// Type 2 windows belong to the QP that bound them (`IBV_DEVICE_MEM_WINDOW_TYPE_2B`).
+    pub mem_window_type_2b: bool,
+    /// Regions may be registered on demand, the whole address space too.
+    pub on_demand: bool,
+    /// Bytes of device memory in one allocation.
+    pub max_dm_size: u64,
     /// Bytes in a memory region.
     pub max_mr_size: u64,
     /// Protection domains.
@@ -100,6 +110,11 @@ pub(crate) const LIMITS: DeviceAttr = DeviceAttr {
     max_cq: 1 << 16,
     max_cqe: 1 << 22,
     max_mr: MrTable::REGIONS_MAX as u32,
+    max_mw: MrTable::REGIONS_MAX as u32,
+    mem_window: true,
+    mem_window_type_2b: true,
+    on_demand: true,
+    max_dm_size: 1 << 30,
     max_mr_size: i64::MAX as u64,
     max_pd: 1 << 16,
     max_qp_rd_atom: ShardConfig::RD_ATOMIC_MAX as u32,

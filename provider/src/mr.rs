@@ -5,7 +5,7 @@ use core::ops::{Bound, Deref, RangeBounds};
 use core::panic::Location;
 use core::sync::atomic::Ordering;
 
-use urxe_core::mr::{Access, MrInit, MrKeys};
+use urxe_core::mr::{Access, BindMw, MrInit, MrKeys};
 use urxe_core::work::Sge;
 use urxe_wire::{Lkey, Rkey};
 
@@ -49,11 +49,37 @@ pub struct Mr {
     region: Region,
 }
 
+/// Keys that die when this is dropped.
 #[derive(Debug)]
-struct Registration {
-    pd: Pd,
-    keys: MrKeys,
+pub(crate) struct Registration {
+    pub(crate) pd: Pd,
+    pub(crate) keys: MrKeys,
     iova: u64,
+    access: Access,
+}
+
+impl Registration {
+    pub(crate) fn new(pd: &Pd, init: MrInit) -> Result<Registration, Error> {
+        guarded::protect();
+        let keys = pd.context().engine().register(init)?;
+        Ok(Registration {
+            pd: pd.clone(),
+            keys,
+            iova: init.iova,
+            access: init.access,
+        })
+    }
+
+    /// Of a region that has an lkey only.
+    pub(crate) fn local(pd: &Pd, lkey: Lkey) -> Registration {
+        let rkey = Rkey(0);
+        Registration {
+            pd: pd.clone(),
+            keys: MrKeys { lkey, rkey },
+            iova: 0,
+            access: Access::LOCAL_WRITE,
+        }
+    }
 }
 
 impl Mr {
@@ -63,26 +89,57 @@ impl Mr {
         iova: u64,
         access: Access,
     ) -> Result<Mr, Error> {
-        guarded::protect();
-        if access.contains(Access::FLUSH_PERSISTENT) {
-            persist::check(region.expose(), region.len())?;
-        }
-        let keys = pd.context().engine().register(MrInit {
+        Mr::check_memory(&region, access)?;
+        let init = MrInit {
             pd: pd.id(),
             access,
             host_addr: region.expose(),
-            iova,
+            iova: if access.contains(Access::ZERO_BASED) {
+                0
+            } else {
+                iova
+            },
             len: region.len() as u64,
             remote_invalidate: false,
-        })?;
+        };
         Ok(Mr {
-            registration: Registration {
-                pd: pd.clone(),
-                keys,
-                iova,
-            },
+            registration: Registration::new(pd, init)?,
             region,
         })
+    }
+
+    /// Can memory like this have such rights?
+    pub(crate) fn check_memory(region: &Region, access: Access) -> Result<(), Error> {
+        if access.contains(Access::FLUSH_PERSISTENT) {
+            persist::check(region.expose(), region.len())?;
+        }
+        Ok(())
+    }
+
+    /// It was registered again.
+    pub(crate) fn changed(
+        &mut self,
+        pd: Option<Pd>,
+        iova: u64,
+        access: Access,
+        region: Option<Region>,
+    ) {
+        let registration = &mut self.registration;
+        (registration.iova, registration.access) = (iova, access);
+        if let Some(pd) = pd {
+            registration.pd = pd;
+        }
+        if let Some(region) = region {
+            self.region = region;
+        }
+    }
+
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        self.registration.access
     }
 
     /// The key for local work requests. It is never equal to the rkey.
@@ -135,6 +192,33 @@ impl Mr {
     /// If the range is not inside, as with slices.
     #[inline]
     pub fn sge(&self, range: impl RangeBounds<usize>) -> Sge {
+        let (start, end) = self.bounds(range);
+        let length = u32::try_from(end - start).expect("an entry has less than 4 GiB");
+        Sge {
+            addr: self.addr() + start as u64,
+            length,
+            lkey: self.lkey(),
+        }
+    }
+
+    /// What a memory window is bound to: a range of the bytes, and what peers may do there
+    /// (remote rights; for windows of type 2 also [`Access::ZERO_BASED`]).
+    ///
+    /// # Panics
+    /// If the range is not inside, as with slices.
+    #[doc(alias = "ibv_mw_bind_info")]
+    pub fn bind_info(&self, range: impl RangeBounds<usize>, access: Access) -> BindMw {
+        let (start, end) = self.bounds(range);
+        BindMw {
+            lkey: self.lkey(),
+            addr: self.addr() + start as u64,
+            length: (end - start) as u64,
+            access,
+        }
+    }
+
+    #[inline]
+    fn bounds(&self, range: impl RangeBounds<usize>) -> (usize, usize) {
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
             Bound::Excluded(&before) => before + 1,
@@ -150,12 +234,7 @@ impl Mr {
             "the range {start}..{end} is outside a region of {} bytes",
             self.len()
         );
-        let length = u32::try_from(end - start).expect("an entry has less than 4 GiB");
-        Sge {
-            addr: self.addr() + start as u64,
-            length,
-            lkey: self.lkey(),
-        }
+        (start, end)
     }
 
     /// Copies bytes out.
@@ -207,9 +286,18 @@ impl Mr {
         self.region.load_u8(offset)
     }
 
-    /// Takes the region back, which dropping does too.
+    /// Takes the region back. Dropping does so too, and unbinds its memory windows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Register`](crate::ErrorKind::Register) if memory windows are bound to it
+    /// (EBUSY); the region comes back with it.
     #[doc(alias = "ibv_dereg_mr")]
-    pub fn dereg(self) {}
+    pub fn dereg(self) -> Result<(), (Mr, Error)> {
+        match self.pd().context().engine().check_unbound(self.lkey()) {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
 
     /// Strict mode says so if the bytes belong to the adapter.
     #[track_caller]

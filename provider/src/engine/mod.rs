@@ -12,6 +12,7 @@ mod cq_table;
 mod doorbell;
 mod housekeeping;
 mod inlet;
+mod keys;
 mod moderation;
 mod objects;
 mod port_watch;

@@ -4,12 +4,10 @@
 use core::net::IpAddr;
 use std::sync::Arc;
 
-use urxe_core::mr::{MrInit, MrKeys};
 use urxe_core::qp::attr::{AttrMask, QpAttr};
 use urxe_core::qp::state::QpState;
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::{AckMode, CreateQpError, ErrorDetail, QpInit};
-use urxe_wire::Lkey;
 
 use super::cq::{CqCore, CqInit};
 use super::doorbell::Guard;
@@ -82,6 +80,7 @@ impl Engine {
         state.transmit(AckMode::Now);
         state.strict_mut(|strict, shard, cqs| strict.on_qp_destroyed(qp.qpn, shard, cqs));
         state.shard.destroy_qp(qp.index);
+        state.mrs.unbind_qp(qp.qpn);
         self.combiner.forget(qp.bell());
         if let Some(Some(slot)) = state.qps.get_mut(qp.index.0 as usize).map(Option::take)
             && let Some(addr) = slot.listens_at
@@ -183,26 +182,6 @@ impl Engine {
             state.strict_mut(|strict, _, _| strict.on_cq_destroyed(cq));
             state.shard.forget_cq(cq.id);
             state.cqs.remove(cq.id);
-        }
-    }
-
-    pub(crate) fn register(&self, init: MrInit) -> Result<MrKeys, Error> {
-        Ok(self.enter()?.mrs.register(init)?)
-    }
-
-    /// Lets peers invalidate the rkey of a region, or not.
-    pub(crate) fn set_remote_invalidate(&self, lkey: Lkey, allowed: bool) -> Result<(), Error> {
-        let known = self.enter()?.mrs.set_remote_invalidate(lkey, allowed);
-        debug_assert!(known, "a live region's key is known");
-        Ok(())
-    }
-
-    /// Returns once no packet can touch the region any more: spans live no longer than
-    /// the lock is held.
-    pub(crate) fn deregister(&self, lkey: Lkey) {
-        if let Ok(mut state) = self.enter() {
-            state.strict_mut(|strict, shard, _| strict.on_deregister(lkey, shard));
-            state.mrs.deregister(lkey);
         }
     }
 }

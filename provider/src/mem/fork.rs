@@ -94,7 +94,7 @@ pub(crate) fn forget<'f>(fds: impl Iterator<Item = BorrowedFd<'f>>) {
 #[cfg(test)]
 mod tests {
     use crate::testing::address;
-    use crate::{Access, Blame, Context, ErrorKind, SendWr, Wc};
+    use crate::{Access, Advice, Blame, Context, ErrorKind, MwType, Rereg, SendWr, Wc};
 
     /// Runs `in_child` in a fork of this process; true if that returned true.
     fn fork(in_child: impl FnOnce() -> bool) -> bool {
@@ -131,9 +131,14 @@ mod tests {
             .expect("connects");
         b.connect(&a.endpoint(), &crate::ConnectOptions::default())
             .expect("connects");
-        let mr = pd
+        let mut mr = pd
             .reg_owned(vec![0; 8], Access::LOCAL_WRITE)
             .expect("memory");
+        let window = pd.alloc_mw(MwType::Type1).expect("a window");
+        let part = mr.bind_info(.., Access::REMOTE_READ);
+        let null = pd.alloc_null_mr().expect("a null region");
+        let dm = context.alloc_dm(8).expect("device memory");
+        let dm_access = Access::ZERO_BASED;
         let mine = (
             context.clone(),
             pd.clone(),
@@ -158,9 +163,19 @@ mod tests {
                 is_dead(context.create_cq(1).err()),
                 is_dead(pd.reg_owned(vec![0; 8], Access::NONE).err()),
                 is_dead(context.counters().err()),
+                is_dead(pd.alloc_mw(MwType::Type2).err()),
+                is_dead(a.bind_mw(&window, 1, &part, true).err()),
+                is_dead(pd.alloc_null_mr().err()),
+                is_dead(context.alloc_dm(8).err()),
+                is_dead(pd.reg_dm_mr(&dm, 0, 8, dm_access).err()),
+                is_dead(mr.rereg(Rereg::new().access(Access::NONE)).err()),
+                is_dead(pd.advise_mr(Advice::Prefetch, &[]).err()),
+                is_dead(context.alloc_td().err()),
             ];
+            let copied = dm.copy_to(0, b"x").is_ok();
+            drop((window, null, dm));
             drop((a, cq, channel, pd, context, mr));
-            dead == [true; 9]
+            dead == [true; 17] && copied
         };
         assert!(
             fork(all_fail),

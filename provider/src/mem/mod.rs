@@ -6,9 +6,11 @@ pub(crate) mod guarded;
 pub(crate) mod persist;
 mod region;
 mod register;
+mod scratch;
 mod user_memory;
 #[cfg(test)]
 mod vanish_tests;
 
 pub(crate) use region::Region;
-pub(crate) use user_memory::UserMemory;
+pub(crate) use scratch::null_scratch;
+pub(crate) use user_memory::{UserMemory, touch};

@@ -7,6 +7,8 @@
 use core::ptr;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use std::sync::Arc;
+
 use memmap2::MmapMut;
 
 /// Bytes at a fixed place.
@@ -23,6 +25,8 @@ enum Backing {
     Boxed,
     /// A mapping, unmapped when dropped.
     Mapped { _map: MmapMut },
+    /// A part of another region, which it keeps.
+    Part { _of: Arc<Region> },
     /// Somebody else's, who promised to keep it.
     Foreign,
 }
@@ -51,6 +55,18 @@ impl Region {
             ptr,
             len,
             backing: Backing::Mapped { _map: map },
+        }
+    }
+
+    /// A part of a region.
+    ///
+    /// # Panics
+    /// If it is not all inside.
+    pub(crate) fn part(of: &Arc<Region>, offset: usize, len: usize) -> Region {
+        Region {
+            ptr: of.at(offset, len),
+            len,
+            backing: Backing::Part { _of: of.clone() },
         }
     }
 

@@ -1,11 +1,13 @@
 //! Registration of memory that the types cannot vouch for.
 
-use urxe_core::mr::Access;
+use urxe_core::mr::{Access, MrInit};
 
 use super::Region;
 use crate::error::Error;
-use crate::mr::{BorrowedMr, Mr};
+use crate::mr::{BorrowedMr, Mr, Registration};
 use crate::pd::Pd;
+use crate::rereg::Rereg;
+use crate::special_mr::ImplicitMr;
 
 impl Pd {
     /// Registers memory that stays borrowed for as long as the region lives.
@@ -71,5 +73,54 @@ impl Pd {
         // SAFETY: the caller's promise is the same.
         let region = unsafe { Region::foreign(ptr, len) };
         Mr::register(self, region, iova, access)
+    }
+
+    /// Registers all memory that the process has now or will have: work requests and peers
+    /// name bytes by their addresses (`ibv_reg_mr` of address 0, length SIZE_MAX, with
+    /// ON_DEMAND). Addresses where nothing is mapped fail as docs/SAFETY.md says.
+    ///
+    /// # Safety
+    /// Every use of the lkey, and of the rkey by a peer who learns it, must be such that the
+    /// same use of a region made by [`Pd::reg_raw`] would be right. With remote rights a
+    /// peer can change every byte of the process.
+    ///
+    /// # Errors
+    /// When the rights contradict each other, or there is no room for more regions.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), urxe::Error> {
+    /// # let context = urxe::Context::open("127.81.0.27".parse().unwrap())?;
+    /// # let pd = context.alloc_pd()?;
+    /// // SAFETY: without rights, bytes are only read by our own SENDs.
+    /// let all = unsafe { pd.reg_implicit(urxe::Access::NONE) }?;
+    /// let sges = [all.sge(b"hello".as_ptr(), 5)];
+    /// # let _ = sges;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "IBV_ACCESS_ON_DEMAND")]
+    pub unsafe fn reg_implicit(&self, access: Access) -> Result<ImplicitMr, Error> {
+        let init = MrInit {
+            pd: self.id(),
+            access: access | Access::ON_DEMAND,
+            host_addr: 0,
+            iova: 0,
+            len: u64::MAX,
+            remote_invalidate: false,
+        };
+        Ok(ImplicitMr::new(Registration::new(self, init)?))
+    }
+}
+
+impl Rereg {
+    /// Any other memory, under any address, as with [`Pd::reg_raw`].
+    ///
+    /// # Safety
+    /// As for [`Pd::reg_raw`].
+    #[must_use]
+    #[doc(alias = "IBV_REREG_MR_CHANGE_TRANSLATION")]
+    pub unsafe fn raw(self, ptr: *mut u8, len: usize, iova: u64) -> Rereg {
+        // SAFETY: the caller's promise is the same.
+        self.region(unsafe { Region::foreign(ptr, len) }, iova)
     }
 }

@@ -71,6 +71,30 @@ impl Memory for UserMemory {
     }
 }
 
+/// Brings a span's pages in, for reading or for writing.
+///
+/// # Errors
+/// [`MemoryFault`] when a page cannot be reached like this.
+pub(crate) fn touch(span: MrSpan, for_writing: bool) -> Result<(), MemoryFault> {
+    let page = rustix::param::page_size();
+    let (start, end) = (pointer(span), pointer(span).addr() + span.len());
+    let mut at = start;
+    while at.addr() < end {
+        let mut byte = 0;
+        // SAFETY: a byte of a live region, as in `copy_out`; adding nothing to an aligned
+        // word of it changes nothing, and a word does not reach into the next page.
+        unsafe {
+            guarded::copy(&raw mut byte, at, 1)?;
+            let word = at.map_addr(|addr| addr & !7);
+            if for_writing {
+                guarded::fetch_add(word, 0)?;
+            }
+        }
+        at = at.map_addr(|addr| (addr & !(page - 1)) + page);
+    }
+    Ok(())
+}
+
 #[inline]
 fn pointer(span: MrSpan) -> *mut u8 {
     // Registration exposed the provenance of the region's pointer.

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::guarded;
 use crate::testing::{PATIENCE, address};
-use crate::{Access, ConnectOptions, Context, Cq, Fault, Mr, Pd, Qp, RecvWr, SendWr, Wc, WcStatus};
+use crate::{
+    Access, Advice, ConnectOptions, Context, Cq, Fault, Mr, Pd, Qp, RecvWr, Rereg, SendWr, Wc,
+    WcStatus,
+};
 
 const ALL: Access = Access(15);
 const PAGE: usize = 4096;
@@ -227,6 +230,45 @@ fn a_read_into_memory_that_vanished_is_a_local_fault() {
         (WcStatus::LocProtErr, Fault::LocalMemory),
         "{wc}"
     );
+}
+
+#[test]
+fn a_region_is_registered_again_over_other_pages() {
+    let (a, b) = pair_on(&contexts());
+    let (before, after) = (Pages::anonymous(), Pages::anonymous());
+    let mut remote = before.register(&b.pd);
+    // SAFETY: `LEN` bytes that only the engine uses.
+    let change = unsafe { Rereg::new().raw(after.0, LEN, 0x5000) };
+    remote.rereg(change).expect("may change");
+    let wr = SendWr::rdma_write_inline(1, b"elsewhere", 0x5000, remote.rkey());
+    assert!(a.run(wr).is_success());
+    let mut found = [0; 9];
+    remote.read(0, &mut found);
+    assert_eq!(&found, b"elsewhere");
+}
+
+#[test]
+fn the_whole_address_space_where_nothing_is_mapped() {
+    let (a, b) = pair_on(&contexts());
+    // SAFETY: only the addresses below are named, of memory of this test.
+    let all = unsafe { b.pd.reg_implicit(ALL) }.expect("registers");
+    let pages = Pages::anonymous();
+    let at = pages.0.expose_provenance() as u64;
+    let write = || SendWr::rdma_write_inline(1, b"anywhere", at, all.rkey());
+    assert!(a.run(write()).is_success());
+    // SAFETY: mapped, and nobody else's; the write is complete.
+    let written = unsafe { pages.0.cast::<[u8; 8]>().read_volatile() };
+    assert_eq!(written, *b"anywhere");
+    let landing = a.own(8);
+    a.qp.post_recv(&RecvWr::new(5, &[landing.sge(..)]))
+        .expect("room");
+    assert!(b.run(SendWr::send(2, &[all.sge(pages.0, 8)])).is_success());
+    assert_eq!(a.complete().wr_id, 5);
+    assert_eq!(landing.load_u64(0).to_ne_bytes(), *b"anywhere");
+    pages.protect(libc::PROT_NONE);
+    assert_eq!(a.run(write()).status, WcStatus::RemAccessErr);
+    let touched = b.pd.advise_mr(Advice::Prefetch, &[all.sge(pages.0, 8)]);
+    assert_eq!(touched.expect_err("not readable").errno(), libc::EFAULT);
 }
 
 /// Runs a test of this program in a process of its own, where nothing else is mapped

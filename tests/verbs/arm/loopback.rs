@@ -130,7 +130,8 @@ impl Arm for LoopbackArm {
 
     fn deregister(&mut self, region: &Region) {
         let mr = self.sides[region.side].memory[region.id].take();
-        mr.expect("it is registered").dereg();
+        let mr = mr.expect("it is registered");
+        mr.dereg().expect("no window is bound");
     }
 
     fn allow_invalidate(&mut self, region: &Region) {

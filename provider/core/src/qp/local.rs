@@ -20,24 +20,34 @@ impl Requester {
         link: &Link,
         cx: &mut Cx<'_, '_, M, C>,
     ) -> SendStep {
+        match self.carry_out(link, cx) {
+            Ok(()) => SendStep::Local,
+            Err(fault) => self.fault_here(fault),
+        }
+    }
+
+    /// The same; for a service whose requests fail on the spot.
+    ///
+    /// # Errors
+    /// The fault that ends the request.
+    pub(crate) fn carry_out<M: Memory, C: CqSink>(
+        &mut self,
+        link: &Link,
+        cx: &mut Cx<'_, '_, M, C>,
+    ) -> Result<(), Fault> {
         let (wqe, mrs) = (self.sq.wqe(self.cursor), &mut *cx.env.mrs);
-        let outcome = match wqe.opcode {
+        match wqe.opcode {
             WrOpcode::BindMw => mrs
                 .bind_mw(link.accessor(), wqe.rkey, &wqe.bind_mw())
-                .map_err(|_| Fault::WindowBind),
+                .map_err(|_| Fault::WindowBind)?,
             _ => mrs
                 .check_invalidate(wqe.rkey, link.accessor())
                 .map(|()| mrs.invalidate(wqe.rkey))
-                .map_err(|_| Fault::LocalInvalidate),
-        };
-        match outcome {
-            Ok(()) => {
-                self.started += 1;
-                self.cursor += 1;
-                self.retire(link, cx);
-                SendStep::Local
-            }
-            Err(fault) => self.fault_here(fault),
+                .map_err(|_| Fault::LocalInvalidate)?,
         }
+        self.started += 1;
+        self.cursor += 1;
+        self.retire(link, cx);
+        Ok(())
     }
 }

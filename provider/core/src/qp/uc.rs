@@ -29,6 +29,10 @@ impl Requester {
         batch: &mut TxBatch,
     ) -> Result<SendStep, Fault> {
         if self.cursor == self.started {
+            if self.sq.wqe(self.cursor).opcode.is_local() {
+                self.carry_out(link, cx)?;
+                return Ok(SendStep::Local);
+            }
             self.start(link, cx)?;
         }
         let Some(psns) = self.emit_data::<M, C, { UC_OPCODES }>(link, cx, batch)? else {

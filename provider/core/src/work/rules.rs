@@ -31,7 +31,10 @@ impl SendRules {
         let (qp_type, opcode) = (self.qp_type, wr.opcode);
         let carries = match qp_type {
             QpType::Rc => true,
-            QpType::Uc => matches!(opcode, Send | SendWithImm | RdmaWrite | RdmaWriteWithImm),
+            QpType::Uc => {
+                let data = matches!(opcode, Send | SendWithImm | RdmaWrite | RdmaWriteWithImm);
+                data || opcode.is_local()
+            }
             QpType::Ud => matches!(opcode, Send | SendWithImm),
             QpType::XrcSend => !opcode.is_placement(),
             QpType::XrcRecv => false,
@@ -39,7 +42,7 @@ impl SendRules {
         if !carries {
             return Err(PostError::NotCarried { opcode, qp_type });
         }
-        if qp_type == QpType::XrcSend && wr.srqn.is_none() {
+        if qp_type == QpType::XrcSend && wr.srqn.is_none() && !opcode.is_local() {
             return Err(PostError::NoSrqn);
         }
         if qp_type != QpType::Ud {
