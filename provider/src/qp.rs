@@ -34,6 +34,10 @@ pub struct QpInitAttr<'a> {
     pub sq_sig_all: bool,
     /// The shared queue that its receives come from, instead of one of its own.
     pub srq: Option<&'a Srq>,
+    /// What it sends to a multicast group that it is attached to does not come back (UD).
+    /// As with adapters it does otherwise.
+    #[doc(alias = "IBV_QP_CREATE_BLOCK_SELF_MCAST_LB")]
+    pub block_self_mcast_lb: bool,
 }
 
 impl<'a> QpInitAttr<'a> {
@@ -53,6 +57,7 @@ impl<'a> QpInitAttr<'a> {
             qp_type: QpType::Rc,
             sq_sig_all: false,
             srq: None,
+            block_self_mcast_lb: false,
         }
     }
 }
@@ -140,6 +145,21 @@ impl<'a> QpBuilder<'a> {
         self
     }
 
+    /// Its service, if not reliable connection.
+    #[must_use]
+    pub fn qp_type(mut self, qp_type: QpType) -> Self {
+        self.init.qp_type = qp_type;
+        self
+    }
+
+    /// What it sends to a multicast group that it is attached to does not come back.
+    #[must_use]
+    #[doc(alias = "IBV_QP_CREATE_BLOCK_SELF_MCAST_LB")]
+    pub fn block_self_mcast_lb(mut self) -> Self {
+        self.init.block_self_mcast_lb = true;
+        self
+    }
+
     /// Creates it.
     ///
     /// # Errors
@@ -193,6 +213,7 @@ impl Qp {
             qp_type,
             sq_sig_all,
             srq,
+            block_self_mcast_lb,
         } = *init;
         if [send_cq, recv_cq]
             .into_iter()
@@ -219,6 +240,7 @@ impl Qp {
             sq_sig_all,
             srq: srq.map(Srq::id),
             xrcd: xrcd.map(Xrcd::id),
+            block_self_mcast_lb,
         })?;
         Ok(Qp {
             inner: Arc::new(QpInner {

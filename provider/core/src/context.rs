@@ -8,6 +8,7 @@ use crate::error::{Fault, WcStatus};
 use crate::event::AsyncEvent;
 use crate::memory::Memory;
 use crate::mr::MrTable;
+use crate::qp::{Arrival, SourceIdents};
 use crate::stats::Stats;
 use crate::time::Time;
 
@@ -37,9 +38,19 @@ pub(crate) struct Common {
     pub(crate) srqs: crate::srq::SrqTable,
     /// Completion queues that lost a completion. Few: a program has few queues that fail.
     pub(crate) failed_cqs: Vec<CqId>,
+    /// What hosts that send datagrams use as Identifications.
+    pub(crate) sources: SourceIdents,
 }
 
 impl Common {
+    /// True if the host that sent a datagram is likely to have used the Identification
+    /// that its ICRC fits with.
+    pub(crate) fn knows_ident(&mut self, arrival: Arrival<'_>) -> bool {
+        let source = arrival.path.source;
+        self.sources
+            .accept(source, arrival.ident, arrival.ident_hint)
+    }
+
     pub(crate) fn push_event(&mut self, event: AsyncEvent) {
         tell!(INFO, ?event, "asynchronous event");
         if self.events.len() == EVENTS_MAX {

@@ -24,7 +24,7 @@
 //! | `shard.rs` | the entry points; checks of identity before anything changes |
 //! | `qp/requester.rs`, `qp/completer.rs`, `qp/retry.rs`, `qp/credit.rs`, `qp/window.rs` | sending requests, taking responses, recovery |
 //! | `qp/responder.rs`, `qp/execute.rs`, `qp/respond.rs`, `qp/replay.rs`, `qp/ack.rs` | taking requests, sending responses |
-//! | `qp/unreliable.rs`, `qp/uc.rs`, `qp/ud.rs`, `ah.rs` | the services that acknowledge nothing |
+//! | `qp/unreliable.rs`, `qp/uc.rs`, `qp/ud.rs`, `ah.rs`, `multicast.rs` | the services that acknowledge nothing |
 //! | `qp/state.rs`, `qp/attr.rs`, `qp/modify.rs` | states, attributes, transitions |
 //! | `qp/placement.rs`, `flush.rs` | ATOMIC WRITE and FLUSH, both sides |
 //! | `srq.rs`, `xrc.rs` | shared receive queues and their domains |
@@ -51,6 +51,7 @@ pub mod event;
 pub mod flush;
 pub mod memory;
 pub mod mr;
+pub mod multicast;
 mod permute;
 pub mod qp;
 pub mod qpn_table;

@@ -11,11 +11,12 @@ use crate::detail::ErrorDetail;
 use crate::error::DropReason;
 use crate::event::AsyncEvent;
 use crate::memory::Memory;
+use crate::multicast::Groups;
 use crate::qp::attr::{AttrMask, Mtu, QpAttr};
 use crate::qp::modify::icrc_seed;
 use crate::qp::report::QpReport;
 use crate::qp::state::ModifyError;
-use crate::qp::{AckMode, Arrival, Qp, QpInit, RecvSource, Turn};
+use crate::qp::{AckMode, Arrival, Qp, QpInit, RecvSource, SourceIdents, Turn};
 use crate::qpn_table::{PROBE, QpnChunk, QpnTable};
 use crate::srq::SrqTable;
 use crate::stats::Stats;
@@ -145,10 +146,11 @@ pub enum Handled {
 /// for the order of calls.
 #[derive(Debug)]
 pub struct Shard {
-    qps: QpnTable<Box<Qp>>,
+    pub(crate) qps: QpnTable<Box<Qp>>,
     ready: VecDeque<QpIndex>,
     timers: TimerWheel,
     pub(crate) common: Common,
+    pub(crate) groups: Groups,
     /// Nothing is ready but ACKs that are held back, the first until this time.
     held: Option<Time>,
 }
@@ -166,7 +168,9 @@ impl Shard {
                 srqs: SrqTable::new(config.secret),
                 config,
                 failed_cqs: Vec::new(),
+                sources: SourceIdents::default(),
             },
+            groups: Groups::default(),
             held: None,
         }
     }
@@ -231,6 +235,9 @@ impl Shard {
             Some(qp) => {
                 if let Some(srq) = qp.init.srq {
                     self.common.srqs.attach(srq, false);
+                }
+                if qp.service == Service::Ud {
+                    self.groups.forget(index);
                 }
                 if qp.in_ready {
                     self.ready.retain(|&i| i != index);
@@ -361,31 +368,41 @@ impl Shard {
         self.common.stats.rcvd_pkts += 1;
         let found = self.admit(path, ident_hint, bytes);
         match found {
-            Err(DropReason::NoQp | DropReason::Malformed) if self.is_of_another(bytes) => {
+            Err(DropReason::NoQp | DropReason::Malformed) if self.is_of_another(path, bytes) => {
                 self.common.stats.rcvd_pkts -= 1;
                 return Handled::OfAnother;
             }
+            Err(DropReason::NoQp) => self.handle_stray(path, ident_hint, bytes, env),
             Err(reason) => self.common.stats.drop_packet(reason),
             Ok(None) => self.common.stats.rcvd_cnp += 1,
             Ok(Some((packet, index, ident))) => {
                 let qp = self.qps.at_mut(index).expect("admit() found it");
-                let mut cx = Cx::new(env, &mut self.common);
-                match qp.service {
-                    Service::Rc => qp.handle_packet(&packet, &mut cx),
-                    Service::Xrc => qp.handle_xrc(&packet, &mut cx),
-                    _ => qp.handle_unreliable(Arrival { path, ident }, &packet, &mut cx),
+                if qp.is_unreliable() {
+                    let arrival = Arrival {
+                        path,
+                        ident,
+                        ident_hint,
+                    };
+                    self.handle_unreliable(index, arrival, &packet, env);
+                } else {
+                    let mut cx = Cx::new(env, &mut self.common);
+                    match qp.service {
+                        Service::Xrc => qp.handle_xrc(&packet, &mut cx),
+                        _ => qp.handle_packet(&packet, &mut cx),
+                    }
+                    self.settle(index);
                 }
-                self.settle(index);
             }
         }
         Handled::Here
     }
 
     /// True if the QPN that the packet is for belongs to another sharer of the space, or
-    /// if it is a probe.
+    /// if it is a probe. (Of a group's packets every sharer gets copies.)
     #[cold]
-    fn is_of_another(&self, bytes: &[u8]) -> bool {
+    fn is_of_another(&self, path: &RxPath, bytes: &[u8]) -> bool {
         self.common.config.shares_qpns
+            && !path.local.is_multicast()
             && match Packet::parse(bytes) {
                 Ok(packet) => !self.qps.is_ours(packet.bth().dest_qp),
                 Err(_) => bytes.starts_with(&PROBE),
@@ -568,7 +585,7 @@ impl Shard {
     /// After every input: the QP joins the ready list if it can send, and its timer
     /// is set.
     #[inline]
-    fn settle(&mut self, index: QpIndex) {
+    pub(crate) fn settle(&mut self, index: QpIndex) {
         self.held = None;
         let Some(qp) = self.qps.at_mut(index) else {
             return;

@@ -77,6 +77,7 @@ impl Shared {
                 sq_sig_all: false,
                 srq: (side == RECEIVER).then_some(self.srq),
                 xrcd: None,
+                block_self_mcast_lb: false,
             };
             let node = &mut self.pair.nodes[side];
             node.shard.create_qp(&init).expect("creates")
@@ -491,6 +492,7 @@ fn an_srq_in_use_cannot_be_destroyed() {
         sq_sig_all: false,
         srq: Some(s.srq),
         xrcd: None,
+        block_self_mcast_lb: false,
     };
     let refused = shard.create_qp(&init);
     assert!(matches!(refused, Err(CreateQpError::Srq(_))), "{refused:?}");

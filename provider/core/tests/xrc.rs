@@ -60,6 +60,7 @@ fn init(qp_type: QpType, settings: &Settings) -> QpInit {
         sq_sig_all: false,
         srq: None,
         xrcd: (qp_type == QpType::XrcRecv).then_some(DOMAIN),
+        block_self_mcast_lb: false,
     }
 }
 

@@ -9,7 +9,7 @@
 use urxe_wire::Service;
 
 /// Packets in a train at most, and so Identifications that a train can have.
-const TRAIN_MAX: u16 = 128;
+pub(super) const TRAIN_MAX: u16 = 128;
 /// How far a counter may move between two packets that arrive, either way.
 const COUNTER_STEP_MAX: u16 = 2048;
 /// A jump of the counter is believed when it is confirmed within so many packets.
@@ -96,7 +96,7 @@ impl IdentTrack {
 }
 
 #[inline]
-fn is_near(a: u16, b: u16) -> bool {
+pub(super) fn is_near(a: u16, b: u16) -> bool {
     a.wrapping_sub(b) <= COUNTER_STEP_MAX || b.wrapping_sub(a) <= COUNTER_STEP_MAX
 }
 

@@ -20,6 +20,7 @@ mod responder;
 mod retry;
 mod sgl;
 mod shared_recv;
+mod source_ident;
 pub mod state;
 mod uc;
 mod ud;
@@ -51,6 +52,7 @@ use respond::RespondStep;
 use responder::{Refusal, Responder};
 use retry::Expired;
 pub(crate) use shared_recv::RecvSource;
+pub(crate) use source_ident::SourceIdents;
 use state::{QpState, QpType};
 pub(crate) use unreliable::Arrival;
 
@@ -75,6 +77,8 @@ pub struct QpInit {
     pub srq: Option<SrqId>,
     /// The domain that an XRC target serves; `None` for every other QP.
     pub xrcd: Option<XrcdId>,
+    /// What it sends to a multicast group that it is attached to does not come back (UD).
+    pub block_self_mcast_lb: bool,
 }
 
 /// When plain ACKs leave.

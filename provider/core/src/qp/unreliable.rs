@@ -2,9 +2,9 @@
 //! so a request is complete when its last packet is in the batch, and a fault of a send
 //! stops the send queue alone (SQE).
 
-use urxe_wire::{Packet, Service};
+use urxe_wire::{IcrcPolicy, Packet, Service};
 
-use crate::context::Cx;
+use crate::context::{Cx, Env};
 use crate::cq::CqSink;
 use crate::error::{DropReason, Fault};
 use crate::memory::Memory;
@@ -12,7 +12,8 @@ use crate::qp::requester::SendStep;
 use crate::qp::responder::{Incoming, Refusal};
 use crate::qp::state::QpState;
 use crate::qp::{Qp, TURN_PACKETS, Turn};
-use crate::shard::RxPath;
+use crate::shard::{RxPath, Shard};
+use crate::table::QpIndex;
 use crate::transmit::TxBatch;
 
 /// What is known of a packet beside its bytes.
@@ -21,6 +22,8 @@ pub(crate) struct Arrival<'a> {
     pub(crate) path: &'a RxPath,
     /// The IPv4 Identification that its ICRC fits with.
     pub(crate) ident: u16,
+    /// The one that it was expected to have: its place in the received train.
+    pub(crate) ident_hint: u16,
 }
 
 /// Why an unreliable request was not carried out.
@@ -30,6 +33,26 @@ pub(crate) enum Loss {
     /// The receive that is its turn is unusable: the QP fails, as no later message
     /// could be received either.
     Failed(Fault),
+}
+
+impl Shard {
+    /// Takes one packet of an unreliable service that passed every check of identity.
+    pub(crate) fn handle_unreliable<M: Memory, C: CqSink>(
+        &mut self,
+        index: QpIndex,
+        arrival: Arrival<'_>,
+        packet: &Packet<'_>,
+        env: &mut Env<'_, M, C>,
+    ) {
+        let solves = self.common.config.icrc == IcrcPolicy::SolveIdent;
+        if packet.info().service == Service::Ud && solves && !self.common.knows_ident(arrival) {
+            return self.common.stats.drop_packet(DropReason::Icrc);
+        }
+        if let Some(qp) = self.qps.at_mut(index) {
+            qp.handle_unreliable(arrival, packet, &mut Cx::new(env, &mut self.common));
+            self.settle(index);
+        }
+    }
 }
 
 impl Qp {

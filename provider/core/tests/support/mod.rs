@@ -257,6 +257,7 @@ impl Node {
             sq_sig_all: s.sq_sig_all,
             srq: None,
             xrcd: None,
+            block_self_mcast_lb: false,
         };
         let (qp, qpn) = shard.create_qp(&init).expect("creates");
         Node {

@@ -1,0 +1,140 @@
+//! The same for datagrams as `ident.rs` is for connections: which IPv4 Identifications
+//! are plausible, for each of the hosts that send.
+//!
+//! A table of fixed size, found by the sender's address: hosts that share a place forget
+//! each other's habits, and then an ICRC has the 16 bits that solving for the
+//! Identification leaves. With a known habit it has 25 (places in trains) or 20 (a
+//! counter; 19 with two of them). Over IPv6 there is no Identification, and all 32 count.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use super::ident::{TRAIN_MAX, is_near};
+
+const PLACES: usize = 64;
+
+/// What hosts sent.
+#[derive(Debug)]
+pub(crate) struct SourceIdents {
+    places: Box<[Source; PLACES]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    addr: Ipv4Addr,
+    /// It sends 0, or places in trains.
+    trains: bool,
+    /// Counters that it uses, where they were last seen. An adapter may have one for each
+    /// of its queues.
+    counters: [Option<u16>; 2],
+    /// An Identification that fits nothing before: believed when the next such is near.
+    jump: Option<u16>,
+}
+
+impl Default for SourceIdents {
+    fn default() -> Self {
+        SourceIdents {
+            places: Box::new([Source::new(Ipv4Addr::UNSPECIFIED); PLACES]),
+        }
+    }
+}
+
+impl SourceIdents {
+    /// Is this Identification, with which the ICRC fits, one that the host is likely to
+    /// have used? `hint` is the packet's place in the received train.
+    pub(crate) fn accept(&mut self, source: IpAddr, ident: u16, hint: u16) -> bool {
+        let IpAddr::V4(addr) = source else {
+            return true;
+        };
+        let [a, b, c, d] = addr.octets();
+        let source = &mut self.places[usize::from(a ^ b ^ c ^ d) % PLACES];
+        if source.addr != addr {
+            *source = Source::new(addr);
+            source.learn(ident, hint);
+            return true;
+        }
+        source.accept(ident, hint)
+    }
+}
+
+impl Source {
+    const fn new(addr: Ipv4Addr) -> Source {
+        Source {
+            addr,
+            trains: false,
+            counters: [None; 2],
+            jump: None,
+        }
+    }
+
+    fn accept(&mut self, ident: u16, hint: u16) -> bool {
+        if self.trains && in_train(ident, hint) {
+            return true;
+        }
+        for last in self.counters.iter_mut().flatten() {
+            if is_near(ident, *last) {
+                *last = ident;
+                return true;
+            }
+        }
+        match self.jump.take() {
+            Some(before) if is_near(ident, before) => {
+                self.learn(ident, hint);
+                true
+            }
+            _ => {
+                self.jump = Some(ident);
+                false
+            }
+        }
+    }
+
+    fn learn(&mut self, ident: u16, hint: u16) {
+        if in_train(ident, hint) {
+            self.trains = true;
+        } else {
+            self.counters = [Some(ident), self.counters[0]];
+        }
+    }
+}
+
+fn in_train(ident: u16, hint: u16) -> bool {
+    ident == hint || (hint == 0 && ident < TRAIN_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+    #[test]
+    fn every_host_has_a_habit_of_its_own() {
+        let mut s = SourceIdents::default();
+        for k in 0..100 {
+            assert!(s.accept(A, 0, 0));
+            assert!(s.accept(B, 50_000 + k * 100, 0));
+        }
+        assert!(!s.accept(A, 60_000, 0));
+        assert!(!s.accept(B, 30_000, 0));
+        assert!(s.accept(A, 5, 5), "the habit is still known");
+    }
+
+    #[test]
+    fn an_adapter_with_two_counters_loses_one_packet() {
+        let mut s = SourceIdents::default();
+        let refused = (0u16..200)
+            .filter(|k| !s.accept(A, 20_000 * (1 + k % 2) + k, 0))
+            .count();
+        assert_eq!(refused, 1);
+    }
+
+    #[test]
+    fn strangers_take_each_others_place_and_are_heard() {
+        let mut s = SourceIdents::default();
+        for k in 0..=255 {
+            let addr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, k));
+            assert!(s.accept(addr, 300 + u16::from(k) * 200, 0));
+        }
+    }
+}
