@@ -279,7 +279,7 @@ impl Context {
         &self.inner.engine
     }
 
-    fn check_port(&self, port: u8) -> Result<(), Error> {
+    pub(crate) fn check_port(&self, port: u8) -> Result<(), Error> {
         if port == 1 {
             return Ok(());
         }

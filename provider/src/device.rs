@@ -42,6 +42,7 @@ pub struct Device {
     name: String,
     interface: String,
     addresses: Vec<IpAddr>,
+    index: u32,
     mtu: u32,
     is_up: bool,
 }
@@ -61,6 +62,7 @@ impl Device {
                 .map(|net| net.ip())
                 .filter(is_usable)
                 .collect(),
+            index: interface.index,
             mtu: interface_mtu(&interface.name),
             is_up: interface.is_up(),
             interface: interface.name,
@@ -81,6 +83,11 @@ impl Device {
     /// The interface's addresses: the GID table of a context opened on this device.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
+    }
+
+    /// The interface's number.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
     }
 
     /// The interface's MTU in bytes.

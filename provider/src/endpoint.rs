@@ -83,7 +83,7 @@ impl FromStr for Endpoint {
 }
 
 /// A number of at most 24 bits, hexadecimal with `0x` or decimal.
-fn number24(text: &str) -> Option<u32> {
+pub(crate) fn number24(text: &str) -> Option<u32> {
     let number = match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).ok()?,
         None => text.parse().ok()?,
@@ -154,7 +154,7 @@ impl Qp {
         }
     }
 
-    /// Connects to a peer: INIT, RTR, RTS. The peer does the same with our endpoint;
+    /// Connects to a peer (RC, UC): INIT, RTR, RTS. The peer does the same with our endpoint;
     /// packets that arrive before it has are sent again. Receives can be posted before.
     ///
     /// The context's first address of the peer's IP version is used.

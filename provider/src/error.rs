@@ -7,6 +7,7 @@ use std::io;
 use urxe_core::CreateQpError;
 use urxe_core::error::{Fault, WcStatus};
 use urxe_core::mr::RegisterError;
+use urxe_core::multicast::McastError;
 use urxe_core::qp::state::ModifyError;
 use urxe_core::srq::SrqError;
 use urxe_core::work::PostError;
@@ -102,6 +103,15 @@ pub enum ErrorKind {
     /// An object is of another protection domain.
     #[error("the {0} belongs to another protection domain than the QP")]
     ForeignPd(&'static str),
+    /// A QP could not be attached to a multicast group, or detached.
+    #[error("the multicast groups were left as they are: {0}")]
+    Mcast(#[source] McastError),
+    /// The context has no address of a multicast group's IP version.
+    #[error("the context has no address of the IP version of the group {0}")]
+    NoAddressForGroup(IpAddr),
+    /// Something that only privileged programs may do.
+    #[error("{0}")]
+    Privilege(&'static str),
     /// A completion queue of an impossible size.
     #[error("a completion queue of {cqe} entries is not possible: 1 to {max} are")]
     CqSize {
@@ -213,6 +223,7 @@ impl Error {
             | ErrorKind::CreateQp(CreateQpError::Full(_))
             | ErrorKind::TooManyCqs(_)
             | ErrorKind::Srq(SrqError::Full(_))
+            | ErrorKind::Mcast(McastError::TooManyGroups(_))
             | ErrorKind::Register(RegisterError::Full(_)) => Blame::Limit,
             ErrorKind::Completion { fault, .. } => match fault.side() {
                 urxe_core::error::Side::Remote | urxe_core::error::Side::Network => Blame::Peer,
@@ -241,6 +252,8 @@ impl Error {
             ErrorKind::Advise { fault, .. } => fault.errno(),
             ErrorKind::Xrcd { is_there: true } => libc::EEXIST,
             ErrorKind::Xrcd { is_there: false } | ErrorKind::NoTarget(_) => libc::ENOENT,
+            ErrorKind::Mcast(McastError::TooManyGroups(_)) => libc::ENOMEM,
+            ErrorKind::Privilege(_) => libc::EPERM,
             ErrorKind::Unsupported(_) => libc::EOPNOTSUPP,
             ErrorKind::AddrInUse(_) | ErrorKind::CannotShare(..) => libc::EADDRINUSE,
             ErrorKind::NoAddress(_) | ErrorKind::NoAddressOnDevice => libc::EADDRNOTAVAIL,
@@ -315,6 +328,12 @@ impl From<ModifyError> for Error {
 impl From<RegisterError> for Error {
     fn from(error: RegisterError) -> Error {
         ErrorKind::Register(error).into()
+    }
+}
+
+impl From<McastError> for Error {
+    fn from(error: McastError) -> Error {
+        ErrorKind::Mcast(error).into()
     }
 }
 

@@ -84,12 +84,14 @@
 #![deny(missing_docs)]
 
 mod advise;
+mod ah;
 mod async_event;
 mod comp_channel;
 mod context;
 mod cq;
 mod cq_builder;
 mod cq_poll;
+mod datagram;
 mod device;
 mod dm;
 mod endpoint;
@@ -125,12 +127,14 @@ mod wr;
 mod xrcd;
 
 pub use advise::{Advice, AdviseFault};
+pub use ah::AddressHandle;
 pub use async_event::AsyncEvent;
 pub use comp_channel::CompChannel;
 pub use context::{Context, ContextBuilder};
 pub use cq::Cq;
 pub use cq_builder::CqBuilder;
 pub use cq_poll::{CqPoll, RtValues};
+pub use datagram::UdEndpoint;
 pub use device::{Device, devices};
 pub use dm::Dm;
 pub use endpoint::{ConnectOptions, Endpoint};
@@ -157,6 +161,7 @@ pub use urxe_core::cq::{CqId, WcOpcode};
 pub use urxe_core::error::{DropReason, Fault, Side, WcStatus};
 pub use urxe_core::flush::{Flush, Placement, Selectivity};
 pub use urxe_core::mr::{Access, BindMw, MwType, RegisterError, inc_rkey};
+pub use urxe_core::multicast::McastError;
 pub use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr, QpCap};
 pub use urxe_core::qp::state::{ModifyError, QpState, QpType};
 pub use urxe_core::srq::{SrqAttr, SrqAttrMask, SrqError, SrqId};

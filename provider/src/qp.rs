@@ -282,6 +282,10 @@ impl Qp {
         self.inner.shared.qpn
     }
 
+    pub(crate) fn shared(&self) -> &QpShared {
+        &self.inner.shared
+    }
+
     /// Its protection domain.
     pub fn pd(&self) -> &Pd {
         &self.inner.pd
@@ -346,7 +350,8 @@ impl Qp {
     ///
     /// # Errors
     /// [`ErrorKind::Modify`] if the transition does not exist, needs other attributes, or
-    /// a value is out of range.
+    /// a value is out of range; [`ErrorKind::Privilege`] if a Q_Key with the high bit is
+    /// given by a program without CAP_NET_RAW.
     #[doc(alias = "ibv_modify_qp")]
     pub fn modify(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
         self.inner

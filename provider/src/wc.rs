@@ -45,6 +45,10 @@ pub struct Wc {
     pub qp_num: Qpn,
     /// The QP at the other end.
     pub src_qp: Qpn,
+    /// The receive begins with 40 bytes that say where the datagram came from (UD):
+    /// [`crate::Context::init_ah_from_wc`] reads them.
+    #[doc(alias = "IBV_WC_GRH")]
+    pub grh: bool,
     /// The sender asked for an event.
     pub solicited: bool,
 }
@@ -92,6 +96,7 @@ impl Default for Wc {
             invalidated_rkey: None,
             qp_num: Qpn::new(0),
             src_qp: Qpn::new(0),
+            grh: false,
             solicited: false,
         }
     }
@@ -110,6 +115,7 @@ impl From<Cqe> for Wc {
             invalidated_rkey: cqe.invalidated,
             qp_num: cqe.qpn,
             src_qp: cqe.src_qp,
+            grh: cqe.grh,
             solicited: cqe.solicited,
         }
     }

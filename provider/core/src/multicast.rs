@@ -118,6 +118,11 @@ impl Shard {
         Ok(none_left)
     }
 
+    /// True if a QP is attached to the group.
+    pub fn has_members(&self, group: IpAddr) -> bool {
+        self.groups.members.contains_key(&group)
+    }
+
     /// Takes a packet whose destination is no QP's number: a group's, or nobody's.
     #[cold]
     pub(crate) fn handle_stray<M: Memory, C: CqSink>(

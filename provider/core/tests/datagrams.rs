@@ -412,8 +412,7 @@ fn to_group(p: &mut Pair) -> Vec<u8> {
     })
     .expect("posts");
     p.transmit();
-    let packet = packets.borrow()[0].clone();
-    packet
+    packets.borrow()[0].clone()
 }
 
 fn deliver_to(p: &mut Pair, from: IpAddr, group: IpAddr, packet: &[u8]) -> Vec<u64> {
@@ -572,6 +571,7 @@ fn random_datagrams_are_what_was_sent() {
             corrupt: 50,
             reorder: 200,
             delay_ns: 1000,
+            ..Faults::default()
         };
         let mut messages = Vec::new();
         let mut received = 0;

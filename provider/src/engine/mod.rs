@@ -14,9 +14,11 @@ mod housekeeping;
 mod inlet;
 mod keys;
 mod moderation;
+mod multicast;
 mod objects;
 mod port_watch;
 mod post;
+mod privilege;
 mod progress;
 mod shard_state;
 mod sockets;
@@ -117,6 +119,7 @@ impl Engine {
             shares_qpns: membership.is_some(),
             ..config.shard
         });
+        shard.set_own_addresses(config.addresses.clone());
         let is_strict = config.strict != StrictMode::Off;
         let strict = if is_strict {
             let strict = Strict::new(config.strict, config.strict_seed, random()?);
@@ -302,7 +305,7 @@ fn bind(
                 sockets,
                 chunk,
             }) => {
-                let sockets = Sockets::shared(addrs, sockets);
+                let sockets = Sockets::shared(addrs, sockets, config.udp.clone());
                 return Ok((sockets, Some(Arc::new(membership)), Some(chunk)));
             }
             Err(JoinError::Bind(addr, error)) => return Err(sockets::explain(addr, error)),

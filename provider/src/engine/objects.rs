@@ -1,18 +1,19 @@
 //! Creating, changing and destroying objects. These calls wait for the engine's lock:
 //! what they change is in nobody's use when they return.
 
-use core::net::IpAddr;
 use std::sync::Arc;
 
-use urxe_core::qp::attr::{AttrMask, QpAttr};
-use urxe_core::qp::state::QpState;
+use urxe_core::qp::attr::{AddressVector, AttrMask, QpAttr};
+use urxe_core::qp::state::{QpState, QpType};
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::{AckMode, CreateQpError, ErrorDetail, QpInit};
 
 use super::cq::{CqCore, CqInit};
 use super::doorbell::Guard;
 use super::post::QpShared;
+use super::privilege;
 use super::shard_state::{QpSlot, ShardState, with_env};
+use super::sockets::ListensAt;
 use super::{Engine, ErrorKind};
 use crate::error::Error;
 use crate::limits::LIMITS;
@@ -20,6 +21,9 @@ use crate::limits::LIMITS;
 /// The bits of a traffic class that say whether switches may mark, and have marked,
 /// congestion. Where a connection sets them, those of its packets are looked at.
 const ECN_BITS: u8 = 3;
+
+/// Q_Keys with this bit are given to QPs by privileged programs only (IBTA 10.2.5).
+const CONTROLLED_QKEY: u32 = 1 << 31;
 
 impl Engine {
     pub(super) fn enter(&self) -> Result<Guard<'_, ShardState>, Error> {
@@ -55,7 +59,7 @@ impl Engine {
         }
         state.qps[place] = Some(QpSlot {
             shared: shared.clone(),
-            listens_at: None,
+            listens_at: ListensAt::Nowhere,
         });
         state.strict_mut(|strict, _, _| strict.on_qp_created(index, qpn, init));
         self.combiner.reserve(state.qps.len() + state.srqs.len())?;
@@ -82,11 +86,10 @@ impl Engine {
         state.shard.destroy_qp(qp.index);
         state.mrs.unbind_qp(qp.qpn);
         self.combiner.forget(qp.bell());
-        if let Some(Some(slot)) = state.qps.get_mut(qp.index.0 as usize).map(Option::take)
-            && let Some(addr) = slot.listens_at
-        {
-            self.sockets.remove_user(addr);
+        if let Some(Some(slot)) = state.qps.get_mut(qp.index.0 as usize).map(Option::take) {
+            self.sockets.remove_user(slot.listens_at);
         }
+        self.leave_groups(&mut state);
     }
 
     pub(crate) fn modify_qp(
@@ -97,18 +100,11 @@ impl Engine {
     ) -> Result<(), Error> {
         if mask.contains(AttrMask::AV)
             && let Some(path) = attr.ah_attr
-            && !self.sockets.has(path.local)
         {
-            return Err(ErrorKind::ForeignAddress(path.local).into());
+            self.check_path(&path)?;
         }
-        if mask.contains(AttrMask::AV)
-            && let Some(path) = attr.ah_attr
-            && path.traffic_class & ECN_BITS != 0
-        {
-            let socket = self.sockets.of(path.local);
-            socket
-                .report_tos()
-                .map_err(Error::io("asking for the traffic class of packets"))?;
+        if mask.contains(AttrMask::QKEY) && attr.qkey.0 & CONTROLLED_QKEY != 0 {
+            privilege::check_net_raw()?;
         }
         let mut state = self.enter()?;
         // Posts that came before this call count as posted before it, and what was received
@@ -117,11 +113,15 @@ impl Engine {
         state.transmit(AckMode::Now);
         with_env!(state, |shard, env| shard
             .modify_qp(qp.index, attr, mask, env))?;
-        if let Some((attr, _)) = state.shard.query_qp(qp.index) {
+        if let Some((attr, init)) = state.shard.query_qp(qp.index) {
             qp.set_state(attr.qp_state);
             state.strict_mut(|strict, _, _| strict.on_modified(qp.qpn, attr.qp_state));
-            let local = attr.ah_attr.map(|path| path.local);
-            self.listen(&mut state, qp, attr.qp_state, local);
+            let at = match (init.qp_type, attr.ah_attr) {
+                (QpType::Ud, _) => ListensAt::Everywhere,
+                (_, Some(path)) => ListensAt::Address(path.local),
+                (_, None) => ListensAt::Nowhere,
+            };
+            self.listen(&mut state, qp, attr.qp_state, at);
         }
         // What was staged meanwhile meets the new state.
         qp.serve(&mut state);
@@ -129,30 +129,38 @@ impl Engine {
         Ok(())
     }
 
+    /// The path begins at one of the context's addresses, whose socket then reports what
+    /// the path needs.
+    pub(super) fn check_path(&self, path: &AddressVector) -> Result<(), Error> {
+        if !self.sockets.has(path.local) {
+            return Err(ErrorKind::ForeignAddress(path.local).into());
+        }
+        if path.traffic_class & ECN_BITS != 0 {
+            let socket = self.sockets.of(path.local);
+            socket
+                .report_tos()
+                .map_err(Error::io("asking for the traffic class of packets"))?;
+        }
+        Ok(())
+    }
+
     /// Sees to it that packets for the QP are fetched if its state takes any.
-    fn listen(
-        &self,
-        state: &mut ShardState,
-        qp: &QpShared,
-        qp_state: QpState,
-        local: Option<IpAddr>,
-    ) {
+    fn listen(&self, state: &mut ShardState, qp: &QpShared, qp_state: QpState, at: ListensAt) {
         let Some(Some(slot)) = state.qps.get_mut(qp.index.0 as usize) else {
             return;
         };
         let listens_at = match qp_state {
-            QpState::Reset | QpState::Init => None,
+            QpState::Reset | QpState::Init => ListensAt::Nowhere,
             // Until it is destroyed or reset, a peer may hear of the failure.
             QpState::Err => slot.listens_at,
-            _ => local,
+            _ => at,
         };
         if listens_at == slot.listens_at {
             return;
         }
-        if let Some(old) = std::mem::replace(&mut slot.listens_at, listens_at) {
-            self.sockets.remove_user(old);
-        }
-        if listens_at.is_some_and(|new| self.sockets.add_user(new)) {
+        let old = std::mem::replace(&mut slot.listens_at, listens_at);
+        self.sockets.remove_user(old);
+        if self.sockets.add_user(listens_at) {
             // Whoever sleeps must sleep on one more socket.
             self.progress.activated.notify();
             self.progress.kick();

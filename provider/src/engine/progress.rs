@@ -57,6 +57,9 @@ pub(crate) struct ProgressShared {
     driven_at: AtomicU64,
     /// A thread waits for an event and drives meanwhile.
     watched: AtomicBool,
+    /// The thread that waits for an event does so for the sockets of groups too. It may
+    /// have gone to sleep before there were any.
+    pub(crate) groups_watched: AtomicBool,
     /// How often threads began to.
     watches: AtomicU64,
     /// Bells are left to be served by the progress thread.
@@ -73,6 +76,7 @@ impl ProgressShared {
             asleep_until: AtomicU64::new(0),
             driven_at: AtomicU64::new(0),
             watched: AtomicBool::new(false),
+            groups_watched: AtomicBool::new(false),
             watches: AtomicU64::new(0),
             serve: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -117,6 +121,7 @@ impl ProgressShared {
             return None;
         }
         self.watches.fetch_add(1, Ordering::Relaxed);
+        self.groups_watched.store(false, Ordering::Relaxed);
         Some(Watch { progress: self })
     }
 }
@@ -278,10 +283,12 @@ impl<'a> Progress<'a> {
     /// Others drive: sends what they held back, and lets them.
     fn sleep_a_tick(&mut self, now: Time, tick: Duration) -> Option<()> {
         let mut due = None;
+        let groups = self.neglected_groups();
         if let Attempt::Held(mut state) = self.engine.combiner.try_lock().ok()? {
             state.start_turn();
-            if self.engine.sockets.is_shared() && !self.engine.sockets.all_active() {
-                // The one who drives looks at those only that he uses.
+            let shared = self.engine.sockets.is_shared() && !self.engine.sockets.all_active();
+            if shared || groups.is_some() {
+                // The one who drives looks at those only that he uses, or knows of.
                 state.receive(1, Which::All);
             }
             state.handle_timers();
@@ -299,8 +306,25 @@ impl<'a> Progress<'a> {
             .progress
             .asleep_until
             .store(end.0, Ordering::Relaxed);
-        self.sleep(now, Some(end));
+        let (mut list, mut len) = self.interests();
+        if let Some(groups) = groups {
+            list[len] = groups;
+            len += 1;
+        }
+        self.wait(list, len, now, Some(end));
         Some(())
+    }
+
+    /// The sockets of groups, if the thread that waits for an event does not know of them:
+    /// they are newer than its sleep.
+    fn neglected_groups(&self) -> Option<Interest<'a>> {
+        let progress = &self.engine.progress;
+        let is_seen_to = !progress.watched.load(Ordering::Acquire)
+            || progress.groups_watched.load(Ordering::Relaxed);
+        if is_seen_to {
+            return None;
+        }
+        self.engine.sockets.groups.interest()
     }
 
     /// Nobody drives: does everything, until there is nothing to do, and then sleeps

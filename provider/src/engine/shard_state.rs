@@ -2,7 +2,7 @@
 //! Passive: whoever holds the lock drives it.
 
 use core::cell::RefCell;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use std::sync::Arc;
 
 use urxe_core::event::AsyncEvent as CoreEvent;
@@ -20,7 +20,7 @@ use super::cq_table::CqTable;
 use super::doorbell::Combined;
 use super::post::QpShared;
 use super::progress::ProgressShared;
-use super::sockets::{Port, Sockets, Which};
+use super::sockets::{ListensAt, Port, Sockets, Which};
 use super::srq::SrqShared;
 use super::strict::{handle_strictly, strict_acks};
 use super::tap::Tap;
@@ -44,8 +44,8 @@ pub(crate) const DEFER_NS: u64 = 1_000_000;
 #[derive(Debug)]
 pub(crate) struct QpSlot {
     pub(crate) shared: Arc<QpShared>,
-    /// The address whose socket it keeps active.
-    pub(crate) listens_at: Option<IpAddr>,
+    /// The addresses whose sockets it keeps active.
+    pub(crate) listens_at: ListensAt,
 }
 
 #[derive(Debug)]
@@ -73,6 +73,8 @@ pub(crate) struct ShardState {
     pub(crate) nothing_new: bool,
     /// The path of the last datagram, as its sender is likely to send the next.
     last_path: Option<(SocketAddr, RxPath)>,
+    /// The sockets of the groups that QPs are attached to.
+    pub(crate) groups: Vec<Port>,
     pub(crate) strict: Option<Box<RefCell<Strict>>>,
 }
 
@@ -152,6 +154,7 @@ impl ShardState {
             membership,
             nothing_new: false,
             last_path: None,
+            groups: Vec::new(),
             strict,
         }
     }
@@ -178,6 +181,7 @@ impl ShardState {
             last_path,
             counters,
             sockets,
+            groups,
             strict,
             membership,
             ..
@@ -189,7 +193,7 @@ impl ShardState {
             cqs,
         };
         let mut any = false;
-        for port in sockets.which(which) {
+        for port in sockets.which(which).chain(groups.iter()) {
             for _ in 0..calls_max {
                 match port.socket.recv(rx) {
                     Ok(0) => {

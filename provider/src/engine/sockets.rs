@@ -2,9 +2,11 @@
 
 use core::net::{IpAddr, SocketAddr};
 use std::io;
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use urxe_udp::{Interest, UdpConfig, UdpSocket, WAIT_MAX};
+use urxe_udp::{Interest, SocketSet, UdpConfig, UdpSocket, WAIT_MAX};
 
 use super::ROCE_PORT;
 use crate::error::{Error, ErrorKind};
@@ -18,6 +20,76 @@ pub(crate) struct Port {
     users: AtomicU32,
 }
 
+impl Port {
+    /// A multicast group's address.
+    pub(crate) fn of_group(addr: IpAddr, socket: UdpSocket) -> Port {
+        Port {
+            addr,
+            socket,
+            users: AtomicU32::new(1),
+        }
+    }
+}
+
+/// Where a QP's packets arrive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ListensAt {
+    Nowhere,
+    /// The address that it is connected through.
+    Address(IpAddr),
+    /// Every address: datagrams come from anywhere to anywhere.
+    Everywhere,
+}
+
+impl ListensAt {
+    fn includes(self, addr: IpAddr) -> bool {
+        match self {
+            ListensAt::Nowhere => false,
+            ListensAt::Address(only) => only == addr,
+            ListensAt::Everywhere => true,
+        }
+    }
+}
+
+/// The sockets of multicast groups, to wait for; the engine's lock guards the sockets
+/// themselves.
+#[derive(Debug, Default)]
+pub(crate) struct GroupSockets {
+    set: OnceLock<SocketSet>,
+    count: AtomicU32,
+}
+
+impl GroupSockets {
+    pub(crate) fn add(&self, socket: &UdpSocket) -> io::Result<()> {
+        let set = match self.set.get() {
+            Some(set) => set,
+            None => {
+                let new = SocketSet::new()?;
+                self.set.get_or_init(|| new)
+            }
+        };
+        set.add(socket)?;
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn remove(&self, socket: &UdpSocket) {
+        if let Some(set) = self.set.get()
+            && set.remove(socket).is_ok()
+        {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What to wait for, if there are any.
+    pub(crate) fn interest(&self) -> Option<Interest<'_>> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        Some(Interest::readable(self.set.get()?.as_fd()))
+    }
+}
+
 /// All addresses, in the order of the GID table.
 #[derive(Debug)]
 pub(crate) struct Sockets {
@@ -25,6 +97,9 @@ pub(crate) struct Sockets {
     /// Others have sockets on the same addresses: what is theirs may come to ours, even
     /// while no QP of ours uses an address.
     is_shared: bool,
+    pub(crate) groups: GroupSockets,
+    /// How they were opened.
+    pub(crate) config: UdpConfig,
 }
 
 /// Which sockets to look at.
@@ -37,8 +112,8 @@ pub(crate) enum Which {
 }
 
 impl Sockets {
-    /// Most addresses: three descriptors are waited for beside them.
-    pub(crate) const MAX: usize = WAIT_MAX - 3;
+    /// Most addresses: four descriptors are waited for beside them, and one for groups.
+    pub(crate) const MAX: usize = WAIT_MAX - 5;
 
     /// Takes port 4791 of every address.
     ///
@@ -58,11 +133,13 @@ impl Sockets {
         Ok(Sockets {
             ports: ports.collect::<Result<_, Error>>()?,
             is_shared: false,
+            groups: GroupSockets::default(),
+            config: config.clone(),
         })
     }
 
     /// The sockets of a context that shares its addresses.
-    pub(crate) fn shared(addrs: &[IpAddr], sockets: Vec<UdpSocket>) -> Sockets {
+    pub(crate) fn shared(addrs: &[IpAddr], sockets: Vec<UdpSocket>, config: UdpConfig) -> Sockets {
         let ports = addrs.iter().zip(sockets).map(|(&addr, socket)| Port {
             addr,
             socket,
@@ -71,6 +148,8 @@ impl Sockets {
         Sockets {
             ports: ports.collect(),
             is_shared: true,
+            groups: GroupSockets::default(),
+            config,
         }
     }
 
@@ -140,15 +219,18 @@ impl Sockets {
             .all(|port| port.users.load(Ordering::Relaxed) > 0)
     }
 
-    /// A QP begins to use an address. Returns true if it is the first.
-    pub(crate) fn add_user(&self, addr: IpAddr) -> bool {
-        let port = self.ports.iter().find(|port| port.addr == addr);
-        port.is_some_and(|port| port.users.fetch_add(1, Ordering::Relaxed) == 0)
+    /// A QP begins to listen. Returns true if it is the first somewhere.
+    pub(crate) fn add_user(&self, at: ListensAt) -> bool {
+        let mut is_first = false;
+        for port in self.ports.iter().filter(|port| at.includes(port.addr)) {
+            is_first |= port.users.fetch_add(1, Ordering::Relaxed) == 0;
+        }
+        is_first
     }
 
-    /// A QP ends to use an address.
-    pub(crate) fn remove_user(&self, addr: IpAddr) {
-        if let Some(port) = self.ports.iter().find(|port| port.addr == addr) {
+    /// A QP ends to listen.
+    pub(crate) fn remove_user(&self, at: ListensAt) {
+        for port in self.ports.iter().filter(|port| at.includes(port.addr)) {
             port.users.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -157,7 +239,8 @@ impl Sockets {
         self.ports.iter().any(|port| port.addr == addr)
     }
 
-    /// Puts the sockets into a list to wait for; returns the new length.
+    /// Puts the sockets, and those of groups, into a list to wait for; returns the new
+    /// length.
     pub(crate) fn interests<'a>(
         &'a self,
         writable: bool,
@@ -171,6 +254,10 @@ impl Sockets {
             } else {
                 Interest::readable(fd)
             };
+            len += 1;
+        }
+        if let Some(groups) = self.groups.interest() {
+            list[len] = groups;
             len += 1;
         }
         len

@@ -2,6 +2,7 @@
 //! sockets, so that a message wakes one thread and not two.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use urxe_core::{AckMode, Time};
@@ -120,6 +121,10 @@ impl Engine {
         let mut list = [Interest::readable(permit.fd()); WAIT_MAX];
         let mut len = 1;
         if watches {
+            let groups = self.sockets.groups.interest().is_some();
+            self.progress
+                .groups_watched
+                .store(groups, Ordering::Relaxed);
             len = self.sockets.interests(backlog, &mut list, len);
             if !self.sockets.all_active() {
                 // A QP may be connected meanwhile, on an address that nobody listens at.

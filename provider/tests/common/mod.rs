@@ -7,6 +7,7 @@
 )]
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
@@ -183,4 +184,63 @@ pub fn exchange(a: &End, b: &End, seed: u64) {
         assert_eq!(from.succeed().wr_id, 4);
         assert_eq!(bytes(&back, 5000), pattern(seed + 7, 5000));
     }
+}
+
+/// Set in a test's second process, which has a network of its own.
+const INSIDE_NAMESPACE: &str = "URXE_TEST_INSIDE_NAMESPACE";
+
+/// Runs the body of the test called `name` in another process that has a network of its
+/// own: a virtual cable from `urxe0` to `urxe1`. Without the rights or commands for that
+/// the test says so and is skipped.
+pub fn in_namespace(name: &str, body: impl FnOnce()) {
+    if std::env::var_os(INSIDE_NAMESPACE).is_some() {
+        ip("link add urxe0 type veth peer name urxe1");
+        body();
+        println!("{name} is done");
+        return;
+    }
+    // Root needs no user namespace; others can have a network only inside one.
+    let kinds = if rustix::process::getuid().is_root() {
+        "--net"
+    } else {
+        "--user --map-root-user --net"
+    };
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(kinds.split(' '));
+        command
+    };
+    let can = unshare()
+        .args("ip link add urxe0 type veth peer name urxe1".split(' '))
+        .output();
+    match can {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => {
+            let why = String::from_utf8_lossy(&output.stderr);
+            println!("skipped {name}: no network of its own: {}", why.trim());
+            return;
+        }
+        Err(error) => {
+            println!("skipped {name}: no `unshare` command: {error}");
+            return;
+        }
+    }
+    let output = unshare()
+        .arg(std::env::current_exe().expect("a path"))
+        .args([name, "--exact", "--nocapture"])
+        .env(INSIDE_NAMESPACE, "1")
+        .output()
+        .expect("it ran before");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}{errors}");
+    assert!(text.contains(&format!("{name} is done")), "{text}{errors}");
+}
+
+/// Runs the `ip` command.
+pub fn ip(args: &str) {
+    let output = Command::new("ip").args(args.split(' ')).output();
+    let output = output.expect("ip runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {args}: {errors}");
 }

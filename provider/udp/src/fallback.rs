@@ -55,6 +55,28 @@ impl UdpSocket {
         })
     }
 
+    /// Would join a multicast group.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] always: systems differ too much in which sockets get
+    /// a copy.
+    pub fn bind_group(
+        _group: SocketAddr,
+        _local: IpAddr,
+        _interface: u32,
+        _config: &UdpConfig,
+    ) -> io::Result<UdpSocket> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Would prepare sending to groups.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] always.
+    pub fn send_to_groups(&self, _interface: u32, _hops: u8) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Would have a program choose among sockets; here there is none that can.
     ///
     /// # Errors

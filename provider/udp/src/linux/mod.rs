@@ -1,6 +1,7 @@
 //! The Linux backend: segmentation offload, batched system calls, control messages.
 
 mod cmsg;
+mod multicast;
 mod probe;
 mod recv;
 mod send;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP, SOL_SOCKET, SOL_UDP, c_int};
 
 pub(crate) use recv::RecvState;
+pub(crate) use sys::{epoll, epoll_add, epoll_remove};
 
 use crate::{Caps, Dest, SteeringProgram, UdpConfig};
 
@@ -43,10 +45,16 @@ impl UdpSocket {
     /// [`io::ErrorKind::AddrInUse`] if another socket has the address and port;
     /// [`io::ErrorKind::AddrNotAvailable`] if the host does not have the address.
     pub fn bind(addr: SocketAddr, config: &UdpConfig) -> io::Result<UdpSocket> {
+        UdpSocket::bind_as(addr, config, false)
+    }
+
+    fn bind_as(addr: SocketAddr, config: &UdpConfig, is_group: bool) -> io::Result<UdpSocket> {
         let ipv6 = addr.is_ipv6();
         let fd = sys::udp_socket(if ipv6 { libc::AF_INET6 } else { libc::AF_INET })?;
         set_ip_options(fd.as_fd(), ipv6, config)?;
-        if config.reuse_port {
+        if is_group {
+            UdpSocket::share_address(fd.as_fd())?;
+        } else if config.reuse_port {
             sys::set_option(fd.as_fd(), SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         }
         let wildcard = addr.ip().is_unspecified();

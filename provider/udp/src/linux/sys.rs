@@ -92,6 +92,70 @@ pub(crate) fn set_option(
     count(ret).map(drop)
 }
 
+/// Sets an option whose value is a structure.
+pub(crate) fn set_option_bytes(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: &[u8],
+) -> io::Result<()> {
+    // SAFETY: the kernel reads `value.len()` bytes at `value`.
+    let ret = unsafe {
+        syscall(
+            libc::SYS_setsockopt,
+            fd.as_raw_fd(),
+            level,
+            name,
+            value.as_ptr(),
+            value.len(),
+        )
+    };
+    count(ret).map(drop)
+}
+
+/// A set of descriptors to wait for: close-on-exec.
+pub(crate) fn epoll() -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers only.
+    let fd = count(unsafe { syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
+    // SAFETY: the kernel just made this descriptor for us; nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
+}
+
+/// Waits for something to read from `fd`, too.
+pub(crate) fn epoll_add(set: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let event = libc::epoll_event {
+        events: libc::EPOLLIN as u32,
+        u64: 0,
+    };
+    // SAFETY: the kernel reads one `epoll_event`.
+    let ret = unsafe {
+        syscall(
+            libc::SYS_epoll_ctl,
+            set.as_raw_fd(),
+            libc::EPOLL_CTL_ADD,
+            fd.as_raw_fd(),
+            ptr::from_ref(&event),
+        )
+    };
+    count(ret).map(drop)
+}
+
+/// Waits for `fd` no more.
+pub(crate) fn epoll_remove(set: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let no_event = ptr::null::<libc::epoll_event>();
+    // SAFETY: takes numbers; the kernel does not look at the event.
+    let ret = unsafe {
+        syscall(
+            libc::SYS_epoll_ctl,
+            set.as_raw_fd(),
+            libc::EPOLL_CTL_DEL,
+            fd.as_raw_fd(),
+            no_event,
+        )
+    };
+    count(ret).map(drop)
+}
+
 /// Has `insns` choose among the sockets of the group that `fd` belongs to.
 pub(crate) fn attach_reuseport(fd: BorrowedFd<'_>, insns: &[Insn]) -> io::Result<()> {
     let mut filter: Vec<libc::sock_filter> = insns
