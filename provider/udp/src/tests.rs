@@ -108,3 +108,18 @@ fn only_linux_steers() {
     assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
     portable.detach_steering();
 }
+
+/// The portable backend knows no groups, and says so.
+#[test]
+fn only_linux_joins_groups() {
+    let config = UdpConfig::default();
+    let portable = fallback::UdpSocket::bind(any_port(), &config).expect("bind");
+    let (group, local) = ("239.1.2.3:0".parse().expect("literal"), any_port().ip());
+    for refused in [
+        fallback::UdpSocket::bind_group(group, local, 0, &config).map(drop),
+        portable.send_to_groups(0, 1),
+    ] {
+        let error = refused.expect_err("it cannot");
+        assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+    }
+}
