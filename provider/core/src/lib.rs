@@ -31,7 +31,7 @@
 //! | `mr/`, `memory.rs` | keys and checks; the only door to memory |
 //! | `work.rs`, `cq.rs`, `event.rs`, `error.rs`, `wc_status.rs` | work requests, completions, events, reasons |
 //! | `detail.rs`, `qp/diagnose.rs` | failures in words: what was expected, what was found |
-//! | `table.rs`, `permute.rs`, `timer.rs`, `transmit.rs`, `stats.rs` | tables, timers, batches, counters |
+//! | `path.rs`, `table.rs`, `permute.rs`, `timer.rs`, `transmit.rs`, `stats.rs` | tables, timers, batches, counters |
 //! | `marks.rs` | places that the seeded tests must reach |
 
 #![forbid(unsafe_code)]
@@ -52,6 +52,7 @@ pub mod flush;
 pub mod memory;
 pub mod mr;
 pub mod multicast;
+mod path;
 mod permute;
 pub mod qp;
 pub mod qpn_table;
@@ -68,8 +69,9 @@ pub mod xrc;
 
 pub use context::Env;
 pub use detail::ErrorDetail;
+pub use path::RxPath;
 pub use qp::report::{QpReport, RequesterCounts, ResponderCounts};
 pub use qp::{AckMode, QpInit};
-pub use shard::{CreateQpError, Handled, QpLimits, RxPath, Shard, ShardConfig};
+pub use shard::{CreateQpError, Handled, QpLimits, Shard, ShardConfig};
 pub use stats::Stats;
 pub use time::Time;

@@ -9,8 +9,9 @@ use crate::context::{Cx, Env};
 use crate::cq::CqSink;
 use crate::error::DropReason;
 use crate::memory::Memory;
+use crate::path::RxPath;
 use crate::qp::Arrival;
-use crate::shard::{RxPath, Shard};
+use crate::shard::Shard;
 use crate::table::QpIndex;
 
 /// The group that a GID names: an IPv6 multicast address, or an IPv4 one in either of

@@ -1,9 +1,8 @@
 //! All protocol state that one thread drives at a time.
 
-use core::net::IpAddr;
 use std::collections::VecDeque;
 
-use urxe_wire::{IcrcPolicy, IcrcSeed, IcrcVerdict, Packet, Pkey, Qpn, Service};
+use urxe_wire::{IcrcPolicy, IcrcVerdict, Packet, Pkey, Qpn, Service};
 
 use crate::context::{Common, Cx, Env};
 use crate::cq::{CqId, CqSink};
@@ -12,8 +11,8 @@ use crate::error::DropReason;
 use crate::event::AsyncEvent;
 use crate::memory::Memory;
 use crate::multicast::Groups;
+use crate::path::RxPath;
 use crate::qp::attr::{AttrMask, Mtu, QpAttr};
-use crate::qp::modify::icrc_seed;
 use crate::qp::report::QpReport;
 use crate::qp::state::ModifyError;
 use crate::qp::{AckMode, Arrival, Qp, QpInit, RecvSource, SourceIdents, Turn};
@@ -105,31 +104,6 @@ pub enum CreateQpError {
     /// All granted QPNs are in use: see [`Shard::grant_qpns`].
     #[error("no QPN is left")]
     NoQpn,
-}
-
-/// Where a packet came from, computed once for all packets of a received train.
-#[derive(Debug)]
-pub struct RxPath {
-    /// The sender's address.
-    pub source: IpAddr,
-    /// The address that it was sent to.
-    pub local: IpAddr,
-    /// The two ECN bits of its IP header.
-    pub ecn: u8,
-    /// What the ICRC of every packet on this path has in common.
-    pub seed: IcrcSeed,
-}
-
-impl RxPath {
-    /// The path of a datagram from `source`:`source_port` to `local`:4791.
-    pub fn new(source: IpAddr, source_port: u16, local: IpAddr, ecn: u8) -> RxPath {
-        RxPath {
-            source,
-            local,
-            ecn,
-            seed: icrc_seed(source, source_port, local),
-        }
-    }
 }
 
 /// What became of a packet.

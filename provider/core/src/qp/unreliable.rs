@@ -8,11 +8,12 @@ use crate::context::{Cx, Env};
 use crate::cq::CqSink;
 use crate::error::{DropReason, Fault};
 use crate::memory::Memory;
+use crate::path::RxPath;
 use crate::qp::requester::SendStep;
 use crate::qp::responder::{Incoming, Refusal};
 use crate::qp::state::QpState;
 use crate::qp::{Qp, TURN_PACKETS, Turn};
-use crate::shard::{RxPath, Shard};
+use crate::shard::Shard;
 use crate::table::QpIndex;
 use crate::transmit::TxBatch;
 
