@@ -553,55 +553,60 @@ fn what_cannot_be_attached_is_refused() {
 
 /// Random datagrams over a faulty wire: what is received was sent, whole, as often as the
 /// wire made copies of it, and every send completes once.
+pub(crate) fn random_datagrams(seed: u64) -> (u64, Time) {
+    let mut rng = Rng(seed);
+    let s = Settings {
+        qp_type: QpType::Ud,
+        mtu: rng.pick(&Mtu::ALL),
+        psn: [rng.next() as u32 & 0xff_ffff, 0],
+        secret: seed,
+        ..Settings::default()
+    };
+    let mut p = Pair::new(&s, seed);
+    p.faults = Faults {
+        lose: 50,
+        duplicate: 50,
+        corrupt: 50,
+        reorder: 200,
+        delay_ns: 1000,
+        ..Faults::default()
+    };
+    let mut messages = Vec::new();
+    let mut received = 0;
+    for wr_id in 0..32 {
+        receive(&mut p, wr_id);
+    }
+    for round in 0..20u64 {
+        for _ in 0..rng.below(10) {
+            let len = rng.below(u64::from(MTU) + 1) as usize;
+            let mut bytes = rng.bytes(len);
+            bytes.splice(0..0, (messages.len() as u32).to_be_bytes());
+            bytes.truncate(MTU as usize);
+            send(&mut p, messages.len() as u64, &bytes);
+            messages.push(bytes);
+            // The memory of a datagram is free once it is complete.
+            p.transmit();
+        }
+        p.run();
+        for cqe in p.nodes[1].take(RECV_CQ) {
+            let bytes = payload(&p, &cqe);
+            let number = u32::from_be_bytes(bytes[..4].try_into().expect("4 bytes"));
+            let message = messages.get(number as usize);
+            assert_eq!(Some(&bytes), message, "seed {seed}, round {round}");
+            assert!(cqe.grh && cqe.src_qp == p.nodes[0].qpn, "seed {seed}");
+            receive(&mut p, cqe.wr_id);
+            received += 1;
+        }
+    }
+    assert!(received > messages.len() / 2, "seed {seed}: {received}");
+    let sent = p.nodes[0].take(SEND_CQ).len();
+    assert_eq!(sent, messages.len(), "seed {seed}");
+    (messages.len() as u64, p.now)
+}
+
 #[test]
 fn random_datagrams_are_what_was_sent() {
-    for seed in 0..40u64 {
-        let mut rng = Rng(seed);
-        let s = Settings {
-            qp_type: QpType::Ud,
-            mtu: rng.pick(&Mtu::ALL),
-            psn: [rng.next() as u32 & 0xff_ffff, 0],
-            secret: seed,
-            ..Settings::default()
-        };
-        let mut p = Pair::new(&s, seed);
-        p.faults = Faults {
-            lose: 50,
-            duplicate: 50,
-            corrupt: 50,
-            reorder: 200,
-            delay_ns: 1000,
-            ..Faults::default()
-        };
-        let mut messages = Vec::new();
-        let mut received = 0;
-        for wr_id in 0..32 {
-            receive(&mut p, wr_id);
-        }
-        for round in 0..20u64 {
-            for _ in 0..rng.below(10) {
-                let len = rng.below(u64::from(MTU) + 1) as usize;
-                let mut bytes = rng.bytes(len);
-                bytes.splice(0..0, (messages.len() as u32).to_be_bytes());
-                bytes.truncate(MTU as usize);
-                send(&mut p, messages.len() as u64, &bytes);
-                messages.push(bytes);
-                // The memory of a datagram is free once it is complete.
-                p.transmit();
-            }
-            p.run();
-            for cqe in p.nodes[1].take(RECV_CQ) {
-                let bytes = payload(&p, &cqe);
-                let number = u32::from_be_bytes(bytes[..4].try_into().expect("4 bytes"));
-                let message = messages.get(number as usize);
-                assert_eq!(Some(&bytes), message, "seed {seed}, round {round}");
-                assert!(cqe.grh && cqe.src_qp == p.nodes[0].qpn, "seed {seed}");
-                receive(&mut p, cqe.wr_id);
-                received += 1;
-            }
-        }
-        assert!(received > messages.len() / 2, "seed {seed}: {received}");
-        let sent = p.nodes[0].take(SEND_CQ).len();
-        assert_eq!(sent, messages.len(), "seed {seed}");
+    for seed in 0..40 {
+        random_datagrams(seed);
     }
 }

@@ -14,6 +14,9 @@
     reason = "files that are test binaries too bring their support with them"
 )]
 
+#[path = "../datagrams.rs"]
+#[allow(dead_code, reason = "only its programs are wanted here")]
+mod datagrams;
 mod others;
 #[path = "../placement.rs"]
 #[allow(dead_code, reason = "only its programs are wanted here")]
@@ -35,7 +38,7 @@ mod xrc;
 use suite::Service;
 
 /// Every service that has a model.
-const SERVICES: [&Service; 7] = [
+const SERVICES: [&Service; 8] = [
     &rc::RC,
     &rc_failing::RC_FAILING,
     &uc::UC,
@@ -43,6 +46,7 @@ const SERVICES: [&Service; 7] = [
     &others::XRC,
     &others::PLACEMENT,
     &windows::WINDOWS,
+    &others::UD,
 ];
 
 #[test]
@@ -63,6 +67,11 @@ fn uc_programs_agree_with_the_model() {
 #[test]
 fn windows_programs_agree_with_the_model() {
     suite::run_once(&windows::WINDOWS);
+}
+
+#[test]
+fn ud_programs_agree_with_the_model() {
+    suite::run_once(&others::UD);
 }
 
 #[test]

@@ -2,7 +2,14 @@
 //! own. Those files are test binaries too; here they serve for their programs.
 
 use crate::suite::{Run, Service};
-use crate::{placement, srq, xrc};
+use crate::{datagrams, placement, srq, xrc};
+
+/// Datagrams.
+pub(crate) const UD: Service = Service {
+    name: "ud",
+    programs: 500,
+    run: |seed| Run::of(datagrams::random_datagrams(seed)),
+};
 
 /// Several QPs on one shared receive queue.
 pub(crate) const SRQ: Service = Service {
