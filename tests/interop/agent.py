@@ -9,8 +9,10 @@ method of Agent and whose other members are its arguments. The answer is one lin
 """
 import ipaddress
 import json
+import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -28,6 +30,7 @@ from pyverbs.wr import RecvWR, SendWR, SGE
 
 TYPES = {'RC': e.IBV_QPT_RC, 'UC': e.IBV_QPT_UC, 'UD': e.IBV_QPT_UD}
 IMM, INVALIDATE = 2, 4 | 8  # wc_flags; rxe marks an invalidation by the kernel's bit (4), not by that of verbs (8)
+ATTACH_MCAST, DETACH_MCAST = 30, 31     # enum ib_uverbs_write_cmds
 PERIOD = 65521              # as in pattern.rs
 
 
@@ -72,8 +75,12 @@ class Agent:
 
     def close(self):
         if self.ctx:
+            # An attached QP cannot be destroyed, and pyverbs does not survive that.
+            for handle, group in self.groups:
+                self.multicast(DETACH_MCAST, handle, group)
             self.ctx.close()
         self.ctx, self.mrs, self.qps, self.ahs, self.srqs, self.mws = None, {}, {}, {}, {}, {}
+        self.groups, self.members = [], []
 
     def counters(self):
         folder = '/sys/class/infiniband/%s/ports/1/hw_counters/' % self.device
@@ -172,6 +179,34 @@ class Agent:
         q.to_init(a)
         q.to_rtr(a)
         q.to_rts(a)
+
+    def attach(self, qp, group):
+        """Attaches the QP to a multicast group. pyverbs cannot, so this writes the command of the kernel's ABI, to the
+        first handle that is a QP: the context must have no other."""
+        assert list(self.qps) == [qp]
+        address = ipaddress.ip_address(group)
+        # The host must take the group's packets, too.
+        if address.version == 4:
+            member = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            member.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
+                              address.packed + struct.pack('@4si', bytes(4), socket.if_nametoindex('eth0')))
+        else:
+            member = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+            member.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP,
+                              address.packed + struct.pack('@i', socket.if_nametoindex('eth0')))
+        self.members.append(member)
+        for handle in range(64):
+            try:
+                self.multicast(ATTACH_MCAST, handle, group)
+            except OSError:
+                continue
+            self.groups.append((handle, group))
+            return
+        raise RuntimeError('no handle is a QP that can be attached')
+
+    def multicast(self, command, handle, group):
+        # struct ib_uverbs_cmd_hdr, struct ib_uverbs_attach_mcast
+        os.write(self.ctx.cmd_fd, struct.pack('=IHH16sIHH', command, 8, 0, mapped(group).packed, handle, 0, 0))
 
     def ah(self, remote):
         self.ahs[len(self.ahs)] = AH(self.pd, attr=self.ah_attr(remote))

@@ -18,6 +18,7 @@ mod rxe_side;
 mod side;
 mod srq;
 mod uc;
+mod ud;
 mod urxe_side;
 mod work;
 

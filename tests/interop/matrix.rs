@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::lab::{Lab, Requester};
 use crate::rxe_side::RxeSide;
 use crate::side::Result;
-use crate::{faults, losses, placement, programs, rc, srq, uc};
+use crate::{faults, losses, placement, programs, rc, srq, uc, ud};
 
 /// One line of the matrix.
 pub(crate) struct Row {
@@ -23,6 +23,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         placement::ROWS,
         srq::ROWS,
         uc::ROWS,
+        ud::ROWS,
         faults::ROWS,
         losses::ROWS,
         programs::ROWS,

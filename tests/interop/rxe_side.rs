@@ -135,6 +135,7 @@ impl Side for RxeSide {
         let service = match service {
             Service::Rc => "RC",
             Service::Uc => "UC",
+            Service::Ud => "UD",
         };
         let qpn = self.call("qp", json!({ "type": service, "srq": srq }))?;
         Ok(number(&qpn)? as u32)
@@ -148,6 +149,21 @@ impl Side for RxeSide {
             "rnr_retry": path.rnr_retry, "min_rnr_timer": path.min_rnr_timer, "rd_atomic": path.rd_atomic,
         });
         self.call("connect", request).map(drop)
+    }
+
+    fn ready(&mut self, qp: u32, qkey: u32, psn: u32) -> Result<()> {
+        self.call("ready_ud", json!({ "qp": qp, "qkey": qkey, "psn": psn }))
+            .map(drop)
+    }
+
+    fn ah(&mut self, remote: IpAddr) -> Result<u32> {
+        let ah = self.call("ah", json!({ "remote": remote.to_string() }))?;
+        Ok(number(&ah)? as u32)
+    }
+
+    fn attach(&mut self, qp: u32, group: IpAddr) -> Result<()> {
+        let request = json!({ "qp": qp, "group": group.to_string() });
+        self.call("attach", request).map(drop)
     }
 
     /// A memory window: nothing else can be invalidated in rxe.
@@ -200,11 +216,14 @@ impl Side for RxeSide {
 }
 
 fn request(work: &Work) -> Value {
+    let datagram = work.datagram;
     json!({
         "wr_id": work.wr_id, "opcode": work.opcode as u32, "flags": work.flags.0,
         "mr": work.local.mr.id, "offset": work.local.offset, "length": work.local.length,
         "remote_addr": work.remote_addr, "rkey": work.rkey, "imm": work.imm,
         "compare_add": work.compare_add, "swap": work.swap,
+        "ah": datagram.map(|(ah, ..)| ah), "remote_qpn": datagram.map(|(_, qpn, _)| qpn),
+        "remote_qkey": datagram.map(|(.., qkey)| qkey),
     })
 }
 

@@ -14,6 +14,7 @@ pub(crate) type Result<T> = std::result::Result<T, String>;
 pub(crate) enum Service {
     Rc,
     Uc,
+    Ud,
 }
 
 /// Where receives are posted: to a QP, or to a shared receive queue by its handle.
@@ -71,6 +72,12 @@ pub(crate) trait Side {
     fn qp(&mut self, service: Service, srq: Option<u32>) -> Result<u32>;
     /// From RESET to RTS.
     fn connect(&mut self, qp: u32, local: Endpoint, remote: Endpoint, path: &Path) -> Result<()>;
+    /// From RESET to RTS, for datagrams.
+    fn ready(&mut self, qp: u32, qkey: u32, psn: u32) -> Result<()>;
+    /// An address handle for a host or a multicast group; its handle.
+    fn ah(&mut self, remote: IpAddr) -> Result<u32>;
+    /// Attaches a QP to a multicast group.
+    fn attach(&mut self, qp: u32, group: IpAddr) -> Result<()>;
     /// New memory, with an rkey that the peer of the QP (in RTS) may write by and then take back.
     fn lend(&mut self, qp: u32, length: usize) -> Result<Region>;
     /// The number of the state that it is in.

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use urxe::{
-    Access, AddressVector, AttrMask, CompChannel, Context, Cq, Error, Mr, Mtu, Pd, Psn, Qp, QpAttr,
-    QpCap, QpInitAttr, QpState, QpType, Qpn, RecvWr, Rkey, SendFlags, SendWr, Sge, Srq, SrqAttr,
-    Wc, WrOpcode,
+    Access, AddressHandle, AddressVector, AttrMask, CompChannel, Context, Cq, Error, Mr, Mtu, Pd,
+    Psn, Qkey, Qp, QpAttr, QpCap, QpInitAttr, QpState, QpType, Qpn, RecvWr, Rkey, SendFlags,
+    SendWr, Sge, Srq, SrqAttr, Wc, WrOpcode,
 };
 
 use crate::pattern::pattern;
@@ -22,6 +22,7 @@ pub(crate) struct UrxeSide {
 struct Device {
     qps: HashMap<u32, Qp>,
     srqs: Vec<Srq>,
+    ahs: Vec<AddressHandle>,
     mrs: HashMap<u32, Mr>,
     cq: Cq,
     channel: CompChannel,
@@ -62,6 +63,7 @@ impl Side for UrxeSide {
             Ok(Device {
                 qps: HashMap::new(),
                 srqs: Vec::new(),
+                ahs: Vec::new(),
                 mrs: HashMap::new(),
                 cq: context.create_cq_with_channel(4096, &channel)?,
                 channel,
@@ -159,6 +161,7 @@ impl Side for UrxeSide {
             qp_type: match service {
                 Service::Rc => QpType::Rc,
                 Service::Uc => QpType::Uc,
+                Service::Ud => QpType::Ud,
             },
             srq: srq.map(|srq| &device.srqs[srq as usize]),
             ..QpInitAttr::new(&device.cq, &device.cq)
@@ -177,6 +180,43 @@ impl Side for UrxeSide {
                 .map_err(said("modify_qp"))?;
         }
         Ok(())
+    }
+
+    fn ready(&mut self, qp: u32, qkey: u32, psn: u32) -> Result<()> {
+        let attr = QpAttr {
+            qkey: Qkey(qkey),
+            sq_psn: Psn::new(psn),
+            ..QpAttr::default()
+        };
+        let init = AttrMask::STATE | AttrMask::PKEY_INDEX | AttrMask::PORT | AttrMask::QKEY;
+        for (qp_state, mask) in [
+            (QpState::Init, init),
+            (QpState::Rtr, AttrMask::STATE),
+            (QpState::Rts, AttrMask::STATE | AttrMask::SQ_PSN),
+        ] {
+            self.qp_of(qp)
+                .modify(&QpAttr { qp_state, ..attr }, mask)
+                .map_err(said("modify_qp"))?;
+        }
+        Ok(())
+    }
+
+    fn ah(&mut self, remote: IpAddr) -> Result<u32> {
+        let device = self.device.as_mut().expect("the side is open");
+        let path = AddressVector {
+            local: device.context.address(),
+            remote,
+            traffic_class: 0,
+            hop_limit: 64,
+        };
+        let ah = device.pd.create_ah(&path).map_err(said("create_ah"))?;
+        device.ahs.push(ah);
+        Ok(device.ahs.len() as u32 - 1)
+    }
+
+    fn attach(&mut self, qp: u32, group: IpAddr) -> Result<()> {
+        let attached = self.qp_of(qp).attach_mcast(group.into());
+        attached.map_err(said("attach_mcast"))
     }
 
     fn lend(&mut self, _qp: u32, length: usize) -> Result<Region> {
@@ -259,6 +299,10 @@ impl UrxeSide {
             if work.flags.contains(flag) {
                 wr = set(wr);
             }
+        }
+        if let Some((ah, qpn, qkey)) = work.datagram {
+            let ah = &self.device().ahs[ah as usize];
+            wr = wr.ud_addr(ah, Qpn::new(qpn), Qkey(qkey));
         }
         self.qp_of(qp).post_send(&wr).map_err(said("post_send"))
     }

@@ -70,6 +70,8 @@ pub(crate) struct Work {
     pub(crate) compare_add: u64,
     pub(crate) swap: u64,
     pub(crate) flush: Option<Flush>,
+    /// Where a datagram goes: address handle, QP number and Q_Key.
+    pub(crate) datagram: Option<(u32, u32, u32)>,
 }
 
 impl Work {
@@ -85,6 +87,7 @@ impl Work {
             compare_add: 0,
             swap: 0,
             flush: None,
+            datagram: None,
         }
     }
 
