@@ -6,7 +6,7 @@ use support::{IOVA, PD, Pair, RECV_CQ, SEND_CQ, Settings};
 use urxe_core::cq::WcOpcode;
 use urxe_core::error::{Fault, WcStatus};
 use urxe_core::mr::{Access, BindMw, MrInit, MrKeys, MwType, inc_rkey};
-use urxe_core::qp::state::QpState;
+use urxe_core::qp::state::{QpState, QpType};
 use urxe_core::work::{PostError, RecvWr, SendFlags, SendWr, Sge, WrData, WrOpcode};
 use urxe_wire::Rkey;
 
@@ -271,6 +271,40 @@ fn a_write_of_many_packets_dies_with_its_window() {
     pair.nodes[0].mrs.invalidate(rkey);
     pair.run();
     assert_eq!(outcomes(&mut pair, 1), [(2, WcStatus::RemAccessErr)]);
+}
+
+#[test]
+fn unreliable_connections_have_windows_too() {
+    let settings = Settings {
+        qp_type: QpType::Uc,
+        ..Settings::default()
+    };
+    let mut pair = Pair::new(&settings, 9);
+    let keys = bindable(&mut pair);
+    let rkey = inc_rkey(window(&mut pair, MwType::Type2));
+    pair.post_send(0, &SendWr::bind_mw(1, rkey, &bind(keys)));
+    pair.run();
+    assert_eq!(outcomes(&mut pair, 0), [(1, WcStatus::Success)]);
+    pair.nodes[1].memory.write(0, &[7; 8]);
+    let data = [sge(&pair, 1, 0, 8)];
+    pair.post_send(1, &write(2, &data, PART + 0x100, rkey));
+    pair.run();
+    assert_eq!(pair.nodes[0].memory.read(PART + 0x100, 8), [7; 8]);
+    pair.post_send(0, &SendWr::local_inv(3, rkey));
+    pair.run();
+    assert_eq!(outcomes(&mut pair, 0), [(3, WcStatus::Success)]);
+    pair.post_send(1, &write(4, &data, PART + 0x108, rkey));
+    pair.run();
+    assert_eq!(
+        pair.nodes[0].memory.read(PART + 0x108, 8),
+        [0; 8],
+        "dropped"
+    );
+    // The key is dead: to take it back again is the request's fault, and stops the queue.
+    pair.post_send(0, &SendWr::local_inv(5, rkey));
+    pair.run();
+    assert_eq!(outcomes(&mut pair, 0), [(5, WcStatus::LocQpOpErr)]);
+    assert_eq!(pair.nodes[0].state(), QpState::Sqe);
 }
 
 #[test]

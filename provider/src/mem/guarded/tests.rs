@@ -155,6 +155,22 @@ fn words_and_atomics_notice_too() {
 }
 
 #[test]
+fn addresses_that_no_process_has() {
+    protect();
+    let mut ours = [0; 64];
+    for addr in [0, 8, 1 << 47, 1 << 63, usize::MAX - 127] {
+        let nowhere = core::ptr::without_provenance_mut::<u8>(addr);
+        // SAFETY: nothing is mapped there, and nothing can be.
+        unsafe {
+            assert_eq!(copy(ours.as_mut_ptr(), nowhere, 64), Err(Gone), "{addr:#x}");
+            assert_eq!(copy_last_word_last(nowhere, &ours), Err(Gone), "{addr:#x}");
+            assert_eq!(fetch_add(nowhere, 1), Err(Gone), "{addr:#x}");
+            assert_eq!(compare_swap(nowhere, 0, 0), Err(Gone), "{addr:#x}");
+        }
+    }
+}
+
+#[test]
 fn memory_that_vanishes_in_the_middle_of_copies() {
     protect();
     let pages = HalfGone::new();
