@@ -7,6 +7,11 @@ use std::time::Instant;
 use super::*;
 use crate::testing::PATIENCE;
 
+/// What other processors have, which works on this one too.
+#[cfg(target_os = "linux")]
+#[path = "elsewhere.rs"]
+mod elsewhere;
+
 const PAGE: usize = 4096;
 
 /// Pages of which the second half is not accessible; both ends are given back.
@@ -150,6 +155,47 @@ fn words_and_atomics_notice_too() {
             copy_last_word_last(pages.at(-8), &[1; 8]),
             Err(Gone),
             "read-only"
+        );
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_kernel_notices_too_where_there_are_no_routines() {
+    let (pages, mut ours) = (HalfGone::new(), [3u8; 64]);
+    // SAFETY: the first page is ours alone, the second is gone.
+    unsafe {
+        assert_eq!(elsewhere::copy(pages.at(-64), ours.as_ptr(), 64), 0);
+        assert_eq!(elsewhere::copy(pages.at(-63), ours.as_ptr(), 64), 1);
+        assert_eq!(elsewhere::copy(ours.as_mut_ptr(), pages.at(-63), 64), 1);
+        assert_eq!(elsewhere::copy(pages.at(0), ours.as_ptr(), 0), 0);
+        assert_eq!(elsewhere::store_u64(pages.at(-8), 5), 0);
+        assert_eq!(elsewhere::store_u32(pages.at(-12), 6), 0);
+        assert_eq!(elsewhere::store_u16(pages.at(-14), 7), 0);
+        assert_eq!(elsewhere::store_u8(pages.at(-15), 8), 0);
+        let gone = [
+            elsewhere::store_u64(pages.at(0), 0),
+            elsewhere::store_u32(pages.at(0), 0),
+            elsewhere::store_u16(pages.at(0), 0),
+            elsewhere::store_u8(pages.at(0), 0),
+        ];
+        assert_eq!(gone, [1; 4]);
+        assert_eq!(elsewhere::fetch_add(pages.at(-8), 2).into_result(), Ok(5));
+        assert_eq!(
+            elsewhere::compare_swap(pages.at(-8), 7, 9).into_result(),
+            Ok(7)
+        );
+        assert_eq!(
+            elsewhere::compare_swap(pages.at(-8), 7, 1).into_result(),
+            Ok(9)
+        );
+        assert_eq!(
+            elsewhere::fetch_add(pages.at(0), 2).into_result(),
+            Err(Gone)
+        );
+        assert_eq!(
+            elsewhere::compare_swap(pages.at(0), 0, 0).into_result(),
+            Err(Gone)
         );
     }
 }
