@@ -14,7 +14,7 @@ use crate::errno::Errno;
 use crate::events::Acks;
 use crate::layout::{
     ibv_ah, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_mr, ibv_pd, ibv_qp, ibv_qp_ex,
-    ibv_srq, ibv_td, verbs_context,
+    ibv_srq, ibv_td, ibv_xrcd, verbs_context,
 };
 
 /// A structure whose first field is `UnsafeCell<C>`: the program may write to its part at any time.
@@ -198,7 +198,17 @@ pub(crate) struct Srq {
     pub(crate) ibv: UnsafeCell<ibv_srq>,
     pub(crate) urxe: urxe::Srq,
     pub(crate) users: Users,
+    /// Of an XRC one: the domain, and the queue that its completions go to.
+    pub(crate) xrc: Option<(*mut ibv_xrcd, *mut ibv_cq)>,
     pub(crate) async_events: Acks,
+}
+
+/// Behind `ibv_xrcd`.
+#[repr(C)]
+pub(crate) struct Xrcd {
+    pub(crate) ibv: UnsafeCell<ibv_xrcd>,
+    pub(crate) urxe: urxe::Xrcd,
+    pub(crate) users: Users,
 }
 
 /// Behind `ibv_qp` and `ibv_qp_ex`, which begins with it.
@@ -206,17 +216,32 @@ pub(crate) struct Srq {
 pub(crate) struct Qp {
     pub(crate) ibv: UnsafeCell<ibv_qp_ex>,
     pub(crate) urxe: urxe::Qp,
+    /// What its send requests name beside the connection.
+    pub(crate) names: Names,
+    /// The domain of an XRC target.
+    pub(crate) xrcd: Option<*mut ibv_xrcd>,
     pub(crate) sq_sig_all: bool,
     /// It was made for `ibv_wr_*`.
     pub(crate) batch: Option<Box<crate::ops::qp_ex::Batch>>,
     pub(crate) async_events: Acks,
 }
 
+/// What a send request of a QP has to say about where it goes, by the QP's service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Names {
+    /// Nothing: the QP is connected.
+    Nothing,
+    /// Address handle, QPN and Q_Key (UD).
+    Datagram,
+    /// The shared receive queue at the other end (XRC).
+    Srq,
+}
+
 /// Behind `ibv_ah`.
 #[repr(C)]
 pub(crate) struct Ah {
     pub(crate) ibv: UnsafeCell<ibv_ah>,
-    pub(crate) path: urxe::AddressVector,
+    pub(crate) urxe: urxe::AddressHandle,
 }
 
 macro_rules! objects {
@@ -249,6 +274,7 @@ objects! {
     Channel: ibv_comp_channel;
     Cq: ibv_cq;
     Srq: ibv_srq;
+    Xrcd: ibv_xrcd;
     Qp: ibv_qp;
     Ah: ibv_ah;
 }

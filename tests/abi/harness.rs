@@ -73,12 +73,16 @@ pub(crate) struct Ran {
     pub(crate) text: String,
 }
 
-pub(crate) fn run(mut command: Command) -> Ran {
+pub(crate) fn run(command: Command) -> Ran {
+    run_within(command, LIMIT)
+}
+
+pub(crate) fn run_within(mut command: Command, limit: Duration) -> Ran {
     let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    finish(child.expect("it starts"))
+    finish(child.expect("it starts"), limit)
 }
 
 /// Runs a server, and a client once the server listens; returns both.
@@ -90,7 +94,7 @@ pub(crate) fn pair(mut server: Command, client: impl Fn() -> Command, port: &str
         .expect("it starts");
     wait_for_listener(port);
     let client = run(client());
-    (finish(server), client)
+    (finish(server, LIMIT), client)
 }
 
 /// Until somebody listens on a TCP port. Trying to connect would be taken for the client.
@@ -114,19 +118,31 @@ fn wait_for_listener(port: &str) {
     }
 }
 
-/// Waits for the end, with a limit.
-fn finish(mut child: Child) -> Ran {
+/// Waits for the end, with a limit. What it prints is read meanwhile, or it would stop at a full pipe.
+fn finish(child: Child, limit: Duration) -> Ran {
+    let id = child.id();
+    let waiter = thread::spawn(move || child.wait_with_output());
     let start = Instant::now();
-    while child.try_wait().expect("it is our child").is_none() {
-        if start.elapsed() > LIMIT {
-            child.kill().expect("it is our child");
-            panic!("it did not end: {:?}", child.wait_with_output());
+    let mut is_late = false;
+    while !waiter.is_finished() {
+        if start.elapsed() > limit && !is_late {
+            is_late = true;
+            let id =
+                rustix::process::Pid::from_raw(id.cast_signed()).expect("a child's id is not 0");
+            // It may have ended just now.
+            let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
         }
         thread::sleep(Duration::from_millis(5));
     }
-    let output: Output = child.wait_with_output().expect("it ended");
+    let output: Output = waiter
+        .join()
+        .expect("it does not panic")
+        .expect("it can be waited for");
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text += &String::from_utf8_lossy(&output.stderr);
+    if is_late {
+        text += "\nended by the test: it took too long\n";
+    }
     Ran {
         code: output.status.code(),
         text,

@@ -2,4 +2,5 @@
 
 mod harness;
 mod programs;
+mod pyverbs;
 mod symbols;

@@ -270,7 +270,7 @@ c_structs! {
         wr_send_inv: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
         wr_send_tso: Unused,
         wr_set_ud_addr: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_ah, u32, u32)>,
-        wr_set_xrc_srqn: Unused,
+        wr_set_xrc_srqn: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
         wr_set_inline_data: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, usize)>,
         wr_set_inline_data_list: Option<
             unsafe extern "C" fn(*mut ibv_qp_ex, usize, *const ibv_data_buf),

@@ -7,6 +7,8 @@ mod poll;
 mod post;
 pub(crate) mod qp_ex;
 
+pub(crate) use poll::GRH;
+
 use crate::layout::{CStruct, ibv_context_ops};
 
 /// What every context has.

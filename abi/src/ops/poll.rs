@@ -7,7 +7,8 @@ use urxe::Wc;
 use crate::layout::{ibv_cq, ibv_wc};
 use crate::object::Cq;
 
-/// `IBV_WC_WITH_IMM`, `IBV_WC_WITH_INV`
+/// `IBV_WC_GRH`, `IBV_WC_WITH_IMM`, `IBV_WC_WITH_INV`
+pub(crate) const GRH: u32 = 1 << 0;
 pub(crate) const WITH_IMM: u32 = 1 << 1;
 pub(crate) const WITH_INV: u32 = 1 << 3;
 
@@ -72,14 +73,16 @@ fn completion(wc: &Wc) -> ibv_wc {
     }
 }
 
-/// The field that holds the immediate data (in network order) or the invalidated rkey, and the flag that says which.
+/// The field that holds the immediate data (in network order) or the invalidated rkey, and the flags.
 #[inline]
 pub(crate) fn immediate(wc: &Wc) -> (u32, u32) {
-    match (wc.imm_data, wc.invalidated_rkey) {
+    let grh = if wc.grh { GRH } else { 0 };
+    let (field, flag) = match (wc.imm_data, wc.invalidated_rkey) {
         (Some(imm), _) => (imm.to_be(), WITH_IMM),
         (None, Some(rkey)) => (rkey.0, WITH_INV),
         (None, None) => (0, 0),
-    }
+    };
+    (field, flag | grh)
 }
 
 pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {

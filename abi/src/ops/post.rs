@@ -4,10 +4,12 @@ use core::ffi::c_int;
 use core::mem::offset_of;
 use core::{ptr, slice};
 
-use urxe::{BadWr, Error, RecvWr, Rkey, SendFlags, SendWr, SendWrFields, Sge, WrData, WrOpcode};
+use urxe::{
+    BadWr, Error, Qkey, Qpn, RecvWr, Rkey, SendFlags, SendWr, SendWrFields, Sge, WrData, WrOpcode,
+};
 
 use crate::layout::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
-use crate::object::{Qp, Srq};
+use crate::object::{Ah, Names, Qp, Srq};
 
 /// Most inline bytes of a request: what several entries are gathered into.
 pub(crate) const INLINE_MAX: usize = 1024;
@@ -67,7 +69,7 @@ unsafe fn post_one_send(qp: &Qp, at: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
         return unsafe { post_gathered(qp, at) };
     }
     // SAFETY: the caller's promise.
-    let wr = unsafe { send_wr(wr) }.map_err(|errno| (at, errno))?;
+    let wr = unsafe { send_wr(qp, wr) }.map_err(|errno| (at, errno))?;
     qp.urxe.post_send(&wr).map_err(|error| (at, error.errno()))
 }
 
@@ -97,7 +99,7 @@ unsafe fn post_gathered(qp: &Qp, at: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
         ..*wr
     };
     // SAFETY: as before, with inline bytes of our own.
-    let wr = unsafe { send_wr(&one) }.map_err(|errno| (at, errno))?;
+    let wr = unsafe { send_wr(qp, &one) }.map_err(|errno| (at, errno))?;
     qp.urxe.post_send(&wr).map_err(|error| (at, error.errno()))
 }
 
@@ -144,7 +146,7 @@ unsafe fn post_sends(qp: &Qp, first: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
                 break;
             }
             // SAFETY: the caller's promise.
-            if let Err(errno) = unsafe { send_wr(wr) } {
+            if let Err(errno) = unsafe { send_wr(qp, wr) } {
                 bad = Some((next, errno));
                 break;
             }
@@ -152,7 +154,9 @@ unsafe fn post_sends(qp: &Qp, first: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
             next = wr.next;
         }
         // SAFETY: the caller's promise; each was just looked at.
-        let wrs = List(from).take(count).map(|at| unsafe { send_wr(&*at) });
+        let wrs = List(from)
+            .take(count)
+            .map(|at| unsafe { send_wr(qp, &*at) });
         let posted = qp.urxe.post_send_iter(wrs.filter_map(Result::ok));
         posted.map_err(|bad| at_index(from, bad))?;
         if let Some(bad) = bad {
@@ -209,7 +213,7 @@ fn at_index<T: Linked>(first: *mut T, bad: BadWr) -> (*mut T, c_int) {
 /// # Safety
 /// The request must be what `ibv_post_send` takes: its list of entries readable, its inline data too.
 #[inline]
-unsafe fn send_wr(wr: &ibv_send_wr) -> Result<SendWr<'_>, c_int> {
+unsafe fn send_wr<'a>(qp: &Qp, wr: &'a ibv_send_wr) -> Result<SendWr<'a>, c_int> {
     let opcode = opcode(wr.opcode).ok_or(libc::EINVAL)?;
     // SAFETY: the caller's promise.
     let sges = unsafe { sges(wr.sg_list, wr.num_sge) }?;
@@ -222,7 +226,7 @@ unsafe fn send_wr(wr: &ibv_send_wr) -> Result<SendWr<'_>, c_int> {
     let (remote_addr, rkey, compare_add, swap) = remote(wr, opcode);
     let with_inv = opcode == WrOpcode::SendWithInv;
     let flags = SendFlags::FENCE | SendFlags::SIGNALED | SendFlags::SOLICITED;
-    Ok(SendWr::from(SendWrFields {
+    let posted = SendWr::from(SendWrFields {
         flags: SendFlags(wr.send_flags & flags.0),
         remote_addr,
         rkey: Rkey(if with_inv { wr.imm_data } else { rkey }),
@@ -230,7 +234,26 @@ unsafe fn send_wr(wr: &ibv_send_wr) -> Result<SendWr<'_>, c_int> {
         compare_add,
         swap,
         ..SendWrFields::new(wr.wr_id, opcode, data)
-    }))
+    });
+    match qp.names {
+        Names::Nothing => Ok(posted),
+        // SAFETY: the caller's promise.
+        Names::Datagram => unsafe { with_ud(posted, wr) },
+        Names::Srq => Ok(posted.to_srq(Qpn::new(wr.qp_type))),
+    }
+}
+
+/// # Safety
+/// As for [`send_wr`], of a datagram QP.
+unsafe fn with_ud<'a>(posted: SendWr<'a>, wr: &'a ibv_send_wr) -> Result<SendWr<'a>, c_int> {
+    // SAFETY: any bytes are numbers and a pointer.
+    let ud = unsafe { wr.wr.ud };
+    if ud.ah.is_null() {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: a live address handle, by the caller's promise.
+    let ah = unsafe { Ah::of(ud.ah) };
+    Ok(posted.ud_addr(&ah.urxe, Qpn::new(ud.remote_qpn), Qkey(ud.remote_qkey)))
 }
 
 /// Remote address, rkey, and an atomic's operands.
@@ -258,6 +281,7 @@ fn opcode(number: c_int) -> Option<WrOpcode> {
         5 => WrOpcode::AtomicCmpAndSwp,
         6 => WrOpcode::AtomicFetchAndAdd,
         9 => WrOpcode::SendWithInv,
+        15 => WrOpcode::AtomicWrite,
         _ => return None,
     })
 }

@@ -6,12 +6,15 @@ use core::ops::Range;
 use core::slice;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use urxe::{Error, Lkey, QpCap, Rkey, SendFlags, SendWr, SendWrFields, Sge, WrData, WrOpcode};
+use urxe::{
+    AddressHandle, Error, Lkey, Qkey, QpCap, Qpn, Rkey, SendFlags, SendWr, SendWrFields, Sge,
+    WrData, WrOpcode,
+};
 
 use super::post::sges;
 use crate::errno::Errno;
-use crate::layout::{ibv_data_buf, ibv_qp_ex, ibv_sge};
-use crate::object::Qp;
+use crate::layout::{ibv_ah, ibv_data_buf, ibv_qp_ex, ibv_sge};
+use crate::object::{Ah, Qp};
 
 /// `IBV_QP_EX_WITH_*` of the operations below.
 const OPERATIONS: u64 = 0x7f | 1 << 9 | 1 << 12;
@@ -35,6 +38,7 @@ struct Requests {
 struct Built {
     fields: SendWrFields<'static>,
     data: Data,
+    datagram: Option<(AddressHandle, Qpn, Qkey)>,
 }
 
 /// Which of the collected entries or bytes are the request's.
@@ -65,6 +69,11 @@ pub(crate) fn check(ops: u64) -> Result<(), Errno> {
     Ok(())
 }
 
+/// True if `ibv_wr_atomic_write` is among them.
+pub(crate) fn takes_value(ops: u64) -> bool {
+    ops & (1 << 12) != 0
+}
+
 /// The functions of a new QP: of operations that the program named, and those that every request needs.
 pub(crate) fn fill(ibv: &mut ibv_qp_ex, ops: u64) {
     let has = |bit: u32| ops & (1 << bit) != 0;
@@ -77,6 +86,8 @@ pub(crate) fn fill(ibv: &mut ibv_qp_ex, ops: u64) {
     ibv.wr_atomic_fetch_add = has(6).then_some(wr_atomic_fetch_add);
     ibv.wr_send_inv = has(9).then_some(wr_send_inv);
     ibv.wr_atomic_write = has(12).then_some(wr_atomic_write);
+    ibv.wr_set_ud_addr = Some(wr_set_ud_addr);
+    ibv.wr_set_xrc_srqn = Some(wr_set_xrc_srqn);
     ibv.wr_set_sge = Some(wr_set_sge);
     ibv.wr_set_sge_list = Some(wr_set_sge_list);
     ibv.wr_set_inline_data = Some(wr_set_inline_data);
@@ -115,7 +126,11 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
                     Data::Sges(range) => WrData::Sges(&sges[range.clone()]),
                     Data::Inline(range) => WrData::Inline(&inline[range.clone()]),
                 };
-                SendWr::from(SendWrFields { data, ..wr.fields })
+                let posted = SendWr::from(SendWrFields { data, ..wr.fields });
+                match &wr.datagram {
+                    Some((ah, qpn, qkey)) => posted.ud_addr(ah, *qpn, *qkey),
+                    None => posted,
+                }
             });
             match object.urxe.post_send_iter(wrs) {
                 Ok(()) => 0,
@@ -175,6 +190,7 @@ unsafe fn begin(
     requests.built.push(Built {
         fields,
         data: Data::Sges(end..end),
+        datagram: None,
     });
 }
 
@@ -229,6 +245,20 @@ unsafe extern "C" fn wr_atomic_write(
     }
 }
 
+/// What the handle says is taken now.
+unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {
+    // SAFETY: after a request was begun, with a live address handle, by the rules of the function.
+    let (requests, ah) = unsafe { (building(qp).1, Ah::of(ah)) };
+    let datagram = (ah.urxe.clone(), Qpn::new(qpn), Qkey(qkey));
+    requests.change(|last| last.datagram = Some(datagram));
+}
+
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, srqn: u32) {
+    // SAFETY: after a request was begun, by the rules of the function.
+    let (_, requests) = unsafe { building(qp) };
+    requests.change(|last| last.fields.srqn = Some(Qpn::new(srqn)));
+}
+
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     let sge = Sge {
         addr,
@@ -258,7 +288,7 @@ unsafe fn set_sges(qp: *mut ibv_qp_ex, list: &[Sge]) {
     let start = requests.sges.len();
     requests.sges.extend_from_slice(list);
     let range = start..requests.sges.len();
-    requests.set(Data::Sges(range));
+    requests.change(|last| last.data = Data::Sges(range));
 }
 
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
@@ -301,14 +331,14 @@ unsafe fn set_inline(qp: *mut ibv_qp_ex, parts: impl Iterator<Item = (*const u8,
         requests.inline.extend_from_slice(bytes);
     }
     let range = start..requests.inline.len();
-    requests.set(Data::Inline(range));
+    requests.change(|last| last.data = Data::Inline(range));
 }
 
 impl Requests {
-    /// Gives the request that was begun last its data.
-    fn set(&mut self, data: Data) {
+    /// Changes the request that was begun last.
+    fn change(&mut self, change: impl FnOnce(&mut Built)) {
         match self.built.last_mut() {
-            Some(last) => last.data = data,
+            Some(last) => change(last),
             // A setter before any operation.
             None => self.error = Some(libc::EINVAL),
         }

@@ -6,9 +6,10 @@ use core::ffi::c_int;
 use urxe::AddressVector;
 
 use super::gid::{from_gid, local_address, to_gid};
-use crate::errno::{Errno, pointer};
-use crate::layout::{CStruct, ibv_ah, ibv_ah_attr, ibv_pd};
-use crate::object::{Ah, Pd, delete, new};
+use crate::errno::{Errno, minus_one, pointer};
+use crate::layout::{CStruct, ibv_ah, ibv_ah_attr, ibv_context, ibv_pd, ibv_wc};
+use crate::object::{Ah, Context, Pd, delete, new};
+use crate::ops::GRH;
 
 pub(crate) unsafe extern "C" fn ibv_create_ah(
     pd: *mut ibv_pd,
@@ -16,17 +17,74 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(
 ) -> *mut ibv_ah {
     // SAFETY: a PD and attributes, by the rules of the function.
     let (owner, attr) = unsafe { (Pd::of(pd), &*attr) };
-    pointer(path(owner.urxe.context(), attr).map(|path| {
-        owner.users.add();
-        let mut ibv = ibv_ah::zeroed();
-        // SAFETY: the PD's part of the program, whose context never changes.
-        ibv.context = unsafe { (*owner.ibv.get()).context };
-        ibv.pd = pd;
-        new(Ah {
-            ibv: UnsafeCell::new(ibv),
-            path,
-        })
+    let path = path(owner.urxe.context(), attr);
+    pointer(path.and_then(|path| give(pd, owner, &path)))
+}
+
+fn give(pd: *mut ibv_pd, owner: &Pd, path: &AddressVector) -> Result<*mut ibv_ah, Errno> {
+    let urxe = owner.urxe.create_ah(path)?;
+    owner.users.add();
+    let mut ibv = ibv_ah::zeroed();
+    // SAFETY: the PD's part of the program, whose context never changes.
+    ibv.context = unsafe { (*owner.ibv.get()).context };
+    ibv.pd = pd;
+    Ok(new(Ah {
+        ibv: UnsafeCell::new(ibv),
+        urxe,
     }))
+}
+
+/// The way back to where a datagram came from.
+pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
+    pd: *mut ibv_pd,
+    wc: *mut ibv_wc,
+    grh: *mut [u8; 40],
+    port: u8,
+) -> *mut ibv_ah {
+    // SAFETY: a PD, by the rules of the function.
+    let owner = unsafe { Pd::of(pd) };
+    // SAFETY: a completion and the beginning of its receive, by the rules of the function.
+    let path = unsafe { path_back(owner.urxe.context(), port, wc, grh) };
+    pointer(path.and_then(|path| give(pd, owner, &path)))
+}
+
+/// The same as attributes. Returns 0 or -1.
+pub(crate) unsafe extern "C" fn ibv_init_ah_from_wc(
+    context: *mut ibv_context,
+    port: u8,
+    wc: *mut ibv_wc,
+    grh: *mut [u8; 40],
+    attr: *mut ibv_ah_attr,
+) -> c_int {
+    // SAFETY: a context, by the rules of the function.
+    let context = &unsafe { Context::of(context) }.urxe;
+    // SAFETY: as in `ibv_create_ah_from_wc`.
+    let path = unsafe { path_back(context, port, wc, grh) };
+    minus_one(path.map(|path| {
+        // SAFETY: a place for the attributes, by the rules of the function.
+        unsafe { attr.write(path_attr(context, &path)) };
+    }))
+}
+
+/// # Safety
+/// A completion; and 40 readable bytes, if it says that there are.
+unsafe fn path_back(
+    context: &urxe::Context,
+    port: u8,
+    wc: *const ibv_wc,
+    grh: *const [u8; 40],
+) -> Result<AddressVector, Errno> {
+    // SAFETY: the caller's promise.
+    let wc = unsafe { &*wc };
+    let has_grh = wc.wc_flags & GRH != 0 && !grh.is_null();
+    // SAFETY: the caller's promise.
+    let grh = if has_grh { unsafe { *grh } } else { [0; 40] };
+    let wc = urxe::Wc {
+        wr_id: wc.wr_id,
+        grh: has_grh,
+        ..urxe::Wc::default()
+    };
+    Ok(context.init_ah_from_wc(port, &wc, &grh)?)
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {

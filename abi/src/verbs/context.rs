@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::ptr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::{cq, pd, qp, query, srq};
+use super::{cq, pd, qp_create, query, srq, xrcd};
 use crate::device::Device;
 use crate::errno::{Errno, minus_one, pointer};
 use crate::layout::{CStruct, ibv_context, ibv_device, verbs_context};
@@ -60,8 +60,12 @@ fn extended() -> verbs_context {
     verbs.query_rt_values = Some(query::query_rt_values);
     verbs.create_cq_ex = Some(cq::create_cq_ex);
     verbs.modify_cq = Some(cq::modify_cq);
-    verbs.create_qp_ex = Some(qp::create_qp_ex);
+    verbs.create_qp_ex = Some(qp_create::create_qp_ex);
     verbs.create_srq_ex = Some(srq::create_srq_ex);
+    verbs.open_qp = Some(qp_create::open_qp);
+    verbs.get_srq_num = Some(xrcd::get_srq_num);
+    verbs.open_xrcd = Some(xrcd::open_xrcd);
+    verbs.close_xrcd = Some(xrcd::close_xrcd);
     verbs.alloc_td = Some(pd::alloc_td);
     verbs.dealloc_td = Some(pd::dealloc_td);
     verbs.alloc_parent_domain = Some(pd::alloc_parent_domain);

@@ -1,175 +1,16 @@
-//! Queue pairs: making, changing and asking.
+//! Queue pairs: changing them and asking.
 
-use core::cell::UnsafeCell;
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 use core::ptr;
 
-use urxe::{Access, AttrMask, Mtu, Psn, Qkey, QpAttr, QpCap, QpInitAttr, QpState, QpType, Qpn};
+use urxe::{Access, AttrMask, Mtu, Psn, Qkey, QpAttr, QpCap, QpState, Qpn};
 
 use super::ah::{path, path_attr};
-use crate::errno::{Errno, number, pointer};
-use crate::events::Acks;
-use crate::layout::{
-    CStruct, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex,
-    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq,
-};
-use crate::object::{Context, Cq, Pd, Qp, Shared, Srq, delete, new};
-use crate::ops::qp_ex;
+use crate::errno::{Errno, number};
+use crate::layout::{CStruct, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr};
+use crate::object::Qp;
 
-/// What is asked for, by either function.
-struct Wanted {
-    pd: *mut ibv_pd,
-    qp_context: *mut c_void,
-    send_cq: *mut ibv_cq,
-    recv_cq: *mut ibv_cq,
-    srq: *mut ibv_srq,
-    cap: ibv_qp_cap,
-    qp_type: c_int,
-    sq_sig_all: c_int,
-    /// `ibv_wr_*` functions that it is to have.
-    send_ops: Option<u64>,
-}
-
-pub(crate) unsafe extern "C" fn ibv_create_qp(
-    pd: *mut ibv_pd,
-    attr: *mut ibv_qp_init_attr,
-) -> *mut ibv_qp {
-    // SAFETY: attributes, by the rules of the function.
-    let attr = unsafe { &mut *attr };
-    let wanted = Wanted {
-        pd,
-        qp_context: attr.qp_context,
-        send_cq: attr.send_cq,
-        recv_cq: attr.recv_cq,
-        srq: attr.srq,
-        cap: attr.cap,
-        qp_type: attr.qp_type,
-        sq_sig_all: attr.sq_sig_all,
-        send_ops: None,
-    };
-    // SAFETY: objects of the program, by the rules of the function.
-    pointer(unsafe { create(&wanted, &mut attr.cap) })
-}
-
-pub(crate) unsafe extern "C" fn create_qp_ex(
-    _context: *mut ibv_context,
-    attr: *mut ibv_qp_init_attr_ex,
-) -> *mut ibv_qp {
-    const PD: u32 = 1 << 0;
-    const CREATE_FLAGS: u32 = 1 << 2;
-    const SEND_OPS: u32 = 1 << 6;
-    // SAFETY: attributes, by the rules of the function.
-    let attr = unsafe { &mut *attr };
-    let has = |bit| attr.comp_mask & bit != 0;
-    let unknown = attr.comp_mask & !(PD | CREATE_FLAGS | SEND_OPS) != 0;
-    if unknown || (has(CREATE_FLAGS) && attr.create_flags != 0) {
-        Errno::NOT_SUPPORTED.set();
-        return ptr::null_mut();
-    }
-    if !has(PD) {
-        Errno::INVAL.set();
-        return ptr::null_mut();
-    }
-    let wanted = Wanted {
-        pd: attr.pd,
-        qp_context: attr.qp_context,
-        send_cq: attr.send_cq,
-        recv_cq: attr.recv_cq,
-        srq: attr.srq,
-        cap: attr.cap,
-        qp_type: attr.qp_type,
-        sq_sig_all: attr.sq_sig_all,
-        send_ops: has(SEND_OPS).then_some(attr.send_ops_flags),
-    };
-    // SAFETY: objects of the program, by the rules of the function.
-    pointer(unsafe { create(&wanted, &mut attr.cap) })
-}
-
-/// # Safety
-/// Objects must be live, or null where they may be.
-unsafe fn create(wanted: &Wanted, cap: &mut ibv_qp_cap) -> Result<*mut ibv_qp, Errno> {
-    if wanted.pd.is_null() || wanted.send_cq.is_null() || wanted.recv_cq.is_null() {
-        return Err(Errno::INVAL);
-    }
-    // SAFETY: the caller's promise.
-    let (pd, send_cq, recv_cq) = unsafe {
-        (
-            Pd::of(wanted.pd),
-            Cq::of(wanted.send_cq),
-            Cq::of(wanted.recv_cq),
-        )
-    };
-    // SAFETY: as above.
-    let srq = (!wanted.srq.is_null()).then(|| unsafe { Srq::of(wanted.srq) });
-    let qp_type = qp_type(wanted.qp_type)?;
-    if let Some(ops) = wanted.send_ops {
-        qp_ex::check(ops)?;
-    }
-    let urxe = pd.urxe.create_qp(&QpInitAttr {
-        cap: to_cap(&wanted.cap),
-        qp_type,
-        sq_sig_all: wanted.sq_sig_all != 0,
-        srq: srq.map(|srq| &srq.urxe),
-        ..QpInitAttr::new(&send_cq.urxe, &recv_cq.urxe)
-    })?;
-    *cap = from_cap(&urxe.cap());
-    let mut ibv = ibv_qp_ex::zeroed();
-    // SAFETY: the PD's part of the program, whose context never changes.
-    ibv.qp_base.context = unsafe { (*pd.ibv.get()).context };
-    ibv.qp_base.qp_context = wanted.qp_context;
-    ibv.qp_base.pd = wanted.pd;
-    ibv.qp_base.send_cq = wanted.send_cq;
-    ibv.qp_base.recv_cq = wanted.recv_cq;
-    ibv.qp_base.srq = wanted.srq;
-    ibv.qp_base.handle = urxe.qp_num().get();
-    ibv.qp_base.qp_num = urxe.qp_num().get();
-    ibv.qp_base.qp_type = wanted.qp_type;
-    if let Some(ops) = wanted.send_ops {
-        qp_ex::fill(&mut ibv, ops);
-    }
-    let (context, qpn) = (ibv.qp_base.context, ibv.qp_base.qp_num);
-    let batch = wanted
-        .send_ops
-        .map(|_| Box::new(qp_ex::Batch::new(&urxe.cap())));
-    pd.users.add();
-    send_cq.users.add();
-    recv_cq.users.add();
-    if let Some(srq) = srq {
-        srq.users.add();
-    }
-    let qp = new(Qp {
-        ibv: UnsafeCell::new(ibv),
-        urxe,
-        sq_sig_all: wanted.sq_sig_all != 0,
-        batch,
-        async_events: Acks::default(),
-    });
-    // SAFETY: the PD's context lives longer than the PD.
-    let context = unsafe { Context::of(context) };
-    context.registry().qps.insert(qpn, Shared(qp));
-    Ok(qp)
-}
-
-fn qp_type(number: c_int) -> Result<QpType, Errno> {
-    Ok(match number {
-        2 => QpType::Rc,
-        3 => QpType::Uc,
-        4 => QpType::Ud,
-        _ => return Err(Errno::NOT_SUPPORTED),
-    })
-}
-
-fn to_cap(cap: &ibv_qp_cap) -> QpCap {
-    QpCap {
-        max_send_wr: cap.max_send_wr,
-        max_recv_wr: cap.max_recv_wr,
-        max_send_sge: cap.max_send_sge,
-        max_recv_sge: cap.max_recv_sge,
-        max_inline_data: cap.max_inline_data,
-    }
-}
-
-fn from_cap(cap: &QpCap) -> ibv_qp_cap {
+pub(super) fn from_cap(cap: &QpCap) -> ibv_qp_cap {
     ibv_qp_cap {
         max_send_wr: cap.max_send_wr,
         max_recv_wr: cap.max_recv_wr,
@@ -177,27 +18,6 @@ fn from_cap(cap: &QpCap) -> ibv_qp_cap {
         max_recv_sge: cap.max_recv_sge,
         max_inline_data: cap.max_inline_data,
     }
-}
-
-pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    // SAFETY: a QP, by the rules of the function.
-    let object = unsafe { Qp::of(qp) };
-    // SAFETY: the program's part; what it was made of never changes, and cannot be destroyed before it.
-    unsafe {
-        let base = &(*object.ibv.get()).qp_base;
-        let context = Context::of(base.context);
-        context.registry().qps.remove(&object.urxe.qp_num().get());
-        object.async_events.wait();
-        let (pd, send_cq, recv_cq, srq) = (base.pd, base.send_cq, base.recv_cq, base.srq);
-        delete::<Qp>(qp);
-        Pd::of(pd).users.remove();
-        Cq::of(send_cq).users.remove();
-        Cq::of(recv_cq).users.remove();
-        if !srq.is_null() {
-            Srq::of(srq).users.remove();
-        }
-    }
-    0
 }
 
 pub(crate) unsafe extern "C" fn ibv_modify_qp(

@@ -9,60 +9,74 @@ use urxe::{SrqAttr, SrqAttrMask};
 use crate::errno::{Errno, number, pointer};
 use crate::events::Acks;
 use crate::layout::{
-    CStruct, ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
+    CStruct, ibv_context, ibv_cq, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
+    ibv_srq_init_attr_ex, ibv_xrcd,
 };
-use crate::object::{Context, Pd, Shared, Srq, Users, delete, new};
+use crate::object::{Context, Cq, Pd, Shared, Srq, Users, Xrcd, delete, new};
 
 pub(crate) unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
     attr: *mut ibv_srq_init_attr,
 ) -> *mut ibv_srq {
     // SAFETY: a PD and attributes, by the rules of the function.
-    pointer(unsafe { create(pd, (*attr).srq_context, &mut (*attr).attr) })
+    pointer(unsafe { create(pd, (*attr).srq_context, None, &mut (*attr).attr) })
 }
 
-/// A basic one: what `ibv_create_srq` makes, too.
+/// A basic one, as `ibv_create_srq` makes it, or one of an XRC domain.
 pub(crate) unsafe extern "C" fn create_srq_ex(
     _context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
     const TYPE: u32 = 1 << 0;
     const PD: u32 = 1 << 1;
+    const XRCD: u32 = 1 << 2;
+    const CQ: u32 = 1 << 3;
     const BASIC: c_int = 0;
+    const XRC: c_int = 1;
     // SAFETY: attributes, by the rules of the function.
     let attr = unsafe { &mut *attr };
-    let kind = if attr.comp_mask & TYPE != 0 {
-        attr.srq_type
-    } else {
-        BASIC
-    };
-    if attr.comp_mask & !(TYPE | PD) != 0 || kind != BASIC {
+    let has = |bit| attr.comp_mask & bit != 0;
+    let kind = if has(TYPE) { attr.srq_type } else { BASIC };
+    let unknown = attr.comp_mask & !(TYPE | PD | XRCD | CQ) != 0;
+    if unknown || ![BASIC, XRC].contains(&kind) {
         Errno::NOT_SUPPORTED.set();
         return ptr::null_mut();
     }
-    if attr.comp_mask & PD == 0 {
+    if !has(PD) || (kind == XRC && !(has(XRCD) && has(CQ))) {
         Errno::INVAL.set();
         return ptr::null_mut();
     }
-    // SAFETY: a PD, by the rules of the function.
-    pointer(unsafe { create(attr.pd, attr.srq_context, &mut attr.attr) })
+    let xrc = (kind == XRC).then_some((attr.xrcd, attr.cq));
+    // SAFETY: live objects, by the rules of the function.
+    pointer(unsafe { create(attr.pd, attr.srq_context, xrc, &mut attr.attr) })
 }
 
 /// # Safety
-/// A live PD.
+/// Live objects.
 unsafe fn create(
     pd: *mut ibv_pd,
     srq_context: *mut c_void,
+    xrc: Option<(*mut ibv_xrcd, *mut ibv_cq)>,
     attr: &mut ibv_srq_attr,
 ) -> Result<*mut ibv_srq, Errno> {
     // SAFETY: the caller's promise.
     let owner = unsafe { Pd::of(pd) };
-    let urxe = owner.urxe.create_srq(&SrqAttr {
+    // SAFETY: the caller's promise.
+    let xrc_objects = xrc.map(|(xrcd, cq)| unsafe { (Xrcd::of(xrcd), Cq::of(cq)) });
+    let wanted = SrqAttr {
         max_wr: attr.max_wr,
         max_sge: attr.max_sge,
         // `man ibv_create_srq`: ignored.
         srq_limit: 0,
-    })?;
+    };
+    let urxe = match xrc_objects {
+        None => owner.urxe.create_srq(&wanted)?,
+        Some((xrcd, cq)) => xrcd.urxe.create_srq(&owner.urxe, &cq.urxe, &wanted)?,
+    };
+    if let Some((xrcd, cq)) = xrc_objects {
+        xrcd.users.add();
+        cq.users.add();
+    }
     let made = urxe.query()?;
     (attr.max_wr, attr.max_sge) = (made.max_wr, made.max_sge);
     let id = urxe.id().0;
@@ -78,6 +92,7 @@ unsafe fn create(
         ibv: UnsafeCell::new(ibv),
         urxe,
         users: Users::default(),
+        xrc,
         async_events: Acks::default(),
     });
     // SAFETY: the PD's context lives longer than the PD.
@@ -130,6 +145,13 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     context.registry().srqs.remove(&object.urxe.id().0);
     object.async_events.wait();
     pd.users.remove();
+    if let Some((xrcd, cq)) = object.xrc {
+        // SAFETY: they cannot be destroyed before it.
+        unsafe {
+            Xrcd::of(xrcd).users.remove();
+            Cq::of(cq).users.remove();
+        }
+    }
     // SAFETY: nobody uses it any more, by the counts and the rules of the function.
     unsafe { delete::<Srq>(srq) };
     0
