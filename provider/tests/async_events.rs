@@ -7,7 +7,7 @@ mod fake_peer;
 
 use std::process::Command;
 
-use common::{End, PATIENCE, connect, pair};
+use common::{End, PATIENCE, connect, ip, pair};
 use fake_peer::FakePeer;
 use urxe::{
     Access, AsyncEvent, AttrMask, ConnectOptions, Context, EventType, Gid, PortState, QpAttr,
@@ -260,64 +260,13 @@ fn srq_limit_and_last_wqe_reached() {
     assert_eq!(event, AsyncEvent::QpLastWqeReached(qp.qp_num()));
 }
 
-/// Set in the process that has a network of its own.
-const INSIDE_NAMESPACE: &str = "URXE_TEST_NAMESPACE";
-
 /// An interface goes down and up, and loses its address and gets it back.
 #[test]
 fn the_port_follows_its_interface() {
-    const NAME: &str = "the_port_follows_its_interface";
-    if std::env::var_os(INSIDE_NAMESPACE).is_some() {
-        return in_the_namespace();
-    }
-    let test = std::env::current_exe().expect("a path");
-    // Root needs no user namespace; others can have a network only inside one.
-    let kinds = if rustix::process::getuid().is_root() {
-        "--net"
-    } else {
-        "--user --map-root-user --net"
-    };
-    let can = Command::new("unshare")
-        .args(kinds.split(' '))
-        .args("ip link add urxe0 type veth peer name urxe1".split(' '))
-        .output();
-    match can {
-        Ok(output) if output.status.success() => {}
-        Ok(output) => {
-            let why = String::from_utf8_lossy(&output.stderr);
-            println!(
-                "skipped {NAME}: no network namespace of its own: {}",
-                why.trim()
-            );
-            return;
-        }
-        Err(error) => {
-            println!("skipped {NAME}: no `unshare` command: {error}");
-            return;
-        }
-    }
-    let output = Command::new("unshare")
-        .args(kinds.split(' '))
-        .arg(test)
-        .args([NAME, "--exact", "--nocapture"])
-        .env(INSIDE_NAMESPACE, "1")
-        .output()
-        .expect("it ran before");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}{errors}");
-    assert!(text.contains("the port followed"), "{text}{errors}");
-}
-
-fn ip(args: &str) {
-    let output = Command::new("ip").args(args.split(' ')).output();
-    let output = output.expect("ip runs");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {args}: {errors}");
+    common::in_namespace("the_port_follows_its_interface", in_the_namespace);
 }
 
 fn in_the_namespace() {
-    ip("link add urxe0 type veth peer name urxe1");
     ip("addr add 10.79.0.1/24 dev urxe0");
     ip("link set urxe0 up");
     ip("link set urxe1 up");
@@ -364,5 +313,4 @@ fn in_the_namespace() {
     assert_eq!(next(), Some(AsyncEvent::PortErr(1)));
     ip("link set lo up");
     assert_eq!(next(), Some(AsyncEvent::PortActive(1)));
-    println!("the port followed");
 }

@@ -14,17 +14,6 @@ use urxe::{
 const QKEY: Qkey = Qkey(0x1111_1111);
 const GRH: usize = 40;
 
-/// A group that no other test uses, from an address that no other test uses.
-fn group() -> IpAddr {
-    match address() {
-        IpAddr::V4(v4) => {
-            let [_, b, c, d] = v4.octets();
-            IpAddr::from([239, b, c, d])
-        }
-        IpAddr::V6(_) => unreachable!("tests have IPv4 addresses"),
-    }
-}
-
 struct Node {
     end: End,
     memory: Mr,

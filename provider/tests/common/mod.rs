@@ -31,6 +31,17 @@ pub fn address() -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(127, high, low, count))
 }
 
+/// A multicast group that no other test has.
+pub fn group() -> IpAddr {
+    match address() {
+        IpAddr::V4(v4) => {
+            let [_, b, c, d] = v4.octets();
+            IpAddr::from([239, b, c, d])
+        }
+        IpAddr::V6(_) => unreachable!("tests have IPv4 addresses"),
+    }
+}
+
 pub struct End {
     pub context: Context,
     pub pd: Pd,
