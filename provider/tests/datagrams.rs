@@ -2,7 +2,9 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::*;
@@ -386,6 +388,53 @@ fn members_of_a_group_each_receive_one_copy() {
     let ah = sender.ah(outsider.address());
     sender.send(&ah, &outsider, b"marker");
     assert_eq!(outsider.receive().1, b"marker");
+}
+
+/// Set in a process that is to be a member: address and group.
+const MEMBER: &str = "URXE_TEST_MEMBER";
+
+/// What another process does: becomes a member, says so, and prints what it receives.
+fn be_a_member(what: &str) {
+    let (addr, group) = what.split_once('/').expect("address/group");
+    let node = Node::at(addr.parse().expect("an address"));
+    node.expect(1);
+    node.attach(group.parse().expect("a group"));
+    println!("\nis a member");
+    let text = node.receive().1;
+    println!("\nreceived {}", String::from_utf8_lossy(&text));
+}
+
+#[test]
+fn members_in_several_processes_each_receive_a_copy() {
+    if let Ok(what) = std::env::var(MEMBER) {
+        return be_a_member(&what);
+    }
+    let (group, sender) = (group(), Node::open());
+    let test = std::env::current_exe().expect("a path");
+    let mut members: Vec<_> = (0..3)
+        .map(|_| {
+            let mut child = Command::new(&test)
+                .args([
+                    "members_in_several_processes_each_receive_a_copy",
+                    "--exact",
+                ])
+                .arg("--nocapture")
+                .env(MEMBER, format!("{}/{group}", address()))
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("it runs");
+            let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+            (child, lines.map(|line| line.expect("text")))
+        })
+        .collect();
+    for (_, lines) in &mut members {
+        assert!(lines.any(|line| line == "is a member"));
+    }
+    sender.send_to_group(group, b"to every process");
+    for (mut child, mut lines) in members {
+        assert!(lines.any(|line| line == "received to every process"));
+        assert!(child.wait().expect("ends").success());
+    }
 }
 
 #[test]

@@ -4,6 +4,8 @@
 mod hostile;
 mod support;
 
+use urxe_core::qp::state::{QpState, QpType};
+
 #[test]
 fn whatever_a_peer_sends_the_qp_stays_whole() {
     let (mut failed, mut executed) = (0, 0);
@@ -13,7 +15,7 @@ fn whatever_a_peer_sends_the_qp_stays_whole() {
         let script = rng.bytes(len);
         match std::panic::catch_unwind(|| hostile::run(&script)) {
             Ok((state, messages)) => {
-                failed += u32::from(state == urxe_core::qp::state::QpState::Err);
+                failed += u32::from(state == QpState::Err);
                 executed += messages;
             }
             Err(panic) => {
@@ -27,4 +29,29 @@ fn whatever_a_peer_sends_the_qp_stays_whole() {
         failed > 500 && executed > 500,
         "the scripts reach too little: {failed}, {executed}"
     );
+}
+
+/// The services that acknowledge nothing drop what they cannot take, and go on.
+#[test]
+fn whatever_strangers_send_unreliable_qps_go_on() {
+    for qp_type in [QpType::Uc, QpType::Ud] {
+        let mut executed = 0;
+        for seed in 0..2000u64 {
+            let mut rng = support::Rng(seed);
+            let len = rng.below(400) as usize;
+            let script = rng.bytes(len);
+            match std::panic::catch_unwind(|| hostile::run_as(qp_type, &script)) {
+                Ok((state, messages)) => {
+                    assert_eq!(state, QpState::Rts, "{qp_type:?}, seed {seed}");
+                    executed += messages;
+                }
+                Err(panic) => {
+                    eprintln!("{qp_type:?}, seed {seed} fails; script {script:?}");
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        }
+        println!("{qp_type:?}: {executed} messages were executed");
+        assert!(executed > 500, "{qp_type:?}: only {executed} messages");
+    }
 }

@@ -3,13 +3,13 @@
 
 use urxe_core::cq::Cqe;
 use urxe_core::error::WcStatus;
-use urxe_core::qp::state::QpState;
+use urxe_core::qp::state::{QpState, QpType};
 use urxe_core::transmit::{RunLimits, TxBatch};
 use urxe_core::work::{RecvWr, SendWr, Sge, WrData, WrOpcode};
 use urxe_core::{AckMode, RxPath, Time};
 use urxe_wire::{IcrcPolicy, Opcode, PayloadRule, Psn};
 
-use crate::support::{IOVA, Node, RECV_CQ, SEND_CQ, Settings};
+use crate::support::{IOVA, Node, QKEY, RECV_CQ, SEND_CQ, Settings};
 
 /// Bytes of memory; the upper half is in no region and must stay as it is.
 const REGISTERED: usize = 64 << 10;
@@ -38,8 +38,14 @@ impl Script<'_> {
 /// Runs a script against a QP and checks what must hold whatever happens. Returns
 /// the final state, and the number of messages that were executed.
 pub(crate) fn run(script: &[u8]) -> (QpState, u64) {
+    run_as(QpType::Rc, script)
+}
+
+/// The same against a QP of any service.
+pub(crate) fn run_as(qp_type: QpType, script: &[u8]) -> (QpState, u64) {
     let mut script = Script(script);
     let settings = Settings {
+        qp_type,
         memory: REGISTERED,
         access: urxe_core::mr::Access(0x30f),
         icrc: IcrcPolicy::Skip,
@@ -99,7 +105,7 @@ pub(crate) fn run(script: &[u8]) -> (QpState, u64) {
             }
             3 => drain(&mut node, now),
             _ => {
-                let Some(packet) = hostile_packet(&mut script, &node, op) else {
+                let Some(packet) = hostile_packet(&mut script, &node, qp_type, op) else {
                     break;
                 };
                 let path = RxPath::new(peer, 4791, node.addr, 0);
@@ -134,7 +140,12 @@ pub(crate) fn run(script: &[u8]) -> (QpState, u64) {
 
 /// A packet with the script's opcode, a PSN near the expected one, and the right QP:
 /// hostile, but not so wrong that it is dropped at the door.
-fn hostile_packet(script: &mut Script<'_>, node: &Node, op: u8) -> Option<Vec<u8>> {
+fn hostile_packet(
+    script: &mut Script<'_>,
+    node: &Node,
+    qp_type: QpType,
+    op: u8,
+) -> Option<Vec<u8>> {
     // Any opcode, or one that may well be executed.
     let opcode = script.byte()?;
     let plain = [0x04, 0x0a, 0x0c, 0x14, 0x0a, 0x00, 0x02, 0x11];
@@ -142,6 +153,11 @@ fn hostile_packet(script: &mut Script<'_>, node: &Node, op: u8) -> Option<Vec<u8
         plain[opcode as usize % 8]
     } else {
         opcode & 0x1f
+    };
+    let opcode = match qp_type {
+        QpType::Uc => 0x20 | opcode,
+        QpType::Ud => 0x64 | (opcode & 1),
+        _ => opcode,
     };
     // Mostly the next PSN, else one around it.
     let near = script.byte()?;
@@ -169,6 +185,9 @@ fn hostile_packet(script: &mut Script<'_>, node: &Node, op: u8) -> Option<Vec<u8
         headers[12..14].fill(0);
         let dma_len = (len as u16).to_be_bytes();
         headers[14..16].copy_from_slice(&dma_len);
+    }
+    if qp_type == QpType::Ud && headers.len() >= 8 && op & 0x40 == 0 {
+        headers[..4].copy_from_slice(&QKEY.0.to_be_bytes());
     }
     packet.extend(headers);
     let payload = if info.is_some_and(|i| i.payload == PayloadRule::Nothing) {
