@@ -340,7 +340,7 @@ impl Shard {
         env: &mut Env<'_, M, C>,
     ) -> Handled {
         self.common.stats.rcvd_pkts += 1;
-        let found = self.admit(path, ident_hint, bytes);
+        let found = self.admit(path, ident_hint, bytes, env.now);
         match found {
             Err(DropReason::NoQp | DropReason::Malformed) if self.is_of_another(path, bytes) => {
                 self.common.stats.rcvd_pkts -= 1;
@@ -398,6 +398,7 @@ impl Shard {
         path: &RxPath,
         ident_hint: u16,
         bytes: &'p [u8],
+        now: Time,
     ) -> Result<Option<(Packet<'p>, QpIndex, u16)>, DropReason> {
         let packet = Packet::parse(bytes).map_err(|_| DropReason::Malformed)?;
         let bth = packet.bth();
@@ -431,7 +432,7 @@ impl Shard {
         let verdict = path.seed.verify_with(policy, ident_hint, bytes);
         let fits = match verdict {
             IcrcVerdict::Ok { ident }
-                if policy != IcrcPolicy::SolveIdent || qp.ident.accept(ident, ident_hint) =>
+                if policy != IcrcPolicy::SolveIdent || qp.ident.accept(ident, ident_hint, now) =>
             {
                 Some(ident)
             }

@@ -8,6 +8,8 @@
 
 use urxe_wire::Service;
 
+use crate::time::Time;
+
 /// Packets in a train at most, and so Identifications that a train can have.
 pub(super) const TRAIN_MAX: u16 = 128;
 /// How far a counter may move between two packets that arrive, either way.
@@ -29,8 +31,8 @@ enum Habit {
     Unknown,
     /// 0, or places in trains.
     Trains,
-    /// A counter that was last seen here.
-    Counter(u16),
+    /// A counter that was last seen here, and when (see [`steps`]).
+    Counter(u16, u32),
     /// Packets come from many senders, each with a habit of its own.
     Anyones,
 }
@@ -48,24 +50,24 @@ impl IdentTrack {
     /// Is this Identification, with which the ICRC of a packet fits, one that the peer
     /// is likely to have used? `hint` is the packet's place in the received train.
     #[inline]
-    pub(crate) fn accept(&mut self, ident: u16, hint: u16) -> bool {
+    pub(crate) fn accept(&mut self, ident: u16, hint: u16, now: Time) -> bool {
         let expected = ident == hint || (hint == 0 && ident < TRAIN_MAX);
         match self.habit {
             Habit::Trains if expected => true,
-            Habit::Counter(last) if is_near(ident, last) => {
-                self.habit = Habit::Counter(ident);
+            Habit::Counter(last, _) if is_near(ident, last) => {
+                self.habit = Habit::Counter(ident, steps(now));
                 true
             }
             Habit::Unknown => {
                 self.habit = if expected {
                     Habit::Trains
                 } else {
-                    Habit::Counter(ident)
+                    Habit::Counter(ident, steps(now))
                 };
                 true
             }
             Habit::Anyones => true,
-            _ => self.accept_jump(ident),
+            _ => self.accept_jump(ident, now),
         }
     }
 
@@ -77,13 +79,24 @@ impl IdentTrack {
         };
     }
 
-    /// A counter jumps after a long silence, or the habit was misjudged by the first
-    /// packet: believed when a second packet confirms it soon.
+    /// Linux's counter moves on by itself, by up to one step for each tick of its clock
+    /// (a millisecond at least) since it was used last: the longer a silence, the farther
+    /// it may jump. Or the habit was misjudged by the first packet, or more was lost than
+    /// is plausible: that is believed when a second packet confirms it soon.
     #[cold]
-    fn accept_jump(&mut self, ident: u16) -> bool {
+    fn accept_jump(&mut self, ident: u16, now: Time) -> bool {
+        if let Habit::Counter(last, seen) = self.habit {
+            let silence = steps(now).wrapping_sub(seen);
+            let silence_ms = silence.saturating_add(silence / 16 + 2);
+            let jump = u32::from(ident.wrapping_sub(last));
+            if jump <= silence_ms.saturating_add(COUNTER_STEP_MAX.into()) {
+                self.habit = Habit::Counter(ident, steps(now));
+                return true;
+            }
+        }
         match self.jump {
             Some((before, _)) if is_near(ident, before) => {
-                self.habit = Habit::Counter(ident);
+                self.habit = Habit::Counter(ident, steps(now));
                 self.jump = None;
                 true
             }
@@ -93,6 +106,12 @@ impl IdentTrack {
             }
         }
     }
+}
+
+/// Time in steps of 1.05 ms: a shift, because it is looked at for each packet.
+#[inline]
+fn steps(now: Time) -> u32 {
+    (now.0 >> 20) as u32
 }
 
 #[inline]
@@ -108,11 +127,11 @@ mod tests {
     fn trains_and_lone_packets_of_a_peer_like_urxe() {
         let mut t = IdentTrack::default();
         for (ident, hint) in [(0, 0), (0, 0), (1, 1), (63, 63), (5, 0), (127, 0)] {
-            assert!(t.accept(ident, hint), "{ident} {hint}");
+            assert!(t.accept(ident, hint, Time(0)), "{ident} {hint}");
         }
         for (ident, hint) in [(128, 0), (6, 5), (40_000, 0)] {
             let mut t = t;
-            assert!(!t.accept(ident, hint), "{ident} {hint}");
+            assert!(!t.accept(ident, hint, Time(0)), "{ident} {hint}");
         }
     }
 
@@ -120,29 +139,51 @@ mod tests {
     fn a_counter_like_that_of_rdma_rxe() {
         let mut t = IdentTrack::default();
         for ident in [65_000, 65_001, 65_003, 65_002, 500, 501] {
-            assert!(t.accept(ident, 0), "{ident}");
+            assert!(t.accept(ident, 0, Time(0)), "{ident}");
         }
-        assert!(!t.accept(30_000, 0), "a jump is not believed at once");
-        assert!(t.accept(30_001, 0), "but when it is confirmed");
-        assert!(t.accept(30_002, 0));
+        assert!(
+            !t.accept(30_000, 0, Time(0)),
+            "a jump is not believed at once"
+        );
+        assert!(t.accept(30_001, 0, Time(0)), "but when it is confirmed");
+        assert!(t.accept(30_002, 0, Time(0)));
     }
 
     #[test]
     fn a_jump_that_is_not_confirmed_soon_is_forgotten() {
         let mut t = IdentTrack::default();
-        assert!(t.accept(0, 0));
-        assert!(!t.accept(30_000, 0));
+        assert!(t.accept(0, 0, Time(0)));
+        assert!(!t.accept(30_000, 0, Time(0)));
         for _ in 0..CONFIRM_WITHIN {
             t.on_bad();
         }
-        assert!(!t.accept(30_001, 0));
-        assert!(t.accept(0, 0), "the habit is still known");
+        assert!(!t.accept(30_001, 0, Time(0)));
+        assert!(t.accept(0, 0, Time(0)), "the habit is still known");
     }
 
     #[test]
     fn a_counter_that_begins_low_is_found_out() {
         let mut t = IdentTrack::default();
-        let refused = (120u16..400).filter(|&ident| !t.accept(ident, 0)).count();
+        let refused = (120u16..400)
+            .filter(|&ident| !t.accept(ident, 0, Time(0)))
+            .count();
         assert_eq!(refused, 1);
+    }
+
+    #[test]
+    fn a_counter_may_jump_as_far_as_the_silence_was_long() {
+        let mut t = IdentTrack::default();
+        assert!(t.accept(1000, 0, Time(0)));
+        let second = |n: u64| Time(n * 1_000_000_000);
+        assert!(t.accept(5000, 0, second(5)), "4000 steps in 5 seconds");
+        assert!(
+            !t.accept(15_000, 0, second(6)),
+            "10,000 in one are too many"
+        );
+        assert!(
+            t.accept(64_000, 0, second(70)),
+            "after a minute it may be anywhere"
+        );
+        assert!(t.accept(200, 0, second(70)), "and it wraps");
     }
 }
