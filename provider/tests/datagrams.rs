@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::*;
 use urxe::{
     AddressHandle, AddressVector, Context, ErrorKind, Gid, McastError, ModifyError, Mr, PostError,
-    Qkey, QpState, QpType, Qpn, RecvWr, SendWr, Wc,
+    Qkey, QpState, QpType, Qpn, RecvWr, SendWr, SrqAttr, Wc,
 };
 
 const QKEY: Qkey = Qkey(0x1111_1111);
@@ -194,6 +194,41 @@ fn one_handle_serves_many_qps_and_many_datagrams_at_once() {
     }
     seen.sort_unstable();
     assert_eq!(seen, (0..64).collect::<Vec<_>>());
+}
+
+#[test]
+fn datagrams_to_several_qps_take_receives_of_a_shared_queue() {
+    let (alice, context) = (Node::open(), Context::open(address()).expect("free"));
+    let (pd, cq) = (
+        context.alloc_pd().expect("a PD"),
+        context.create_cq(16).expect("a CQ"),
+    );
+    let srq = pd.create_srq(&SrqAttr::default()).expect("an SRQ");
+    let open = || {
+        let qp = pd.qp(&cq).qp_type(QpType::Ud).srq(&srq).create();
+        let qp = qp.expect("a QP");
+        qp.start_datagrams(QKEY).expect("starts");
+        qp
+    };
+    let qps = [open(), open()];
+    let memory = pd.reg_owned(vec![0; 4 * 128], ALL).expect("memory");
+    for wr_id in 0..4 {
+        let at = wr_id as usize * 128;
+        srq.post_recv(&RecvWr::new(wr_id, &[memory.sge(at..at + 128)]))
+            .expect("room");
+    }
+    let ah = alice.ah(context.address());
+    for (wr_id, qp) in [(0, &qps[0]), (1, &qps[1]), (2, &qps[0]), (3, &qps[1])] {
+        let text = format!("datagram {wr_id}");
+        let wr = SendWr::send_inline(1, text.as_bytes()).ud_addr(&ah, qp.qp_num(), QKEY);
+        alice.end.qp.post_send(&wr).expect("posts");
+        let wc = poll(&cq);
+        assert!(wc.is_success(), "{wc}");
+        assert_eq!((wc.wr_id, wc.qp_num), (wr_id, qp.qp_num()));
+        let mut got = vec![0; text.len()];
+        memory.read(wr_id as usize * 128 + GRH, &mut got);
+        assert_eq!(got, text.as_bytes());
+    }
 }
 
 #[test]
