@@ -13,8 +13,8 @@ use crate::device::Device;
 use crate::errno::Errno;
 use crate::events::Acks;
 use crate::layout::{
-    ibv_ah, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_mr, ibv_pd, ibv_qp, ibv_qp_ex,
-    ibv_srq, ibv_td, ibv_xrcd, verbs_context,
+    ibv_ah, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_dm, ibv_mr, ibv_mw, ibv_pd,
+    ibv_qp, ibv_qp_ex, ibv_srq, ibv_td, ibv_xrcd, verbs_context,
 };
 
 /// A structure whose first field is `UnsafeCell<C>`: the program may write to its part at any time.
@@ -167,8 +167,29 @@ pub(crate) struct Td {
 #[repr(C)]
 pub(crate) struct Mr {
     pub(crate) ibv: UnsafeCell<ibv_mr>,
-    pub(crate) urxe: urxe::Mr,
-    pub(crate) users: Users,
+    /// Registering again changes it; nothing of it is needed to post.
+    pub(crate) urxe: Mutex<Option<Memory>>,
+}
+
+/// What a region is of.
+pub(crate) enum Memory {
+    Region(urxe::Mr),
+    Null(#[allow(dead_code, reason = "kept for its drop")] urxe::NullMr),
+    All(#[allow(dead_code, reason = "kept for its drop")] urxe::ImplicitMr),
+}
+
+/// Behind `ibv_mw`.
+#[repr(C)]
+pub(crate) struct Mw {
+    pub(crate) ibv: UnsafeCell<ibv_mw>,
+    pub(crate) urxe: urxe::Mw,
+}
+
+/// Behind `ibv_dm`.
+#[repr(C)]
+pub(crate) struct Dm {
+    pub(crate) ibv: UnsafeCell<ibv_dm>,
+    pub(crate) urxe: urxe::Dm,
 }
 
 /// Behind `ibv_comp_channel`.
@@ -271,6 +292,8 @@ objects! {
     Pd: ibv_pd;
     Td: ibv_td;
     Mr: ibv_mr;
+    Mw: ibv_mw;
+    Dm: ibv_dm;
     Channel: ibv_comp_channel;
     Cq: ibv_cq;
     Srq: ibv_srq;

@@ -14,7 +14,7 @@ const PYTHON: &str = "/usr/bin/python3";
 /// One a line: a module that is not run, or a test that fails, and why.
 const EXPECTED: &str = include_str!("pyverbs-expected.txt");
 /// Fewer than these passing would mean that the suite did not do what it is there for.
-const PASSING_MIN: usize = 89;
+const PASSING_MIN: usize = 115;
 
 #[test]
 fn pyverbs_suite_passes() {
@@ -99,7 +99,8 @@ fn modules(suite: &Path) -> Vec<String> {
 fn run_module(suite: &Path, module: &str) -> BTreeMap<String, String> {
     let (device, _) = addresses();
     let mut command = program(PYTHON, "python3", device).expect("it was there a moment ago");
-    command.current_dir(suite);
+    // A warning would come between a test's name and its outcome.
+    command.current_dir(suite).env("PYTHONWARNINGS", "ignore");
     command.args(["run_tests.py", "--dev", "urxe0", "--gid", "0", "-v"]);
     command.arg(format!("tests.{module}"));
     let ran = run_within(command, 4 * LIMIT);

@@ -314,6 +314,13 @@ c_structs! {
     }
 
     #[derive(Clone, Copy)]
+    struct ibv_alloc_dm_attr [16] {
+        length: usize,
+        log_align_req: u32,
+        comp_mask: u32,
+    }
+
+    #[derive(Clone, Copy)]
     struct ibv_ece [12] {
         vendor_id: u32,
         options: u32,

@@ -3,12 +3,14 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
 use super::attrs::{
-    ibv_cq_init_attr_ex, ibv_device_attr_ex, ibv_modify_cq_attr, ibv_parent_domain_init_attr,
-    ibv_port_attr, ibv_qp_init_attr_ex, ibv_qp_open_attr, ibv_srq_init_attr_ex, ibv_values_ex,
-    ibv_xrcd_init_attr,
+    ibv_alloc_dm_attr, ibv_cq_init_attr_ex, ibv_device_attr_ex, ibv_modify_cq_attr,
+    ibv_parent_domain_init_attr, ibv_port_attr, ibv_qp_init_attr_ex, ibv_qp_open_attr,
+    ibv_srq_init_attr_ex, ibv_values_ex, ibv_xrcd_init_attr,
 };
 use super::c_structs;
-use super::work::{ibv_data_buf, ibv_mw_bind, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc};
+use super::work::{
+    ibv_data_buf, ibv_mw_bind, ibv_mw_bind_info, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
+};
 
 /// A pointer that nobody calls through: the feature behind it is not offered, or it is a remnant.
 pub(crate) type Unused = *mut c_void;
@@ -85,15 +87,21 @@ c_structs! {
         query_port: Option<
             unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int,
         >,
-        advise_mr: Unused,
-        alloc_null_mr: Unused,
+        advise_mr: Option<
+            unsafe extern "C" fn(*mut ibv_pd, c_int, u32, *mut ibv_sge, u32) -> c_int,
+        >,
+        alloc_null_mr: Option<unsafe extern "C" fn(*mut ibv_pd) -> *mut ibv_mr>,
         read_counters: Unused,
         attach_counters_point_flow: Unused,
         create_counters: Unused,
         destroy_counters: Unused,
-        reg_dm_mr: Unused,
-        alloc_dm: Unused,
-        free_dm: Unused,
+        reg_dm_mr: Option<
+            unsafe extern "C" fn(*mut ibv_pd, *mut ibv_dm, u64, usize, c_uint) -> *mut ibv_mr,
+        >,
+        alloc_dm: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_alloc_dm_attr) -> *mut ibv_dm,
+        >,
+        free_dm: Option<unsafe extern "C" fn(*mut ibv_dm) -> c_int>,
         modify_flow_action_esp: Unused,
         destroy_flow_action: Unused,
         create_flow_action_esp: Unused,
@@ -169,6 +177,18 @@ c_structs! {
         rkey: u32,
         handle: u32,
         r#type: c_int,
+    }
+
+    struct ibv_dm [32] {
+        context: *mut ibv_context,
+        memcpy_to_dm: Option<
+            unsafe extern "C" fn(*mut ibv_dm, u64, *const c_void, usize) -> c_int,
+        >,
+        memcpy_from_dm: Option<
+            unsafe extern "C" fn(*mut c_void, *mut ibv_dm, u64, usize) -> c_int,
+        >,
+        comp_mask: u32,
+        handle: u32,
     }
 
     struct ibv_ah [24] {
@@ -260,8 +280,10 @@ c_structs! {
         wr_flags: c_uint,
         wr_atomic_cmp_swp: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64, u64)>,
         wr_atomic_fetch_add: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64)>,
-        wr_bind_mw: Unused,
-        wr_local_inv: Unused,
+        wr_bind_mw: Option<
+            unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_mw, u32, *const ibv_mw_bind_info),
+        >,
+        wr_local_inv: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
         wr_rdma_read: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
         wr_rdma_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
         wr_rdma_write_imm: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,

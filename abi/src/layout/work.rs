@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_uint, c_void};
 
 use super::c_structs;
-use super::objects::{ibv_ah, ibv_mr};
+use super::objects::{ibv_ah, ibv_mr, ibv_mw};
 
 c_structs! {
     #[derive(Clone, Copy)]
@@ -76,6 +76,14 @@ c_structs! {
         bind_info: ibv_mw_bind_info,
     }
 
+    /// `ibv_send_wr.bind_mw`, in a union with what segmentation offload needs.
+    #[derive(Clone, Copy)]
+    struct wr_bind_mw [48] {
+        mw: *mut ibv_mw,
+        rkey: u32,
+        bind_info: ibv_mw_bind_info,
+    }
+
     #[derive(Clone, Copy)]
     struct ibv_send_wr [128] {
         wr_id: u64,
@@ -89,8 +97,7 @@ c_structs! {
         wr: ibv_send_wr_wr,
         /// `remote_srqn`, of XRC.
         qp_type: u32,
-        /// `bind_mw` or `tso`
-        bind_mw: [u64; 6],
+        bind_mw: wr_bind_mw,
     }
 
     #[derive(Clone, Copy)]

@@ -10,6 +10,11 @@ use urxe::{
 
 use crate::layout::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
 use crate::object::{Ah, Names, Qp, Srq};
+use crate::verbs::mw::bind_info;
+
+/// Flags of a request that mean something beside INLINE.
+const KNOWN_FLAGS: SendFlags =
+    SendFlags(SendFlags::FENCE.0 | SendFlags::SIGNALED.0 | SendFlags::SOLICITED.0);
 
 /// Most inline bytes of a request: what several entries are gathered into.
 pub(crate) const INLINE_MAX: usize = 1024;
@@ -214,7 +219,10 @@ fn at_index<T: Linked>(first: *mut T, bad: BadWr) -> (*mut T, c_int) {
 /// The request must be what `ibv_post_send` takes: its list of entries readable, its inline data too.
 #[inline]
 unsafe fn send_wr<'a>(qp: &Qp, wr: &'a ibv_send_wr) -> Result<SendWr<'a>, c_int> {
-    let opcode = opcode(wr.opcode).ok_or(libc::EINVAL)?;
+    let Some(opcode) = opcode(wr.opcode) else {
+        // SAFETY: the caller's promise.
+        return unsafe { local_wr(wr) };
+    };
     // SAFETY: the caller's promise.
     let sges = unsafe { sges(wr.sg_list, wr.num_sge) }?;
     let data = if wr.send_flags & SendFlags::INLINE.0 == 0 {
@@ -225,9 +233,8 @@ unsafe fn send_wr<'a>(qp: &Qp, wr: &'a ibv_send_wr) -> Result<SendWr<'a>, c_int>
     };
     let (remote_addr, rkey, compare_add, swap) = remote(wr, opcode);
     let with_inv = opcode == WrOpcode::SendWithInv;
-    let flags = SendFlags::FENCE | SendFlags::SIGNALED | SendFlags::SOLICITED;
     let posted = SendWr::from(SendWrFields {
-        flags: SendFlags(wr.send_flags & flags.0),
+        flags: SendFlags(wr.send_flags & KNOWN_FLAGS.0),
         remote_addr,
         rkey: Rkey(if with_inv { wr.imm_data } else { rkey }),
         imm: wr.imm_data.to_ne_bytes(),
@@ -241,6 +248,28 @@ unsafe fn send_wr<'a>(qp: &Qp, wr: &'a ibv_send_wr) -> Result<SendWr<'a>, c_int>
         Names::Datagram => unsafe { with_ud(posted, wr) },
         Names::Srq => Ok(posted.to_srq(Qpn::new(wr.qp_type))),
     }
+}
+
+/// Requests that concern no peer: binding and taking back memory windows.
+///
+/// # Safety
+/// As for [`send_wr`].
+#[cold]
+unsafe fn local_wr(wr: &ibv_send_wr) -> Result<SendWr<'_>, c_int> {
+    const LOCAL_INV: c_int = 7;
+    const BIND_MW: c_int = 8;
+    let fields = match wr.opcode {
+        LOCAL_INV => SendWrFields::local_inv(wr.wr_id, Rkey(wr.imm_data)),
+        BIND_MW => {
+            let bind = &wr.bind_mw;
+            // SAFETY: a live region or null, by the caller's promise.
+            let info = unsafe { bind_info(&bind.bind_info) };
+            SendWrFields::bind_mw(wr.wr_id, Rkey(bind.rkey), &info)
+        }
+        _ => return Err(libc::EINVAL),
+    };
+    let flags = SendFlags(wr.send_flags & KNOWN_FLAGS.0);
+    Ok(SendWr::from(SendWrFields { flags, ..fields }))
 }
 
 /// # Safety
@@ -289,7 +318,7 @@ fn opcode(number: c_int) -> Option<WrOpcode> {
 /// # Safety
 /// `count` entries must be readable at `list`, unless there are none.
 #[inline]
-pub(super) unsafe fn sges<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [Sge], c_int> {
+pub(crate) unsafe fn sges<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [Sge], c_int> {
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
         Ok(_) if list.is_null() => Err(libc::EINVAL),

@@ -13,11 +13,12 @@ use urxe::{
 
 use super::post::sges;
 use crate::errno::Errno;
-use crate::layout::{ibv_ah, ibv_data_buf, ibv_qp_ex, ibv_sge};
+use crate::layout::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
 use crate::object::{Ah, Qp};
+use crate::verbs::mw::bind_info;
 
 /// `IBV_QP_EX_WITH_*` of the operations below.
-const OPERATIONS: u64 = 0x7f | 1 << 9 | 1 << 12;
+const OPERATIONS: u64 = 0x3ff | 1 << 12;
 
 /// Requests between `ibv_wr_start` and `ibv_wr_complete`, and the lock that the first takes and the second gives
 /// back: other threads that build requests for the QP wait meanwhile.
@@ -84,6 +85,8 @@ pub(crate) fn fill(ibv: &mut ibv_qp_ex, ops: u64) {
     ibv.wr_rdma_read = has(4).then_some(wr_rdma_read);
     ibv.wr_atomic_cmp_swp = has(5).then_some(wr_atomic_cmp_swp);
     ibv.wr_atomic_fetch_add = has(6).then_some(wr_atomic_fetch_add);
+    ibv.wr_local_inv = has(7).then_some(wr_local_inv);
+    ibv.wr_bind_mw = has(8).then_some(wr_bind_mw);
     ibv.wr_send_inv = has(9).then_some(wr_send_inv);
     ibv.wr_atomic_write = has(12).then_some(wr_atomic_write);
     ibv.wr_set_ud_addr = Some(wr_set_ud_addr);
@@ -227,6 +230,34 @@ operations! {
         remote(fields, rkey, addr);
         fields.compare_add = add;
     };
+}
+
+unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
+    // SAFETY: after `ibv_wr_start`, by the rules of the function.
+    unsafe {
+        begin(qp, WrOpcode::LocalInv, |fields| {
+            let flags = fields.flags;
+            *fields = SendWrFields::local_inv(fields.wr_id, Rkey(rkey));
+            fields.flags = flags;
+        });
+    }
+}
+
+unsafe extern "C" fn wr_bind_mw(
+    qp: *mut ibv_qp_ex,
+    _mw: *mut ibv_mw,
+    rkey: u32,
+    info: *const ibv_mw_bind_info,
+) {
+    // SAFETY: after `ibv_wr_start`, with a description of a live region, by the rules of the function.
+    unsafe {
+        let bind = bind_info(&*info);
+        begin(qp, WrOpcode::BindMw, |fields| {
+            let flags = fields.flags;
+            *fields = SendWrFields::bind_mw(fields.wr_id, Rkey(rkey), &bind);
+            fields.flags = flags;
+        });
+    }
 }
 
 /// The eight bytes are taken now.

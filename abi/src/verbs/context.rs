@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::ptr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::{cq, pd, qp_create, query, srq, xrcd};
+use super::{cq, dm, mr, pd, qp_create, query, srq, xrcd};
 use crate::device::Device;
 use crate::errno::{Errno, minus_one, pointer};
 use crate::layout::{CStruct, ibv_context, ibv_device, verbs_context};
@@ -66,6 +66,11 @@ fn extended() -> verbs_context {
     verbs.get_srq_num = Some(xrcd::get_srq_num);
     verbs.open_xrcd = Some(xrcd::open_xrcd);
     verbs.close_xrcd = Some(xrcd::close_xrcd);
+    verbs.alloc_null_mr = Some(mr::alloc_null_mr);
+    verbs.advise_mr = Some(mr::advise_mr);
+    verbs.alloc_dm = Some(dm::alloc_dm);
+    verbs.free_dm = Some(dm::free_dm);
+    verbs.reg_dm_mr = Some(dm::reg_dm_mr);
     verbs.alloc_td = Some(pd::alloc_td);
     verbs.dealloc_td = Some(pd::dealloc_td);
     verbs.alloc_parent_domain = Some(pd::alloc_parent_domain);

@@ -2,21 +2,27 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_uint, c_void};
+use core::ptr;
+use std::sync::{Mutex, PoisonError};
 
-use urxe::Access;
+use urxe::{Access, Advice, Rereg};
 
 use crate::errno::{Errno, number, pointer};
-use crate::layout::{ibv_mr, ibv_pd};
-use crate::object::{Mr, Pd, Users, delete, new};
+use crate::layout::{ibv_mr, ibv_pd, ibv_sge};
+use crate::object::{Memory, Mr, Pd, delete, new};
+use crate::ops::sges;
 
-/// Rights that mean something here: local and remote, and the two of FLUSH.
-const RIGHTS: u32 = 0xf | 0x300;
-/// `IBV_ACCESS_HUGETLB`: about how memory is mapped, which nobody looks at.
-const HUGETLB: u32 = 1 << 7;
-/// `IBV_ACCESS_ZERO_BASED`
-const ZERO_BASED: u32 = 1 << 5;
+/// `IBV_ACCESS_*` that are known; those beyond are optional, or refused.
+const KNOWN: u32 = 0x3ff;
 /// `IBV_ACCESS_OPTIONAL_RANGE`: may be ignored.
 const OPTIONAL: u32 = 0x3ff0_0000;
+/// `IBV_REREG_MR_CHANGE_*`
+const CHANGE_TRANSLATION: c_int = 1 << 0;
+const CHANGE_PD: c_int = 1 << 1;
+const CHANGE_ACCESS: c_int = 1 << 2;
+/// `IBV_REREG_MR_ERR_INPUT`, `IBV_REREG_MR_ERR_CMD`: nothing has changed.
+const ERR_INPUT: c_int = -1;
+const ERR_CMD: c_int = -4;
 
 pub(crate) unsafe extern "C" fn ibv_reg_mr(
     pd: *mut ibv_pd,
@@ -61,49 +67,169 @@ unsafe fn register(
 ) -> *mut ibv_mr {
     // SAFETY: a PD, by the rules of the function.
     let owner = unsafe { Pd::of(pd) };
-    let iova = if access & ZERO_BASED == 0 { iova } else { 0 };
-    let rights = check_access(access);
-    let urxe = rights.and_then(|access| {
+    let memory = check_access(access).and_then(|access| {
         // SAFETY: the program keeps the memory mapped, or finds its requests failing; C knows no references.
-        unsafe { owner.urxe.reg_raw(addr.cast(), length, iova, access) }.map_err(Errno::from)
+        unsafe {
+            if addr.is_null() && length == usize::MAX && access.contains(Access::ON_DEMAND) {
+                Ok(Memory::All(owner.urxe.reg_implicit(access)?))
+            } else {
+                Ok(Memory::Region(owner.urxe.reg_raw(
+                    addr.cast(),
+                    length,
+                    iova,
+                    access,
+                )?))
+            }
+        }
     });
-    pointer(urxe.map(|urxe| {
-        owner.users.add();
-        new(Mr {
-            ibv: UnsafeCell::new(ibv_mr {
-                // SAFETY: the PD's part of the program, whose context never changes.
-                context: unsafe { (*owner.ibv.get()).context },
-                pd,
-                addr,
-                length,
-                handle: 0,
-                lkey: urxe.lkey().0,
-                rkey: urxe.rkey().0,
-            }),
-            urxe,
-            users: Users::default(),
-        })
-    }))
+    pointer(memory.map(|memory| give(pd, owner, memory, addr, length)))
 }
 
 /// What is neither known nor optional is refused.
 fn check_access(access: u32) -> Result<Access, Errno> {
-    let known = RIGHTS | HUGETLB | ZERO_BASED | OPTIONAL;
-    if access & !known != 0 {
+    if access & !(KNOWN | OPTIONAL) != 0 {
         return Err(Errno::NOT_SUPPORTED);
     }
-    Ok(Access(access & RIGHTS))
+    Ok(Access(access & KNOWN))
+}
+
+/// Gives a region to the program.
+pub(super) fn give(
+    pd: *mut ibv_pd,
+    owner: &Pd,
+    memory: Memory,
+    addr: *mut c_void,
+    length: usize,
+) -> *mut ibv_mr {
+    let (lkey, rkey) = match &memory {
+        Memory::Region(mr) => (mr.lkey().0, mr.rkey().0),
+        Memory::All(mr) => (mr.lkey().0, mr.rkey().0),
+        // It has no rkey.
+        Memory::Null(mr) => (mr.lkey().0, 0),
+    };
+    owner.users.add();
+    new(Mr {
+        ibv: UnsafeCell::new(ibv_mr {
+            // SAFETY: the PD's part of the program, whose context never changes.
+            context: unsafe { (*owner.ibv.get()).context },
+            pd,
+            addr,
+            length,
+            handle: lkey,
+            lkey,
+            rkey,
+        }),
+        urxe: Mutex::new(Some(memory)),
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     // SAFETY: a region, by the rules of the function.
     let object = unsafe { Mr::of(mr) };
-    if let Err(busy) = object.users.check_none() {
-        return number(Err(busy));
+    let mut memory = object.urxe.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(Memory::Region(region)) = memory.take()
+        && let Err((region, busy)) = region.dereg()
+    {
+        *memory = Some(Memory::Region(region));
+        return number(Err(busy.into()));
     }
+    drop(memory);
     // SAFETY: its PD cannot be destroyed before it.
     unsafe { Pd::of((*object.ibv.get()).pd) }.users.remove();
     // SAFETY: nobody uses it any more, by the rules of the function.
     unsafe { delete::<Mr>(mr) };
     0
+}
+
+/// Keeps the keys. Returns 0, or one of `enum ibv_rereg_mr_err_code`, and `errno`.
+pub(crate) unsafe extern "C" fn ibv_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    // SAFETY: a region, by the rules of the function.
+    let object = unsafe { Mr::of(mr) };
+    let has = |bit| flags & bit != 0;
+    let is_known = flags & !(CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS) == 0 && flags != 0;
+    let needs_memory = has(CHANGE_TRANSLATION) && (addr.is_null() || length == 0);
+    if !is_known || needs_memory || (has(CHANGE_PD) && pd.is_null()) {
+        Errno::INVAL.set();
+        return ERR_INPUT;
+    }
+    let mut change = Rereg::new();
+    if has(CHANGE_ACCESS) {
+        match check_access(access as u32) {
+            Ok(access) => change = change.access(access),
+            Err(errno) => {
+                errno.set();
+                return ERR_INPUT;
+            }
+        }
+    }
+    if has(CHANGE_PD) {
+        // SAFETY: a PD, by the rules of the function.
+        change = change.pd(&unsafe { Pd::of(pd) }.urxe);
+    }
+    if has(CHANGE_TRANSLATION) {
+        // SAFETY: as in `register`.
+        change = unsafe { change.raw(addr.cast(), length, addr as u64) };
+    }
+    let mut memory = object.urxe.lock().unwrap_or_else(PoisonError::into_inner);
+    let changed = match memory.as_mut() {
+        Some(Memory::Region(region)) => region.rereg(change).map_err(Errno::from),
+        _ => Err(Errno::INVAL),
+    };
+    if let Err(errno) = changed {
+        errno.set();
+        return ERR_CMD;
+    }
+    // SAFETY: the program's part, which it does not touch during this call; and PDs, by the rules of the function.
+    unsafe {
+        let ibv = &mut *object.ibv.get();
+        if has(CHANGE_PD) {
+            Pd::of(ibv.pd).users.remove();
+            Pd::of(pd).users.add();
+            ibv.pd = pd;
+        }
+        if has(CHANGE_TRANSLATION) {
+            (ibv.addr, ibv.length) = (addr, length);
+        }
+    }
+    0
+}
+
+pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
+    // SAFETY: a PD, by the rules of `ibv_alloc_null_mr`.
+    let owner = unsafe { Pd::of(pd) };
+    let null = owner.urxe.alloc_null_mr().map_err(Errno::from);
+    pointer(null.map(|null| give(pd, owner, Memory::Null(null), ptr::null_mut(), usize::MAX)))
+}
+
+pub(crate) unsafe extern "C" fn advise_mr(
+    pd: *mut ibv_pd,
+    advice: c_int,
+    flags: u32,
+    list: *mut ibv_sge,
+    count: u32,
+) -> c_int {
+    const FLUSH: u32 = 1 << 0;
+    let advice = match advice {
+        0 => Advice::Prefetch,
+        1 => Advice::PrefetchWrite,
+        2 => Advice::PrefetchNoFault,
+        _ => return number(Err(Errno::NOT_SUPPORTED)),
+    };
+    let count = c_int::try_from(count).unwrap_or(-1);
+    if flags & !FLUSH != 0 || count <= 0 {
+        return number(Err(Errno::INVAL));
+    }
+    // SAFETY: a PD and a list of entries, by the rules of `ibv_advise_mr`.
+    let (owner, list) = unsafe { (Pd::of(pd), sges(list, count)) };
+    number(list.map_err(Errno).and_then(|list| {
+        let advised = owner.urxe.advise_mr(advice, list);
+        advised.map_err(Errno::from)
+    }))
 }

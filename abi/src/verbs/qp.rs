@@ -10,6 +10,10 @@ use crate::errno::{Errno, number};
 use crate::layout::{CStruct, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr};
 use crate::object::Qp;
 
+/// `IBV_ACCESS_*` that say something of regions alone (MW_BIND, ZERO_BASED, ON_DEMAND, HUGETLB, and the optional
+/// ones). Programs give a QP the flags that they give their regions, and adapters do not mind.
+const OF_REGIONS: u32 = 0xf0 | 0x3ff0_0000;
+
 pub(super) fn from_cap(cap: &QpCap) -> ibv_qp_cap {
     ibv_qp_cap {
         max_send_wr: cap.max_send_wr,
@@ -57,7 +61,7 @@ fn to_attr(context: &urxe::Context, attr: &ibv_qp_attr, mask: AttrMask) -> Resul
         to.ah_attr = Some(path(context, &attr.ah_attr)?);
     }
     to.en_sqd_async_notify = attr.en_sqd_async_notify != 0;
-    to.qp_access_flags = Access(attr.qp_access_flags);
+    to.qp_access_flags = Access(attr.qp_access_flags & !OF_REGIONS);
     to.pkey_index = attr.pkey_index;
     to.port_num = attr.port_num;
     to.qkey = Qkey(attr.qkey);

@@ -14,8 +14,15 @@ use crate::object::Context;
 
 /// No vendor: what Linux's software adapter says, too.
 const VENDOR_ID: u32 = 0xff_ffff;
-/// `IBV_DEVICE_CURR_QP_STATE_MOD`, `_SYS_IMAGE_GUID`, `_RC_RNR_NAK_GEN`, `_SRQ_RESIZE`
-const CAP_FLAGS: u32 = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13;
+/// `IBV_DEVICE_CURR_QP_STATE_MOD`, `_SYS_IMAGE_GUID`, `_RC_RNR_NAK_GEN`, `_SRQ_RESIZE`, `_MEM_WINDOW`, `_XRC`,
+/// `_MEM_MGT_EXTENSIONS`, `_MEM_WINDOW_TYPE_2B`
+const CAP_FLAGS: u32 = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 20 | 1 << 21 | 1 << 24;
+/// On-demand paging is how all memory is treated here: nothing is pinned. `IBV_ODP_SUPPORT`, `_IMPLICIT`, and
+/// what each service can do (`IBV_ODP_SUPPORT_SEND` and so on).
+const ODP: u64 = 1 << 0 | 1 << 1;
+const ODP_RC: u32 = 0x3f;
+const ODP_UC: u32 = 1 << 0 | 1 << 1 | 1 << 2;
+const ODP_UD: u32 = 1 << 0 | 1 << 1 | 1 << 5;
 /// `IBV_PORT_PHYS_STATE` link up, and disabled.
 const PHYS_LINK_UP: u8 = 5;
 const PHYS_DISABLED: u8 = 3;
@@ -46,6 +53,10 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     let limits = context.urxe.query_device();
     let mut whole = ibv_device_attr_ex::zeroed();
     whole.orig_attr = device_attr(&limits, context.device);
+    whole.odp_caps.general_caps = ODP;
+    whole.odp_caps.per_transport_caps = [ODP_RC, ODP_UC, ODP_UD];
+    whole.xrc_odp_caps = ODP_RC;
+    whole.max_dm_size = limits.max_dm_size;
     whole.completion_timestamp_mask = limits.completion_timestamp_mask;
     whole.hca_core_clock = limits.hca_core_clock;
     whole.device_cap_flags_ex = u64::from(CAP_FLAGS);
@@ -93,6 +104,7 @@ fn device_attr(limits: &DeviceAttr, device: &Device) -> ibv_device_attr {
     attr.max_cq = int(limits.max_cq);
     attr.max_cqe = int(limits.max_cqe);
     attr.max_mr = int(limits.max_mr);
+    attr.max_mw = int(limits.max_mw);
     attr.max_pd = int(limits.max_pd);
     attr.max_qp_rd_atom = int(limits.max_qp_rd_atom);
     attr.max_res_rd_atom = int(limits.max_qp_rd_atom.saturating_mul(limits.max_qp));

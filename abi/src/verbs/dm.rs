@@ -1,0 +1,87 @@
+//! Device memory.
+
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_uint, c_void};
+use core::{ptr, slice};
+
+use urxe::Access;
+
+use super::mr;
+use crate::errno::{Errno, number, pointer};
+use crate::layout::{CStruct, ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
+use crate::object::{Context, Dm, Memory, Pd, delete, new};
+
+pub(crate) unsafe extern "C" fn alloc_dm(
+    context: *mut ibv_context,
+    attr: *mut ibv_alloc_dm_attr,
+) -> *mut ibv_dm {
+    // SAFETY: a context and attributes, by the rules of `ibv_alloc_dm`.
+    let (owner, attr) = unsafe { (Context::of(context), &*attr) };
+    // Any alignment up to a page's.
+    if attr.comp_mask != 0 || attr.log_align_req > 12 {
+        Errno::INVAL.set();
+        return ptr::null_mut();
+    }
+    let urxe = owner.urxe.alloc_dm(attr.length).map_err(Errno::from);
+    pointer(urxe.map(|urxe| {
+        let mut ibv = ibv_dm::zeroed();
+        ibv.context = context;
+        ibv.memcpy_to_dm = Some(memcpy_to_dm);
+        ibv.memcpy_from_dm = Some(memcpy_from_dm);
+        new(Dm {
+            ibv: UnsafeCell::new(ibv),
+            urxe,
+        })
+    }))
+}
+
+/// Regions over it keep it.
+pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
+    // SAFETY: device memory that the program does not use again, by the rules of `ibv_free_dm`.
+    unsafe { delete::<Dm>(dm) };
+    0
+}
+
+unsafe extern "C" fn memcpy_to_dm(
+    dm: *mut ibv_dm,
+    offset: u64,
+    from: *const c_void,
+    length: usize,
+) -> c_int {
+    if length == 0 {
+        return 0;
+    }
+    // SAFETY: device memory and readable bytes, by the rules of `ibv_memcpy_to_dm`.
+    let (dm, from) = unsafe { (Dm::of(dm), slice::from_raw_parts(from.cast(), length)) };
+    number(dm.urxe.copy_to(offset as usize, from).map_err(Errno::from))
+}
+
+unsafe extern "C" fn memcpy_from_dm(
+    to: *mut c_void,
+    dm: *mut ibv_dm,
+    offset: u64,
+    length: usize,
+) -> c_int {
+    if length == 0 {
+        return 0;
+    }
+    // SAFETY: device memory and writable bytes, by the rules of `ibv_memcpy_from_dm`.
+    let (dm, to) = unsafe { (Dm::of(dm), slice::from_raw_parts_mut(to.cast(), length)) };
+    number(dm.urxe.copy_from(offset as usize, to).map_err(Errno::from))
+}
+
+pub(crate) unsafe extern "C" fn reg_dm_mr(
+    pd: *mut ibv_pd,
+    dm: *mut ibv_dm,
+    offset: u64,
+    length: usize,
+    access: c_uint,
+) -> *mut ibv_mr {
+    // SAFETY: a PD and device memory, by the rules of `ibv_reg_dm_mr`.
+    let (owner, dm) = unsafe { (Pd::of(pd), Dm::of(dm)) };
+    let urxe = owner
+        .urxe
+        .reg_dm_mr(&dm.urxe, offset as usize, length, Access(access));
+    let urxe = urxe.map_err(Errno::from);
+    pointer(urxe.map(|mr| mr::give(pd, owner, Memory::Region(mr), ptr::null_mut(), length)))
+}

@@ -1,0 +1,82 @@
+//! Memory windows.
+
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_uint};
+
+use urxe::{Access, BindMw, Lkey, MwType};
+
+use crate::errno::{Errno, number, pointer};
+use crate::layout::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
+use crate::object::{Mw, Pd, Qp, delete, new};
+
+pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {
+    // SAFETY: a PD, by the rules of `ibv_alloc_mw`.
+    let owner = unsafe { Pd::of(pd) };
+    let mw_type = match kind {
+        1 => Ok(MwType::Type1),
+        2 => Ok(MwType::Type2),
+        _ => Err(Errno::INVAL),
+    };
+    let urxe = mw_type.and_then(|mw_type| owner.urxe.alloc_mw(mw_type).map_err(Errno::from));
+    pointer(urxe.map(|urxe| {
+        owner.users.add();
+        new(Mw {
+            ibv: UnsafeCell::new(ibv_mw {
+                // SAFETY: the PD's part of the program, whose context never changes.
+                context: unsafe { (*owner.ibv.get()).context },
+                pd,
+                rkey: urxe.rkey().0,
+                handle: urxe.rkey().0,
+                r#type: kind,
+            }),
+            urxe,
+        })
+    }))
+}
+
+pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    // SAFETY: a window that the program does not use again, by the rules of `ibv_dealloc_mw`; its PD is still there.
+    unsafe {
+        let pd = (*Mw::of(mw).ibv.get()).pd;
+        delete::<Mw>(mw);
+        Pd::of(pd).users.remove();
+    }
+    0
+}
+
+/// A window of type 1. The header has looked at the type and the PDs.
+pub(crate) unsafe extern "C" fn bind_mw(
+    qp: *mut ibv_qp,
+    mw: *mut ibv_mw,
+    bind: *mut ibv_mw_bind,
+) -> c_int {
+    const SIGNALED: c_uint = 1 << 1;
+    // SAFETY: objects and a description, by the rules of `ibv_bind_mw`.
+    let (qp, window, bind) = unsafe { (Qp::of(qp), Mw::of(mw), &*bind) };
+    // SAFETY: a region or null, by the same rules.
+    let info = unsafe { bind_info(&bind.bind_info) };
+    let signaled = bind.send_flags & SIGNALED != 0 || qp.sq_sig_all;
+    let bound = qp.urxe.bind_mw(&window.urxe, bind.wr_id, &info, signaled);
+    number(bound.map_err(Errno::from).map(|rkey| {
+        // SAFETY: the program's part, which it does not touch during this call.
+        unsafe { (*window.ibv.get()).rkey = rkey.0 };
+    }))
+}
+
+/// # Safety
+/// The region must be live, or null.
+pub(crate) unsafe fn bind_info(info: &ibv_mw_bind_info) -> BindMw {
+    let lkey = if info.mr.is_null() {
+        0
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { (*info.mr).lkey }
+    };
+    BindMw {
+        lkey: Lkey(lkey),
+        addr: info.addr,
+        length: info.length,
+        // LOCAL_WRITE says nothing of a window, and programs set it: adapters do not mind.
+        access: Access(info.mw_access_flags & !Access::LOCAL_WRITE.0),
+    }
+}
