@@ -45,10 +45,10 @@ pub(crate) struct Common {
 impl Common {
     /// True if the host that sent a datagram is likely to have used the Identification
     /// that its ICRC fits with.
-    pub(crate) fn knows_ident(&mut self, arrival: Arrival<'_>) -> bool {
+    pub(crate) fn knows_ident(&mut self, arrival: Arrival<'_>, now: Time) -> bool {
         let source = arrival.path.source;
         self.sources
-            .accept(source, arrival.ident, arrival.ident_hint)
+            .accept(source, arrival.ident, arrival.ident_hint, now)
     }
 
     pub(crate) fn push_event(&mut self, event: AsyncEvent) {

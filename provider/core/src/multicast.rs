@@ -166,7 +166,7 @@ impl Shard {
             ident,
             ident_hint,
         };
-        if policy == IcrcPolicy::SolveIdent && !self.common.knows_ident(arrival) {
+        if policy == IcrcPolicy::SolveIdent && !self.common.knows_ident(arrival, env.now) {
             return Err(DropReason::Icrc);
         }
         for place in 0..members {

@@ -79,20 +79,16 @@ impl IdentTrack {
         };
     }
 
-    /// Linux's counter moves on by itself, by up to one step for each tick of its clock
-    /// (a millisecond at least) since it was used last: the longer a silence, the farther
-    /// it may jump. Or the habit was misjudged by the first packet, or more was lost than
-    /// is plausible: that is believed when a second packet confirms it soon.
+    /// The counter moved on in a silence. Or the habit was misjudged by the first packet,
+    /// or more was lost than is plausible: that is believed when a second packet confirms
+    /// it soon.
     #[cold]
     fn accept_jump(&mut self, ident: u16, now: Time) -> bool {
-        if let Habit::Counter(last, seen) = self.habit {
-            let silence = steps(now).wrapping_sub(seen);
-            let silence_ms = silence.saturating_add(silence / 16 + 2);
-            let jump = u32::from(ident.wrapping_sub(last));
-            if jump <= silence_ms.saturating_add(COUNTER_STEP_MAX.into()) {
-                self.habit = Habit::Counter(ident, steps(now));
-                return true;
-            }
+        if let Habit::Counter(last, seen) = self.habit
+            && moved_in_silence(ident, last, steps(now).wrapping_sub(seen))
+        {
+            self.habit = Habit::Counter(ident, steps(now));
+            return true;
         }
         match self.jump {
             Some((before, _)) if is_near(ident, before) => {
@@ -108,9 +104,18 @@ impl IdentTrack {
     }
 }
 
+/// Linux's counter moves on by itself, by up to one step for each tick of its clock (a
+/// millisecond at least) since it was used last: the longer a silence, the farther it may
+/// jump. `silence` is in steps of [`steps`].
+pub(super) fn moved_in_silence(ident: u16, last: u16, silence: u32) -> bool {
+    let silence_ms = silence.saturating_add(silence / 16 + 2);
+    let jump = u32::from(ident.wrapping_sub(last));
+    jump <= silence_ms.saturating_add(COUNTER_STEP_MAX.into())
+}
+
 /// Time in steps of 1.05 ms: a shift, because it is looked at for each packet.
 #[inline]
-fn steps(now: Time) -> u32 {
+pub(super) fn steps(now: Time) -> u32 {
     (now.0 >> 20) as u32
 }
 

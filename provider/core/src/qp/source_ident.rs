@@ -4,11 +4,13 @@
 //! A table of fixed size, found by the sender's address: hosts that share a place forget
 //! each other's habits, and then an ICRC has the 16 bits that solving for the
 //! Identification leaves. With a known habit it has 25 (places in trains) or 20 (a
-//! counter; 19 with two of them). Over IPv6 there is no Identification, and all 32 count.
+//! counter; 19 with two of them; fewer after a silence, in which it may have moved). Over
+//! IPv6 there is no Identification, and all 32 count.
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use super::ident::{TRAIN_MAX, is_near};
+use super::ident::{TRAIN_MAX, is_near, moved_in_silence, steps};
+use crate::time::Time;
 
 const PLACES: usize = 64;
 
@@ -23,9 +25,9 @@ struct Source {
     addr: Ipv4Addr,
     /// It sends 0, or places in trains.
     trains: bool,
-    /// Counters that it uses, where they were last seen. An adapter may have one for each
-    /// of its queues.
-    counters: [Option<u16>; 2],
+    /// Counters that it uses, where they were last seen, and when (see [`steps`]). An
+    /// adapter may have one for each of its queues.
+    counters: [Option<(u16, u32)>; 2],
     /// An Identification that fits nothing before: believed when the next such is near.
     jump: Option<u16>,
 }
@@ -41,7 +43,8 @@ impl Default for SourceIdents {
 impl SourceIdents {
     /// Is this Identification, with which the ICRC fits, one that the host is likely to
     /// have used? `hint` is the packet's place in the received train.
-    pub(crate) fn accept(&mut self, source: IpAddr, ident: u16, hint: u16) -> bool {
+    pub(crate) fn accept(&mut self, source: IpAddr, ident: u16, hint: u16, now: Time) -> bool {
+        let now = steps(now);
         let IpAddr::V4(addr) = source else {
             return true;
         };
@@ -49,10 +52,10 @@ impl SourceIdents {
         let source = &mut self.places[usize::from(a ^ b ^ c ^ d) % PLACES];
         if source.addr != addr {
             *source = Source::new(addr);
-            source.learn(ident, hint);
+            source.learn(ident, hint, now);
             return true;
         }
-        source.accept(ident, hint)
+        source.accept(ident, hint, now)
     }
 }
 
@@ -66,19 +69,21 @@ impl Source {
         }
     }
 
-    fn accept(&mut self, ident: u16, hint: u16) -> bool {
+    fn accept(&mut self, ident: u16, hint: u16, now: u32) -> bool {
         if self.trains && in_train(ident, hint) {
             return true;
         }
-        for last in self.counters.iter_mut().flatten() {
-            if is_near(ident, *last) {
-                *last = ident;
+        for counter in self.counters.iter_mut().flatten() {
+            let (last, seen) = *counter;
+            // A datagram is not sent again: the first after a silence must be believed.
+            if is_near(ident, last) || moved_in_silence(ident, last, now.wrapping_sub(seen)) {
+                *counter = (ident, now);
                 return true;
             }
         }
         match self.jump.take() {
             Some(before) if is_near(ident, before) => {
-                self.learn(ident, hint);
+                self.learn(ident, hint, now);
                 true
             }
             _ => {
@@ -88,11 +93,11 @@ impl Source {
         }
     }
 
-    fn learn(&mut self, ident: u16, hint: u16) {
+    fn learn(&mut self, ident: u16, hint: u16, now: u32) {
         if in_train(ident, hint) {
             self.trains = true;
         } else {
-            self.counters = [Some(ident), self.counters[0]];
+            self.counters = [Some((ident, now)), self.counters[0]];
         }
     }
 }
@@ -112,19 +117,19 @@ mod tests {
     fn every_host_has_a_habit_of_its_own() {
         let mut s = SourceIdents::default();
         for k in 0..100 {
-            assert!(s.accept(A, 0, 0));
-            assert!(s.accept(B, 50_000 + k * 100, 0));
+            assert!(s.accept(A, 0, 0, Time(1)));
+            assert!(s.accept(B, 50_000 + k * 100, 0, Time(1)));
         }
-        assert!(!s.accept(A, 60_000, 0));
-        assert!(!s.accept(B, 30_000, 0));
-        assert!(s.accept(A, 5, 5), "the habit is still known");
+        assert!(!s.accept(A, 60_000, 0, Time(1)));
+        assert!(!s.accept(B, 30_000, 0, Time(1)));
+        assert!(s.accept(A, 5, 5, Time(1)), "the habit is still known");
     }
 
     #[test]
     fn an_adapter_with_two_counters_loses_one_packet() {
         let mut s = SourceIdents::default();
         let refused = (0u16..200)
-            .filter(|k| !s.accept(A, 20_000 * (1 + k % 2) + k, 0))
+            .filter(|k| !s.accept(A, 20_000 * (1 + k % 2) + k, 0, Time(1)))
             .count();
         assert_eq!(refused, 1);
     }
@@ -134,7 +139,18 @@ mod tests {
         let mut s = SourceIdents::default();
         for k in 0..=255 {
             let addr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, k));
-            assert!(s.accept(addr, 300 + u16::from(k) * 200, 0));
+            assert!(s.accept(addr, 300 + u16::from(k) * 200, 0, Time(1)));
         }
+    }
+
+    #[test]
+    fn a_counter_that_moved_on_in_a_silence_costs_no_datagram() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut s = SourceIdents::default();
+        assert!(s.accept(A, 60_000, 0, Time(1)));
+        // By no more than the time allows.
+        assert!(!s.accept(A, 10_000, 0, Time(2 * SECOND)));
+        assert!(s.accept(A, 4_000, 0, Time(10 * SECOND)));
+        assert!(!s.accept(A, 20_000, 0, Time(11 * SECOND)));
     }
 }

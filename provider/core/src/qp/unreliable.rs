@@ -46,7 +46,10 @@ impl Shard {
         env: &mut Env<'_, M, C>,
     ) {
         let solves = self.common.config.icrc == IcrcPolicy::SolveIdent;
-        if packet.info().service == Service::Ud && solves && !self.common.knows_ident(arrival) {
+        if packet.info().service == Service::Ud
+            && solves
+            && !self.common.knows_ident(arrival, env.now)
+        {
             return self.common.stats.drop_packet(DropReason::Icrc);
         }
         if let Some(qp) = self.qps.at_mut(index) {
