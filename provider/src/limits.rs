@@ -3,7 +3,7 @@
 use urxe_core::mr::MrTable;
 use urxe_core::table::QpTable;
 use urxe_core::work::MESSAGE_MAX;
-use urxe_core::{QpLimits, ShardConfig};
+use urxe_core::{QpLimits, Shard, ShardConfig};
 
 /// How far atomics reach, with the numbers of `enum ibv_atomic_cap`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +84,14 @@ pub struct DeviceAttr {
     pub flush_global: bool,
     /// FLUSH can make bytes survive (`IB_UVERBS_DEVICE_FLUSH_PERSISTENT`): those of files.
     pub flush_persistent: bool,
+    /// Address handles: plain values, so there is no limit but memory.
+    pub max_ah: u32,
+    /// Multicast groups that QPs are attached to.
+    pub max_mcast_grp: u32,
+    /// QPs attached to one group.
+    pub max_mcast_qp_attach: u32,
+    /// Attachments of QPs to groups.
+    pub max_total_mcast_qp_attach: u32,
     /// Entries in the P_Key table.
     pub max_pkeys: u16,
     /// Ports.
@@ -126,6 +134,10 @@ pub(crate) const LIMITS: DeviceAttr = DeviceAttr {
     atomic_write: true,
     flush_global: true,
     flush_persistent: cfg!(target_os = "linux"),
+    max_ah: i32::MAX as u32,
+    max_mcast_grp: Shard::GROUPS_MAX as u32,
+    max_mcast_qp_attach: QpTable::<()>::LEN_MAX as u32,
+    max_total_mcast_qp_attach: (Shard::GROUPS_MAX * QpTable::<()>::LEN_MAX) as u32,
     max_pkeys: 1,
     phys_port_cnt: 1,
     completion_timestamp_mask: u64::MAX,

@@ -528,6 +528,8 @@ fn what_cannot_be_attached_is_refused() {
     let connected = node.end.pd.qp(&node.end.cq).create().expect("a QP");
     let error = connected.attach_mcast(group().into()).expect_err("refused");
     assert_eq!(*error.kind(), ErrorKind::Mcast(McastError::NotDatagrams));
+    let limits = node.end.context.query_device();
+    assert!(limits.max_mcast_grp > 0 && limits.max_mcast_qp_attach > 0);
     // The older form of an IPv4 group's GID names the same group.
     let older: IpAddr = "ff0e::ffff:239.9.8.7".parse().expect("a group");
     let newer: IpAddr = "239.9.8.7".parse().expect("a group");
