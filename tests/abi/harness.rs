@@ -24,13 +24,19 @@ fn build() -> PathBuf {
     let name = folder.file_name().expect("PROFILE").to_string_lossy();
     let profile = if name == "debug" { "dev" } else { &name };
     let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--quiet", "--package", "urxe-abi", "--profile"])
+        .args(["build", "--quiet", "--package", "urxe-abi"])
+        .args(["--package", "urxe-cli", "--profile"])
         .arg(profile)
         .arg("--target-dir")
         .arg(folder.parent().expect("the target folder"))
         .status();
     assert!(status.expect("cargo runs").success(), "it does not build");
     folder.join("urxe-lib")
+}
+
+/// The command `urxe` beside it.
+pub(crate) fn urxe() -> Command {
+    Command::new(library().with_file_name("urxe"))
 }
 
 /// A program on the library, with a device on this address; `None`, with the reason printed, where it is not

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::process::Command;
 
-use crate::harness::{Ran, addresses, pair, port, program, run};
+use crate::harness::{Ran, addresses, pair, port, program, run, urxe};
 
 const UTILS: &str = "ibverbs-utils";
 
@@ -42,6 +42,38 @@ fn a_device_that_is_no_address_is_an_error() {
     let ran = run(command);
     assert_ne!(ran.code, Some(0), "{ran:?}");
     assert!(ran.text.contains("127.0.0.300"), "{ran:?}");
+}
+
+#[test]
+fn urxe_run_finds_the_library() {
+    let (address, _) = addresses();
+    if program("ibv_devinfo", UTILS, address).is_none() {
+        return;
+    }
+    let mut command = urxe();
+    command.args([
+        "run",
+        "--device",
+        &address.to_string(),
+        "--",
+        "ibv_devinfo",
+        "-v",
+    ]);
+    let ran = run(command);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.text.contains(&format!("::ffff:{address}")), "{ran:?}");
+}
+
+/// A program that needs what is not there is told so, and ends.
+#[test]
+fn the_connection_manager_says_that_it_is_missing() {
+    let Some(mut command) = program("rping", "rdmacm-utils", Ipv4Addr::LOCALHOST) else {
+        return;
+    };
+    command.args(["-c", "-a", "127.0.0.1"]);
+    let ran = run(command);
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.text.contains("connection manager"), "{ran:?}");
 }
 
 /// Server and client with the same arguments, both of which must end well.

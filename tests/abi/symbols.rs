@@ -52,3 +52,38 @@ fn both_names_are_one_file() {
     let target = |name: &str| std::fs::canonicalize(library().join(name)).expect("it is there");
     assert_eq!(target("libibverbs.so.1"), target("librdmacm.so.1"));
 }
+
+/// Two copies would not know each other's objects.
+#[test]
+fn a_second_copy_in_one_process_refuses() {
+    const PROGRAM: &str = "import ctypes, sys
+for name in sys.argv[1:]:
+    library = ctypes.CDLL(name)
+    library.ibv_get_device_list.restype = ctypes.c_void_p
+    print(bool(library.ibv_get_device_list(None)))";
+    let folder = std::env::temp_dir().join(format!("urxe-copies-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let names = ["libibverbs.so.1", "librdmacm.so.1"].map(|name| folder.join(name));
+    for name in &names {
+        std::fs::copy(library().join("libibverbs.so.1"), name).expect("a copy");
+    }
+    let ran = Command::new("python3")
+        .args(["-c", PROGRAM])
+        .args(&names)
+        .env("URXE_DEVICES", "127.0.0.1")
+        .output();
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+    let Ok(ran) = ran else {
+        println!("skipped: python3 is missing");
+        return;
+    };
+    assert_eq!(
+        String::from_utf8_lossy(&ran.stdout),
+        "True\nFalse\n",
+        "{ran:?}"
+    );
+    assert!(
+        String::from_utf8_lossy(&ran.stderr).contains("two copies"),
+        "{ran:?}"
+    );
+}
