@@ -110,7 +110,10 @@ fn device_attr(limits: &DeviceAttr, device: &Device) -> ibv_device_attr {
     attr.max_res_rd_atom = int(limits.max_qp_rd_atom.saturating_mul(limits.max_qp));
     attr.max_qp_init_rd_atom = int(limits.max_qp_init_rd_atom);
     attr.atomic_cap = limits.atomic_cap as c_int;
-    attr.max_ah = c_int::MAX;
+    attr.max_ah = int(limits.max_ah);
+    attr.max_mcast_grp = int(limits.max_mcast_grp);
+    attr.max_mcast_qp_attach = int(limits.max_mcast_qp_attach);
+    attr.max_total_mcast_qp_attach = int(limits.max_total_mcast_qp_attach);
     attr.max_srq = int(limits.max_srq);
     attr.max_srq_wr = int(limits.max_srq_wr);
     attr.max_srq_sge = int(limits.max_srq_sge);
