@@ -154,12 +154,25 @@ fn ctrl_c_ends_both_processes() {
 }
 
 #[test]
-fn an_address_in_use_is_explained() {
+fn an_address_that_is_not_shared_is_explained() {
     let _pair = loopback_pair();
-    let (_parent, _server, _client) = start_endless("write-read-notify");
+    let taken = std::net::UdpSocket::bind("127.0.0.1:4791").expect("nobody else has it");
     let ran = run(urxe().args(["pingpong", "--server", "127.0.0.1", "--port", "0"]));
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("4791"), "{ran:?}");
+    drop(taken);
+}
+
+#[test]
+fn two_at_once_share_the_addresses() {
+    let _pair = loopback_pair();
+    let (_parent, _server, _client) = start_endless("write-read-notify");
+    let ran = run(urxe().args(["pingpong", "--iters", "20", "--json"])).expect_success();
+    assert_eq!(
+        ran.stdout.matches("\"verified\":true").count(),
+        4,
+        "{ran:?}"
+    );
 }
 
 #[test]
