@@ -2,11 +2,11 @@
 //!
 //! Nothing here knows RDMA: each function translates between C and the crate [`urxe`].
 //!
-//! - [`layout`]: the structures of the C header;
-//! - [`object`]: what stands behind the pointers that programs hold;
-//! - [`verbs`]: the functions, one file a family. `build.rs` finds them there and gives them their exported names
+//! - `layout`: the structures of the C header;
+//! - `object`: what stands behind the pointers that programs hold;
+//! - `verbs`: the functions, one file a family. `build.rs` finds them there and gives them their exported names
 //!   and versions;
-//! - [`ops`]: the function pointers that inline functions of the header call through: the data path.
+//! - `ops`: the function pointers that inline functions of the header call through: the data path.
 //!
 //! A panic in a function with C linkage ends the process: nothing unwinds into C.
 
