@@ -1,7 +1,7 @@
 //! What a device can do, in one table.
 
 use urxe_core::mr::MrTable;
-use urxe_core::table::QpTable;
+use urxe_core::qpn_table::QpnTable;
 use urxe_core::work::MESSAGE_MAX;
 use urxe_core::{QpLimits, Shard, ShardConfig};
 
@@ -108,11 +108,11 @@ pub struct DeviceAttr {
 
 pub(crate) const LIMITS: DeviceAttr = DeviceAttr {
     fw_ver: env!("CARGO_PKG_VERSION"),
-    max_qp: QpTable::<()>::LEN_MAX as u32,
+    max_qp: QpnTable::<()>::LEN_MAX as u32,
     max_qp_wr: QpLimits::WR_MAX,
     max_sge: QpLimits::SGE_MAX,
     max_inline_data: QpLimits::INLINE_MAX,
-    max_srq: QpTable::<()>::LEN_MAX as u32,
+    max_srq: QpnTable::<()>::LEN_MAX as u32,
     max_srq_wr: QpLimits::WR_MAX,
     max_srq_sge: QpLimits::SGE_MAX,
     max_cq: 1 << 16,
@@ -136,8 +136,8 @@ pub(crate) const LIMITS: DeviceAttr = DeviceAttr {
     flush_persistent: cfg!(target_os = "linux"),
     max_ah: i32::MAX as u32,
     max_mcast_grp: Shard::GROUPS_MAX as u32,
-    max_mcast_qp_attach: QpTable::<()>::LEN_MAX as u32,
-    max_total_mcast_qp_attach: (Shard::GROUPS_MAX * QpTable::<()>::LEN_MAX) as u32,
+    max_mcast_qp_attach: QpnTable::<()>::LEN_MAX as u32,
+    max_total_mcast_qp_attach: (Shard::GROUPS_MAX * QpnTable::<()>::LEN_MAX) as u32,
     max_pkeys: 1,
     phys_port_cnt: 1,
     completion_timestamp_mask: u64::MAX,

@@ -1,5 +1,5 @@
-//! QPs by number, where the space of QPNs is shared: it is dealt out in chunks, and a
-//! table hands out numbers of its chunks only. A QPN so tells whose it is, to whoever
+//! QPs and shared receive queues by number. The space of numbers may be shared: it is dealt
+//! out in chunks, and a table hands out numbers of its chunks only. A QPN so tells whose it is, to whoever
 //! steers packets between the owners of one address.
 //!
 //! Within a chunk numbers are given out in an order that a stranger cannot know, and

@@ -11,8 +11,9 @@ use crate::context::Common;
 use crate::cq::CqId;
 use crate::event::AsyncEvent;
 use crate::mr::PdId;
+use crate::qpn_table::QpnTable;
 use crate::shard::{QpLimits, Shard};
-use crate::table::{QpIndex, QpTable};
+use crate::table::QpIndex;
 use crate::work::{PostError, RecvQueue, RecvWr};
 use crate::xrc::XrcdId;
 
@@ -158,14 +159,14 @@ pub(crate) struct Srq {
 /// All shared receive queues of a shard.
 #[derive(Debug)]
 pub(crate) struct SrqTable {
-    srqs: QpTable<Srq>,
+    srqs: QpnTable<Srq>,
 }
 
 impl SrqTable {
     pub(crate) fn new(secret: u64) -> SrqTable {
         SrqTable {
             // SRQ numbers must say nothing about QP numbers.
-            srqs: QpTable::new(secret ^ 0x3c6e_f372_fe94_f82b),
+            srqs: QpnTable::new(secret ^ 0x3c6e_f372_fe94_f82b),
         }
     }
 
@@ -233,6 +234,10 @@ impl Shard {
     pub fn create_srq(&mut self, init: &SrqInit) -> Result<(SrqId, Qpn), SrqError> {
         init.attr.check(0)?;
         let table = &mut self.common.srqs.srqs;
+        if table.is_exhausted() {
+            // Numbers of shared receive queues are nobody else's.
+            table.grant_any();
+        }
         let made = table.insert_with(|_, _| Srq {
             pd: init.pd,
             xrc: init.xrc,
@@ -240,7 +245,7 @@ impl Shard {
             queue: RecvQueue::new(init.attr.max_wr, init.attr.max_sge as usize),
             users: 0,
         });
-        let (index, srqn) = made.ok_or(SrqError::Full(QpTable::<Srq>::LEN_MAX))?;
+        let (index, srqn) = made.ok_or(SrqError::Full(QpnTable::<Srq>::LEN_MAX))?;
         Ok((SrqId(index.0), srqn))
     }
 
