@@ -13,6 +13,7 @@
 mod device;
 mod errno;
 mod events;
+mod file;
 mod instance;
 mod layout;
 mod object;

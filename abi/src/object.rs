@@ -4,14 +4,14 @@
 
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU32, Ordering};
-use std::collections::HashMap;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::events::Acks;
+use crate::file::{File, Registry};
 use crate::layout::{
     ibv_ah, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_dm, ibv_mr, ibv_mw, ibv_pd,
     ibv_qp, ibv_qp_ex, ibv_srq, ibv_td, ibv_xrcd, verbs_context,
@@ -78,38 +78,43 @@ pub(crate) struct Shared<T>(pub(crate) *mut T);
 // SAFETY: a pointer as such is harmless; the objects are made to be used by many threads.
 unsafe impl<T> Send for Shared<T> {}
 
+/// A use of an object for as long as something made of it lives.
+#[derive(Debug)]
+pub(crate) struct Hold(Arc<Users>);
+
+impl Hold {
+    pub(crate) fn of(users: &Arc<Users>) -> Hold {
+        users.add();
+        Hold(users.clone())
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.remove();
+    }
+}
+
 /// Behind `ibv_context`, which is the last part of `verbs_context`.
 #[repr(C)]
 pub(crate) struct Context {
     pub(crate) ibv: UnsafeCell<verbs_context>,
     pub(crate) urxe: urxe::Context,
     pub(crate) device: &'static Device,
-    registry: Mutex<Registry>,
-    /// Programs want a descriptor of its own here; nothing is read from it.
+    /// What it shares with contexts that were imported from it.
+    pub(crate) file: Arc<File>,
+    /// The program's name for the file; nothing is read from it.
     pub(crate) _cmd_fd: OwnedFd,
-}
-
-/// Objects by what the engine's events name them.
-#[derive(Default)]
-pub(crate) struct Registry {
-    pub(crate) cqs: HashMap<u32, Shared<ibv_cq>>,
-    pub(crate) qps: HashMap<u32, Shared<ibv_qp>>,
-    pub(crate) srqs: HashMap<u32, Shared<ibv_srq>>,
 }
 
 impl Context {
     /// Gives a context to the program.
-    pub(crate) fn give(
-        ibv: verbs_context,
-        urxe: urxe::Context,
-        device: &'static Device,
-        cmd_fd: OwnedFd,
-    ) -> *mut ibv_context {
+    pub(crate) fn give(ibv: verbs_context, file: Arc<File>, cmd_fd: OwnedFd) -> *mut ibv_context {
         let context = Box::into_raw(Box::new(Context {
             ibv: UnsafeCell::new(ibv),
-            urxe,
-            device,
-            registry: Mutex::default(),
+            urxe: file.urxe.clone(),
+            device: file.device,
+            file,
             _cmd_fd: cmd_fd,
         }));
         context
@@ -142,7 +147,7 @@ impl Context {
     }
 
     pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+        self.file.registry()
     }
 }
 
@@ -151,7 +156,8 @@ impl Context {
 pub(crate) struct Pd {
     pub(crate) ibv: UnsafeCell<ibv_pd>,
     pub(crate) urxe: urxe::Pd,
-    pub(crate) users: Users,
+    /// Counted once, however many handles there are.
+    pub(crate) users: Arc<Users>,
     /// The domain and the thread domain that a parent domain was made of.
     pub(crate) parents: Option<(*mut ibv_pd, *mut ibv_td)>,
 }
@@ -167,8 +173,40 @@ pub(crate) struct Td {
 #[repr(C)]
 pub(crate) struct Mr {
     pub(crate) ibv: UnsafeCell<ibv_mr>,
-    /// Registering again changes it; nothing of it is needed to post.
-    pub(crate) urxe: Mutex<Option<Memory>>,
+    pub(crate) state: Arc<MrState>,
+}
+
+/// What all handles of a region share.
+pub(crate) struct MrState {
+    pub(crate) lkey: u32,
+    pub(crate) rkey: u32,
+    length: AtomicUsize,
+    /// Registering again changes it; nothing of it is needed to post. `None` once it is deregistered.
+    pub(crate) memory: Mutex<Option<(Memory, Hold)>>,
+}
+
+impl MrState {
+    pub(crate) fn new(lkey: u32, rkey: u32, length: usize, memory: Memory, pd: Hold) -> MrState {
+        MrState {
+            lkey,
+            rkey,
+            length: AtomicUsize::new(length),
+            memory: Mutex::new(Some((memory, pd))),
+        }
+    }
+
+    /// The region, while nobody else changes it.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<(Memory, Hold)>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.length.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_length(&self, length: usize) {
+        self.length.store(length, Ordering::Relaxed);
+    }
 }
 
 /// What a region is of.
@@ -183,6 +221,7 @@ pub(crate) enum Memory {
 pub(crate) struct Mw {
     pub(crate) ibv: UnsafeCell<ibv_mw>,
     pub(crate) urxe: urxe::Mw,
+    pub(crate) _pd: Hold,
 }
 
 /// Behind `ibv_dm`.
@@ -222,6 +261,7 @@ pub(crate) struct Srq {
     /// Of an XRC one: the domain, and the queue that its completions go to.
     pub(crate) xrc: Option<(*mut ibv_xrcd, *mut ibv_cq)>,
     pub(crate) async_events: Acks,
+    pub(crate) _pd: Hold,
 }
 
 /// Behind `ibv_xrcd`.
@@ -245,6 +285,8 @@ pub(crate) struct Qp {
     /// It was made for `ibv_wr_*`.
     pub(crate) batch: Option<Box<crate::ops::qp_ex::Batch>>,
     pub(crate) async_events: Acks,
+    /// An XRC target has no domain of this kind.
+    pub(crate) _pd: Option<Hold>,
 }
 
 /// What a send request of a QP has to say about where it goes, by the QP's service.
@@ -263,6 +305,7 @@ pub(crate) enum Names {
 pub(crate) struct Ah {
     pub(crate) ibv: UnsafeCell<ibv_ah>,
     pub(crate) urxe: urxe::AddressHandle,
+    pub(crate) _pd: Hold,
 }
 
 macro_rules! objects {

@@ -41,11 +41,13 @@ pub struct Dm {
 impl Context {
     /// Memory of the adapter, all zeros.
     ///
+    /// The child of a fork may ask for some too, as programs do that hand work to processes: it is memory and
+    /// needs no engine. Registering it there is another matter.
+    ///
     /// # Errors
     /// If there is not so much ([`crate::DeviceAttr::max_dm_size`]), or none is asked for.
     #[doc(alias = "ibv_alloc_dm")]
     pub fn alloc_dm(&self, len: usize) -> Result<Dm, Error> {
-        self.engine().check_process()?;
         if len == 0 || len as u64 > LIMITS.max_dm_size {
             return Err(ErrorKind::Value {
                 name: "the length of device memory",

@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{End, PATIENCE, connect, pair};
-use urxe::{AsyncEvent, Blame, ConnectOptions, Context, ErrorKind, QpState, SendWr, Wc};
+use urxe::{AsyncEvent, Blame, ConnectOptions, Context, ErrorKind, QpState, RecvWr, SendWr, Wc};
 
 /// One message from `a` to `b`, which has posted a receive for it.
 fn message(a: &End, n: u64) {
@@ -192,8 +192,7 @@ fn many_queues_share_a_channel_and_events_name_theirs() {
             a.pd.qp(&a.cq).create().expect("a QP"),
         );
         connect(&qp, &peer, &ConnectOptions::default());
-        qp.post_recv(&urxe::RecvWr::new(1, &[to.sge(..)]))
-            .expect("room");
+        qp.post_recv(&RecvWr::new(1, &[to.sge(..)])).expect("room");
         cq.req_notify(false).expect("has a channel");
         ends.push((qp, peer));
     }
@@ -221,8 +220,7 @@ fn an_event_of_a_queue_that_is_gone_is_nobodys() {
     let qp = b.pd.qp(&cq).create().expect("a QP");
     connect(&qp, &a.qp, &ConnectOptions::default());
     let to = b.memory(8);
-    qp.post_recv(&urxe::RecvWr::new(1, &[to.sge(..)]))
-        .expect("room");
+    qp.post_recv(&RecvWr::new(1, &[to.sge(..)])).expect("room");
     cq.req_notify(false).expect("has a channel");
     message(&a, 0);
     common::wait_until("it arrives", || b.counter("rcvd_messages") == 1);
@@ -338,4 +336,37 @@ fn ten_thousand_queues_are_made_and_unmade() {
         "{:?}",
         start.elapsed()
     );
+}
+
+#[test]
+fn reset_takes_completions_of_the_qp_and_no_others() {
+    let context = End::open().context;
+    let pd = context.alloc_pd().expect("a PD");
+    let cq = context.cq(16).timestamps().create().expect("a CQ");
+    let qp = || pd.qp(&cq).create().expect("a QP");
+    let (a, b) = (qp(), qp());
+    connect(&a, &b, &ConnectOptions::default());
+    for wr_id in 0..3 {
+        a.post_recv(&RecvWr::new(wr_id, &[])).expect("room");
+        b.post_recv(&RecvWr::new(10 + wr_id, &[])).expect("room");
+    }
+    // Three flushed receives each: a's come first.
+    a.modify_state(QpState::Err).expect("ERR");
+    let between = context.query_rt_values().expect("a clock").raw_clock_ns;
+    b.modify_state(QpState::Err).expect("ERR");
+    a.modify_state(QpState::Reset).expect("RESET");
+    for wr_id in 10..13 {
+        let poll = cq.start_poll().expect("polls").expect("b's are there");
+        assert_eq!((poll.wc().wr_id, poll.wc().qp_num), (wr_id, b.qp_num()));
+        // Each has kept its own time.
+        let time = poll.completion_ts().expect("the queue keeps times");
+        assert!(time >= between, "{time} is a completion of a's");
+    }
+    assert!(cq.start_poll().expect("polls").is_none());
+    // The queue goes on, for the QP that was reset too.
+    b.modify_state(QpState::Reset).expect("RESET");
+    connect(&a, &b, &ConnectOptions::default());
+    b.post_recv(&RecvWr::new(20, &[])).expect("room");
+    a.post_send(&SendWr::send_inline(0, b"")).expect("room");
+    assert_eq!(common::poll(&cq).wr_id, 20);
 }

@@ -8,7 +8,7 @@ use urxe::AddressVector;
 use super::gid::{from_gid, local_address, to_gid};
 use crate::errno::{Errno, minus_one, pointer};
 use crate::layout::{CStruct, ibv_ah, ibv_ah_attr, ibv_context, ibv_pd, ibv_wc};
-use crate::object::{Ah, Context, Pd, delete, new};
+use crate::object::{Ah, Context, Hold, Pd, delete, new};
 use crate::ops::GRH;
 
 pub(crate) unsafe extern "C" fn ibv_create_ah(
@@ -23,7 +23,6 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(
 
 fn give(pd: *mut ibv_pd, owner: &Pd, path: &AddressVector) -> Result<*mut ibv_ah, Errno> {
     let urxe = owner.urxe.create_ah(path)?;
-    owner.users.add();
     let mut ibv = ibv_ah::zeroed();
     // SAFETY: the PD's part of the program, whose context never changes.
     ibv.context = unsafe { (*owner.ibv.get()).context };
@@ -31,6 +30,7 @@ fn give(pd: *mut ibv_pd, owner: &Pd, path: &AddressVector) -> Result<*mut ibv_ah
     Ok(new(Ah {
         ibv: UnsafeCell::new(ibv),
         urxe,
+        _pd: Hold::of(&owner.users),
     }))
 }
 
@@ -88,12 +88,8 @@ unsafe fn path_back(
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    // SAFETY: an address handle, whose PD cannot be destroyed before it.
-    unsafe {
-        let pd = (*Ah::of(ah).ibv.get()).pd;
-        Pd::of(pd).users.remove();
-        delete::<Ah>(ah);
-    }
+    // SAFETY: an address handle that the program does not use again, by the rules of the function.
+    unsafe { delete::<Ah>(ah) };
     0
 }
 

@@ -3,10 +3,12 @@
 use core::ffi::c_int;
 use core::ptr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use super::{cq, dm, mr, pd, qp_create, query, srq, xrcd};
 use crate::device::Device;
 use crate::errno::{Errno, minus_one, pointer};
+use crate::file::File;
 use crate::layout::{CStruct, ibv_context, ibv_device, verbs_context};
 use crate::object::Context;
 use crate::ops;
@@ -37,16 +39,20 @@ fn open(device: &'static Device) -> Result<*mut ibv_context, Errno> {
     }
     // SAFETY: just made, and nobody else's.
     let cmd_fd = unsafe { OwnedFd::from_raw_fd(cmd_fd) };
-    let async_fd = urxe.async_fd().as_raw_fd();
-    make_blocking(async_fd)?;
+    make_blocking(urxe.async_fd().as_raw_fd())?;
+    let file = File::new(&cmd_fd, urxe, device)?;
+    give(file, cmd_fd)
+}
 
+/// A context of a file, which may have others.
+pub(super) fn give(file: Arc<File>, cmd_fd: OwnedFd) -> Result<*mut ibv_context, Errno> {
     let mut verbs = extended();
-    verbs.context.device = device.as_ptr();
+    verbs.context.device = file.device.as_ptr();
     verbs.context.ops = ops::context_ops();
     verbs.context.cmd_fd = cmd_fd.as_raw_fd();
-    verbs.context.async_fd = async_fd;
+    verbs.context.async_fd = file.urxe.async_fd().as_raw_fd();
     verbs.context.num_comp_vectors = 1;
-    Ok(Context::give(verbs, urxe, device, cmd_fd))
+    Ok(Context::give(verbs, file, cmd_fd))
 }
 
 /// The functions that the header looks for in front of the context.

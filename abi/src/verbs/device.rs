@@ -1,7 +1,6 @@
 //! `ibv_get_device_list` and what a device says without being opened.
 
 use core::ffi::{c_char, c_int};
-use core::ptr;
 
 use crate::device::{Device, list};
 use crate::errno::{Errno, pointer};
@@ -60,10 +59,4 @@ pub(crate) unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) ->
 pub(crate) unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     // SAFETY: a device, by the rules of the function.
     unsafe { Device::of(device) }.guid.to_be()
-}
-
-/// Devices are not made again from a descriptor.
-pub(crate) unsafe extern "C" fn ibv_import_device(_: c_int) -> *mut crate::layout::ibv_context {
-    Errno::NOT_SUPPORTED.set();
-    ptr::null_mut()
 }

@@ -24,22 +24,48 @@ pub(crate) unsafe extern "C" fn alloc_dm(
     }
     let urxe = owner.urxe.alloc_dm(attr.length).map_err(Errno::from);
     pointer(urxe.map(|urxe| {
-        let mut ibv = ibv_dm::zeroed();
-        ibv.context = context;
-        ibv.memcpy_to_dm = Some(memcpy_to_dm);
-        ibv.memcpy_from_dm = Some(memcpy_from_dm);
-        new(Dm {
-            ibv: UnsafeCell::new(ibv),
-            urxe,
-        })
+        let handle = owner.file.handle();
+        if let Some(mut registry) = owner.file.registry_of_this_process() {
+            registry.dms.insert(handle, urxe.clone());
+        }
+        give(context, handle, urxe)
     }))
+}
+
+/// Gives a handle of device memory to the program.
+pub(super) fn give(context: *mut ibv_context, handle: u32, urxe: urxe::Dm) -> *mut ibv_dm {
+    let mut ibv = ibv_dm::zeroed();
+    ibv.context = context;
+    ibv.memcpy_to_dm = Some(memcpy_to_dm);
+    ibv.memcpy_from_dm = Some(memcpy_from_dm);
+    ibv.handle = handle;
+    new(Dm {
+        ibv: UnsafeCell::new(ibv),
+        urxe,
+    })
 }
 
 /// Regions over it keep it.
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
+    // SAFETY: the program's part; its context never changes, and lives longer.
+    let (file, handle) = unsafe {
+        let ibv = &*Dm::of(dm).ibv.get();
+        (&Context::of(ibv.context).file, ibv.handle)
+    };
+    if let Some(mut registry) = file.registry_of_this_process() {
+        registry.dms.remove(&handle);
+    }
     // SAFETY: device memory that the program does not use again, by the rules of `ibv_free_dm`.
     unsafe { delete::<Dm>(dm) };
     0
+}
+
+/// Adapters write their memory in words of four bytes, and their drivers refuse what is not made of such.
+fn check_words(offset: u64, length: usize) -> Result<(), Errno> {
+    if offset.is_multiple_of(4) && length.is_multiple_of(4) {
+        return Ok(());
+    }
+    Err(Errno::INVAL)
 }
 
 unsafe extern "C" fn memcpy_to_dm(
@@ -53,7 +79,7 @@ unsafe extern "C" fn memcpy_to_dm(
     }
     // SAFETY: device memory and readable bytes, by the rules of `ibv_memcpy_to_dm`.
     let (dm, from) = unsafe { (Dm::of(dm), slice::from_raw_parts(from.cast(), length)) };
-    number(dm.urxe.copy_to(offset as usize, from).map_err(Errno::from))
+    number(check_words(offset, length).and_then(|()| Ok(dm.urxe.copy_to(offset as usize, from)?)))
 }
 
 unsafe extern "C" fn memcpy_from_dm(
@@ -67,7 +93,7 @@ unsafe extern "C" fn memcpy_from_dm(
     }
     // SAFETY: device memory and writable bytes, by the rules of `ibv_memcpy_from_dm`.
     let (dm, to) = unsafe { (Dm::of(dm), slice::from_raw_parts_mut(to.cast(), length)) };
-    number(dm.urxe.copy_from(offset as usize, to).map_err(Errno::from))
+    number(check_words(offset, length).and_then(|()| Ok(dm.urxe.copy_from(offset as usize, to)?)))
 }
 
 pub(crate) unsafe extern "C" fn reg_dm_mr(

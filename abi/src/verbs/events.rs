@@ -7,8 +7,9 @@ use urxe::{AsyncEvent, EventType, Qpn};
 
 use super::context::is_non_blocking;
 use crate::errno::{Errno, minus_one};
+use crate::file::Registry;
 use crate::layout::{ibv_async_event, ibv_context};
-use crate::object::{Context, Cq, Qp, Registry, Srq};
+use crate::object::{Context, Cq, Qp, Srq};
 
 pub(crate) unsafe extern "C" fn ibv_get_async_event(
     context: *mut ibv_context,

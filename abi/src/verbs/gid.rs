@@ -13,6 +13,8 @@ use crate::object::Context;
 const ROCE_V2: u32 = 2;
 /// The same, as `ibv_query_gid_type` has it.
 const SYSFS_ROCE_V2: c_int = 1;
+/// What is read from a place without an address.
+const EMPTY: Gid = Gid([0; 16]);
 /// Full member of the default partition.
 const PKEY: u16 = 0xffff;
 
@@ -39,9 +41,10 @@ pub(crate) unsafe extern "C" fn ibv_query_gid_type(
     // SAFETY: a context, by the rules of the function.
     let context = unsafe { Context::of(context) };
     let index = c_int::try_from(index).unwrap_or(-1);
-    minus_one(table_entry(context, port, index).map(|_| {
+    minus_one(table_entry(context, port, index).map(|found| {
+        let number = if found == EMPTY { 0 } else { SYSFS_ROCE_V2 };
         // SAFETY: a place for a number, by the rules of the function.
-        unsafe { kind.write(SYSFS_ROCE_V2) };
+        unsafe { kind.write(number) };
     }))
 }
 
@@ -63,10 +66,8 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
         return number(Err(Errno::INVAL));
     }
     let index = c_int::try_from(index).unwrap_or(-1);
-    // An index without an address is an empty entry, not a wrong one.
-    let found = table_entry(context, port, index).map_err(|_| Errno(libc::ENODATA));
-    number(found.and_then(|gid| {
-        if gid == Gid([0; 16]) {
+    number(table_entry(context, port, index).and_then(|gid| {
+        if gid == EMPTY {
             return Err(Errno(libc::ENODATA));
         }
         // SAFETY: a place for an entry, by the rules of the function.
@@ -87,7 +88,7 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
     let context = unsafe { Context::of(context) };
     let table: Vec<(u32, Gid)> = (0..context.urxe.addresses().count() as u32)
         .filter_map(|index| Some((index, context.urxe.query_gid(1, index).ok()?)))
-        .filter(|(_, gid)| *gid != Gid([0; 16]))
+        .filter(|(_, gid)| *gid != EMPTY)
         .collect();
     if flags != 0 || size < size_of::<ibv_gid_entry>() || table.len() > room {
         return -(libc::EINVAL as isize);
@@ -115,7 +116,16 @@ fn gid_entry(context: &Context, index: u32, gid: Gid) -> ibv_gid_entry {
 
 fn table_entry(context: &Context, port: u8, index: c_int) -> Result<Gid, Errno> {
     let index = u32::try_from(index).map_err(|_| Errno::INVAL)?;
+    let used = context.urxe.addresses().count();
+    if port == 1 && (used..table_len(&context.urxe)).contains(&(index as usize)) {
+        return Ok(EMPTY);
+    }
     Ok(context.urxe.query_gid(port, index)?)
+}
+
+/// Places in the table. Like an adapter's it has some that are empty: programs look for those.
+pub(super) fn table_len(context: &urxe::Context) -> usize {
+    (context.addresses().count() + 1).next_multiple_of(16)
 }
 
 /// The address with a GID index.

@@ -13,6 +13,7 @@ pub(crate) mod dm;
 pub(crate) mod events;
 pub(crate) mod fork;
 pub(crate) mod gid;
+pub(crate) mod import;
 pub(crate) mod mcast;
 pub(crate) mod mr;
 pub(crate) mod mw;

@@ -3,13 +3,13 @@
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 use urxe::{Access, Advice, Rereg};
 
 use crate::errno::{Errno, number, pointer};
 use crate::layout::{ibv_mr, ibv_pd, ibv_sge};
-use crate::object::{Memory, Mr, Pd, delete, new};
+use crate::object::{Context, Hold, Memory, Mr, MrState, Pd, delete, new};
 use crate::ops::sges;
 
 /// `IBV_ACCESS_*` that are known; those beyond are optional, or refused.
@@ -107,11 +107,17 @@ pub(super) fn give(
         // It has no rkey.
         Memory::Null(mr) => (mr.lkey().0, 0),
     };
-    owner.users.add();
+    // SAFETY: the PD's part of the program, whose context never changes, and lives longer.
+    let (context, file) = unsafe {
+        let context = (*owner.ibv.get()).context;
+        (context, &Context::of(context).file)
+    };
+    let hold = Hold::of(&owner.users);
+    let state = Arc::new(MrState::new(lkey, rkey, length, memory, hold));
+    file.registry().mrs.insert(lkey, Arc::downgrade(&state));
     new(Mr {
         ibv: UnsafeCell::new(ibv_mr {
-            // SAFETY: the PD's part of the program, whose context never changes.
-            context: unsafe { (*owner.ibv.get()).context },
+            context,
             pd,
             addr,
             length,
@@ -119,23 +125,34 @@ pub(super) fn give(
             lkey,
             rkey,
         }),
-        urxe: Mutex::new(Some(memory)),
+        state,
     })
 }
 
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     // SAFETY: a region, by the rules of the function.
     let object = unsafe { Mr::of(mr) };
-    let mut memory = object.urxe.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(Memory::Region(region)) = memory.take()
-        && let Err((region, busy)) = region.dereg()
-    {
-        *memory = Some(Memory::Region(region));
-        return number(Err(busy.into()));
+    // SAFETY: the program's part; its context never changes, and lives longer.
+    let file = unsafe { &Context::of((*object.ibv.get()).context).file };
+    let mut memory = object.state.lock();
+    match memory.take() {
+        Some((Memory::Region(region), pd)) => {
+            if let Err((region, busy)) = region.dereg() {
+                *memory = Some((Memory::Region(region), pd));
+                return number(Err(busy.into()));
+            }
+        }
+        Some(other) => drop(other),
+        // By another handle, before. The number may be another region's now.
+        None => {
+            drop(memory);
+            // SAFETY: the program does not use this handle again, by the rules of the function.
+            unsafe { delete::<Mr>(mr) };
+            return 0;
+        }
     }
     drop(memory);
-    // SAFETY: its PD cannot be destroyed before it.
-    unsafe { Pd::of((*object.ibv.get()).pd) }.users.remove();
+    file.registry().mrs.remove(&object.state.lkey);
     // SAFETY: nobody uses it any more, by the rules of the function.
     unsafe { delete::<Mr>(mr) };
     0
@@ -177,9 +194,9 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
         // SAFETY: as in `register`.
         change = unsafe { change.raw(addr.cast(), length, addr as u64) };
     }
-    let mut memory = object.urxe.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut memory = object.state.lock();
     let changed = match memory.as_mut() {
-        Some(Memory::Region(region)) => region.rereg(change).map_err(Errno::from),
+        Some((Memory::Region(region), _)) => region.rereg(change).map_err(Errno::from),
         _ => Err(Errno::INVAL),
     };
     if let Err(errno) = changed {
@@ -190,12 +207,14 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     unsafe {
         let ibv = &mut *object.ibv.get();
         if has(CHANGE_PD) {
-            Pd::of(ibv.pd).users.remove();
-            Pd::of(pd).users.add();
+            if let Some((_, hold)) = memory.as_mut() {
+                *hold = Hold::of(&Pd::of(pd).users);
+            }
             ibv.pd = pd;
         }
         if has(CHANGE_TRANSLATION) {
             (ibv.addr, ibv.length) = (addr, length);
+            object.state.set_length(length);
         }
     }
     0

@@ -7,7 +7,7 @@ use urxe::{Access, BindMw, Lkey, MwType};
 
 use crate::errno::{Errno, number, pointer};
 use crate::layout::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
-use crate::object::{Mw, Pd, Qp, delete, new};
+use crate::object::{Hold, Mw, Pd, Qp, delete, new};
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {
     // SAFETY: a PD, by the rules of `ibv_alloc_mw`.
@@ -19,7 +19,6 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut i
     };
     let urxe = mw_type.and_then(|mw_type| owner.urxe.alloc_mw(mw_type).map_err(Errno::from));
     pointer(urxe.map(|urxe| {
-        owner.users.add();
         new(Mw {
             ibv: UnsafeCell::new(ibv_mw {
                 // SAFETY: the PD's part of the program, whose context never changes.
@@ -30,17 +29,14 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut i
                 r#type: kind,
             }),
             urxe,
+            _pd: Hold::of(&owner.users),
         })
     }))
 }
 
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
-    // SAFETY: a window that the program does not use again, by the rules of `ibv_dealloc_mw`; its PD is still there.
-    unsafe {
-        let pd = (*Mw::of(mw).ibv.get()).pd;
-        delete::<Mw>(mw);
-        Pd::of(pd).users.remove();
-    }
+    // SAFETY: a window that the program does not use again, by the rules of `ibv_dealloc_mw`.
+    unsafe { delete::<Mw>(mw) };
     0
 }
 

@@ -3,31 +3,35 @@
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::ptr;
+use std::sync::Arc;
 
 use crate::errno::{Errno, number, pointer};
-use crate::layout::{CStruct, ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td};
+use crate::layout::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td};
 use crate::object::{Context, Pd, Td, Users, delete, new};
 
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: a context, by the rules of the function.
-    let urxe = unsafe { Context::of(context) }.urxe.alloc_pd();
-    pointer(
-        urxe.map_err(Errno::from)
-            .map(|urxe| give(context, urxe, None)),
-    )
+    let file = &unsafe { Context::of(context) }.file;
+    pointer(file.urxe.alloc_pd().map_err(Errno::from).map(|urxe| {
+        let (handle, users) = (file.handle(), Arc::<Users>::default());
+        let entry = (urxe.clone(), users.clone());
+        file.registry().pds.insert(handle, entry);
+        give(context, handle, urxe, users, None)
+    }))
 }
 
-fn give(
+/// Gives a handle of a domain to the program.
+pub(super) fn give(
     context: *mut ibv_context,
+    handle: u32,
     urxe: urxe::Pd,
+    users: Arc<Users>,
     parents: Option<(*mut ibv_pd, *mut ibv_td)>,
 ) -> *mut ibv_pd {
-    let mut ibv = ibv_pd::zeroed();
-    ibv.context = context;
     new(Pd {
-        ibv: UnsafeCell::new(ibv),
+        ibv: UnsafeCell::new(ibv_pd { context, handle }),
         urxe,
-        users: Users::default(),
+        users,
         parents,
     })
 }
@@ -38,6 +42,14 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     let object = unsafe { Pd::of(pd) };
     if let Err(busy) = object.users.check_none() {
         return number(Err(busy));
+    }
+    // SAFETY: the program's part; its context never changes, and lives longer.
+    let (file, handle) = unsafe {
+        let ibv = &*object.ibv.get();
+        (&Context::of(ibv.context).file, ibv.handle)
+    };
+    if object.parents.is_none() {
+        file.registry().pds.remove(&handle);
     }
     if let Some((parent, td)) = object.parents {
         // SAFETY: what it was made of cannot be destroyed before it.
@@ -93,5 +105,8 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         // SAFETY: a thread domain, by the rules of the function.
         unsafe { Td::of(attr.td) }.users.add();
     }
-    give(context, parent.urxe.clone(), Some((attr.pd, attr.td)))
+    // SAFETY: the program's part, which does not change.
+    let handle = unsafe { (*parent.ibv.get()).handle };
+    let (urxe, users) = (parent.urxe.clone(), Arc::default());
+    give(context, handle, urxe, users, Some((attr.pd, attr.td)))
 }

@@ -14,7 +14,7 @@ use crate::layout::{
     ibv_qp_init_attr_ex, ibv_qp_open_attr, ibv_srq, ibv_xrcd,
 };
 use crate::object::{
-    Context, Cq, Names, Object, Pd, Qp, Shared, Srq, Users, Xrcd, delete, new, of,
+    Context, Cq, Hold, Names, Object, Pd, Qp, Shared, Srq, Users, Xrcd, delete, new, of,
 };
 use crate::ops::qp_ex;
 
@@ -214,6 +214,8 @@ unsafe fn give(wanted: &Wanted, urxe: urxe::Qp) -> *mut ibv_qp {
         xrcd: (!xrcd.is_null()).then_some(xrcd),
         sq_sig_all: wanted.sq_sig_all,
         async_events: Acks::default(),
+        // SAFETY: the caller's promise.
+        _pd: unsafe { some::<Pd>(wanted.pd) }.map(|pd| Hold::of(&pd.users)),
     });
     // SAFETY: a live context, by the caller's promise.
     let context = unsafe { Context::of(wanted.context) };
@@ -221,7 +223,7 @@ unsafe fn give(wanted: &Wanted, urxe: urxe::Qp) -> *mut ibv_qp {
     qp
 }
 
-/// The counts of everything that the QP is made of.
+/// The counts of what the QP is made of, beside the domain, which it holds by itself.
 ///
 /// # Safety
 /// As for [`create`].
@@ -229,7 +231,6 @@ unsafe fn users(wanted: &Wanted) -> impl Iterator<Item = &'static Users> {
     // SAFETY: the caller's promise.
     let all = unsafe {
         [
-            some::<Pd>(wanted.pd).map(|pd| &pd.users),
             some::<Cq>(wanted.send_cq).map(|cq| &cq.users),
             some::<Cq>(wanted.recv_cq).map(|cq| &cq.users),
             some::<Srq>(wanted.srq).map(|srq| &srq.users),

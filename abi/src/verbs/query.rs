@@ -5,6 +5,7 @@ use core::ptr;
 
 use urxe::DeviceAttr;
 
+use super::gid::table_len;
 use crate::device::{Device, copy_text};
 use crate::errno::{Errno, number};
 use crate::layout::{
@@ -147,12 +148,13 @@ pub(crate) unsafe extern "C" fn ibv_query_port(
 }
 
 fn port_attr(context: &Context, port: u8) -> Result<ibv_port_attr, Errno> {
+    let gid_tbl_len = table_len(&context.urxe);
     let port = context.urxe.query_port(port)?;
     let mut attr = ibv_port_attr::zeroed();
     attr.state = port.state as c_int;
     attr.max_mtu = port.max_mtu as c_int;
     attr.active_mtu = port.active_mtu as c_int;
-    attr.gid_tbl_len = port.gid_tbl_len as c_int;
+    attr.gid_tbl_len = gid_tbl_len as c_int;
     // `IBV_PORT_IP_BASED_GIDS`
     attr.port_cap_flags = 1 << 26;
     attr.max_msg_sz = u32::try_from(port.max_msg_sz).unwrap_or(u32::MAX);

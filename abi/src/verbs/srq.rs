@@ -12,7 +12,7 @@ use crate::layout::{
     CStruct, ibv_context, ibv_cq, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
     ibv_srq_init_attr_ex, ibv_xrcd,
 };
-use crate::object::{Context, Cq, Pd, Shared, Srq, Users, Xrcd, delete, new};
+use crate::object::{Context, Cq, Hold, Pd, Shared, Srq, Users, Xrcd, delete, new};
 
 pub(crate) unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
@@ -87,13 +87,13 @@ unsafe fn create(
     ibv.pd = pd;
     ibv.handle = id;
     let context = ibv.context;
-    owner.users.add();
     let srq = new(Srq {
         ibv: UnsafeCell::new(ibv),
         urxe,
         users: Users::default(),
         xrc,
         async_events: Acks::default(),
+        _pd: Hold::of(&owner.users),
     });
     // SAFETY: the PD's context lives longer than the PD.
     let context = unsafe { Context::of(context) };
@@ -137,14 +137,10 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     if let Err(busy) = object.users.check_none() {
         return number(Err(busy));
     }
-    // SAFETY: the program's part; its context and PD never change, and live longer.
-    let (context, pd) = unsafe {
-        let ibv = object.ibv.get();
-        (Context::of((*ibv).context), Pd::of((*ibv).pd))
-    };
+    // SAFETY: the program's part; its context never changes, and lives longer.
+    let context = unsafe { Context::of((*object.ibv.get()).context) };
     context.registry().srqs.remove(&object.urxe.id().0);
     object.async_events.wait();
-    pd.users.remove();
     if let Some((xrcd, cq)) = object.xrc {
         // SAFETY: they cannot be destroyed before it.
         unsafe {

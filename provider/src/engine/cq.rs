@@ -44,7 +44,7 @@ pub(crate) struct CqCore {
     /// Changes only while `inner` is locked.
     capacity: AtomicUsize,
     /// Completions in the ring: so that a poll of an empty queue takes no lock.
-    len: AtomicUsize,
+    pub(super) len: AtomicUsize,
     /// A completion was lost: what is in the queue is not all there was.
     overrun: AtomicBool,
     /// Polls in a row that found something.
@@ -55,9 +55,9 @@ pub(crate) struct CqCore {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    ring: VecDeque<Cqe>,
+    pub(super) ring: VecDeque<Cqe>,
     /// When each of the ring was stored, if the queue keeps that.
-    stamps: Option<VecDeque<Time>>,
+    pub(super) stamps: Option<VecDeque<Time>>,
     pub(super) armed: Armed,
     pub(super) moderation: Moderation,
 }

@@ -54,7 +54,7 @@ impl CqTable {
         self.at(id).map_or(0, |cq| cq.room())
     }
 
-    fn at(&self, id: CqId) -> Option<&Arc<CqCore>> {
+    pub(super) fn at(&self, id: CqId) -> Option<&Arc<CqCore>> {
         self.cqs.get(id.0 as usize)?.as_ref()
     }
 

@@ -20,6 +20,7 @@ mod port_watch;
 mod post;
 mod privilege;
 mod progress;
+mod purge;
 mod shard_state;
 mod sockets;
 mod srq;

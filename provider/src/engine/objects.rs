@@ -115,6 +115,9 @@ impl Engine {
             .modify_qp(qp.index, attr, mask, env))?;
         if let Some((attr, init)) = state.shard.query_qp(qp.index) {
             qp.set_state(attr.qp_state);
+            if attr.qp_state == QpState::Reset {
+                state.cqs.purge(qp.qpn, init.send_cq, init.recv_cq);
+            }
             state.strict_mut(|strict, _, _| strict.on_modified(qp.qpn, attr.qp_state));
             let at = match (init.qp_type, attr.ah_attr) {
                 (QpType::Ud, _) => ListensAt::Everywhere,

@@ -1,0 +1,94 @@
+//! Second handles of objects (`man ibv_import_device`).
+//!
+//! Within one process: what two processes share with an adapter is the kernel's, and here there is none.
+
+use core::cell::UnsafeCell;
+use core::ffi::c_int;
+use core::ptr;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+
+use super::{context, dm, pd};
+use crate::errno::{Errno, pointer};
+use crate::file::File;
+use crate::layout::{ibv_context, ibv_dm, ibv_mr, ibv_pd};
+use crate::object::{Context, Dm, Mr, Pd, delete, new};
+
+/// Takes the descriptor, if it succeeds: closing the context closes it.
+pub(crate) unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
+    // SAFETY: a number that is no descriptor makes the call fail.
+    if unsafe { libc::fcntl(cmd_fd, libc::F_GETFD) } < 0 {
+        Errno::last().set();
+        return ptr::null_mut();
+    }
+    // SAFETY: it is open, and stays so during this call, by the rules of the function.
+    let file = File::find(unsafe { BorrowedFd::borrow_raw(cmd_fd) });
+    pointer(file.and_then(|file| {
+        // SAFETY: the program gives it away.
+        context::give(file, unsafe { OwnedFd::from_raw_fd(cmd_fd) })
+    }))
+}
+
+pub(crate) unsafe extern "C" fn ibv_import_pd(
+    context: *mut ibv_context,
+    handle: u32,
+) -> *mut ibv_pd {
+    // SAFETY: a context, by the rules of the function.
+    let file = &unsafe { Context::of(context) }.file;
+    let found = file.registry().pds.get(&handle).cloned();
+    let found = found.ok_or(Errno::INVAL);
+    pointer(found.map(|(urxe, users)| pd::give(context, handle, urxe, users, None)))
+}
+
+pub(crate) unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
+    // SAFETY: an imported PD that the program does not use again, by the rules of the function. What was made of it
+    // holds what it needs.
+    unsafe { delete::<Pd>(pd) };
+}
+
+/// Its address is null (`man ibv_import_mr`).
+pub(crate) unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
+    // SAFETY: a PD, by the rules of the function; its context lives longer.
+    let (context, file) = unsafe {
+        let context = (*Pd::of(pd).ibv.get()).context;
+        (context, &Context::of(context).file)
+    };
+    let found = file.registry().mrs.get(&handle).and_then(|mr| mr.upgrade());
+    pointer(found.ok_or(Errno::INVAL).map(|state| {
+        new(Mr {
+            ibv: UnsafeCell::new(ibv_mr {
+                context,
+                pd,
+                addr: ptr::null_mut(),
+                length: state.length(),
+                handle,
+                lkey: state.lkey,
+                rkey: state.rkey,
+            }),
+            state,
+        })
+    }))
+}
+
+pub(crate) unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
+    // SAFETY: an imported region that the program does not use again, by the rules of the function.
+    unsafe { delete::<Mr>(mr) };
+}
+
+pub(crate) unsafe extern "C" fn ibv_import_dm(
+    context: *mut ibv_context,
+    handle: u32,
+) -> *mut ibv_dm {
+    // SAFETY: a context, by the rules of the function.
+    let file = &unsafe { Context::of(context) }.file;
+    let found = file.registry().dms.get(&handle).cloned();
+    pointer(
+        found
+            .ok_or(Errno::INVAL)
+            .map(|urxe| dm::give(context, handle, urxe)),
+    )
+}
+
+pub(crate) unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
+    // SAFETY: imported device memory that the program does not use again, by the rules of the function.
+    unsafe { delete::<Dm>(dm) };
+}
