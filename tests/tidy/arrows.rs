@@ -5,13 +5,14 @@ use std::fs;
 use crate::tree::{files, report, root};
 
 /// Crate folder, and what of ours it may depend on. Bottom to top.
-const MAY_IMPORT: [(&str, &[&str]); 7] = [
+const MAY_IMPORT: [(&str, &[&str]); 8] = [
     ("wire", &[]),
     ("provider/core", &["urxe-wire"]),
     ("provider/udp", &[]),
     ("provider", &["urxe-wire", "urxe-core", "urxe-udp"]),
+    ("fabric-sim", &["urxe-wire", "urxe-core", "urxe"]),
     // `urxe-udp` for the floor that `urxe bench` prints: bare UDP by the same socket calls.
-    ("cli", &["urxe", "urxe-wire", "urxe-udp"]),
+    ("cli", &["urxe", "urxe-wire", "urxe-udp", "urxe-fabric-sim"]),
     ("abi", &["urxe"]),
     ("tests", &["urxe", "urxe-wire", "urxe-core", "urxe-udp"]),
 ];
@@ -75,6 +76,41 @@ fn the_core_does_no_io() {
         }
     }
     report("time, memory and queues are arguments of the core", &faults);
+}
+
+/// The crate's `clippy.toml` bans the same for the compiler; this also reads what is not compiled.
+#[test]
+fn nothing_leaks_into_the_simulator() {
+    // Whatever could differ between two runs of one seed.
+    let banned = [
+        "HashMap",
+        "HashSet",
+        "RandomState",
+        "std::thread",
+        "std::time::",
+        "Instant::now",
+        "SystemTime",
+        "std::env",
+        "std::net::UdpSocket",
+        "thread_rng",
+        "getrandom",
+    ];
+    let mut faults = Vec::new();
+    for file in files(&[".rs"]) {
+        if !file.path.starts_with("fabric-sim/src/") {
+            continue;
+        }
+        for (number, line) in (1..).zip(file.text.lines()) {
+            let code = line.split("//").next().unwrap_or_default();
+            for word in banned.iter().filter(|word| code.contains(**word)) {
+                faults.push(format!("{}:{number}: {word}", file.path));
+            }
+        }
+    }
+    report(
+        "one seed is one run: no clock, thread or hash order",
+        &faults,
+    );
 }
 
 #[test]

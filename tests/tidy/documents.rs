@@ -104,6 +104,7 @@ fn the_promised_documents_exist() {
         "SAFETY",
         "TESTING",
         "PERFORMANCE",
+        "SIMULATION",
     ]) {
         let path = if name.chars().all(|c| c.is_ascii_uppercase()) {
             format!("docs/{name}.md")

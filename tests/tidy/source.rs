@@ -159,6 +159,7 @@ fn safe_crates_say_so() {
     let roots = [
         ("wire/src/lib.rs", "forbid"),
         ("provider/core/src/lib.rs", "forbid"),
+        ("fabric-sim/src/lib.rs", "forbid"),
         ("cli/src/main.rs", "forbid"),
         ("provider/src/lib.rs", "deny"),
     ];

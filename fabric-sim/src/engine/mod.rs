@@ -1,0 +1,12 @@
+//! What every discrete-event simulation needs and nothing of networks: time, a queue of
+//! events in a total order, random numbers in streams, and a hash of what happened.
+
+mod queue;
+mod rng;
+mod time;
+mod trace;
+
+pub use queue::EventQueue;
+pub use rng::{Entity, Rng};
+pub use time::{Rate, Span, Time};
+pub use trace::{TraceHash, mix64};

@@ -1,0 +1,281 @@
+//! The queue of events, in a total order: by time, and of one time by the order in which they
+//! were scheduled.
+//!
+//! Events of the near future (nearly all of them: the next frame on some link) lie in a ring of
+//! buckets, one for each few nanoseconds; a bucket is sorted when its turn comes. What is further
+//! away waits in a heap. docs/SIMULATION.md has it measured beside a heap alone.
+
+use core::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::Time;
+
+/// A bucket holds 2^12 ps = 4.1 ns: about one event of each hundred ports at 100 Gb/s.
+const BUCKET_BITS: u32 = 12;
+/// Buckets in the ring: 33.6 us, longer than a frame on anything but slow links.
+const BUCKETS: u64 = 8192;
+const WORDS: usize = BUCKETS as usize / 64;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry<E> {
+    time: Time,
+    sequence: u64,
+    event: E,
+}
+
+impl<E> Entry<E> {
+    fn key(&self) -> (Time, u64) {
+        (self.time, self.sequence)
+    }
+}
+
+/// What the heap sees of an event that is far away.
+#[derive(Debug)]
+struct Far<E>(Entry<E>);
+
+impl<E> PartialEq for Far<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key() == other.0.key()
+    }
+}
+
+impl<E> Eq for Far<E> {}
+
+impl<E> PartialOrd for Far<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> Ord for Far<E> {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.0.key().cmp(&other.0.key())
+    }
+}
+
+/// The queue.
+#[derive(Debug)]
+pub struct EventQueue<E> {
+    ring: Vec<Vec<Entry<E>>>,
+    /// Which buckets of the ring hold anything.
+    occupied: Box<[u64; WORDS]>,
+    /// The bucket whose turn it is, counted from the start of time. It is sorted, the next
+    /// event last; events before it are gone.
+    current: u64,
+    far: BinaryHeap<Reverse<Far<E>>>,
+    sequence: u64,
+    len: usize,
+    now: Time,
+}
+
+impl<E: Copy> Default for EventQueue<E> {
+    fn default() -> Self {
+        EventQueue::new()
+    }
+}
+
+impl<E: Copy> EventQueue<E> {
+    /// An empty queue at time zero.
+    pub fn new() -> EventQueue<E> {
+        EventQueue {
+            ring: (0..BUCKETS).map(|_| Vec::new()).collect(),
+            occupied: Box::new([0; WORDS]),
+            current: 0,
+            far: BinaryHeap::new(),
+            sequence: 0,
+            len: 0,
+            now: Time::ZERO,
+        }
+    }
+
+    /// The time of the event that was taken out last.
+    #[inline]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Number of events that wait.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Number of events that were ever scheduled.
+    pub fn scheduled(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Schedules an event. One for the past happens now, after those that are due already.
+    #[inline]
+    pub fn push(&mut self, time: Time, event: E) {
+        let entry = Entry {
+            time: time.max(self.now),
+            sequence: self.sequence,
+            event,
+        };
+        self.sequence += 1;
+        self.len += 1;
+        let bucket = entry.time.ps() >> BUCKET_BITS;
+        if bucket <= self.current {
+            let current = &mut self.ring[(self.current % BUCKETS) as usize];
+            let at = current.partition_point(|other| other.key() > entry.key());
+            current.insert(at, entry);
+        } else if bucket - self.current < BUCKETS {
+            self.store(bucket, entry);
+        } else {
+            self.far.push(Reverse(Far(entry)));
+        }
+    }
+
+    /// Takes the next event out, and moves time on to it.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(Time, E)> {
+        self.pop_until(Time::NEVER)
+    }
+
+    /// Takes the next event out if it is not later than `until`.
+    #[inline]
+    pub fn pop_until(&mut self, until: Time) -> Option<(Time, E)> {
+        loop {
+            let current = &mut self.ring[(self.current % BUCKETS) as usize];
+            if let Some(entry) = current.last() {
+                if entry.time > until {
+                    return None;
+                }
+                let entry = *entry;
+                current.pop();
+                self.len -= 1;
+                self.now = entry.time;
+                return Some((entry.time, entry.event));
+            }
+            if !self.advance() {
+                return None;
+            }
+        }
+    }
+
+    /// Goes to the next bucket that holds anything; false if none does.
+    fn advance(&mut self) -> bool {
+        let old = (self.current % BUCKETS) as usize;
+        self.occupied[old / 64] &= !(1 << (old % 64));
+        let next = match (self.next_in_ring(), self.far.peek()) {
+            (Some(bucket), _) => bucket,
+            (None, Some(Reverse(far))) => far.0.time.ps() >> BUCKET_BITS,
+            (None, None) => return false,
+        };
+        // The heap may hold something earlier: it was far away when it was scheduled.
+        self.current = match self.far.peek() {
+            Some(Reverse(far)) => next.min(far.0.time.ps() >> BUCKET_BITS),
+            None => next,
+        };
+        while let Some(Reverse(far)) = self.far.peek() {
+            let bucket = far.0.time.ps() >> BUCKET_BITS;
+            if bucket - self.current >= BUCKETS {
+                break;
+            }
+            if let Some(Reverse(Far(entry))) = self.far.pop() {
+                self.store(bucket, entry);
+            }
+        }
+        let bucket = &mut self.ring[(self.current % BUCKETS) as usize];
+        bucket.sort_unstable_by_key(|entry| Reverse(entry.key()));
+        true
+    }
+
+    #[inline]
+    fn store(&mut self, bucket: u64, entry: Entry<E>) {
+        let place = (bucket % BUCKETS) as usize;
+        self.occupied[place / 64] |= 1 << (place % 64);
+        self.ring[place].push(entry);
+    }
+
+    /// The first bucket after the current one that holds anything.
+    fn next_in_ring(&self) -> Option<u64> {
+        let start = ((self.current + 1) % BUCKETS) as usize;
+        let first = self.occupied[start / 64] & (!0 << (start % 64));
+        // Once round: the word of the start is looked at again at the end, for its lower bits.
+        let mut word = first;
+        for step in 0..=WORDS {
+            if word != 0 {
+                let index = (start / 64 + step) % WORDS * 64 + word.trailing_zeros() as usize;
+                let distance = (index + BUCKETS as usize - start) % BUCKETS as usize;
+                return Some(self.current + 1 + distance as u64);
+            }
+            word = self.occupied[(start / 64 + step + 1) % WORDS];
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Rng;
+    use proptest::prelude::*;
+
+    /// The order by definition: a heap of (time, sequence).
+    #[derive(Default)]
+    struct Model(BinaryHeap<Reverse<(u64, u64)>>, u64);
+
+    impl Model {
+        fn push(&mut self, time: u64) -> u64 {
+            self.1 += 1;
+            self.0.push(Reverse((time, self.1)));
+            self.1
+        }
+    }
+
+    proptest! {
+        /// Whatever is scheduled, near or far or now: it comes in the order of the definition.
+        #[test]
+        fn the_order_is_total(seed in any::<u64>(), reach in 0u32..40) {
+            let mut rng = Rng::new(seed);
+            let (mut queue, mut model) = (EventQueue::new(), Model::default());
+            for _ in 0..400 {
+                for _ in 0..rng.below(4) {
+                    let scale = rng.below(u64::from(reach) + 1);
+                    let ahead = rng.below(1 << scale);
+                    let time = queue.now().ps() + ahead;
+                    let id = model.push(time);
+                    queue.push(Time::from_ps(time), id);
+                }
+                if rng.below(3) > 0 {
+                    let expected = model.0.pop().map(|Reverse((time, id))| (Time::from_ps(time), id));
+                    prop_assert_eq!(queue.pop(), expected);
+                }
+                prop_assert_eq!(queue.len(), model.0.len());
+            }
+            while let Some(Reverse((time, id))) = model.0.pop() {
+                prop_assert_eq!(queue.pop(), Some((Time::from_ps(time), id)));
+            }
+            prop_assert_eq!(queue.pop(), None);
+        }
+    }
+
+    #[test]
+    fn what_is_late_happens_now() {
+        let mut queue = EventQueue::new();
+        queue.push(Time::from_ps(100), 'a');
+        queue.push(Time::from_ps(100), 'b');
+        assert_eq!(queue.pop(), Some((Time::from_ps(100), 'a')));
+        queue.push(Time::from_ps(7), 'c');
+        assert_eq!(queue.pop(), Some((Time::from_ps(100), 'b')));
+        assert_eq!(queue.pop(), Some((Time::from_ps(100), 'c')));
+    }
+
+    #[test]
+    fn a_limit_leaves_the_event_where_it_is() {
+        let mut queue = EventQueue::new();
+        queue.push(Time::from_ps(1 << 40), 'x');
+        assert_eq!(queue.pop_until(Time::from_ps(1000)), None);
+        // Earlier than what the queue has looked at already.
+        queue.push(Time::from_ps(2000), 'y');
+        assert_eq!(queue.pop(), Some((Time::from_ps(2000), 'y')));
+        assert_eq!(queue.pop(), Some((Time::from_ps(1 << 40), 'x')));
+        assert!(queue.is_empty());
+    }
+}

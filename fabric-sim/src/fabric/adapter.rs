@@ -1,0 +1,156 @@
+//! The network adapter of a host, as the network sees it: frames go out through its port's queues,
+//! and come in as fast as the host takes them. One that is too slow for what comes stops its switch.
+
+use crate::engine::Rate;
+use crate::fabric::{DropReason, Event, Fabric, Upcall};
+use crate::frame::{Frame, FrameId, Queue};
+use crate::qos::PRIORITIES;
+use crate::topology::{HostId, PortId};
+
+/// How adapters receive.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct AdapterConfig {
+    /// What it takes in a second; `None`: whatever comes.
+    pub rx_rate: Option<Rate>,
+    /// Bytes that may wait to be taken in.
+    pub rx_buffer: u64,
+    /// Bytes of a lossless class at which its sender is stopped.
+    pub xoff: u64,
+    /// Bytes down to which it stays stopped.
+    pub xon: u64,
+}
+
+impl Default for AdapterConfig {
+    /// As fast as the link; 1 MiB of buffer, of which half is headroom.
+    fn default() -> Self {
+        AdapterConfig {
+            rx_rate: None,
+            rx_buffer: 1 << 20,
+            xoff: 512 << 10,
+            xon: 256 << 10,
+        }
+    }
+}
+
+/// The state of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Adapter {
+    pub(crate) port: PortId,
+    /// Overrides what the configuration says.
+    rx_rate: Option<Option<Rate>>,
+    /// Frames that wait to be taken in, the first being taken in now.
+    rx: Queue,
+    rx_bytes: [u64; PRIORITIES],
+    /// Bit n: the switch was told to stop class n.
+    pub(crate) off: u8,
+}
+
+impl Adapter {
+    pub(crate) fn new(port: PortId) -> Adapter {
+        Adapter {
+            port,
+            rx_rate: None,
+            rx: Queue::default(),
+            rx_bytes: [0; PRIORITIES],
+            off: 0,
+        }
+    }
+}
+
+impl Fabric {
+    /// The port of a host.
+    pub fn port_of(&self, host: HostId) -> PortId {
+        self.adapters[host.0 as usize].port
+    }
+
+    /// Changes how fast a host takes frames in, from the next frame on.
+    pub fn set_rx_rate(&mut self, host: HostId, rate: Option<Rate>) {
+        self.adapters[host.0 as usize].rx_rate = Some(rate);
+    }
+
+    /// Hands a frame to a host's adapter. The adapter's queues have no end: who sends looks at
+    /// [`Fabric::waiting`] and waits for [`Upcall::Room`].
+    pub fn send(&mut self, host: HostId, frame: Frame) {
+        let id = self.inject(frame);
+        let port = self.adapters[host.0 as usize].port;
+        self.frames.get_mut(id).ingress = port;
+        let now = self.queue.now();
+        self.ports[port.index()].enqueue(&mut self.frames, id, frame.priority & 7, now);
+        self.watch(port, frame.priority & 7);
+        self.kick(port);
+    }
+
+    /// A frame has come to a host.
+    #[inline]
+    pub(crate) fn take_in(&mut self, host: HostId, id: FrameId) {
+        let port = self.adapters[host.0 as usize].port;
+        let f = *self.frames.get(id);
+        if f.dst != host {
+            self.give_credit(port, id);
+            return self.discard(port, id, DropReason::Stray);
+        }
+        let adapter = &mut self.adapters[host.0 as usize];
+        let rate = adapter.rx_rate.unwrap_or(self.config.adapter.rx_rate);
+        if rate.is_none() && adapter.rx.frames == 0 {
+            self.give_credit(port, id);
+            self.pending = Some(Upcall::Received(host, id));
+            return;
+        }
+        let config = self.config.adapter;
+        let port_has_pause = !self.has_credits();
+        let adapter = &mut self.adapters[host.0 as usize];
+        let class = usize::from(f.priority);
+        if adapter.rx.bytes + u64::from(f.len) > config.rx_buffer {
+            self.give_credit(port, id);
+            return self.discard(port, id, DropReason::Buffer);
+        }
+        if adapter.rx.frames == 0 {
+            let done = rate.map_or(self.queue.now(), |r| {
+                self.queue.now() + r.time_of(u64::from(f.len))
+            });
+            self.queue.push(done, Event::RxDone(host));
+        }
+        let adapter = &mut self.adapters[host.0 as usize];
+        adapter.rx.push(&mut self.frames, id);
+        adapter.rx_bytes[class] += u64::from(f.len);
+        let must_stop = self.qos.is_lossless(f.priority)
+            && adapter.rx_bytes[class] >= config.xoff
+            && adapter.off & (1 << f.priority) == 0;
+        if must_stop && port_has_pause {
+            adapter.off |= 1 << f.priority;
+            self.tell_pause(port, f.priority, true);
+        }
+    }
+
+    /// The first of the waiting frames is in.
+    pub(crate) fn on_rx_done(&mut self, host: HostId) {
+        let now = self.queue.now();
+        let adapter = &mut self.adapters[host.0 as usize];
+        let Some(id) = adapter.rx.pop(&self.frames) else {
+            return;
+        };
+        let f = *self.frames.get(id);
+        let class = usize::from(f.priority);
+        adapter.rx_bytes[class] -= u64::from(f.len);
+        let rate = adapter.rx_rate.unwrap_or(self.config.adapter.rx_rate);
+        if let Some(next) = adapter.rx.head() {
+            let len = u64::from(self.frames.get(next).len);
+            let done = rate.map_or(now, |r| now + r.time_of(len));
+            self.queue.push(done, Event::RxDone(host));
+        }
+        let port = adapter.port;
+        let may_go_on = adapter.off & (1 << f.priority) != 0
+            && adapter.rx_bytes[class] <= self.config.adapter.xon;
+        if may_go_on {
+            adapter.off &= !(1 << f.priority);
+            self.tell_pause(port, f.priority, false);
+        }
+        self.give_credit(port, id);
+        self.pending = Some(Upcall::Received(host, id));
+    }
+
+    /// Frames that wait in adapters to be taken in.
+    pub fn frames_in_adapters(&self) -> u32 {
+        self.adapters.iter().map(|a| a.rx.frames).sum()
+    }
+}

@@ -1,0 +1,246 @@
+//! Pause frames (802.1Qbb and 802.3x): sent, told again, acted on, and running out.
+
+use urxe_wire::{Frame as WireFrame, LinkType, Mac, PAUSE_DESTINATION, Pause, PauseFrame};
+
+use crate::engine::mix64;
+use crate::fabric::port::bits;
+use crate::fabric::tap::TapEvent;
+use crate::fabric::{Event, Fabric, Mode};
+use crate::frame::{Frame, FrameId, Payload};
+use crate::link::FRAME_MIN;
+use crate::qos::{FlowControl, PRIORITIES, PauseTimes};
+use crate::topology::{HostId, Node, PortId};
+
+impl Fabric {
+    /// Tells the neighbour at `port` to stop a class, or that it may go on.
+    pub(crate) fn tell_pause(&mut self, port: PortId, priority: u8, is_off: bool) {
+        let (FlowControl::Pfc(times) | FlowControl::Pause(times)) = self.qos.flow_control else {
+            return;
+        };
+        let mut off = self.classes_off(port);
+        if is_off {
+            off |= 1 << priority;
+        }
+        let pause = match self.qos.flow_control {
+            // One switch for everything: on only when no class needs it off.
+            FlowControl::Pause(_) if !is_off && off & !(1 << priority) != 0 => return,
+            FlowControl::Pause(_) => Pause::All(if is_off { times.quanta } else { 0 }),
+            _ => {
+                let mut quanta = [0; PRIORITIES];
+                quanta[usize::from(priority)] = if is_off { times.quanta } else { 0 };
+                Pause::Priorities {
+                    enabled: 1 << priority,
+                    quanta,
+                }
+            }
+        };
+        self.send_pause(port, pause);
+        if is_off && !self.ports[port.index()].refresh_armed {
+            self.arm_refresh(port, times);
+        }
+    }
+
+    /// Sends any pause frame from a port: what a misbehaving host does.
+    pub fn send_pause(&mut self, port: PortId, pause: Pause) {
+        let now = self.queue.now();
+        let stops = match pause {
+            Pause::All(quanta) => quanta > 0,
+            Pause::Priorities { enabled, quanta } => {
+                (0..PRIORITIES).any(|p| enabled & (1 << p) != 0 && quanta[p] > 0)
+            }
+        };
+        let body = (self.config.mode == Mode::Bytes).then(|| {
+            let frame = PauseFrame {
+                dst: PAUSE_DESTINATION,
+                src: mac_of(port),
+                pause,
+            };
+            let body = self.bodies.take();
+            self.bodies.get_mut(body)[..PauseFrame::LEN].copy_from_slice(&frame.emit());
+            body
+        });
+        let id = self.inject(Frame {
+            next: None,
+            len: FRAME_MIN,
+            src: HostId(0),
+            dst: HostId(0),
+            flow_hash: 0,
+            ingress: port,
+            priority: 7,
+            tos: 0,
+            ttl: 1,
+            born: now,
+            digest: digest_of(pause),
+            payload: Payload::Pause { pause, body },
+        });
+        let stats = &mut self.ports[port.index()].stats;
+        if stops {
+            stats.pauses_sent += 1;
+        } else {
+            stats.resumes_sent += 1;
+        }
+        self.ports[port.index()].control.push(&mut self.frames, id);
+        self.kick(port);
+    }
+
+    /// The classes that this port's neighbour is told to stop.
+    fn classes_off(&self, id: PortId) -> u8 {
+        let port = &self.ports[id.index()];
+        match port.node {
+            Node::Switch(switch) => {
+                let mmu = &self.switches[switch.0 as usize].mmu;
+                let local = usize::from(port.local);
+                let is_off = |p: &u8| mmu.ingress(local, *p).is_off;
+                (0..PRIORITIES as u8)
+                    .filter(is_off)
+                    .fold(0, |mask, p| mask | 1 << p)
+            }
+            Node::Host(host) => self.adapters[host.0 as usize].off,
+        }
+    }
+
+    fn arm_refresh(&mut self, id: PortId, times: PauseTimes) {
+        let port = &mut self.ports[id.index()];
+        port.refresh_armed = true;
+        let at = self.queue.now() + times.refresh(port.link.rate);
+        self.queue.push(at, Event::PauseRefresh(id));
+    }
+
+    pub(crate) fn on_pause_refresh(&mut self, id: PortId) {
+        self.ports[id.index()].refresh_armed = false;
+        let (FlowControl::Pfc(times) | FlowControl::Pause(times)) = self.qos.flow_control else {
+            return;
+        };
+        let off = self.classes_off(id);
+        if off == 0 {
+            return;
+        }
+        let pause = match self.qos.flow_control {
+            FlowControl::Pause(_) => Pause::All(times.quanta),
+            _ => {
+                let mut quanta = [0; PRIORITIES];
+                for priority in bits(off) {
+                    quanta[usize::from(priority)] = times.quanta;
+                }
+                Pause::Priorities {
+                    enabled: u16::from(off),
+                    quanta,
+                }
+            }
+        };
+        self.send_pause(id, pause);
+        self.arm_refresh(id, times);
+    }
+
+    /// The port acts on a pause frame.
+    pub(crate) fn on_pause_acts(&mut self, id: PortId, frame: FrameId) {
+        let pause = match self.frames.get(frame).payload {
+            Payload::Pause {
+                body: Some(body), ..
+            } => {
+                let bytes = &self.bodies.get(body)[..PauseFrame::LEN];
+                match WireFrame::parse(LinkType::Ethernet, bytes) {
+                    Ok(WireFrame::Pause(frame)) => Some(frame.pause),
+                    // Not a pause frame any more: ignored, as by any port.
+                    _ => None,
+                }
+            }
+            Payload::Pause { pause, body: None } => Some(pause),
+            _ => None,
+        };
+        self.consume(frame);
+        match pause {
+            Some(Pause::All(quanta)) => self.pause(id, u8::MAX, [quanta; PRIORITIES]),
+            Some(Pause::Priorities { enabled, quanta }) => self.pause(id, enabled as u8, quanta),
+            None => {}
+        }
+    }
+
+    fn pause(&mut self, id: PortId, classes: u8, quanta: [u16; PRIORITIES]) {
+        let now = self.queue.now();
+        let rate = self.ports[id.index()].link.rate;
+        for priority in bits(classes) {
+            let class = usize::from(priority);
+            if quanta[class] == 0 {
+                self.resume(id, priority);
+                continue;
+            }
+            let port = &mut self.ports[id.index()];
+            let until = now + PauseTimes::of_quanta(quanta[class], rate);
+            port.paused_until[class] = until;
+            if !port.is_paused(priority) {
+                port.paused |= 1 << priority;
+                port.paused_since[class] = now;
+                self.show_pause(id, priority, true);
+            }
+            let port = &mut self.ports[id.index()];
+            if !port.expiry_armed {
+                port.expiry_armed = true;
+                self.queue.push(until, Event::PauseExpires(id));
+            }
+            self.watch(id, priority);
+        }
+        self.kick(id);
+    }
+
+    fn resume(&mut self, id: PortId, priority: u8) {
+        let now = self.queue.now();
+        let port = &mut self.ports[id.index()];
+        if port.is_paused(priority) {
+            let class = usize::from(priority);
+            port.paused &= !(1 << priority);
+            port.stats.paused[class] += now.since(port.paused_since[class]);
+            self.show_pause(id, priority, false);
+        }
+    }
+
+    fn show_pause(&mut self, port: PortId, priority: u8, is_paused: bool) {
+        if let Some(tap) = &mut self.tap {
+            tap.event(
+                self.queue.now(),
+                &TapEvent::Paused {
+                    port,
+                    priority,
+                    is_paused,
+                },
+            );
+        }
+    }
+
+    /// Releases classes whose pause was not told again in time.
+    pub(crate) fn on_pause_expires(&mut self, id: PortId) {
+        let now = self.queue.now();
+        for priority in bits(self.ports[id.index()].paused) {
+            if self.ports[id.index()].paused_until[usize::from(priority)] <= now {
+                self.resume(id, priority);
+            }
+        }
+        let port = &mut self.ports[id.index()];
+        let next = bits(port.paused)
+            .map(|p| port.paused_until[usize::from(p)])
+            .min();
+        port.expiry_armed = next.is_some();
+        if let Some(at) = next {
+            self.queue.push(at, Event::PauseExpires(id));
+        }
+        self.kick(id);
+    }
+}
+
+/// A port's own address: locally administered, with its number.
+pub(crate) fn mac_of(port: PortId) -> Mac {
+    let [a, b, c, d] = port.0.to_be_bytes();
+    Mac([0x02, 0x50, a, b, c, d])
+}
+
+fn digest_of(pause: Pause) -> u64 {
+    match pause {
+        Pause::All(quanta) => mix64(1 << 40 | u64::from(quanta)),
+        Pause::Priorities { enabled, quanta } => {
+            let all = quanta
+                .iter()
+                .fold(0u64, |hash, &q| mix64(hash ^ u64::from(q)));
+            mix64(2 << 40 ^ all ^ u64::from(enabled))
+        }
+    }
+}

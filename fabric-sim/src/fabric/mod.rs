@@ -1,0 +1,510 @@
+//! The network: ports, cables, switches and the network adapters of hosts, and the events that
+//! move frames through them. It knows nothing of what hosts talk about.
+//!
+//! Whoever drives it ([`Sim`](crate::Sim), or a test) calls [`Fabric::step`] and gets an [`Upcall`]
+//! whenever something concerns a host: a frame arrived, there is room to send, a timer is due.
+//!
+//! A frame that travels one hop makes two events: [`Event::TxDone`] when its last bit has left, and
+//! [`Event::Arrive`] when that bit is at the other end. Switches store and forward.
+
+mod adapter;
+mod control;
+mod credit;
+mod deadlock;
+mod port;
+mod receive;
+mod stats;
+mod tap;
+mod transmit;
+mod watchdog;
+
+use crate::engine::{Entity, EventQueue, Rng, Span, Time, TraceHash};
+use crate::frame::{Bodies, Frame, FrameId, FrameSlab, Payload};
+use crate::link::{ETHERNET_OVERHEAD, Link};
+use crate::qos::{FlowControl, Qos};
+use crate::switch::{IngressUse, Mmu, PoolUse, SwitchConfig, headroom};
+use crate::topology::{HostId, Node, PortId, Routes, SwitchId, Topology, TopologyError};
+
+use adapter::Adapter;
+pub use adapter::AdapterConfig;
+pub use deadlock::{Deadlock, StuckQueue};
+use port::Port;
+pub use stats::{DropReason, Drops, PortStats};
+pub use tap::{Fate, Interference, Tap, TapEvent};
+
+/// How much a frame carries through the simulation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// Every frame as bytes: encoded, decoded by `urxe-wire`, ICRC verified.
+    #[default]
+    Bytes,
+    /// The headers of packets, and lengths. Events have the same order, and are fewer bytes.
+    Lite,
+}
+
+/// What can happen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// The port has sent its frame.
+    TxDone(PortId),
+    /// The last bit of a frame is here.
+    Arrive(PortId, FrameId),
+    /// The port acts on a pause frame that came a while ago.
+    PauseActs(PortId, FrameId),
+    /// A pause may have ended because nobody told it again.
+    PauseExpires(PortId),
+    /// A pause that goes on is told again.
+    PauseRefresh(PortId),
+    /// Is this queue stuck?
+    Watchdog(PortId, u8),
+    /// The watchdog's action may end.
+    Restore(PortId, u8),
+    /// The adapter has taken in a frame.
+    RxDone(HostId),
+    /// Somebody asked to be called.
+    Timer(HostId, u32),
+    /// The driver asked to be called.
+    Call(u32),
+}
+
+/// Something for whoever drives the fabric.
+#[derive(Clone, Copy, Debug)]
+pub enum Upcall {
+    /// A frame has arrived at its host. It is the driver's now: [`Fabric::take`].
+    Received(HostId, FrameId),
+    /// The host's adapter has room in its queues.
+    Room(HostId),
+    /// A timer that [`Fabric::set_timer`] set, with its token.
+    Timer(HostId, u32),
+    /// A call that [`Fabric::call_at`] asked for, with its token.
+    Call(u32),
+}
+
+/// Everything that a fabric is made of, beside the topology.
+#[derive(Clone, Debug, Default)]
+pub struct FabricConfig {
+    /// All random draws follow from it.
+    pub seed: u64,
+    /// How much a frame carries.
+    pub mode: Mode,
+    /// Classes.
+    pub qos: Qos,
+    /// All switches.
+    pub switch: SwitchConfig,
+    /// The adapters of all hosts.
+    pub adapter: AdapterConfig,
+}
+
+/// Why a fabric cannot be built.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FabricError {
+    /// The topology is wrong.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// A switch's buffer is too small.
+    #[error("switch {switch}: {error}")]
+    Buffer {
+        /// The switch.
+        switch: String,
+        /// What does not fit.
+        error: crate::switch::BufferError,
+    },
+}
+
+/// A switch.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    pub(crate) mmu: Mmu,
+    pub(crate) rng: Rng,
+    /// Makes switches choose differently among equal paths.
+    pub(crate) salt: u32,
+}
+
+/// The network.
+#[derive(Debug)]
+pub struct Fabric {
+    pub(crate) queue: EventQueue<Event>,
+    pub(crate) frames: FrameSlab,
+    pub(crate) bodies: Bodies,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) switches: Vec<Switch>,
+    pub(crate) adapters: Vec<Adapter>,
+    pub(crate) routes: Routes,
+    pub(crate) qos: Qos,
+    pub(crate) config: FabricConfig,
+    topology: Topology,
+    pub(crate) trace: TraceHash,
+    /// What frames held beside their headers, for `bytes` mode: the ICRC of each that arrived.
+    content: TraceHash,
+    pub(crate) drops: Drops,
+    injected: u64,
+    delivered: u64,
+    /// Events taken out of the queue.
+    events: u64,
+    /// For the driver, before the next event.
+    pending: Option<Upcall>,
+    pub(crate) tap: Option<Box<dyn Tap>>,
+    pub(crate) interference: Option<Box<dyn Interference>>,
+}
+
+/// Bytes of a packet that `lite` mode keeps: all headers of any opcode, and the payload of an ATOMIC
+/// WRITE.
+pub(crate) const LITE_BODY: usize = 64;
+
+impl Fabric {
+    /// Builds the network at time zero.
+    ///
+    /// # Errors
+    /// [`FabricError`] if the topology or a buffer is impossible.
+    pub fn new(topology: Topology, config: FabricConfig) -> Result<Fabric, FabricError> {
+        topology.check()?;
+        let frame_max = topology
+            .cables()
+            .iter()
+            .map(|c| c.link.frame_max())
+            .max()
+            .unwrap_or(0);
+        let frame_max = frame_max + config.qos.tag_len();
+        let mut local = vec![0u16; topology.switch_count()];
+        let mut ports = Vec::with_capacity(topology.port_count());
+        for id in topology.ports() {
+            let link = topology.cables()[id.index() / 2].link;
+            let node = topology.node_at(id);
+            let place = match node {
+                Node::Switch(switch) => {
+                    let next = &mut local[switch.0 as usize];
+                    *next += 1;
+                    *next - 1
+                }
+                Node::Host(_) => 0,
+            };
+            let rng = Rng::stream(config.seed, Entity::Port(id.0), "bit errors");
+            ports.push(Port::new(node, link, place, rng, &config.qos));
+        }
+        let mut switches = Vec::with_capacity(topology.switch_count());
+        for id in 0..topology.switch_count() as u32 {
+            switches.push(switch(&topology, SwitchId(id), &config, frame_max)?);
+        }
+        let mut adapters = vec![Adapter::new(PortId(0)); topology.host_count()];
+        for port in topology.ports() {
+            if let Node::Host(host) = topology.node_at(port) {
+                adapters[host.0 as usize] = Adapter::new(port);
+            }
+        }
+        let slot = match config.mode {
+            Mode::Bytes => (frame_max - 4) as usize,
+            Mode::Lite => LITE_BODY,
+        };
+        Ok(Fabric {
+            queue: EventQueue::new(),
+            frames: FrameSlab::default(),
+            bodies: Bodies::new(slot),
+            ports,
+            switches,
+            adapters,
+            routes: Routes::shortest(&topology, |_| false),
+            qos: config.qos.clone(),
+            config,
+            topology,
+            trace: TraceHash::default(),
+            content: TraceHash::default(),
+            drops: Drops::default(),
+            injected: 0,
+            delivered: 0,
+            events: 0,
+            pending: None,
+            tap: None,
+            interference: None,
+        })
+    }
+
+    /// Goes on until something concerns the driver, or nothing is left to happen until `until`: then
+    /// `None`.
+    #[inline]
+    pub fn step(&mut self, until: Time) -> Option<Upcall> {
+        loop {
+            if let Some(upcall) = self.pending.take() {
+                return Some(upcall);
+            }
+            let (_, event) = self.queue.pop_until(until)?;
+            self.events += 1;
+            match event {
+                Event::TxDone(port) => self.on_tx_done(port),
+                Event::Arrive(port, frame) => self.on_arrive(port, frame),
+                Event::PauseActs(port, frame) => self.on_pause_acts(port, frame),
+                Event::PauseExpires(port) => self.on_pause_expires(port),
+                Event::PauseRefresh(port) => self.on_pause_refresh(port),
+                Event::Watchdog(port, priority) => self.on_watchdog(port, priority),
+                Event::Restore(port, priority) => self.on_restore(port, priority),
+                Event::RxDone(host) => self.on_rx_done(host),
+                Event::Timer(host, token) => return Some(Upcall::Timer(host, token)),
+                Event::Call(token) => return Some(Upcall::Call(token)),
+            }
+        }
+    }
+
+    /// What time it is.
+    #[inline]
+    pub fn now(&self) -> Time {
+        self.queue.now()
+    }
+
+    /// True if nothing is left to happen.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.pending.is_none()
+    }
+
+    /// What is connected to what.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// How it was set up.
+    pub fn config(&self) -> &FabricConfig {
+        &self.config
+    }
+
+    /// Asks for [`Upcall::Timer`]. Timers cannot be taken back: whoever gets one too many ignores it.
+    pub fn set_timer(&mut self, host: HostId, at: Time, token: u32) {
+        self.queue.push(at, Event::Timer(host, token));
+    }
+
+    /// Asks for [`Upcall::Call`].
+    pub fn call_at(&mut self, at: Time, token: u32) {
+        self.queue.push(at, Event::Call(token));
+    }
+
+    /// A frame that is somewhere.
+    pub fn frame(&self, id: FrameId) -> &Frame {
+        self.frames.get(id)
+    }
+
+    /// Takes a frame that [`Upcall::Received`] handed over out of the network. Its bytes stay until
+    /// [`Fabric::release_body`].
+    pub fn take(&mut self, id: FrameId) -> Frame {
+        self.delivered += 1;
+        let frame = self.frames.remove(id);
+        if let Payload::Roce { body, .. } = frame.payload
+            && self.config.mode == Mode::Bytes
+        {
+            // The ICRC stands for all bytes before it.
+            let end = frame.len as usize - 4;
+            let icrc = self.bodies.get(body)[..end]
+                .last_chunk()
+                .copied()
+                .unwrap_or_default();
+            let icrc = u32::from_le_bytes(icrc);
+            self.content
+                .record(self.queue.now(), frame.dst.0.into(), icrc.into());
+        }
+        frame
+    }
+
+    /// Gives the bytes of a frame that was taken back.
+    pub fn release_body(&mut self, frame: &Frame) {
+        match frame.payload {
+            Payload::Roce { body, .. }
+            | Payload::Pause {
+                body: Some(body), ..
+            } => {
+                self.bodies.release(body);
+            }
+            _ => {}
+        }
+    }
+
+    /// Replaces the routes: for fixed paths, loops on purpose, or when a cable is down.
+    pub fn routes_mut(&mut self) -> &mut Routes {
+        &mut self.routes
+    }
+
+    /// Looks at everything that happens from now on.
+    pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
+        self.tap = Some(tap);
+    }
+
+    /// Takes the tap out, with what it gathered.
+    pub fn take_tap(&mut self) -> Option<Box<dyn Tap>> {
+        self.tap.take()
+    }
+
+    /// Has something happen to frames on cables.
+    pub fn set_interference(&mut self, interference: Box<dyn Interference>) {
+        self.interference = Some(interference);
+    }
+
+    /// Hash of all arrivals in order; the same in both modes.
+    pub fn trace(&self) -> TraceHash {
+        self.trace
+    }
+
+    /// Hash of the bytes of all packets that arrived at hosts, for `bytes` mode.
+    pub fn content(&self) -> TraceHash {
+        self.content
+    }
+
+    /// Events so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Frames that were dropped, by reason.
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// Frames that are queued, on cables, or in switches.
+    pub fn frames_inside(&self) -> u32 {
+        self.frames.len()
+    }
+
+    /// Checks that nothing was lost in the books: what was sent arrived, was dropped, or is still
+    /// there; and that every buffer holds what its queues hold.
+    ///
+    /// # Errors
+    /// Says in words what does not add up.
+    pub fn check_books(&self) -> Result<(), String> {
+        let inside = u64::from(self.frames.len());
+        let accounted = self.delivered + self.drops.total() + inside;
+        if self.injected != accounted {
+            return Err(format!(
+                "{} frames were sent, but {} arrived, {} were dropped and {inside} are inside",
+                self.injected,
+                self.delivered,
+                self.drops.total(),
+            ));
+        }
+        for (id, switch) in (0..).zip(&self.switches) {
+            let queued = self.bytes_in(SwitchId(id));
+            let booked = switch.mmu.sum();
+            let credited = self.credited_bytes(SwitchId(id));
+            if self.config.switch.cell <= 1 && queued != booked + credited {
+                let name = self.topology.name(SwitchId(id));
+                return Err(format!(
+                    "switch {name} holds {queued} bytes, and its books say {booked} + {credited}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes in the queues of a switch, with those that are being sent.
+    fn bytes_in(&self, switch: SwitchId) -> u64 {
+        let ports = self.ports.iter().filter(|p| p.node == Node::Switch(switch));
+        ports
+            .map(|port| {
+                let sending = port.busy.map(|id| self.frames.get(id));
+                let sending = sending
+                    .filter(|f| !f.payload.is_control())
+                    .map_or(0, |f| f.len);
+                port.queues.iter().map(|q| q.bytes).sum::<u64>() + u64::from(sending)
+            })
+            .sum()
+    }
+
+    /// The shared pool of a switch, and the most bytes that its buffer ever held.
+    pub fn buffer_use(&self, switch: SwitchId) -> (PoolUse, u64) {
+        let mmu = &self.switches[switch.0 as usize].mmu;
+        (mmu.pool(), mmu.used_max)
+    }
+
+    /// What a class of a switch's port holds of the buffer.
+    pub fn ingress_use(&self, port: PortId, priority: u8) -> Option<IngressUse> {
+        let Node::Switch(switch) = self.ports[port.index()].node else {
+            return None;
+        };
+        let local = usize::from(self.ports[port.index()].local);
+        Some(
+            *self.switches[switch.0 as usize]
+                .mmu
+                .ingress(local, priority),
+        )
+    }
+
+    /// Puts a new frame into the slab.
+    pub(crate) fn inject(&mut self, frame: Frame) -> FrameId {
+        self.injected += 1;
+        self.frames.insert(frame)
+    }
+
+    /// Ends a frame that goes no further.
+    pub(crate) fn discard(&mut self, port: PortId, id: FrameId, reason: DropReason) {
+        let frame = self.frames.remove(id);
+        let is_lossless = self.qos.is_lossless(frame.priority);
+        self.drops.count(reason, is_lossless);
+        self.ports[port.index()].stats.dropped += 1;
+        if let Some(tap) = &mut self.tap {
+            tap.event(
+                self.queue.now(),
+                &TapEvent::Dropped {
+                    port,
+                    frame: &frame,
+                    reason,
+                },
+            );
+        }
+        self.release_body(&frame);
+    }
+
+    /// Ends a control frame that did its work.
+    pub(crate) fn consume(&mut self, id: FrameId) -> Frame {
+        self.delivered += 1;
+        let frame = self.frames.remove(id);
+        self.release_body(&frame);
+        frame
+    }
+
+    /// The same delay everywhere: how long a port takes to act on a pause frame.
+    pub(crate) fn response_time(link: &Link) -> Span {
+        headroom::response_time(link.rate)
+    }
+}
+
+/// Sets up one switch.
+fn switch(
+    topology: &Topology,
+    id: SwitchId,
+    config: &FabricConfig,
+    frame_max: u32,
+) -> Result<Switch, FabricError> {
+    let tag = config.qos.tag_len();
+    let is_paused = matches!(
+        config.qos.flow_control,
+        FlowControl::Pfc(_) | FlowControl::Pause(_)
+    );
+    let of_port = |port: PortId| {
+        let link = topology.cables()[port.index() / 2].link;
+        let tagged = Link {
+            mtu: link.mtu + tag,
+            ..link
+        };
+        config
+            .switch
+            .headroom
+            .unwrap_or_else(|| headroom::required(&tagged, config.switch.cell))
+    };
+    let own = topology
+        .ports()
+        .filter(|&p| topology.node_at(p) == Node::Switch(id));
+    let headroom: Vec<u32> = own
+        .map(|p| if is_paused { of_port(p) } else { 0 })
+        .collect();
+    let lossless = if is_paused { config.qos.protected() } else { 0 };
+    let mmu = Mmu::new(&config.switch, headroom, frame_max, lossless).map_err(|error| {
+        FabricError::Buffer {
+            switch: topology.name(id).to_owned(),
+            error,
+        }
+    })?;
+    let mut salt = Rng::stream(config.seed, Entity::Switch(id.0), "equal paths");
+    Ok(Switch {
+        mmu,
+        rng: Rng::stream(config.seed, Entity::Switch(id.0), "marking"),
+        salt: salt.bits() as u32,
+    })
+}
+
+/// Length of the Ethernet frame around an IP packet, with its check sequence.
+pub(crate) fn frame_len(ip_len: u32, qos: &Qos) -> u32 {
+    (ip_len + ETHERNET_OVERHEAD + qos.tag_len()).max(crate::link::FRAME_MIN)
+}

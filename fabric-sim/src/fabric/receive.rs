@@ -1,0 +1,189 @@
+//! Frames arrive at switches.
+
+use crate::fabric::tap::TapEvent;
+use crate::fabric::{DropReason, Event, Fabric};
+use crate::frame::{Frame, FrameId, Payload};
+use crate::link::ETHERNET_OVERHEAD;
+use crate::qos::FlowControl;
+use crate::switch::Arrival;
+use crate::topology::{Node, PortId, SwitchId};
+
+impl Fabric {
+    /// The last bit of a frame is here.
+    pub(crate) fn on_arrive(&mut self, id: PortId, frame: FrameId) {
+        let now = self.queue.now();
+        let f = self.frames.get(frame);
+        self.trace
+            .record(now, u64::from(id.0), f.digest ^ u64::from(f.len) << 32);
+        let port = &mut self.ports[id.index()];
+        port.stats.received_frames += 1;
+        if let Some(tap) = &mut self.tap {
+            tap.event(now, &TapEvent::Arrived { port: id, frame: f });
+        }
+        if f.payload.is_control() {
+            return self.on_control(id, frame);
+        }
+        let (priority, len) = (f.priority, f.len);
+        let (node, mtu) = (port.node, port.link.mtu);
+        if port.credit.is_some() {
+            self.count_credit(id, priority, len);
+        }
+        if len > mtu + ETHERNET_OVERHEAD + self.qos.tag_len() {
+            self.give_credit(id, frame);
+            return self.discard(id, frame, DropReason::TooLong);
+        }
+        match node {
+            Node::Switch(switch) => self.forward(switch, id, frame),
+            Node::Host(host) => self.take_in(host, frame),
+        }
+    }
+
+    /// A switch looks where a frame goes and takes it into its buffer.
+    fn forward(&mut self, switch: SwitchId, ingress: PortId, frame: FrameId) {
+        let f = self.frames.get_mut(frame);
+        f.ingress = ingress;
+        f.priority = self.qos.classify(f);
+        if f.ttl <= 1 {
+            self.give_credit(ingress, frame);
+            return self.discard(ingress, frame, DropReason::TimeToLive);
+        }
+        f.ttl -= 1;
+        let f = *f;
+        let ways = self.routes.next(switch, f.dst);
+        let egress = match ways {
+            [] => {
+                self.give_credit(ingress, frame);
+                return self.discard(ingress, frame, DropReason::NoRoute);
+            }
+            [only] => *only,
+            several => {
+                let salt = self.switches[switch.0 as usize].salt;
+                let hash = crate::engine::mix64(u64::from(f.flow_hash) << 32 | u64::from(salt));
+                several[(hash % several.len() as u64) as usize]
+            }
+        };
+        self.store(switch, egress, frame, &f);
+    }
+
+    fn store(&mut self, switch: SwitchId, egress: PortId, id: FrameId, f: &Frame) {
+        let now = self.queue.now();
+        let port = &mut self.ports[egress.index()];
+        let queued = port.queues[usize::from(f.priority)].bytes;
+        if port.stormed & (1 << f.priority) != 0 && self.drops_in_storms() {
+            self.give_credit(f.ingress, id);
+            return self.discard(egress, id, DropReason::Watchdog);
+        }
+        let local = usize::from(self.ports[f.ingress.index()].local);
+        let is_lossless = self.qos.is_lossless(f.priority);
+        if !(is_lossless && self.has_credits()) {
+            let arrival = Arrival {
+                port: local,
+                priority: f.priority,
+                len: f.len,
+                is_lossless,
+                egress: queued,
+            };
+            let mmu = &mut self.switches[switch.0 as usize].mmu;
+            let is_admitted = mmu.admit(&arrival);
+            let must_stop = is_lossless && mmu.turns_off(local, f.priority);
+            if must_stop {
+                self.tell_pause(f.ingress, f.priority, true);
+            }
+            if !is_admitted {
+                return self.discard(egress, id, DropReason::Buffer);
+            }
+        }
+        self.mark(switch, egress, id, queued);
+        let port = &mut self.ports[egress.index()];
+        port.enqueue(&mut self.frames, id, f.priority, now);
+        if let Some(tap) = &mut self.tap {
+            let bytes = port.queues[usize::from(f.priority)].bytes;
+            tap.event(
+                now,
+                &TapEvent::Queue {
+                    port: egress,
+                    priority: f.priority,
+                    bytes,
+                },
+            );
+        }
+        self.watch(egress, f.priority);
+        self.kick(egress);
+    }
+
+    /// Marks the frame if the queue that it joins is long.
+    #[inline]
+    fn mark(&mut self, switch: SwitchId, egress: PortId, id: FrameId, queued: u64) {
+        let f = self.frames.get_mut(id);
+        let Some(marking) = self.config.switch.marking[usize::from(f.priority)] else {
+            self.patch(id);
+            return;
+        };
+        let rng = &mut self.switches[switch.0 as usize].rng;
+        if f.is_ect() && marking.marks(queued, rng) {
+            f.tos |= Frame::CE;
+            self.ports[egress.index()].stats.marked += 1;
+            if let Some(tap) = &mut self.tap {
+                let frame = self.frames.get(id);
+                tap.event(
+                    self.queue.now(),
+                    &TapEvent::Marked {
+                        port: egress,
+                        frame,
+                    },
+                );
+            }
+        }
+        self.patch(id);
+    }
+
+    /// Writes what a switch changes in a packet, TTL and ECN, into its bytes.
+    #[inline]
+    fn patch(&mut self, id: FrameId) {
+        let f = self.frames.get(id);
+        if let Payload::Roce { body, .. } = f.payload
+            && self.config.mode == super::Mode::Bytes
+        {
+            let ip = crate::host::IP_OFFSET + self.qos.tag_len() as usize;
+            crate::host::patch_ipv4(&mut self.bodies.get_mut(body)[ip..], f.tos, f.ttl);
+        }
+    }
+
+    /// A frame has left a switch: its place in the buffer is free.
+    #[inline]
+    pub(crate) fn release(&mut self, switch: SwitchId, frame: FrameId) {
+        let f = *self.frames.get(frame);
+        let is_lossless = self.qos.is_lossless(f.priority);
+        if is_lossless && self.has_credits() {
+            return self.give_credit(f.ingress, frame);
+        }
+        let local = usize::from(self.ports[f.ingress.index()].local);
+        let mmu = &mut self.switches[switch.0 as usize].mmu;
+        mmu.release(local, f.priority, f.len, is_lossless);
+        if is_lossless && mmu.turns_on(local, f.priority) {
+            self.tell_pause(f.ingress, f.priority, false);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_credits(&self) -> bool {
+        matches!(self.qos.flow_control, FlowControl::Credits { .. })
+    }
+
+    /// A control frame: for this port alone.
+    fn on_control(&mut self, id: PortId, frame: FrameId) {
+        match self.frames.get(frame).payload {
+            Payload::Credit { priority, limit } => {
+                self.consume(frame);
+                self.on_credit(id, priority, limit);
+            }
+            _ => {
+                // It takes a port a moment to act on a pause.
+                let port = &mut self.ports[id.index()];
+                port.stats.pauses_received += 1;
+                let acts = self.queue.now() + Fabric::response_time(&port.link);
+                self.queue.push(acts, Event::PauseActs(id, frame));
+            }
+        }
+    }
+}

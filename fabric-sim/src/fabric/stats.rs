@@ -1,0 +1,120 @@
+//! What is counted.
+
+use crate::engine::Span;
+use crate::qos::PRIORITIES;
+
+/// Why a frame went no further.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum DropReason {
+    /// The buffer of a switch was full for it.
+    Buffer,
+    /// The frame check sequence was wrong: a bit error.
+    BitError,
+    /// It was longer than the cable's MTU.
+    TooLong,
+    /// It came by too many switches.
+    TimeToLive,
+    /// No way leads to its destination.
+    NoRoute,
+    /// The cable was down.
+    LinkDown,
+    /// The watchdog emptied its queue.
+    Watchdog,
+    /// A fault took it.
+    Fault,
+    /// It came to a host that it was not for.
+    Stray,
+}
+
+impl DropReason {
+    /// All, in order.
+    pub const ALL: [DropReason; 9] = [
+        DropReason::Buffer,
+        DropReason::BitError,
+        DropReason::TooLong,
+        DropReason::TimeToLive,
+        DropReason::NoRoute,
+        DropReason::LinkDown,
+        DropReason::Watchdog,
+        DropReason::Fault,
+        DropReason::Stray,
+    ];
+
+    /// A word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DropReason::Buffer => "buffer",
+            DropReason::BitError => "bit-error",
+            DropReason::TooLong => "too-long",
+            DropReason::TimeToLive => "ttl",
+            DropReason::NoRoute => "no-route",
+            DropReason::LinkDown => "link-down",
+            DropReason::Watchdog => "watchdog",
+            DropReason::Fault => "fault",
+            DropReason::Stray => "stray",
+        }
+    }
+}
+
+/// Dropped frames by reason, those of lossless classes apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Drops {
+    lossless: [u64; DropReason::ALL.len()],
+    lossy: [u64; DropReason::ALL.len()],
+}
+
+impl Drops {
+    pub(crate) fn count(&mut self, reason: DropReason, is_lossless: bool) {
+        let counts = if is_lossless {
+            &mut self.lossless
+        } else {
+            &mut self.lossy
+        };
+        counts[reason as usize] += 1;
+    }
+
+    /// Of any class.
+    pub fn of(&self, reason: DropReason) -> u64 {
+        self.lossless[reason as usize] + self.lossy[reason as usize]
+    }
+
+    /// Frames of lossless classes that found no room in a switch: never, if the fabric is what it
+    /// promises to be.
+    pub fn lossless_overruns(&self) -> u64 {
+        self.lossless[DropReason::Buffer as usize]
+    }
+
+    /// All.
+    pub fn total(&self) -> u64 {
+        self.lossless.iter().chain(&self.lossy).sum()
+    }
+}
+
+/// What a port did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortStats {
+    /// Frames sent, by class; without pause frames and credits.
+    pub sent_frames: [u64; PRIORITIES],
+    /// Bytes sent, by class.
+    pub sent_bytes: [u64; PRIORITIES],
+    /// Frames that arrived.
+    pub received_frames: u64,
+    /// Frames that ended here.
+    pub dropped: u64,
+    /// Frames that were marked on their way into this port's queues.
+    pub marked: u64,
+    /// Pause frames sent that stop somebody.
+    pub pauses_sent: u64,
+    /// Pause frames sent that let somebody go on.
+    pub resumes_sent: u64,
+    /// Pause frames that arrived.
+    pub pauses_received: u64,
+    /// Credit updates sent.
+    pub credits_sent: u64,
+    /// How long each class was paused, up to its last release.
+    pub paused: [Span; PRIORITIES],
+    /// Longest queue of each class in bytes.
+    pub queue_max: [u64; PRIORITIES],
+    /// Times that the watchdog found a queue stuck.
+    pub storms: u64,
+}

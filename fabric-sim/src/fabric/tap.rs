@@ -1,0 +1,95 @@
+//! Looking at what happens, and interfering with it.
+
+use core::fmt;
+
+use crate::engine::{Span, Time};
+use crate::fabric::stats::DropReason;
+use crate::frame::Frame;
+use crate::topology::PortId;
+
+/// Something that happened to a frame or a port.
+#[derive(Clone, Copy, Debug)]
+pub enum TapEvent<'a> {
+    /// The port begins to send the frame.
+    Sending {
+        /// Where.
+        port: PortId,
+        /// What.
+        frame: &'a Frame,
+        /// Its bytes, without the check sequence; empty in `lite` mode.
+        bytes: &'a [u8],
+    },
+    /// The frame has arrived at the port.
+    Arrived {
+        /// Where.
+        port: PortId,
+        /// What.
+        frame: &'a Frame,
+    },
+    /// The frame ended here.
+    Dropped {
+        /// Where.
+        port: PortId,
+        /// What.
+        frame: &'a Frame,
+        /// Why.
+        reason: DropReason,
+    },
+    /// The frame was marked as it joined the port's queue.
+    Marked {
+        /// Whose queue.
+        port: PortId,
+        /// What.
+        frame: &'a Frame,
+    },
+    /// The neighbour stopped or released a class of the port.
+    Paused {
+        /// Who must wait.
+        port: PortId,
+        /// Which class.
+        priority: u8,
+        /// Stopped or released.
+        is_paused: bool,
+    },
+    /// A queue grew or shrank.
+    Queue {
+        /// Whose.
+        port: PortId,
+        /// Which class.
+        priority: u8,
+        /// Its length now.
+        bytes: u64,
+    },
+}
+
+/// Sees everything that happens. It is called in the order of events, and can change nothing.
+pub trait Tap: fmt::Debug {
+    /// Something happened.
+    fn event(&mut self, now: Time, event: &TapEvent<'_>);
+
+    /// For whoever wants his tap back from [`crate::Fabric::take_tap`].
+    fn into_any(self: Box<Self>) -> Box<dyn core::any::Any>;
+}
+
+/// What becomes of a frame on a cable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// Nothing special.
+    Pass,
+    /// It is lost.
+    Lose,
+    /// It arrives so much later; frames behind it may overtake it.
+    Delay(Span),
+    /// It arrives, and once more so much later.
+    Duplicate(Span),
+    /// It arrives with a wrong check sequence.
+    Corrupt,
+}
+
+/// Decides on each frame that leaves a port.
+pub trait Interference: fmt::Debug {
+    /// `frame` has left `port`; `bytes` are the frame's without its check sequence (in `lite` mode
+    /// the packet's first). Both may be changed: what is changed here goes unnoticed by the check
+    /// sequence, as if a switch had done it.
+    fn on_wire(&mut self, now: Time, port: PortId, frame: &mut Frame, bytes: &mut [u8]) -> Fate;
+}

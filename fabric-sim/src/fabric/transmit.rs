@@ -1,0 +1,200 @@
+//! Frames leave ports.
+
+use crate::engine::Time;
+use crate::fabric::tap::{Fate, TapEvent};
+use crate::fabric::{DropReason, Event, Fabric, Upcall};
+use crate::frame::{FrameId, Payload};
+use crate::topology::{HostId, Node, PortId};
+
+impl Fabric {
+    /// Starts to send, if the port is free and may.
+    #[inline]
+    pub(crate) fn kick(&mut self, id: PortId) {
+        let now = self.queue.now();
+        let port = &mut self.ports[id.index()];
+        if port.busy.is_some() || port.is_down {
+            return;
+        }
+        let Some(frame) = port.dequeue(&self.frames, now) else {
+            return;
+        };
+        port.busy = Some(frame);
+        let f = self.frames.get(frame);
+        self.queue
+            .push(now + port.link.occupancy(f.len), Event::TxDone(id));
+        if !f.payload.is_control() {
+            let class = usize::from(f.priority);
+            port.stats.sent_frames[class] += 1;
+            port.stats.sent_bytes[class] += u64::from(f.len);
+        }
+        if self.tap.is_some() {
+            self.show_sending(now, id, frame);
+        }
+    }
+
+    #[cold]
+    fn show_sending(&mut self, now: Time, port: PortId, id: FrameId) {
+        let (Some(tap), frame) = (&mut self.tap, self.frames.get(id)) else {
+            return;
+        };
+        let bytes = match frame.payload {
+            Payload::Roce { body, .. } if self.bodies.slot_len() > super::LITE_BODY => {
+                &self.bodies.get(body)[..frame.len as usize - 4]
+            }
+            Payload::Pause {
+                body: Some(body), ..
+            } => &self.bodies.get(body)[..urxe_wire::PauseFrame::LEN],
+            _ => &[],
+        };
+        tap.event(now, &TapEvent::Sending { port, frame, bytes });
+        if !frame.payload.is_control() {
+            let priority = frame.priority;
+            let bytes = self.ports[port.index()].queues[usize::from(priority)].bytes;
+            tap.event(
+                now,
+                &TapEvent::Queue {
+                    port,
+                    priority,
+                    bytes,
+                },
+            );
+        }
+    }
+
+    /// The last bit of a frame has left.
+    pub(crate) fn on_tx_done(&mut self, id: PortId) {
+        let port = &mut self.ports[id.index()];
+        let Some(frame) = port.busy.take() else {
+            return;
+        };
+        let node = port.node;
+        let is_control = self.frames.get(frame).payload.is_control();
+        match node {
+            Node::Switch(switch) if !is_control => self.release(switch, frame),
+            Node::Switch(_) => {}
+            Node::Host(host) => self.pending = Some(Upcall::Room(host)),
+        }
+        self.depart(id, frame);
+        self.kick(id);
+    }
+
+    /// Puts a frame on the cable.
+    #[inline]
+    fn depart(&mut self, id: PortId, frame: FrameId) {
+        let port = &mut self.ports[id.index()];
+        let at = self.queue.now() + port.link.delay;
+        if port.is_down {
+            self.refund_credit(id.peer(), frame);
+            return self.discard(id, frame, DropReason::LinkDown);
+        }
+        if port.bit_odds > 0.0 && self.has_bit_error(id, frame) {
+            self.refund_credit(id.peer(), frame);
+            return self.discard(id.peer(), frame, DropReason::BitError);
+        }
+        if self.interference.is_some() {
+            return self.depart_through(id, frame, at);
+        }
+        self.queue.push(at, Event::Arrive(id.peer(), frame));
+    }
+
+    /// True if at least one bit of the frame is received wrong.
+    #[cold]
+    fn has_bit_error(&mut self, id: PortId, frame: FrameId) -> bool {
+        let bits = self.frames.get(frame).len * 8;
+        let port = &mut self.ports[id.index()];
+        // 1 - (1 - p)^n by multiplication alone, the same on every machine.
+        let (mut fine, mut power, mut n) = (1.0, 1.0 - port.bit_odds.clamp(0.0, 1.0), bits);
+        while n > 0 {
+            if n & 1 == 1 {
+                fine *= power;
+            }
+            power *= power;
+            n >>= 1;
+        }
+        port.rng.unit() >= fine
+    }
+
+    #[cold]
+    fn depart_through(&mut self, id: PortId, frame: FrameId, at: Time) {
+        let now = self.queue.now();
+        let Some(interference) = &mut self.interference else {
+            return;
+        };
+        let f = self.frames.get_mut(frame);
+        let bytes = match f.payload {
+            Payload::Roce { body, .. }
+            | Payload::Pause {
+                body: Some(body), ..
+            } => self.bodies.get_mut(body),
+            _ => &mut [],
+        };
+        match interference.on_wire(now, id, f, bytes) {
+            Fate::Pass => self.queue.push(at, Event::Arrive(id.peer(), frame)),
+            Fate::Lose => {
+                self.refund_credit(id.peer(), frame);
+                self.discard(id, frame, DropReason::Fault);
+            }
+            Fate::Corrupt => {
+                self.refund_credit(id.peer(), frame);
+                self.discard(id.peer(), frame, DropReason::BitError);
+            }
+            Fate::Delay(more) => self.queue.push(at + more, Event::Arrive(id.peer(), frame)),
+            Fate::Duplicate(later) => {
+                let copy = self.duplicate(frame);
+                let f = *self.frames.get(copy);
+                if let Some(credit) = &mut self.ports[id.index()].credit
+                    && !f.payload.is_control()
+                {
+                    credit.spend(f.priority, f.len);
+                }
+                self.queue.push(at, Event::Arrive(id.peer(), frame));
+                self.queue.push(at + later, Event::Arrive(id.peer(), copy));
+            }
+        }
+    }
+
+    /// Makes a second frame of the same content.
+    fn duplicate(&mut self, id: FrameId) -> FrameId {
+        let mut copy = *self.frames.get(id);
+        match &mut copy.payload {
+            Payload::Roce { body, .. }
+            | Payload::Pause {
+                body: Some(body), ..
+            } => {
+                let original = *body;
+                *body = self.bodies.take();
+                let bytes = self.bodies.get(original).to_vec();
+                self.bodies.get_mut(*body).copy_from_slice(&bytes);
+            }
+            _ => {}
+        }
+        self.inject(copy)
+    }
+
+    /// Bytes that wait in a host's adapter for a class.
+    #[inline]
+    pub fn waiting(&self, host: HostId, priority: u8) -> u64 {
+        let port = self.adapters[host.0 as usize].port;
+        self.ports[port.index()].queues[usize::from(priority)].bytes
+    }
+
+    /// What a port did.
+    pub fn port_stats(&self, port: PortId) -> &crate::fabric::PortStats {
+        &self.ports[port.index()].stats
+    }
+
+    /// Bytes in a port's queue of a class.
+    pub fn queue_bytes(&self, port: PortId, priority: u8) -> u64 {
+        self.ports[port.index()].queues[usize::from(priority)].bytes
+    }
+
+    /// Takes a cable out of service, or into it again. What is on the cable arrives; what waits, waits.
+    pub fn set_link_down(&mut self, port: PortId, is_down: bool) {
+        for end in [port, port.peer()] {
+            self.ports[end.index()].is_down = is_down;
+            if !is_down {
+                self.kick(end);
+            }
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Frames on their way, in a slab: a frame that arrived leaves its place to the next, so that a
+//! warmed-up simulation allocates nothing.
+
+use core::num::NonZeroU32;
+
+use urxe_wire::Pause;
+
+use crate::engine::Time;
+use crate::topology::{HostId, PortId};
+
+/// Place of a frame in the [`FrameSlab`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct FrameId(NonZeroU32);
+
+/// Place of a frame's bytes in the [`Bodies`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct BodyId(NonZeroU32);
+
+/// What a frame carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Payload {
+    /// Traffic of a [`Flow`](crate::host::Flow): numbers in place of bytes.
+    Flow {
+        /// The flow.
+        flow: u32,
+        /// Number of the packet in the flow.
+        packet: u32,
+        /// Bytes of payload; 0 for an acknowledgement.
+        payload: u32,
+    },
+    /// A RoCEv2 packet of a real transport.
+    Roce {
+        /// In `bytes` mode the whole frame without its check sequence; in `lite` mode the beginning
+        /// of the packet.
+        body: BodyId,
+        /// Length of the packet, from the BTH to the ICRC.
+        len: u32,
+    },
+    /// A pause frame (802.3x or 802.1Qbb).
+    Pause {
+        /// What it says.
+        pause: Pause,
+        /// In `bytes` mode: the frame, which the receiver reads.
+        body: Option<BodyId>,
+    },
+    /// Link-level credits: the sender of a link may have sent so many bytes of a class in all.
+    Credit {
+        /// The class.
+        priority: u8,
+        /// Bytes since the start.
+        limit: u64,
+    },
+}
+
+impl Payload {
+    /// True for what ports tell each other: never queued behind data, never forwarded.
+    pub fn is_control(&self) -> bool {
+        matches!(self, Payload::Pause { .. } | Payload::Credit { .. })
+    }
+}
+
+/// A frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    pub(crate) next: Option<FrameId>,
+    /// From the Ethernet header to the check sequence.
+    pub len: u32,
+    /// Where it comes from.
+    pub src: HostId,
+    /// Where it goes.
+    pub dst: HostId,
+    /// Hash of addresses and ports: what switches choose among equal paths by.
+    pub flow_hash: u32,
+    /// Where it entered the node that has it.
+    pub(crate) ingress: PortId,
+    /// Class, 0 to 7.
+    pub priority: u8,
+    /// DSCP and ECN.
+    pub tos: u8,
+    /// Hops that are left.
+    pub ttl: u8,
+    /// When it was made.
+    pub born: Time,
+    /// Stands for its content in the trace; the same in both modes.
+    pub digest: u64,
+    /// What it carries.
+    pub payload: Payload,
+}
+
+impl Frame {
+    /// The two ECN bits when congestion was experienced.
+    pub const CE: u8 = 3;
+
+    /// True if a switch marked it.
+    pub fn is_marked(&self) -> bool {
+        self.tos & 3 == Frame::CE
+    }
+
+    /// True if its sender understands marks (ECT).
+    pub fn is_ect(&self) -> bool {
+        self.tos & 3 != 0
+    }
+}
+
+/// All frames that are somewhere.
+#[derive(Debug, Default)]
+pub struct FrameSlab {
+    frames: Vec<Frame>,
+    free: Option<FrameId>,
+    live: u32,
+}
+
+impl FrameSlab {
+    /// Number of frames.
+    pub fn len(&self) -> u32 {
+        self.live
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Places that were ever needed at once.
+    pub fn capacity(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Gives a frame a place.
+    #[inline]
+    pub(crate) fn insert(&mut self, frame: Frame) -> FrameId {
+        self.live += 1;
+        match self.free {
+            Some(id) => {
+                let place = &mut self.frames[Self::index(id)];
+                self.free = place.next;
+                *place = Frame {
+                    next: None,
+                    ..frame
+                };
+                id
+            }
+            None => {
+                self.frames.push(Frame {
+                    next: None,
+                    ..frame
+                });
+                let id = u32::try_from(self.frames.len())
+                    .ok()
+                    .and_then(NonZeroU32::new);
+                FrameId(id.expect("fewer frames than memory has bytes"))
+            }
+        }
+    }
+
+    /// Takes a frame away.
+    #[inline]
+    pub(crate) fn remove(&mut self, id: FrameId) -> Frame {
+        self.live -= 1;
+        let place = &mut self.frames[Self::index(id)];
+        let frame = *place;
+        place.next = self.free;
+        self.free = Some(id);
+        frame
+    }
+
+    #[inline]
+    fn index(id: FrameId) -> usize {
+        id.0.get() as usize - 1
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: FrameId) -> &Frame {
+        &self.frames[Self::index(id)]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: FrameId) -> &mut Frame {
+        &mut self.frames[Self::index(id)]
+    }
+}
+
+/// A first-in, first-out queue of frames, chained through the slab.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Queue {
+    head: Option<FrameId>,
+    tail: Option<FrameId>,
+    pub(crate) bytes: u64,
+    pub(crate) frames: u32,
+}
+
+impl Queue {
+    #[inline]
+    pub(crate) fn push(&mut self, slab: &mut FrameSlab, id: FrameId) {
+        let frame = slab.get_mut(id);
+        frame.next = None;
+        self.bytes += u64::from(frame.len);
+        self.frames += 1;
+        match self.tail {
+            Some(tail) => slab.get_mut(tail).next = Some(id),
+            None => self.head = Some(id),
+        }
+        self.tail = Some(id);
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self, slab: &FrameSlab) -> Option<FrameId> {
+        let id = self.head?;
+        let frame = slab.get(id);
+        self.head = frame.next;
+        if self.head.is_none() {
+            self.tail = None;
+        }
+        self.bytes -= u64::from(frame.len);
+        self.frames -= 1;
+        Some(id)
+    }
+
+    #[inline]
+    pub(crate) fn head(&self) -> Option<FrameId> {
+        self.head
+    }
+
+    /// The frames, first to last.
+    pub(crate) fn iter<'a>(
+        &self,
+        slab: &'a FrameSlab,
+    ) -> impl Iterator<Item = &'a Frame> + use<'a> {
+        let mut next = self.head;
+        core::iter::from_fn(move || {
+            let frame = slab.get(next?);
+            next = frame.next;
+            Some(frame)
+        })
+    }
+}
+
+/// Bytes of frames, in slots of one size.
+#[derive(Debug)]
+pub struct Bodies {
+    slot_len: usize,
+    chunks: Vec<Box<[u8]>>,
+    free: Vec<BodyId>,
+    used: usize,
+}
+
+/// Slots that are allocated at once.
+const CHUNK_SLOTS: usize = 64;
+
+impl Bodies {
+    /// Slots of so many bytes.
+    pub(crate) fn new(slot_len: usize) -> Bodies {
+        Bodies {
+            slot_len,
+            chunks: Vec::new(),
+            free: Vec::new(),
+            used: 0,
+        }
+    }
+
+    /// Bytes in a slot.
+    pub fn slot_len(&self) -> usize {
+        self.slot_len
+    }
+
+    /// Slots in use.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self) -> BodyId {
+        self.used += 1;
+        if let Some(id) = self.free.pop() {
+            return id;
+        }
+        let first = self.chunks.len() * CHUNK_SLOTS;
+        self.chunks
+            .push(vec![0; self.slot_len * CHUNK_SLOTS].into());
+        self.free.reserve((self.chunks.len() + 1) * CHUNK_SLOTS);
+        for place in (first + 1..first + CHUNK_SLOTS).rev() {
+            self.free.push(Self::id(place));
+        }
+        Self::id(first)
+    }
+
+    fn id(place: usize) -> BodyId {
+        let number = u32::try_from(place + 1).ok().and_then(NonZeroU32::new);
+        BodyId(number.expect("fewer bodies than memory has bytes"))
+    }
+
+    #[inline]
+    pub(crate) fn release(&mut self, id: BodyId) {
+        self.used -= 1;
+        self.free.push(id);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: BodyId) -> &[u8] {
+        let place = id.0.get() as usize - 1;
+        &self.chunks[place / CHUNK_SLOTS][place % CHUNK_SLOTS * self.slot_len..][..self.slot_len]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: BodyId) -> &mut [u8] {
+        let place = id.0.get() as usize - 1;
+        let chunk = &mut self.chunks[place / CHUNK_SLOTS];
+        &mut chunk[place % CHUNK_SLOTS * self.slot_len..][..self.slot_len]
+    }
+}

@@ -1,0 +1,249 @@
+//! A fabric with hosts that talk.
+
+use std::collections::VecDeque;
+
+use crate::engine::{Entity, Rate, Rng, Span, Time};
+use crate::fabric::{Fabric, FabricConfig, FabricError, Upcall, frame_len};
+use crate::frame::{Frame, Payload};
+use crate::host::flow::{Arrivals, Flow, FlowId, FlowSpec};
+use crate::host::wire::flow_hash;
+use crate::link::FRAME_GAP;
+use crate::qos::PRIORITIES;
+use crate::topology::{HostId, Topology};
+
+/// Frames that wait in an adapter's queue of a class before its flows are asked for more.
+const ADAPTER_FRAMES: u64 = 2;
+
+/// IP and UDP headers, BTH and ICRC: what is around the payload of a packet of a plain flow.
+const PACKET_OVERHEAD: u32 = 20 + 8 + 12 + 4;
+
+/// Why a simulation cannot be built.
+pub type BuildError = FabricError;
+
+/// The flows of a host that could send now, by class.
+#[derive(Clone, Debug, Default)]
+struct Senders {
+    listed: [VecDeque<FlowId>; PRIORITIES],
+}
+
+/// A simulation: the network, and what its hosts do.
+#[derive(Debug)]
+pub struct Sim {
+    fabric: Fabric,
+    flows: Vec<Flow>,
+    arrivals: Vec<Rng>,
+    senders: Vec<Senders>,
+    until: Time,
+}
+
+impl Sim {
+    /// Builds a simulation at time zero, in which nothing happens yet.
+    ///
+    /// # Errors
+    /// [`BuildError`] if the network is impossible.
+    pub fn new(topology: Topology, config: FabricConfig) -> Result<Sim, BuildError> {
+        let hosts = topology.host_count();
+        Ok(Sim {
+            fabric: Fabric::new(topology, config)?,
+            flows: Vec::new(),
+            arrivals: Vec::new(),
+            senders: vec![Senders::default(); hosts],
+            until: Time::ZERO,
+        })
+    }
+
+    /// Adds a flow. It begins at its time, or now if that is over.
+    pub fn add_flow(&mut self, spec: FlowSpec) -> FlowId {
+        let id = FlowId(self.flows.len() as u32);
+        let priority = self.fabric.config().qos.priority_of(spec.tos);
+        let hash = flow_hash(spec.from, spec.to, spec.source_port);
+        self.flows.push(Flow::new(spec, priority, hash));
+        let seed = self.fabric.config().seed;
+        self.arrivals
+            .push(Rng::stream(seed, Entity::Flow(id.0), "arrivals"));
+        self.fabric.set_timer(spec.from, spec.start, id.0);
+        id
+    }
+
+    /// A flow.
+    pub fn flow(&self, id: FlowId) -> &Flow {
+        &self.flows[id.0 as usize]
+    }
+
+    /// All flows.
+    pub fn flows(&self) -> &[Flow] {
+        &self.flows
+    }
+
+    /// The network.
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// The network, to change it while it runs.
+    pub fn fabric_mut(&mut self) -> &mut Fabric {
+        &mut self.fabric
+    }
+
+    /// What time it is: the end of the last run.
+    pub fn now(&self) -> Time {
+        self.until.max(self.fabric.now())
+    }
+
+    /// Runs for so long.
+    pub fn run_for(&mut self, span: Span) {
+        self.run_until(self.now() + span);
+    }
+
+    /// Runs until that time. Returns false if nothing is left to happen.
+    pub fn run_until(&mut self, until: Time) -> bool {
+        while let Some(upcall) = self.fabric.step(until) {
+            self.handle(upcall);
+        }
+        if until != Time::NEVER {
+            self.until = until;
+        }
+        !self.fabric.is_idle()
+    }
+
+    /// Runs until nothing is left to happen.
+    pub fn run(&mut self) {
+        self.run_until(Time::NEVER);
+    }
+
+    #[inline]
+    fn handle(&mut self, upcall: Upcall) {
+        match upcall {
+            Upcall::Received(host, id) => {
+                let frame = self.fabric.take(id);
+                self.on_frame(host, &frame);
+                self.fabric.release_body(&frame);
+            }
+            Upcall::Room(host) => self.fill(host),
+            Upcall::Timer(host, token) => self.on_timer(host, token),
+            Upcall::Call(_) => {}
+        }
+    }
+
+    fn on_timer(&mut self, host: HostId, token: u32) {
+        let id = FlowId(token);
+        let Some(flow) = self.flows.get_mut(token as usize) else {
+            return;
+        };
+        match flow.spec.arrivals {
+            Arrivals::Poisson(rate) => self.on_random_arrival(host, id, rate),
+            _ if !flow.is_listed => {
+                flow.is_listed = true;
+                let class = usize::from(flow.priority);
+                self.senders[host.0 as usize].listed[class].push_back(id);
+                self.fill(host);
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends a packet, and draws when the next one comes.
+    fn on_random_arrival(&mut self, host: HostId, id: FlowId, rate: Rate) {
+        if !self.emit(id) {
+            return;
+        }
+        let mean = u128::from(self.interval(id, rate).ps());
+        let draw = u128::from(self.arrivals[id.0 as usize].exponential_q32());
+        let wait = Span::from_ps(((mean * draw) >> 32) as u64);
+        self.fabric.set_timer(host, self.fabric.now() + wait, id.0);
+    }
+
+    /// Time that a full packet of the flow takes at a rate.
+    fn interval(&self, id: FlowId, rate: Rate) -> Span {
+        let flow = &self.flows[id.0 as usize];
+        let len = frame_len(
+            PACKET_OVERHEAD + flow.spec.payload,
+            &self.fabric.config().qos,
+        );
+        rate.time_of(u64::from(len + FRAME_GAP))
+    }
+
+    /// Gives the adapter of a host what it has room for, flow by flow in turn.
+    fn fill(&mut self, host: HostId) {
+        for class in 0..PRIORITIES {
+            while let Some(&id) = self.senders[host.0 as usize].listed[class].front() {
+                let flow = &self.flows[id.0 as usize];
+                let limit = ADAPTER_FRAMES * u64::from(flow.spec.payload.max(64));
+                if self.fabric.waiting(host, flow.priority) >= limit {
+                    break;
+                }
+                let listed = &mut self.senders[host.0 as usize].listed[class];
+                listed.pop_front();
+                let sent = self.emit(id);
+                let now = self.fabric.now();
+                let flow = &mut self.flows[id.0 as usize];
+                match flow.spec.arrivals {
+                    _ if !sent => flow.is_listed = false,
+                    Arrivals::Paced(rate) => {
+                        // Late packets do not make up for it: a pacer has no memory.
+                        flow.is_listed = false;
+                        let at = flow.next_at.max(now) + self.interval(id, rate);
+                        self.flows[id.0 as usize].next_at = at;
+                        self.fabric.set_timer(host, at, id.0);
+                    }
+                    _ => self.senders[host.0 as usize].listed[class].push_back(id),
+                }
+            }
+        }
+    }
+
+    /// Makes the next packet of a flow; false if there is none.
+    fn emit(&mut self, id: FlowId) -> bool {
+        let now = self.fabric.now();
+        let flow = &mut self.flows[id.0 as usize];
+        let payload = flow.next_payload(now);
+        if payload == 0 {
+            return false;
+        }
+        let packet = flow.sent;
+        flow.sent += 1;
+        flow.sent_bytes += u64::from(payload);
+        let frame = Frame {
+            next: None,
+            len: frame_len(PACKET_OVERHEAD + payload, &self.fabric.config().qos),
+            src: flow.spec.from,
+            dst: flow.spec.to,
+            flow_hash: flow.hash,
+            ingress: self.fabric.port_of(flow.spec.from),
+            priority: flow.priority,
+            tos: flow.spec.tos,
+            ttl: flow.spec.ttl,
+            born: now,
+            digest: u64::from(id.0) << 32 | u64::from(packet),
+            payload: Payload::Flow {
+                flow: id.0,
+                packet,
+                payload,
+            },
+        };
+        let host = flow.spec.from;
+        self.fabric.send(host, frame);
+        true
+    }
+
+    fn on_frame(&mut self, _host: HostId, frame: &Frame) {
+        let now = self.fabric.now();
+        if let Payload::Flow {
+            flow,
+            packet,
+            payload,
+        } = frame.payload
+        {
+            let flow = &mut self.flows[flow as usize];
+            flow.delivered += 1;
+            flow.delivered_bytes += u64::from(payload);
+            flow.reordered += u32::from(packet < flow.expected);
+            flow.expected = flow.expected.max(packet + 1);
+            flow.marked += u32::from(frame.is_marked());
+            flow.last = now;
+            let latency = now.since(frame.born);
+            flow.latency += latency;
+            flow.latency_max = flow.latency_max.max(latency);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! A switched, lossless fabric in virtual time, which drives the real RDMA transport.
+//!
+//! One seed gives one run, event by event: hosts hold the transport of `urxe-core`, the same code
+//! that runs over real sockets; their packets travel as real RoCEv2 frames through switches with
+//! shared buffers, priority flow control and ECN. docs/SIMULATION.md is the manual.
+//!
+//! # Where things are
+//!
+//! | module | what |
+//! |---|---|
+//! | [`engine`] | time, the queue of events, random streams, the hash of a run |
+//! | [`topology`], [`link`] | what is connected to what, by which cable, and the ways through it |
+//! | [`frame`] | frames and their bytes, in slabs |
+//! | [`qos`] | classes, flow control, shares |
+//! | [`switch`] | buffer, thresholds, headroom, marking, watchdog: settings and books |
+//! | [`fabric`] | the network that moves frames: ports, pause, credits, deadlocks |
+//! | [`host`] | what sends and receives: plain flows, and the real transport |
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod engine;
+pub mod fabric;
+pub mod frame;
+pub mod host;
+pub mod link;
+pub mod qos;
+pub mod switch;
+pub mod topology;
+
+pub use engine::{Rate, Span, Time};
+pub use fabric::{Fabric, FabricConfig, Mode};
+pub use host::Sim;
+pub use link::Link;
+pub use qos::{FlowControl, Qos};
+pub use switch::SwitchConfig;
+pub use topology::{HostId, Topology};

@@ -1,0 +1,155 @@
+//! Where a switch sends a frame on: every shortest path, and a hash to choose among them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::topology::{HostId, Node, PortId, SwitchId, Topology};
+
+/// Next hops by switch and destination.
+#[derive(Clone, Debug, Default)]
+pub struct Routes {
+    /// By switch, then by host: a place in `sets`.
+    table: Vec<Vec<u16>>,
+    /// Ports of equal cost; the first is empty, for hosts that cannot be reached.
+    sets: Vec<Box<[PortId]>>,
+    known: BTreeMap<Box<[PortId]>, u16>,
+}
+
+impl Routes {
+    /// All shortest paths. Hosts forward nothing; ports in `down` are not used.
+    pub fn shortest(topology: &Topology, is_down: impl Fn(PortId) -> bool) -> Routes {
+        let mut routes = Routes {
+            table: vec![vec![0; topology.host_count()]; topology.switch_count()],
+            ..Routes::default()
+        };
+        routes.intern(Box::default());
+        let mut neighbours = vec![Vec::new(); topology.switch_count()];
+        let mut attached = vec![None; topology.host_count()];
+        for port in topology.ports().filter(|&p| !is_down(p)) {
+            match (topology.node_at(port), topology.node_at(port.peer())) {
+                (Node::Switch(from), Node::Switch(to)) => {
+                    neighbours[from.0 as usize].push((port, to));
+                }
+                (Node::Switch(from), Node::Host(host)) => {
+                    attached[host.0 as usize] = Some((from, port));
+                }
+                (Node::Host(_), _) => {}
+            }
+        }
+        // Hosts on one switch have all but the last hop in common.
+        let mut by_edge: BTreeMap<SwitchId, Vec<u16>> = BTreeMap::new();
+        for host in topology.hosts() {
+            let Some((edge, port)) = attached[host.0 as usize] else {
+                continue;
+            };
+            let sets = by_edge
+                .entry(edge)
+                .or_insert_with(|| routes.sets_towards(edge, &neighbours));
+            for (switch, &set) in sets.iter().enumerate() {
+                routes.table[switch][host.0 as usize] = set;
+            }
+            routes.set(edge, host, &[port]);
+        }
+        routes
+    }
+
+    /// The ports that lead towards a host.
+    #[inline]
+    pub fn next(&self, switch: SwitchId, host: HostId) -> &[PortId] {
+        let set = self.table[switch.0 as usize]
+            .get(host.0 as usize)
+            .copied()
+            .unwrap_or(0);
+        &self.sets[usize::from(set)]
+    }
+
+    /// Overrides the routes of a switch to a host: for fixed paths, and for loops on purpose.
+    pub fn set(&mut self, switch: SwitchId, host: HostId, ports: &[PortId]) {
+        let set = self.intern(ports.into());
+        self.table[switch.0 as usize][host.0 as usize] = set;
+    }
+
+    /// By switch: the set of ports that lead nearer to the switch `edge`.
+    fn sets_towards(&mut self, edge: SwitchId, neighbours: &[Vec<(PortId, SwitchId)>]) -> Vec<u16> {
+        let mut distance = vec![u32::MAX; neighbours.len()];
+        distance[edge.0 as usize] = 0;
+        let mut queue = VecDeque::from([edge]);
+        while let Some(at) = queue.pop_front() {
+            for &(_, next) in &neighbours[at.0 as usize] {
+                if distance[next.0 as usize] == u32::MAX {
+                    distance[next.0 as usize] = distance[at.0 as usize] + 1;
+                    queue.push_back(next);
+                }
+            }
+        }
+        let nearer = |from: usize, to: SwitchId| {
+            distance[to.0 as usize] != u32::MAX && distance[to.0 as usize] + 1 == distance[from]
+        };
+        (0..neighbours.len())
+            .map(|from| {
+                let ports = neighbours[from].iter().filter(|(_, to)| nearer(from, *to));
+                self.intern(ports.map(|&(port, _)| port).collect())
+            })
+            .collect()
+    }
+
+    fn intern(&mut self, set: Box<[PortId]>) -> u16 {
+        if let Some(&known) = self.known.get(&set) {
+            return known;
+        }
+        let id = u16::try_from(self.sets.len()).expect("fewer sets of ports than 65,536");
+        self.known.insert(set.clone(), id);
+        self.sets.push(set);
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Rate;
+    use crate::link::Link;
+
+    #[test]
+    fn every_hop_leads_nearer_and_all_equal_ones_are_there() {
+        let t = Topology::fat_tree(4, Link::new(Rate::gbps(100)));
+        let routes = Routes::shortest(&t, |_| false);
+        let Some(Node::Switch(edge)) = t.find("edge0.0") else {
+            panic!("named so")
+        };
+        assert_eq!(routes.next(edge, HostId(0)).len(), 1, "its own host");
+        assert_eq!(
+            routes.next(edge, HostId(15)).len(),
+            2,
+            "both aggregation switches"
+        );
+        for host in t.hosts() {
+            // Follow the last of the choices: at most 5 switches to anywhere.
+            let mut at = edge;
+            let hops = (1..=5).find(|_| {
+                let port = *routes.next(at, host).last().expect("a way");
+                match t.node_at(port.peer()) {
+                    Node::Host(there) => there == host,
+                    Node::Switch(next) => {
+                        at = next;
+                        false
+                    }
+                }
+            });
+            assert!(hops.is_some(), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn without_the_cable_there_is_another_way_or_none() {
+        let link = Link::new(Rate::gbps(100));
+        let t = Topology::leaf_spine(2, 2, 1, link, link);
+        let (Some(Node::Switch(leaf)), Some(spine)) = (t.find("leaf0"), t.find("spine0")) else {
+            panic!("named so")
+        };
+        let port = t.port_between(leaf, spine).expect("connected");
+        let routes = Routes::shortest(&t, |p| p == port || p == port.peer());
+        assert_eq!(routes.next(leaf, HostId(1)).len(), 1);
+        let cut = Routes::shortest(&t, |p| t.node_at(p) == Node::Switch(leaf));
+        assert!(cut.next(leaf, HostId(1)).is_empty());
+    }
+}

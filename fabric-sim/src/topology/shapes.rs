@@ -1,0 +1,155 @@
+//! The usual shapes.
+
+use crate::link::Link;
+use crate::topology::{HostId, SwitchId, Topology};
+
+/// # The usual shapes
+///
+/// Hosts are called `h0`, `h1` and so on.
+impl Topology {
+    /// `hosts` hosts on one switch, `s0`.
+    pub fn single_switch(hosts: u32, link: Link) -> Topology {
+        let mut t = Topology::new();
+        let switch = t.add_switch("s0");
+        t.add_hosts(switch, hosts, link);
+        t
+    }
+
+    /// Two switches, `s0` and `s1`, with a cable between them and hosts on both: `h0` to
+    /// `h(left-1)` on the first, the others on the second.
+    pub fn dumbbell(left: u32, right: u32, edge: Link, middle: Link) -> Topology {
+        let mut t = Topology::new();
+        let (a, b) = (t.add_switch("s0"), t.add_switch("s1"));
+        t.add_hosts(a, left, edge);
+        t.add_hosts(b, right, edge);
+        t.connect(a, b, middle);
+        t
+    }
+
+    /// Switches `s0` to `s(n-1)` in a row, with `hosts` hosts on each: flows join and leave the row
+    /// like cars from a parking lot.
+    pub fn parking_lot(switches: u32, hosts: u32, edge: Link, middle: Link) -> Topology {
+        let mut t = Topology::new();
+        let row = t.add_row(switches, hosts, edge);
+        for pair in row.windows(2) {
+            t.connect(pair[0], pair[1], middle);
+        }
+        t
+    }
+
+    /// Switches in a ring, with `hosts` hosts on each.
+    pub fn ring(switches: u32, hosts: u32, edge: Link, middle: Link) -> Topology {
+        let mut t = Topology::new();
+        let row = t.add_row(switches, hosts, edge);
+        for (i, &switch) in row.iter().enumerate() {
+            t.connect(switch, row[(i + 1) % row.len()], middle);
+        }
+        t
+    }
+
+    /// Leaves `leaf0`... with `hosts` hosts each, and spines `spine0`..., each connected to all leaves.
+    pub fn leaf_spine(leaves: u32, spines: u32, hosts: u32, edge: Link, up: Link) -> Topology {
+        let mut t = Topology::new();
+        let spines: Vec<SwitchId> = (0..spines)
+            .map(|i| t.add_switch(format!("spine{i}")))
+            .collect();
+        for i in 0..leaves {
+            let leaf = t.add_switch(format!("leaf{i}"));
+            t.add_hosts(leaf, hosts, edge);
+            for &spine in &spines {
+                t.connect(leaf, spine, up);
+            }
+        }
+        t
+    }
+
+    /// The fat tree of switches with `k` ports (Al-Fares et al.): k pods of k/2 edge and k/2 aggregation
+    /// switches, (k/2)^2 cores, k^3/4 hosts.
+    ///
+    /// # Panics
+    /// If `k` is odd or zero.
+    pub fn fat_tree(k: u32, link: Link) -> Topology {
+        assert!(
+            k > 0 && k.is_multiple_of(2),
+            "a fat tree has an even number of ports a switch"
+        );
+        let half = k / 2;
+        let mut t = Topology::new();
+        let cores: Vec<SwitchId> = (0..half * half)
+            .map(|i| t.add_switch(format!("core{i}")))
+            .collect();
+        for pod in 0..k {
+            let aggregation: Vec<SwitchId> = (0..half)
+                .map(|i| t.add_switch(format!("agg{pod}.{i}")))
+                .collect();
+            for i in 0..half {
+                let edge = t.add_switch(format!("edge{pod}.{i}"));
+                t.add_hosts(edge, half, link);
+                for &agg in &aggregation {
+                    t.connect(edge, agg, link);
+                }
+            }
+            for (i, &agg) in aggregation.iter().enumerate() {
+                for core in 0..half as usize {
+                    t.connect(agg, cores[i * half as usize + core], link);
+                }
+            }
+        }
+        t
+    }
+
+    /// Two hosts and a cable.
+    pub fn back_to_back(link: Link) -> Topology {
+        let mut t = Topology::new();
+        let (a, b) = (t.add_host("h0"), t.add_host("h1"));
+        t.connect(a, b, link);
+        t
+    }
+
+    /// Adds hosts to a switch, numbered on from those that there are.
+    pub fn add_hosts(&mut self, switch: SwitchId, count: u32, link: Link) -> Vec<HostId> {
+        (0..count)
+            .map(|_| {
+                let host = self.add_host(format!("h{}", self.host_count()));
+                self.connect(host, switch, link);
+                host
+            })
+            .collect()
+    }
+
+    fn add_row(&mut self, switches: u32, hosts: u32, edge: Link) -> Vec<SwitchId> {
+        (0..switches)
+            .map(|i| {
+                let switch = self.add_switch(format!("s{i}"));
+                self.add_hosts(switch, hosts, edge);
+                switch
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Rate;
+
+    #[test]
+    fn shapes_have_the_sizes_of_their_definitions() {
+        let link = Link::new(Rate::gbps(100));
+        let sizes = |t: &Topology| {
+            t.check().expect("can be simulated");
+            (t.host_count(), t.switch_count(), t.cables().len())
+        };
+        assert_eq!(sizes(&Topology::single_switch(5, link)), (5, 1, 5));
+        assert_eq!(sizes(&Topology::dumbbell(2, 3, link, link)), (5, 2, 6));
+        assert_eq!(sizes(&Topology::parking_lot(4, 1, link, link)), (4, 4, 7));
+        assert_eq!(sizes(&Topology::ring(4, 1, link, link)), (4, 4, 8));
+        assert_eq!(
+            sizes(&Topology::leaf_spine(4, 2, 3, link, link)),
+            (12, 6, 20)
+        );
+        assert_eq!(sizes(&Topology::fat_tree(4, link)), (16, 20, 48));
+        assert_eq!(sizes(&Topology::fat_tree(16, link)), (1024, 320, 3072));
+        assert_eq!(sizes(&Topology::back_to_back(link)), (2, 0, 1));
+    }
+}
