@@ -13,6 +13,7 @@ mod outage;
 mod pattern;
 mod placement;
 mod programs;
+mod queues;
 mod rc;
 mod rxe_side;
 mod side;

@@ -113,5 +113,8 @@ fn run_row(lab: &mut Lab, row: &Row, args: &Args) -> Vec<String> {
         row.operation,
         start.elapsed().as_secs_f64()
     );
+    for failure in &failures {
+        println!("     {failure}");
+    }
     failures
 }

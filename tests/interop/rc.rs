@@ -53,14 +53,13 @@ fn sizes(lab: &mut Lab, opcode: WrOpcode) -> Result<()> {
         for size in [0, 1, mtu - 1, mtu, mtu + 1, 64 << 10] {
             lab.message(&link, opcode, size)?;
         }
-        lab.settle()?;
-        // These are more than the queues on the way hold, so some packets may be lost and sent again.
         if !lab.is_quick || mtu == 4096 {
             lab.message(&link, opcode, 1 << 20)?;
         }
         if !lab.is_quick {
             lab.message(&link, opcode, longest)?;
         }
+        lab.settle()?;
     }
     Ok(())
 }

@@ -10,10 +10,12 @@
 //! There is no daemon. A process that dies leaves locks that the kernel drops; whoever
 //! comes next sees that and takes its chunks back, after a rest.
 
+mod census;
 mod hand_over;
 mod membership;
 mod registry;
 mod steer;
 
+pub use census::{Participant, participants};
 pub(crate) use hand_over::Handed;
 pub(crate) use membership::{JoinError, Joined, Membership, Shared};

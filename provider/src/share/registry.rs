@@ -177,6 +177,8 @@ impl<'a> Locked<'a> {
             let is_taken = self.participants[number].nonce != 0 && own != Some(row);
             if is_taken && !self.is_alive(row)? {
                 self.remove(row)?;
+                // Nobody can be at this name: the row is free, and we have the lock.
+                let _ = fs::remove_file(self.registry.hand_over_path(row));
             }
         }
         Ok(())
@@ -263,6 +265,21 @@ impl<'a> Locked<'a> {
     pub(super) fn held_chunks(&self) -> impl Iterator<Item = (QpnChunk, Row)> + '_ {
         let entries = self.chunks.iter().enumerate();
         entries.filter_map(|(n, entry)| Some((QpnChunk(n as u16), entry.holder?)))
+    }
+
+    /// Everybody, with what he has.
+    pub(super) fn participants(&self) -> impl Iterator<Item = super::Participant> + '_ {
+        let rows = self.participants.iter().enumerate();
+        rows.filter(|(_, p)| p.nonce != 0).map(|(number, p)| {
+            let row = Row(number as u16);
+            let sockets = self.sockets.iter().flatten();
+            let chunks = self.chunks.iter();
+            super::Participant {
+                pid: p.pid,
+                addresses: sockets.filter(|s| s.row == row).map(|s| s.addr).collect(),
+                qpn_chunks: chunks.filter(|c| c.holder == Some(row)).count() as u32,
+            }
+        })
     }
 
     /// Leaves the lock with the file, which is about to be closed.

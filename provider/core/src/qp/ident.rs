@@ -59,7 +59,7 @@ impl IdentTrack {
                 true
             }
             Habit::Unknown => {
-                self.habit = if expected {
+                self.habit = if shows_trains(ident, hint) {
                     Habit::Trains
                 } else {
                     Habit::Counter(ident, steps(now))
@@ -102,6 +102,13 @@ impl IdentTrack {
             }
         }
     }
+}
+
+/// Does the first packet show that its sender numbers the places in trains? A low number
+/// alone does not: a counter may begin there. Nor is it needed, because what is taken for
+/// a counter near 0 may have any place in a train.
+pub(super) fn shows_trains(ident: u16, hint: u16) -> bool {
+    ident == hint
 }
 
 /// Linux's counter moves on by itself, by up to one step for each tick of its clock (a
@@ -170,6 +177,23 @@ mod tests {
     fn a_counter_that_begins_low_is_found_out() {
         let mut t = IdentTrack::default();
         let refused = (120u16..400)
+            .filter(|&ident| !t.accept(ident, 0, Time(0)))
+            .count();
+        assert_eq!(refused, 0);
+    }
+
+    #[test]
+    fn a_train_whose_beginning_was_lost_is_no_trouble() {
+        let mut t = IdentTrack::default();
+        for (ident, hint) in [(7, 0), (8, 0), (0, 0), (1, 1), (127, 0), (0, 0)] {
+            assert!(t.accept(ident, hint, Time(0)), "{ident} {hint}");
+        }
+    }
+
+    #[test]
+    fn a_counter_that_begins_at_zero_is_found_out() {
+        let mut t = IdentTrack::default();
+        let refused = (0u16..400)
             .filter(|&ident| !t.accept(ident, 0, Time(0)))
             .count();
         assert_eq!(refused, 1);

@@ -9,7 +9,7 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use super::ident::{TRAIN_MAX, is_near, moved_in_silence, steps};
+use super::ident::{TRAIN_MAX, is_near, moved_in_silence, shows_trains, steps};
 use crate::time::Time;
 
 const PLACES: usize = 64;
@@ -94,7 +94,7 @@ impl Source {
     }
 
     fn learn(&mut self, ident: u16, hint: u16, now: u32) {
-        if in_train(ident, hint) {
+        if shows_trains(ident, hint) {
             self.trains = true;
         } else {
             self.counters = [Some((ident, now)), self.counters[0]];

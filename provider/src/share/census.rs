@@ -1,0 +1,44 @@
+//! Who shares addresses at the moment, for whoever wants to look.
+
+use std::io;
+use std::net::IpAddr;
+
+use super::registry::Registry;
+
+/// An open context that shares its addresses with others of this user, in this network
+/// namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Participant {
+    /// Its process.
+    pub pid: u32,
+    /// Addresses whose UDP port 4791 it has a socket on.
+    pub addresses: Vec<IpAddr>,
+    /// Chunks of 4096 QPNs that are its own.
+    pub qpn_chunks: u32,
+}
+
+/// All living contexts of this user that share addresses in this network namespace. What
+/// the dead left is taken back first, so nobody else holds a QPN or a port.
+///
+/// # Errors
+/// If there is no registry here, for instance no writable `/dev/shm` or `/tmp`: then no
+/// context shares.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let context = urxe::Context::open("127.81.0.77".parse()?)?;
+/// let participants = urxe::participants()?;
+/// let is_ours = |p: &&urxe::Participant| p.addresses.contains(&context.address());
+/// let ours = participants.iter().find(is_ours).expect("it is open");
+/// assert_eq!(ours.pid, std::process::id());
+/// # Ok(())
+/// # }
+/// ```
+pub fn participants() -> io::Result<Vec<Participant>> {
+    let registry = Registry::open()?;
+    let mut locked = registry.lock()?;
+    // This open file holds no row's lock.
+    locked.bury_the_dead(None)?;
+    Ok(locked.participants().collect())
+}

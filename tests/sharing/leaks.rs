@@ -1,0 +1,32 @@
+//! What must not be left when everybody is gone.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use urxe::Context;
+
+/// No QPNs and no place in the registry, no port, and the address is free for one alone.
+pub(crate) fn nothing_is_left(addr: IpAddr, pids: &BTreeSet<u32>) {
+    for participant in urxe::participants().expect("a registry") {
+        assert!(
+            !pids.contains(&participant.pid) && !participant.addresses.contains(&addr),
+            "left behind: {participant:?}"
+        );
+    }
+    assert_eq!(sockets_on(addr), 0, "ports are left");
+    let alone = Context::builder(addr).share(false).open();
+    let alone = alone.expect("nobody else has the address");
+    assert_eq!(sockets_on(addr), 1, "the table shows them");
+    drop(alone);
+}
+
+/// UDP sockets on port 4791 of an address, by the kernel's table.
+fn sockets_on(addr: IpAddr) -> usize {
+    let IpAddr::V4(v4) = addr else {
+        unreachable!("the tests have IPv4 addresses");
+    };
+    let local = format!("{:08X}:{:04X}", u32::from_ne_bytes(v4.octets()), 4791);
+    let table = std::fs::read_to_string("/proc/net/udp").expect("a table");
+    let is_there = |line: &&str| line.split_whitespace().nth(1) == Some(&local);
+    table.lines().filter(is_there).count()
+}
