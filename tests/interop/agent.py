@@ -84,8 +84,7 @@ class Agent:
 
     def counters(self):
         folder = '/sys/class/infiniband/%s/ports/1/hw_counters/' % self.device
-        names = subprocess.run(['ls', folder], capture_output=True, text=True).stdout.split()
-        return {name: int(open(folder + name).read()) for name in names if name != 'lifespan'}
+        return {name: int(open(folder + name).read()) for name in os.listdir(folder) if name != 'lifespan'}
 
     def shell(self, command):
         done = subprocess.run(command, shell=True, capture_output=True, text=True)

@@ -343,7 +343,11 @@ impl Lab {
         while let Some(at) = end.check(span, tag)? {
             // A WRITE that is not acknowledged may be on its way still.
             if message.is_reliable || start.elapsed() > Duration::from_secs(10) {
-                return Err(format!("{name} got a wrong byte at {at}"));
+                let there = end.read(span.mr, span.offset + at, 1)?;
+                return Err(format!(
+                    "{:?} of {} bytes: {name} got a wrong byte at {at}: {there:02x?}",
+                    work.opcode, span.length
+                ));
             }
         }
         for guard in [span.offset - GUARD, span.offset + span.length] {

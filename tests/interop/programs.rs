@@ -54,6 +54,9 @@ pub(crate) const ROWS: &[Row] = &[
     row("urxe where rxe is", beside_rxe),
 ];
 
+/// Seconds that a program may take in an emulated guest on a busy machine. The agent's answer is awaited for longer.
+const PATIENCE_S: u32 = 100;
+
 const fn row(operation: &'static str, run: fn(&mut Lab) -> Result<()>) -> Row {
     Row {
         service: "prog",
@@ -114,21 +117,21 @@ fn exchange(lab: &mut Lab, program: &str, gid_flag: &str, flags: &str) -> Result
     let flags = &format!("{gid_flag} 0 {flags}");
     if lab.requester == Requester::Urxe {
         lab.guest(&format!(
-            "rm -f /tmp/program.rc; (timeout 60 {in_guest}; echo $? >/tmp/program.rc) \
+            "rm -f /tmp/program.rc; (timeout {PATIENCE_S} {in_guest}; echo $? >/tmp/program.rc) \
              >/tmp/program.out 2>&1 </dev/null &
              {LISTENS}"
         ))?;
         let client = here(program, flags, urxe, Some(rxe_v4))?;
         finish(client)?;
         let said = lab.guest(
-            "for i in $(seq 300); do [ -e /tmp/program.rc ] && break; sleep 0.1; done; \
+            "for i in $(seq 900); do [ -e /tmp/program.rc ] && break; sleep 0.1; done; \
              cat /tmp/program.out; [ \"$(cat /tmp/program.rc)\" = 0 ]",
         );
         said.map(drop)
     } else {
         let server = here(program, flags, urxe, None)?;
         let client = wait_until_listening()
-            .and_then(|()| lab.guest(&format!("timeout 60 {in_guest} {urxe_v4}")));
+            .and_then(|()| lab.guest(&format!("timeout {PATIENCE_S} {in_guest} {urxe_v4}")));
         let server = finish(server);
         client?;
         server
@@ -164,7 +167,9 @@ fn here(program: &str, flags: &str, address: IpAddr, server: Option<IpAddr>) -> 
     };
     let (library, root) = (place("URXE_INTEROP_LIB")?, place("URXE_INTEROP_ROOT")?);
     let mut command = Command::new("timeout");
-    command.arg("60").arg(root.join("usr/bin").join(program));
+    command
+        .arg(PATIENCE_S.to_string())
+        .arg(root.join("usr/bin").join(program));
     command.args(flags.split(' '));
     command.args(server.map(|server| server.to_string()));
     command.env("LD_LIBRARY_PATH", library);

@@ -176,6 +176,51 @@ fn a_peer_like_rdma_rxe_gets_middle_and_last_when_it_asks_again() {
 }
 
 #[test]
+fn a_peer_like_rdma_rxe_gets_no_ack_for_a_read_but_its_data() {
+    let mut p = Pair::new(&Settings::default(), 1);
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let sink = log.clone();
+    p.filter = Some(Box::new(move |from, bytes| {
+        sink.borrow_mut().push((from, line(bytes)));
+        Verdict::Drop
+    }));
+    let (rkey, qpn) = (p.nodes[1].keys.rkey, p.nodes[1].qpn);
+    let as_rxe = |p: &mut Pair, opcode: Opcode, psn: u32| {
+        let mut bth = Bth::new(opcode, qpn, Psn::new(psn));
+        (bth.mig_req, bth.ack_req) = (false, true);
+        let request = forge(p, 0, &bth, |w| {
+            w.reth(&urxe_wire::Reth {
+                va: IOVA + 0x1000,
+                rkey,
+                dma_len: if opcode == Opcode::RC_READ_REQUEST {
+                    8
+                } else {
+                    0
+                },
+            });
+        });
+        p.deliver(1, 0, &request);
+        p.transmit();
+    };
+    as_rxe(&mut p, Opcode::RC_WRITE_ONLY, 0x100);
+    as_rxe(&mut p, Opcode::RC_READ_REQUEST, 0x101);
+    as_rxe(&mut p, Opcode::RC_READ_REQUEST, 0x102);
+    // All answers were lost. The WRITE is repeated first: its ACK must not be taken for one
+    // of the READs.
+    log.borrow_mut().clear();
+    as_rxe(&mut p, Opcode::RC_WRITE_ONLY, 0x100);
+    as_rxe(&mut p, Opcode::RC_READ_REQUEST, 0x101);
+    assert_eq!(
+        lines(&log, 1),
+        [
+            "Acknowledge 100",
+            "RDMA READ Response Only 101",
+            "RDMA READ Response Only 102"
+        ]
+    );
+}
+
+#[test]
 fn an_atomic_is_executed_once_however_often_it_arrives() {
     let mut p = Pair::new(&Settings::default(), 1);
     p.nodes[1].memory.write(0x1000, &7u64.to_ne_bytes());

@@ -169,6 +169,20 @@ impl Replay {
             .find(|(_, r)| psn.distance_from(r.first_psn) < r.packets)
     }
 
+    /// The PSN before the newest resources, of which the last ends at `psn`: before all
+    /// that follow each other without a gap.
+    pub(crate) fn before_run_to(&self, mut psn: Psn) -> Psn {
+        let oldest = self.tail.saturating_sub(self.ring.len() as u64);
+        for number in (oldest..self.tail).rev() {
+            let resource = self.at(number);
+            if psn.distance_from(resource.first_psn) + 1 != resource.packets {
+                break;
+            }
+            psn = resource.first_psn.prev();
+        }
+        psn
+    }
+
     /// Answers resource `number` again from `psn` on, and all later ones after it;
     /// nothing changes if that is still to come anyway.
     pub(crate) fn rewind(&mut self, number: u64, psn: Psn) {

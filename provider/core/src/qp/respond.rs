@@ -1,7 +1,7 @@
 //! What the responder sends: READ responses, atomic results, NAKs and ACKs, in PSN
 //! order, so that no acknowledgement overtakes a response to an earlier request.
 
-use urxe_wire::{Aeth, AtomicAckEth, Opcode, PacketWriter, Syndrome, packet_len};
+use urxe_wire::{Aeth, AtomicAckEth, Opcode, PacketWriter, Psn, Syndrome, packet_len};
 
 use crate::context::Cx;
 use crate::cq::CqSink;
@@ -69,18 +69,35 @@ impl Responder {
             return RespondStep::Nothing;
         }
         let syndrome = Syndrome::ack(self.credits());
-        let step = self.emit_ack(link, syndrome, self.epsn.prev(), cx, batch);
+        let psn = if self.peer_sets_mig_req {
+            self.epsn.prev()
+        } else {
+            self.last_unanswered()
+        };
+        let step = self.emit_ack(link, syndrome, psn, cx, batch);
         if matches!(step, RespondStep::Sent) {
             self.ack.on_sent(cx.now());
         }
         step
     }
 
+    /// The last request that has no answer but an ACK, for a peer that never sets MigReq.
+    /// Linux's rdma_rxe takes an ACK with the PSN of a READ or atomic for the answer, and
+    /// completes the request without its data if the answer was lost.
+    #[cold]
+    fn last_unanswered(&self) -> Psn {
+        let psn = self.epsn.prev();
+        if !self.answered_last {
+            return psn;
+        }
+        self.replay.before_run_to(psn)
+    }
+
     fn emit_ack<M: Memory, C: CqSink>(
         &mut self,
         link: &Link,
         syndrome: Syndrome,
-        psn: urxe_wire::Psn,
+        psn: Psn,
         cx: &mut Cx<'_, '_, M, C>,
         batch: &mut TxBatch,
     ) -> RespondStep {

@@ -95,6 +95,8 @@ pub(crate) struct Responder {
     pub(crate) needs_receives: bool,
     /// The peer sets MigReq, as adapters do and Linux's rdma_rxe does not.
     pub(crate) peer_sets_mig_req: bool,
+    /// The last request that was executed is a READ or atomic.
+    pub(crate) answered_last: bool,
 }
 
 impl Responder {
@@ -113,6 +115,7 @@ impl Responder {
             told_none: false,
             needs_receives: false,
             peer_sets_mig_req: true,
+            answered_last: false,
         }
     }
 
@@ -204,11 +207,12 @@ impl Responder {
                     cx.common.stats.rcvd_messages += 1;
                 }
                 // The response to a READ or atomic acknowledges it and all before it.
-                match packet.info().operation {
-                    Operation::Send | Operation::Write => {
-                        self.ack.on_executed(cx.now(), bth.ack_req);
-                    }
-                    _ => self.ack.cancel(),
+                self.answered_last =
+                    !matches!(packet.info().operation, Operation::Send | Operation::Write);
+                if self.answered_last {
+                    self.ack.cancel();
+                } else {
+                    self.ack.on_executed(cx.now(), bth.ack_req);
                 }
                 Ok(())
             }
