@@ -20,7 +20,7 @@ mod watchdog;
 
 use crate::engine::{Entity, EventQueue, Rng, Span, Time, TraceHash};
 use crate::frame::{Bodies, Frame, FrameId, FrameSlab, Payload};
-use crate::link::{ETHERNET_OVERHEAD, Link};
+use crate::link::{ETHERNET_OVERHEAD, JUMBO_MTU, Link};
 use crate::qos::{FlowControl, Qos};
 use crate::switch::{IngressUse, Mmu, PoolUse, SwitchConfig, headroom};
 use crate::topology::{HostId, Node, PortId, Routes, SwitchId, Topology, TopologyError};
@@ -192,7 +192,8 @@ impl Fabric {
             }
         }
         let slot = match config.mode {
-            Mode::Bytes => (frame_max - 4) as usize,
+            // Also what is too long for every cable must be written before it can be dropped.
+            Mode::Bytes => frame_max.max(JUMBO_MTU + ETHERNET_OVERHEAD + 4) as usize,
             Mode::Lite => LITE_BODY,
         };
         Ok(Fabric {

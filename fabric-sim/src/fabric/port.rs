@@ -19,6 +19,8 @@ pub(crate) struct Port {
     /// The frame that is being sent.
     pub(crate) busy: Option<FrameId>,
     pub(crate) queues: [Queue; PRIORITIES],
+    /// Bytes in all of them.
+    pub(crate) queued: u64,
     /// What goes before everything: pause frames and credits.
     pub(crate) control: Queue,
     /// Bit n: queue n holds frames.
@@ -67,6 +69,7 @@ impl Port {
             is_down: false,
             busy: None,
             queues: [Queue::default(); PRIORITIES],
+            queued: 0,
             control: Queue::default(),
             ready: 0,
             paused: 0,
@@ -96,6 +99,7 @@ impl Port {
             self.progress[usize::from(priority)] = now;
         }
         queue.push(slab, id);
+        self.queued += u64::from(slab.get(id).len);
         self.ready |= 1 << priority;
         let most = &mut self.stats.queue_max[usize::from(priority)];
         *most = queue.bytes.max(*most);
@@ -125,6 +129,7 @@ impl Port {
     ) -> Option<FrameId> {
         let place = usize::from(priority);
         let id = self.queues[place].pop(slab)?;
+        self.queued -= u64::from(slab.get(id).len);
         if self.queues[place].frames == 0 {
             self.ready &= !(1 << priority);
             self.deficit[place] = 0;

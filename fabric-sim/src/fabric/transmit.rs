@@ -178,6 +178,13 @@ impl Fabric {
         self.ports[port.index()].queues[usize::from(priority)].bytes
     }
 
+    /// Bytes that wait in a host's adapter for all classes.
+    #[inline]
+    pub fn waiting_in_all(&self, host: HostId) -> u64 {
+        let port = self.adapters[host.0 as usize].port;
+        self.ports[port.index()].queued
+    }
+
     /// What a port did.
     pub fn port_stats(&self, port: PortId) -> &crate::fabric::PortStats {
         &self.ports[port.index()].stats

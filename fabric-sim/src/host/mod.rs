@@ -1,10 +1,22 @@
 //! What sends and receives: plain flows of frames, and hosts that run the real transport.
+//!
+//! [`Sim`] is a fabric with hosts. [`Sim::add_flow`] makes frames without a transport, for experiments
+//! about the network alone; [`Sim::add_stream`] has two transports talk; [`Sim::with_verbs`] and
+//! [`Program`] are for whoever wants to post work requests himself.
 
+mod drive;
 mod flow;
+mod memory;
 mod sim;
+mod stream;
+mod transport;
 mod wire;
 
+pub use drive::StreamError;
 pub use flow::{Arrivals, Flow, FlowId, FlowSpec};
+pub use memory::{Contents, HostMemory};
 pub use sim::{BuildError, Sim};
+pub use stream::{Stream, StreamId, StreamOp, StreamSpec};
+pub use transport::{ConnectOptions, Program, QpHandle, Transport, TransportConfig, Verbs};
 pub use wire::address_of;
 pub(crate) use wire::{IP_OFFSET, patch_ipv4};

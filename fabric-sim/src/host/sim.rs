@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::engine::{Entity, Rate, Rng, Span, Time};
 use crate::fabric::{Fabric, FabricConfig, FabricError, Upcall, frame_len};
 use crate::frame::{Frame, Payload};
+use crate::host::drive::{Drivers, STREAM_START, TRANSPORT_TIMER};
 use crate::host::flow::{Arrivals, Flow, FlowId, FlowSpec};
 use crate::host::wire::flow_hash;
 use crate::link::FRAME_GAP;
@@ -29,7 +30,8 @@ struct Senders {
 /// A simulation: the network, and what its hosts do.
 #[derive(Debug)]
 pub struct Sim {
-    fabric: Fabric,
+    pub(crate) fabric: Fabric,
+    pub(crate) drivers: Drivers,
     flows: Vec<Flow>,
     arrivals: Vec<Rng>,
     senders: Vec<Senders>,
@@ -45,6 +47,7 @@ impl Sim {
         let hosts = topology.host_count();
         Ok(Sim {
             fabric: Fabric::new(topology, config)?,
+            drivers: Drivers::new(hosts),
             flows: Vec::new(),
             arrivals: Vec::new(),
             senders: vec![Senders::default(); hosts],
@@ -119,7 +122,13 @@ impl Sim {
                 self.on_frame(host, &frame);
                 self.fabric.release_body(&frame);
             }
-            Upcall::Room(host) => self.fill(host),
+            Upcall::Room(host) => {
+                self.fill(host);
+                self.serve(host);
+            }
+            Upcall::Timer(host, token) if token & (TRANSPORT_TIMER | STREAM_START) != 0 => {
+                self.on_transport_timer(host, token);
+            }
             Upcall::Timer(host, token) => self.on_timer(host, token),
             Upcall::Call(_) => {}
         }
@@ -226,9 +235,12 @@ impl Sim {
         true
     }
 
-    fn on_frame(&mut self, _host: HostId, frame: &Frame) {
+    #[inline]
+    fn on_frame(&mut self, host: HostId, frame: &Frame) {
         let now = self.fabric.now();
-        if let Payload::Flow {
+        if let Payload::Roce { .. } = frame.payload {
+            self.on_packet(host, frame);
+        } else if let Payload::Flow {
             flow,
             packet,
             payload,

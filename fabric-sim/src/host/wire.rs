@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use urxe_wire::{EtherType, Ethernet, Ipv4, Mac, ROCE_V2_PORT, Udp, VlanTag};
+
 use crate::engine::mix64;
 use crate::topology::HostId;
 
@@ -38,10 +40,108 @@ pub(crate) fn patch_ipv4(header: &mut [u8], tos: u8, ttl: u8) {
     [header[10], header[11]] = (!(sum as u16)).to_be_bytes();
 }
 
+/// What is around a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Envelope {
+    pub(crate) src: HostId,
+    pub(crate) dst: HostId,
+    pub(crate) source_port: u16,
+    pub(crate) tos: u8,
+    pub(crate) ttl: u8,
+    /// Priority of the VLAN tag, where there is one.
+    pub(crate) pcp: Option<u8>,
+}
+
+/// IP and UDP headers.
+pub(crate) const IP_UDP_LEN: u32 = (Ipv4::LEN + Udp::LEN) as u32;
+
+/// The host of an address.
+pub(crate) fn host_of(address: Ipv4Addr) -> Option<HostId> {
+    let [ten, x, y, z] = address.octets();
+    let number = u32::from_be_bytes([0, x, y, z]);
+    (ten == 10)
+        .then(|| number.checked_sub(1).map(HostId))
+        .flatten()
+}
+
+fn v4_of(host: HostId) -> Ipv4Addr {
+    match address_of(host) {
+        IpAddr::V4(v4) => v4,
+        IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+    }
+}
+
+/// A host's own address on the Ethernet.
+fn mac_of(host: HostId) -> Mac {
+    let [a, b, c, d] = host.0.to_be_bytes();
+    Mac([0x02, 0x48, a, b, c, d])
+}
+
+/// Writes the whole frame without its check sequence; returns its length.
+pub(crate) fn encode(out: &mut [u8], envelope: &Envelope, packet: &[u8]) -> usize {
+    let vlan = |pcp| VlanTag {
+        tpid: EtherType::VLAN,
+        pcp,
+        drop_eligible: false,
+        vid: 1,
+    };
+    let ethernet = Ethernet {
+        dst: mac_of(envelope.dst),
+        src: mac_of(envelope.src),
+        tags: [envelope.pcp.map(vlan), None],
+        ethertype: EtherType::IPV4,
+    };
+    let mut at = ethernet.emit(out);
+    let udp_len = (Udp::LEN + packet.len()) as u16;
+    let mut ip = Ipv4 {
+        tos: envelope.tos,
+        total_len: Ipv4::LEN as u16 + udp_len,
+        ident: 0,
+        flags_and_offset: Ipv4::DF,
+        ttl: envelope.ttl,
+        protocol: 17,
+        checksum: 0,
+        src: v4_of(envelope.src),
+        dst: v4_of(envelope.dst),
+    };
+    ip.checksum = ip.computed_checksum();
+    let udp = Udp {
+        src_port: envelope.source_port,
+        dst_port: ROCE_V2_PORT,
+        len: udp_len,
+        checksum: 0,
+    };
+    for part in [&ip.emit()[..], &udp.emit()[..], packet] {
+        out[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    at
+}
+
+/// Reads a frame as a host does: `None` if it is not a datagram to the RoCE port, or its IP header is
+/// damaged.
+pub(crate) fn decode(bytes: &[u8]) -> Option<(Envelope, &[u8])> {
+    let (ethernet, rest) = Ethernet::parse(bytes).ok()?;
+    let (ip, rest) = Ipv4::parse(rest).ok()?;
+    let (udp, packet) = Udp::parse(rest).ok()?;
+    let is_roce = ethernet.ethertype == EtherType::IPV4
+        && ip.protocol == 17
+        && udp.dst_port == ROCE_V2_PORT
+        && ip.checksum == ip.computed_checksum();
+    let envelope = Envelope {
+        src: host_of(ip.src)?,
+        dst: host_of(ip.dst)?,
+        source_port: udp.src_port,
+        tos: ip.tos,
+        ttl: ip.ttl,
+        pcp: ethernet.tags[0].map(|tag| tag.pcp),
+    };
+    is_roce.then_some((envelope, packet))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use urxe_wire::Ipv4;
 
     #[test]
     fn a_patched_header_has_a_right_checksum() {
@@ -69,6 +169,35 @@ mod tests {
             assert_eq!((read.tos, read.ttl), (tos, ttl));
             assert_eq!(read.checksum, read.computed_checksum());
         }
+    }
+
+    #[test]
+    fn a_frame_is_read_as_it_was_written() {
+        for pcp in [None, Some(3)] {
+            let envelope = Envelope {
+                src: HostId(2),
+                dst: HostId(70_000),
+                source_port: 0xc123,
+                tos: 0x6a,
+                ttl: 64,
+                pcp,
+            };
+            let mut bytes = [0; 128];
+            let len = encode(&mut bytes, &envelope, b"a packet");
+            assert_eq!(decode(&bytes[..len]), Some((envelope, &b"a packet"[..])));
+            let ip = IP_OFFSET + if pcp.is_some() { 4 } else { 0 };
+            patch_ipv4(&mut bytes[ip..], 0x6b, 61);
+            let patched = Envelope {
+                tos: 0x6b,
+                ttl: 61,
+                ..envelope
+            };
+            assert_eq!(decode(&bytes[..len]).map(|d| d.0), Some(patched));
+            // A flipped bit in the IP header, which no ICRC need see.
+            bytes[ip + 8] ^= 4;
+            assert_eq!(decode(&bytes[..len]), None);
+        }
+        assert_eq!(decode(&[0; 60]), None);
     }
 
     #[test]

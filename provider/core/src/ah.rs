@@ -44,6 +44,7 @@ impl AddressHandle {
                 local: path.local,
                 remote: path.remote,
                 tos: path.traffic_class,
+                source_port: ROCE_PORT,
                 chunk: QpnChunk(0),
             },
             seed: icrc_seed(path.local, ROCE_PORT, path.remote),

@@ -75,3 +75,5 @@ pub use qp::{AckMode, QpInit};
 pub use shard::{CreateQpError, Handled, QpLimits, Shard, ShardConfig};
 pub use stats::Stats;
 pub use time::Time;
+pub use transmit::SourcePorts;
+pub use wc_status::WcStatus;

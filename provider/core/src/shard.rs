@@ -22,7 +22,7 @@ use crate::stats::Stats;
 use crate::table::QpIndex;
 use crate::time::Time;
 use crate::timer::TimerWheel;
-use crate::transmit::TxBatch;
+use crate::transmit::{SourcePorts, TxBatch};
 use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
 
 /// What a shard is told when it is made.
@@ -41,6 +41,8 @@ pub struct ShardConfig {
     pub mtu_max: Mtu,
     /// How ICRCs are verified.
     pub icrc: IcrcPolicy,
+    /// Which UDP source port connections use.
+    pub source_ports: SourcePorts,
     /// The space of QPNs is shared with others: only numbers of chunks that were
     /// granted are given out.
     pub shares_qpns: bool,
@@ -60,6 +62,7 @@ impl Default for ShardConfig {
             read_chunk_bytes: 64 << 10,
             mtu_max: Mtu::Mtu4096,
             icrc: IcrcPolicy::SolveIdent,
+            source_ports: SourcePorts::Roce,
             shares_qpns: false,
         }
     }

@@ -9,6 +9,8 @@
 use core::net::IpAddr;
 use core::ops::Range;
 
+use urxe_wire::{Qpn, ROCE_V2_PORT};
+
 use crate::qpn_table::QpnChunk;
 
 /// Where packets of one QP go.
@@ -20,10 +22,40 @@ pub struct TxDest {
     pub remote: IpAddr,
     /// Traffic class byte: DSCP and ECN.
     pub tos: u8,
+    /// UDP source port: 4791, unless [`SourcePorts`] says otherwise.
+    pub source_port: u16,
     /// Chunk of the destination QPN. Where several processes share the destination
     /// address, a train is steered whole, by its first packet: so all of a train go to
     /// the QPs of one owner.
     pub chunk: QpnChunk,
+}
+
+/// Which UDP source port packets leave from. Networks choose among equal paths by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SourcePorts {
+    /// 4791: that of the socket, which is bound to the port that it receives on.
+    #[default]
+    Roce,
+    /// One for each connection, from 0xc000 up, by the numbers of its two QPs, as adapters do. For who
+    /// can send from any port.
+    PerQp,
+}
+
+impl SourcePorts {
+    /// The port of packets from one QP to another; of datagrams that go to many, `dest` is
+    /// 0.
+    pub(crate) fn port(self, own: Qpn, dest: Qpn) -> u16 {
+        match self {
+            SourcePorts::Roce => ROCE_V2_PORT,
+            SourcePorts::PerQp => {
+                // As Linux makes a flow label of two QPNs, and a port of that.
+                let product = u64::from(own.get()) * u64::from(dest.get().max(1));
+                let folded = product ^ (product >> 20);
+                let label = (folded ^ (folded >> 40)) as u32 & 0xf_ffff;
+                ((label & 0x3fff) ^ (label >> 14)) as u16 | 0xc000
+            }
+        }
+    }
 }
 
 /// One run: a range of the batch's bytes, cut into packets of `segment_size`.
@@ -209,6 +241,7 @@ mod tests {
             local: IpAddr::V4(Ipv4Addr::LOCALHOST),
             remote: IpAddr::V4(Ipv4Addr::new(127, 0, 0, n)),
             tos: 0,
+            source_port: ROCE_V2_PORT,
             chunk: QpnChunk(0),
         }
     }
@@ -251,6 +284,18 @@ mod tests {
             prop_assert!(expected.next().is_none());
             prop_assert_eq!(batch.packets(), sent.len());
         }
+    }
+
+    #[test]
+    fn connections_have_ports_of_their_own_and_keep_them() {
+        let port = |a, b| SourcePorts::PerQp.port(Qpn::new(a), Qpn::new(b));
+        assert_eq!(SourcePorts::Roce.port(Qpn::new(7), Qpn::new(9)), 4791);
+        assert_eq!(port(0x1234, 0x5678), port(0x1234, 0x5678));
+        let mut ports: Vec<u16> = (2..1002).map(|n| port(n, 0x35_1234)).collect();
+        assert!(ports.iter().all(|&port| port >= 0xc000));
+        ports.sort_unstable();
+        ports.dedup();
+        assert!(ports.len() > 900, "{} of 1000", ports.len());
     }
 
     #[test]

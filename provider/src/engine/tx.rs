@@ -212,6 +212,7 @@ mod tests {
             local: a.into(),
             remote: b.into(),
             tos: 0,
+            source_port: ROCE_PORT,
             chunk: QpnChunk(0),
         };
         for (len, expected) in [(40, 0), (40, 1), (32, 2), (40, 0)] {
@@ -253,6 +254,7 @@ mod tests {
                 local: local.into(),
                 remote: remote.into(),
                 tos: 0,
+                source_port: ROCE_PORT,
                 chunk: QpnChunk(0),
             };
             tx.batch.reserve(&dest, 20).expect("room").bytes.fill(1);

@@ -204,6 +204,7 @@ impl Qp {
                     local: nowhere,
                     remote: nowhere,
                     tos: 0,
+                    source_port: modify::ROCE_PORT,
                     chunk: QpnChunk(0),
                 },
                 local: nowhere,

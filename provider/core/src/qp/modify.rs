@@ -17,7 +17,7 @@ use crate::qp::state::{ModifyError, QpState, check_mask};
 use crate::qp::window::SendWindow;
 use crate::qpn_table::QpnChunk;
 use crate::shard::ShardConfig;
-use crate::transmit::TxDest;
+use crate::transmit::{SourcePorts, TxDest};
 
 /// The UDP port of RoCEv2, which is both the source and the destination here.
 pub(crate) const ROCE_PORT: u16 = 4791;
@@ -77,7 +77,7 @@ impl Qp {
         if from == QpState::Sqd && to == QpState::Rts && !self.req.is_drained() {
             return Err(ModifyError::Draining);
         }
-        self.store(attr, mask);
+        self.store(attr, mask, cx.common.config.source_ports);
         self.attr.qp_state = to;
         self.enter(from, to, &cx.common.config);
         if to == QpState::Err {
@@ -94,7 +94,7 @@ impl Qp {
     }
 
     /// Copies the attributes that the mask names.
-    fn store(&mut self, attr: &QpAttr, mask: AttrMask) {
+    fn store(&mut self, attr: &QpAttr, mask: AttrMask, ports: SourcePorts) {
         let mine = &mut self.attr;
         macro_rules! take {
             ($($bit:ident => $field:ident),*) => {
@@ -133,9 +133,10 @@ impl Qp {
                 local,
                 remote,
                 tos: traffic_class,
+                source_port: ports.port(link.qpn, link.dest_qpn),
                 chunk: QpnChunk::of(link.dest_qpn),
             };
-            link.seed = icrc_seed(local, ROCE_PORT, remote);
+            link.seed = icrc_seed(local, link.dest.source_port, remote);
         }
         if mask.contains(AttrMask::TIMEOUT)
             || mask.contains(AttrMask::RETRY_CNT)

@@ -1,0 +1,410 @@
+//! The transports of hosts, driven over the fabric.
+
+use urxe_core::transmit::{RunLimits, TxBatch, TxDest};
+use urxe_core::work::{SendWr, WrData};
+use urxe_core::{Stats, WcStatus};
+
+use crate::engine::{Time, mix64};
+use crate::fabric::{LITE_BODY, Mode, frame_len};
+use crate::frame::{Frame, Payload};
+use crate::host::memory::Contents;
+use crate::host::sim::Sim;
+use crate::host::stream::{Stream, StreamId, StreamSpec};
+use crate::host::transport::{
+    ConnectOptions, Program, QpHandle, Transport, TransportConfig, Verbs,
+};
+use crate::host::wire::{Envelope, IP_UDP_LEN, decode, encode, flow_hash, host_of};
+use crate::topology::HostId;
+
+/// Bytes that a transport hands over at a time: one packet of 4 KiB, or a few smaller ones. An adapter
+/// that takes more at a time would send them however the network changed meanwhile.
+const BATCH: usize = 4096 + 64;
+
+/// Why a stream cannot be made.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The QP cannot be created.
+    #[error(transparent)]
+    Create(#[from] urxe_core::CreateQpError),
+    /// The QP cannot be connected.
+    #[error(transparent)]
+    Connect(#[from] urxe_core::qp::state::ModifyError),
+    /// The memory cannot be registered.
+    #[error(transparent)]
+    Register(#[from] urxe_core::mr::RegisterError),
+}
+
+/// What a timer of a host is for.
+pub(crate) const TRANSPORT_TIMER: u32 = 1 << 31;
+pub(crate) const STREAM_START: u32 = 1 << 30;
+
+/// The hosts that run a transport, and what they share.
+#[derive(Debug)]
+pub(crate) struct Drivers {
+    pub(crate) transports: Vec<Option<Box<Transport>>>,
+    programs: Vec<Option<Box<dyn Program>>>,
+    pub(crate) streams: Vec<Stream>,
+    batch: TxBatch,
+    scratch: Box<[u8]>,
+    config: TransportConfig,
+    /// Frames that no transport could read.
+    pub(crate) unreadable: u64,
+}
+
+impl Drivers {
+    pub(crate) fn new(hosts: usize) -> Drivers {
+        Drivers {
+            transports: (0..hosts).map(|_| None).collect(),
+            programs: (0..hosts).map(|_| None).collect(),
+            streams: Vec::new(),
+            batch: TxBatch::new(BATCH, RunLimits::SINGLE),
+            scratch: vec![0; BATCH].into(),
+            config: TransportConfig::default(),
+            unreadable: 0,
+        }
+    }
+}
+
+impl Sim {
+    /// Changes how transports are set up, for hosts that have none yet.
+    pub fn set_transport_config(&mut self, config: TransportConfig) {
+        self.drivers.config = config;
+    }
+
+    /// The transport of a host, if it has one.
+    pub fn transport(&self, host: HostId) -> Option<&Transport> {
+        self.drivers.transports[host.0 as usize].as_deref()
+    }
+
+    /// All counters of all transports, added up by whoever wants to.
+    pub fn transport_stats(&self) -> impl Iterator<Item = (HostId, &Stats)> {
+        self.drivers
+            .transports
+            .iter()
+            .flatten()
+            .map(|t| (t.host, t.stats()))
+    }
+
+    /// Does something with the verbs of a host, which gets a transport if it has none. What was posted
+    /// is sent when the simulation goes on.
+    pub fn with_verbs<R>(&mut self, host: HostId, f: impl FnOnce(&mut Verbs<'_>) -> R) -> R {
+        let now = self.fabric.now();
+        let (seed, mode) = (self.fabric.config().seed, self.fabric.config().mode);
+        let config = self.drivers.config;
+        let transport = self.drivers.transports[host.0 as usize]
+            .get_or_insert_with(|| Box::new(Transport::new(host, seed, mode, &config)));
+        let result = f(&mut Verbs { now, transport });
+        self.fabric.set_timer(host, now, TRANSPORT_TIMER);
+        result
+    }
+
+    /// Connects two QPs with each other.
+    ///
+    /// # Errors
+    /// [`StreamError::Connect`] if an attribute is impossible.
+    pub fn connect(
+        &mut self,
+        a: QpHandle,
+        b: QpHandle,
+        options: &ConnectOptions,
+    ) -> Result<(), StreamError> {
+        let from_a = self.with_verbs(a.host, |v| v.draw_psn());
+        let from_b = self.with_verbs(b.host, |v| v.draw_psn());
+        self.with_verbs(a.host, |v| v.connect(a.index, b, (from_a, from_b), options))?;
+        self.with_verbs(b.host, |v| v.connect(b.index, a, (from_b, from_a), options))?;
+        Ok(())
+    }
+
+    /// Has a program run on a host, from now on.
+    pub fn set_program(&mut self, host: HostId, program: Box<dyn Program>) {
+        self.with_verbs(host, |verbs| verbs.transport.cqs.is_fresh = true);
+        self.drivers.programs[host.0 as usize] = Some(program);
+    }
+
+    /// Takes the program of a host back.
+    pub fn take_program(&mut self, host: HostId) -> Option<Box<dyn Program>> {
+        self.drivers.programs[host.0 as usize].take()
+    }
+
+    /// Adds a stream, with a connection and memory of its own. It begins at its time.
+    ///
+    /// # Errors
+    /// [`StreamError`] says which step was impossible.
+    pub fn add_stream(&mut self, spec: StreamSpec) -> Result<StreamId, StreamError> {
+        let id = StreamId(self.drivers.streams.len() as u32);
+        let len = u64::from(spec.message.max(1));
+        let mut end = |host, cap| {
+            self.with_verbs(host, |verbs| {
+                let cq = verbs.stream_cq();
+                let (addr, keys) = verbs.register(len, Contents::Pattern(id.0))?;
+                Ok::<_, StreamError>((verbs.create_qp(cq, cap)?, addr, keys))
+            })
+        };
+        let (qp, addr, keys) = end(spec.from, spec.cap())?;
+        let (peer, remote, remote_keys) = end(spec.to, spec.cap())?;
+        self.connect(qp, peer, &spec.options)?;
+        self.drivers.streams.push(Stream {
+            spec,
+            qp,
+            posted: 0,
+            completed: 0,
+            last: Time::ZERO,
+            failure: None,
+            local: (addr, keys.lkey),
+            remote: (remote, remote_keys.rkey),
+        });
+        self.fabric
+            .set_timer(spec.from, spec.start, STREAM_START | id.0);
+        Ok(id)
+    }
+
+    /// A stream.
+    pub fn stream(&self, id: StreamId) -> &Stream {
+        &self.drivers.streams[id.0 as usize]
+    }
+
+    /// All streams.
+    pub fn streams(&self) -> &[Stream] {
+        &self.drivers.streams
+    }
+
+    /// Frames that arrived at a transport and were no RoCE packets, or were damaged in their headers.
+    pub fn unreadable_frames(&self) -> u64 {
+        self.drivers.unreadable
+    }
+
+    /// A timer of a host, for its transport or a stream.
+    pub(crate) fn on_transport_timer(&mut self, host: HostId, token: u32) {
+        let now = self.fabric.now();
+        if token & TRANSPORT_TIMER == 0 {
+            self.post_messages(token & !STREAM_START);
+        } else if let Some(transport) = &mut self.drivers.transports[host.0 as usize] {
+            if transport.timer_at.is_some_and(|at| at <= now) {
+                transport.timer_at = None;
+            }
+            transport.on_timer(now);
+            if transport.wake_at.is_some_and(|at| at <= now) {
+                transport.wake_at = None;
+                transport.cqs.is_fresh = true;
+            }
+        }
+        self.serve(host);
+    }
+
+    /// A packet has come to a host.
+    #[inline]
+    pub(crate) fn on_packet(&mut self, host: HostId, frame: &Frame) {
+        let Payload::Roce { body, len } = frame.payload else {
+            return;
+        };
+        let now = self.fabric.now();
+        let Drivers {
+            transports,
+            scratch,
+            unreadable,
+            ..
+        } = &mut self.drivers;
+        let Some(transport) = &mut transports[host.0 as usize] else {
+            *unreadable += 1;
+            return;
+        };
+        let body = self.fabric.bodies.get(body);
+        let (from, source_port, tos, packet) = match self.fabric.config().mode {
+            Mode::Bytes => match decode(&body[..frame.len as usize - 4]) {
+                Some((envelope, packet)) if envelope.dst == host => {
+                    (envelope.src, envelope.source_port, envelope.tos, packet)
+                }
+                _ => {
+                    *unreadable += 1;
+                    return;
+                }
+            },
+            Mode::Lite => {
+                let kept = LITE_BODY.min(len as usize);
+                scratch[..kept].copy_from_slice(&body[..kept]);
+                // The port says nothing that matters: there is no ICRC to check.
+                (frame.src, 0, frame.tos, &scratch[..len as usize])
+            }
+        };
+        transport.receive(now, super::address_of(from), source_port, tos & 3, packet);
+        self.serve(host);
+    }
+
+    /// Has a host do all that it can do now: programs react, packets leave.
+    #[inline]
+    pub(crate) fn serve(&mut self, host: HostId) {
+        loop {
+            let Some(transport) = &mut self.drivers.transports[host.0 as usize] else {
+                return;
+            };
+            if core::mem::take(&mut transport.cqs.is_fresh) {
+                self.run_programs(host);
+                continue;
+            }
+            self.pump(host);
+            let transport = &self.drivers.transports[host.0 as usize];
+            if !transport.as_ref().is_some_and(|t| t.cqs.is_fresh) {
+                return;
+            }
+        }
+    }
+
+    fn run_programs(&mut self, host: HostId) {
+        let now = self.fabric.now();
+        while let Some(transport) = &mut self.drivers.transports[host.0 as usize] {
+            let Some(cqe) = transport.next_stream_completion() else {
+                break;
+            };
+            let stream = &mut self.drivers.streams[cqe.wr_id as usize];
+            if cqe.status == WcStatus::Success {
+                stream.completed += 1;
+                stream.last = now;
+                self.post_messages(cqe.wr_id as u32);
+            } else {
+                stream.failure.get_or_insert(cqe.status);
+            }
+        }
+        if let Some(mut program) = self.drivers.programs[host.0 as usize].take() {
+            if let Some(transport) = &mut self.drivers.transports[host.0 as usize] {
+                program.poll(&mut Verbs { now, transport });
+            }
+            self.drivers.programs[host.0 as usize] = Some(program);
+        }
+    }
+
+    /// Posts as many messages of a stream as may be outstanding.
+    fn post_messages(&mut self, id: u32) {
+        let now = self.fabric.now();
+        let Drivers {
+            transports,
+            streams,
+            ..
+        } = &mut self.drivers;
+        let Some(stream) = streams.get_mut(id as usize) else {
+            return;
+        };
+        let Some(transport) = &mut transports[stream.spec.from.0 as usize] else {
+            return;
+        };
+        let sges = [stream.sge()];
+        let mut wr = SendWr::new(u64::from(id), stream.spec.op.opcode(), WrData::Sges(&sges));
+        (wr.remote_addr, wr.rkey) = stream.remote;
+        let mut verbs = Verbs { now, transport };
+        while stream.posted < stream.spec.count
+            && stream.posted - stream.completed < u64::from(stream.spec.depth.max(1))
+            && stream.failure.is_none()
+            && verbs.post_send(stream.qp.index, &wr).is_ok()
+        {
+            stream.posted += 1;
+        }
+    }
+
+    /// Moves packets from a transport to its adapter, as long as that has room, and sets its timer.
+    #[inline]
+    fn pump(&mut self, host: HostId) {
+        let now = self.fabric.now();
+        loop {
+            let Some(transport) = &mut self.drivers.transports[host.0 as usize] else {
+                return;
+            };
+            let more = self.fabric.waiting_in_all(host) < BATCH as u64
+                && transport.poll_transmit(now, &mut self.drivers.batch);
+            if self.drivers.batch.is_empty() {
+                break;
+            }
+            self.launch(host);
+            self.drivers.batch.clear();
+            if !more {
+                break;
+            }
+        }
+        let Some(transport) = &mut self.drivers.transports[host.0 as usize] else {
+            return;
+        };
+        if let Some(at) = transport.next_timeout()
+            && transport.timer_at.is_none_or(|set| at < set)
+        {
+            let at = at.max(now);
+            transport.timer_at = Some(at);
+            self.fabric.set_timer(host, at, TRANSPORT_TIMER);
+        }
+    }
+
+    /// Hands the packets of the batch to the adapter of a host.
+    fn launch(&mut self, host: HostId) {
+        let Drivers {
+            batch, unreadable, ..
+        } = &mut self.drivers;
+        for run in batch.runs() {
+            for packet in batch.bytes()[run.range.clone()].chunks(run.segment_size) {
+                match self.fabric.enclose(host, &run.dest, packet) {
+                    Some(frame) => self.fabric.send(host, frame),
+                    None => *unreadable += 1,
+                }
+            }
+        }
+    }
+}
+
+impl crate::Fabric {
+    /// Makes a frame of a packet; `None` if it goes to no host.
+    #[inline]
+    fn enclose(&mut self, host: HostId, dest: &TxDest, packet: &[u8]) -> Option<Frame> {
+        let std::net::IpAddr::V4(remote) = dest.remote else {
+            return None;
+        };
+        let dst = host_of(remote).filter(|dst| (dst.0 as usize) < self.adapters.len())?;
+        let qos = &self.qos;
+        let priority = qos.priority_of(dest.tos);
+        let len = frame_len(IP_UDP_LEN + packet.len() as u32, qos);
+        let envelope = Envelope {
+            src: host,
+            dst,
+            source_port: dest.source_port,
+            tos: dest.tos,
+            ttl: 64,
+            pcp: (qos.tag_len() > 0).then_some(priority),
+        };
+        let body = self.bodies.take();
+        let bytes = self.bodies.get_mut(body);
+        match self.config.mode {
+            Mode::Bytes => {
+                encode(bytes, &envelope, packet);
+            }
+            Mode::Lite => {
+                let kept = LITE_BODY.min(packet.len());
+                bytes[..kept].copy_from_slice(&packet[..kept]);
+            }
+        }
+        Some(Frame {
+            next: None,
+            len,
+            src: host,
+            dst,
+            flow_hash: flow_hash(host, dst, dest.source_port),
+            ingress: self.port_of(host),
+            priority,
+            tos: dest.tos,
+            ttl: 64,
+            born: self.now(),
+            digest: digest(packet),
+            payload: Payload::Roce {
+                body,
+                len: packet.len() as u32,
+            },
+        })
+    }
+}
+
+/// Stands for a packet in the trace: its BTH, which no two packets of a connection share for long. The
+/// ICRC is not in it, as `lite` mode has none that means anything.
+#[inline]
+fn digest(packet: &[u8]) -> u64 {
+    match packet.first_chunk::<12>() {
+        Some(&[a, b, c, d, e, f, g, h, i, j, k, l]) => {
+            let first = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+            mix64(first) ^ u64::from(u32::from_le_bytes([i, j, k, l]))
+        }
+        None => 0,
+    }
+}

@@ -1,0 +1,176 @@
+//! What hosts have registered: bytes, or a pattern that stands for as many bytes as are wanted.
+
+use std::cell::{Cell, RefCell};
+
+use urxe_core::memory::{Memory, MemoryFault};
+use urxe_core::mr::MrSpan;
+
+use crate::engine::mix64;
+
+/// What a region holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Contents {
+    /// Bytes, which begin as given.
+    Bytes(Vec<u8>),
+    /// A pattern, with its number. What is read is the pattern; what is written must be it, too
+    /// ([`HostMemory::mismatches`]), and is forgotten. Costs no memory, whatever its length. In `lite`
+    /// mode nothing is read or written.
+    Pattern(u32),
+}
+
+#[derive(Debug)]
+enum Region {
+    Bytes(RefCell<Vec<u8>>),
+    Pattern(u32),
+}
+
+/// The registered memory of one host.
+#[derive(Debug)]
+pub struct HostMemory {
+    regions: Vec<Region>,
+    is_lite: bool,
+    mismatches: Cell<u64>,
+}
+
+/// Bits of an address below the number of its region.
+const OFFSET_BITS: u32 = 40;
+
+/// The pattern repeats after a prime number of bytes, so that a packet at a wrong place shows.
+const PERIOD: usize = 4093;
+static PATTERN: [u8; PERIOD + 4096] = pattern();
+
+const fn pattern() -> [u8; PERIOD + 4096] {
+    let mut bytes = [0; PERIOD + 4096];
+    let mut i = 0;
+    while i < bytes.len() {
+        bytes[i] = mix64((i % PERIOD) as u64) as u8;
+        i += 1;
+    }
+    bytes
+}
+
+/// Calls back with pieces of the pattern that begins at an offset.
+fn pieces(number: u32, offset: u64, len: usize, mut each: impl FnMut(usize, &[u8])) {
+    let mut done = 0;
+    while done < len {
+        let start = ((offset + done as u64 + u64::from(number) * 1009) % PERIOD as u64) as usize;
+        let piece = (len - done).min(4096);
+        each(done, &PATTERN[start..start + piece]);
+        done += piece;
+    }
+}
+
+impl HostMemory {
+    pub(crate) fn new(is_lite: bool) -> HostMemory {
+        HostMemory {
+            regions: Vec::new(),
+            is_lite,
+            mismatches: Cell::new(0),
+        }
+    }
+
+    /// Adds a region; returns the address of its first byte.
+    pub(crate) fn add(&mut self, contents: Contents) -> u64 {
+        self.regions.push(match contents {
+            Contents::Bytes(bytes) => Region::Bytes(RefCell::new(bytes)),
+            Contents::Pattern(number) => Region::Pattern(number),
+        });
+        (self.regions.len() as u64 - 1) << OFFSET_BITS
+    }
+
+    /// Writes that were not what the pattern says. Each is corruption that nobody noticed.
+    pub fn mismatches(&self) -> u64 {
+        self.mismatches.get()
+    }
+
+    fn region(&self, addr: u64) -> Result<(&Region, u64), MemoryFault> {
+        let region = self
+            .regions
+            .get((addr >> OFFSET_BITS) as usize)
+            .ok_or(MemoryFault)?;
+        Ok((region, addr & ((1 << OFFSET_BITS) - 1)))
+    }
+
+    fn with_bytes<R>(
+        &self,
+        addr: u64,
+        len: usize,
+        f: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, MemoryFault> {
+        let (Region::Bytes(bytes), offset) = self.region(addr)? else {
+            return Err(MemoryFault);
+        };
+        let mut bytes = bytes.borrow_mut();
+        let start = usize::try_from(offset).map_err(|_| MemoryFault)?;
+        let place = bytes.get_mut(start..).and_then(|rest| rest.get_mut(..len));
+        place.map(f).ok_or(MemoryFault)
+    }
+
+    /// Reads bytes of a region of bytes.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] if there are none.
+    pub fn read(&self, addr: u64, len: usize) -> Result<Vec<u8>, MemoryFault> {
+        self.with_bytes(addr, len, |bytes| bytes.to_vec())
+    }
+
+    /// Writes bytes of a region of bytes.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] if there are none.
+    pub fn write(&self, addr: u64, from: &[u8]) -> Result<(), MemoryFault> {
+        self.with_bytes(addr, from.len(), |bytes| bytes.copy_from_slice(from))
+    }
+
+    fn update(&self, span: MrSpan, f: impl Fn(u64) -> u64) -> Result<u64, MemoryFault> {
+        self.with_bytes(span.host_addr(), 8, |bytes| {
+            let old = u64::from_ne_bytes([
+                bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
+            ]);
+            bytes.copy_from_slice(&f(old).to_ne_bytes());
+            old
+        })
+    }
+}
+
+impl Memory for HostMemory {
+    #[inline]
+    fn copy_out(&self, span: MrSpan, dst: &mut [u8]) -> Result<(), MemoryFault> {
+        match self.region(span.host_addr())? {
+            (Region::Pattern(_), _) if self.is_lite => Ok(()),
+            (&Region::Pattern(number), offset) => {
+                pieces(number, offset, span.len(), |at, piece| {
+                    dst[at..at + piece.len()].copy_from_slice(piece);
+                });
+                Ok(())
+            }
+            (Region::Bytes(_), _) => self.with_bytes(span.host_addr(), span.len(), |bytes| {
+                dst.copy_from_slice(bytes)
+            }),
+        }
+    }
+
+    #[inline]
+    fn copy_in(&self, span: MrSpan, src: &[u8]) -> Result<(), MemoryFault> {
+        match self.region(span.host_addr())? {
+            (Region::Pattern(_), _) if self.is_lite => Ok(()),
+            (&Region::Pattern(number), offset) => {
+                pieces(number, offset, span.len(), |at, piece| {
+                    let is_same = src[at..at + piece.len()] == *piece;
+                    self.mismatches
+                        .set(self.mismatches.get() + u64::from(!is_same));
+                });
+                Ok(())
+            }
+            (Region::Bytes(_), _) => self.write(span.host_addr(), src),
+        }
+    }
+
+    fn compare_swap(&self, span: MrSpan, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
+        self.update(span, |old| if old == compare { swap } else { old })
+    }
+
+    fn fetch_add(&self, span: MrSpan, add: u64) -> Result<u64, MemoryFault> {
+        self.update(span, |old| old.wrapping_add(add))
+    }
+}

@@ -1,0 +1,454 @@
+//! A host that runs the real transport: the same `Shard` that the engine of `urxe` drives over
+//! sockets, with virtual time, memory of its own, and a program or streams on top.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use urxe_core::cq::{CqId, CqOverrun, CqSink, Cqe};
+use urxe_core::mr::{Access, MrInit, MrKeys, MrTable, PdId, RegisterError};
+use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr, QpCap};
+use urxe_core::qp::state::{ModifyError, QpState, QpType};
+use urxe_core::table::QpIndex;
+use urxe_core::transmit::TxBatch;
+use urxe_core::work::{PostError, RecvWr, SendWr};
+use urxe_core::{
+    AckMode, CreateQpError, Env, QpInit, RxPath, Shard, ShardConfig, SourcePorts, Stats,
+};
+use urxe_wire::{IcrcPolicy, Psn, Qpn};
+
+use crate::engine::{Entity, Rng, Time};
+use crate::fabric::Mode;
+use crate::host::memory::{Contents, HostMemory};
+use crate::host::wire::address_of;
+use crate::topology::HostId;
+
+/// The one protection domain of a host.
+pub(crate) const PD: PdId = PdId(1);
+
+/// How the transport of a host is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct TransportConfig {
+    /// Bytes of payload that a QP may have under way.
+    pub window_bytes: u32,
+    /// Packets that a QP may have under way.
+    pub window_packets: u32,
+    /// Bytes that one READ request asks for.
+    pub read_chunk_bytes: u32,
+}
+
+impl Default for TransportConfig {
+    fn default() -> Self {
+        let core = ShardConfig::default();
+        TransportConfig {
+            window_bytes: core.window_bytes,
+            window_packets: core.window_packets,
+            read_chunk_bytes: core.read_chunk_bytes,
+        }
+    }
+}
+
+/// A QP of a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpHandle {
+    /// Whose.
+    pub host: HostId,
+    /// Its place in the host's shard.
+    pub index: QpIndex,
+    /// Its number.
+    pub qpn: Qpn,
+}
+
+/// Attributes of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectOptions {
+    /// Payload bytes a packet.
+    pub mtu: Mtu,
+    /// DSCP and ECN of its packets: decides their class.
+    pub tos: u8,
+    /// Local ACK timeout code: 4.096 us times 2 to its power.
+    pub timeout: u8,
+    /// Retries after timeouts and NAKs.
+    pub retry_cnt: u8,
+    /// Retries after RNR NAKs; 7 is for ever.
+    pub rnr_retry: u8,
+    /// READs and atomics that may be outstanding, each way.
+    pub rd_atomic: u8,
+}
+
+impl Default for ConnectOptions {
+    /// 1024 bytes a packet in the lossless class; a timeout of 17 ms, 7 retries of each kind, 16 READs.
+    fn default() -> Self {
+        ConnectOptions {
+            mtu: Mtu::Mtu1024,
+            tos: crate::Qos::ROCE_TOS,
+            timeout: 12,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            rd_atomic: 16,
+        }
+    }
+}
+
+/// Completion queues by number.
+#[derive(Debug, Default)]
+pub(crate) struct Completions {
+    queues: Vec<VecDeque<Cqe>>,
+    /// Something was pushed since this was last looked at.
+    pub(crate) is_fresh: bool,
+}
+
+/// Completions that a queue holds at most; a program that does not poll loses its QPs.
+const CQ_LEN: usize = 1 << 16;
+
+impl CqSink for Completions {
+    fn push(&mut self, cq: CqId, cqe: Cqe) -> Result<(), CqOverrun> {
+        let queue = self.queues.get_mut(cq.0 as usize).ok_or(CqOverrun)?;
+        if queue.len() >= CQ_LEN {
+            return Err(CqOverrun);
+        }
+        queue.push_back(cqe);
+        self.is_fresh = true;
+        Ok(())
+    }
+}
+
+/// The transport of one host.
+#[derive(Debug)]
+pub struct Transport {
+    pub(crate) host: HostId,
+    addr: IpAddr,
+    shard: Shard,
+    mrs: MrTable,
+    memory: HostMemory,
+    pub(crate) cqs: Completions,
+    /// The timer that is set.
+    pub(crate) timer_at: Option<Time>,
+    /// When the program wants to be called.
+    pub(crate) wake_at: Option<Time>,
+    /// What packets of each peer and port have in common.
+    paths: BTreeMap<(IpAddr, u16), RxPath>,
+    /// Where the completions of streams go.
+    stream_cq: Option<CqId>,
+    next_psn: Rng,
+}
+
+impl Transport {
+    pub(crate) fn new(host: HostId, seed: u64, mode: Mode, config: &TransportConfig) -> Transport {
+        let mut secrets = Rng::stream(seed, Entity::Host(host.0), "numbers and keys");
+        let shard = Shard::new(ShardConfig {
+            secret: secrets.bits(),
+            window_bytes: config.window_bytes,
+            window_packets: config.window_packets,
+            read_chunk_bytes: config.read_chunk_bytes,
+            icrc: match mode {
+                Mode::Bytes => IcrcPolicy::Exact,
+                Mode::Lite => IcrcPolicy::Skip,
+            },
+            source_ports: SourcePorts::PerQp,
+            ..ShardConfig::default()
+        });
+        Transport {
+            host,
+            addr: address_of(host),
+            shard,
+            mrs: MrTable::new(secrets.bits()),
+            memory: HostMemory::new(mode == Mode::Lite),
+            cqs: Completions::default(),
+            timer_at: None,
+            wake_at: None,
+            paths: BTreeMap::new(),
+            stream_cq: None,
+            next_psn: Rng::stream(seed, Entity::Host(host.0), "first PSNs"),
+        }
+    }
+
+    /// Takes a packet in.
+    #[inline]
+    pub(crate) fn receive(
+        &mut self,
+        now: Time,
+        from: IpAddr,
+        source_port: u16,
+        ecn: u8,
+        packet: &[u8],
+    ) {
+        let local = self.addr;
+        let path = self
+            .paths
+            .entry((from, source_port))
+            .or_insert_with(|| RxPath::new(from, source_port, local, 0));
+        path.ecn = ecn;
+        let mut env = Env {
+            now: now.to_core(),
+            mrs: &mut self.mrs,
+            memory: &self.memory,
+            cqs: &mut self.cqs,
+        };
+        self.shard.handle_packet(path, 0, packet, &mut env);
+    }
+
+    pub(crate) fn on_timer(&mut self, now: Time) {
+        self.with_env(now, |shard, env| shard.handle_timeout(env));
+    }
+
+    /// Fills the batch; true if there is more.
+    #[inline]
+    pub(crate) fn poll_transmit(&mut self, now: Time, batch: &mut TxBatch) -> bool {
+        self.with_env(now, |shard, env| {
+            shard.poll_transmit(env, batch, AckMode::Now)
+        })
+    }
+
+    /// When the transport, or the program, next wants to be called.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        let shard = self.shard.next_timeout().map(Time::from_core);
+        shard.into_iter().chain(self.wake_at).min()
+    }
+
+    #[inline]
+    fn with_env<R>(
+        &mut self,
+        now: Time,
+        f: impl FnOnce(&mut Shard, &mut Env<'_, HostMemory, Completions>) -> R,
+    ) -> R {
+        let mut env = Env {
+            now: now.to_core(),
+            mrs: &mut self.mrs,
+            memory: &self.memory,
+            cqs: &mut self.cqs,
+        };
+        f(&mut self.shard, &mut env)
+    }
+
+    /// The next completion of a stream's message.
+    pub(crate) fn next_stream_completion(&mut self) -> Option<Cqe> {
+        self.cqs
+            .queues
+            .get_mut(self.stream_cq?.0 as usize)?
+            .pop_front()
+    }
+
+    /// The transport's counters.
+    pub fn stats(&self) -> &Stats {
+        self.shard.stats()
+    }
+
+    /// The host's memory.
+    pub fn memory(&self) -> &HostMemory {
+        &self.memory
+    }
+
+    /// State of a QP.
+    pub fn qp_state(&self, index: QpIndex) -> Option<QpState> {
+        Some(self.shard.query_qp(index)?.0.qp_state)
+    }
+}
+
+/// The verbs of one host, at one moment.
+#[derive(Debug)]
+pub struct Verbs<'a> {
+    pub(crate) now: Time,
+    pub(crate) transport: &'a mut Transport,
+}
+
+impl Verbs<'_> {
+    /// What time it is.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Which host this is.
+    pub fn host(&self) -> HostId {
+        self.transport.host
+    }
+
+    /// The transport behind it.
+    pub fn transport(&self) -> &Transport {
+        self.transport
+    }
+
+    /// Registers a region of so many bytes, with all rights. Returns its address, which is also the one
+    /// that peers use, and its keys.
+    ///
+    /// # Errors
+    /// [`RegisterError`] if no key is left or the length is impossible.
+    #[doc(alias = "ibv_reg_mr")]
+    pub fn register(
+        &mut self,
+        len: u64,
+        contents: Contents,
+    ) -> Result<(u64, MrKeys), RegisterError> {
+        let addr = self.transport.memory.add(contents);
+        let keys = self.transport.mrs.register(MrInit {
+            pd: PD,
+            access: Access::LOCAL_WRITE
+                | Access::REMOTE_WRITE
+                | Access::REMOTE_READ
+                | Access::REMOTE_ATOMIC,
+            host_addr: addr,
+            iova: addr,
+            len,
+            remote_invalidate: false,
+        })?;
+        Ok((addr, keys))
+    }
+
+    /// Makes a completion queue.
+    #[doc(alias = "ibv_create_cq")]
+    pub fn create_cq(&mut self) -> CqId {
+        let queues = &mut self.transport.cqs.queues;
+        queues.push(VecDeque::new());
+        CqId(queues.len() as u32 - 1)
+    }
+
+    /// The queue of all streams of this host.
+    pub(crate) fn stream_cq(&mut self) -> CqId {
+        match self.transport.stream_cq {
+            Some(cq) => cq,
+            None => {
+                let cq = self.create_cq();
+                self.transport.stream_cq = Some(cq);
+                cq
+            }
+        }
+    }
+
+    /// Makes a reliable connected QP with one queue for all completions.
+    ///
+    /// # Errors
+    /// [`CreateQpError`] if a capability is beyond what there is.
+    #[doc(alias = "ibv_create_qp")]
+    pub fn create_qp(&mut self, cq: CqId, cap: QpCap) -> Result<QpHandle, CreateQpError> {
+        let (index, qpn) = self.transport.shard.create_qp(&QpInit {
+            pd: PD,
+            qp_type: QpType::Rc,
+            send_cq: cq,
+            recv_cq: cq,
+            cap,
+            sq_sig_all: false,
+            srq: None,
+            xrcd: None,
+            block_self_mcast_lb: false,
+        })?;
+        Ok(QpHandle {
+            host: self.transport.host,
+            index,
+            qpn,
+        })
+    }
+
+    /// A first PSN for a connection, from the host's own stream.
+    pub fn draw_psn(&mut self) -> Psn {
+        Psn::new(self.transport.next_psn.bits() as u32 & 0xff_ffff)
+    }
+
+    /// Takes a QP from RESET to RTS, towards a peer.
+    ///
+    /// # Errors
+    /// [`ModifyError`] if an attribute is impossible.
+    #[doc(alias = "ibv_modify_qp")]
+    pub fn connect(
+        &mut self,
+        qp: QpIndex,
+        peer: QpHandle,
+        psns: (Psn, Psn),
+        options: &ConnectOptions,
+    ) -> Result<(), ModifyError> {
+        let mut attr = QpAttr {
+            qp_state: QpState::Init,
+            qp_access_flags: Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC,
+            path_mtu: options.mtu,
+            dest_qp_num: peer.qpn,
+            rq_psn: psns.1,
+            sq_psn: psns.0,
+            max_dest_rd_atomic: options.rd_atomic,
+            max_rd_atomic: options.rd_atomic,
+            min_rnr_timer: 1,
+            timeout: options.timeout,
+            retry_cnt: options.retry_cnt,
+            rnr_retry: options.rnr_retry,
+            ah_attr: Some(AddressVector {
+                local: self.transport.addr,
+                remote: address_of(peer.host),
+                traffic_class: options.tos,
+                hop_limit: 64,
+            }),
+            ..QpAttr::default()
+        };
+        let steps = [
+            (
+                QpState::Init,
+                AttrMask::PKEY_INDEX | AttrMask::PORT | AttrMask::ACCESS_FLAGS,
+            ),
+            (
+                QpState::Rtr,
+                AttrMask::AV
+                    | AttrMask::PATH_MTU
+                    | AttrMask::DEST_QPN
+                    | AttrMask::RQ_PSN
+                    | AttrMask::MAX_DEST_RD_ATOMIC
+                    | AttrMask::MIN_RNR_TIMER,
+            ),
+            (
+                QpState::Rts,
+                AttrMask::SQ_PSN
+                    | AttrMask::TIMEOUT
+                    | AttrMask::RETRY_CNT
+                    | AttrMask::RNR_RETRY
+                    | AttrMask::MAX_QP_RD_ATOMIC,
+            ),
+        ];
+        for (state, mask) in steps {
+            attr.qp_state = state;
+            let mask = mask | AttrMask::STATE;
+            self.transport
+                .with_env(self.now, |s, env| s.modify_qp(qp, &attr, mask, env))?;
+        }
+        Ok(())
+    }
+
+    /// Appends to a send queue.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was appended.
+    #[doc(alias = "ibv_post_send")]
+    pub fn post_send(&mut self, qp: QpIndex, wr: &SendWr<'_>) -> Result<(), PostError> {
+        self.transport
+            .with_env(self.now, |shard, env| shard.post_send(qp, wr, env))
+    }
+
+    /// Appends to a receive queue.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was appended.
+    #[doc(alias = "ibv_post_recv")]
+    pub fn post_recv(&mut self, qp: QpIndex, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        self.transport
+            .with_env(self.now, |shard, env| shard.post_recv(qp, wr, env))
+    }
+
+    /// The next completion of a queue.
+    #[doc(alias = "ibv_poll_cq")]
+    pub fn poll_cq(&mut self, cq: CqId) -> Option<Cqe> {
+        self.transport
+            .cqs
+            .queues
+            .get_mut(cq.0 as usize)?
+            .pop_front()
+    }
+
+    /// Asks to be called at that time, also when nothing has completed.
+    pub fn wake_at(&mut self, at: Time) {
+        self.transport.wake_at = Some(at);
+    }
+}
+
+/// A program on a host: called when completions have come, when the time that it asked for has, and
+/// once at the start.
+pub trait Program: core::fmt::Debug {
+    /// Does what there is to do, and returns.
+    fn poll(&mut self, verbs: &mut Verbs<'_>);
+
+    /// For whoever wants it back when the run is over.
+    fn into_any(self: Box<Self>) -> Box<dyn core::any::Any>;
+}
