@@ -2,18 +2,17 @@
 //! names.
 
 use core::ffi::{c_char, c_void};
-use core::net::IpAddr;
 use core::ptr;
 use std::ffi::CString;
 use std::sync::{Mutex, PoisonError};
+
+use urxe::ListedDevice;
 
 use crate::errno::Errno;
 use crate::layout::{CStruct, ibv_device};
 
 /// `IBV_NODE_CA`
 const NODE_CA: i32 = 1;
-/// Addresses to offer, one device each, instead of the interfaces.
-const VARIABLE: &str = "URXE_DEVICES";
 
 /// What a program's `ibv_device` pointer leads to. It lives as long as the process.
 #[repr(C)]
@@ -21,18 +20,9 @@ pub(crate) struct Device {
     ibv: ibv_device,
     /// Providers' libraries compare this with tables of their own to find their devices. It is not theirs.
     ops: *const c_void,
-    pub(crate) source: Source,
+    pub(crate) source: ListedDevice,
     pub(crate) guid: u64,
     pub(crate) index: i32,
-}
-
-/// What is opened.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Source {
-    /// An interface, with all its addresses.
-    Interface(urxe::Device),
-    /// One address.
-    Address(IpAddr),
 }
 
 // SAFETY: nothing in it changes once it is made.
@@ -44,10 +34,11 @@ unsafe impl Sync for Device {}
 pub(crate) fn list() -> Result<Vec<&'static Device>, Errno> {
     static KNOWN: Mutex<Vec<&'static Device>> = Mutex::new(Vec::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let sources = match std::env::var(VARIABLE) {
-        Ok(text) if !text.trim().is_empty() => named(&text)?,
-        _ => interfaces()?,
-    };
+    let sources = ListedDevice::list().map_err(|error| {
+        // A mistake in the environment is the user's, who sees no error numbers.
+        eprintln!("urxe: {error}");
+        Errno(error.errno())
+    })?;
     let mut devices = Vec::new();
     for (index, source) in sources.into_iter().enumerate() {
         let index = i32::try_from(index).map_err(|_| Errno::INVAL)?;
@@ -62,32 +53,13 @@ pub(crate) fn list() -> Result<Vec<&'static Device>, Errno> {
     Ok(devices)
 }
 
-fn named(text: &str) -> Result<Vec<Source>, Errno> {
-    let addresses = text.split(',').map(str::trim).filter(|a| !a.is_empty());
-    let sources = addresses.map(|address| {
-        let parsed = address.parse().map_err(|_| {
-            eprintln!("urxe: {VARIABLE}: \"{address}\" is no IP address");
-            Errno::INVAL
-        });
-        parsed.map(Source::Address)
-    });
-    sources.collect()
-}
-
-fn interfaces() -> Result<Vec<Source>, Errno> {
-    let usable = urxe::devices()?
-        .into_iter()
-        .filter(|device| !device.addresses().is_empty());
-    Ok(usable.map(Source::Interface).collect())
-}
-
 impl Device {
-    fn new(index: i32, source: Source) -> Device {
-        let (name, dev_name) = (format!("urxe{index}"), format!("uverbs{index}"));
+    fn new(index: i32, source: ListedDevice) -> Device {
+        let (name, dev_name) = (source.name(), format!("uverbs{index}"));
         let sys = crate::verbs::sysfs::root();
         let mut ibv = ibv_device::zeroed();
         ibv.node_type = NODE_CA;
-        copy_text(&mut ibv.name, &name);
+        copy_text(&mut ibv.name, name);
         copy_text(&mut ibv.dev_name, &dev_name);
         copy_text(
             &mut ibv.dev_path,
@@ -100,7 +72,7 @@ impl Device {
         Device {
             ibv,
             ops: ptr::null(),
-            guid: guid(&source),
+            guid: source.guid(),
             source,
             index,
         }
@@ -124,50 +96,18 @@ impl Device {
     }
 
     pub(crate) fn open(&self) -> Result<urxe::Context, Errno> {
-        Ok(match &self.source {
-            Source::Interface(device) => device.open()?,
-            Source::Address(addr) => urxe::Context::open(*addr)?,
-        })
+        Ok(self.source.open()?)
     }
 
     /// The system's number of the network interface, 0 if it is not known.
     pub(crate) fn interface_index(&self) -> u32 {
-        let name = match &self.source {
-            Source::Interface(device) => device.interface().to_owned(),
-            Source::Address(addr) => interface_of(*addr).unwrap_or_default(),
-        };
+        let name = self.source.interface().unwrap_or_default();
         let Ok(name) = CString::new(name) else {
             return 0;
         };
         // SAFETY: a string.
         unsafe { libc::if_nametoindex(name.as_ptr()) }
     }
-}
-
-/// The interface that has an address; all of 127/8 is loopback's.
-fn interface_of(addr: IpAddr) -> Option<String> {
-    let devices = urxe::devices().ok()?;
-    let has = |device: &&urxe::Device| {
-        let mut addresses = device.addresses().iter();
-        addresses.any(|a| *a == addr || (a.is_loopback() && addr.is_loopback()))
-    };
-    Some(devices.iter().find(has)?.interface().to_owned())
-}
-
-/// A locally administered EUI-64 made of the first address, different for each device of a host.
-fn guid(source: &Source) -> u64 {
-    let addr = match source {
-        Source::Interface(device) => device.addresses()[0],
-        Source::Address(addr) => *addr,
-    };
-    let low = match addr {
-        IpAddr::V4(v4) => v4.to_bits(),
-        // Any mixture will do: FNV-1a.
-        IpAddr::V6(v6) => v6.octets().iter().fold(0x811c_9dc5, |hash, byte| {
-            (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
-        }),
-    };
-    u64::from_be_bytes([0x02, b'u', b'r', b'x', 0, 0, 0, 0]) | u64::from(low)
 }
 
 /// Copies text into a field, cut so that it ends with a zero.
@@ -181,14 +121,6 @@ pub(crate) fn copy_text(field: &mut [c_char], text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_become_devices_with_guids_of_their_own() {
-        let sources = named("127.0.0.1, 127.0.0.2,fd00::1").expect("addresses");
-        let guids: std::collections::BTreeSet<u64> = sources.iter().map(guid).collect();
-        assert_eq!((sources.len(), guids.len()), (3, 3));
-        assert_eq!(named("127.0.0.1,x"), Err(Errno::INVAL));
-    }
 
     #[test]
     fn text_is_cut_and_ends_with_a_zero() {

@@ -13,6 +13,7 @@
 mod device;
 mod errno;
 mod events;
+mod faults;
 mod file;
 mod instance;
 mod layout;

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use urxe::FaultSpec;
 
 use crate::bench::{self, Op};
 use crate::control::PORT_DEFAULT;
@@ -211,15 +212,25 @@ pub(crate) struct EnvArgs {
 /// What a program on urxe can be given.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LaunchArgs {
-    /// An address of this host to be a device; can be given more than once [default: every network interface is one]
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) device: Vec<IpAddr>,
+    /// A network interface or address of this host to be a device; can be given more than once. With NAME= it is
+    /// called that, else urxe0, urxe1 and so on [default: every network interface is one]
+    #[arg(long, value_name = "[NAME=]IFACE|ADDR")]
+    pub(crate) device: Vec<String>,
     /// Write every packet to this file; %p in its name becomes the process id
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
     /// Report uses of verbs that work by luck
     #[arg(long)]
     pub(crate) strict: bool,
+    /// What happens to packets that the program sends: drop=2%,dup=1%,reorder=1%,corrupt=0.5%,delay=50us..1ms,seed=7
+    #[arg(long, value_name = "SPEC")]
+    pub(crate) faults: Option<FaultSpec>,
+    /// Largest path MTU that the devices offer: bytes of payload in a packet
+    #[arg(long, value_parser = parse_mtu)]
+    pub(crate) mtu: Option<u32>,
+    /// Do not show the program device files in /sys and /dev that there are none of (by LD_PRELOAD)
+    #[arg(long)]
+    pub(crate) no_sysfs: bool,
     /// Say in words what goes wrong
     #[arg(short, long)]
     pub(crate) verbose: bool,

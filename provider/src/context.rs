@@ -20,6 +20,7 @@ use crate::cq_builder::CqBuilder;
 use crate::cq_poll::RtValues;
 use crate::engine::{Engine, EngineConfig, ProgressThread, TAP_VARIABLE};
 use crate::error::{Error, ErrorKind};
+use crate::faults::{self, FaultSpec, FaultSpecError};
 use crate::limits::{DeviceAttr, LIMITS};
 use crate::pd::Pd;
 use crate::port::{Link, PortAttr, PortState};
@@ -52,7 +53,7 @@ struct ContextInner {
     /// Stops when this is dropped, after all objects are gone.
     _progress: ProgressThread,
     engine: Arc<Engine>,
-    link: Link,
+    active_mtu: Mtu,
     next_pd: AtomicU32,
     xrcds: XrcdTable,
 }
@@ -139,9 +140,9 @@ impl Context {
             .expect("no context is opened without an address")
     }
 
-    /// The largest MTU that the interface can carry.
+    /// The largest MTU that the interface can carry, or what it was limited to.
     pub fn active_mtu(&self) -> Mtu {
-        self.inner.link.active_mtu()
+        self.inner.active_mtu
     }
 
     /// A new protection domain.
@@ -315,6 +316,10 @@ pub struct ContextBuilder {
     pcap: Option<PathBuf>,
     strict: StrictMode,
     strict_seed: Option<u64>,
+    /// None: what the environment says.
+    faults: Option<Option<FaultSpec>>,
+    /// The same.
+    mtu: Option<Mtu>,
 }
 
 impl ContextBuilder {
@@ -334,6 +339,8 @@ impl ContextBuilder {
                 .map(PathBuf::from),
             strict: StrictMode::from_environment(),
             strict_seed: None,
+            faults: None,
+            mtu: None,
         }
     }
 
@@ -395,6 +402,34 @@ impl ContextBuilder {
         self
     }
 
+    /// Has packets meet faults on their way out, for tests (docs/FAULTS.md), or none
+    /// whatever the environment says. The environment variable `URXE_FAULTS` does the same
+    /// for all contexts. Packets then leave one by one, without offload.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let context = urxe::Context::builder("127.81.0.21".parse()?)
+    ///     .faults(Some("drop=2%,seed=7".parse()?))
+    ///     .open()?;
+    /// let counters = context.counters()?;
+    /// assert!(counters.contains(&("fault_dropped", 0)), "nothing was sent so far");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn faults(mut self, faults: Option<FaultSpec>) -> Self {
+        self.faults = Some(faults);
+        self
+    }
+
+    /// The largest path MTU to offer, if the interface can carry it. QPs that ask for more
+    /// are refused. The environment variable `URXE_MTU` does the same for all contexts.
+    #[must_use]
+    pub fn mtu(mut self, mtu: Mtu) -> Self {
+        self.mtu = Some(mtu);
+        self
+    }
+
     /// Lets other contexts, of this process or of others of the same user, open the same
     /// addresses. On by default. Without it the addresses are had alone, or not at all.
     #[must_use]
@@ -412,10 +447,19 @@ impl ContextBuilder {
         // All addresses of a device are of one interface.
         let link = links.into_iter().min_by_key(|link| link.mtu);
         let link = link.ok_or(ErrorKind::NoAddressOnDevice)?;
+        let mtu = match self.mtu {
+            Some(mtu) => Some(mtu),
+            None => mtu_of_environment()?,
+        };
+        let active_mtu = mtu.map_or(link.active_mtu(), |mtu| mtu.min(link.active_mtu()));
+        let faults = match self.faults {
+            Some(faults) => faults,
+            None => faults_of_environment()?,
+        };
         let engine = Arc::new(Engine::open(&EngineConfig {
             addresses: self.addresses,
             shard: ShardConfig {
-                mtu_max: link.active_mtu(),
+                mtu_max: active_mtu,
                 ..self.shard
             },
             window_bytes: self.window_bytes,
@@ -424,12 +468,16 @@ impl ContextBuilder {
             tap: self.pcap,
             strict: self.strict,
             strict_seed: self.strict_seed,
+            faults,
         })?);
+        if faults.is_some() {
+            faults::note_open(&engine);
+        }
         let progress = ProgressThread::start(engine.clone())?;
         let inner = ContextInner {
             _progress: progress,
             engine,
-            link,
+            active_mtu,
             next_pd: AtomicU32::new(1),
             xrcds: XrcdTable::default(),
         };
@@ -437,4 +485,40 @@ impl ContextBuilder {
             inner: Arc::new(inner),
         })
     }
+}
+
+/// What `URXE_MTU` says.
+fn mtu_of_environment() -> Result<Option<Mtu>, Error> {
+    let parse = |text: &str| {
+        let mtu = text.parse().ok().and_then(Mtu::from_bytes);
+        mtu.ok_or_else(|| format!("\"{text}\" is none of 256, 512, 1024, 2048 and 4096"))
+    };
+    of_environment("URXE_MTU", parse)
+}
+
+/// What `URXE_FAULTS` says.
+fn faults_of_environment() -> Result<Option<FaultSpec>, Error> {
+    let parse = |text: &str| {
+        text.parse()
+            .map_err(|error: FaultSpecError| error.to_string())
+    };
+    of_environment(faults::VARIABLE, parse)
+}
+
+/// A variable that is set and not empty, as what it means. A test that was to run with faults must not run without
+/// them because of a typing error.
+fn of_environment<T>(
+    variable: &'static str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, Error> {
+    let Some(value) = std::env::var_os(variable) else {
+        return Ok(None);
+    };
+    let text = value.to_string_lossy();
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let parsed = parse(text.trim());
+    let value = parsed.map_err(|reason| ErrorKind::Environment { variable, reason })?;
+    Ok(Some(value))
 }

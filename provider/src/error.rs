@@ -174,6 +174,14 @@ pub enum ErrorKind {
         /// What would be right.
         allowed: &'static str,
     },
+    /// A variable of the environment does not say what it should.
+    #[error("{variable}: {reason}")]
+    Environment {
+        /// Its name.
+        variable: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
     /// A line of text is not an endpoint.
     #[error("\"{text}\" is not an endpoint: {reason}")]
     Endpoint {

@@ -79,6 +79,9 @@
 //!
 //! `URXE_STRICT=1` reports uses of verbs that work by luck ([`StrictMode`]); `URXE_SEED`
 //! repeats the decisions of a run.
+//!
+//! `URXE_FAULTS=drop=2%,seed=7` has packets meet faults on their way out ([`FaultSpec`]);
+//! `URXE_MTU=1024` limits the path MTU ([`ContextBuilder::mtu`]).
 
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
@@ -99,7 +102,9 @@ mod engine;
 mod error;
 mod event_type;
 mod explain;
+mod faults;
 mod limits;
+mod listed;
 #[allow(
     unsafe_code,
     reason = "user memory can be written to by peers at any time"
@@ -141,7 +146,9 @@ pub use endpoint::{ConnectOptions, Endpoint};
 pub use error::{BadWr, Blame, Error, ErrorKind};
 pub use event_type::EventType;
 pub use explain::{Explanation, Topic, explain, topics};
+pub use faults::{FaultSpec, FaultSpecError, Share, report_open_faults};
 pub use limits::{AtomicCap, DeviceAttr};
+pub use listed::ListedDevice;
 pub use mr::{BorrowedMr, Mr};
 pub use mw::Mw;
 pub use pd::Pd;

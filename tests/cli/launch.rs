@@ -33,9 +33,8 @@ impl Drop for Library {
     }
 }
 
-const SHOW: &str =
-    "echo \"$LD_LIBRARY_PATH|$URXE_DEVICES|$URXE_PCAP|$URXE_STRICT|$URXE_VERBOSE\"; exit 7";
-const OPTIONS: [&str; 8] = [
+const SHOW: &str = "echo \"$LD_LIBRARY_PATH|$URXE_DEVICES|$URXE_PCAP|$URXE_STRICT|$URXE_VERBOSE|$URXE_FAULTS|$URXE_MTU\"; exit 7";
+const OPTIONS: [&str; 12] = [
     "--device",
     "127.0.0.5",
     "--device",
@@ -44,6 +43,10 @@ const OPTIONS: [&str; 8] = [
     "/x/%p.pcapng",
     "--strict",
     "--verbose",
+    "--faults",
+    "drop=2%, seed=7",
+    "--mtu",
+    "1024",
 ];
 
 #[test]
@@ -53,7 +56,8 @@ fn run_sets_the_environment_and_ends_as_the_program_does() {
     let ran = run(command.args(OPTIONS).args(["--", "sh", "-c", SHOW]));
     assert_eq!(ran.code, Some(7), "{}", ran.stderr);
     let folder = library.0.display();
-    let wanted = format!("{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1\n");
+    let wanted =
+        format!("{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024\n");
     assert_eq!(ran.stdout, wanted);
 }
 
@@ -66,7 +70,8 @@ fn env_gives_a_shell_the_same() {
         .args(["-c", &format!("{printed}{SHOW}")])
         .env("LD_LIBRARY_PATH", "/somewhere/else"));
     let folder = library.0.display();
-    let wanted = format!("{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1\n");
+    let wanted =
+        format!("{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024\n");
     assert_eq!(ran.stdout, wanted);
 }
 
@@ -95,8 +100,17 @@ fn what_cannot_be_run_is_told() {
     );
     assert_eq!(run(&mut library.urxe(&["run", "/"])).code, Some(126));
     assert_eq!(run(&mut library.urxe(&["run"])).code, Some(2));
-    let ran = run(&mut library.urxe(&["run", "--device", "eth0", "true"]));
+    let ran = run(&mut library.urxe(&["run", "--device", "no-such-interface0", "true"]));
     assert_eq!(ran.code, Some(2));
+    for (option, value, part) in [
+        ("--faults", "drop=2", "a percentage"),
+        ("--faults", "lose=2%", "drop=N%"),
+        ("--mtu", "1500", "1024"),
+    ] {
+        let ran = run(&mut library.urxe(&["run", option, value, "true"]));
+        assert_eq!(ran.code, Some(2), "{option} {value}");
+        assert!(ran.stderr.contains(part), "{}", ran.stderr);
+    }
 
     fs::remove_file(library.0.join("libibverbs.so.1")).expect("it was there");
     let ran = run(&mut library.urxe(&["run", "true"]));

@@ -14,6 +14,7 @@ const MAY_IMPORT: [(&str, &[&str]); 8] = [
     // `urxe-udp` for the floor that `urxe bench` prints: bare UDP by the same socket calls.
     ("cli", &["urxe", "urxe-wire", "urxe-udp", "urxe-fabric-sim"]),
     ("abi", &["urxe"]),
+    ("preload", &[]),
     ("tests", &["urxe", "urxe-wire", "urxe-core", "urxe-udp"]),
 ];
 

@@ -1,12 +1,16 @@
 //! `urxe run` and `urxe env`: programs that were built for RDMA adapters, on urxe.
 
 mod library;
+mod tree;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+
+use nix::unistd::getppid;
+use urxe::ListedDevice;
 
 use crate::args::{EnvArgs, LaunchArgs, RunArgs};
 use crate::error::CliError;
@@ -16,8 +20,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
     let Some((program, rest)) = args.command.split_first() else {
         return Err(CliError::Usage("there is no command to run".to_owned()));
     };
-    let variables = variables(&args.launch)?;
+    // The program has the process id that this process has.
+    let variables = variables(&args.launch, std::process::id())?;
+    let root = variables.iter().find(|(name, _)| *name == tree::VARIABLE);
+    let root = root.map(|(_, root)| root.clone());
     let error = Command::new(program).args(rest).envs(variables).exec();
+    if let Some(root) = root {
+        // Nobody will need it.
+        let _ = std::fs::remove_dir_all(root);
+    }
     // As `env` and shells have it.
     let code = if error.kind() == io::ErrorKind::NotFound {
         127
@@ -33,18 +44,29 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
 
 /// Prints what `run` would set, for a shell to take over.
 pub(crate) fn env(args: &EnvArgs) -> Result<(), CliError> {
+    // The shell that asks is the one whose programs it is for.
+    let shell = getppid().as_raw().unsigned_abs();
     let mut out = io::stdout().lock();
-    for (name, value) in variables(&args.launch)? {
+    for (name, value) in variables(&args.launch, shell)? {
         writeln!(out, "export {name}={}", quoted(&value.to_string_lossy()))?;
     }
     Ok(())
 }
 
-fn variables(args: &LaunchArgs) -> Result<Vec<(&'static str, OsString)>, CliError> {
-    let mut variables = vec![("LD_LIBRARY_PATH", search_path(library::find()?)?)];
+/// What the environment of the program needs; `owner` is the process with which all that is made for it goes.
+fn variables(args: &LaunchArgs, owner: u32) -> Result<Vec<(&'static str, OsString)>, CliError> {
+    let devices = devices(args)?;
+    let library = library::find()?;
+    let mut variables = vec![("LD_LIBRARY_PATH", search_path(library.clone())?)];
     if !args.device.is_empty() {
-        let addresses: Vec<String> = args.device.iter().map(ToString::to_string).collect();
-        variables.push(("URXE_DEVICES", addresses.join(",").into()));
+        variables.push(("URXE_DEVICES", args.device.join(",").into()));
+    }
+    if !args.no_sysfs {
+        match tree::variables(&library, &devices, owner) {
+            Ok(more) => variables.extend(more.into_iter().flatten()),
+            // Most programs need no such files.
+            Err(error) => eprintln!("urxe: no device files are shown to the program: {error}"),
+        }
     }
     if let Some(file) = &args.pcap {
         // The program may change its directory before it opens a device.
@@ -55,10 +77,26 @@ fn variables(args: &LaunchArgs) -> Result<Vec<(&'static str, OsString)>, CliErro
     if args.strict {
         variables.push(("URXE_STRICT", "1".into()));
     }
+    if let Some(faults) = &args.faults {
+        variables.push(("URXE_FAULTS", faults.to_string().into()));
+    }
+    if let Some(mtu) = args.mtu {
+        variables.push(("URXE_MTU", mtu.to_string().into()));
+    }
     if args.verbose {
         variables.push(("URXE_VERBOSE", "1".into()));
     }
     Ok(variables)
+}
+
+/// The devices that the program will see.
+fn devices(args: &LaunchArgs) -> Result<Vec<ListedDevice>, CliError> {
+    let listed = if args.device.is_empty() {
+        ListedDevice::list()
+    } else {
+        ListedDevice::parse_list(&args.device.join(","))
+    };
+    listed.map_err(|error| CliError::Usage(error.to_string()))
 }
 
 /// Our folder first, then what was there before.

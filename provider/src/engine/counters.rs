@@ -14,6 +14,12 @@ macro_rules! counters {
             ("rx_buffer_drops", "Datagrams that the kernel dropped because the socket's buffer was full."),
             ("send_err", "Packets or runs that could not be sent: tx_errors under the kernel driver's name."),
             ("link_downed", "Times that the interface went down."),
+            ("fault_dropped", "Packets lost on purpose (URXE_FAULTS, drop)."),
+            ("fault_duplicated", "Packets sent twice on purpose (URXE_FAULTS, dup)."),
+            ("fault_reordered", "Packets held back on purpose until later ones had left (URXE_FAULTS, reorder)."),
+            ("fault_corrupted", "Packets sent with a wrong bit on purpose (URXE_FAULTS, corrupt)."),
+            ("fault_delayed", "Packets sent later on purpose (URXE_FAULTS, delay)."),
+            ("fault_overflowed", "Packets lost because too many were delayed on purpose (URXE_FAULTS, delay)."),
         ];
 
         impl EngineCounters {

@@ -11,6 +11,7 @@ mod cq;
 mod cq_table;
 mod doorbell;
 mod housekeeping;
+mod impaired;
 mod inlet;
 mod keys;
 mod moderation;
@@ -53,6 +54,7 @@ pub(crate) use tap::VARIABLE as TAP_VARIABLE;
 
 use crate::async_event::AsyncEvent;
 use crate::error::{Error, ErrorKind};
+use crate::faults::{FaultSpec, FaultyPath};
 use crate::mem::fork::{self, Generation};
 use crate::share::{JoinError, Joined, Membership};
 use crate::strict::{Strict, StrictMode};
@@ -83,6 +85,7 @@ pub(crate) struct EngineConfig {
     pub(crate) strict: StrictMode,
     /// What strict mode's decisions follow from, if not the environment.
     pub(crate) strict_seed: Option<u64>,
+    pub(crate) faults: Option<FaultSpec>,
 }
 
 /// One context's engine.
@@ -131,10 +134,16 @@ impl Engine {
         if let Some(chunk) = chunk {
             shard.grant_qpns(chunk);
         }
+        let faults = match config.faults {
+            Some(spec) => Some(Box::new(FaultyPath::new(spec, random()?))),
+            None => None,
+        };
+        // Packets that are lost, late or changed one by one travel one by one.
+        let offload = config.udp.gso && faults.is_none();
         let state = ShardState::new(
             shard,
             MrTable::new(random()?),
-            TxPath::new(&sockets, config.udp.gso),
+            TxPath::new(&sockets, offload),
             tap,
             sockets.clone(),
             clock,
@@ -142,6 +151,7 @@ impl Engine {
             events.clone(),
             strict,
             membership.clone(),
+            faults,
         );
         fork::close_in_child(sockets.each().map(UdpSocket::as_fd));
         fork::close_in_child(membership.iter().flat_map(|m| m.descriptors()));
@@ -244,6 +254,7 @@ impl Engine {
             .iter()
             .chain(state.counters.iter())
             .chain(more)
+            .chain(impaired::counters(state))
     }
 
     /// All counters, with a name each.
@@ -337,7 +348,9 @@ impl Drop for Engine {
             // If that fails, those who come next find what is left.
             let _ = membership.leave(self.sockets.each());
         }
-        if self.generation.is_past() {
+        if !self.generation.is_past() {
+            self.report_faults_in_the_end();
+        } else {
             // What the parent gathered is the parent's to write.
             self.combiner
                 .get_mut(|state| std::mem::forget(state.tap.take()));

@@ -26,6 +26,7 @@ use super::strict::{handle_strictly, strict_acks};
 use super::tap::Tap;
 use super::tx::TxPath;
 use crate::async_event::AsyncEvent;
+use crate::faults::FaultyPath;
 use crate::mem::UserMemory;
 use crate::share::{Handed, Membership, Shared};
 use crate::strict::Strict;
@@ -76,6 +77,8 @@ pub(crate) struct ShardState {
     /// The sockets of the groups that QPs are attached to.
     pub(crate) groups: Vec<Port>,
     pub(crate) strict: Option<Box<RefCell<Strict>>>,
+    /// Faults on the way out, on purpose.
+    pub(crate) faults: Option<Box<FaultyPath>>,
 }
 
 /// Calls a method of the shard with everything it needs. (A method of `ShardState`
@@ -135,6 +138,7 @@ impl ShardState {
         events: Arc<Channel<AsyncEvent>>,
         strict: Option<Box<RefCell<Strict>>>,
         membership: Option<Arc<Membership>>,
+        faults: Option<Box<FaultyPath>>,
     ) -> ShardState {
         ShardState {
             shard,
@@ -156,6 +160,7 @@ impl ShardState {
             last_path: None,
             groups: Vec::new(),
             strict,
+            faults,
         }
     }
 
@@ -293,6 +298,9 @@ impl ShardState {
             .strict
             .as_deref()
             .map_or(acks, |s| strict_acks(s, acks));
+        if self.faults.is_some() {
+            return self.transmit_impaired(acks);
+        }
         let sockets = &*self.sockets;
         // A batch that could not be sent stays: the core must not fill it again.
         if self.tx.has_backlog() && !self.tx.send(sockets, &mut self.counters, None) {
@@ -324,7 +332,8 @@ impl ShardState {
     /// When somebody must come back at the latest: a timer, or something held back.
     pub(crate) fn due(&self) -> Option<Time> {
         let held = self.strict.as_ref().and_then(|s| s.borrow().due());
-        let timers = [self.shard.next_timeout(), self.cqs.due(), held];
+        let late = self.faults.as_ref().and_then(|path| path.due());
+        let timers = [self.shard.next_timeout(), self.cqs.due(), held, late];
         let timer = timers.into_iter().flatten().min();
         if self.shard.has_work() || self.tx.has_backlog() {
             let soon = self.now + DEFER_NS;

@@ -42,7 +42,7 @@ use crate::wc::Wc;
 use delay::HeldCompletions;
 use ledger::Ledger;
 use placement::HeldWrites;
-use random::Random;
+pub(crate) use random::Random;
 use report::Reports;
 
 /// Whether strict mode is on, and what it does with what it finds.

@@ -1,0 +1,242 @@
+//! The device files that an adapter's driver would make, for programs that look at them: a tree of a program's own,
+//! and the library that leads its paths there (`preload`).
+//!
+//! `urxe run` becomes the program, so the program takes the tree away when it exits (`preload/src/cleanup.rs`); trees
+//! of programs that were killed go when the next one is made.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::kill;
+use nix::unistd::{Pid, getuid};
+use urxe::ListedDevice;
+
+/// The library for `LD_PRELOAD`, beside the drop-in library.
+const PRELOAD: &str = "liburxe_preload.so";
+/// Trees are called this, and the ids of their user and process.
+const NAME: &str = "urxe-tree";
+
+/// Says where the tree is.
+pub(super) const VARIABLE: &str = "URXE_ROOT";
+
+/// Makes a tree with these devices, to go with the process `owner`; returns what the environment needs for it.
+/// `None`: the library is not there.
+pub(super) fn variables(
+    library: &Path,
+    devices: &[ListedDevice],
+    owner: u32,
+) -> io::Result<Option<Vec<(&'static str, OsString)>>> {
+    let preload = library.join(PRELOAD);
+    if !preload.is_file() {
+        return Ok(None);
+    }
+    let base = base();
+    remove_dead(&base);
+    let root = base.join(format!("{NAME}.{}.{owner}", getuid()));
+    make(&root, devices).inspect_err(|_| {
+        // What there is of it is of no use.
+        let _ = fs::remove_dir_all(&root);
+    })?;
+    Ok(Some(vec![
+        (VARIABLE, root.into()),
+        ("LD_PRELOAD", with_more("LD_PRELOAD", preload.into())),
+        // Its runtime wants to be the first library, and is so for all that it is about.
+        (
+            "ASAN_OPTIONS",
+            with_more("ASAN_OPTIONS", "verify_asan_link_order=0".into()),
+        ),
+    ]))
+}
+
+/// Ours, and what was there before.
+fn with_more(variable: &str, ours: OsString) -> OsString {
+    let mut value = ours.clone();
+    if let Some(before) = std::env::var_os(variable).filter(|b| !b.is_empty() && *b != ours) {
+        value.push(":");
+        value.push(before);
+    }
+    value
+}
+
+/// Where files of running programs belong.
+fn base() -> PathBuf {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let candidates = [runtime, Some("/dev/shm".into())];
+    let mut present = candidates
+        .into_iter()
+        .flatten()
+        .filter(|path| path.is_dir());
+    present.next().unwrap_or_else(std::env::temp_dir)
+}
+
+/// Takes away what killed programs of this user left.
+fn remove_dead(base: &Path) {
+    let prefix = format!("{NAME}.{}.", getuid());
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(&prefix));
+        let owner = owner.and_then(|owner| owner.parse::<i32>().ok());
+        if owner.is_some_and(|pid| kill(Pid::from_raw(pid), None) == Err(nix::Error::ESRCH)) {
+            // Somebody else may have been faster.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn make(root: &Path, devices: &[ListedDevice]) -> io::Result<()> {
+    let create = || DirBuilder::new().mode(0o700).create(root);
+    if let Err(error) = create() {
+        // Of a dead process that had our id; another user's is not to be removed, and is not taken.
+        if error.kind() != io::ErrorKind::AlreadyExists || fs::remove_dir_all(root).is_err() {
+            return Err(error);
+        }
+        create()?;
+    }
+    let verbs = root.join("sys/class/infiniband_verbs");
+    let files = root.join("dev/infiniband");
+    fs::create_dir_all(&verbs)?;
+    fs::create_dir_all(&files)?;
+    fs::create_dir_all(root.join("sys/class/infiniband"))?;
+    write(&verbs, "abi_version", "6")?;
+    for (index, device) in devices.iter().enumerate() {
+        let uverbs = format!("uverbs{index}");
+        // A character device that anyone may open: more is not looked at.
+        symlink("/dev/null", files.join(&uverbs))?;
+        let folder = verbs.join(&uverbs);
+        fs::create_dir(&folder)?;
+        write(&folder, "ibdev", device.name())?;
+        write(&folder, "abi_version", "1")?;
+        describe(
+            &root.join("sys/class/infiniband").join(device.name()),
+            device,
+        )?;
+    }
+    Ok(())
+}
+
+/// The folder of a device.
+fn describe(folder: &Path, device: &ListedDevice) -> io::Result<()> {
+    let guid = device.guid();
+    let part = |shift: u32| (guid >> shift) & 0xffff;
+    let guid = format!(
+        "{:04x}:{:04x}:{:04x}:{:04x}",
+        part(48),
+        part(32),
+        part(16),
+        part(0)
+    );
+    fs::create_dir(folder)?;
+    write(folder, "node_type", "1: CA")?;
+    write(folder, "node_guid", &guid)?;
+    write(folder, "sys_image_guid", &guid)?;
+    write(folder, "node_desc", "urxe")?;
+    write(folder, "hca_type", "urxe")?;
+    write(folder, "board_id", "urxe")?;
+    write(folder, "fw_ver", env!("CARGO_PKG_VERSION"))?;
+
+    let bus = folder.join("device");
+    fs::create_dir(&bus)?;
+    let real = device
+        .interface()
+        .map(|name| Path::new("/sys/class/net").join(name).join("device"));
+    for (name, otherwise) in [("numa_node", Some("-1")), ("local_cpus", None)] {
+        let text = real
+            .as_ref()
+            .and_then(|real| fs::read_to_string(real.join(name)).ok());
+        if let Some(text) = text.as_deref().or(otherwise) {
+            write(&bus, name, text.trim())?;
+        }
+    }
+    if let Some(interface) = device.interface() {
+        fs::create_dir_all(bus.join("net").join(interface))?;
+    }
+    describe_port(&folder.join("ports/1"), device)
+}
+
+fn describe_port(port: &Path, device: &ListedDevice) -> io::Result<()> {
+    for name in ["gids", "gid_attrs/types", "gid_attrs/ndevs", "pkeys"] {
+        fs::create_dir_all(port.join(name))?;
+    }
+    write(port, "state", "4: ACTIVE")?;
+    write(port, "phys_state", "5: LinkUp")?;
+    write(port, "link_layer", "Ethernet")?;
+    write(port, "lid", "0x0")?;
+    write(port, "sm_lid", "0x0")?;
+    write(&port.join("pkeys"), "0", "0xffff")?;
+    for (index, address) in device.addresses().iter().enumerate() {
+        let index = index.to_string();
+        let groups = urxe::Gid::from(*address).0;
+        let groups: Vec<String> = groups
+            .chunks(2)
+            .map(|pair| format!("{:02x}{:02x}", pair[0], pair[1]))
+            .collect();
+        write(&port.join("gids"), &index, &groups.join(":"))?;
+        write(&port.join("gid_attrs/types"), &index, "RoCE v2")?;
+        if let Some(interface) = device.interface() {
+            write(&port.join("gid_attrs/ndevs"), &index, interface)?;
+        }
+    }
+    Ok(())
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> io::Result<()> {
+    fs::write(folder.join(name), format!("{text}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("urxe-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        folder
+    }
+
+    #[test]
+    fn a_tree_describes_its_devices() {
+        let folder = scratch("tree");
+        let root = folder.join("tree");
+        let devices = ListedDevice::parse_list("127.0.0.3,roce=fd00::7").expect("a list");
+        // A second time takes the place of the first.
+        make(&root, &devices).expect("it can be made");
+        make(&root, &devices).expect("it can be made again");
+        let read = |path: &str| {
+            let text = fs::read_to_string(root.join("sys/class").join(path));
+            text.unwrap_or_else(|error| panic!("{path}: {error}"))
+        };
+        assert_eq!(read("infiniband_verbs/uverbs1/ibdev"), "roce\n");
+        assert_eq!(read("infiniband/urxe0/node_guid"), "0275:7278:7f00:0003\n");
+        let port = "infiniband/roce/ports/1";
+        assert_eq!(
+            read(&format!("{port}/gids/0")),
+            "fd00:0000:0000:0000:0000:0000:0000:0007\n"
+        );
+        assert_eq!(read(&format!("{port}/gid_attrs/types/0")), "RoCE v2\n");
+        use std::os::unix::fs::FileTypeExt;
+        let file = fs::metadata(root.join("dev/infiniband/uverbs0")).expect("it is there");
+        assert!(file.file_type().is_char_device());
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
+    fn trees_of_the_dead_are_removed_and_others_are_not() {
+        let base = scratch("trees");
+        let mut child = std::process::Command::new("true").spawn().expect("true");
+        let dead = child.id();
+        child.wait().expect("it ends");
+        let uid = getuid();
+        let name = |owner: &str| base.join(format!("{NAME}.{uid}.{owner}"));
+        let own = std::process::id().to_string();
+        for owner in [dead.to_string().as_str(), &own, "x"] {
+            fs::create_dir_all(name(owner).join("sys")).expect("a folder");
+        }
+        remove_dead(&base);
+        assert!(!name(&dead.to_string()).exists());
+        assert!(name(&own).exists() && name("x").exists());
+        fs::remove_dir_all(&base).expect("it is ours");
+    }
+}

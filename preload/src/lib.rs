@@ -1,0 +1,14 @@
+//! A library for `LD_PRELOAD`: what a program opens or asks for under `/sys/class/infiniband`,
+//! `/sys/class/infiniband_verbs` and `/dev/infiniband` is looked for in the tree at `$URXE_ROOT`.
+//!
+//! Most programs ask libibverbs for everything. Some (UCX) look at these files themselves, and take no device
+//! without them; only the kernel and root can make such files at the real places. Without `URXE_ROOT` in the
+//! environment every call passes through as it is.
+//!
+//! - `hooks`: the functions of the C library that take paths;
+//! - `redirect`: which paths, and where to;
+//! - `cleanup`: the tree of a process goes with the process.
+
+mod cleanup;
+mod hooks;
+mod redirect;

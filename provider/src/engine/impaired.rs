@@ -1,0 +1,86 @@
+//! Sending with faults on the way (`URXE_FAULTS`): what the core makes goes through a queue
+//! of packets first. The usual path knows of this by one branch a turn.
+
+use urxe_core::AckMode;
+
+use super::Engine;
+use super::shard_state::{ShardState, with_parts};
+use crate::faults::{FaultCounts, Summary};
+
+impl ShardState {
+    /// [`ShardState::transmit`] with faults.
+    #[cold]
+    pub(super) fn transmit_impaired(&mut self, acks: AckMode) -> bool {
+        let sockets = self.sockets.clone();
+        // A batch that could not be sent stays: nothing must be added to it.
+        if self.tx.has_backlog() && !self.tx.send(&sockets, &mut self.counters, None) {
+            return false;
+        }
+        loop {
+            let batch = &mut self.tx.batch;
+            let more = self.shard.has_work()
+                && with_parts!(self, |shard, env| shard.poll_transmit(env, batch, acks));
+            let Some(path) = &mut self.faults else {
+                return true;
+            };
+            path.take(&mut self.tx.batch, self.now);
+            while path.release(&mut self.tx.batch, self.now) {
+                if !self
+                    .tx
+                    .send(&sockets, &mut self.counters, self.tap.as_mut())
+                {
+                    return false;
+                }
+            }
+            if !more {
+                return true;
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Says to standard error which faults there were.
+    pub(crate) fn report_faults(&self) {
+        if let Ok(state) = self.combiner.lock() {
+            report(&state);
+        }
+    }
+
+    /// The same, when nobody else uses it any more.
+    pub(super) fn report_faults_in_the_end(&mut self) {
+        if std::env::var_os("URXE_VERBOSE").is_some() {
+            self.combiner.get_mut(|state| report(state));
+        }
+    }
+}
+
+fn report(state: &ShardState) {
+    if let Some(path) = &state.faults {
+        let (spec, counts) = (path.spec(), path.counts());
+        eprintln!("urxe: {}", Summary { spec, counts });
+    }
+}
+
+/// The counters, under their names.
+pub(super) fn counters(state: &ShardState) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+    let counts = state.faults.as_ref().map(|path| path.counts());
+    let FaultCounts {
+        packets: _,
+        dropped,
+        duplicated,
+        reordered,
+        corrupted,
+        delayed,
+        overflowed,
+    } = counts.unwrap_or_default();
+    [
+        ("fault_dropped", dropped),
+        ("fault_duplicated", duplicated),
+        ("fault_reordered", reordered),
+        ("fault_corrupted", corrupted),
+        ("fault_delayed", delayed),
+        ("fault_overflowed", overflowed),
+    ]
+    .into_iter()
+}

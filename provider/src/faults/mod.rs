@@ -1,0 +1,71 @@
+//! Faults on the wire, on purpose (`URXE_FAULTS`): packets that are lost, doubled,
+//! overtaken, late or damaged on their way out, as on a network that does such things.
+//!
+//! docs/FAULTS.md describes them. Decisions follow from a seed ([`fate`]), packets that
+//! are held back wait in a queue of this module ([`path`]), and the engine asks once a
+//! batch whether there is one (`engine/impaired.rs`): without faults none of this runs.
+
+mod fate;
+mod path;
+mod spec;
+
+use core::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+pub(crate) use path::{FaultCounts, FaultyPath};
+pub use spec::{FaultSpec, FaultSpecError, Share};
+
+use crate::engine::Engine;
+
+/// Name of the environment variable with a [`FaultSpec`] for all contexts.
+pub(crate) const VARIABLE: &str = "URXE_FAULTS";
+
+/// Contexts with faults that are open, to tell their counts when the process ends.
+static OPEN: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
+
+/// Notes a context with faults.
+pub(crate) fn note_open(engine: &Arc<Engine>) {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.retain(|engine| engine.strong_count() > 0);
+    open.push(Arc::downgrade(engine));
+}
+
+/// Prints to standard error which faults the contexts met that are still open; for
+/// programs that exit without closing them. Those that are closed say so themselves, if
+/// `URXE_VERBOSE` is in the environment.
+pub fn report_open_faults() {
+    let open = std::mem::take(&mut *OPEN.lock().unwrap_or_else(PoisonError::into_inner));
+    for engine in open.iter().filter_map(Weak::upgrade) {
+        engine.report_faults();
+    }
+}
+
+/// The line that is printed in the end.
+pub(crate) struct Summary<'a> {
+    pub(crate) spec: &'a FaultSpec,
+    pub(crate) counts: FaultCounts,
+}
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FaultCounts {
+            packets,
+            dropped,
+            duplicated,
+            reordered,
+            corrupted,
+            delayed,
+            overflowed,
+        } = self.counts;
+        write!(
+            f,
+            "faults {}: of {packets} packets {dropped} dropped, {duplicated} duplicated, {reordered} reordered, \
+             {corrupted} corrupted, {delayed} delayed",
+            self.spec
+        )?;
+        if overflowed > 0 {
+            write!(f, ", {overflowed} lost because too many were delayed")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! The way from the core's batches to the socket, with faults on it.
+
+use std::collections::VecDeque;
+
+use urxe_core::Time;
+use urxe_core::transmit::{TxBatch, TxDest};
+
+use super::fate::{Fate, Fates, seed_of};
+use super::spec::FaultSpec;
+
+/// A packet that nobody overtakes, because nothing follows it, leaves after this time.
+const OVERTAKE_NS: u64 = 1_000_000;
+/// Bytes of packets that are held back, at most; more are lost, as in any queue.
+const HELD_BYTES_MAX: usize = 64 << 20;
+
+/// What happened so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct FaultCounts {
+    /// Packets that came to the way's beginning.
+    pub(crate) packets: u64,
+    pub(crate) dropped: u64,
+    pub(crate) duplicated: u64,
+    pub(crate) reordered: u64,
+    pub(crate) corrupted: u64,
+    pub(crate) delayed: u64,
+    /// Lost because too many were held back.
+    pub(crate) overflowed: u64,
+}
+
+/// A packet that has not left.
+#[derive(Debug)]
+struct Held {
+    dest: TxDest,
+    bytes: Box<[u8]>,
+    due: Time,
+    /// Its place among all packets.
+    number: u64,
+    /// Later packets that have to leave before it.
+    overtakers: u8,
+}
+
+/// Packets between the core and the socket.
+#[derive(Debug)]
+pub(crate) struct FaultyPath {
+    spec: FaultSpec,
+    fates: Fates,
+    /// In the order in which they leave.
+    queue: VecDeque<Held>,
+    /// Those that others overtake.
+    aside: Vec<Held>,
+    held_bytes: usize,
+    counts: FaultCounts,
+}
+
+impl FaultyPath {
+    /// A way with these faults; `fresh` is a random number, for a specification without a
+    /// seed.
+    pub(crate) fn new(spec: FaultSpec, fresh: u64) -> FaultyPath {
+        let seed = seed_of(&spec, fresh);
+        FaultyPath::with_seed(spec, seed)
+    }
+
+    fn with_seed(spec: FaultSpec, seed: u64) -> FaultyPath {
+        FaultyPath {
+            spec,
+            fates: Fates::new(spec, seed),
+            queue: VecDeque::new(),
+            aside: Vec::new(),
+            held_bytes: 0,
+            counts: FaultCounts::default(),
+        }
+    }
+
+    pub(crate) fn spec(&self) -> &FaultSpec {
+        &self.spec
+    }
+
+    pub(crate) fn counts(&self) -> FaultCounts {
+        self.counts
+    }
+
+    /// Takes all packets out of the batch: none of them is in a run, so each can travel
+    /// by itself as it is.
+    pub(crate) fn take(&mut self, batch: &mut TxBatch, now: Time) {
+        for run in batch.runs() {
+            debug_assert_eq!(run.segments(), 1, "its ICRC is that of a packet alone");
+            let fate = self.fates.next();
+            self.enter(run.dest, &batch.bytes()[run.range.clone()], fate, now);
+        }
+        batch.clear();
+    }
+
+    fn enter(&mut self, dest: TxDest, bytes: &[u8], fate: Fate, now: Time) {
+        self.counts.packets += 1;
+        if fate.is_dropped {
+            self.counts.dropped += 1;
+            return;
+        }
+        let mut bytes: Box<[u8]> = bytes.into();
+        if let Some(choice) = fate.corrupt {
+            self.counts.corrupted += 1;
+            let bit = choice % (bytes.len() as u64 * 8);
+            bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+        }
+        let mut due = now;
+        if self.spec.delay.is_some() {
+            self.counts.delayed += 1;
+            due = now + fate.delay.as_nanos() as u64;
+            // The later one waits for the earlier one: disorder is another fault.
+            due = self.queue.back().map_or(due, |last| due.max(last.due));
+        }
+        if fate.is_duplicated {
+            self.counts.duplicated += 1;
+            self.hold(dest, bytes.clone(), due, 0);
+        }
+        self.counts.reordered += u64::from(fate.overtakers > 0);
+        self.hold(dest, bytes, due, fate.overtakers);
+    }
+
+    fn hold(&mut self, dest: TxDest, bytes: Box<[u8]>, due: Time, overtakers: u8) {
+        if self.held_bytes + bytes.len() > HELD_BYTES_MAX {
+            self.counts.overflowed += 1;
+            return;
+        }
+        self.held_bytes += bytes.len();
+        let held = Held {
+            dest,
+            bytes,
+            due,
+            number: self.counts.packets,
+            overtakers,
+        };
+        if overtakers == 0 {
+            self.queue.push_back(held);
+        } else {
+            self.aside.push(Held {
+                due: due + OVERTAKE_NS,
+                ..held
+            });
+        }
+    }
+
+    /// Moves packets whose time has come into the batch, as many as fit. False if there are
+    /// none.
+    pub(crate) fn release(&mut self, batch: &mut TxBatch, now: Time) -> bool {
+        loop {
+            // Those that were overtaken often enough, or that nobody overtakes.
+            let ready = self
+                .aside
+                .iter()
+                .position(|held| held.overtakers == 0 || held.due <= now);
+            let held = if let Some(place) = ready {
+                if !put(batch, &self.aside[place]) {
+                    break;
+                }
+                self.aside.remove(place)
+            } else {
+                let first = self.queue.front().filter(|held| held.due <= now);
+                let Some(first) = first else { break };
+                if !put(batch, first) {
+                    break;
+                }
+                let first = self.queue.pop_front().expect("just looked at");
+                self.overtake(first.number);
+                first
+            };
+            self.held_bytes -= held.bytes.len();
+        }
+        !batch.is_empty()
+    }
+
+    /// A packet leaves before earlier ones that stand aside.
+    fn overtake(&mut self, number: u64) {
+        for held in self.aside.iter_mut().filter(|held| held.number < number) {
+            held.overtakers = held.overtakers.saturating_sub(1);
+        }
+    }
+
+    /// When the next packet leaves.
+    pub(crate) fn due(&self) -> Option<Time> {
+        let aside = self.aside.iter().map(|held| held.due).min();
+        let first = self.queue.front().map(|held| held.due);
+        [aside, first].into_iter().flatten().min()
+    }
+}
+
+fn put(batch: &mut TxBatch, held: &Held) -> bool {
+    let Some(slot) = batch.reserve(&held.dest, held.bytes.len()) else {
+        return false;
+    };
+    slot.bytes.copy_from_slice(&held.bytes);
+    true
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+use super::*;
+use core::net::{IpAddr, Ipv4Addr};
+use urxe_core::qpn_table::QpnChunk;
+use urxe_core::transmit::RunLimits;
+
+const LEN: usize = 32;
+
+fn dest() -> TxDest {
+    TxDest {
+        local: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        remote: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        tos: 0,
+        chunk: QpnChunk(0),
+    }
+}
+
+struct Wire {
+    path: FaultyPath,
+    batch: TxBatch,
+    left: Vec<Vec<u8>>,
+}
+
+impl Wire {
+    fn new(spec: &str) -> Wire {
+        let spec = spec.parse().expect("a specification");
+        Wire {
+            path: FaultyPath::with_seed(spec, 7),
+            batch: TxBatch::new(16 * LEN, RunLimits::SINGLE),
+            left: Vec::new(),
+        }
+    }
+
+    /// Packet `number` comes from the core, and what may leave does.
+    fn send(&mut self, number: u8, now: Time) {
+        let slot = self.batch.reserve(&dest(), LEN).expect("room");
+        slot.bytes.fill(number);
+        self.path.take(&mut self.batch, now);
+        assert!(self.batch.is_empty());
+        self.run(now);
+    }
+
+    fn run(&mut self, now: Time) {
+        while self.path.release(&mut self.batch, now) {
+            for run in self.batch.runs() {
+                self.left.push(self.batch.bytes()[run.range.clone()].into());
+            }
+            self.batch.clear();
+        }
+    }
+
+    fn numbers(&self) -> Vec<u8> {
+        self.left.iter().map(|packet| packet[0]).collect()
+    }
+}
+
+#[test]
+fn all_are_dropped_or_doubled_when_that_is_asked_for() {
+    let mut wire = Wire::new("drop=100%");
+    (0..20).for_each(|n| wire.send(n, Time::ZERO));
+    assert!(wire.left.is_empty() && wire.path.due().is_none());
+    assert_eq!(wire.path.counts().dropped, 20);
+
+    let mut wire = Wire::new("dup=100%");
+    (0..3).for_each(|n| wire.send(n, Time::ZERO));
+    assert_eq!(wire.numbers(), [0, 0, 1, 1, 2, 2]);
+    assert_eq!(wire.path.counts().duplicated, 3);
+}
+
+#[test]
+fn one_bit_of_a_corrupted_packet_is_wrong() {
+    let mut wire = Wire::new("corrupt=100%");
+    (0..20).for_each(|_| wire.send(0, Time::ZERO));
+    let places: std::collections::BTreeSet<_> = wire
+        .left
+        .iter()
+        .map(|packet| {
+            let wrong: u32 = packet.iter().map(|byte| byte.count_ones()).sum();
+            assert_eq!(wrong, 1);
+            packet.iter().position(|byte| *byte != 0)
+        })
+        .collect();
+    assert_eq!(wire.path.counts().corrupted, 20);
+    assert!(places.len() > 5, "{places:?}");
+}
+
+#[test]
+fn an_overtaken_packet_leaves_after_later_ones() {
+    let mut wire = Wire::new("reorder=20%");
+    (0..100).for_each(|n| wire.send(n, Time::ZERO));
+    wire.run(Time::ZERO + OVERTAKE_NS);
+    let numbers = wire.numbers();
+    let late = (0..100_u8).filter(|n| {
+        let place = numbers
+            .iter()
+            .position(|m| m == n)
+            .expect("nothing is lost");
+        numbers[..place].iter().any(|earlier| earlier > n)
+    });
+    // One at the end has no later ones.
+    let (late, counted) = (late.count() as u64, wire.path.counts().reordered);
+    assert!(
+        late > 5 && counted.abs_diff(late) <= 3,
+        "{late} of {counted}: {numbers:?}"
+    );
+    assert_eq!(numbers.len(), 100);
+}
+
+#[test]
+fn a_packet_that_nothing_follows_leaves_in_the_end() {
+    let mut wire = Wire::new("reorder=100%");
+    wire.send(5, Time(1000));
+    assert!(wire.left.is_empty());
+    let due = wire.path.due().expect("it is held");
+    assert_eq!(due, Time(1000) + OVERTAKE_NS);
+    wire.run(Time(due.0 - 1));
+    assert!(wire.left.is_empty());
+    wire.run(due);
+    assert_eq!(wire.numbers(), [5]);
+    assert_eq!(wire.path.due(), None);
+}
+
+#[test]
+fn delayed_packets_keep_their_order() {
+    let mut wire = Wire::new("delay=10us..90us");
+    (0..30).for_each(|n| wire.send(n, Time(u64::from(n) * 1000)));
+    assert!(wire.left.len() < 30, "some must be late");
+    while let Some(due) = wire.path.due() {
+        wire.run(due);
+    }
+    assert_eq!(wire.numbers(), (0..30).collect::<Vec<_>>());
+    assert_eq!(wire.path.counts().delayed, 30);
+}
+
+/// Of doubled packets more leave than came: those without room in the batch wait.
+#[test]
+fn what_does_not_fit_the_batch_waits() {
+    let mut wire = Wire::new("dup=100%");
+    for number in 0..16 {
+        let slot = wire.batch.reserve(&dest(), LEN).expect("room");
+        slot.bytes.fill(number);
+    }
+    wire.path.take(&mut wire.batch, Time::ZERO);
+    assert!(wire.path.release(&mut wire.batch, Time::ZERO));
+    assert_eq!(wire.batch.packets(), 16);
+    assert_eq!(wire.path.due(), Some(Time::ZERO));
+    wire.run(Time::ZERO);
+    assert_eq!(wire.path.counts().overflowed, 0);
+}
+
+#[test]
+fn too_many_held_packets_are_lost_and_counted() {
+    let mut wire = Wire::new("delay=10s");
+    wire.path.held_bytes = HELD_BYTES_MAX - LEN;
+    wire.send(0, Time::ZERO);
+    wire.send(1, Time::ZERO);
+    assert_eq!(wire.path.counts().overflowed, 1);
+}
+
+#[test]
+fn the_same_seed_repeats_a_run() {
+    let run = || {
+        let mut wire = Wire::new("drop=5%,dup=5%,reorder=5%,corrupt=5%");
+        (0..200).for_each(|n| wire.send(n, Time::ZERO));
+        (wire.left, wire.path.counts)
+    };
+    assert_eq!(run(), run());
+}

@@ -1,0 +1,327 @@
+//! Which faults: the text of `URXE_FAULTS` and `urxe run --faults`.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+/// Part of all packets, to a millionth.
+///
+/// ```
+/// let share: urxe::Share = "0.5%".parse().unwrap();
+/// assert_eq!(share.per_million(), 5000);
+/// assert!("0.5".parse::<urxe::Share>().is_err()); // of what?
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash, PartialOrd, Ord)]
+pub struct Share(u32);
+
+impl Share {
+    /// Nothing.
+    pub const NONE: Share = Share(0);
+    const WHOLE: u32 = 1_000_000;
+
+    /// So many of a million; at most all of them.
+    pub fn from_per_million(count: u32) -> Share {
+        Share(count.min(Share::WHOLE))
+    }
+
+    /// How many of a million packets.
+    pub fn per_million(self) -> u32 {
+        self.0
+    }
+
+    /// True of that part of all 32-bit numbers.
+    pub(super) fn includes(self, draw: u32) -> bool {
+        u64::from(draw) * u64::from(Share::WHOLE) < u64::from(self.0) << 32
+    }
+}
+
+impl FromStr for Share {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Share, &'static str> {
+        const WANTED: &str = "a share is a percentage, as in 2% or 0.5%";
+        let number = text.strip_suffix('%').ok_or(WANTED)?;
+        let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        if !is_number(whole) || !is_number(part) {
+            return Err(WANTED);
+        }
+        if part.len() > 4 {
+            return Err("no more than four decimals count");
+        }
+        let whole: u32 = whole.parse().map_err(|_| TOO_MUCH)?;
+        let part: u32 = format!("{part:0<4}").parse().map_err(|_| WANTED)?;
+        let sum = whole
+            .checked_mul(Share::WHOLE / 100)
+            .and_then(|w| w.checked_add(part));
+        match sum {
+            Some(sum) if sum <= Share::WHOLE => Ok(Share(sum)),
+            _ => Err(TOO_MUCH),
+        }
+    }
+}
+
+const TOO_MUCH: &str = "more than 100% cannot be";
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, part) = (self.0 / 10_000, self.0 % 10_000);
+        if part == 0 {
+            return write!(f, "{whole}%");
+        }
+        let part = format!("{part:04}");
+        write!(f, "{whole}.{}%", part.trim_end_matches('0'))
+    }
+}
+
+/// Which faults packets meet on their way out, and how many of them.
+///
+/// As text it is `drop=2%,dup=1%,reorder=1%,corrupt=0.5%,delay=50us..1ms,seed=7`; what is
+/// left out does not happen. [`crate::ContextBuilder::faults`] takes one, or the
+/// environment variable `URXE_FAULTS`.
+///
+/// ```
+/// let faults: urxe::FaultSpec = "drop=2%, delay=1ms, seed=7".parse().unwrap();
+/// assert_eq!(faults.to_string(), "drop=2%,delay=1ms,seed=7");
+/// let error = "drop=2".parse::<urxe::FaultSpec>().unwrap_err();
+/// assert_eq!(error.to_string(), "drop=2: a share is a percentage, as in 2% or 0.5%");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[non_exhaustive]
+pub struct FaultSpec {
+    /// Packets that are lost.
+    pub drop: Share,
+    /// Packets that are sent twice.
+    pub duplicate: Share,
+    /// Packets that one to three later ones overtake.
+    pub reorder: Share,
+    /// Packets of which one bit is wrong.
+    pub corrupt: Share,
+    /// How late every packet is: anything from the one to the other. Order is kept.
+    pub delay: Option<(Duration, Duration)>,
+    /// What the decisions follow from; without it, `URXE_SEED` or a number that is
+    /// printed.
+    pub seed: Option<u64>,
+}
+
+/// A text that is no [`FaultSpec`].
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{part}: {reason}")]
+pub struct FaultSpecError {
+    /// The part of it that is wrong.
+    pub part: String,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// Longest delay: beyond it connections fail before the first answer.
+const DELAY_MAX: Duration = Duration::from_secs(10);
+
+impl FaultSpec {
+    /// True if there is no fault in it.
+    pub fn is_empty(&self) -> bool {
+        let shares = [self.drop, self.duplicate, self.reorder, self.corrupt];
+        self.delay.is_none() && shares == [Share::NONE; 4]
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), &'static str> {
+        match name {
+            "drop" => self.drop = value.parse()?,
+            "dup" => self.duplicate = value.parse()?,
+            "reorder" => self.reorder = value.parse()?,
+            "corrupt" => self.corrupt = value.parse()?,
+            "delay" => self.delay = Some(delay(value)?),
+            "seed" => self.seed = Some(seed(value)?),
+            _ => {
+                return Err(
+                    "there is drop=N%, dup=N%, reorder=N%, corrupt=N%, delay=TIME, delay=TIME..TIME and seed=N",
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for FaultSpec {
+    type Err = FaultSpecError;
+
+    fn from_str(text: &str) -> Result<FaultSpec, FaultSpecError> {
+        let mut spec = FaultSpec::default();
+        let mut seen: Vec<&str> = Vec::new();
+        for part in text.split(',').map(str::trim) {
+            let fault = |reason| FaultSpecError {
+                part: if part.is_empty() { "\"\"" } else { part }.to_owned(),
+                reason,
+            };
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let (name, value) = (name.trim(), value.trim());
+            if seen.contains(&name) {
+                return Err(fault("it is there twice"));
+            }
+            seen.push(name);
+            spec.set(name, value).map_err(fault)?;
+        }
+        if spec.is_empty() {
+            return Err(FaultSpecError {
+                part: text.trim().to_owned(),
+                reason: "there is no fault in it",
+            });
+        }
+        Ok(spec)
+    }
+}
+
+fn delay(text: &str) -> Result<(Duration, Duration), &'static str> {
+    let (low, high) = match text.split_once("..") {
+        Some((low, high)) => (time(low.trim())?, time(high.trim())?),
+        None => (time(text)?, time(text)?),
+    };
+    if low > high {
+        return Err("the first time is the shorter one");
+    }
+    if high > DELAY_MAX {
+        return Err("10s is the longest delay");
+    }
+    if high.is_zero() {
+        return Err("that is no delay");
+    }
+    Ok((low, high))
+}
+
+fn time(text: &str) -> Result<Duration, &'static str> {
+    const WANTED: &str = "a time is a whole number and us, ms or s, as in 50us";
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| WANTED)?;
+    match unit {
+        "us" => Ok(Duration::from_micros(number)),
+        "ms" => Ok(Duration::from_millis(number)),
+        "s" => Ok(Duration::from_secs(number)),
+        _ => Err(WANTED),
+    }
+}
+
+/// A number, hexadecimal with `0x` or decimal.
+pub(super) fn seed(text: &str) -> Result<u64, &'static str> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| "a seed is a whole number")
+}
+
+impl fmt::Display for FaultSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shares = [
+            ("drop", self.drop),
+            ("dup", self.duplicate),
+            ("reorder", self.reorder),
+            ("corrupt", self.corrupt),
+        ];
+        let present = shares.iter().filter(|(_, share)| *share != Share::NONE);
+        let mut parts: Vec<String> = present.map(|(name, s)| format!("{name}={s}")).collect();
+        if let Some((low, high)) = self.delay {
+            let (low, high) = (Written(low), Written(high));
+            parts.push(if low.0 == high.0 {
+                format!("delay={low}")
+            } else {
+                format!("delay={low}..{high}")
+            });
+        }
+        parts.extend(self.seed.map(|seed| format!("seed={seed}")));
+        f.write_str(&parts.join(","))
+    }
+}
+
+/// A time in the largest unit in which it is whole.
+struct Written(Duration);
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let us = self.0.as_micros();
+        match us {
+            _ if us.is_multiple_of(1_000_000) && us > 0 => write!(f, "{}s", us / 1_000_000),
+            _ if us.is_multiple_of(1000) && us > 0 => write!(f, "{}ms", us / 1000),
+            _ => write!(f, "{us}us"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> FaultSpec {
+        text.parse()
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn every_part_is_understood() {
+        let spec = parse("drop=2%,dup=1%,reorder=1.25%,corrupt=0.0001%,delay=50us..1ms,seed=0x10");
+        let share = Share::from_per_million;
+        assert_eq!(
+            (spec.drop, spec.duplicate, spec.reorder, spec.corrupt),
+            (share(20_000), share(10_000), share(12_500), share(1))
+        );
+        let (us, ms) = (Duration::from_micros, Duration::from_millis);
+        assert_eq!((spec.delay, spec.seed), (Some((us(50), ms(1))), Some(16)));
+        assert_eq!(parse(" drop = 100% ").drop, share(1_000_000));
+        assert_eq!(parse("delay=2s").delay, Some((ms(2000), ms(2000))));
+    }
+
+    #[test]
+    fn its_text_reads_as_itself() {
+        for text in [
+            "drop=2%,dup=1%,reorder=1%,corrupt=0.5%,seed=7",
+            "delay=0us..3s",
+            "drop=0.0001%,delay=1500us",
+            "corrupt=100%",
+        ] {
+            assert_eq!(parse(text).to_string(), text);
+            assert_eq!(parse(&parse(text).to_string()), parse(text));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        for (text, part) in [
+            ("", "\"\""),
+            ("drop", "drop"),
+            ("drop=2", "drop=2"),
+            ("drop=two%", "drop=two%"),
+            ("drop=%", "drop=%"),
+            ("drop=1.%", "drop=1.%"),
+            ("drop=-1%", "drop=-1%"),
+            ("drop=101%", "drop=101%"),
+            ("drop=99999999999%", "drop=99999999999%"),
+            ("drop=1.00001%", "drop=1.00001%"),
+            ("drop=1%,", "\"\""),
+            ("drop=1%,drop=2%", "drop=2%"),
+            ("lose=1%", "lose=1%"),
+            ("delay=5", "delay=5"),
+            ("delay=5.5ms", "delay=5.5ms"),
+            ("delay=2ms..1ms", "delay=2ms..1ms"),
+            ("delay=11s", "delay=11s"),
+            ("delay=0us", "delay=0us"),
+            ("delay=99999999999999999999s", "delay=99999999999999999999s"),
+            ("drop=1%,seed=x", "seed=x"),
+            ("seed=7", "seed=7"),
+            ("drop=0%", "drop=0%"),
+        ] {
+            let error = text.parse::<FaultSpec>().expect_err(text);
+            assert_eq!(error.part, part, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_that_part_of_all_numbers() {
+        let count = |share: Share| {
+            let draws = (0..1_000_000_u64).map(|n| (n * 4_294_967_296 / 1_000_000) as u32);
+            draws.filter(|draw| share.includes(*draw)).count()
+        };
+        assert_eq!(count(Share::NONE), 0);
+        assert!(count(Share(20_000)).abs_diff(20_000) <= 1);
+        assert_eq!(count(Share(1_000_000)), 1_000_000);
+    }
+}

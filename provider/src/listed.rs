@@ -1,0 +1,239 @@
+//! The list of devices that programs get that cannot name an address: every interface with an
+//! address, or what `URXE_DEVICES` names.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use crate::context::{Context, ContextBuilder};
+use crate::device::{Device, devices};
+use crate::error::{Error, ErrorKind};
+
+/// Name of the environment variable with the list.
+const VARIABLE: &str = "URXE_DEVICES";
+/// Bytes of a device's name, at most: `IBV_SYSFS_NAME_MAX` with the zero at its end.
+const NAME_MAX: usize = 63;
+
+/// A device of the list that the drop-in library offers.
+///
+/// ```
+/// let list = urxe::ListedDevice::parse_list("127.0.0.1, roce1=127.0.0.2").unwrap();
+/// assert_eq!(list[0].name(), "urxe0");
+/// assert_eq!(list[1].name(), "roce1");
+/// assert_eq!(list[1].addresses(), ["127.0.0.2".parse::<std::net::IpAddr>().unwrap()]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(alias = "ibv_get_device_list")]
+pub struct ListedDevice {
+    name: String,
+    addresses: Vec<IpAddr>,
+    interface: Option<String>,
+}
+
+impl ListedDevice {
+    /// The devices that programs see: of `URXE_DEVICES`, or else one for each network interface that
+    /// has an address.
+    ///
+    /// # Errors
+    /// If the variable names something that is neither an address nor an interface with one.
+    pub fn list() -> Result<Vec<ListedDevice>, Error> {
+        match std::env::var(VARIABLE) {
+            Ok(text) if !text.trim().is_empty() => ListedDevice::parse_list(&text),
+            _ => {
+                let usable = devices()?;
+                let usable = usable.iter().filter(|d| !d.addresses().is_empty());
+                Ok(usable
+                    .enumerate()
+                    .map(|(index, device)| ListedDevice::of_interface(default_name(index), device))
+                    .collect())
+            }
+        }
+    }
+
+    /// The devices of a list `[NAME=]ADDRESS,[NAME=]INTERFACE,...`: those without a name are called `urxe0`,
+    /// `urxe1` and so on by their place.
+    ///
+    /// # Errors
+    /// If something in it is neither an address nor an interface with one, or no name for a device.
+    pub fn parse_list(text: &str) -> Result<Vec<ListedDevice>, Error> {
+        let mut list: Vec<ListedDevice> = Vec::new();
+        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            let device = parse(part, list.len()).map_err(|reason| environment(part, &reason))?;
+            if list.iter().any(|other| other.name == device.name) {
+                let reason = format!("there is a device {} already", device.name);
+                return Err(environment(part, &reason));
+            }
+            list.push(device);
+        }
+        Ok(list)
+    }
+
+    fn of_interface(name: String, device: &Device) -> ListedDevice {
+        ListedDevice {
+            name,
+            addresses: device.addresses().to_vec(),
+            interface: Some(device.interface().to_owned()),
+        }
+    }
+
+    /// Its name.
+    #[doc(alias = "ibv_get_device_name")]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its addresses: the GID table, in its order.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// The network interface behind it, if it is known.
+    pub fn interface(&self) -> Option<&str> {
+        self.interface.as_deref()
+    }
+
+    /// Its number: a locally administered EUI-64 made of the first address, different for each device of a host.
+    #[doc(alias = "ibv_get_device_guid")]
+    pub fn guid(&self) -> u64 {
+        let low = match self.addresses.first() {
+            Some(IpAddr::V4(v4)) => v4.to_bits(),
+            // Any mixture will do: FNV-1a.
+            Some(IpAddr::V6(v6)) => v6.octets().iter().fold(0x811c_9dc5, |hash, byte| {
+                (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+            }),
+            None => 0,
+        };
+        u64::from_be_bytes([0x02, b'u', b'r', b'x', 0, 0, 0, 0]) | u64::from(low)
+    }
+
+    /// Opens it, with all its addresses.
+    ///
+    /// # Errors
+    /// See [`Context::open`].
+    #[doc(alias = "ibv_open_device")]
+    pub fn open(&self) -> Result<Context, Error> {
+        ContextBuilder::new(self.addresses.clone()).open()
+    }
+}
+
+impl fmt::Display for ListedDevice {
+    /// As [`ListedDevice::parse_list`] reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match (&self.interface, &*self.addresses) {
+            (_, [only]) => only.to_string(),
+            (Some(interface), _) => interface.clone(),
+            (None, _) => String::new(),
+        };
+        write!(f, "{}={what}", self.name)
+    }
+}
+
+fn environment(part: &str, reason: &str) -> Error {
+    ErrorKind::Environment {
+        variable: VARIABLE,
+        reason: format!("\"{part}\": {reason}"),
+    }
+    .into()
+}
+
+fn default_name(index: usize) -> String {
+    format!("urxe{index}")
+}
+
+fn parse(part: &str, index: usize) -> Result<ListedDevice, String> {
+    let (name, what) = match part.split_once('=') {
+        Some((name, what)) => (name.trim().to_owned(), what.trim()),
+        None => (default_name(index), part),
+    };
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_letter) || name == ".." {
+        return Err(format!(
+            "a device's name has letters, digits, \"_\", \"-\" and \".\", {NAME_MAX} at most"
+        ));
+    }
+    let interfaces = devices().map_err(|error| error.to_string())?;
+    if let Ok(address) = what.parse::<IpAddr>() {
+        // All of 127/8 is the loopback interface's, though it lists only one of them.
+        let has = |device: &&Device| {
+            let mut addresses = device.addresses().iter();
+            addresses.any(|a| *a == address || (a.is_loopback() && address.is_loopback()))
+        };
+        return Ok(ListedDevice {
+            name,
+            addresses: vec![address],
+            interface: interfaces
+                .iter()
+                .find(has)
+                .map(|d| d.interface().to_owned()),
+        });
+    }
+    match interfaces.iter().find(|device| device.interface() == what) {
+        Some(device) if !device.addresses().is_empty() => {
+            Ok(ListedDevice::of_interface(name, device))
+        }
+        Some(_) => Err(format!("the interface {what} has no address")),
+        None => {
+            let names: Vec<&str> = interfaces.iter().map(Device::interface).collect();
+            Err(format!(
+                "{what} is neither an IP address nor an interface of this host ({})",
+                names.join(", ")
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str) -> Vec<ListedDevice> {
+        ListedDevice::parse_list(text).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn addresses_become_devices_with_guids_of_their_own() {
+        let list = list("127.0.0.1, 127.0.0.2,fd00::1");
+        let guids: std::collections::BTreeSet<u64> = list.iter().map(ListedDevice::guid).collect();
+        assert_eq!((list.len(), guids.len()), (3, 3));
+        let names: Vec<&str> = list.iter().map(ListedDevice::name).collect();
+        assert_eq!(names, ["urxe0", "urxe1", "urxe2"]);
+    }
+
+    #[test]
+    fn interfaces_become_devices_with_all_their_addresses() {
+        let all = devices().expect("interfaces");
+        let Some(lo) = all
+            .iter()
+            .find(|d| d.addresses().iter().any(IpAddr::is_loopback))
+        else {
+            println!("skipped: there is no loopback interface");
+            return;
+        };
+        let list = list(&format!("mlx5_0={},127.0.0.9", lo.interface()));
+        assert_eq!((list[0].name(), list[1].name()), ("mlx5_0", "urxe1"));
+        assert_eq!(list[0].addresses(), lo.addresses());
+        assert_eq!(list[0].interface(), Some(lo.interface()));
+        assert_eq!(list[1].interface(), Some(lo.interface()));
+        for device in &list {
+            let again = ListedDevice::parse_list(&device.to_string()).expect("it reads as itself");
+            assert_eq!(again, [device.clone()]);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        for (text, part) in [
+            ("127.0.0.300", "neither"),
+            ("127.0.0.1,x", "neither"),
+            ("=127.0.0.1", "name"),
+            ("a/b=127.0.0.1", "name"),
+            ("..=127.0.0.1", "name"),
+            ("a=127.0.0.1,a=127.0.0.2", "already"),
+            ("urxe1=127.0.0.1,127.0.0.2", "already"),
+        ] {
+            let error = ListedDevice::parse_list(text).expect_err(text);
+            assert!(error.to_string().contains(part), "{error}");
+            assert!(error.to_string().contains(VARIABLE), "{error}");
+            assert_eq!(error.errno(), libc::EINVAL);
+        }
+    }
+}
