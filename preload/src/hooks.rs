@@ -42,6 +42,7 @@ macro_rules! hook {
     ($name:ident($($before:ident: $B:ty),*; path; $($after:ident: $A:ty),*) -> $R:ty) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($before: $B,)* path: *const c_char, $($after: $A),*) -> $R {
+            type Function = unsafe extern "C" fn($($B,)* *const c_char, $($A),*) -> $R;
             static NEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
             let function = next(&NEXT, concat!(stringify!($name), "\0").as_ptr().cast());
             if function.is_null() {
@@ -53,8 +54,7 @@ macro_rules! hook {
             let redirected = unsafe { Path::redirected(path) };
             let path = redirected.as_ref().map_or(path, Path::as_ptr);
             // SAFETY: the C library's function of that name has these parameters.
-            let function: unsafe extern "C" fn($($B,)* *const c_char, $($A),*) -> $R =
-                unsafe { core::mem::transmute(function) };
+            let function = unsafe { core::mem::transmute::<*mut c_void, Function>(function) };
             // SAFETY: the caller's arguments, and a path that is valid until the call returns.
             unsafe { function($($before,)* path, $($after),*) }
         }

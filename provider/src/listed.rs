@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(list[1].interface(), Some(lo.interface()));
         for device in &list {
             let again = ListedDevice::parse_list(&device.to_string()).expect("it reads as itself");
-            assert_eq!(again, [device.clone()]);
+            assert_eq!(again, std::slice::from_ref(device));
         }
     }
 

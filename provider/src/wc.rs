@@ -49,6 +49,8 @@ pub struct Wc {
     /// [`crate::Context::init_ah_from_wc`] reads them.
     #[doc(alias = "IBV_WC_GRH")]
     pub grh: bool,
+    /// The datagram came over IPv4: its header is in the last 20 of the 40 bytes (IBTA A17.4.5.1).
+    pub ipv4: bool,
     /// The sender asked for an event.
     pub solicited: bool,
 }
@@ -97,6 +99,7 @@ impl Default for Wc {
             qp_num: Qpn::new(0),
             src_qp: Qpn::new(0),
             grh: false,
+            ipv4: false,
             solicited: false,
         }
     }
@@ -116,6 +119,7 @@ impl From<Cqe> for Wc {
             qp_num: cqe.qpn,
             src_qp: cqe.src_qp,
             grh: cqe.grh,
+            ipv4: cqe.ipv4,
             solicited: cqe.solicited,
         }
     }

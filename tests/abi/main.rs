@@ -5,3 +5,4 @@ mod harness;
 mod programs;
 mod pyverbs;
 mod symbols;
+mod ucx;

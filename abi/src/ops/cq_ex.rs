@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use urxe::Wc;
 
-use super::poll::immediate;
+use super::poll::{header_kind, immediate};
 use crate::layout::ibv_cq_ex;
 use crate::object::Cq;
 
@@ -35,7 +35,7 @@ pub(crate) fn fill(ibv: &mut ibv_cq_ex) {
     ibv.read_wc_flags = Some(read_wc_flags);
     ibv.read_slid = Some(read_slid);
     ibv.read_sl = Some(read_sl);
-    ibv.read_dlid_path_bits = Some(read_sl);
+    ibv.read_dlid_path_bits = Some(read_path_bits);
     ibv.read_completion_ts = Some(read_completion_ts);
     ibv.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
 }
@@ -100,9 +100,10 @@ readers! {
     read_qp_num: u32 = |wc| wc.qp_num.get();
     read_src_qp: u32 = |wc| wc.src_qp.get();
     read_wc_flags: c_uint = |wc| immediate(wc).1;
+    // InfiniBand's addresses, which Ethernet does not have.
     read_slid: u32 = |_wc| 0;
-    // And the path bits: InfiniBand's addresses, which Ethernet does not have.
-    read_sl: u8 = |_wc| 0;
+    read_path_bits: u8 = |_wc| 0;
+    read_sl: u8 = |wc| header_kind(wc);
 }
 
 unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {

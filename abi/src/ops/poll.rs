@@ -68,8 +68,20 @@ fn completion(wc: &Wc) -> ibv_wc {
         wc_flags,
         pkey_index: 0,
         slid: 0,
-        sl: 0,
+        sl: header_kind(wc),
         dlid_path_bits: 0,
+    }
+}
+
+/// What the service level is on Ethernet, in completions of datagrams: the kind of header that the first 40 bytes
+/// hold, RoCE v2 (8) and IPv6 (1) or IPv4 (2). Adapters and programs agree on it: UCX looks for its own address
+/// at the place that this gives.
+#[inline]
+pub(crate) fn header_kind(wc: &Wc) -> u8 {
+    match (wc.grh, wc.ipv4) {
+        (false, _) => 0,
+        (true, false) => 8 | 1,
+        (true, true) => 8 | 2,
     }
 }
 

@@ -61,6 +61,8 @@ pub struct Cqe {
     pub src_qp: Qpn,
     /// The receive begins with 40 bytes that say where the datagram came from.
     pub grh: bool,
+    /// The datagram came over IPv4.
+    pub ipv4: bool,
     /// The peer asked for an event (or the completion is an error).
     pub solicited: bool,
 }

@@ -296,6 +296,7 @@ mod tests {
             qpn: Qpn::new(2),
             src_qp: Qpn::new(3),
             grh: false,
+            ipv4: false,
             solicited,
         }
     }

@@ -146,6 +146,7 @@ mod tests {
             src_qp: Qpn::new(3),
             solicited: false,
             grh: false,
+            ipv4: false,
         }
     }
 

@@ -406,6 +406,7 @@ fn send_cqe(wqe: &SendWqe, fault: Fault, link: &Link) -> Cqe {
         qpn: link.qpn,
         src_qp: link.dest_qpn,
         grh: false,
+        ipv4: false,
         solicited: fault.status() != WcStatus::Success,
     }
 }

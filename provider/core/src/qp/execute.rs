@@ -301,6 +301,7 @@ impl Responder {
             qpn: link.qpn,
             src_qp: link.dest_qpn,
             grh: false,
+            ipv4: false,
             solicited: packet.bth().solicited,
         };
         self.rq.pop();

@@ -277,6 +277,7 @@ impl Responder {
                 qpn: link.qpn,
                 src_qp: link.dest_qpn,
                 grh: false,
+                ipv4: false,
                 solicited: true,
             };
             self.rq.pop();

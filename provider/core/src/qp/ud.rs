@@ -71,6 +71,7 @@ impl Qp {
             qpn: self.link.qpn,
             src_qp: deth.src_qp,
             grh: true,
+            ipv4: arrival.path.local.is_ipv4(),
             solicited: packet.bth().solicited,
         };
         self.resp.rq.pop();

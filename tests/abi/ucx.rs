@@ -1,0 +1,118 @@
+//! UCX and libfabric: libraries that other people's programs reach RDMA by.
+
+use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
+
+use crate::harness::{Ran, addresses, pair, port, program, run, urxe};
+
+/// `urxe run` in front of a program: UCX takes no device without the files that this shows it. None where the
+/// program is not installed.
+fn launched(name: &str, package: &str, device: Ipv4Addr) -> Option<Command> {
+    program(name, package, device)?;
+    let mut command = urxe();
+    command
+        .args(["run", "--device", &device.to_string(), "--", name])
+        .stdin(Stdio::null());
+    Some(command)
+}
+
+/// Server and client of `ucx_perftest`, both on one address; both must end well, and all messages be counted.
+fn perftest(transports: Option<&str>, args: &[&str], count: &str) {
+    let (address, _) = addresses();
+    let port = port();
+    let start = || {
+        let mut command = launched("ucx_perftest", "ucx-utils", address)?;
+        command.args(["-p", &port, "-n", count, "-w", "2"]).args(args);
+        if let Some(transports) = transports {
+            command.env("UCX_TLS", transports).env("UCX_NET_DEVICES", "urxe0:1");
+        }
+        Some(command)
+    };
+    let Some(server) = start() else { return };
+    let client = || {
+        let mut command = start().expect("as a moment ago");
+        command.arg("127.0.0.1");
+        command
+    };
+    let (server, client) = pair(server, client, &port);
+    assert_eq!(
+        (server.code, client.code),
+        (Some(0), Some(0)),
+        "{transports:?} {args:?}: {server:?} {client:?}"
+    );
+    let last = client.text.lines().find(|line| line.starts_with("Final:"));
+    let counted = last.and_then(|line| line.split_whitespace().nth(1));
+    assert_eq!(counted, Some(count), "{}", client.text);
+}
+
+/// What programs on UCX use: it makes connections over UD, and then uses what it was told to.
+fn protocols(transports: &str) {
+    for (size, count) in [("8", "200"), ("1048576", "10")] {
+        for test in ["tag_bw", "ucp_put_bw", "ucp_get"] {
+            perftest(Some(transports), &["-t", test, "-s", size], count);
+        }
+    }
+}
+
+#[test]
+fn ucx_over_rc() {
+    protocols("rc_verbs,ud_verbs:aux");
+}
+
+#[test]
+fn ucx_over_ud() {
+    protocols("ud_verbs");
+}
+
+/// The transport alone, without UCX's protocols on top.
+#[test]
+fn ucx_transports() {
+    let device = ["-d", "urxe0:1", "-x"];
+    for (transport, args, count) in [
+        ("rc_verbs", "-t put_bw -s 8", "200"),
+        ("rc_verbs", "-t put_bw -s 1048576 -D zcopy", "10"),
+        ("rc_verbs", "-t get -s 8 -D bcopy", "50"),
+        ("rc_verbs", "-t get -s 1048576 -D zcopy", "10"),
+        ("ud_verbs", "-t am_lat -s 8", "50"),
+    ] {
+        let mut all = device.to_vec();
+        all.push(transport);
+        all.extend(args.split(' '));
+        perftest(None, &all, count);
+    }
+}
+
+#[test]
+fn libfabric_lists_the_datagram_endpoint() {
+    let (address, _) = addresses();
+    let Some(mut command) = launched("fi_info", "libfabric-bin", address) else {
+        return;
+    };
+    command.args(["-p", "verbs", "-t", "FI_EP_DGRAM"]);
+    let ran = run(command);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.text.contains("urxe0-dgram"), "{ran:?}");
+}
+
+#[test]
+fn fi_pingpong_over_datagrams() {
+    let (address, _) = addresses();
+    let port = port();
+    let start = || {
+        let mut command = launched("fi_pingpong", "libfabric-bin", address)?;
+        let args = ["-p", "verbs", "-e", "dgram", "-d", "urxe0-dgram"];
+        command.args(args).args(["-I", "200", "-S", "1024", "-c", "-B", &port]);
+        Some(command)
+    };
+    let Some(server) = start() else { return };
+    let client = || {
+        let mut command = start().expect("as a moment ago");
+        command.args(["-P", &port, "127.0.0.1"]);
+        command
+    };
+    let (server, client) = pair(server, client, &port);
+    for Ran { code, text } in [server, client] {
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("200"), "{text}");
+    }
+}
