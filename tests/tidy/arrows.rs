@@ -5,7 +5,7 @@ use std::fs;
 use crate::tree::{files, report, root};
 
 /// Crate folder, and what of ours it may depend on. Bottom to top.
-const MAY_IMPORT: [(&str, &[&str]); 8] = [
+const MAY_IMPORT: [(&str, &[&str]); 9] = [
     ("wire", &[]),
     ("provider/core", &["urxe-wire"]),
     ("provider/udp", &[]),
