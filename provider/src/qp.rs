@@ -483,6 +483,30 @@ impl Qp {
         self.inner.shared.post_sends(engine, wrs).map_err(bad_wr)
     }
 
+    /// Posts all of a list, or nothing of it. It is gone through twice.
+    ///
+    /// # Errors
+    /// [`BadWr`] names the first that would be refused; the queue is unchanged.
+    #[doc(alias = "ibv_wr_complete")]
+    #[track_caller]
+    pub fn post_send_all<'a, I>(&self, wrs: I) -> Result<(), BadWr>
+    where
+        I: IntoIterator<Item = SendWr<'a>, IntoIter: Clone>,
+    {
+        let engine = self.inner.pd.context().engine();
+        engine
+            .check_process()
+            .map_err(|error| BadWr { index: 0, error })?;
+        let wrs = wrs.into_iter().map(|wr| wr.core);
+        let shared = &self.inner.shared;
+        let posted = if engine.is_strict {
+            shared.post_all_sends_strict(engine, wrs, Location::caller())
+        } else {
+            shared.post_all_sends(engine, wrs)
+        };
+        posted.map_err(bad_wr)
+    }
+
     /// Posts one receive.
     ///
     /// # Errors

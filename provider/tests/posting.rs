@@ -5,7 +5,9 @@ mod common;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{End, bytes, connect, pair, wait_until};
-use urxe::{ConnectOptions, Context, ErrorKind, PostError, QpState, RecvWr, SendWr, Wc};
+use urxe::{
+    ConnectOptions, Context, ErrorKind, PostError, QpState, RecvWr, SendWr, StrictMode, Wc,
+};
 
 fn reason(error: &urxe::Error) -> PostError {
     match error.kind() {
@@ -178,4 +180,32 @@ fn threads_that_post_on_one_qp() {
     });
     assert_eq!(b.cq.poll(&mut [Wc::default()]).expect("polls"), 0);
     assert_eq!(completed.into_inner(), THREADS * EACH);
+}
+
+#[test]
+fn all_of_a_list_or_none() {
+    for mode in [StrictMode::Off, StrictMode::Report] {
+        let context = Context::builder(common::address()).strict(mode).open();
+        let a = End::with(context.expect("free"), |qp| qp.max_send_wr(4).signal_all());
+        let b = End::open();
+        connect(&a.qp, &b.qp, &ConnectOptions::default());
+        let to = b.memory(64);
+        (0..8).for_each(|n| b.recv(n, &to));
+        let list = |count: u64| (0..count).map(|n| SendWr::send_inline(n, b"x"));
+
+        let full =
+            a.qp.post_send_all(list(5))
+                .expect_err("there is room for 4");
+        assert_eq!(full.index, 4);
+        let long = [0; 2000];
+        let wrong = list(2).chain([SendWr::send_inline(2, &long)]);
+        let refused = a.qp.post_send_all(wrong).expect_err("too long for inline");
+        assert_eq!(refused.index, 2);
+        // Nothing of these is in the queue, nor comes out of it.
+        a.qp.post_send_all(list(4)).expect("room for 4");
+        for n in 0..4 {
+            assert_eq!(a.succeed().wr_id, n);
+        }
+        assert_eq!(a.cq.poll(&mut [Wc::default()]).expect("polls"), 0);
+    }
 }

@@ -1,7 +1,9 @@
 //! The drop-in library from the outside: its symbols, and programs of the distribution that run on it.
 
+mod c_program;
 mod faults;
 mod harness;
+mod linked;
 mod programs;
 mod pyverbs;
 mod symbols;

@@ -7,8 +7,8 @@ use core::slice;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use urxe::{
-    AddressHandle, Error, Lkey, Qkey, QpCap, Qpn, Rkey, SendFlags, SendWr, SendWrFields, Sge,
-    WrData, WrOpcode,
+    AddressHandle, Error, Flush, Lkey, Placement, Qkey, QpCap, Qpn, Rkey, Selectivity, SendFlags,
+    SendWr, SendWrFields, Sge, WrData, WrOpcode,
 };
 
 use super::post::sges;
@@ -18,7 +18,7 @@ use crate::object::{Ah, Qp};
 use crate::verbs::mw::bind_info;
 
 /// `IBV_QP_EX_WITH_*` of the operations below.
-const OPERATIONS: u64 = 0x3ff | 1 << 12;
+const OPERATIONS: u64 = 0x3ff | 1 << 11 | 1 << 12;
 
 /// Requests between `ibv_wr_start` and `ibv_wr_complete`, and the lock that the first takes and the second gives
 /// back: other threads that build requests for the QP wait meanwhile.
@@ -88,6 +88,7 @@ pub(crate) fn fill(ibv: &mut ibv_qp_ex, ops: u64) {
     ibv.wr_local_inv = has(7).then_some(wr_local_inv);
     ibv.wr_bind_mw = has(8).then_some(wr_bind_mw);
     ibv.wr_send_inv = has(9).then_some(wr_send_inv);
+    ibv.wr_flush = has(11).then_some(wr_flush);
     ibv.wr_atomic_write = has(12).then_some(wr_atomic_write);
     ibv.wr_set_ud_addr = Some(wr_set_ud_addr);
     ibv.wr_set_xrc_srqn = Some(wr_set_xrc_srqn);
@@ -111,7 +112,7 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     }
 }
 
-/// Posts all of them.
+/// Posts all of them, or none (`man ibv_wr_post`).
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: after `ibv_wr_start`, by the rules of `ibv_wr_complete`.
     let (object, requests) = unsafe { building(qp) };
@@ -135,7 +136,12 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
                     None => posted,
                 }
             });
-            match object.urxe.post_send_iter(wrs) {
+            // Of one alone there is nothing to be half done.
+            let posted = match built.len() {
+                1 => object.urxe.post_send_iter(wrs),
+                _ => object.urxe.post_send_all(wrs),
+            };
+            match posted {
                 Ok(()) => 0,
                 Err(bad) => Error::from(bad).errno(),
             }
@@ -255,6 +261,41 @@ unsafe extern "C" fn wr_bind_mw(
         begin(qp, WrOpcode::BindMw, |fields| {
             let flags = fields.flags;
             *fields = SendWrFields::bind_mw(fields.wr_id, Rkey(rkey), &bind);
+            fields.flags = flags;
+        });
+    }
+}
+
+/// `type` is one of `enum ibv_placement_type` or both, `level` of `enum ibv_selectivity_level`.
+unsafe extern "C" fn wr_flush(
+    qp: *mut ibv_qp_ex,
+    rkey: u32,
+    addr: u64,
+    length: usize,
+    kind: u8,
+    level: u8,
+) {
+    let selectivity = match level {
+        0 => Some(Selectivity::Range),
+        1 => Some(Selectivity::Region),
+        _ => None,
+    };
+    let flush = selectivity.and_then(|selectivity| {
+        Some(Flush {
+            placement: Placement(kind),
+            selectivity,
+            length: u32::try_from(length).ok()?,
+        })
+    });
+    // SAFETY: after `ibv_wr_start`, by the rules of the function.
+    unsafe {
+        let Some(flush) = flush else {
+            building(qp).1.error = Some(libc::EINVAL);
+            return;
+        };
+        begin(qp, WrOpcode::Flush, |fields| {
+            let flags = fields.flags;
+            *fields = SendWrFields::flush(fields.wr_id, addr, Rkey(rkey), flush);
             fields.flags = flags;
         });
     }

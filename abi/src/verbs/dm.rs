@@ -7,7 +7,7 @@ use core::{ptr, slice};
 use urxe::Access;
 
 use super::mr;
-use crate::errno::{Errno, number, pointer};
+use crate::errno::{Errno, minus_one, number, pointer};
 use crate::layout::{CStruct, ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
 use crate::object::{Context, Dm, Memory, Pd, delete, new};
 
@@ -94,6 +94,11 @@ unsafe extern "C" fn memcpy_from_dm(
     // SAFETY: device memory and writable bytes, by the rules of `ibv_memcpy_from_dm`.
     let (dm, to) = unsafe { (Dm::of(dm), slice::from_raw_parts_mut(to.cast(), length)) };
     number(check_words(offset, length).and_then(|()| Ok(dm.urxe.copy_from(offset as usize, to)?)))
+}
+
+/// It is memory of this process, and no kernel's to give away.
+pub(crate) unsafe extern "C" fn ibv_dm_export_dmabuf_fd(_dm: *mut ibv_dm) -> c_int {
+    minus_one(Err(Errno::NOT_SUPPORTED))
 }
 
 pub(crate) unsafe extern "C" fn reg_dm_mr(

@@ -5,6 +5,7 @@
 //! on, and what `SAFETY` lines call the rules of a function.
 
 pub(crate) mod ah;
+pub(crate) mod buf;
 pub(crate) mod cm_devices;
 pub(crate) mod comp_channel;
 pub(crate) mod context;

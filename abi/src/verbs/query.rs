@@ -18,6 +18,8 @@ const VENDOR_ID: u32 = 0xff_ffff;
 /// `IBV_DEVICE_CURR_QP_STATE_MOD`, `_SYS_IMAGE_GUID`, `_RC_RNR_NAK_GEN`, `_SRQ_RESIZE`, `_MEM_WINDOW`, `_XRC`,
 /// `_MEM_MGT_EXTENSIONS`, `_MEM_WINDOW_TYPE_2B`
 const CAP_FLAGS: u32 = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 20 | 1 << 21 | 1 << 24;
+/// `IB_UVERBS_DEVICE_FLUSH_GLOBAL`, `_FLUSH_PERSISTENT`, `_ATOMIC_WRITE`, beyond the old flags.
+const PLACEMENT: u64 = 1 << 38 | 1 << 39 | 1 << 40;
 /// On-demand paging is how all memory is treated here: nothing is pinned. `IBV_ODP_SUPPORT`, `_IMPLICIT`, and
 /// what each service can do (`IBV_ODP_SUPPORT_SEND` and so on).
 const ODP: u64 = 1 << 0 | 1 << 1;
@@ -29,6 +31,8 @@ const PHYS_LINK_UP: u8 = 5;
 const PHYS_DISABLED: u8 = 3;
 /// `IBV_LINK_LAYER_ETHERNET`
 const LINK_LAYER_ETHERNET: u8 = 2;
+/// One lane of 2.5 Gb/s.
+const PORT_SPEED: u64 = 25;
 /// Bytes that the exported `ibv_query_port` may write: its struct ended with `flags`.
 const OLD_PORT_ATTR: usize = 48;
 
@@ -60,7 +64,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     whole.max_dm_size = limits.max_dm_size;
     whole.completion_timestamp_mask = limits.completion_timestamp_mask;
     whole.hca_core_clock = limits.hca_core_clock;
-    whole.device_cap_flags_ex = u64::from(CAP_FLAGS);
+    whole.device_cap_flags_ex = u64::from(CAP_FLAGS) | PLACEMENT;
     whole.cq_mod_caps.max_cq_count = limits.max_cq_count;
     whole.cq_mod_caps.max_cq_period = limits.max_cq_period;
     whole.phys_port_cnt_ex = u32::from(limits.phys_port_cnt);
@@ -145,6 +149,21 @@ pub(crate) unsafe extern "C" fn ibv_query_port(
 ) -> c_int {
     // SAFETY: the program has room for the structure as it was then.
     unsafe { query_port(context, port, attr, OLD_PORT_ATTR) }
+}
+
+/// In units of 100 Mb/s: what [`port_attr`] says in lanes and their speed.
+pub(crate) unsafe extern "C" fn ibv_query_port_speed(
+    context: *mut ibv_context,
+    port: u32,
+    speed: *mut u64,
+) -> c_int {
+    // SAFETY: a context, by the rules of the function.
+    let context = unsafe { Context::of(context) };
+    let port = u8::try_from(port).map_err(|_| Errno::INVAL);
+    number(port.and_then(|port| port_attr(context, port)).map(|_| {
+        // SAFETY: a place for a number, by the rules of the function.
+        unsafe { speed.write(PORT_SPEED) };
+    }))
 }
 
 fn port_attr(context: &Context, port: u8) -> Result<ibv_port_attr, Errno> {

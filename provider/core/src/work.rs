@@ -1,5 +1,6 @@
 //! Work requests as plain values, and the bounded queues that they wait in.
 
+mod check;
 mod local;
 mod opcode;
 mod post_error;
@@ -257,43 +258,21 @@ impl SendQueue {
         if self.len() >= self.capacity {
             return Err(PostError::QueueFull(self.capacity));
         }
-        if wr.opcode.is_bare() {
-            wr.check_bare()?;
-        }
+        let length = self.check(wr)?;
         let slot = self.slot(self.tail);
-        let (length, num_sge, inline_flag) = match wr.data {
+        let (num_sge, inline_flag) = match wr.data {
             WrData::Sges(sges) => {
-                if sges.len() > self.sge_max {
-                    return Err(PostError::TooManySges {
-                        given: sges.len(),
-                        max: self.sge_max,
-                    });
-                }
-                let length: u64 = sges.iter().map(|s| u64::from(s.length)).sum();
-                if length > MESSAGE_MAX {
-                    return Err(PostError::MessageTooLong(length));
-                }
                 let at = slot * self.sge_max;
                 self.sges[at..at + sges.len()].copy_from_slice(sges);
-                (length as u32, sges.len() as u16, 0)
+                (sges.len() as u16, 0)
             }
             WrData::Inline(bytes) => {
-                if wr.opcode.returns_data() {
-                    return Err(PostError::InlineNotAllowed);
-                }
-                if bytes.len() > self.inline_max {
-                    return Err(PostError::InlineTooLong {
-                        given: bytes.len(),
-                        max: self.inline_max,
-                    });
-                }
                 let at = slot * self.inline_max;
                 self.inline[at..at + bytes.len()].copy_from_slice(bytes);
-                (bytes.len() as u32, 0, SendFlags::INLINE.0)
+                (0, SendFlags::INLINE.0)
             }
         };
         if self.rules.qp_type != QpType::Rc {
-            self.rules.check(wr, length)?;
             if let Some(target) = self.targets.get_mut(slot) {
                 *target = wr.ud.map(UdTarget::from);
             }

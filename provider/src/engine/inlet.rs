@@ -136,6 +136,33 @@ impl<Q: Queue> Inlet<Q> {
         result
     }
 
+    /// Posts a list as a whole, if `check` says that the core will take all of it. The engine is waited for: what is
+    /// in the core's queue decides.
+    pub(super) fn post_all<'a>(
+        &self,
+        owner: &impl Owner<Q>,
+        engine: &Engine,
+        wrs: impl Iterator<Item = Q::Wr<'a>>,
+        check: impl FnOnce(&ShardState) -> Result<(), (usize, PostError)>,
+        start: impl FnOnce(&mut ShardState),
+    ) -> Result<(), Refused> {
+        let mut posted = lock(&self.post);
+        let mut state = self.enter(owner, &mut posted, engine.combiner.lock()?);
+        let mut result = check(&state).map_err(|(index, error)| Refused::Wr(index, error));
+        if result.is_ok() {
+            for (index, wr) in wrs.enumerate() {
+                if let Err(error) = Q::post(&mut state, owner.place(), &wr) {
+                    debug_assert!(false, "it was checked");
+                    result = Err(Refused::Wr(index, error));
+                    break;
+                }
+            }
+            start(&mut state);
+        }
+        posted.outstanding = Q::outstanding(&state, owner.place());
+        result
+    }
+
     /// The core takes over what was staged: called by the holder of the engine.
     pub(super) fn serve(&self, state: &mut ShardState, at: Q::Place) {
         if let Some(staged) = &mut *lock(&self.staged) {

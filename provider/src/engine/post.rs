@@ -177,6 +177,24 @@ impl QpShared {
         })
     }
 
+    /// Posts all of the sends, or none.
+    pub(crate) fn post_all_sends<'a>(
+        &self,
+        engine: &Engine,
+        wrs: impl Iterator<Item = SendWr<'a>> + Clone,
+    ) -> Result<(), Refused> {
+        let all = wrs.clone();
+        self.sends.post_all(
+            self,
+            engine,
+            wrs,
+            |state| state.shard.check_sends(self.index, all),
+            |state| {
+                state.transmit(AckMode::Defer);
+            },
+        )
+    }
+
     /// Posts receives.
     #[inline]
     pub(crate) fn post_recvs<'a>(

@@ -39,6 +39,24 @@ impl QpShared {
         result
     }
 
+    /// Posts all of the sends, or none.
+    pub(crate) fn post_all_sends_strict<'a>(
+        &self,
+        engine: &Engine,
+        wrs: impl Iterator<Item = SendWr<'a>> + Clone,
+        at: Place,
+    ) -> Result<(), Refused> {
+        let mut state = self.lock_strict(engine)?;
+        let checked = state.shard.check_sends(self.index, wrs.clone());
+        checked.map_err(|(index, error)| Refused::Wr(index, error))?;
+        for (index, wr) in wrs.enumerate() {
+            let posted = self.post_send_strict(&mut state, &wr, at);
+            posted.map_err(|error| Refused::Wr(index, error))?;
+        }
+        state.transmit(AckMode::Defer);
+        Ok(())
+    }
+
     /// Posts receives.
     pub(crate) fn post_recvs_strict<'a>(
         &self,
