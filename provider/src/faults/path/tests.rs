@@ -9,6 +9,7 @@ fn dest() -> TxDest {
     TxDest {
         local: IpAddr::V4(Ipv4Addr::LOCALHOST),
         remote: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        source_port: 4791,
         tos: 0,
         chunk: QpnChunk(0),
     }
