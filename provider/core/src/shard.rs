@@ -15,7 +15,7 @@ use crate::path::RxPath;
 use crate::qp::attr::{AttrMask, Mtu, QpAttr};
 use crate::qp::report::QpReport;
 use crate::qp::state::ModifyError;
-use crate::qp::{AckMode, Arrival, Qp, QpInit, RecvSource, SourceIdents, Turn};
+use crate::qp::{AckMode, Arrival, Belief, Qp, QpInit, RecvSource, SourceIdents, Turn};
 use crate::qpn_table::{PROBE, QpnChunk, QpnTable};
 use crate::srq::SrqTable;
 use crate::stats::Stats;
@@ -434,12 +434,15 @@ impl Shard {
         let policy = self.common.config.icrc;
         let verdict = path.seed.verify_with(policy, ident_hint, bytes);
         let fits = match verdict {
-            IcrcVerdict::Ok { ident }
-                if policy != IcrcPolicy::SolveIdent || qp.ident.accept(ident, ident_hint, now) =>
-            {
-                Some(ident)
+            IcrcVerdict::Ok { ident } if policy != IcrcPolicy::SolveIdent => Some(ident),
+            IcrcVerdict::Ok { ident } => {
+                let belief = qp.ident.accept(ident, ident_hint, now);
+                let (seen, sources) = ((path.source, ident), &mut self.common.sources);
+                let is_believed =
+                    belief == Belief::Yes || sources.settle(&mut qp.ident, belief, seen, now);
+                is_believed.then_some(ident)
             }
-            _ => None,
+            IcrcVerdict::Bad => None,
         };
         let Some(ident) = fits else {
             qp.ident.on_bad();

@@ -17,6 +17,20 @@ const COUNTER_STEP_MAX: u16 = 2048;
 /// A jump of the counter is believed when it is confirmed within so many packets.
 const CONFIRM_WITHIN: u8 = 64;
 
+/// All connections of a peer count with one counter. Each time that it passes a multiple
+/// of this, the others get to know: they may be silent meanwhile.
+const NOTED_EVERY: u16 = 1024;
+
+/// Whether an Identification is likely.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Belief {
+    Yes,
+    /// The peer's counter has moved so far that its other connections should know.
+    YesAndMoved,
+    /// Not by what this connection has seen.
+    No,
+}
+
 /// What is known about a peer's Identifications.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct IdentTrack {
@@ -50,13 +64,17 @@ impl IdentTrack {
     /// Is this Identification, with which the ICRC of a packet fits, one that the peer
     /// is likely to have used? `hint` is the packet's place in the received train.
     #[inline]
-    pub(crate) fn accept(&mut self, ident: u16, hint: u16, now: Time) -> bool {
+    pub(crate) fn accept(&mut self, ident: u16, hint: u16, now: Time) -> Belief {
         let expected = ident == hint || (hint == 0 && ident < TRAIN_MAX);
         match self.habit {
-            Habit::Trains if expected => true,
+            Habit::Trains if expected => Belief::Yes,
             Habit::Counter(last, _) if is_near(ident, last) => {
                 self.habit = Habit::Counter(ident, steps(now));
-                true
+                if (ident ^ last) & !(NOTED_EVERY - 1) == 0 {
+                    Belief::Yes
+                } else {
+                    Belief::YesAndMoved
+                }
             }
             Habit::Unknown => {
                 self.habit = if shows_trains(ident, hint) {
@@ -64,11 +82,17 @@ impl IdentTrack {
                 } else {
                     Habit::Counter(ident, steps(now))
                 };
-                true
+                Belief::Yes
             }
-            Habit::Anyones => true,
+            Habit::Anyones => Belief::Yes,
             _ => self.accept_jump(ident, now),
         }
+    }
+
+    /// The peer's counter is here, as another of its connections shows.
+    pub(crate) fn jump_to(&mut self, ident: u16, now: Time) {
+        self.habit = Habit::Counter(ident, steps(now));
+        self.jump = None;
     }
 
     /// A packet whose ICRC fits no Identification, or none that is accepted, arrived.
@@ -83,22 +107,22 @@ impl IdentTrack {
     /// or more was lost than is plausible: that is believed when a second packet confirms
     /// it soon.
     #[cold]
-    fn accept_jump(&mut self, ident: u16, now: Time) -> bool {
+    fn accept_jump(&mut self, ident: u16, now: Time) -> Belief {
         if let Habit::Counter(last, seen) = self.habit
             && moved_in_silence(ident, last, steps(now).wrapping_sub(seen))
         {
             self.habit = Habit::Counter(ident, steps(now));
-            return true;
+            return Belief::YesAndMoved;
         }
         match self.jump {
             Some((before, _)) if is_near(ident, before) => {
                 self.habit = Habit::Counter(ident, steps(now));
                 self.jump = None;
-                true
+                Belief::YesAndMoved
             }
             _ => {
                 self.jump = Some((ident, CONFIRM_WITHIN));
-                false
+                Belief::No
             }
         }
     }
@@ -135,15 +159,19 @@ pub(super) fn is_near(a: u16, b: u16) -> bool {
 mod tests {
     use super::*;
 
+    fn believes(t: &mut IdentTrack, ident: u16, hint: u16, now: Time) -> bool {
+        t.accept(ident, hint, now) != Belief::No
+    }
+
     #[test]
     fn trains_and_lone_packets_of_a_peer_like_urxe() {
         let mut t = IdentTrack::default();
         for (ident, hint) in [(0, 0), (0, 0), (1, 1), (63, 63), (5, 0), (127, 0)] {
-            assert!(t.accept(ident, hint, Time(0)), "{ident} {hint}");
+            assert!(believes(&mut t, ident, hint, Time(0)), "{ident} {hint}");
         }
         for (ident, hint) in [(128, 0), (6, 5), (40_000, 0)] {
             let mut t = t;
-            assert!(!t.accept(ident, hint, Time(0)), "{ident} {hint}");
+            assert!(!believes(&mut t, ident, hint, Time(0)), "{ident} {hint}");
         }
     }
 
@@ -151,33 +179,36 @@ mod tests {
     fn a_counter_like_that_of_rdma_rxe() {
         let mut t = IdentTrack::default();
         for ident in [65_000, 65_001, 65_003, 65_002, 500, 501] {
-            assert!(t.accept(ident, 0, Time(0)), "{ident}");
+            assert!(believes(&mut t, ident, 0, Time(0)), "{ident}");
         }
         assert!(
-            !t.accept(30_000, 0, Time(0)),
+            !believes(&mut t, 30_000, 0, Time(0)),
             "a jump is not believed at once"
         );
-        assert!(t.accept(30_001, 0, Time(0)), "but when it is confirmed");
-        assert!(t.accept(30_002, 0, Time(0)));
+        assert!(
+            believes(&mut t, 30_001, 0, Time(0)),
+            "but when it is confirmed"
+        );
+        assert!(believes(&mut t, 30_002, 0, Time(0)));
     }
 
     #[test]
     fn a_jump_that_is_not_confirmed_soon_is_forgotten() {
         let mut t = IdentTrack::default();
-        assert!(t.accept(0, 0, Time(0)));
-        assert!(!t.accept(30_000, 0, Time(0)));
+        assert!(believes(&mut t, 0, 0, Time(0)));
+        assert!(!believes(&mut t, 30_000, 0, Time(0)));
         for _ in 0..CONFIRM_WITHIN {
             t.on_bad();
         }
-        assert!(!t.accept(30_001, 0, Time(0)));
-        assert!(t.accept(0, 0, Time(0)), "the habit is still known");
+        assert!(!believes(&mut t, 30_001, 0, Time(0)));
+        assert!(believes(&mut t, 0, 0, Time(0)), "the habit is still known");
     }
 
     #[test]
     fn a_counter_that_begins_low_is_found_out() {
         let mut t = IdentTrack::default();
         let refused = (120u16..400)
-            .filter(|&ident| !t.accept(ident, 0, Time(0)))
+            .filter(|&ident| !believes(&mut t, ident, 0, Time(0)))
             .count();
         assert_eq!(refused, 0);
     }
@@ -186,7 +217,7 @@ mod tests {
     fn a_train_whose_beginning_was_lost_is_no_trouble() {
         let mut t = IdentTrack::default();
         for (ident, hint) in [(7, 0), (8, 0), (0, 0), (1, 1), (127, 0), (0, 0)] {
-            assert!(t.accept(ident, hint, Time(0)), "{ident} {hint}");
+            assert!(believes(&mut t, ident, hint, Time(0)), "{ident} {hint}");
         }
     }
 
@@ -194,7 +225,7 @@ mod tests {
     fn a_counter_that_begins_at_zero_is_found_out() {
         let mut t = IdentTrack::default();
         let refused = (0u16..400)
-            .filter(|&ident| !t.accept(ident, 0, Time(0)))
+            .filter(|&ident| !believes(&mut t, ident, 0, Time(0)))
             .count();
         assert_eq!(refused, 1);
     }
@@ -202,17 +233,20 @@ mod tests {
     #[test]
     fn a_counter_may_jump_as_far_as_the_silence_was_long() {
         let mut t = IdentTrack::default();
-        assert!(t.accept(1000, 0, Time(0)));
+        assert!(believes(&mut t, 1000, 0, Time(0)));
         let second = |n: u64| Time(n * 1_000_000_000);
-        assert!(t.accept(5000, 0, second(5)), "4000 steps in 5 seconds");
         assert!(
-            !t.accept(15_000, 0, second(6)),
+            believes(&mut t, 5000, 0, second(5)),
+            "4000 steps in 5 seconds"
+        );
+        assert!(
+            !believes(&mut t, 15_000, 0, second(6)),
             "10,000 in one are too many"
         );
         assert!(
-            t.accept(64_000, 0, second(70)),
+            believes(&mut t, 64_000, 0, second(70)),
             "after a minute it may be anywhere"
         );
-        assert!(t.accept(200, 0, second(70)), "and it wraps");
+        assert!(believes(&mut t, 200, 0, second(70)), "and it wraps");
     }
 }

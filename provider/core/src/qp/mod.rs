@@ -47,6 +47,7 @@ use crate::transmit::{TxBatch, TxDest};
 use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
 use crate::xrc::XrcdId;
 use attr::{QpAttr, QpCap};
+pub(crate) use ident::Belief;
 use requester::{Requester, SendStep};
 use respond::RespondStep;
 use responder::{Refusal, Responder};

@@ -1,5 +1,6 @@
 //! The same for datagrams as `ident.rs` is for connections: which IPv4 Identifications
-//! are plausible, for each of the hosts that send.
+//! are plausible, for each of the hosts that send. Connections tell where their peers'
+//! counters are, so that those that were silent meanwhile believe the next packet.
 //!
 //! A table of fixed size, found by the sender's address: hosts that share a place forget
 //! each other's habits, and then an ICRC has the 16 bits that solving for the
@@ -9,7 +10,7 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use super::ident::{TRAIN_MAX, is_near, moved_in_silence, shows_trains, steps};
+use super::ident::{Belief, IdentTrack, TRAIN_MAX, is_near, moved_in_silence, shows_trains, steps};
 use crate::time::Time;
 
 const PLACES: usize = 64;
@@ -48,14 +49,51 @@ impl SourceIdents {
         let IpAddr::V4(addr) = source else {
             return true;
         };
-        let [a, b, c, d] = addr.octets();
-        let source = &mut self.places[usize::from(a ^ b ^ c ^ d) % PLACES];
+        let source = self.place_of(addr);
         if source.addr != addr {
             *source = Source::new(addr);
             source.learn(ident, hint, now);
             return true;
         }
         source.accept(ident, hint, now)
+    }
+
+    /// What a connection does not decide alone: it tells where its peer's counter is now,
+    /// or asks whether others have seen it there. True if the packet is believed.
+    #[cold]
+    pub(crate) fn settle(
+        &mut self,
+        track: &mut IdentTrack,
+        belief: Belief,
+        (source, ident): (IpAddr, u16),
+        now: Time,
+    ) -> bool {
+        let IpAddr::V4(addr) = source else {
+            return belief != Belief::No;
+        };
+        let source = self.place_of(addr);
+        match belief {
+            Belief::Yes => true,
+            Belief::YesAndMoved => {
+                if source.addr != addr {
+                    *source = Source::new(addr);
+                }
+                source.note(ident, steps(now));
+                true
+            }
+            Belief::No => {
+                let is_known = source.addr == addr && source.follow(ident, steps(now));
+                if is_known {
+                    track.jump_to(ident, now);
+                }
+                is_known
+            }
+        }
+    }
+
+    fn place_of(&mut self, addr: Ipv4Addr) -> &mut Source {
+        let [a, b, c, d] = addr.octets();
+        &mut self.places[usize::from(a ^ b ^ c ^ d) % PLACES]
     }
 }
 
@@ -73,13 +111,8 @@ impl Source {
         if self.trains && in_train(ident, hint) {
             return true;
         }
-        for counter in self.counters.iter_mut().flatten() {
-            let (last, seen) = *counter;
-            // A datagram is not sent again: the first after a silence must be believed.
-            if is_near(ident, last) || moved_in_silence(ident, last, now.wrapping_sub(seen)) {
-                *counter = (ident, now);
-                return true;
-            }
+        if self.follow(ident, now) {
+            return true;
         }
         match self.jump.take() {
             Some(before) if is_near(ident, before) => {
@@ -93,10 +126,30 @@ impl Source {
         }
     }
 
+    /// Is it one of the counters that may be here by now?
+    fn follow(&mut self, ident: u16, now: u32) -> bool {
+        for counter in self.counters.iter_mut().flatten() {
+            let (last, seen) = *counter;
+            // A datagram is not sent again: the first after a silence must be believed.
+            if is_near(ident, last) || moved_in_silence(ident, last, now.wrapping_sub(seen)) {
+                *counter = (ident, now);
+                return true;
+            }
+        }
+        false
+    }
+
     fn learn(&mut self, ident: u16, hint: u16, now: u32) {
         if shows_trains(ident, hint) {
             self.trains = true;
         } else {
+            self.counters = [Some((ident, now)), self.counters[0]];
+        }
+    }
+
+    /// A counter is here.
+    fn note(&mut self, ident: u16, now: u32) {
+        if !self.follow(ident, now) {
             self.counters = [Some((ident, now)), self.counters[0]];
         }
     }
@@ -123,6 +176,38 @@ mod tests {
         assert!(!s.accept(A, 60_000, 0, Time(1)));
         assert!(!s.accept(B, 30_000, 0, Time(1)));
         assert!(s.accept(A, 5, 5, Time(1)), "the habit is still known");
+    }
+
+    /// What a shard does with a packet of a connection.
+    fn hear(s: &mut SourceIdents, t: &mut IdentTrack, from: IpAddr, ident: u16) -> bool {
+        match t.accept(ident, 0, Time(1)) {
+            Belief::Yes => true,
+            belief => s.settle(t, belief, (from, ident), Time(1)),
+        }
+    }
+
+    #[test]
+    fn a_connection_that_was_silent_knows_the_counter_from_the_others() {
+        let mut s = SourceIdents::default();
+        let [mut busy, mut silent, mut stranger] = [IdentTrack::default(); 3];
+        for t in [&mut busy, &mut silent] {
+            assert!(hear(&mut s, t, A, 60_000));
+        }
+        assert!(hear(&mut s, &mut stranger, B, 60_000));
+        // Through 0, and all within a moment.
+        for step in 1..12_000u16 {
+            assert!(hear(&mut s, &mut busy, A, 60_000u16.wrapping_add(step)));
+        }
+        assert!(
+            !hear(&mut s, &mut silent, A, 30_000),
+            "the counter is elsewhere"
+        );
+        assert!(hear(&mut s, &mut silent, A, 6_500));
+        assert!(hear(&mut s, &mut silent, A, 6_501));
+        assert!(
+            !hear(&mut s, &mut stranger, B, 6_500),
+            "another host's is not"
+        );
     }
 
     #[test]
