@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 /// Usage, as `run --help` shows it too.
-pub(crate) const USAGE: &str = "interop AGENT LOCAL_V4 REMOTE_V4 LOCAL_V6 REMOTE_V6 [--quick | --full] [--seed N] [--columns WORD] [FILTER...]";
+pub(crate) const USAGE: &str = "interop AGENT LOCAL_V4 REMOTE_V4 LOCAL_V6 REMOTE_V6 [--quick | --full] [--slow] [--seed N] [--columns WORD] [FILTER...]";
 
 #[derive(Debug)]
 pub(crate) struct Args {
@@ -13,6 +13,8 @@ pub(crate) struct Args {
     pub(crate) hosts: [(IpAddr, IpAddr); 2],
     /// Fewer sizes and MTUs.
     pub(crate) is_quick: bool,
+    /// The guest is emulated: the longest messages not at every MTU.
+    pub(crate) is_slow: bool,
     pub(crate) seed: u64,
     /// Only columns that have this in their heads.
     pub(crate) columns: String,
@@ -22,13 +24,14 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Args, String> {
-        let (mut is_quick, mut seed, mut words) = (false, 1, Vec::new());
-        let mut columns = String::new();
+        let (mut is_quick, mut is_slow, mut seed) = (false, false, 1);
+        let (mut columns, mut words) = (String::new(), Vec::new());
         let mut args = args.peekable();
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--quick" => is_quick = true,
                 "--full" => is_quick = false,
+                "--slow" => is_slow = true,
                 "--columns" => columns = args.next().ok_or("--columns needs a word")?,
                 "--seed" => {
                     let number = args.next().and_then(|number| number.parse().ok());
@@ -54,6 +57,7 @@ impl Args {
                 (address(&words[3])?, address(&words[4])?),
             ],
             is_quick,
+            is_slow,
             seed,
             columns,
             filters,

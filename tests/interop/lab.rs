@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use urxe::{SendFlags, WcOpcode, WrOpcode};
 
 use crate::accounts::Accounts;
+use crate::args::Args;
 use crate::rxe_side::RxeSide;
 use crate::side::{Endpoint, Path, Queue, Result, Service, Side};
 use crate::urxe_side::UrxeSide;
@@ -40,6 +41,8 @@ pub(crate) struct Lab {
     /// The same over IPv4, whatever is tested: where programs find each other.
     pub(crate) meeting: (IpAddr, IpAddr),
     pub(crate) is_quick: bool,
+    /// The guest is emulated.
+    pub(crate) is_slow: bool,
     /// Where whatever is random begins.
     pub(crate) seed: u64,
     /// What the present connection has counted when it began.
@@ -80,15 +83,17 @@ pub(crate) const CALM: Path = Path {
 };
 
 impl Lab {
-    pub(crate) fn new(rxe: RxeSide, hosts: (IpAddr, IpAddr), is_quick: bool, seed: u64) -> Lab {
+    pub(crate) fn new(rxe: RxeSide, args: &Args) -> Lab {
+        let hosts = args.hosts[0];
         Lab {
             urxe: UrxeSide::default(),
             rxe,
             requester: Requester::Urxe,
             hosts,
             meeting: hosts,
-            is_quick,
-            seed,
+            is_quick: args.is_quick,
+            is_slow: args.is_slow,
+            seed: args.seed,
             accounts: Accounts::default(),
             tag: 0,
             cases: 0,

@@ -103,7 +103,7 @@ fn many_lost(lab: &mut Lab, of_requests: bool) -> Result<()> {
 fn random_mix_lost(lab: &mut Lab) -> Result<()> {
     outage::prepare(lab)?;
     let mut dice = Dice(lab.seed ^ 0x1055);
-    for round in 0..if lab.is_quick { 2 } else { 8 } {
+    for round in 0..if lab.is_quick { 2 } else { 4 } {
         let plan = dice.plan(lab.is_quick);
         let link = lab.connect_at(&HASTY, PSNS, plan.len() * SLOT)?;
         let way = way(lab, round % 2 == 0);

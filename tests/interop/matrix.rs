@@ -44,12 +44,7 @@ const COLUMNS: [(Requester, usize, &str); 4] = [
 /// # Errors
 /// If the guest cannot be reached, or no line has the name that was asked for.
 pub(crate) fn run(args: &Args) -> Result<bool> {
-    let mut lab = Lab::new(
-        RxeSide::connect(args.agent)?,
-        args.hosts[0],
-        args.is_quick,
-        args.seed,
-    );
+    let mut lab = Lab::new(RxeSide::connect(args.agent)?, args);
     let is_wanted = |row: &&Row| {
         let name = format!("{} {}", row.service, row.operation);
         args.filters.is_empty() || args.filters.iter().any(|word| name.contains(word))

@@ -16,9 +16,13 @@ pub(crate) enum Way {
 pub(crate) enum Which {
     /// Only this one.
     Only(u32),
-    /// Some, again and again. Not every n-th: a requester that sends n packets again would lose the same one for ever.
+    /// A ninth, again and again. Not every n-th, and by a period that is longer than what anybody sends at a stretch: a
+    /// requester that sends n packets again would lose the same one for ever.
     Some,
 }
+
+/// A prime number, so that squares are spread over it without order. (The first that are chosen are 1, 5 and 10.)
+const PERIOD: u32 = 1009;
 
 /// Sets a rule; only one at a time.
 ///
@@ -28,7 +32,9 @@ pub(crate) fn lose(lab: &mut Lab, way: Way, which: Which) -> Result<()> {
     let chosen = match which {
         Which::Only(index) => format!("numgen inc mod 1000000 == {index}"),
         Which::Some => {
-            "numgen inc mod 101 { 3, 13, 14, 31, 44, 50, 67, 71, 88, 89, 90 }".to_owned()
+            let chosen = (0..PERIOD).filter(|n| (n + 33).pow(2) % PERIOD % 9 == 3);
+            let chosen: Vec<String> = chosen.map(|n| n.to_string()).collect();
+            format!("numgen inc mod {PERIOD} {{ {} }}", chosen.join(", "))
         }
     };
     let (family, hook, verdict) = match way {
