@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Print what `run` sets in the environment, for `eval "$(urxe env)"`
     Env(EnvArgs),
+    /// Make a folder with this command and its libraries, to be copied to other machines
+    Package(PackageArgs),
     /// List the devices: every network interface is one
     Devices,
     /// Print the RoCE packets of a capture file and check every ICRC
@@ -200,6 +202,13 @@ pub(crate) struct RunArgs {
         value_name = "COMMAND"
     )]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Arguments of `urxe package`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PackageArgs {
+    /// The folder
+    pub(crate) folder: PathBuf,
 }
 
 /// Arguments of `urxe env`.

@@ -13,6 +13,7 @@ mod devices;
 mod error;
 mod explain;
 mod launch;
+mod package;
 mod pattern;
 mod pingpong;
 mod process;
@@ -50,6 +51,7 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Bench(args) => bench::run(&args),
         Command::Run(args) => launch::run(&args),
         Command::Env(args) => launch::env(&args),
+        Command::Package(args) => package::run(&args),
         Command::Devices => devices::run(),
         Command::Decode(args) => decode::run(&args),
         Command::Stat(args) => stat::run(&args),

@@ -9,7 +9,8 @@ use std::path::Path;
 /// (`cli/src/launch/tree.rs`).
 const NAME: &str = "urxe-tree.";
 
-/// Called when the process exits. One that is killed leaves its tree to the next `urxe run`.
+/// Called when the process exits. One that is killed, or ends by `_exit` (which may be called where nothing can be
+/// allocated), leaves its tree to the next `urxe run`.
 extern "C" fn at_exit() {
     // SAFETY: a string.
     let root = unsafe { libc::getenv(c"URXE_ROOT".as_ptr()) };

@@ -25,7 +25,13 @@ fn build() -> PathBuf {
     let profile = if name == "debug" { "dev" } else { &name };
     let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--quiet", "--package", "urxe-abi"])
-        .args(["--package", "urxe-cli", "--profile"])
+        .args([
+            "--package",
+            "urxe-cli",
+            "--package",
+            "urxe-preload",
+            "--profile",
+        ])
         .arg(profile)
         .arg("--target-dir")
         .arg(folder.parent().expect("the target folder"))

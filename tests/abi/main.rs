@@ -3,6 +3,7 @@
 mod c_program;
 mod faults;
 mod harness;
+mod launch;
 mod linked;
 mod programs;
 mod pyverbs;

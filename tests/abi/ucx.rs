@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 
-use crate::harness::{addresses, pair, port, program, run, urxe};
+use crate::harness::{Ran, addresses, pair, port, program, run, urxe};
 
 /// `urxe run` in front of a program: UCX takes no device without the files that this shows it. None where the
 /// program is not installed.
@@ -96,4 +96,28 @@ fn libfabric_lists_the_datagram_endpoint() {
     let ran = run(command);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.text.contains("urxe0-dgram"), "{ran:?}");
+}
+
+#[test]
+fn fi_pingpong_over_datagrams() {
+    let (address, _) = addresses();
+    let port = port();
+    let start = || {
+        let mut command = launched("fi_pingpong", "libfabric-bin", address)?;
+        let args = ["-p", "verbs", "-e", "dgram", "-d", "urxe0-dgram"];
+        command.args(args).args(["-I", "200", "-S", "1024", "-c"]);
+        Some(command)
+    };
+    let Some(mut server) = start() else { return };
+    server.args(["-B", &port]);
+    let client = || {
+        let mut command = start().expect("as a moment ago");
+        command.args(["-P", &port, "127.0.0.1"]);
+        command
+    };
+    let (server, client) = pair(server, client, &port);
+    for Ran { code, text } in [server, client] {
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("200"), "{text}");
+    }
 }

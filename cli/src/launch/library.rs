@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::error::CliError;
 
 /// What programs ask for.
-const NAME: &str = "libibverbs.so.1";
+pub(crate) const NAME: &str = "libibverbs.so.1";
 /// Says where it is, when it is nowhere near.
 const VARIABLE: &str = "URXE_LIB_DIR";
 /// Where it is, seen from the folder of this executable: as cargo leaves it, beside a copied executable, or
@@ -13,7 +13,7 @@ const VARIABLE: &str = "URXE_LIB_DIR";
 const PLACES: [&str; 3] = ["urxe-lib", "../urxe-lib", "../lib/urxe"];
 
 /// The folder that has the library under the names that programs ask for.
-pub(super) fn find() -> Result<PathBuf, CliError> {
+pub(crate) fn find() -> Result<PathBuf, CliError> {
     if let Some(folder) = std::env::var_os(VARIABLE).filter(|v| !v.is_empty()) {
         let folder = PathBuf::from(folder);
         return has_library(&folder).ok_or_else(|| {

@@ -12,6 +12,9 @@ use std::process::Command;
 use nix::unistd::getppid;
 use urxe::ListedDevice;
 
+pub(crate) use library::{NAME as LIBRARY, find as find_library};
+pub(crate) use tree::PRELOAD;
+
 use crate::args::{EnvArgs, LaunchArgs, RunArgs};
 use crate::error::CliError;
 

@@ -2,7 +2,7 @@
 //! and the library that leads its paths there (`preload`).
 //!
 //! `urxe run` becomes the program, so the program takes the tree away when it exits (`preload/src/cleanup.rs`); trees
-//! of programs that were killed go when the next one is made.
+//! of programs that were killed, or that end by `_exit`, go when the next one is made.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -15,7 +15,7 @@ use nix::unistd::{Pid, getuid};
 use urxe::ListedDevice;
 
 /// The library for `LD_PRELOAD`, beside the drop-in library.
-const PRELOAD: &str = "liburxe_preload.so";
+pub(crate) const PRELOAD: &str = "liburxe_preload.so";
 /// Trees are called this, and the ids of their user and process.
 const NAME: &str = "urxe-tree";
 

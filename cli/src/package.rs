@@ -1,0 +1,89 @@
+//! `urxe package`: what has to be on another machine for `urxe run` to work there.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::args::PackageArgs;
+use crate::error::CliError;
+use crate::launch::{LIBRARY, PRELOAD, find_library};
+
+/// Makes a folder that can be copied or packed anywhere: the command, and beside it the libraries.
+pub(crate) fn run(args: &PackageArgs) -> Result<(), CliError> {
+    let library = find_library()?;
+    let executable = std::env::current_exe()
+        .map_err(|error| CliError::context("cannot find this executable", error))?;
+    make(&args.folder, &executable, &library).map_err(|error| {
+        CliError::context(format!("cannot make {}", args.folder.display()), error)
+    })?;
+    println!(
+        "{}: copy it as it is, links too (cp -a, tar); {} is the command",
+        args.folder.display(),
+        args.folder.join("urxe").display()
+    );
+    Ok(())
+}
+
+/// What is there of an earlier time is replaced.
+fn make(folder: &Path, executable: &Path, library: &Path) -> io::Result<()> {
+    let libraries = folder.join("urxe-lib");
+    fs::create_dir_all(&libraries)?;
+    copy(executable, &folder.join("urxe"))?;
+    copy(&library.join(LIBRARY), &libraries.join(LIBRARY))?;
+    // One file under two names: two copies in a process would not know of each other.
+    let other = libraries.join("librdmacm.so.1");
+    remove(&other)?;
+    symlink(LIBRARY, other)?;
+    let preload = library.join(PRELOAD);
+    if preload.is_file() {
+        copy(&preload, &libraries.join(PRELOAD))?;
+    }
+    Ok(())
+}
+
+/// Beside the target first: a program may be running from that.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let mut new = PathBuf::from(to).into_os_string();
+    new.push(".new");
+    fs::copy(from, &new)?;
+    fs::rename(&new, to)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_has_one_library_under_two_names() {
+        let folder = std::env::temp_dir().join(format!("urxe-package-{}", std::process::id()));
+        let library = folder.join("from");
+        fs::create_dir_all(&library).expect("a folder");
+        for name in [LIBRARY, PRELOAD, "urxe"] {
+            fs::write(library.join(name), name).expect("a file");
+        }
+        let to = folder.join("to");
+        // The second time takes the place of the first.
+        for _ in 0..2 {
+            make(&to, &library.join("urxe"), &library).expect("it can be made");
+        }
+        let read = |name: &str| fs::read_to_string(to.join(name)).expect(name);
+        assert_eq!(read("urxe"), "urxe");
+        assert_eq!(read("urxe-lib/liburxe_preload.so"), PRELOAD);
+        assert_eq!(read("urxe-lib/librdmacm.so.1"), LIBRARY);
+        let link = fs::read_link(to.join("urxe-lib/librdmacm.so.1")).expect("a link");
+        assert_eq!(link, Path::new(LIBRARY));
+        assert_eq!(
+            fs::read_dir(to.join("urxe-lib")).expect("a folder").count(),
+            3
+        );
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+}
