@@ -42,6 +42,9 @@ pub(crate) enum Command {
     Stat(StatArgs),
     /// Say what a status, vendor_err, event, errno or counter means, and what usually causes it
     Explain(ExplainArgs),
+    /// Simulate networks of switches in virtual time, under the real transport
+    #[command(subcommand)]
+    Sim(SimCommand),
     /// The other side of a bench, in a process of its own
     #[command(name = bench::TARGET_SUBCOMMAND, hide = true)]
     BenchTarget(BenchTargetArgs),
@@ -243,4 +246,48 @@ pub(crate) struct LaunchArgs {
     /// Say in words what goes wrong
     #[arg(short, long)]
     pub(crate) verbose: bool,
+}
+
+/// What `urxe sim` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimCommand {
+    /// Run a scenario (docs/SIMULATION.md has the format) and print what it came to
+    Run(SimRunArgs),
+    /// Run each of many seeds twice, and compare every event
+    CheckDeterminism(SimDeterminismArgs),
+    /// Run experiments with known outcomes, and print expected and measured values
+    Experiments(SimExperimentsArgs),
+}
+
+/// Arguments of `urxe sim run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SimRunArgs {
+    /// The scenario, a TOML file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Another seed than the file's
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+}
+
+/// Arguments of `urxe sim check-determinism`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SimDeterminismArgs {
+    /// The scenario, a TOML file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Number of seeds
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    pub(crate) first: u64,
+}
+
+/// Arguments of `urxe sim experiments`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SimExperimentsArgs {
+    /// Only these
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
 }

@@ -19,6 +19,7 @@ mod pingpong;
 mod process;
 mod samples;
 mod scale;
+mod sim;
 mod stat;
 mod station;
 mod table;
@@ -56,6 +57,7 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Decode(args) => decode::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Sim(command) => sim::run(&command),
         Command::Scale(args) => scale::run(&args),
         Command::ScaleTarget(args) => scale::run_target(&args),
         Command::BenchTarget(args) => bench::run_target(&args),

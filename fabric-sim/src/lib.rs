@@ -15,16 +15,20 @@
 //! | [`switch`] | buffer, thresholds, headroom, marking, watchdog: settings and books |
 //! | [`fabric`] | the network that moves frames: ports, pause, credits, deadlocks |
 //! | [`host`] | what sends and receives: plain flows, and the real transport |
+//! | [`scenario`] | simulations as TOML files |
+//! | [`experiments`] | known outcomes, and whether they come |
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 pub mod engine;
+pub mod experiments;
 pub mod fabric;
 pub mod frame;
 pub mod host;
 pub mod link;
 pub mod qos;
+pub mod scenario;
 pub mod switch;
 pub mod topology;
 

@@ -9,6 +9,7 @@ mod harness;
 mod launch;
 mod pingpong;
 mod scale;
+mod sim;
 mod strict;
 mod usage;
 

@@ -13,6 +13,7 @@ mod credit;
 mod deadlock;
 mod port;
 mod receive;
+mod reserve;
 mod stats;
 mod tap;
 mod transmit;
@@ -29,6 +30,7 @@ use adapter::Adapter;
 pub use adapter::AdapterConfig;
 pub use deadlock::{Deadlock, StuckQueue};
 use port::Port;
+pub use reserve::ReserveError;
 pub use stats::{DropReason, Drops, PortStats};
 pub use tap::{Fate, Interference, Tap, TapEvent};
 

@@ -16,6 +16,8 @@ pub(crate) struct Port {
     /// Its place in its switch.
     pub(crate) local: u16,
     pub(crate) is_down: bool,
+    /// Bits per second that are set aside for flows.
+    pub(crate) reserved_bps: u64,
     /// The frame that is being sent.
     pub(crate) busy: Option<FrameId>,
     pub(crate) queues: [Queue; PRIORITIES],
@@ -67,6 +69,7 @@ impl Port {
             link,
             local,
             is_down: false,
+            reserved_bps: 0,
             busy: None,
             queues: [Queue::default(); PRIORITIES],
             queued: 0,
@@ -185,6 +188,11 @@ impl Port {
                 self.deficit[place] += self.quantum[place];
             }
         }
+    }
+
+    /// Bits per second that nobody has set aside.
+    pub(crate) fn unreserved(&self) -> u64 {
+        self.link.rate.as_bps().saturating_sub(self.reserved_bps)
     }
 
     /// True if a class may not send although it could.

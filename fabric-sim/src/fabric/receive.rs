@@ -6,7 +6,7 @@ use crate::frame::{Frame, FrameId, Payload};
 use crate::link::ETHERNET_OVERHEAD;
 use crate::qos::FlowControl;
 use crate::switch::Arrival;
-use crate::topology::{Node, PortId, SwitchId};
+use crate::topology::{HostId, Node, PortId, SwitchId};
 
 impl Fabric {
     /// The last bit of a frame is here.
@@ -49,20 +49,25 @@ impl Fabric {
         }
         f.ttl -= 1;
         let f = *f;
-        let ways = self.routes.next(switch, f.dst);
-        let egress = match ways {
-            [] => {
-                self.give_credit(ingress, frame);
-                return self.discard(ingress, frame, DropReason::NoRoute);
-            }
-            [only] => *only,
-            several => {
-                let salt = self.switches[switch.0 as usize].salt;
-                let hash = crate::engine::mix64(u64::from(f.flow_hash) << 32 | u64::from(salt));
-                several[(hash % several.len() as u64) as usize]
-            }
+        let Some(egress) = self.choose(switch, f.dst, f.flow_hash) else {
+            self.give_credit(ingress, frame);
+            return self.discard(ingress, frame, DropReason::NoRoute);
         };
         self.store(switch, egress, frame, &f);
+    }
+
+    /// The port by which a switch sends a flow on.
+    #[inline]
+    pub(crate) fn choose(&self, switch: SwitchId, dst: HostId, flow_hash: u32) -> Option<PortId> {
+        match self.routes.next(switch, dst) {
+            [] => None,
+            [only] => Some(*only),
+            several => {
+                let salt = self.switches[switch.0 as usize].salt;
+                let hash = crate::engine::mix64(u64::from(flow_hash) << 32 | u64::from(salt));
+                Some(several[(hash % several.len() as u64) as usize])
+            }
+        }
     }
 
     fn store(&mut self, switch: SwitchId, egress: PortId, id: FrameId, f: &Frame) {

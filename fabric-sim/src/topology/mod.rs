@@ -10,6 +10,7 @@ mod shapes;
 use core::fmt;
 
 pub use edges::EdgeError;
+pub(crate) use edges::cable_delay;
 pub use routes::Routes;
 
 use crate::link::Link;

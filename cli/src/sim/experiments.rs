@@ -1,0 +1,105 @@
+//! `urxe sim experiments`: what should come out, beside what does.
+
+use std::io::{Write, stdout};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use fabric_sim::experiments::{EXPERIMENTS, Experiment, Finding};
+
+use crate::args::SimExperimentsArgs;
+use crate::error::CliError;
+
+/// Runs all, or those that are named, on all processors; prints them in their order.
+pub(super) fn run(args: &SimExperimentsArgs) -> Result<(), CliError> {
+    if let Some(name) = args
+        .names
+        .iter()
+        .find(|n| !EXPERIMENTS.iter().any(|e| e.name == **n))
+    {
+        let known: Vec<&str> = EXPERIMENTS.iter().map(|e| e.name).collect();
+        return Err(CliError::Usage(format!(
+            "no experiment {name}: there are {}",
+            known.join(", ")
+        )));
+    }
+    let is_wanted =
+        |e: &&Experiment| args.names.is_empty() || args.names.iter().any(|n| n == e.name);
+    let wanted: Vec<&Experiment> = EXPERIMENTS.iter().filter(is_wanted).collect();
+    let start = Instant::now();
+    let results = run_all(&wanted)?;
+    let (mut count, mut failed) = (0, 0);
+    for (experiment, findings) in wanted.iter().zip(results) {
+        writeln!(stdout(), "{}: {}", experiment.name, experiment.title)?;
+        writeln!(stdout(), "  ({})", experiment.source)?;
+        for finding in findings {
+            count += 1;
+            failed += usize::from(!finding.holds());
+            print(&finding)?;
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    writeln!(
+        stdout(),
+        "{} of {count} values as expected, in {seconds:.1} s",
+        count - failed
+    )?;
+    match failed {
+        0 => Ok(()),
+        _ => Err(CliError::Fault(format!(
+            "{failed} values are not as expected"
+        ))),
+    }
+}
+
+fn print(finding: &Finding) -> std::io::Result<()> {
+    let mark = if finding.holds() { "ok  " } else { "FAIL" };
+    let what = match finding.unit {
+        "" => finding.what.clone(),
+        unit => format!("{} [{unit}]", finding.what),
+    };
+    let bound = finding.bound.to_string();
+    let (expected, measured) = (number(finding.expected), number(finding.measured));
+    writeln!(
+        stdout(),
+        "  {mark} {what:52} expected {expected:>11} ({bound:8}) measured {measured:>11}"
+    )
+}
+
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 {
+        format!("{value}")
+    } else {
+        format!("{value:.4}")
+    }
+}
+
+/// Each thread takes the next that nobody has taken.
+fn run_all(wanted: &[&Experiment]) -> Result<Vec<Vec<Finding>>, CliError> {
+    let next = AtomicUsize::new(0);
+    let threads = thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(wanted.len());
+    let mut results = vec![Vec::new(); wanted.len()];
+    let done: Vec<_> = thread::scope(|scope| {
+        let work = || {
+            let mut done = Vec::new();
+            while let Some((place, experiment)) = {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                wanted.get(place).map(|experiment| (place, experiment))
+            } {
+                done.push((place, experiment.run()));
+            }
+            done
+        };
+        let started: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        started.into_iter().map(|thread| thread.join()).collect()
+    });
+    for share in done {
+        let share = share.map_err(|_| CliError::Failed("an experiment panicked".to_owned()))?;
+        for (place, findings) in share {
+            results[place] = findings;
+        }
+    }
+    Ok(results)
+}

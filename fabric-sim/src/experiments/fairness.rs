@@ -1,0 +1,231 @@
+//! Who gets how much.
+
+use crate::engine::{Rate, Span, Time};
+use crate::experiments::{Bound, Findings, PAYLOAD_SHARE};
+use crate::host::{FlowId, FlowSpec};
+use crate::qos::PauseTimes;
+use crate::topology::{HostId, Node};
+use crate::{FabricConfig, FlowControl, Link, Qos, Sim, SwitchConfig, Topology};
+
+const SHARE_TIME_MS: u64 = 100;
+
+/// Payload of a flow in Gb/s, since a time.
+fn gbps(sim: &Sim, flow: FlowId, before: u64, span: Span) -> f64 {
+    (sim.flow(flow).delivered_bytes - before) as f64 * 8e-9 / span.as_secs_f64()
+}
+
+/// A, B to C.
+pub(super) fn share(findings: &mut Findings) {
+    let pause = PauseTimes::default();
+    let schemes = [
+        ("pause", FlowControl::Pfc(pause)),
+        (
+            "credits",
+            FlowControl::Credits {
+                buffer: 64 << 10,
+                update: 8 << 10,
+            },
+        ),
+        ("reservation", FlowControl::None),
+        ("dropping", FlowControl::None),
+    ];
+    for (name, flow_control) in schemes {
+        let qos = Qos {
+            flow_control,
+            ..Qos::default()
+        };
+        let switch = SwitchConfig {
+            buffer: 1 << 20,
+            ..SwitchConfig::default()
+        };
+        let config = FabricConfig {
+            qos,
+            switch,
+            ..FabricConfig::default()
+        };
+        let topology = Topology::single_switch(3, Link::new(Rate::gbps(1)));
+        let mut sim = Sim::new(topology, config).expect("a switch and three hosts");
+        let mut refused = 0;
+        let mut flows = Vec::new();
+        for host in 0..2 {
+            let mut spec = FlowSpec::new(HostId(host), HostId(2));
+            if name == "reservation" {
+                let half = Rate::mbps(500);
+                refused += u32::from(sim.fabric_mut().reserve(&spec, half).is_err());
+                // One more than the link has is refused.
+                refused += u32::from(sim.fabric_mut().reserve(&spec, Rate::mbps(501)).is_ok());
+                spec = spec.paced(half);
+            }
+            flows.push(sim.add_flow(spec));
+        }
+        let span = Span::from_ms(SHARE_TIME_MS);
+        sim.run_until(Time::ZERO + span);
+        let rates = [gbps(&sim, flows[0], 0, span), gbps(&sim, flows[1], 0, span)];
+        let half = 0.5 * PAYLOAD_SHARE;
+        let drops = sim.fabric().drops().total() as f64;
+        if name == "dropping" {
+            // Who is dropped is a matter of phases; together they fill the link.
+            let sum = rates[0] + rates[1];
+            findings.add(
+                "dropping: both",
+                "Gb/s",
+                2.0 * half,
+                sum,
+                Bound::Within(0.01),
+            );
+            findings.add("dropping: lost frames", "", 1.0, drops, Bound::AtLeast);
+            continue;
+        }
+        for (host, rate) in ["A", "B"].into_iter().zip(rates) {
+            findings.add(
+                format!("{name}: {host}"),
+                "Gb/s",
+                half,
+                rate,
+                Bound::Within(0.02),
+            );
+        }
+        findings.add(
+            format!("{name}: lost frames"),
+            "",
+            0.0,
+            drops,
+            Bound::Exactly,
+        );
+        if name == "reservation" {
+            let refused = f64::from(refused);
+            findings.add(
+                "reservation: wrong answers",
+                "",
+                0.0,
+                refused,
+                Bound::Exactly,
+            );
+        }
+    }
+}
+
+fn pfc(buffer: u64) -> FabricConfig {
+    let switch = SwitchConfig {
+        buffer,
+        ..SwitchConfig::default()
+    };
+    FabricConfig {
+        switch,
+        ..FabricConfig::default()
+    }
+}
+
+/// Rates of the second half of a run.
+fn settled(sim: &mut Sim, flows: &[FlowId]) -> Vec<f64> {
+    let span = Span::from_ms(10);
+    sim.run_for(span);
+    let before: Vec<u64> = flows.iter().map(|&f| sim.flow(f).delivered_bytes).collect();
+    sim.run_for(span);
+    flows
+        .iter()
+        .zip(before)
+        .map(|(&f, b)| gbps(sim, f, b, span))
+        .collect()
+}
+
+/// H1, H2, H3 come to the receiver's switch through uplinks, H4 is on it.
+pub(super) fn unfairness(findings: &mut Findings) {
+    let cases = [
+        (
+            "one uplink",
+            "h0 t1\nh1 t1\nh2 t1\nt1 t0\n",
+            [1.0 / 6.0, 1.0 / 6.0, 1.0 / 6.0, 0.5],
+        ),
+        (
+            "two uplinks",
+            "h0 t1\nh1 t1\nh2 t2\nt1 t0\nt2 t0\n",
+            [1.0 / 6.0, 1.0 / 6.0, 1.0 / 3.0, 1.0 / 3.0],
+        ),
+    ];
+    for (name, cables, shares) in cases {
+        let text = format!("{cables}h3 t0\nh4 t0\n").replace('\n', " 40Gbps 2m\n");
+        let topology: Topology = text.parse().expect("an edge list");
+        let mut sim = Sim::new(topology, pfc(2 << 20)).expect("a small network");
+        let flows: Vec<FlowId> = (0..4)
+            .map(|h| sim.add_flow(FlowSpec::new(HostId(h), HostId(4))))
+            .collect();
+        let rates = settled(&mut sim, &flows);
+        for (host, (rate, share)) in (1..).zip(rates.into_iter().zip(shares)) {
+            let expected = 40.0 * share * PAYLOAD_SHARE;
+            findings.add(
+                format!("{name}: H{host}"),
+                "Gb/s",
+                expected,
+                rate,
+                Bound::Within(0.05),
+            );
+        }
+        let drops = sim.fabric().drops().total() as f64;
+        findings.add(
+            format!("{name}: lost frames"),
+            "",
+            0.0,
+            drops,
+            Bound::Exactly,
+        );
+    }
+}
+
+/// VS on T1 sends to VR on T2; four hosts on T1, and some on T3, send to R on T4.
+pub(super) fn victim(findings: &mut Findings) {
+    for (others, share) in [(0, 0.25), (1, 0.125), (2, 0.125)] {
+        let text = "h0 t1\nh1 t1\nh2 t1\nh3 t1\nh4 t1\nh5 t2\nh6 t3\nh7 t3\nh8 t4\n\
+            t1 l1\nt1 l2\nt2 l1\nt2 l2\nt3 l3\nt3 l4\nt4 l3\nt4 l4\n\
+            l1 s1\nl1 s2\nl2 s1\nl2 s2\nl3 s1\nl3 s2\nl4 s1\nl4 s2\n";
+        let text = text.replace('\n', " 40Gbps 2m\n");
+        let topology: Topology = text.parse().expect("an edge list");
+        let mut sim = Sim::new(topology, pfc(2 << 20)).expect("a small network");
+        let mut flows = vec![add_by(&mut sim, 0, 5, &["l1"])];
+        // Two of the four by each uplink, and down to R by one leaf each.
+        for (host, way) in [
+            (1, ["l1", "s1", "l3"]),
+            (2, ["l1", "s1", "l3"]),
+            (3, ["l2", "s2", "l4"]),
+            (4, ["l2", "s2", "l4"]),
+        ] {
+            flows.push(add_by(&mut sim, host, 8, &way));
+        }
+        for (host, way) in [(6, ["l3"]), (7, ["l4"])].into_iter().take(others) {
+            flows.push(add_by(&mut sim, host, 8, &way));
+        }
+        let rate = settled(&mut sim, &flows)[0];
+        let expected = 40.0 * share * PAYLOAD_SHARE;
+        let what = format!("VS to VR, {others} senders on T3");
+        findings.add(what, "Gb/s", expected, rate, Bound::Within(0.05));
+        let drops = sim.fabric().drops().total() as f64;
+        findings.add(
+            format!("lost frames, {others} senders"),
+            "",
+            0.0,
+            drops,
+            Bound::Exactly,
+        );
+    }
+}
+
+/// Adds a flow from a port whose hash leads by the switches of these names.
+fn add_by(sim: &mut Sim, from: u32, to: u32, way: &[&str]) -> FlowId {
+    let spec = |port| FlowSpec::new(HostId(from), HostId(to)).source_port(port);
+    let wanted: Vec<Option<Node>> = way
+        .iter()
+        .map(|n| sim.fabric().topology().find(n))
+        .collect();
+    let leads_by = |port: &u16| {
+        let path = sim.fabric().path(&spec(*port)).unwrap_or_default();
+        let topology = sim.fabric().topology();
+        let nodes: Vec<Node> = path.iter().map(|p| topology.node_at(*p)).collect();
+        wanted
+            .iter()
+            .all(|node| node.is_some_and(|node| nodes.contains(&node)))
+    };
+    let port = (0xc000..=0xffff)
+        .find(leads_by)
+        .expect("some port's hash leads that way");
+    sim.add_flow(spec(port))
+}

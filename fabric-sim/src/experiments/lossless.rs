@@ -1,0 +1,274 @@
+//! What it takes to lose nothing, and what that may cost.
+
+use urxe_wire::Pause;
+
+use crate::engine::{Rate, Rng, Span, Time};
+use crate::experiments::{Bound, Findings, PAYLOAD_SHARE};
+use crate::host::FlowSpec;
+use crate::switch::headroom::{BufferPlan, required};
+use crate::switch::{Threshold, Watchdog, WatchdogAction};
+use crate::topology::{HostId, SwitchId};
+use crate::{FabricConfig, Link, Sim, SwitchConfig, Topology};
+
+pub(super) fn thresholds(findings: &mut Findings) {
+    let plan = BufferPlan {
+        buffer: 12_000_000,
+        ports: 32,
+        classes: 8,
+        headroom: 22_400,
+    };
+    let kb = |bytes: Option<u64>| bytes.unwrap_or(0) as f64 / 1000.0;
+    let close = Bound::Within(0.002);
+    findings.add(
+        "static pause threshold",
+        "KB",
+        24.47,
+        kb(plan.static_pause()),
+        close,
+    );
+    findings.add(
+        "static mark threshold",
+        "KB",
+        0.85,
+        kb(plan.static_mark()),
+        Bound::AtMost,
+    );
+    findings.add(
+        "dynamic mark threshold",
+        "KB",
+        21.75,
+        kb(plan.dynamic_mark(8)),
+        close,
+    );
+}
+
+/// Moments at which the receiver stops.
+const MOMENTS: u64 = 500;
+
+pub(super) fn headroom(findings: &mut Findings) {
+    // Frames of 4160 bytes.
+    let link = Link {
+        mtu: 4142,
+        ..Link::new(Rate::gbps(100)).metres(100)
+    };
+    let needed = required(&link, 1);
+    findings.add("headroom", "B", 46_120.0, f64::from(needed), Bound::Exactly);
+    let losing = |room: u32| (0..MOMENTS).filter(|&seed| loses(link, room, seed)).count() as f64;
+    findings.add(
+        "runs that lose, with it",
+        "",
+        0.0,
+        losing(needed),
+        Bound::Exactly,
+    );
+    findings.add(
+        "runs that lose, a frame less",
+        "",
+        1.0,
+        losing(needed - 4160),
+        Bound::AtLeast,
+    );
+}
+
+/// True if a frame is lost when a receiver stops at a random moment.
+fn loses(link: Link, room: u32, seed: u64) -> bool {
+    let mut rng = Rng::new(seed);
+    let switch = SwitchConfig {
+        threshold: Threshold::Static(20_000),
+        headroom: Some(room),
+        ..SwitchConfig::default()
+    };
+    let config = FabricConfig {
+        switch,
+        seed,
+        ..FabricConfig::default()
+    };
+    let mut sim = Sim::new(Topology::single_switch(3, link), config).expect("a switch");
+    // Data both ways, so that a pause frame has to wait for a long frame to leave.
+    for (from, to) in [(0, 1), (1, 0), (2, 0)] {
+        let start = Time::from_ps(rng.below(1_000_000));
+        sim.add_flow(
+            FlowSpec::new(HostId(from), HostId(to))
+                .payload(4160 - 62)
+                .start(start),
+        );
+    }
+    sim.run_until(Time::ZERO + Span::from_us(20) + Span::from_ps(rng.below(1_000_000)));
+    let receiver = sim.fabric().port_of(HostId(1));
+    let forever = Pause::Priorities {
+        enabled: 1 << 3,
+        quanta: [u16::MAX; 8],
+    };
+    sim.fabric_mut().send_pause(receiver, forever);
+    sim.run_for(Span::from_us(60));
+    sim.fabric().drops().lossless_overruns() > 0
+}
+
+pub(super) fn deadlock(findings: &mut Findings) {
+    let ms = Span::from_ms;
+    for (name, third, watchdog, stuck) in [
+        ("ring, two flows", false, None, false),
+        ("ring, three flows", true, None, true),
+        (
+            "ring, three flows, watchdog drops",
+            true,
+            Some(WatchdogAction::Drop),
+            false,
+        ),
+        (
+            "ring, three flows, watchdog sends",
+            true,
+            Some(WatchdogAction::Forward),
+            false,
+        ),
+    ] {
+        let watchdog = watchdog.map(|action| Watchdog {
+            detect: ms(2),
+            restore: ms(2),
+            action,
+        });
+        let sim = ring(third, watchdog);
+        let inside = f64::from(u8::from(sim.fabric().frames_inside() > 0));
+        let found = f64::from(u8::from(sim.fabric().find_deadlock().is_some()));
+        let stuck = f64::from(u8::from(stuck));
+        findings.add(
+            format!("{name}: deadlock"),
+            "",
+            stuck,
+            found,
+            Bound::Exactly,
+        );
+        findings.add(
+            format!("{name}: frames stay"),
+            "",
+            stuck,
+            inside,
+            Bound::Exactly,
+        );
+    }
+    // Two switches, 40 Gb/s, TTL 16: 2 * 40 / 16 Gb/s on the wire.
+    for (part, stuck) in [(0.8, 0.0), (1.2, 1.0)] {
+        let rate = Rate::bps((part * 5e9) as u64);
+        let found = f64::from(u8::from(routing_loop(rate)));
+        let what = format!("loop at {part} of the limit: deadlock");
+        findings.add(what, "", stuck, found, Bound::Exactly);
+    }
+}
+
+/// A to D and C to B round a ring clockwise, and B to C if there is a third; 5 ms of traffic, then as
+/// long as it takes.
+fn ring(third: bool, watchdog: Option<Watchdog>) -> Sim {
+    let link = Link::new(Rate::gbps(40));
+    let switch = SwitchConfig {
+        buffer: 1 << 20,
+        threshold: Threshold::Static(20_000),
+        watchdog,
+        ..SwitchConfig::default()
+    };
+    let config = FabricConfig {
+        switch,
+        ..FabricConfig::default()
+    };
+    let mut sim = Sim::new(Topology::ring(4, 2, link, link), config).expect("a ring");
+    for host in 0..8 {
+        for at in (0..4).filter(|&at| at != host / 2) {
+            let topology = sim.fabric().topology();
+            let next = topology.port_between(SwitchId(at), SwitchId((at + 1) % 4));
+            let next = next.expect("neighbours are connected");
+            sim.fabric_mut()
+                .routes_mut()
+                .set(SwitchId(at), HostId(host), &[next]);
+        }
+    }
+    let stop = Time::ZERO + Span::from_ms(5);
+    let flows = [(0, 6), (4, 2), (3, 5)];
+    for &(from, to) in flows.iter().take(if third { 3 } else { 2 }) {
+        sim.add_flow(FlowSpec {
+            stop,
+            ..FlowSpec::new(HostId(from), HostId(to))
+        });
+    }
+    sim.run_until(Time::ZERO + Span::from_ms(60));
+    sim
+}
+
+/// Two switches send what is for a host on the second back and forth.
+fn routing_loop(rate: Rate) -> bool {
+    let link = Link::new(Rate::gbps(40));
+    let switch = SwitchConfig {
+        buffer: 1 << 20,
+        ..SwitchConfig::default()
+    };
+    let config = FabricConfig {
+        switch,
+        ..FabricConfig::default()
+    };
+    let mut sim = Sim::new(Topology::dumbbell(1, 1, link, link), config).expect("a dumbbell");
+    let topology = sim.fabric().topology();
+    let back = topology
+        .port_between(SwitchId(1), SwitchId(0))
+        .expect("connected");
+    sim.fabric_mut()
+        .routes_mut()
+        .set(SwitchId(1), HostId(1), &[back]);
+    let stop = Time::ZERO + Span::from_ms(20);
+    let spec = FlowSpec {
+        stop,
+        ttl: 16,
+        ..FlowSpec::new(HostId(0), HostId(1))
+    };
+    sim.add_flow(spec.paced(rate));
+    sim.run_until(Time::ZERO + Span::from_ms(40));
+    sim.fabric().find_deadlock().is_some()
+}
+
+/// A host of a rack pauses without end; the others talk to each other across the racks.
+pub(super) fn storm(findings: &mut Findings) {
+    for (name, has_watchdog) in [("no watchdog", false), ("watchdog", true)] {
+        let link = Link::new(Rate::gbps(40));
+        let ms = Span::from_ms;
+        let action = WatchdogAction::Drop;
+        let watchdog = Watchdog {
+            detect: ms(5),
+            restore: ms(5),
+            action,
+        };
+        let switch = SwitchConfig {
+            buffer: 2 << 20,
+            watchdog: has_watchdog.then_some(watchdog),
+            ..SwitchConfig::default()
+        };
+        let config = FabricConfig {
+            switch,
+            ..FabricConfig::default()
+        };
+        let topology = Topology::dumbbell(2, 2, link, link);
+        let mut sim = Sim::new(topology, config).expect("a dumbbell");
+        // h0 sends to the sick h2, and h1 to the healthy h3, over the same cable.
+        sim.add_flow(FlowSpec::new(HostId(0), HostId(2)));
+        let healthy = sim.add_flow(FlowSpec::new(HostId(1), HostId(3)));
+        let sick = sim.fabric().port_of(HostId(2));
+        let mut before = 0;
+        for step in 0..400 {
+            let forever = Pause::Priorities {
+                enabled: 1 << 3,
+                quanta: [u16::MAX; 8],
+            };
+            sim.fabric_mut().send_pause(sick, forever);
+            sim.run_for(Span::from_us(100));
+            if step == 199 {
+                before = sim.flow(healthy).delivered_bytes;
+            }
+        }
+        let rate = (sim.flow(healthy).delivered_bytes - before) as f64 * 8e-9 / 0.02;
+        let what = format!("{name}: the healthy flow");
+        match has_watchdog {
+            false => findings.add(what, "Gb/s", 0.0, rate, Bound::Exactly),
+            // Half of the cable: the other half goes to where it is dropped.
+            true => {
+                let half = 20.0 * PAYLOAD_SHARE;
+                findings.add(what, "Gb/s", half, rate, Bound::Within(0.05));
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Experiments with known outcomes: from papers, from textbooks, from arithmetic. `urxe sim experiments`
+//! prints what is expected beside what was measured.
+//!
+//! Rates are of payload: with 1024 bytes a packet, 1024 of 1106 bytes on the wire.
+
+mod fairness;
+mod lossless;
+mod queueing;
+mod transport;
+
+use core::fmt;
+
+/// How near a measured value must be.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Bound {
+    /// By so many parts of the expected value.
+    Within(f64),
+    /// Not less.
+    AtLeast,
+    /// Not more.
+    AtMost,
+    /// The same.
+    Exactly,
+}
+
+/// One number of an experiment.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Finding {
+    /// What was measured.
+    pub what: String,
+    /// In which unit.
+    pub unit: &'static str,
+    /// What it should be.
+    pub expected: f64,
+    /// What it is.
+    pub measured: f64,
+    /// How near that must be.
+    pub bound: Bound,
+}
+
+impl Finding {
+    /// True if it is as near as it must be.
+    pub fn holds(&self) -> bool {
+        let (expected, measured) = (self.expected, self.measured);
+        match self.bound {
+            Bound::Within(part) => (measured - expected).abs() <= part * expected.abs(),
+            Bound::AtLeast => measured >= expected,
+            Bound::AtMost => measured <= expected,
+            Bound::Exactly => measured == expected,
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bound::Within(part) => write!(f, "{} %", part * 100.0),
+            Bound::AtLeast => f.write_str("at least"),
+            Bound::AtMost => f.write_str("at most"),
+            Bound::Exactly => f.write_str("exactly"),
+        }
+    }
+}
+
+/// An experiment.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// A short name, to run it alone.
+    pub name: &'static str,
+    /// In a line.
+    pub title: &'static str,
+    /// Where the expectation comes from.
+    pub source: &'static str,
+    run: fn(&mut Findings),
+}
+
+impl Experiment {
+    /// Runs it. Takes a few seconds at most.
+    pub fn run(&self) -> Vec<Finding> {
+        let mut findings = Findings::default();
+        (self.run)(&mut findings);
+        findings.0
+    }
+}
+
+/// All, in the order in which they are printed.
+pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "share",
+        title: "two hosts send to a third, 1 Gb/s each: four ways to share",
+        source: "half of the link each",
+        run: fairness::share,
+    },
+    Experiment {
+        name: "unfairness",
+        title: "PFC is fair to ports, not to flows",
+        source: "Zhu et al., SIGCOMM 2015, fig. 3: a half and three sixths, or two thirds and two sixths",
+        run: fairness::unfairness,
+    },
+    Experiment {
+        name: "victim",
+        title: "a flow that goes elsewhere suffers from a congestion that it has no part in",
+        source: "Zhu et al., SIGCOMM 2015, fig. 4: a quarter of the link, an eighth with more senders",
+        run: fairness::victim,
+    },
+    Experiment {
+        name: "thresholds",
+        title: "thresholds of a switch with 32 ports of 40 Gb/s and 12 MB",
+        source: "Zhu et al., SIGCOMM 2015, section 4",
+        run: lossless::thresholds,
+    },
+    Experiment {
+        name: "headroom",
+        title: "headroom by the formula, and a packet less, at 500 moments of stopping",
+        source: "IEEE 802.3, 31B.3.7",
+        run: lossless::headroom,
+    },
+    Experiment {
+        name: "deadlock",
+        title: "a ring of four switches, and a routing loop",
+        source: "Hu et al., HotNets 2016: a cycle is not yet a deadlock; a loop deadlocks above n B / TTL",
+        run: lossless::deadlock,
+    },
+    Experiment {
+        name: "storm",
+        title: "a host that pauses without end, with and without the watchdog",
+        source: "Guo et al., SIGCOMM 2016, section 4.3",
+        run: lossless::storm,
+    },
+    Experiment {
+        name: "incast",
+        title: "63 hosts write 1 MB to one, by the real transport",
+        source: "N (payload + headers) / C + the way there and back",
+        run: transport::incast,
+    },
+    Experiment {
+        name: "go-back-n",
+        title: "goodput of the real transport under random loss",
+        source: "(1 - p) / (1 + B p), B packets under way",
+        run: transport::go_back_n,
+    },
+    Experiment {
+        name: "md1",
+        title: "waiting time of random arrivals",
+        source: "M/D/1: rho / (2 mu (1 - rho))",
+        run: queueing::md1,
+    },
+];
+
+/// What an experiment has found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Findings(Vec<Finding>);
+
+impl Findings {
+    pub(crate) fn add(
+        &mut self,
+        what: impl Into<String>,
+        unit: &'static str,
+        expected: f64,
+        measured: f64,
+        bound: Bound,
+    ) {
+        self.0.push(Finding {
+            what: what.into(),
+            unit,
+            expected,
+            measured,
+            bound,
+        });
+    }
+}
+
+/// Share of a link that payload has, with 1024 bytes a packet.
+pub(crate) const PAYLOAD_SHARE: f64 = 1024.0 / 1106.0;

@@ -1,0 +1,149 @@
+//! What a run came to.
+
+use core::fmt;
+
+use crate::Sim;
+use crate::engine::{Rate, Span, Time, TraceHash};
+use crate::fabric::DropReason;
+use crate::host::StreamOp;
+use crate::topology::PortName;
+
+/// A flow or stream.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowReport {
+    /// `h0>h3 write`.
+    pub name: String,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Bytes a second.
+    pub goodput: Option<Rate>,
+    /// How long it took, if it is complete.
+    pub completion: Option<Span>,
+    /// What went wrong.
+    pub failure: Option<String>,
+}
+
+/// The outcome of a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// Everything that happened, as a number.
+    pub trace: TraceHash,
+    /// The bytes of all packets, as a number; of nothing in `lite` mode.
+    pub content: TraceHash,
+    /// When it ended.
+    pub end: Time,
+    /// Events.
+    pub events: u64,
+    /// Plain flows, then streams.
+    pub flows: Vec<FlowReport>,
+    /// Dropped frames.
+    pub drops: Vec<(&'static str, u64)>,
+    /// Pause frames that stopped somebody, by port.
+    pub pauses: Vec<(String, u64)>,
+    /// Queues that wait for each other at the end.
+    pub deadlock: Option<String>,
+    /// What was expected and did not come.
+    pub failures: Vec<String>,
+}
+
+impl Report {
+    /// Looks at a simulation.
+    pub fn of(sim: &Sim) -> Report {
+        let fabric = sim.fabric();
+        let topology = fabric.topology();
+        let name = |from, to| format!("{}>{}", topology.name(from), topology.name(to));
+        let flows = sim.flows().iter().map(|flow| FlowReport {
+            name: format!("{} frames", name(flow.spec.from, flow.spec.to)),
+            bytes: flow.delivered_bytes,
+            goodput: flow.goodput(),
+            completion: flow.completion(),
+            failure: None,
+        });
+        let streams = sim.streams().iter().map(|stream| {
+            let op = match stream.spec.op {
+                StreamOp::Write => "write",
+                StreamOp::Read => "read",
+            };
+            FlowReport {
+                name: format!("{} {op}", name(stream.spec.from, stream.spec.to)),
+                bytes: stream.completed * u64::from(stream.spec.message),
+                goodput: stream.goodput(),
+                completion: stream.completion(),
+                failure: stream.failure.map(|status| status.to_string()),
+            }
+        });
+        let drops = DropReason::ALL.map(|reason| (reason.name(), fabric.drops().of(reason)));
+        let pauses = topology.ports().map(|port| {
+            (
+                PortName(topology, port).to_string(),
+                fabric.port_stats(port).pauses_sent,
+            )
+        });
+        Report {
+            trace: fabric.trace(),
+            content: fabric.content(),
+            end: sim.now(),
+            events: fabric.events(),
+            flows: flows.chain(streams).collect(),
+            drops: drops.into_iter().filter(|(_, count)| *count > 0).collect(),
+            pauses: pauses.filter(|(_, count)| *count > 0).collect(),
+            deadlock: fabric
+                .find_deadlock()
+                .map(|d| d.describe(topology).to_string()),
+            failures: Vec::new(),
+        }
+    }
+
+    /// Jain's fairness index of the flows' rates: 1 if all are equal.
+    pub fn jain(&self) -> f64 {
+        let rates: Vec<f64> = self
+            .flows
+            .iter()
+            .map(|f| f.goodput.map_or(0.0, Rate::as_gbps_f64))
+            .collect();
+        let (sum, squares) = rates
+            .iter()
+            .fold((0.0, 0.0), |(s, q), r| (s + r, q + r * r));
+        if squares == 0.0 {
+            1.0
+        } else {
+            sum * sum / (rates.len() as f64 * squares)
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} events until {}, trace {}",
+            self.events, self.end, self.trace
+        )?;
+        for flow in &self.flows {
+            let goodput = flow.goodput.map_or(0.0, Rate::as_gbps_f64);
+            write!(
+                f,
+                "  {:28} {:>12} B {goodput:>9.3} Gb/s",
+                flow.name, flow.bytes
+            )?;
+            match (&flow.failure, flow.completion) {
+                (Some(failure), _) => writeln!(f, "  failed: {failure}")?,
+                (None, Some(span)) => writeln!(f, "  complete after {span}")?,
+                (None, None) => writeln!(f)?,
+            }
+        }
+        if self.flows.len() > 1 {
+            writeln!(f, "  fairness (Jain) {:.4}", self.jain())?;
+        }
+        for (port, count) in &self.pauses {
+            writeln!(f, "  {port} stopped its neighbour {count} times")?;
+        }
+        for (reason, count) in &self.drops {
+            writeln!(f, "  dropped: {count} ({reason})")?;
+        }
+        match &self.deadlock {
+            Some(cycle) => writeln!(f, "  deadlock: {cycle}"),
+            None => Ok(()),
+        }
+    }
+}
