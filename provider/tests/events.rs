@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use common::{End, PATIENCE, connect, pair, wait_until};
-use urxe::{ConnectOptions, Cq, Mr, SendWr, Wc};
+use urxe::{CompChannel, ConnectOptions, Context, Cq, Mr, Qp, RecvWr, SendWr, Wc};
 
 fn wait(end: &End) -> Cq {
     end.channel
@@ -226,4 +226,65 @@ fn an_event_of_a_queue_that_is_gone_is_not_delivered() {
             .errno(),
         22
     );
+}
+
+/// Two queues that share a channel: the event of a send comes before that of the answer to
+/// it, as with adapters. perftest's `ib_send_lat -e` leans on it.
+#[test]
+fn an_answer_never_overtakes_the_completion_of_what_it_answers() {
+    const ROUNDS: u64 = 200;
+    let open = || {
+        let context = Context::open(common::address()).expect("the address is free");
+        let channel = context.create_comp_channel().expect("a channel");
+        let queue = || {
+            let cq = context.create_cq_with_channel(16, &channel).expect("a CQ");
+            cq.req_notify(false).expect("has a channel");
+            cq
+        };
+        let (sends, recvs) = (queue(), queue());
+        let pd = context.alloc_pd().expect("a PD");
+        let qp = pd.qp(&sends).recv_cq(&recvs).create().expect("a QP");
+        let memory = pd.reg_owned(vec![0; 8], common::ALL).expect("memory");
+        (channel, sends, recvs, qp, memory)
+    };
+    let (a, b) = (open(), open());
+    connect(&a.3, &b.3, &ConnectOptions::default());
+    let side = |end: (CompChannel, Cq, Cq, Qp, Mr), first: bool| {
+        let (channel, sends, recvs, qp, memory) = &end;
+        let mut wc = [Wc::default()];
+        let mut next = |expected: &Cq, what: &str, n: u64| {
+            let cq = channel.wait_timeout(PATIENCE).expect("waits");
+            let cq = cq.unwrap_or_else(|| panic!("no event for {what} {n}"));
+            assert!(&cq == expected, "another queue's event than {what} {n}");
+            cq.ack_events(1);
+            cq.req_notify(false).expect("has a channel");
+            assert_eq!(cq.poll(&mut wc), Ok(1), "{what} {n}");
+            assert!(wc[0].is_success(), "{}", wc[0]);
+        };
+        let sge = [memory.sge(..)];
+        let post_recv = || qp.post_recv(&RecvWr::new(0, &sge)).expect("room");
+        let send = SendWr::send_inline(1, b"x").signaled();
+        for n in 0..ROUNDS {
+            if !first {
+                next(recvs, "message", n);
+                post_recv();
+            }
+            qp.post_send(&send).expect("room");
+            next(sends, "send", n);
+            if first {
+                next(recvs, "answer", n);
+                post_recv();
+            }
+        }
+        end
+    };
+    for end in [&a, &b] {
+        let sge = [end.4.sge(..)];
+        end.3.post_recv(&RecvWr::new(0, &sge)).expect("room");
+    }
+    std::thread::scope(|scope| {
+        let b = scope.spawn(|| side(b, false));
+        let a = side(a, true);
+        drop((a, b.join().expect("the other side")));
+    });
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{End, bytes, pair, pair_with, pattern, wait_until};
-use urxe::{ConnectOptions, SendWr};
+use urxe::{ConnectOptions, Mr, SendWr, Wc};
 
 /// Long enough that no timer of the transport could have done it instead.
 const QUICK: Duration = Duration::from_millis(500);
@@ -142,4 +142,51 @@ fn threads_that_do_different_things_do_not_starve_each_other() {
             }
         }
     });
+}
+
+/// A conversation of two programs that look at their memory, and poll once a message only:
+/// the thread learns to wait for the packets. If it came by at its ticks only, each message
+/// would take one.
+#[test]
+fn a_program_that_looks_at_its_memory_is_not_left_to_ticks() {
+    const ROUNDS: u64 = 600;
+    let (a, b) = pair_with(&patient());
+    let ticks = |a: &End, b: &End| a.counter("progress_ticks") + b.counter("progress_ticks");
+    let (at_a, at_b) = (a.memory(8), b.memory(8));
+    let (learnt, done) = std::thread::scope(|scope| {
+        let side = |end: &End, mine: &Mr, peer: &Mr, is_first: bool| {
+            let mut learnt = 0;
+            for n in 1..=ROUNDS {
+                if !is_first || n > 1 {
+                    let expected = if is_first { n - 1 } else { n };
+                    let start = Instant::now();
+                    // It does look, and nothing else.
+                    while mine.load_u64(0) != expected {
+                        assert!(start.elapsed() < common::PATIENCE, "message {expected}");
+                        std::hint::spin_loop();
+                    }
+                }
+                if is_first && n == 100 {
+                    learnt = ticks(&a, &b);
+                }
+                let bytes = n.to_ne_bytes();
+                let write = SendWr::rdma_write_inline(n, &bytes, peer.addr(), peer.rkey());
+                let write = if n % 16 == 0 { write.signaled() } else { write };
+                end.qp.post_send(&write).expect("room");
+                end.cq.poll(&mut [Wc::default(); 16]).expect("polls");
+            }
+            learnt
+        };
+        let (a, b, at_a, at_b) = (&a, &b, &at_a, &at_b);
+        let other = scope.spawn(move || side(b, at_b, at_a, false));
+        let learnt = side(a, at_a, at_b, true);
+        other.join().expect("the other side");
+        (learnt, ticks(a, b))
+    });
+    // Some may come when the machine is busy with others.
+    let since = done - learnt;
+    assert!(
+        since < ROUNDS / 2,
+        "{since} ticks for {ROUNDS} messages each way"
+    );
 }

@@ -1,10 +1,13 @@
 //! The drop-in library from the outside: its symbols, and programs of the distribution that run on it.
 
 mod c_program;
+mod ends;
 mod faults;
 mod harness;
 mod launch;
 mod linked;
+mod perftest;
+mod pingpong;
 mod programs;
 mod pyverbs;
 mod symbols;

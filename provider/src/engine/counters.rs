@@ -60,4 +60,8 @@ counters! {
     progress_wakes,
     /// Times that the progress thread was woken by another thread.
     progress_kicks,
+    /// Times that the progress thread looked around while the program drove.
+    progress_ticks,
+    /// Times that the progress thread drove itself.
+    progress_watches,
 }

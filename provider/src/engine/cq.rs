@@ -183,6 +183,11 @@ impl CqCore {
         }
     }
 
+    /// True if an event was asked for and not raised yet.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.lock().armed != Armed::No
+    }
+
     /// True once every so many calls: a poll that found completions shall drive too.
     #[inline]
     pub(crate) fn is_turn_to_drive(&self) -> bool {

@@ -49,6 +49,16 @@ impl CqTable {
         self.at(id).map_or(0, |cq| cq.capacity())
     }
 
+    /// True if two different queues raise their events on one channel.
+    pub(crate) fn share_a_channel(&self, one: CqId, other: CqId) -> bool {
+        let channel = |id| self.at(id)?.channel.as_ref();
+        one != other
+            && match (channel(one), channel(other)) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                _ => false,
+            }
+    }
+
     /// Completions that a queue can take now.
     pub(crate) fn room(&self, id: CqId) -> usize {
         self.at(id).map_or(0, |cq| cq.room())
@@ -84,6 +94,10 @@ impl CqSink for CqTable {
             // A QP keeps its queues alive, so this is not reached.
             _ => Err(CqOverrun),
         }
+    }
+
+    fn is_armed(&self, id: CqId) -> bool {
+        self.at(id).is_some_and(|cq| cq.is_armed())
     }
 }
 

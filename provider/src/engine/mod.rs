@@ -29,6 +29,7 @@ mod strict;
 mod sync;
 mod tap;
 mod tx;
+mod vigilance;
 mod wait;
 
 use core::cell::RefCell;

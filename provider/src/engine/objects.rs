@@ -53,6 +53,9 @@ impl Engine {
             &init.cap,
             state.shard.rules(init),
         ));
+        if state.cqs.share_a_channel(init.send_cq, init.recv_cq) {
+            state.shard.acknowledge_first(index);
+        }
         let place = index.0 as usize;
         if state.qps.len() <= place {
             state.qps.resize_with(place + 1, || None);

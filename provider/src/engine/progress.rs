@@ -9,7 +9,11 @@
 //! * somebody else drives: on a timer, a tick, to look whether that is still so, and to
 //!   send what was held back;
 //! * nobody does: on the sockets, until the next timer of the core.
+//!
+//! A program that waits by looking at its memory is of the third kind even if it polls now
+//! and then: [`Vigilance`] finds that out.
 
+use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,8 +28,9 @@ use super::Engine;
 use super::clock::until;
 use super::doorbell::Attempt;
 use super::housekeeping::Housekeeping;
-use super::shard_state::DEFER_NS;
+use super::shard_state::{DEFER_NS, ShardState};
 use super::sockets::Which;
+use super::vigilance::{SILENT_NS, Vigilance};
 use crate::error::Error;
 
 /// The engine was driven by the program so recently that it is likely to be again. A
@@ -42,6 +47,9 @@ const BULK_PACKETS: u64 = 16;
 /// the sender some microseconds and the stream some tens of them, for every train; a
 /// stream's next train comes sooner than this. Single messages never make it spin.
 const BULK_SPIN_NS: u64 = 50_000;
+/// How long an ACK waits for the answer of a program that looks at its memory: some times
+/// what the program needs to see the change and to post.
+const ANSWER_NS: u64 = 20_000;
 
 /// What other threads and the progress thread tell each other.
 #[derive(Debug)]
@@ -213,6 +221,10 @@ struct Progress<'a> {
     /// Length of the next tick beside a waiting thread, and which wait it was.
     tick: Duration,
     watches_seen: u64,
+    vigilance: Vigilance,
+    /// Wake-ups and kicks since they were counted.
+    wakes: Cell<u64>,
+    kicks: Cell<u64>,
 }
 
 impl<'a> Progress<'a> {
@@ -223,6 +235,9 @@ impl<'a> Progress<'a> {
             housekeeping,
             tick: TICK_MIN,
             watches_seen: 0,
+            vigilance: Vigilance::default(),
+            wakes: Cell::new(0),
+            kicks: Cell::new(0),
         }
     }
 
@@ -266,7 +281,8 @@ impl<'a> Progress<'a> {
         }
         self.tick = TICK_MIN;
         let driven_at = Time(progress.driven_at.load(Ordering::Relaxed));
-        if driven_at != Time::ZERO && now.since_ns(driven_at) < RECENT_NS {
+        let is_driven = driven_at != Time::ZERO && now.since_ns(driven_at) < RECENT_NS;
+        if is_driven && !self.vigilance.is_on() {
             Mode::Tick(TICK_MIN)
         } else {
             Mode::Watch
@@ -280,6 +296,19 @@ impl<'a> Progress<'a> {
         Some(())
     }
 
+    /// Nobody drove the engine for as long as a polling program never takes.
+    fn is_silent(&self, now: Time) -> bool {
+        let progress = &*self.engine.progress;
+        let driven_at = Time(progress.driven_at.load(Ordering::Relaxed));
+        now.since_ns(driven_at) >= SILENT_NS && !progress.watched.load(Ordering::Acquire)
+    }
+
+    fn count(&mut self, state: &mut ShardState) {
+        state.counters.progress_wakes += self.wakes.take();
+        state.counters.progress_kicks += self.kicks.take();
+        self.housekeeping.note_packets(state);
+    }
+
     /// Others drive: sends what they held back, and lets them.
     fn sleep_a_tick(&mut self, now: Time, tick: Duration) -> Option<()> {
         let mut due = None;
@@ -291,10 +320,14 @@ impl<'a> Progress<'a> {
                 // The one who drives looks at those only that he uses, or knows of.
                 state.receive(1, Which::All);
             }
+            let found = self.is_silent(state.now) && state.receive(1, Which::Active);
+            self.vigilance.on_tick(found);
             state.handle_timers();
-            state.transmit(AckMode::Now);
+            // One of a moment ago may still find an answer to travel with.
+            state.transmit(AckMode::Patient);
             due = state.due();
-            self.housekeeping.note_packets(&state);
+            state.counters.progress_ticks += 1;
+            self.count(&mut state);
         }
         self.housekeeping.do_if_due(self.engine, now);
         // Timers are the driver's affair; one that it might not know of is served within
@@ -334,8 +367,17 @@ impl<'a> Progress<'a> {
         // Until there are no packets, or somebody else wants the engine.
         let mut spin_until = Time::ZERO;
         let mut packets = state.shard.stats().rcvd_pkts;
+        let mut found = false;
+        // A program that drove a moment ago will probably answer.
+        let acks = if self.vigilance.is_on() {
+            AckMode::Patient
+        } else {
+            AckMode::Now
+        };
         loop {
-            let any = state.turn();
+            let is_silent = self.is_silent(self.engine.clock.now());
+            let any = state.turn(acks);
+            found |= any && is_silent;
             let received = state.shard.stats().rcvd_pkts;
             if received - packets >= BULK_PACKETS {
                 spin_until = state.now + BULK_SPIN_NS;
@@ -348,11 +390,14 @@ impl<'a> Progress<'a> {
             drop(state);
             state = self.engine.combiner.lock().ok()?;
         }
+        self.vigilance.on_watch(found);
         let (now, backlog) = (state.now, state.tx.has_backlog());
-        self.housekeeping.note_packets(&state);
+        state.counters.progress_watches += 1;
+        self.count(&mut state);
+        let answer = (acks == AckMode::Patient && state.shard.has_work()).then(|| now + ANSWER_NS);
         // While the lock is held: whoever adds a timer sees how long this sleep will be.
-        let due = state.due();
-        let end = [due, self.housekeeping.due()].into_iter().flatten().min();
+        let ends = [state.due(), self.housekeeping.due(), answer];
+        let end = ends.into_iter().flatten().min();
         let asleep_until = end.map_or(u64::MAX, |end| end.0);
         self.engine
             .progress
@@ -407,6 +452,7 @@ impl<'a> Progress<'a> {
         let progress = &*self.engine.progress;
         // A failure of poll is a lack of memory: look around instead of sleeping.
         let ready = wait_for(&list[..len], end.map(|end| until(now, end))).unwrap_or_default();
+        self.wakes.set(self.wakes.get() + 1);
         if self.engine.membership.is_some()
             && ready.is_ready(len - 1)
             && let Ok(mut state) = self.engine.combiner.lock()
@@ -420,6 +466,7 @@ impl<'a> Progress<'a> {
             // awake and looks around after this.
             progress.kicked.store(false, Ordering::Release);
             progress.kick.drain();
+            self.kicks.set(self.kicks.get() + 1);
         }
         let mut place = 1;
         if self.engine.port.fd().is_some() {

@@ -321,11 +321,11 @@ impl ShardState {
 
     /// Everything that can be done now: what is left over, packets, timers, sending.
     /// Returns true if there were packets.
-    pub(crate) fn turn(&mut self) -> bool {
+    pub(crate) fn turn(&mut self, acks: AckMode) -> bool {
         self.start_turn();
         let any = self.receive(RECEIVES_PER_TURN, Which::All);
         self.handle_timers();
-        self.transmit(AckMode::Now);
+        self.transmit(acks);
         any
     }
 

@@ -134,6 +134,8 @@ impl Memory for VecMemory {
 pub struct Cqs {
     pub queues: BTreeMap<CqId, VecDeque<Cqe>>,
     pub capacity: usize,
+    /// The program waits for an event of this one.
+    pub armed: Option<CqId>,
 }
 
 impl CqSink for Cqs {
@@ -144,6 +146,10 @@ impl CqSink for Cqs {
         }
         queue.push_back(cqe);
         Ok(())
+    }
+
+    fn is_armed(&self, cq: CqId) -> bool {
+        self.armed == Some(cq)
     }
 }
 
@@ -267,6 +273,7 @@ impl Node {
             cqs: Cqs {
                 queues: BTreeMap::new(),
                 capacity: 1 << 20,
+                armed: None,
             },
             addr: IpAddr::V4(Ipv4Addr::new(10, 0, 0, side + 1)),
             qp,

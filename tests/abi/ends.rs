@@ -1,0 +1,127 @@
+//! Server and client of a program as two processes on one address, as whoever runs the tests or as an ordinary user.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::harness::{Ran, addresses, library, pair, port, program};
+
+/// Who runs the programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum User {
+    /// Whoever runs the tests: root, on most machines that test.
+    Myself,
+    /// Somebody who may do nothing.
+    Nobody,
+}
+
+/// The user and the group of `nobody`, in numbers.
+const NOBODY: &str = "65534";
+
+impl User {
+    /// True if programs can be run as this user. Says why not.
+    pub(crate) fn is_available(self) -> bool {
+        if self == User::Myself {
+            return true;
+        }
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root can run a program as somebody else");
+            return false;
+        }
+        let setpriv = Command::new("setpriv").arg("--version").output();
+        if setpriv.is_err() {
+            println!("skipped: setpriv is missing (apt-get install util-linux)");
+            return false;
+        }
+        true
+    }
+
+    /// Where its programs meet.
+    fn address(self) -> Ipv4Addr {
+        static BOTH: OnceLock<(Ipv4Addr, Ipv4Addr)> = OnceLock::new();
+        let (mine, nobodys) = *BOTH.get_or_init(addresses);
+        match self {
+            User::Myself => mine,
+            User::Nobody => nobodys,
+        }
+    }
+
+    /// The command, as this user.
+    fn run(self, command: Command) -> Command {
+        if self == User::Myself {
+            return command;
+        }
+        let mut other = Command::new("setpriv");
+        other
+            .args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"])
+            .arg("--no-new-privs")
+            .arg(command.get_program())
+            .args(command.get_args())
+            .envs(command.get_envs().filter_map(|(k, v)| Some((k, v?))))
+            .env("LD_LIBRARY_PATH", library_for_all())
+            // Another user's.
+            .env_remove("XDG_RUNTIME_DIR")
+            .stdin(std::process::Stdio::null());
+        other
+    }
+}
+
+/// A copy of the library where everybody may read it, which the target folder need not be.
+fn library_for_all() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = std::env::temp_dir().join(format!("urxe-for-all-{}", std::process::id()));
+        // What a test of the same number left here.
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        let file = folder.join("liburxe_verbs.so");
+        fs::copy(library().join("libibverbs.so.1"), &file).expect("a copy");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        for name in ["libibverbs.so.1", "librdmacm.so.1"] {
+            symlink("liburxe_verbs.so", folder.join(name)).expect("a link");
+        }
+        folder
+    })
+}
+
+/// One pair at a time: they poll, and share few processors with each other.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static BUSY: Mutex<()> = Mutex::new(());
+    BUSY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs both ends, which must end well; `None` if the program is missing. Returns what the server and the client
+/// printed.
+pub(crate) fn both_ends(
+    user: User,
+    package: &str,
+    name: &str,
+    args: &[&str],
+    gid_option: &str,
+) -> Option<(String, String)> {
+    let _alone = alone();
+    let address = user.address();
+    let port = port();
+    let start = |address: Ipv4Addr| -> Option<Command> {
+        let mut command = program(name, package, address)?;
+        command.args([gid_option, "0", "-p", &port]).args(args);
+        Some(command)
+    };
+    let server = user.run(start(address)?);
+    let client = || {
+        let mut command = start(address).expect("as a moment ago");
+        command.arg("127.0.0.1");
+        user.run(command)
+    };
+    let (server, client) = pair(server, client, &port);
+    let text = |end: Ran, which: &str| {
+        let told = format!("{which} of {name} {}", args.join(" "));
+        assert_eq!(end.code, Some(0), "{told}: {}", end.text);
+        end.text
+    };
+    Some((text(server, "server"), text(client, "client")))
+}

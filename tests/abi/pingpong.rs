@@ -1,0 +1,76 @@
+//! The ping-pongs of ibverbs-utils, with every option that they have.
+
+use crate::ends::{User, both_ends};
+
+const UTILS: &str = "ibverbs-utils";
+
+/// Both sides end well, and whoever checks its data found it right.
+fn pingpong(user: User, name: &str, options: &str) {
+    let args: Vec<&str> = options.split_whitespace().collect();
+    let Some((server, client)) = both_ends(user, UTILS, name, &args, "-g") else {
+        return;
+    };
+    // The one for XRC prints no numbers, only how it ended.
+    let end = if name == "ibv_xsrq_pingpong" {
+        "success"
+    } else {
+        "iters in"
+    };
+    for text in [server, client] {
+        assert!(text.contains(end), "{name} {options}: {text}");
+        // The exit status does not tell.
+        assert!(!text.contains("invalid data"), "{name} {options}: {text}");
+    }
+}
+
+fn rc(user: User) {
+    for options in [
+        "",
+        "-e",
+        "-c",
+        "-c -s 70000 -m 4096",
+        "-c -e",
+        "-t",
+        "-t -e",
+        "-o -c",
+        "-O",
+        "-N",
+        "-N -c -e",
+        "-N -t",
+        "-N -o",
+        "-j",
+        "-n 200",
+    ] {
+        pingpong(user, "ibv_rc_pingpong", &format!("-n 50 {options}"));
+    }
+}
+
+fn others(user: User) {
+    for name in ["ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong"] {
+        for options in ["", "-e", "-c", "-c -e"] {
+            pingpong(user, name, &format!("-n 50 {options}"));
+        }
+    }
+    pingpong(user, "ibv_srq_pingpong", "-n 50 -q 4 -o");
+    for options in ["", "-e", "-o"] {
+        pingpong(user, "ibv_xsrq_pingpong", &format!("-n 50 {options}"));
+    }
+}
+
+#[test]
+fn ibv_rc_pingpong_with_every_option() {
+    rc(User::Myself);
+}
+
+#[test]
+fn ibv_uc_ud_srq_and_xsrq_pingpong() {
+    others(User::Myself);
+}
+
+#[test]
+fn all_pingpongs_as_an_ordinary_user() {
+    if User::Nobody.is_available() {
+        rc(User::Nobody);
+        others(User::Nobody);
+    }
+}
