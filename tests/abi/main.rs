@@ -1,6 +1,7 @@
 //! The drop-in library from the outside: its symbols, and programs of the distribution that run on it.
 
 mod c_program;
+mod crates;
 mod ends;
 mod faults;
 mod harness;
