@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use std::io;
 
 use urxe_core::CreateQpError;
+use urxe_core::congestion::CongestionError;
 use urxe_core::error::{Fault, WcStatus};
 use urxe_core::mr::RegisterError;
 use urxe_core::multicast::McastError;
@@ -67,6 +68,9 @@ pub enum ErrorKind {
     /// A QP could not be modified.
     #[error("the QP was not modified: {0}")]
     Modify(#[source] ModifyError),
+    /// Congestion control could not be set.
+    #[error("congestion control was left as it is: {0}")]
+    Congestion(#[source] CongestionError),
     /// Memory could not be registered.
     #[error("the memory was not registered: {0}")]
     Register(#[source] RegisterError),
@@ -324,6 +328,12 @@ impl From<PostError> for Error {
 impl From<CreateQpError> for Error {
     fn from(error: CreateQpError) -> Error {
         ErrorKind::CreateQp(error).into()
+    }
+}
+
+impl From<CongestionError> for Error {
+    fn from(error: CongestionError) -> Error {
+        ErrorKind::Congestion(error).into()
     }
 }
 

@@ -115,6 +115,14 @@ fn an_event_says_when_few_receives_are_left() {
 
 /// The receiver drives in one thread, others post: what they find busy is left for the
 /// holder of the engine, and nothing is lost or posted twice. Meanwhile the size changes.
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 #[test]
 fn threads_post_while_another_drives_and_the_size_changes() {
     const TOTAL: u64 = 6000;
@@ -122,6 +130,7 @@ fn threads_post_while_another_drives_and_the_size_changes() {
     let buffer = s.receiver.memory(64);
     let next = AtomicU64::new(0);
     let done = AtomicBool::new(false);
+    let taken = AtomicU64::new(0);
     let mut seen = vec![false; TOTAL as usize];
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -160,9 +169,13 @@ fn threads_post_while_another_drives_and_the_size_changes() {
             s.srq.resize(512).expect("larger than what waits");
         });
         let qps = &s.qps;
-        let sender = &s.sender;
+        let (sender, taken) = (&s.sender, &taken);
+        // Whatever fails here, the others end.
+        let _done = OnDrop(|| done.store(true, Ordering::Relaxed));
         scope.spawn(move || {
             for n in 0..TOTAL {
+                // No more than the completion queue holds, however the threads are scheduled.
+                common::wait_until("the receiver", || n < taken.load(Ordering::Relaxed) + 500);
                 let (from, _) = &qps[n as usize % 2];
                 from.post_send(&SendWr::send_inline(n, b"x")).expect("room");
                 sender.succeed();
@@ -172,8 +185,8 @@ fn threads_post_while_another_drives_and_the_size_changes() {
             let wc = s.receiver.succeed();
             let seen = &mut seen[wc.wr_id as usize];
             assert!(!std::mem::replace(seen, true), "{} twice", wc.wr_id);
+            taken.fetch_add(1, Ordering::Relaxed);
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert!(seen.iter().all(|&seen| seen));
 }

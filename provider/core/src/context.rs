@@ -34,7 +34,7 @@ const EVENTS_MAX: usize = 1 << 17;
 pub(crate) struct Common {
     pub(crate) stats: Stats,
     pub(crate) events: VecDeque<AsyncEvent>,
-    pub(crate) config: crate::shard::ShardConfig,
+    pub(crate) config: crate::config::ShardConfig,
     pub(crate) srqs: crate::srq::SrqTable,
     /// Completion queues that lost a completion. Few: a program has few queues that fail.
     pub(crate) failed_cqs: Vec<CqId>,

@@ -28,6 +28,7 @@
 //! | `qp/state.rs`, `qp/attr.rs`, `qp/modify.rs` | states, attributes, transitions |
 //! | `qp/placement.rs`, `flush.rs` | ATOMIC WRITE and FLUSH, both sides |
 //! | `srq.rs`, `xrc.rs` | shared receive queues and their domains |
+//! | `congestion/`, `qp/controlled.rs` | how fast a QP sends: rates, windows, notifications |
 //! | `mr/`, `memory.rs` | keys and checks; the only door to memory |
 //! | `work.rs`, `cq.rs`, `event.rs`, `error.rs`, `wc_status.rs` | work requests, completions, events, reasons |
 //! | `detail.rs`, `qp/diagnose.rs` | failures in words: what was expected, what was found |
@@ -43,6 +44,8 @@ mod tell;
 pub mod marks;
 
 pub mod ah;
+mod config;
+pub mod congestion;
 mod context;
 pub mod cq;
 mod detail;
@@ -67,12 +70,13 @@ mod wc_status;
 pub mod work;
 pub mod xrc;
 
+pub use config::{QpLimits, ShardConfig};
 pub use context::Env;
 pub use detail::ErrorDetail;
 pub use path::RxPath;
 pub use qp::report::{QpReport, RequesterCounts, ResponderCounts};
 pub use qp::{AckMode, QpInit};
-pub use shard::{CreateQpError, Handled, QpLimits, Shard, ShardConfig};
+pub use shard::{CreateQpError, Handled, Shard};
 pub use stats::Stats;
 pub use time::Time;
 pub use transmit::SourcePorts;

@@ -57,6 +57,12 @@ marks! {
         WindowFull,
         /// Loss halved the window.
         WindowShrunk,
+        /// A rate kept a packet waiting.
+        PacedByCongestionControl,
+        /// A notification slowed a sender down.
+        CnpSlowedDown,
+        /// A marked packet was answered with a notification.
+        CnpSent,
         /// Loss found the window as narrow as it gets.
         WindowAtFloor,
         /// A READ was asked for again from within.

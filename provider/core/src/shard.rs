@@ -1,9 +1,12 @@
 //! All protocol state that one thread drives at a time.
 
-use std::collections::VecDeque;
+use core::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use urxe_wire::{IcrcPolicy, IcrcVerdict, Packet, Pkey, Qpn, Service};
 
+use crate::config::{QpLimits, ShardConfig};
+use crate::congestion::CONGESTION_EXPERIENCED;
 use crate::context::{Common, Cx, Env};
 use crate::cq::{CqId, CqSink};
 use crate::detail::ErrorDetail;
@@ -12,7 +15,7 @@ use crate::event::AsyncEvent;
 use crate::memory::Memory;
 use crate::multicast::Groups;
 use crate::path::RxPath;
-use crate::qp::attr::{AttrMask, Mtu, QpAttr};
+use crate::qp::attr::{AttrMask, QpAttr};
 use crate::qp::report::QpReport;
 use crate::qp::state::ModifyError;
 use crate::qp::{AckMode, Arrival, Belief, Qp, QpInit, RecvSource, SourceIdents, Turn};
@@ -22,64 +25,8 @@ use crate::stats::Stats;
 use crate::table::QpIndex;
 use crate::time::Time;
 use crate::timer::TimerWheel;
-use crate::transmit::{SourcePorts, TxBatch};
+use crate::transmit::TxBatch;
 use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
-
-/// What a shard is told when it is made.
-#[derive(Clone, Copy, Debug)]
-pub struct ShardConfig {
-    /// Makes QPNs unpredictable; different for every shard and run.
-    pub secret: u64,
-    /// Bytes of payload that a QP may have under way. More than the receiver's
-    /// socket buffer holds is lost.
-    pub window_bytes: u32,
-    /// Packets that a QP may have under way.
-    pub window_packets: u32,
-    /// Bytes that one READ request asks for; longer READs are cut.
-    pub read_chunk_bytes: u32,
-    /// The port's active MTU.
-    pub mtu_max: Mtu,
-    /// How ICRCs are verified.
-    pub icrc: IcrcPolicy,
-    /// Which UDP source port connections use.
-    pub source_ports: SourcePorts,
-    /// The space of QPNs is shared with others: only numbers of chunks that were
-    /// granted are given out.
-    pub shares_qpns: bool,
-}
-
-impl ShardConfig {
-    /// READs and atomics that a QP may have outstanding, either way.
-    pub const RD_ATOMIC_MAX: u8 = 128;
-}
-
-impl Default for ShardConfig {
-    fn default() -> Self {
-        ShardConfig {
-            secret: 0,
-            window_bytes: 256 << 10,
-            window_packets: 1024,
-            read_chunk_bytes: 64 << 10,
-            mtu_max: Mtu::Mtu4096,
-            icrc: IcrcPolicy::SolveIdent,
-            source_ports: SourcePorts::Roce,
-            shares_qpns: false,
-        }
-    }
-}
-
-/// Largest queues and lists that a QP can be created with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QpLimits;
-
-impl QpLimits {
-    /// Work requests in a queue.
-    pub const WR_MAX: u32 = 1 << 15;
-    /// Scatter/gather entries in a request.
-    pub const SGE_MAX: u32 = 32;
-    /// Inline bytes in a request.
-    pub const INLINE_MAX: u32 = 1024;
-}
 
 /// Why a QP could not be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -130,6 +77,10 @@ pub struct Shard {
     pub(crate) groups: Groups,
     /// Nothing is ready but ACKs that are held back, the first until this time.
     held: Option<Time>,
+    /// QPs that congestion control holds back, the next one first.
+    pub(crate) paced: BinaryHeap<Reverse<(Time, QpIndex)>>,
+    /// QPs that owe their peer a congestion notification.
+    pub(crate) notifies: VecDeque<QpIndex>,
 }
 
 impl Shard {
@@ -149,6 +100,8 @@ impl Shard {
             },
             groups: Groups::default(),
             held: None,
+            paced: BinaryHeap::new(),
+            notifies: VecDeque::new(),
         }
     }
 
@@ -376,6 +329,9 @@ impl Shard {
                         Service::Xrc => qp.handle_xrc(&packet, &mut cx),
                         _ => qp.handle_packet(&packet, &mut cx),
                     }
+                    if path.ecn == CONGESTION_EXPERIENCED {
+                        self.on_marked(index, env.now);
+                    }
                     self.settle(index);
                 }
             }
@@ -458,6 +414,7 @@ impl Shard {
             return Err(DropReason::Icrc);
         };
         if info.service == Service::Cnp {
+            qp.on_cnp(now);
             return Ok(None);
         }
         Ok(Some((packet, index, ident)))
@@ -472,11 +429,18 @@ impl Shard {
             qp.handle_timeout(&mut Cx::new(env, &mut self.common));
             self.settle(index);
         }
+        if !self.paced.is_empty() {
+            self.release_paced(env.now);
+        }
     }
 
     /// No call of [`Shard::handle_timeout`] is needed before this time.
     pub fn next_timeout(&self) -> Option<Time> {
-        self.timers.next_deadline()
+        let timer = self.timers.next_deadline();
+        match self.paced.peek() {
+            Some(&Reverse((paced, _))) => Some(timer.map_or(paced, |timer| timer.min(paced))),
+            None => timer,
+        }
     }
 
     /// Fills the batch, one QP after the other. Returns true if the batch is full
@@ -488,6 +452,9 @@ impl Shard {
         batch: &mut TxBatch,
         acks: AckMode,
     ) -> bool {
+        if !self.notifies.is_empty() && !self.send_notifications(env, batch) {
+            return true;
+        }
         match acks {
             AckMode::Now => {}
             AckMode::Patient if self.held.is_none_or(|until| until <= env.now) => {}
@@ -507,7 +474,7 @@ impl Shard {
                 continue;
             };
             let turn = qp.take_turn(acks, &mut Cx::new(env, &mut self.common), batch);
-            qp.in_ready = turn != Turn::Idle;
+            qp.in_ready = !matches!(turn, Turn::Idle | Turn::Paced(_));
             match turn {
                 Turn::Idle => deferred = 0,
                 Turn::Again => {
@@ -519,6 +486,7 @@ impl Shard {
                     self.ready.push_back(index);
                     deferred += 1;
                 }
+                Turn::Paced(until) => self.hold_paced(index, until),
                 Turn::BatchFull => {
                     self.ready.push_front(index);
                     self.arm(index);
@@ -536,7 +504,7 @@ impl Shard {
     /// True if a QP has something to send (an ACK that was deferred counts).
     #[inline]
     pub fn has_work(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || !self.notifies.is_empty()
     }
 
     /// The next asynchronous event.

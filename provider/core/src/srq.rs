@@ -7,12 +7,13 @@
 
 use urxe_wire::Qpn;
 
+use crate::config::QpLimits;
 use crate::context::Common;
 use crate::cq::CqId;
 use crate::event::AsyncEvent;
 use crate::mr::PdId;
 use crate::qpn_table::QpnTable;
-use crate::shard::{QpLimits, Shard};
+use crate::shard::Shard;
 use crate::table::QpIndex;
 use crate::work::{PostError, RecvQueue, RecvWr};
 use crate::xrc::XrcdId;

@@ -73,6 +73,8 @@ counters! {
     rcvd_messages,
     /// Congestion notification packets received.
     rcvd_cnp,
+    /// Congestion notification packets sent, because a packet was marked on its way.
+    sent_cnp,
 }
 
 impl Stats {

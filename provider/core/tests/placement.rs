@@ -504,6 +504,7 @@ pub(crate) fn random_program(seed: u64) -> (u64, Time) {
         reorder: rng.below(200),
         delay_ns: 1000,
         batch_ns: rng.pick(&[0, 20_000]),
+        ..Faults::default()
     };
     let mut words = [0u64; WORDS as usize];
     let mut flushed = Vec::new();

@@ -562,6 +562,7 @@ pub(crate) fn random_program(seed: u64) -> (u64, Time) {
         reorder: rng.below(150),
         delay_ns: 1000,
         batch_ns: rng.pick(&[0, 20_000]),
+        ..Faults::default()
     };
     let mut model: Vec<Vec<Message>> = (0..qps).map(|_| Vec::new()).collect();
     let (mut posted, mut needed) = (0u64, 0u64);

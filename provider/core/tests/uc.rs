@@ -514,6 +514,7 @@ fn over_a_wire_that_reorders_and_duplicates_no_message_is_mixed_up() {
             reorder: 100,
             delay_ns: 1000,
             batch_ns: 20_000 * (seed % 2),
+            ..Faults::default()
         };
         assert!(!random_messages(seed, faults).is_empty(), "seed {seed}");
     }

@@ -1,8 +1,10 @@
 //! Creating, changing and destroying objects. These calls wait for the engine's lock:
 //! what they change is in nobody's use when they return.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use urxe_core::congestion::{CongestionControl, CongestionError};
 use urxe_core::qp::attr::{AddressVector, AttrMask, QpAttr};
 use urxe_core::qp::state::{QpState, QpType};
 use urxe_core::qpn_table::QpnChunk;
@@ -142,12 +144,40 @@ impl Engine {
             return Err(ErrorKind::ForeignAddress(path.local).into());
         }
         if path.traffic_class & ECN_BITS != 0 {
-            let socket = self.sockets.of(path.local);
-            socket
-                .report_tos()
-                .map_err(Error::io("asking for the traffic class of packets"))?;
+            self.report_marks(path.local)?;
         }
         Ok(())
+    }
+
+    /// What is received at an address is looked at for marks of congested switches.
+    fn report_marks(&self, local: IpAddr) -> Result<(), Error> {
+        let socket = self.sockets.of(local);
+        socket
+            .report_tos()
+            .map_err(Error::io("asking for the traffic class of packets"))
+    }
+
+    pub(crate) fn set_congestion_control(
+        &self,
+        qp: &QpShared,
+        control: CongestionControl,
+    ) -> Result<(), Error> {
+        let mut state = self.enter()?;
+        let now = state.now;
+        state.shard.set_congestion_control(qp.index, control, now)?;
+        if matches!(control, CongestionControl::Dcqcn(_)) {
+            // The QP's path may not be known yet: all addresses of the context will do.
+            for local in self.sockets.addrs() {
+                self.report_marks(local)?;
+            }
+        }
+        state.transmit(AckMode::Now);
+        Ok(())
+    }
+
+    pub(crate) fn congestion_control(&self, qp: &QpShared) -> Result<CongestionControl, Error> {
+        let control = self.enter()?.shard.congestion_control(qp.index);
+        control.ok_or_else(|| CongestionError::NoQp.into())
     }
 
     /// Sees to it that packets for the QP are fetched if its state takes any.

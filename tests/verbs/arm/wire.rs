@@ -43,6 +43,7 @@ impl WireArm {
                 reorder: rng.below(80),
                 delay_ns: 1000 + rng.below(10_000),
                 batch_ns: rng.pick(&[0, 20_000]),
+                congest: rng.pick(&[0, 50]),
             };
         }
         WireArm {

@@ -44,7 +44,7 @@ impl Requester {
             _ => self.on_read_response(link, packet, psn, cx),
         };
         if self.una != una {
-            self.window.on_ack(self.una.distance_from(una));
+            self.on_acknowledged(self.una.distance_from(una), cx.now());
             let all = self.una == self.sent_end;
             self.retry.on_progress(cx.now(), all);
             // A late acknowledgement may overtake the cursor on its way through
@@ -54,6 +54,7 @@ impl Requester {
                 self.next_psn = self.una;
                 self.cursor = self.sq.head();
             }
+            self.rest_if_paced();
         }
         result?;
         self.oldest_local_fault().map_or(Ok(()), Err)
@@ -197,7 +198,7 @@ impl Requester {
                     "packets are missing: sends again"
                 );
                 mark!(WentBack);
-                self.window.on_loss();
+                self.on_loss(cx.now());
                 self.rewind();
                 Ok(())
             }

@@ -6,6 +6,7 @@ mod ack;
 mod ack_first;
 pub mod attr;
 mod completer;
+mod controlled;
 mod credit;
 mod diagnose;
 mod execute;
@@ -33,6 +34,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use urxe_wire::{Bth, IcrcSeed, Opcode, Packet, Psn, Qpn, Service};
 
+use crate::congestion::NotificationPoint;
 use crate::context::Cx;
 use crate::cq::{CqId, CqSink};
 use crate::detail::ErrorDetail;
@@ -151,6 +153,8 @@ pub(crate) enum Turn {
     Deferred,
     /// The batch is full.
     BatchFull,
+    /// Congestion control lets nothing more leave before this time.
+    Paced(Time),
 }
 
 #[derive(Debug)]
@@ -167,6 +171,8 @@ pub(crate) struct Qp {
     pub(crate) ident: ident::IdentTrack,
     /// The QP is in the shard's ready list.
     pub(crate) in_ready: bool,
+    /// What is known about marks of congested switches.
+    pub(crate) notification: NotificationPoint,
     /// A drained send queue is to be reported (SQD).
     drain_pending: bool,
     established: bool,
@@ -225,6 +231,7 @@ impl Qp {
             resp: Responder::new(recvs.queue(init.qp_type, &cap), recvs),
             ident: ident::IdentTrack::of(service),
             in_ready: false,
+            notification: NotificationPoint::default(),
             drain_pending: false,
             established: false,
             last_error: None,
@@ -339,7 +346,7 @@ impl Qp {
                     psn = self.req.una.get(),
                     "no answer in time: sends again"
                 );
-                self.req.window.on_loss();
+                self.req.on_loss(cx.now());
                 self.req.rewind();
             }
             Expired::GiveUp => {
@@ -386,6 +393,9 @@ impl Qp {
     ) -> Turn {
         if self.is_unreliable() {
             return self.take_unreliable_turn(cx, batch);
+        }
+        if self.req.congestion.is_some() {
+            return self.take_controlled_turn(cx, batch);
         }
         let mut budget = TURN_PACKETS;
         while budget > 0 && self.resp.owes_response() {

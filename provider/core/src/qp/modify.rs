@@ -5,6 +5,7 @@ use core::net::IpAddr;
 
 use urxe_wire::{IcrcSeed, PathHeader, Service};
 
+use crate::config::ShardConfig;
 use crate::context::Cx;
 use crate::cq::CqSink;
 use crate::error::Fault;
@@ -16,7 +17,7 @@ use crate::qp::ident::IdentTrack;
 use crate::qp::state::{ModifyError, QpState, check_mask};
 use crate::qp::window::SendWindow;
 use crate::qpn_table::QpnChunk;
-use crate::shard::ShardConfig;
+use crate::time::Time;
 use crate::transmit::{SourcePorts, TxDest};
 
 /// The UDP port of RoCEv2, which is both the source and the destination here.
@@ -79,7 +80,7 @@ impl Qp {
         }
         self.store(attr, mask, cx.common.config.source_ports);
         self.attr.qp_state = to;
-        self.enter(from, to, &cx.common.config);
+        self.enter(from, to, &cx.common.config, cx.env.now);
         if to == QpState::Err {
             self.resp.cancel_owed();
             self.req.flush(Fault::Flushed, &self.link, cx);
@@ -146,10 +147,11 @@ impl Qp {
                 .retry
                 .configure(mine.timeout, mine.retry_cnt, mine.rnr_retry);
         }
+        self.mark_capable();
     }
 
     /// What a transition does besides storing attributes.
-    fn enter(&mut self, from: QpState, to: QpState, config: &ShardConfig) {
+    fn enter(&mut self, from: QpState, to: QpState, config: &ShardConfig, now: Time) {
         match (from, to) {
             (_, QpState::Reset) => {
                 mark!(ResetWhileBusy if !self.req.is_drained());
@@ -166,6 +168,7 @@ impl Qp {
                     self.attr.path_mtu = config.mtu_max;
                     self.link.mtu = config.mtu_max.bytes();
                 }
+                self.restart_congestion(now);
                 self.resp
                     .start(self.attr.rq_psn, self.attr.max_dest_rd_atomic);
             }
@@ -173,6 +176,7 @@ impl Qp {
                 self.req.set_psn(self.attr.sq_psn);
                 let mtu = self.link.mtu;
                 self.req.window = SendWindow::new(config.window_bytes, config.window_packets, mtu);
+                self.limit_window();
                 self.req.read_chunk = (config.read_chunk_bytes / mtu).max(1);
             }
             (QpState::Rts, QpState::Sqd) => {

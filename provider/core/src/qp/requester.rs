@@ -7,6 +7,7 @@
 
 use urxe_wire::{AtomicEth, Bth, Ieth, ImmDt, Opcode, PacketWriter, Psn, Reth, packet_len};
 
+use crate::congestion::Controller;
 use crate::context::Cx;
 use crate::cq::CqSink;
 use crate::error::Fault;
@@ -88,6 +89,7 @@ pub(crate) struct Requester {
     pub(crate) counts: RequesterCounts,
     /// Packets a READ request may ask for, so that responses stay within the window.
     pub(crate) read_chunk: u32,
+    pub(crate) congestion: Option<Box<Controller>>,
 }
 
 impl Requester {
@@ -107,6 +109,7 @@ impl Requester {
             retry: Retry::default(),
             counts: RequesterCounts::default(),
             read_chunk: 1,
+            congestion: None,
         }
     }
 
@@ -148,6 +151,10 @@ impl Requester {
         self.cursor = self.sq.head();
         self.next_psn = self.una;
         self.rd_inflight = 0;
+        if let Some(congestion) = &mut self.congestion {
+            congestion.on_rewind();
+            self.retry.await_send();
+        }
         mark!(MessageResumedMidway if self.resumes_message());
     }
 
@@ -348,10 +355,8 @@ impl Requester {
 
         let mut bth = Bth::new(opcode, link.dest_qpn, self.next_psn);
         bth.solicited = is_last && wqe.flags.contains(SendFlags::SOLICITED);
-        bth.ack_req = (SERVICE == RC_OPCODES || SERVICE == XRC_OPCODES)
-            && (is_last
-                || (at + 1).is_multiple_of(ACK_EVERY)
-                || self.outstanding() + 1 >= self.window.packets());
+        bth.ack_req =
+            (SERVICE == RC_OPCODES || SERVICE == XRC_OPCODES) && self.asks_for_ack(at, is_last);
         let mut writer = PacketWriter::new(slot.bytes, &bth);
         if SERVICE == XRC_OPCODES {
             self.write_xrceth(&mut writer);
@@ -388,6 +393,14 @@ impl Requester {
         }
         writer.finish(&link.seed, slot.ident);
         Ok(Some(1))
+    }
+
+    /// Packet `at` of a SEND or WRITE asks for an acknowledgement.
+    #[inline]
+    pub(crate) fn asks_for_ack(&self, at: u32, is_last: bool) -> bool {
+        is_last
+            || (at + 1).is_multiple_of(ACK_EVERY)
+            || self.outstanding() + 1 >= self.window.packets()
     }
 
     fn emit_read_or_atomic(
@@ -455,6 +468,9 @@ impl Requester {
             // Every READ request is a message of its own to the responder's MSN.
             self.credit.on_start(wqe.opcode.takes_credit());
             cx.common.stats.sent_messages += 1;
+        }
+        if is_new && self.congestion.is_some() {
+            self.time_if_asked(cx.now());
         }
         self.next_psn = self.next_psn.add(span);
         if is_new {

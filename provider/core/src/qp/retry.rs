@@ -50,6 +50,11 @@ impl Retry {
         }
     }
 
+    /// Nothing is under way: the clock starts with the next packet.
+    pub(crate) fn await_send(&mut self) {
+        self.ack_deadline = None;
+    }
+
     /// The peer acknowledged something new.
     #[inline]
     pub(crate) fn on_progress(&mut self, now: Time, all_acknowledged: bool) {

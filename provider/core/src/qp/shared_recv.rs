@@ -2,6 +2,7 @@
 
 use urxe_wire::{CreditCode, Qpn};
 
+use crate::config::QpLimits;
 use crate::context::Cx;
 use crate::cq::{CqId, CqSink};
 use crate::event::AsyncEvent;
@@ -11,7 +12,7 @@ use crate::qp::attr::QpCap;
 use crate::qp::responder::Responder;
 use crate::qp::state::QpType;
 use crate::qp::{Qp, QpInit};
-use crate::shard::{CreateQpError, QpLimits};
+use crate::shard::CreateQpError;
 use crate::srq::{SrqId, SrqTable};
 use crate::work::{PostError, RecvQueue};
 

@@ -13,6 +13,10 @@ pub(crate) struct SendWindow {
     current: u32,
     /// Acknowledged packets that have not yet widened the window by one.
     grown: u32,
+    /// What congestion control allows.
+    limit: u32,
+    /// The narrower of the two.
+    effective: u32,
 }
 
 impl SendWindow {
@@ -27,13 +31,21 @@ impl SendWindow {
             max,
             current: max,
             grown: 0,
+            limit: u32::MAX,
+            effective: max,
         }
     }
 
     /// Packets that may be outstanding now.
     #[inline]
     pub(crate) fn packets(&self) -> u32 {
-        self.current
+        self.effective
+    }
+
+    /// Congestion control allows so many packets, at least one.
+    pub(crate) fn set_limit(&mut self, packets: u32) {
+        self.limit = packets.max(1);
+        self.effective = self.current.min(self.limit);
     }
 
     /// Packets were acknowledged.
@@ -44,6 +56,7 @@ impl SendWindow {
             self.grown += packets;
             self.current = (self.current + self.grown / 8).min(self.max);
             self.grown %= 8;
+            self.effective = self.current.min(self.limit);
         }
     }
 
@@ -53,6 +66,7 @@ impl SendWindow {
         mark!(WindowAtFloor if self.current == FLOOR_PACKETS);
         self.current = (self.current / 2).max(FLOOR_PACKETS);
         self.grown = 0;
+        self.effective = self.current.min(self.limit);
     }
 }
 
@@ -64,6 +78,20 @@ mod tests {
     fn no_window_is_wider_than_half_the_psns() {
         let w = SendWindow::new(u32::MAX, u32::MAX, 256);
         assert_eq!(w.packets(), (1 << 23) - 1);
+    }
+
+    #[test]
+    fn congestion_control_narrows_it_below_the_floor() {
+        let mut w = SendWindow::new(64 << 10, 1 << 20, 1024);
+        w.set_limit(1);
+        assert_eq!(w.packets(), 1);
+        w.on_loss();
+        w.on_ack(1000);
+        assert_eq!(w.packets(), 1);
+        w.set_limit(0);
+        assert_eq!(w.packets(), 1);
+        w.set_limit(u32::MAX);
+        assert_eq!(w.packets(), 64);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use urxe_core::AckMode;
+use urxe_core::congestion::{CongestionControl, DcqcnParams, DelayParams, Rate};
 use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::error::WcStatus;
 use urxe_core::qp::attr::Mtu;
@@ -369,7 +370,16 @@ fn run_program(seed: u64) -> Run {
         reorder: rate(&mut rng, 150),
         delay_ns: 500 + rng.below(20_000),
         batch_ns: rng.pick(&[0, 0, 10_000, 100_000]),
+        congest: rng.pick(&[0, 0, 5, 200]),
     };
+    for side in 0..2 {
+        let (qp, now) = (pair.nodes[side].qp, pair.now);
+        let control = congestion_control(&mut rng);
+        let set = pair.nodes[side]
+            .shard
+            .set_congestion_control(qp, control, now);
+        set.expect("sensible parameters");
+    }
     pair.acks = rng.pick(&[AckMode::Now, AckMode::Now, AckMode::Defer]);
     let mut runners: Vec<Runner> = (0..2)
         .map(|side| {
@@ -438,4 +448,18 @@ fn run_program(seed: u64) -> Run {
     }
     let operations = runners.iter().map(|r| r.program.ops.len() as u64).sum();
     Run::new(operations, pair.now, &pair.nodes)
+}
+
+/// Any way to react to congestion, most often none. Rates from 0.1 to 100 Gbit/s.
+fn congestion_control(rng: &mut Rng) -> CongestionControl {
+    match rng.below(8) {
+        0 => CongestionControl::Window {
+            bytes: 1 + rng.below(64 << 10) as u32,
+        },
+        1 => CongestionControl::Dcqcn(DcqcnParams::at(Rate::from_bps(
+            100_000_000 << rng.below(11),
+        ))),
+        2 => CongestionControl::Delay(DelayParams::target(500 + rng.below(100_000))),
+        _ => CongestionControl::None,
+    }
 }

@@ -65,6 +65,7 @@ fn run_program(seed: u64) -> Run {
         reorder: rate(&mut rng, 100),
         delay_ns: 500 + rng.below(5_000),
         batch_ns: rng.pick(&[0, 20_000]),
+        ..Faults::default()
     };
     let keys = pair.nodes[OWNER].mrs.register(MrInit {
         pd: PD,

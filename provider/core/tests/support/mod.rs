@@ -197,6 +197,7 @@ pub struct Settings {
     pub batch_bytes: usize,
     pub secret: u64,
     pub icrc: IcrcPolicy,
+    pub pace_burst_bytes: u32,
 }
 
 impl Default for Settings {
@@ -229,6 +230,7 @@ impl Default for Settings {
             batch_bytes: 128 << 10,
             secret: 1,
             icrc: IcrcPolicy::SolveIdent,
+            pace_burst_bytes: 0,
         }
     }
 }
@@ -241,6 +243,7 @@ impl Node {
             window_bytes: s.window_bytes,
             read_chunk_bytes: s.read_chunk_bytes,
             icrc: s.icrc,
+            pace_burst_bytes: s.pace_burst_bytes,
             ..ShardConfig::default()
         });
         let mut mrs = MrTable::new(secret ^ 0x55);
@@ -389,6 +392,8 @@ pub struct Faults {
     /// Packets arrive only at multiples of this, together: a node hears of many before
     /// it can answer, as one that is scheduled out does. 0 for each at its own time.
     pub batch_ns: u64,
+    /// A switch marks packets (CE), by 1000.
+    pub congest: u64,
 }
 
 /// What a filter says about a packet.
@@ -560,7 +565,9 @@ impl Pair {
 
     pub fn deliver(&mut self, to: usize, ident: u16, packet: &[u8]) {
         let now = self.now;
-        let path = RxPath::new(self.nodes[1 - to].addr, 4791, self.nodes[to].addr, 0);
+        let congested = self.faults.congest > 0 && self.rng.chance(self.faults.congest);
+        let ecn = if congested { 3 } else { 0 };
+        let path = RxPath::new(self.nodes[1 - to].addr, 4791, self.nodes[to].addr, ecn);
         self.nodes[to].with_env(now, |s, env| s.handle_packet(&path, ident, packet, env));
     }
 

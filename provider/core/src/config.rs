@@ -1,0 +1,67 @@
+//! What a shard is told, and the limits of what it makes.
+
+use urxe_wire::IcrcPolicy;
+
+use crate::qp::attr::Mtu;
+use crate::transmit::SourcePorts;
+
+/// What a shard is told when it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct ShardConfig {
+    /// Makes QPNs unpredictable; different for every shard and run.
+    pub secret: u64,
+    /// Bytes of payload that a QP may have under way. More than the receiver's
+    /// socket buffer holds is lost.
+    pub window_bytes: u32,
+    /// Packets that a QP may have under way.
+    pub window_packets: u32,
+    /// Bytes that one READ request asks for; longer READs are cut.
+    pub read_chunk_bytes: u32,
+    /// The port's active MTU.
+    pub mtu_max: Mtu,
+    /// How ICRCs are verified.
+    pub icrc: IcrcPolicy,
+    /// Which UDP source port connections use.
+    pub source_ports: SourcePorts,
+    /// The space of QPNs is shared with others: only numbers of chunks that were
+    /// granted are given out.
+    pub shares_qpns: bool,
+    /// Bytes that a QP under congestion control may send in one go, ahead of the time that
+    /// its rate gives them: some packets where a wake-up for each would cost too much, 0 in
+    /// virtual time.
+    pub pace_burst_bytes: u32,
+}
+
+impl ShardConfig {
+    /// READs and atomics that a QP may have outstanding, either way.
+    pub const RD_ATOMIC_MAX: u8 = 128;
+}
+
+impl Default for ShardConfig {
+    fn default() -> Self {
+        ShardConfig {
+            secret: 0,
+            window_bytes: 256 << 10,
+            window_packets: 1024,
+            read_chunk_bytes: 64 << 10,
+            mtu_max: Mtu::Mtu4096,
+            icrc: IcrcPolicy::SolveIdent,
+            source_ports: SourcePorts::Roce,
+            shares_qpns: false,
+            pace_burst_bytes: 32 << 10,
+        }
+    }
+}
+
+/// Largest queues and lists that a QP can be created with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpLimits;
+
+impl QpLimits {
+    /// Work requests in a queue.
+    pub const WR_MAX: u32 = 1 << 15;
+    /// Scatter/gather entries in a request.
+    pub const SGE_MAX: u32 = 32;
+    /// Inline bytes in a request.
+    pub const INLINE_MAX: u32 = 1024;
+}

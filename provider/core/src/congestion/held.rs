@@ -1,0 +1,124 @@
+//! What a shard keeps of the QPs that congestion control concerns.
+
+use core::cmp::Reverse;
+
+use urxe_wire::Service;
+
+use crate::congestion::CongestionControl;
+use crate::context::{Cx, Env};
+use crate::cq::CqSink;
+use crate::memory::Memory;
+use crate::shard::Shard;
+use crate::table::QpIndex;
+use crate::time::Time;
+use crate::transmit::TxBatch;
+
+/// The ECN bits of a packet that a switch marked (RFC 3168).
+pub(crate) const CONGESTION_EXPERIENCED: u8 = 0b11;
+
+/// Why congestion control was not set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CongestionError {
+    /// The QP does not exist.
+    #[error("no such QP")]
+    NoQp,
+    /// Only services that acknowledge can be controlled.
+    #[error("congestion control is for RC and XRC QPs: the others hear nothing from their peers")]
+    Service,
+    /// A parameter makes no sense.
+    #[error("{0}")]
+    Value(&'static str),
+}
+
+impl Shard {
+    /// Sets how a connected QP reacts to congestion, from its next packet on.
+    ///
+    /// # Errors
+    /// [`CongestionError`], and nothing has changed.
+    pub fn set_congestion_control(
+        &mut self,
+        index: QpIndex,
+        control: CongestionControl,
+        now: Time,
+    ) -> Result<(), CongestionError> {
+        let qp = self.qps.at_mut(index).ok_or(CongestionError::NoQp)?;
+        if !matches!(qp.service, Service::Rc | Service::Xrc) {
+            return Err(CongestionError::Service);
+        }
+        control.check().map_err(CongestionError::Value)?;
+        qp.set_congestion(control, self.common.config.pace_burst_bytes, now);
+        // From here on the list has a place for it.
+        self.paced
+            .reserve(self.qps.len().saturating_sub(self.paced.len()));
+        self.settle(index);
+        Ok(())
+    }
+
+    /// How a QP reacts to congestion; `None` if there is no such QP.
+    pub fn congestion_control(&self, index: QpIndex) -> Option<CongestionControl> {
+        Some(self.qps.at(index)?.congestion())
+    }
+
+    /// A packet for the QP was marked on its way: its peer is told.
+    #[cold]
+    pub(crate) fn on_marked(&mut self, index: QpIndex, now: Time) {
+        let Some(qp) = self.qps.at_mut(index) else {
+            return;
+        };
+        let was_owed = qp.notification.is_owed();
+        qp.notification.on_marked(now);
+        if qp.notification.is_owed() && !was_owed {
+            self.notifies.push_back(index);
+        }
+    }
+
+    /// Sends the notifications that are owed. Returns false if the batch is full before.
+    #[cold]
+    pub(crate) fn send_notifications<M: Memory, C: CqSink>(
+        &mut self,
+        env: &mut Env<'_, M, C>,
+        batch: &mut TxBatch,
+    ) -> bool {
+        while let Some(&index) = self.notifies.front() {
+            if let Some(qp) = self.qps.at_mut(index)
+                && !qp.send_notification(&mut Cx::new(env, &mut self.common), batch)
+            {
+                return false;
+            }
+            self.notifies.pop_front();
+        }
+        true
+    }
+
+    /// The QP sends nothing more before `until`.
+    pub(crate) fn hold_paced(&mut self, index: QpIndex, until: Time) {
+        let controller = self
+            .qps
+            .at_mut(index)
+            .and_then(|qp| qp.req.congestion.as_mut());
+        if let Some(controller) = controller
+            && !controller.is_held
+        {
+            controller.is_held = true;
+            self.paced.push(Reverse((until, index)));
+        }
+    }
+
+    /// QPs whose time has come have their turn.
+    pub(crate) fn release_paced(&mut self, now: Time) {
+        while let Some(&Reverse((until, index))) = self.paced.peek()
+            && until <= now
+        {
+            self.paced.pop();
+            let controller = self
+                .qps
+                .at_mut(index)
+                .and_then(|qp| qp.req.congestion.as_mut());
+            if let Some(controller) = controller {
+                controller.is_held = false;
+                self.settle(index);
+            }
+        }
+    }
+}
