@@ -6,6 +6,7 @@
 //! away waits in a heap. docs/SIMULATION.md has it measured beside a heap alone.
 
 use core::cmp::Reverse;
+use core::num::NonZeroU32;
 use std::collections::BinaryHeap;
 
 use super::Time;
@@ -53,14 +54,22 @@ impl<E> Ord for Far<E> {
     }
 }
 
+/// Place of an event in the slab.
+type Place = Option<NonZeroU32>;
+
 /// The queue.
 #[derive(Debug)]
 pub struct EventQueue<E> {
-    ring: Vec<Vec<Entry<E>>>,
+    /// First event of each bucket of the ring; the others are chained behind it, in no order.
+    ring: Box<[Place]>,
+    /// The events of the ring, each with the next of its bucket. A free place names the next free one.
+    slab: Vec<(Entry<E>, Place)>,
+    free: Place,
+    /// The bucket whose turn it is: sorted, the next event last.
+    due: Vec<Entry<E>>,
     /// Which buckets of the ring hold anything.
     occupied: Box<[u64; WORDS]>,
-    /// The bucket whose turn it is, counted from the start of time. It is sorted, the next
-    /// event last; events before it are gone.
+    /// The bucket whose turn it is, counted from the start of time. Events before it are gone.
     current: u64,
     far: BinaryHeap<Reverse<Far<E>>>,
     sequence: u64,
@@ -78,7 +87,10 @@ impl<E: Copy> EventQueue<E> {
     /// An empty queue at time zero.
     pub fn new() -> EventQueue<E> {
         EventQueue {
-            ring: (0..BUCKETS).map(|_| Vec::new()).collect(),
+            ring: vec![None; BUCKETS as usize].into(),
+            slab: Vec::new(),
+            free: None,
+            due: Vec::new(),
             occupied: Box::new([0; WORDS]),
             current: 0,
             far: BinaryHeap::new(),
@@ -121,9 +133,8 @@ impl<E: Copy> EventQueue<E> {
         self.len += 1;
         let bucket = entry.time.ps() >> BUCKET_BITS;
         if bucket <= self.current {
-            let current = &mut self.ring[(self.current % BUCKETS) as usize];
-            let at = current.partition_point(|other| other.key() > entry.key());
-            current.insert(at, entry);
+            let at = self.due.partition_point(|other| other.key() > entry.key());
+            self.due.insert(at, entry);
         } else if bucket - self.current < BUCKETS {
             self.store(bucket, entry);
         } else {
@@ -141,13 +152,11 @@ impl<E: Copy> EventQueue<E> {
     #[inline]
     pub fn pop_until(&mut self, until: Time) -> Option<(Time, E)> {
         loop {
-            let current = &mut self.ring[(self.current % BUCKETS) as usize];
-            if let Some(entry) = current.last() {
+            if let Some(&entry) = self.due.last() {
                 if entry.time > until {
                     return None;
                 }
-                let entry = *entry;
-                current.pop();
+                self.due.pop();
                 self.len -= 1;
                 self.now = entry.time;
                 return Some((entry.time, entry.event));
@@ -160,8 +169,6 @@ impl<E: Copy> EventQueue<E> {
 
     /// Goes to the next bucket that holds anything; false if none does.
     fn advance(&mut self) -> bool {
-        let old = (self.current % BUCKETS) as usize;
-        self.occupied[old / 64] &= !(1 << (old % 64));
         let next = match (self.next_in_ring(), self.far.peek()) {
             (Some(bucket), _) => bucket,
             (None, Some(Reverse(far))) => far.0.time.ps() >> BUCKET_BITS,
@@ -181,16 +188,43 @@ impl<E: Copy> EventQueue<E> {
                 self.store(bucket, entry);
             }
         }
-        let bucket = &mut self.ring[(self.current % BUCKETS) as usize];
-        bucket.sort_unstable_by_key(|entry| Reverse(entry.key()));
+        self.take_bucket((self.current % BUCKETS) as usize);
         true
+    }
+
+    /// Moves a bucket's events out of the slab, and sorts them.
+    fn take_bucket(&mut self, bucket: usize) {
+        self.occupied[bucket / 64] &= !(1 << (bucket % 64));
+        let mut next = self.ring[bucket].take();
+        while let Some(place) = next {
+            let (entry, behind) = &mut self.slab[place.get() as usize - 1];
+            self.due.push(*entry);
+            next = core::mem::replace(behind, self.free);
+            self.free = Some(place);
+        }
+        self.due.sort_unstable_by_key(|entry| Reverse(entry.key()));
     }
 
     #[inline]
     fn store(&mut self, bucket: u64, entry: Entry<E>) {
-        let place = (bucket % BUCKETS) as usize;
-        self.occupied[place / 64] |= 1 << (place % 64);
-        self.ring[place].push(entry);
+        let bucket = (bucket % BUCKETS) as usize;
+        self.occupied[bucket / 64] |= 1 << (bucket % 64);
+        let first = &mut self.ring[bucket];
+        *first = match self.free {
+            Some(place) => {
+                let slot = &mut self.slab[place.get() as usize - 1];
+                self.free = slot.1;
+                *slot = (entry, *first);
+                Some(place)
+            }
+            None => {
+                self.slab.push((entry, *first));
+                let place = u32::try_from(self.slab.len())
+                    .ok()
+                    .and_then(NonZeroU32::new);
+                Some(place.expect("fewer events than memory has bytes"))
+            }
+        };
     }
 
     /// The first bucket after the current one that holds anything.

@@ -29,40 +29,13 @@ pub(super) fn share(findings: &mut Findings) {
         ("reservation", FlowControl::None),
         ("dropping", FlowControl::None),
     ];
+    let half = 0.5 * PAYLOAD_SHARE;
     for (name, flow_control) in schemes {
-        let qos = Qos {
-            flow_control,
-            ..Qos::default()
-        };
-        let switch = SwitchConfig {
-            buffer: 1 << 20,
-            ..SwitchConfig::default()
-        };
-        let config = FabricConfig {
-            qos,
-            switch,
-            ..FabricConfig::default()
-        };
-        let topology = Topology::single_switch(3, Link::new(Rate::gbps(1)));
-        let mut sim = Sim::new(topology, config).expect("a switch and three hosts");
-        let mut refused = 0;
-        let mut flows = Vec::new();
-        for host in 0..2 {
-            let mut spec = FlowSpec::new(HostId(host), HostId(2));
-            if name == "reservation" {
-                let half = Rate::mbps(500);
-                refused += u32::from(sim.fabric_mut().reserve(&spec, half).is_err());
-                // One more than the link has is refused.
-                refused += u32::from(sim.fabric_mut().reserve(&spec, Rate::mbps(501)).is_ok());
-                spec = spec.paced(half);
-            }
-            flows.push(sim.add_flow(spec));
-        }
-        let span = Span::from_ms(SHARE_TIME_MS);
-        sim.run_until(Time::ZERO + span);
-        let rates = [gbps(&sim, flows[0], 0, span), gbps(&sim, flows[1], 0, span)];
-        let half = 0.5 * PAYLOAD_SHARE;
-        let drops = sim.fabric().drops().total() as f64;
+        let Shared {
+            rates,
+            drops,
+            wrong,
+        } = two_to_one(flow_control, name == "reservation");
         if name == "dropping" {
             // Who is dropped is a matter of phases; together they fill the link.
             let sum = rates[0] + rates[1];
@@ -93,15 +66,49 @@ pub(super) fn share(findings: &mut Findings) {
             Bound::Exactly,
         );
         if name == "reservation" {
-            let refused = f64::from(refused);
-            findings.add(
-                "reservation: wrong answers",
-                "",
-                0.0,
-                refused,
-                Bound::Exactly,
-            );
+            findings.add("reservation: wrong answers", "", 0.0, wrong, Bound::Exactly);
         }
+    }
+}
+
+/// What came of sharing.
+struct Shared {
+    /// Of A and of B, in Gb/s.
+    rates: [f64; 2],
+    drops: f64,
+    /// Reservations that were refused although there was room, or granted although there was none.
+    wrong: f64,
+}
+
+fn two_to_one(flow_control: FlowControl, reserves: bool) -> Shared {
+    let qos = Qos {
+        flow_control,
+        ..Qos::default()
+    };
+    let config = FabricConfig {
+        qos,
+        ..pfc(1 << 20)
+    };
+    let topology = Topology::single_switch(3, Link::new(Rate::gbps(1)));
+    let mut sim = Sim::new(topology, config).expect("a switch and three hosts");
+    let mut wrong = 0;
+    let flows = [0, 1].map(|host| {
+        let spec = FlowSpec::new(HostId(host), HostId(2));
+        if !reserves {
+            return sim.add_flow(spec);
+        }
+        let half = Rate::mbps(500);
+        wrong += u32::from(sim.fabric_mut().reserve(&spec, half).is_err());
+        // One more than the link has.
+        wrong += u32::from(sim.fabric_mut().reserve(&spec, Rate::mbps(501)).is_ok());
+        sim.add_flow(spec.paced(half))
+    });
+    let span = Span::from_ms(SHARE_TIME_MS);
+    sim.run_until(Time::ZERO + span);
+    Shared {
+        rates: flows.map(|flow| gbps(&sim, flow, 0, span)),
+        drops: sim.fabric().drops().total() as f64,
+        wrong: f64::from(wrong),
     }
 }
 

@@ -2,18 +2,18 @@
 
 use urxe_core::qp::attr::Mtu;
 
+use crate::Sim;
 use crate::engine::{Rate, Span, Time};
 use crate::fabric::{FabricConfig, Mode};
 use crate::host::{Arrivals, ConnectOptions, FlowSpec, StreamOp, StreamSpec, TransportConfig};
 use crate::link::Link;
 use crate::qos::{FlowControl, PRIORITIES, PauseTimes, Qos, Trust};
 use crate::scenario::file::{
-    FlowTable, Names, QosTable, Scenario, Size, SwitchTable, TopologyTable,
+    EcnTable, FlowTable, Names, QosTable, Scenario, Size, SwitchTable, TopologyTable, WatchdogTable,
 };
 use crate::scenario::{Report, ScenarioError};
 use crate::switch::{Marking, SwitchConfig, Threshold, Watchdog, WatchdogAction};
 use crate::topology::{HostId, Node, Topology};
-use crate::{HostId as Host, Sim};
 
 type Result<T> = core::result::Result<T, ScenarioError>;
 
@@ -220,47 +220,53 @@ fn switch(table: &SwitchTable, lossless: u8) -> Result<SwitchConfig> {
         ..default
     };
     if let Some(ecn) = &table.ecn {
-        let (min, max) = (
-            bytes("switch.ecn.kmin", &ecn.kmin)?,
-            bytes("switch.ecn.kmax", &ecn.kmax)?,
-        );
-        if min > max || !(0.0..=1.0).contains(&ecn.pmax) {
-            let fault = "kmin <= kmax and 0 <= pmax <= 1 are needed";
-            return Err(ScenarioError::value("switch.ecn", fault));
-        }
-        let classes = match &ecn.priorities {
-            Some(classes) => mask("switch.ecn.priorities", classes)?,
-            None => lossless,
-        };
-        for (class, marking) in config.marking.iter_mut().enumerate() {
-            let marks = classes & (1 << class) != 0;
-            *marking = marks.then_some(Marking {
-                min,
-                max,
-                probability: ecn.pmax,
-            });
-        }
+        config.marking = marking(ecn, lossless)?;
     }
-    if let Some(table) = &table.watchdog {
-        let default = Watchdog::default();
-        let detect = quantity("switch.watchdog.detect", &table.detect)?;
-        let restore = quantity("switch.watchdog.restore", &table.restore)?;
-        config.watchdog = Some(Watchdog {
-            detect: detect.unwrap_or(default.detect),
-            restore: restore.unwrap_or(default.restore),
-            action: match table.action.as_deref() {
-                None | Some("drop") => WatchdogAction::Drop,
-                Some("forward") => WatchdogAction::Forward,
-                Some(other) => {
-                    return Err(unknown("switch.watchdog.action", other, "drop or forward"));
-                }
-            },
-        });
-    }
+    config.watchdog = table.watchdog.as_ref().map(watchdog).transpose()?;
     Ok(config)
 }
 
-fn topology(table: &TopologyTable) -> Result<Topology> {
+fn marking(ecn: &EcnTable, lossless: u8) -> Result<[Option<Marking>; PRIORITIES]> {
+    let min = bytes("switch.ecn.kmin", &ecn.kmin)?;
+    let max = bytes("switch.ecn.kmax", &ecn.kmax)?;
+    if min > max || !(0.0..=1.0).contains(&ecn.pmax) {
+        let fault = "kmin <= kmax and 0 <= pmax <= 1 are needed";
+        return Err(ScenarioError::value("switch.ecn", fault));
+    }
+    let classes = match &ecn.priorities {
+        Some(classes) => mask("switch.ecn.priorities", classes)?,
+        None => lossless,
+    };
+    let probability = ecn.pmax;
+    let of_class = |class: usize| {
+        let marks = classes & (1 << class) != 0;
+        marks.then_some(Marking {
+            min,
+            max,
+            probability,
+        })
+    };
+    Ok(core::array::from_fn(of_class))
+}
+
+fn watchdog(table: &WatchdogTable) -> Result<Watchdog> {
+    let default = Watchdog::default();
+    let detect = quantity("switch.watchdog.detect", &table.detect)?;
+    let restore = quantity("switch.watchdog.restore", &table.restore)?;
+    let action = match table.action.as_deref() {
+        None | Some("drop") => WatchdogAction::Drop,
+        Some("forward") => WatchdogAction::Forward,
+        Some(other) => return Err(unknown("switch.watchdog.action", other, "drop or forward")),
+    };
+    Ok(Watchdog {
+        detect: detect.unwrap_or(default.detect),
+        restore: restore.unwrap_or(default.restore),
+        action,
+    })
+}
+
+/// The cables to hosts, and those between switches.
+fn links(table: &TopologyTable) -> Result<(Link, Link)> {
     let link = |place: &str, rate: &Option<String>, cable: &Option<String>, base: Link| {
         let rate = quantity(&format!("topology.{place}rate"), rate)?.unwrap_or(base.rate);
         let place = format!("topology.{place}cable");
@@ -282,6 +288,11 @@ fn topology(table: &TopologyTable) -> Result<Topology> {
     };
     let edge = link("", &table.rate, &table.cable, base)?;
     let up = link("uplink_", &table.uplink_rate, &table.uplink_cable, edge)?;
+    Ok((edge, up))
+}
+
+fn topology(table: &TopologyTable) -> Result<Topology> {
+    let (edge, up) = links(table)?;
     let need = |name: &str, value: Option<u32>| match value {
         Some(n) if (1..=65_536).contains(&n) => Ok(n),
         Some(n) => Err(ScenarioError::value(
@@ -332,65 +343,81 @@ fn topology(table: &TopologyTable) -> Result<Topology> {
     })
 }
 
-fn add_flow(sim: &mut Sim, number: usize, table: &FlowTable) -> Result<()> {
-    let at = |field: &str| format!("flow[{number}].{field}");
-    let host = |sim: &Sim, field: &str, name: &str| match sim.fabric().topology().find(name) {
-        Some(Node::Host(host)) => Ok(host),
-        _ => Err(ScenarioError::value(
-            at(field),
-            format!("{name:?} is no host"),
-        )),
-    };
-    let to = host(sim, "to", &table.to)?;
-    let from: Vec<Host> = match &table.from {
-        Names::One(name) if name == "all" => sim
-            .fabric()
-            .topology()
-            .hosts()
-            .filter(|&h| h != to)
-            .collect(),
-        Names::One(name) => vec![host(sim, "from", name)?],
-        Names::Some(names) => names
-            .iter()
-            .map(|name| host(sim, "from", name))
-            .collect::<Result<Vec<HostId>>>()?,
-    };
-    let start: Option<Span> = quantity(&at("start"), &table.start)?;
-    let start = Time::ZERO + start.unwrap_or_default();
-    let stop: Option<Span> = quantity(&at("stop"), &table.stop)?;
-    let bytes = size(&at("size"), &table.size)?;
-    let tos = match table.dscp {
-        None => Qos::ROCE_TOS,
-        Some(dscp) if dscp < 64 => dscp << 2 | 2,
-        Some(dscp) => {
-            return Err(ScenarioError::value(
-                at("dscp"),
-                format!("{dscp} is above 63"),
-            ));
+/// Names the fields of one flow.
+struct At(usize);
+
+impl At {
+    fn field(&self, name: &str) -> String {
+        format!("flow[{}].{name}", self.0)
+    }
+
+    fn fault(&self, name: &str, fault: impl core::fmt::Display) -> ScenarioError {
+        ScenarioError::value(self.field(name), fault)
+    }
+
+    fn host(&self, sim: &Sim, field: &str, name: &str) -> Result<HostId> {
+        match sim.fabric().topology().find(name) {
+            Some(Node::Host(host)) => Ok(host),
+            _ => Err(self.fault(field, format!("{name:?} is no host"))),
         }
-    };
-    let mtu = table.mtu.unwrap_or(1024);
-    let mtu = Mtu::from_bytes(mtu).ok_or_else(|| {
-        ScenarioError::value(
-            at("mtu"),
-            format!("{mtu} is not 256, 512, 1024, 2048 or 4096"),
-        )
-    })?;
+    }
+
+    fn senders(&self, sim: &Sim, names: &Names, to: HostId) -> Result<Vec<HostId>> {
+        match names {
+            Names::One(name) if name == "all" => Ok(sim
+                .fabric()
+                .topology()
+                .hosts()
+                .filter(|&host| host != to)
+                .collect()),
+            Names::One(name) => Ok(vec![self.host(sim, "from", name)?]),
+            Names::Some(names) => names.iter().map(|n| self.host(sim, "from", n)).collect(),
+        }
+    }
+
+    fn tos(&self, dscp: Option<u8>) -> Result<u8> {
+        match dscp {
+            None => Ok(Qos::ROCE_TOS),
+            Some(dscp) if dscp < 64 => Ok(dscp << 2 | 2),
+            Some(dscp) => Err(self.fault("dscp", format!("{dscp} is above 63"))),
+        }
+    }
+
+    fn mtu(&self, bytes: Option<u32>) -> Result<Mtu> {
+        let bytes = bytes.unwrap_or(1024);
+        let fault = format!("{bytes} is not 256, 512, 1024, 2048 or 4096");
+        Mtu::from_bytes(bytes).ok_or_else(|| self.fault("mtu", fault))
+    }
+
+    fn arrivals(&self, table: &FlowTable) -> Result<Arrivals> {
+        let rate: Option<Rate> = quantity(&self.field("rate"), &table.rate)?;
+        match (rate, table.arrivals.as_deref()) {
+            (None, None | Some("greedy")) => Ok(Arrivals::Greedy),
+            (Some(rate), None | Some("paced")) => Ok(Arrivals::Paced(rate)),
+            (Some(rate), Some("poisson")) => Ok(Arrivals::Poisson(rate)),
+            (_, Some(other)) => {
+                let known = "greedy, or with a rate paced or poisson";
+                Err(unknown(&self.field("arrivals"), other, known))
+            }
+        }
+    }
+}
+
+fn add_flow(sim: &mut Sim, number: usize, table: &FlowTable) -> Result<()> {
+    let at = At(number);
+    let to = at.host(sim, "to", &table.to)?;
+    let from = at.senders(sim, &table.from, to)?;
+    let start: Option<Span> = quantity(&at.field("start"), &table.start)?;
+    let start = Time::ZERO + start.unwrap_or_default();
+    let stop: Option<Span> = quantity(&at.field("stop"), &table.stop)?;
+    let stop = stop.map_or(Time::NEVER, |span| Time::ZERO + span);
+    let bytes = size(&at.field("size"), &table.size)?;
+    let (tos, mtu, arrivals) = (at.tos(table.dscp)?, at.mtu(table.mtu)?, at.arrivals(table)?);
     let op = match table.op.as_str() {
         "frames" => None,
         "write" => Some(StreamOp::Write),
         "read" => Some(StreamOp::Read),
-        other => return Err(unknown(&at("op"), other, "frames, write or read")),
-    };
-    let rate: Option<Rate> = quantity(&at("rate"), &table.rate)?;
-    let arrivals = match (rate, table.arrivals.as_deref()) {
-        (None, None | Some("greedy")) => Arrivals::Greedy,
-        (Some(rate), None | Some("paced")) => Arrivals::Paced(rate),
-        (Some(rate), Some("poisson")) => Arrivals::Poisson(rate),
-        (_, Some(other)) => {
-            let kinds = "greedy, or with a rate paced or poisson";
-            return Err(unknown(&at("arrivals"), other, kinds));
-        }
+        other => return Err(unknown(&at.field("op"), other, "frames, write or read")),
     };
     for from in from {
         let Some(op) = op else {
@@ -400,7 +427,7 @@ fn add_flow(sim: &mut Sim, number: usize, table: &FlowTable) -> Result<()> {
                 payload: mtu.bytes(),
                 size: bytes,
                 start,
-                stop: stop.map_or(Time::NEVER, |span| Time::ZERO + span),
+                stop,
                 arrivals,
                 ..FlowSpec::new(from, to)
             });
@@ -409,12 +436,11 @@ fn add_flow(sim: &mut Sim, number: usize, table: &FlowTable) -> Result<()> {
         let message = u32::try_from(bytes.unwrap_or(1 << 20))
             .ok()
             .filter(|&n| n <= 1 << 31);
-        let fault = || ScenarioError::value(at("size"), "a message has at most 2 GiB");
         sim.add_stream(StreamSpec {
             from,
             to,
             op,
-            message: message.ok_or_else(fault)?,
+            message: message.ok_or_else(|| at.fault("size", "a message has at most 2 GiB"))?,
             count: table.count.unwrap_or(1),
             depth: table.depth.unwrap_or(1),
             start,
