@@ -8,6 +8,14 @@ use super::shard_state::{ShardState, with_parts};
 use crate::faults::{FaultCounts, Summary};
 
 impl ShardState {
+    /// Nothing of a QP that is about to go stays on the way.
+    pub(super) fn settle_faults(&mut self) {
+        if let Some(path) = &mut self.faults {
+            path.settle(self.now);
+            self.transmit(AckMode::Now);
+        }
+    }
+
     /// [`ShardState::transmit`] with faults.
     #[cold]
     pub(super) fn transmit_impaired(&mut self, acks: AckMode) -> bool {

@@ -87,6 +87,7 @@ impl Engine {
         // An ACK that was held back is owed all the same: without it the peer's last
         // message, which this side has completed, would fail there.
         state.transmit(AckMode::Now);
+        state.settle_faults();
         state.strict_mut(|strict, shard, cqs| strict.on_qp_destroyed(qp.qpn, shard, cqs));
         state.shard.destroy_qp(qp.index);
         state.mrs.unbind_qp(qp.qpn);

@@ -1,6 +1,7 @@
 //! The way from the core's batches to the socket, with faults on it.
 
-use std::collections::VecDeque;
+use core::net::IpAddr;
+use std::collections::{BTreeMap, VecDeque};
 
 use urxe_core::Time;
 use urxe_core::transmit::{TxBatch, TxDest};
@@ -39,6 +40,9 @@ struct Held {
     overtakers: u8,
 }
 
+/// A QP: its address, and its number as the BTH has it.
+type Peer = (IpAddr, [u8; 3]);
+
 /// Packets between the core and the socket.
 #[derive(Debug)]
 pub(crate) struct FaultyPath {
@@ -49,8 +53,13 @@ pub(crate) struct FaultyPath {
     /// Those that others overtake.
     aside: Vec<Held>,
     held_bytes: usize,
+    /// The last packet to a QP, if that did not arrive.
+    lost_last: BTreeMap<Peer, (TxDest, Box<[u8]>)>,
     counts: FaultCounts,
 }
+
+/// Destinations whose lost last packet is kept.
+const LOST_LAST_MAX: usize = 4096;
 
 impl FaultyPath {
     /// A way with these faults; `fresh` is a random number, for a specification without a
@@ -67,6 +76,7 @@ impl FaultyPath {
             queue: VecDeque::new(),
             aside: Vec::new(),
             held_bytes: 0,
+            lost_last: BTreeMap::new(),
             counts: FaultCounts::default(),
         }
     }
@@ -92,6 +102,7 @@ impl FaultyPath {
 
     fn enter(&mut self, dest: TxDest, bytes: &[u8], fate: Fate, now: Time) {
         self.counts.packets += 1;
+        self.note_last(dest, bytes, fate);
         if fate.is_dropped {
             self.counts.dropped += 1;
             return;
@@ -115,6 +126,32 @@ impl FaultyPath {
         }
         self.counts.reordered += u64::from(fate.overtakers > 0);
         self.hold(dest, bytes, due, fate.overtakers);
+    }
+
+    /// Keeps the packet while it is the last one to its QP and did not arrive.
+    fn note_last(&mut self, dest: TxDest, bytes: &[u8], fate: Fate) {
+        let Some(qpn) = bytes.get(5..8).and_then(|qpn| qpn.try_into().ok()) else {
+            return;
+        };
+        let key = (dest.remote, qpn);
+        let is_lost = fate.is_dropped || fate.corrupt.is_some();
+        if is_lost && self.lost_last.len() < LOST_LAST_MAX {
+            self.lost_last.insert(key, (dest, bytes.into()));
+        } else {
+            self.lost_last.remove(&key);
+        }
+    }
+
+    /// A QP is about to go: whatever is held back leaves now, and the last packet to each QP
+    /// arrives after all. It may be the ACK of what the peer sent last. Otherwise somebody
+    /// repeats what is lost, but when the QP is gone nobody does.
+    pub(crate) fn settle(&mut self, now: Time) {
+        for held in self.queue.iter_mut().chain(&mut self.aside) {
+            held.due = held.due.min(now);
+        }
+        for (dest, bytes) in std::mem::take(&mut self.lost_last).into_values() {
+            self.hold(dest, bytes, now, 0);
+        }
     }
 
     fn hold(&mut self, dest: TxDest, bytes: Box<[u8]>, due: Time, overtakers: u8) {

@@ -166,3 +166,22 @@ fn the_same_seed_repeats_a_run() {
     };
     assert_eq!(run(), run());
 }
+
+/// Once the QP is gone nobody would repeat it.
+#[test]
+fn the_last_packet_arrives_before_its_qp_goes() {
+    for spec in ["drop=100%", "corrupt=100%", "delay=10s", "reorder=100%"] {
+        let mut wire = Wire::new(spec);
+        (0..3).for_each(|n| wire.send(n, Time::ZERO));
+        wire.path.settle(Time::ZERO);
+        wire.run(Time::ZERO);
+        assert_eq!(wire.left.last(), Some(&vec![2; LEN]), "{spec}");
+        assert_eq!(wire.path.due(), None, "{spec}");
+    }
+    // What arrived does not come again.
+    let mut wire = Wire::new("drop=0.0001%");
+    wire.send(1, Time::ZERO);
+    wire.path.settle(Time::ZERO);
+    wire.run(Time::ZERO);
+    assert_eq!(wire.numbers(), [1]);
+}
