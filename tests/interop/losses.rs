@@ -104,9 +104,16 @@ fn random_mix_lost(lab: &mut Lab) -> Result<()> {
     outage::prepare(lab)?;
     let mut dice = Dice(lab.seed ^ 0x1055);
     for round in 0..if lab.is_quick { 2 } else { 4 } {
-        let plan = dice.plan(lab.is_quick);
+        let of_requests = round % 2 == 0;
+        let mut plan = dice.plan(lab.is_quick);
+        if lab.requester == Requester::Rxe && !of_requests {
+            // An old ACK that comes between the responses to a READ makes rxe lose its place in them: it completes
+            // the READ without its data and fails (the warning in its completer, rxe_comp.c:827 of Linux 6.12). What
+            // is sent again draws such ACKs. READs that lose responses are in the rows above.
+            plan.retain(|(opcode, _)| *opcode != WrOpcode::RdmaRead);
+        }
         let link = lab.connect_at(&HASTY, PSNS, plan.len() * SLOT)?;
-        let way = way(lab, round % 2 == 0);
+        let way = way(lab, of_requests);
         outage::lose(lab, way, Which::Some)?;
         let done = together(lab, &link, &plan);
         let lost = outage::heal(lab)?;
