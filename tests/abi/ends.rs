@@ -69,13 +69,31 @@ impl User {
     }
 }
 
+/// How folders for copies of the library begin; the process's number follows.
+const FOR_ALL: &str = "urxe-for-all-";
+
+/// Nothing runs at the end of a test process: the next one removes what it left.
+fn remove_leftovers() {
+    let all = fs::read_dir(std::env::temp_dir()).expect("it can be listed");
+    for entry in all.flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.strip_prefix(FOR_ALL)) else {
+            continue;
+        };
+        let is_mine = pid == std::process::id().to_string();
+        if is_mine || !Path::new("/proc").join(pid).exists() {
+            // Another user's stays.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// A copy of the library where everybody may read it, which the target folder need not be.
 fn library_for_all() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let folder = std::env::temp_dir().join(format!("urxe-for-all-{}", std::process::id()));
-        // What a test of the same number left here.
-        let _ = fs::remove_dir_all(&folder);
+        remove_leftovers();
+        let folder = std::env::temp_dir().join(format!("{FOR_ALL}{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("it is ours");
         let file = folder.join("liburxe_verbs.so");
