@@ -3,6 +3,7 @@
 //!
 //! Rates are of payload: with 1024 bytes a packet, 1024 of 1106 bytes on the wire.
 
+mod congestion;
 mod fairness;
 mod lossless;
 mod queueing;
@@ -102,6 +103,12 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "a flow that goes elsewhere suffers from a congestion that it has no part in",
         source: "Zhu et al., SIGCOMM 2015, fig. 4: a quarter of the link, an eighth with more senders",
         run: fairness::victim,
+    },
+    Experiment {
+        name: "dcqcn",
+        title: "the queue that DCQCN settles at, 2 and 4 senders at 40 Gb/s, by the real transport",
+        source: "Zhu et al., CoNEXT 2016: the fixed point",
+        run: congestion::fixed_point,
     },
     Experiment {
         name: "thresholds",

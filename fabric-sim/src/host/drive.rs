@@ -29,6 +29,9 @@ pub enum StreamError {
     /// The QP cannot be connected.
     #[error(transparent)]
     Connect(#[from] urxe_core::qp::state::ModifyError),
+    /// Congestion control cannot be set.
+    #[error(transparent)]
+    Congestion(#[from] urxe_core::congestion::CongestionError),
     /// The memory cannot be registered.
     #[error(transparent)]
     Register(#[from] urxe_core::mr::RegisterError),
@@ -112,6 +115,11 @@ impl Sim {
         let from_b = self.with_verbs(b.host, |v| v.draw_psn());
         self.with_verbs(a.host, |v| v.connect(a.index, b, (from_a, from_b), options))?;
         self.with_verbs(b.host, |v| v.connect(b.index, a, (from_b, from_a), options))?;
+        for end in [a, b] {
+            self.with_verbs(end.host, |v| {
+                v.set_congestion_control(end.index, options.congestion)
+            })?;
+        }
         Ok(())
     }
 

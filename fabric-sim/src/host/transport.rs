@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
+use urxe_core::congestion::{CongestionControl, CongestionError};
 use urxe_core::cq::{CqId, CqOverrun, CqSink, Cqe};
 use urxe_core::mr::{Access, MrInit, MrKeys, MrTable, PdId, RegisterError};
 use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr, QpCap};
@@ -73,10 +74,13 @@ pub struct ConnectOptions {
     pub rnr_retry: u8,
     /// READs and atomics that may be outstanding, each way.
     pub rd_atomic: u8,
+    /// How its QPs react to congestion, both of them.
+    pub congestion: CongestionControl,
 }
 
 impl Default for ConnectOptions {
-    /// 1024 bytes a packet in the lossless class; a timeout of 17 ms, 7 retries of each kind, 16 READs.
+    /// 1024 bytes a packet in the lossless class; a timeout of 17 ms, 7 retries of each kind, 16 READs, no
+    /// congestion control.
     fn default() -> Self {
         ConnectOptions {
             mtu: Mtu::Mtu1024,
@@ -85,6 +89,7 @@ impl Default for ConnectOptions {
             retry_cnt: 7,
             rnr_retry: 7,
             rd_atomic: 16,
+            congestion: CongestionControl::None,
         }
     }
 }
@@ -145,6 +150,8 @@ impl Transport {
                 Mode::Lite => IcrcPolicy::Skip,
             },
             source_ports: SourcePorts::PerQp,
+            // A wake-up costs nothing here: packets leave one by one.
+            pace_burst_bytes: 0,
             ..ShardConfig::default()
         });
         Transport {
@@ -405,6 +412,20 @@ impl Verbs<'_> {
                 .with_env(self.now, |s, env| s.modify_qp(qp, &attr, mask, env))?;
         }
         Ok(())
+    }
+
+    /// Sets how a QP reacts to congestion, from its next packet on.
+    ///
+    /// # Errors
+    /// [`CongestionError`] if a parameter makes no sense.
+    pub fn set_congestion_control(
+        &mut self,
+        qp: QpIndex,
+        control: CongestionControl,
+    ) -> Result<(), CongestionError> {
+        let now = self.now.to_core();
+        let shard = &mut self.transport.shard;
+        shard.set_congestion_control(qp, control, now)
     }
 
     /// Appends to a send queue.

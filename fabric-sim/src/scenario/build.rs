@@ -1,5 +1,6 @@
 //! From the file's words to a simulation.
 
+use urxe_core::congestion::CongestionControl;
 use urxe_core::qp::attr::Mtu;
 
 use crate::Sim;
@@ -8,6 +9,7 @@ use crate::fabric::{FabricConfig, Mode};
 use crate::host::{Arrivals, ConnectOptions, FlowSpec, StreamOp, StreamSpec, TransportConfig};
 use crate::link::Link;
 use crate::qos::{FlowControl, PRIORITIES, PauseTimes, Qos, Trust};
+use crate::scenario::congestion::congestion_control;
 use crate::scenario::file::{
     EcnTable, FlowTable, Names, QosTable, Scenario, Size, SwitchTable, TopologyTable, WatchdogTable,
 };
@@ -51,7 +53,8 @@ impl Scenario {
             });
         }
         for (number, flow) in self.flows.iter().enumerate() {
-            add_flow(&mut sim, number, flow)?;
+            let cc = flow.cc.as_ref().or(self.host.cc.as_ref());
+            add_flow(&mut sim, number, flow, cc)?;
         }
         Ok(sim)
     }
@@ -389,6 +392,21 @@ impl At {
         Mtu::from_bytes(bytes).ok_or_else(|| self.fault("mtu", fault))
     }
 
+    fn congestion(
+        &self,
+        sim: &Sim,
+        cc: Option<&String>,
+        from: HostId,
+    ) -> Result<CongestionControl> {
+        let Some(text) = cc else {
+            return Ok(CongestionControl::None);
+        };
+        let topology = sim.fabric().topology();
+        let cable = topology.host_port(from).cable();
+        let rate = topology.cables()[cable].link.rate;
+        congestion_control(&self.field("cc"), text, rate)
+    }
+
     fn arrivals(&self, table: &FlowTable) -> Result<Arrivals> {
         let rate: Option<Rate> = quantity(&self.field("rate"), &table.rate)?;
         match (rate, table.arrivals.as_deref()) {
@@ -403,7 +421,7 @@ impl At {
     }
 }
 
-fn add_flow(sim: &mut Sim, number: usize, table: &FlowTable) -> Result<()> {
+fn add_flow(sim: &mut Sim, number: usize, table: &FlowTable, cc: Option<&String>) -> Result<()> {
     let at = At(number);
     let to = at.host(sim, "to", &table.to)?;
     let from = at.senders(sim, &table.from, to)?;
@@ -447,6 +465,7 @@ fn add_flow(sim: &mut Sim, number: usize, table: &FlowTable) -> Result<()> {
             options: ConnectOptions {
                 tos,
                 mtu,
+                congestion: at.congestion(sim, cc, from)?,
                 ..ConnectOptions::default()
             },
         })?;
@@ -480,7 +499,7 @@ fn size(place: &str, given: &Option<Size>) -> Result<Option<u64>> {
     given.as_ref().map(|given| bytes(place, given)).transpose()
 }
 
-fn bytes(place: &str, given: &Size) -> Result<u64> {
+pub(super) fn bytes(place: &str, given: &Size) -> Result<u64> {
     let text = match given {
         Size::Bytes(bytes) => return Ok(*bytes),
         Size::Text(text) => text.trim(),

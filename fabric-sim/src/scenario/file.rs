@@ -157,6 +157,7 @@ pub(super) struct HostTable {
     pub(super) rx_rate: Option<String>,
     pub(super) rx_buffer: Option<Size>,
     pub(super) window: Option<Size>,
+    pub(super) cc: Option<String>,
 }
 
 /// A name, or several.
@@ -193,6 +194,8 @@ pub(super) struct FlowTable {
     pub(super) mtu: Option<u32>,
     #[serde(default)]
     pub(super) source_port: Option<u16>,
+    #[serde(default)]
+    pub(super) cc: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

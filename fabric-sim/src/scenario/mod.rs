@@ -1,6 +1,7 @@
 //! Simulations as TOML files: docs/SIMULATION.md has the format with an example.
 
 mod build;
+mod congestion;
 mod file;
 mod report;
 #[cfg(test)]

@@ -40,6 +40,26 @@ fn expectations_that_fail_are_told() {
 }
 
 #[test]
+fn flows_are_controlled_as_they_say() {
+    let run = |cc: &str| {
+        let window = "window = \"1MiB\"";
+        assert!(EXAMPLE.contains(window));
+        let text = EXAMPLE.replace(window, &format!("{window}\ncc = \"{cc}\""));
+        let scenario = Scenario::parse(&text).expect("reads");
+        scenario.run(1).expect("runs")
+    };
+    let (without, with) = (run("none"), run("dcqcn"));
+    assert_ne!(without.trace, with.trace);
+    assert!(
+        with.flows.iter().all(|flow| flow.failure.is_none()),
+        "{with}"
+    );
+    for cc in ["window:16KB", "delay:30us"] {
+        assert_ne!(run(cc).trace, without.trace, "{cc}");
+    }
+}
+
+#[test]
 fn faults_name_their_place() {
     let fault = |from: &str, to: &str| {
         assert!(EXAMPLE.contains(from), "{from}");
@@ -68,6 +88,16 @@ fn faults_name_their_place() {
             "topology.kind: \"torus\" is not single-switch",
         ),
         ("leaves = 4", "", "topology.leaves: leaf-spine needs it"),
+        (
+            "depth = 4",
+            "cc = \"reno\"",
+            "flow[0].cc: \"reno\" is not none, dcqcn, window:SIZE or delay:TIME",
+        ),
+        (
+            "depth = 4",
+            "cc = \"delay:7 parsecs\"",
+            "flow[0].cc: \"7 parsecs\" is not a time",
+        ),
         (
             "to = \"h15\"",
             "to = \"h16\"",

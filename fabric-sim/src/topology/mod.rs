@@ -60,6 +60,11 @@ impl PortId {
     pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
+
+    /// Place of its cable in [`Topology::cables`].
+    pub(crate) fn cable(self) -> usize {
+        self.index() / 2
+    }
 }
 
 /// A cable between two nodes.
