@@ -4,8 +4,8 @@
 //! Whoever drives it ([`Sim`](crate::Sim), or a test) calls [`Fabric::step`] and gets an [`Upcall`]
 //! whenever something concerns a host: a frame arrived, there is room to send, a timer is due.
 //!
-//! A frame that travels one hop makes two events: [`Event::TxDone`] when its last bit has left, and
-//! [`Event::Arrive`] when that bit is at the other end. Switches store and forward.
+//! A frame that travels one hop makes two events: `Event::TxDone` when its last bit has left, and
+//! `Event::Arrive` when that bit is at the other end. Switches store and forward.
 
 mod adapter;
 mod control;
