@@ -1,6 +1,6 @@
 //! Congestion control: how fast a QP sends, and how much it has under way.
 //!
-//! A QP has at most one [`Controller`], chosen by [`CongestionControl`]; one that has none
+//! A QP has at most one controller, chosen by [`CongestionControl`]; one that has none
 //! pays a branch for it. The controllers see what a sender can see (acknowledgements and
 //! their delay, congestion notifications, losses) and answer with a window in packets, a
 //! rate, or both. The same code runs in virtual time and over sockets.
