@@ -30,7 +30,7 @@ use super::doorbell::Attempt;
 use super::housekeeping::Housekeeping;
 use super::shard_state::{DEFER_NS, ShardState};
 use super::sockets::Which;
-use super::vigilance::{SILENT_NS, Vigilance};
+use super::vigilance::{SILENT_AT_TICK_NS, SILENT_NS, Vigilance};
 use crate::error::Error;
 
 /// The engine was driven by the program so recently that it is likely to be again. A
@@ -297,10 +297,10 @@ impl<'a> Progress<'a> {
     }
 
     /// Nobody drove the engine for as long as a polling program never takes.
-    fn is_silent(&self, now: Time) -> bool {
+    fn is_silent(&self, now: Time, for_ns: u64) -> bool {
         let progress = &*self.engine.progress;
         let driven_at = Time(progress.driven_at.load(Ordering::Relaxed));
-        now.since_ns(driven_at) >= SILENT_NS && !progress.watched.load(Ordering::Acquire)
+        now.since_ns(driven_at) >= for_ns && !progress.watched.load(Ordering::Acquire)
     }
 
     fn count(&mut self, state: &mut ShardState) {
@@ -320,7 +320,8 @@ impl<'a> Progress<'a> {
                 // The one who drives looks at those only that he uses, or knows of.
                 state.receive(1, Which::All);
             }
-            let found = self.is_silent(state.now) && state.receive(1, Which::Active);
+            let found =
+                self.is_silent(state.now, SILENT_AT_TICK_NS) && state.receive(1, Which::Active);
             self.vigilance.on_tick(found);
             state.handle_timers();
             // One of a moment ago may still find an answer to travel with.
@@ -375,7 +376,7 @@ impl<'a> Progress<'a> {
             AckMode::Now
         };
         loop {
-            let is_silent = self.is_silent(self.engine.clock.now());
+            let is_silent = self.is_silent(self.engine.clock.now(), SILENT_NS);
             let any = state.turn(acks);
             found |= any && is_silent;
             let received = state.shard.stats().rcvd_pkts;

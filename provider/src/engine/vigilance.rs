@@ -7,9 +7,18 @@
 //! that lay waiting while the program was silent, and then watches the sockets for a while
 //! although the program drove a moment ago.
 
-/// A program that polls comes back within a microsecond or two. After this long it is
-/// doing something else.
-pub(super) const SILENT_NS: u64 = 10_000;
+/// A program that polls comes back within a microsecond or two, or, where the thread itself
+/// took its processor for a wake-up, within some ten. After this long it is doing something
+/// else. (With less the thread takes its own disturbance for the program's silence: on two
+/// processors it then stays awake for good, beside a program that polls.)
+pub(super) const SILENT_NS: u64 = 30_000;
+/// At a tick, after so long: a program that looks at its memory has been silent since it
+/// answered what the tick before fetched.
+pub(super) const SILENT_AT_TICK_NS: u64 = 300_000;
+/// What a wake-up that was needed outweighs: there may be one for nothing beside each, for
+/// the answer that the program does poll for. With more, a program that polls, and is
+/// scheduled out now and then, would be disturbed for ever.
+const FOUND_CREDIT: u8 = 2;
 /// Ticks in a row that must find packets lying there: a program that polls may be
 /// scheduled out at one of them.
 const FINDS_MIN: u8 = 3;
@@ -47,7 +56,11 @@ impl Vigilance {
         if !self.is_on() {
             return;
         }
-        self.credit = if found { CREDIT } else { self.credit - 1 };
+        self.credit = if found {
+            (self.credit + FOUND_CREDIT).min(CREDIT)
+        } else {
+            self.credit - 1
+        };
     }
 }
 
@@ -86,6 +99,20 @@ mod tests {
             vigilance.on_watch(false);
         }
         assert!(!vigilance.is_on(), "now it polls");
+    }
+
+    #[test]
+    fn a_few_finds_do_not_keep_it_on() {
+        let mut vigilance = Vigilance::default();
+        for _ in 0..FINDS_MIN {
+            vigilance.on_tick(true);
+        }
+        for _ in 0..20 {
+            for found in [true, false, false, false] {
+                vigilance.on_watch(found);
+            }
+        }
+        assert!(!vigilance.is_on());
         vigilance.on_watch(true);
         assert!(!vigilance.is_on(), "only ticks switch it on");
     }
