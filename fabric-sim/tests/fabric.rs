@@ -1,10 +1,10 @@
 //! The network alone, under plain flows: what it promises, and what textbooks say it must do.
 
-use fabric_sim::engine::Rng;
+use fabric_sim::experiments::{cycle_of_buffers, receiver_that_stops};
 use fabric_sim::fabric::{AdapterConfig, DropReason};
 use fabric_sim::host::{Arrivals, FlowSpec};
 use fabric_sim::qos::{PauseTimes, Trust};
-use fabric_sim::switch::{Marking, Threshold, Watchdog, WatchdogAction, headroom};
+use fabric_sim::switch::{Marking, Watchdog, WatchdogAction, headroom};
 use fabric_sim::topology::{Node, PortId};
 use fabric_sim::{
     FabricConfig, FlowControl, HostId, Link, Mode, Qos, Rate, Sim, Span, SwitchConfig, Time,
@@ -125,34 +125,7 @@ fn headroom_by_the_formula_is_enough_and_tight() {
     let needed = headroom::required(&link, 1);
     assert_eq!(needed, 46_120);
     let drops = |room: u32, seed: u64| {
-        let mut rng = Rng::new(seed);
-        let switch = SwitchConfig {
-            threshold: Threshold::Static(20_000),
-            headroom: Some(room),
-            ..SwitchConfig::default()
-        };
-        let config = FabricConfig {
-            switch,
-            seed,
-            ..FabricConfig::default()
-        };
-        let mut sim = Sim::new(Topology::single_switch(3, link), config).expect("builds");
-        let payload = 4160 - 62;
-        // Data both ways, so that a pause frame has to wait for a long frame to leave.
-        let start = |rng: &mut Rng| Time::from_ps(rng.below(1_000_000));
-        for (from, to) in [(0, 1), (1, 0), (2, 0)] {
-            let spec = FlowSpec::new(HostId(from), HostId(to)).payload(payload);
-            sim.add_flow(spec.start(start(&mut rng)));
-        }
-        sim.run_until(Time::ZERO + Span::from_us(20) + Span::from_ps(rng.below(1_000_000)));
-        // The receiver stops taking anything: its switch port may send no more.
-        let h1 = sim.fabric().port_of(HostId(1));
-        let forever = urxe_wire::Pause::Priorities {
-            enabled: 8,
-            quanta: [u16::MAX; 8],
-        };
-        sim.fabric_mut().send_pause(h1, forever);
-        sim.run_for(Span::from_us(100));
+        let sim = receiver_that_stops(link, room, seed);
         sim.fabric().check_books().expect("balanced");
         sim.fabric().drops().lossless_overruns()
     };
@@ -161,63 +134,14 @@ fn headroom_by_the_formula_is_enough_and_tight() {
     assert!(failed(needed - 4160) > 0, "a packet less is too little");
 }
 
-/// Ring of four: two flows that make a cyclic dependency, and a third that closes it.
-fn ring(watchdog: Option<Watchdog>, third: bool) -> Sim {
-    let link = gbps(40);
-    let topology = Topology::ring(4, 2, link, link);
-    let switch = SwitchConfig {
-        buffer: 1 << 20,
-        threshold: Threshold::Static(20_000),
-        watchdog,
-        ..SwitchConfig::default()
-    };
-    let config = FabricConfig {
-        switch,
-        ..FabricConfig::default()
-    };
-    let mut sim = Sim::new(topology, config).expect("builds");
-    // Clockwise always, also where the other way is as short.
-    for host in 0..8u32 {
-        for at in 0..4u32 {
-            let home = host / 2;
-            if at != home {
-                let next = fabric_sim::topology::SwitchId((at + 1) % 4);
-                let here = fabric_sim::topology::SwitchId(at);
-                let port = sim
-                    .fabric()
-                    .topology()
-                    .port_between(here, next)
-                    .expect("a ring");
-                sim.fabric_mut()
-                    .routes_mut()
-                    .set(here, HostId(host), &[port]);
-            }
-        }
-    }
-    let stop = Time::ZERO + Span::from_ms(5);
-    let mut add = |from, to| {
-        sim.add_flow(FlowSpec {
-            stop,
-            ..FlowSpec::new(HostId(from), HostId(to))
-        })
-    };
-    // A to D by B and C; C to B by D and A.
-    add(0, 6);
-    add(4, 2);
-    if third {
-        add(3, 5);
-    }
-    sim
-}
-
 #[test]
 fn a_cycle_of_buffers_is_no_deadlock_until_something_fills_it() {
-    let mut sim = ring(None, false);
+    let mut sim = cycle_of_buffers(false, None);
     sim.run_until(Time::ZERO + Span::from_ms(50));
     assert!(sim.fabric().find_deadlock().is_none());
     assert_eq!(sim.fabric().frames_inside(), 0, "everything arrived");
 
-    let mut sim = ring(None, true);
+    let mut sim = cycle_of_buffers(true, None);
     sim.run_until(Time::ZERO + Span::from_ms(50));
     let deadlock = sim
         .fabric()
@@ -242,7 +166,7 @@ fn the_watchdog_resolves_a_deadlock() {
             restore: Span::from_ms(2),
             action,
         };
-        let mut sim = ring(Some(watchdog), true);
+        let mut sim = cycle_of_buffers(true, Some(watchdog));
         sim.run_until(Time::ZERO + Span::from_ms(100));
         assert!(sim.fabric().find_deadlock().is_none(), "{action:?}");
         assert_eq!(sim.fabric().frames_inside(), 0, "{action:?}");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::harness::{Ran, addresses, library, pair, port, program};
+use crate::harness::{Ran, addresses, library, pair_of, port, program};
 
 /// Who runs the programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,18 +124,12 @@ pub(crate) fn both_ends(
     let _alone = alone();
     let address = user.address();
     let port = port();
-    let start = |address: Ipv4Addr| -> Option<Command> {
+    let start = || {
         let mut command = program(name, package, address)?;
         command.args([gid_option, "0", "-p", &port]).args(args);
-        Some(command)
+        Some(user.run(command))
     };
-    let server = user.run(start(address)?);
-    let client = || {
-        let mut command = start(address).expect("as a moment ago");
-        command.arg("127.0.0.1");
-        user.run(command)
-    };
-    let (server, client) = pair(server, client, &port);
+    let (server, client) = pair_of(start, &port)?;
     let text = |end: Ran, which: &str| {
         let told = format!("{which} of {name} {}", args.join(" "));
         assert_eq!(end.code, Some(0), "{told}: {}", end.text);

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::process::Command;
 
-use crate::harness::{Ran, addresses, pair, port, program, run, urxe};
+use crate::harness::{Ran, addresses, pair_of, port, program, run, urxe};
 
 const SPEC: &str = "drop=2%,dup=1%,reorder=1%,corrupt=0.5%,seed=7";
 
@@ -27,13 +27,9 @@ fn pair_under_faults(name: &str, package: &str, args: &[&str]) {
         command.args(["-p", &port]).args(args);
         Some(command)
     };
-    let Some(server) = start() else { return };
-    let client = || {
-        let mut command = start().expect("as a moment ago");
-        command.arg("127.0.0.1");
-        command
+    let Some((server, client)) = pair_of(start, &port) else {
+        return;
     };
-    let (server, client) = pair(server, client, &port);
     let mut sums = [0; 4];
     for Ran { code, text } in [&server, &client] {
         assert_eq!(*code, Some(0), "{text}");

@@ -98,15 +98,22 @@ pub(crate) fn run_within(mut command: Command, limit: Duration) -> Ran {
 }
 
 /// Runs a server, and a client once the server listens; returns both.
-pub(crate) fn pair(mut server: Command, client: impl Fn() -> Command, port: &str) -> (Ran, Ran) {
+pub(crate) fn pair(mut server: Command, client: Command, port: &str) -> (Ran, Ran) {
     let server = server
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
     wait_for_listener(port);
-    let client = run(client());
+    let client = run(client);
     (finish(server, LIMIT), client)
+}
+
+/// Server and client of the same command; the client is told where the server is. `None` if the program is missing.
+pub(crate) fn pair_of(start: impl Fn() -> Option<Command>, port: &str) -> Option<(Ran, Ran)> {
+    let (server, mut client) = (start()?, start()?);
+    client.arg("127.0.0.1");
+    Some(pair(server, client, port))
 }
 
 /// Until somebody listens on a TCP port. Trying to connect would be taken for the client.

@@ -86,13 +86,11 @@ fn two_programs_on_two_addresses() {
         command.args(["-g", "0", "-n", "200", "-p", &port]);
         Some(command)
     };
-    let Some(server) = start(first) else { return };
-    let _alone = alone();
-    let client = || {
-        let mut command = start(second).expect("as a moment ago");
-        command.arg("127.0.0.1");
-        command
+    let (Some(server), Some(mut client)) = (start(first), start(second)) else {
+        return;
     };
+    client.arg("127.0.0.1");
+    let _alone = alone();
     let (server, client) = pair(server, client, &port);
     assert_eq!(
         (server.code, client.code),

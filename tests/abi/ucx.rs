@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 
-use crate::harness::{Ran, addresses, pair, port, program, run, urxe};
+use crate::harness::{Ran, addresses, pair, pair_of, port, program, run, urxe};
 
 /// `urxe run` in front of a program: UCX takes no device without the files that this shows it. None where the
 /// program is not installed.
@@ -32,13 +32,9 @@ fn perftest(transports: Option<&str>, args: &[&str], count: &str) {
         }
         Some(command)
     };
-    let Some(server) = start() else { return };
-    let client = || {
-        let mut command = start().expect("as a moment ago");
-        command.arg("127.0.0.1");
-        command
+    let Some((server, client)) = pair_of(start, &port) else {
+        return;
     };
-    let (server, client) = pair(server, client, &port);
     assert_eq!(
         (server.code, client.code),
         (Some(0), Some(0)),
@@ -108,13 +104,11 @@ fn fi_pingpong_over_datagrams() {
         command.args(args).args(["-I", "200", "-S", "1024", "-c"]);
         Some(command)
     };
-    let Some(mut server) = start() else { return };
-    server.args(["-B", &port]);
-    let client = || {
-        let mut command = start().expect("as a moment ago");
-        command.args(["-P", &port, "127.0.0.1"]);
-        command
+    let (Some(mut server), Some(mut client)) = (start(), start()) else {
+        return;
     };
+    server.args(["-B", &port]);
+    client.args(["-P", &port, "127.0.0.1"]);
     let (server, client) = pair(server, client, &port);
     for Ran { code, text } in [server, client] {
         assert_eq!(code, Some(0), "{text}");

@@ -203,6 +203,25 @@ unsafe fn begin(
     });
 }
 
+/// The same, with a request that is made whole, by its id.
+///
+/// # Safety
+/// As for [`building`].
+unsafe fn begin_whole(
+    qp: *mut ibv_qp_ex,
+    opcode: WrOpcode,
+    make: impl FnOnce(u64) -> SendWrFields<'static>,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        begin(qp, opcode, |fields| {
+            let flags = fields.flags;
+            *fields = make(fields.wr_id);
+            fields.flags = flags;
+        });
+    }
+}
+
 fn remote(fields: &mut SendWrFields<'static>, rkey: u32, addr: u64) {
     (fields.rkey, fields.remote_addr) = (Rkey(rkey), addr);
 }
@@ -241,10 +260,8 @@ operations! {
 unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
     // SAFETY: after `ibv_wr_start`, by the rules of the function.
     unsafe {
-        begin(qp, WrOpcode::LocalInv, |fields| {
-            let flags = fields.flags;
-            *fields = SendWrFields::local_inv(fields.wr_id, Rkey(rkey));
-            fields.flags = flags;
+        begin_whole(qp, WrOpcode::LocalInv, |wr_id| {
+            SendWrFields::local_inv(wr_id, Rkey(rkey))
         });
     }
 }
@@ -258,10 +275,8 @@ unsafe extern "C" fn wr_bind_mw(
     // SAFETY: after `ibv_wr_start`, with a description of a live region, by the rules of the function.
     unsafe {
         let bind = bind_info(&*info);
-        begin(qp, WrOpcode::BindMw, |fields| {
-            let flags = fields.flags;
-            *fields = SendWrFields::bind_mw(fields.wr_id, Rkey(rkey), &bind);
-            fields.flags = flags;
+        begin_whole(qp, WrOpcode::BindMw, |wr_id| {
+            SendWrFields::bind_mw(wr_id, Rkey(rkey), &bind)
         });
     }
 }
@@ -293,10 +308,8 @@ unsafe extern "C" fn wr_flush(
             building(qp).1.error = Some(libc::EINVAL);
             return;
         };
-        begin(qp, WrOpcode::Flush, |fields| {
-            let flags = fields.flags;
-            *fields = SendWrFields::flush(fields.wr_id, addr, Rkey(rkey), flush);
-            fields.flags = flags;
+        begin_whole(qp, WrOpcode::Flush, |wr_id| {
+            SendWrFields::flush(wr_id, addr, Rkey(rkey), flush)
         });
     }
 }

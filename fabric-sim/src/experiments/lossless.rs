@@ -53,7 +53,11 @@ pub(super) fn headroom(findings: &mut Findings) {
     };
     let needed = required(&link, 1);
     findings.add("headroom", "B", 46_120.0, f64::from(needed), Bound::Exactly);
-    let losing = |room: u32| (0..MOMENTS).filter(|&seed| loses(link, room, seed)).count() as f64;
+    let loses = |room: u32, seed: u64| {
+        let sim = receiver_that_stops(link, room, seed);
+        sim.fabric().drops().lossless_overruns() > 0
+    };
+    let losing = |room: u32| (0..MOMENTS).filter(|&seed| loses(room, seed)).count() as f64;
     findings.add(
         "runs that lose, with it",
         "",
@@ -70,12 +74,13 @@ pub(super) fn headroom(findings: &mut Findings) {
     );
 }
 
-/// True if a frame is lost when a receiver stops at a random moment.
-fn loses(link: Link, room: u32, seed: u64) -> bool {
+/// Three hosts on a switch with so much headroom, in full traffic; one of them stopped taking anything
+/// at a random moment, some time ago.
+pub fn receiver_that_stops(link: Link, headroom: u32, seed: u64) -> Sim {
     let mut rng = Rng::new(seed);
     let switch = SwitchConfig {
         threshold: Threshold::Static(20_000),
-        headroom: Some(room),
+        headroom: Some(headroom),
         ..SwitchConfig::default()
     };
     let config = FabricConfig {
@@ -100,8 +105,8 @@ fn loses(link: Link, room: u32, seed: u64) -> bool {
         quanta: [u16::MAX; 8],
     };
     sim.fabric_mut().send_pause(receiver, forever);
-    sim.run_for(Span::from_us(60));
-    sim.fabric().drops().lossless_overruns() > 0
+    sim.run_for(Span::from_us(100));
+    sim
 }
 
 pub(super) fn deadlock(findings: &mut Findings) {
@@ -127,7 +132,8 @@ pub(super) fn deadlock(findings: &mut Findings) {
             restore: ms(2),
             action,
         });
-        let sim = ring(third, watchdog);
+        let mut sim = cycle_of_buffers(third, watchdog);
+        sim.run_until(Time::ZERO + ms(60));
         let inside = f64::from(u8::from(sim.fabric().frames_inside() > 0));
         let found = f64::from(u8::from(sim.fabric().find_deadlock().is_some()));
         let stuck = f64::from(u8::from(stuck));
@@ -155,9 +161,9 @@ pub(super) fn deadlock(findings: &mut Findings) {
     }
 }
 
-/// A to D and C to B round a ring clockwise, and B to C if there is a third; 5 ms of traffic, then as
-/// long as it takes.
-fn ring(third: bool, watchdog: Option<Watchdog>) -> Sim {
+/// A ring of four switches, before it runs: A to D and C to B clockwise, which makes a cyclic dependency
+/// of buffers, and B to C if there is a third, which closes it; 5 ms of traffic.
+pub fn cycle_of_buffers(third: bool, watchdog: Option<Watchdog>) -> Sim {
     let link = Link::new(Rate::gbps(40));
     let switch = SwitchConfig {
         buffer: 1 << 20,
@@ -170,6 +176,7 @@ fn ring(third: bool, watchdog: Option<Watchdog>) -> Sim {
         ..FabricConfig::default()
     };
     let mut sim = Sim::new(Topology::ring(4, 2, link, link), config).expect("a ring");
+    // Clockwise always, also where the other way is as short.
     for host in 0..8 {
         for at in (0..4).filter(|&at| at != host / 2) {
             let topology = sim.fabric().topology();
@@ -188,7 +195,6 @@ fn ring(third: bool, watchdog: Option<Watchdog>) -> Sim {
             ..FlowSpec::new(HostId(from), HostId(to))
         });
     }
-    sim.run_until(Time::ZERO + Span::from_ms(60));
     sim
 }
 

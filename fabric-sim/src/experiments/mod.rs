@@ -11,6 +11,8 @@ mod transport;
 
 use core::fmt;
 
+pub use lossless::{cycle_of_buffers, receiver_that_stops};
+
 /// How near a measured value must be.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Bound {
