@@ -294,6 +294,15 @@ impl Context {
     }
 }
 
+impl PartialEq for Context {
+    /// True if both are the same context.
+    fn eq(&self, other: &Context) -> bool {
+        self.is(other)
+    }
+}
+
+impl Eq for Context {}
+
 /// Settings of a context that is to be opened.
 ///
 /// ```

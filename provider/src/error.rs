@@ -15,6 +15,7 @@ use urxe_core::work::PostError;
 use urxe_wire::Qpn;
 
 use crate::advise::AdviseFault;
+use crate::cm::CmError;
 
 /// Who has to do something about an [`Error`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -113,6 +114,9 @@ pub enum ErrorKind {
     /// The context has no address of a multicast group's IP version.
     #[error("the context has no address of the IP version of the group {0}")]
     NoAddressForGroup(IpAddr),
+    /// The connection manager refused, or a connection failed.
+    #[error("{0}")]
+    Cm(#[source] CmError),
     /// Something that only privileged programs may do.
     #[error("{0}")]
     Privilege(&'static str),
@@ -237,6 +241,7 @@ impl Error {
             | ErrorKind::Srq(SrqError::Full(_))
             | ErrorKind::Mcast(McastError::TooManyGroups(_))
             | ErrorKind::Register(RegisterError::Full(_)) => Blame::Limit,
+            ErrorKind::Cm(error) => error.blame(),
             ErrorKind::Completion { fault, .. } => match fault.side() {
                 urxe_core::error::Side::Remote | urxe_core::error::Side::Network => Blame::Peer,
                 _ => Blame::Caller,
@@ -265,6 +270,7 @@ impl Error {
             ErrorKind::Xrcd { is_there: true } => libc::EEXIST,
             ErrorKind::Xrcd { is_there: false } | ErrorKind::NoTarget(_) => libc::ENOENT,
             ErrorKind::Mcast(McastError::TooManyGroups(_)) => libc::ENOMEM,
+            ErrorKind::Cm(error) => error.errno(),
             ErrorKind::Privilege(_) => libc::EPERM,
             ErrorKind::Unsupported(_) => libc::EOPNOTSUPP,
             ErrorKind::AddrInUse(_) | ErrorKind::CannotShare(..) => libc::EADDRINUSE,
@@ -352,6 +358,12 @@ impl From<RegisterError> for Error {
 impl From<McastError> for Error {
     fn from(error: McastError) -> Error {
         ErrorKind::Mcast(error).into()
+    }
+}
+
+impl From<CmError> for Error {
+    fn from(error: CmError) -> Error {
+        ErrorKind::Cm(error).into()
     }
 }
 

@@ -89,6 +89,7 @@
 mod advise;
 mod ah;
 mod async_event;
+pub mod cm;
 mod comp_channel;
 mod congestion_control;
 mod context;

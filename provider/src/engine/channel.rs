@@ -93,14 +93,28 @@ impl<T> Channel<T> {
         self.wake.as_fd()
     }
 
+    /// Takes out those events that are chosen, oldest first.
+    pub(crate) fn take_all(&self, mut chosen: impl FnMut(&T) -> bool) -> Vec<T> {
+        let mut inner = self.lock();
+        let all = std::mem::take(&mut inner.events).into_iter();
+        let (taken, kept): (Vec<T>, Vec<T>) = all.partition(|event| chosen(event));
+        inner.events = kept.into();
+        self.settle(&mut inner);
+        taken
+    }
+
     fn take(&self, inner: &mut Inner<T>) -> Option<T> {
         let event = inner.events.pop_front();
-        // Left readable while there is more, for other threads and exposed descriptors.
+        self.settle(inner);
+        event
+    }
+
+    /// Left readable while there is more, for other threads and exposed descriptors.
+    fn settle(&self, inner: &mut Inner<T>) {
         if inner.events.is_empty() && inner.notified {
             inner.notified = false;
             self.wake.drain();
         }
-        event
     }
 
     /// Nothing in here panics half way, so a poisoned queue is a whole queue.

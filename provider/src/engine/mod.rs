@@ -42,7 +42,7 @@ use urxe_core::qpn_table::QpnChunk;
 use urxe_core::{AckMode, Shard, ShardConfig};
 use urxe_udp::{UdpConfig, UdpSocket};
 
-pub(crate) use channel::Channel;
+pub(crate) use channel::{Channel, Sleep};
 pub(crate) use counters::MEANINGS as COUNTER_MEANINGS;
 pub(crate) use cq::{Armed, CqChannel, CqCore, CqInit, WouldLose};
 pub(crate) use cq_table::CqTable;

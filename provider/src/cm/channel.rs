@@ -1,0 +1,104 @@
+//! Where identifiers tell what happens to them.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::event::Event;
+use super::manager::Manager;
+use super::queue::Queue;
+use crate::engine::{Channel, Sleep};
+use crate::error::Error;
+
+/// A queue of [`Event`]s. It is a handle: clones are the same channel.
+///
+/// Its descriptor ([`AsFd`]) is readable while there are events, for a program's own poll
+/// loop; [`EventChannel::try_next`] then takes one.
+#[derive(Clone, Debug)]
+#[doc(alias = "rdma_event_channel")]
+pub struct EventChannel {
+    queue: Arc<Queue>,
+    manager: Manager,
+}
+
+impl EventChannel {
+    /// A channel whose identifiers open devices by themselves.
+    ///
+    /// # Errors
+    /// If the process has no file descriptor left.
+    #[doc(alias = "rdma_create_event_channel")]
+    pub fn new() -> Result<EventChannel, Error> {
+        EventChannel::with_manager(&Manager::global())
+    }
+
+    /// A channel whose identifiers find their contexts by `manager`.
+    ///
+    /// # Errors
+    /// If the process has no file descriptor left.
+    pub fn with_manager(manager: &Manager) -> Result<EventChannel, Error> {
+        let queue = Channel::new().map_err(Error::io("creating an eventfd"))?;
+        Ok(EventChannel {
+            queue: Arc::new(queue),
+            manager: manager.clone(),
+        })
+    }
+
+    /// Takes the next event, if there is one.
+    ///
+    /// # Errors
+    /// After a fork, in the child.
+    #[doc(alias = "rdma_get_cm_event")]
+    pub fn try_next(&self) -> Result<Option<Event>, Error> {
+        while let Some(queued) = self.queue.try_take() {
+            if let Some(event) = queued.open() {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits for an event, as long as `timeout` allows (`None`: for ever).
+    ///
+    /// # Errors
+    /// After a fork, in the child; or if the system cannot wait.
+    #[doc(alias = "rdma_get_cm_event")]
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Event>, Error> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let permit = match self.queue.take_or_sleep() {
+                Sleep::Event(queued) => match queued.open() {
+                    Some(event) => return Ok(Some(event)),
+                    None => continue,
+                },
+                Sleep::Permitted(permit) => permit,
+            };
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+            urxe_udp::wait(&[permit.fd()], left).map_err(Error::io("waiting for an event"))?;
+        }
+    }
+
+    /// The contexts that its identifiers use.
+    pub fn manager(&self) -> &Manager {
+        &self.manager
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+}
+
+impl AsFd for EventChannel {
+    /// A descriptor that is readable while there are events.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.queue.expose()
+    }
+}
+
+impl AsRawFd for EventChannel {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}

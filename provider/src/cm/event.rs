@@ -1,0 +1,125 @@
+//! What happens to identifiers.
+
+use core::fmt;
+
+use super::id::Id;
+use super::param::{ConnParam, UdParam};
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
+        /// What happened, with the numbers and names of `enum rdma_cm_event_type`.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        #[doc(alias = "rdma_cm_event_type")]
+        pub enum EventKind { $($(#[$doc])* $name = $number,)* }
+
+        impl EventKind {
+            /// Every kind, in order of its number.
+            pub const ALL: &'static [EventKind] = &[$(EventKind::$name),*];
+
+            /// Its name in C.
+            #[doc(alias = "rdma_event_str")]
+            pub fn name(self) -> &'static str {
+                match self { $(EventKind::$name => concat!("RDMA_CM_EVENT_", $text),)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// [`Id::resolve_addr`]: the device is known.
+    AddrResolved = 0, "ADDR_RESOLVED";
+    /// It is not.
+    AddrError = 1, "ADDR_ERROR";
+    /// [`Id::resolve_route`]: the path is known.
+    RouteResolved = 2, "ROUTE_RESOLVED";
+    /// It is not.
+    RouteError = 3, "ROUTE_ERROR";
+    /// A peer wants to connect: accept or reject its new identifier.
+    ConnectRequest = 4, "CONNECT_REQUEST";
+    /// The peer accepted; as no QP is attached, bring it to RTS and then [`Id::establish`].
+    ConnectResponse = 5, "CONNECT_RESPONSE";
+    /// The connection could not be made.
+    ConnectError = 6, "CONNECT_ERROR";
+    /// The peer does not answer; of datagrams, or has no such service.
+    Unreachable = 7, "UNREACHABLE";
+    /// The peer refused; [`Event::status`] is the reason, as REJ has it.
+    Rejected = 8, "REJECTED";
+    /// The connection is there.
+    Established = 9, "ESTABLISHED";
+    /// The connection ended, or the peer asks to end it.
+    Disconnected = 10, "DISCONNECTED";
+    /// The device is gone.
+    DeviceRemoval = 11, "DEVICE_REMOVAL";
+    /// The group was joined.
+    MulticastJoin = 12, "MULTICAST_JOIN";
+    /// It was not, or was lost.
+    MulticastError = 13, "MULTICAST_ERROR";
+    /// The address moved to another device.
+    AddrChange = 14, "ADDR_CHANGE";
+    /// Packets of the old connection can be under way no longer; the QP may be used again.
+    TimewaitExit = 15, "TIMEWAIT_EXIT";
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What comes with an event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum EventParam {
+    /// Nothing.
+    None,
+    /// Of connections.
+    Conn(ConnParam),
+    /// Of datagrams and groups.
+    Ud(UdParam),
+}
+
+/// Something that happened to an identifier.
+///
+/// It holds the identifier: one that nobody else has is destroyed with its last event.
+#[derive(Clone, Debug)]
+#[doc(alias = "rdma_cm_event")]
+pub struct Event {
+    /// What.
+    pub kind: EventKind,
+    /// 0; or a negative `errno`; or of [`EventKind::Rejected`] the reason of the REJ, of a
+    /// datagram's [`EventKind::Unreachable`] the status of the SIDR_REP.
+    pub status: i32,
+    /// To whom. Of a [`EventKind::ConnectRequest`] it is new.
+    pub id: Id,
+    /// Of a [`EventKind::ConnectRequest`]: the identifier that listens.
+    pub listen_id: Option<Id>,
+    /// What comes with it.
+    pub param: EventParam,
+}
+
+impl Event {
+    /// The terms that the peer proposes or accepted, if there are any.
+    pub fn conn(&self) -> Option<&ConnParam> {
+        match &self.param {
+            EventParam::Conn(param) => Some(param),
+            _ => None,
+        }
+    }
+
+    /// Where datagrams are to go, if the event says that.
+    pub fn ud(&self) -> Option<&UdParam> {
+        match &self.param {
+            EventParam::Ud(param) => Some(param),
+            _ => None,
+        }
+    }
+
+    /// What the peer's program sent with its message.
+    pub fn private_data(&self) -> &[u8] {
+        match &self.param {
+            EventParam::None => &[],
+            EventParam::Conn(param) => &param.private_data,
+            EventParam::Ud(param) => &param.private_data,
+        }
+    }
+}

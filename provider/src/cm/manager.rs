@@ -1,0 +1,122 @@
+//! Which context an address belongs to.
+
+use core::net::IpAddr;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use super::error::CmError;
+use crate::context::Context;
+use crate::error::Error;
+use crate::listed::ListedDevice;
+
+/// Whoever opens devices for the connection manager, and keeps them open. For programs that
+/// have a list of opened devices of their own; others do without ([`Manager::global`]).
+pub trait Opener: Send + Sync {
+    /// The context that has this address of the host. The same one each time.
+    ///
+    /// # Errors
+    /// [`CmError::NoDevice`] if there is none, or why it could not be opened.
+    fn context_of(&self, addr: IpAddr) -> Result<Context, Error>;
+
+    /// All contexts, for an identifier that listens on all addresses.
+    ///
+    /// # Errors
+    /// If none can be opened.
+    fn contexts(&self) -> Result<Vec<Context>, Error>;
+}
+
+/// What all identifiers of a program have in common: its contexts. A handle: clones are the
+/// same.
+#[derive(Clone)]
+pub struct Manager {
+    opener: Arc<dyn Opener>,
+}
+
+impl Manager {
+    /// The one that opens devices by itself, each once in the process, and keeps them open
+    /// until the process ends: those of [`ListedDevice::list`], and loopback addresses.
+    pub fn global() -> Manager {
+        static GLOBAL: OnceLock<Manager> = OnceLock::new();
+        GLOBAL
+            .get_or_init(|| Manager::new(Arc::new(OpensItself::default())))
+            .clone()
+    }
+
+    /// One that asks `opener`.
+    pub fn new(opener: Arc<dyn Opener>) -> Manager {
+        Manager { opener }
+    }
+
+    /// The context that has this address of the host.
+    ///
+    /// # Errors
+    /// See [`Opener::context_of`].
+    pub fn context_of(&self, addr: IpAddr) -> Result<Context, Error> {
+        self.opener.context_of(addr)
+    }
+
+    /// All contexts.
+    ///
+    /// # Errors
+    /// See [`Opener::contexts`].
+    pub fn contexts(&self) -> Result<Vec<Context>, Error> {
+        self.opener.contexts()
+    }
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Manager")
+    }
+}
+
+#[derive(Default)]
+struct OpensItself {
+    open: Mutex<Vec<Context>>,
+}
+
+impl OpensItself {
+    fn opened(open: &[Context], addr: IpAddr) -> Option<Context> {
+        let has = |context: &&Context| context.addresses().any(|other| other == addr);
+        open.iter().find(has).cloned()
+    }
+}
+
+impl Opener for OpensItself {
+    fn context_of(&self, addr: IpAddr) -> Result<Context, Error> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        // After a fork the parent's contexts are dead here.
+        open.retain(|context| context.engine().check_process().is_ok());
+        if let Some(context) = OpensItself::opened(&open, addr) {
+            return Ok(context);
+        }
+        let listed = ListedDevice::list()?;
+        let device = listed
+            .iter()
+            .find(|device| device.addresses().contains(&addr));
+        let context = match device {
+            Some(device) => device.open()?,
+            // All of 127/8 is the loopback interface's, though it lists only one of them.
+            None if addr.is_loopback() => Context::open(addr)?,
+            None => return Err(CmError::NoDevice(addr).into()),
+        };
+        open.push(context.clone());
+        Ok(context)
+    }
+
+    fn contexts(&self) -> Result<Vec<Context>, Error> {
+        let mut failure = CmError::NoDevice(IpAddr::from([0, 0, 0, 0])).into();
+        for device in ListedDevice::list()? {
+            if let Some(&addr) = device.addresses().first()
+                && let Err(error) = self.context_of(addr)
+            {
+                failure = error;
+            }
+        }
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.is_empty() {
+            return Err(failure);
+        }
+        Ok(open.clone())
+    }
+}

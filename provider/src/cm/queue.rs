@@ -1,0 +1,25 @@
+//! Events on their way to the program.
+
+use std::sync::Weak;
+
+use super::event::{EventKind, EventParam};
+use super::id::Handle;
+use crate::engine::Channel;
+
+/// What a channel holds.
+pub(crate) type Queue = Channel<Queued>;
+
+/// An event that the program did not take so far. It holds no identifier: those that are
+/// gone get no events.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) to: Weak<Handle>,
+    pub(crate) what: What,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(crate) enum What {
+    /// Something that is as it is.
+    Plain(EventKind, i32, EventParam),
+}
