@@ -2,7 +2,7 @@
 //!
 //! From `symbols.txt` (version node, name, kind) it writes
 //! - an ELF version script. A library without version nodes is refused by the loader;
-//! - one assembler trampoline a symbol, which jumps to the Rust function of the same name in `src/verbs/`. The
+//! - one assembler trampoline a symbol, which jumps to the Rust function of the same name in one of [`FOLDERS`]. The
 //!   Rust functions have no exported names themselves: what rustc exports gets no version;
 //! - for symbols without such a function, a stub that fails with `EOPNOTSUPP` (`ENOSYS` for `rdma_*` and `r*`);
 //! - the folder `urxe-lib` beside the build's output, in which the library has the two names.
@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, os::unix};
 
+/// Where the functions are.
+const FOLDERS: [&str; 2] = ["verbs", "cm"];
 /// Stubs of these give a null pointer, the others a number.
 const POINTERS: &str = include_str!("pointers.txt");
 
@@ -25,11 +27,11 @@ struct Symbol {
 fn main() {
     let source = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let out = PathBuf::from(variable("OUT_DIR"));
-    for path in ["symbols.txt", "pointers.txt", "build.rs", "src/verbs"] {
+    for path in ["symbols.txt", "pointers.txt", "build.rs", "src"] {
         println!("cargo:rerun-if-changed={path}");
     }
     let symbols = read_symbols(&source.join("symbols.txt"));
-    let implemented = find_functions(&source.join("src/verbs"));
+    let implemented = find_functions(&source.join("src"));
     write(&out.join("verbs.map"), &version_script(&symbols));
     write(&out.join("exports.rs"), &exports(&symbols, &implemented));
     link_arguments(&out);
@@ -65,10 +67,17 @@ fn read_symbols(path: &Path) -> Vec<Symbol> {
     symbols.collect()
 }
 
-/// Functions with C linkage in `src/verbs/`: name, and the module that it is in.
-fn find_functions(folder: &Path) -> BTreeMap<String, String> {
+/// Functions with C linkage: name, and the module that it is in.
+fn find_functions(source: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    let files = fs::read_dir(folder).expect("src/verbs is a folder");
+    for folder in FOLDERS {
+        find_functions_in(&source.join(folder), folder, &mut found);
+    }
+    found
+}
+
+fn find_functions_in(folder: &Path, parent: &str, found: &mut BTreeMap<String, String>) {
+    let files = fs::read_dir(folder).expect("FOLDERS are folders");
     for path in files.map(|entry| entry.expect("it can be read").path()) {
         let Some(module) = path.file_stem().and_then(|stem| stem.to_str()) else {
             continue;
@@ -79,11 +88,10 @@ fn find_functions(folder: &Path) -> BTreeMap<String, String> {
             if let Some(name) = name
                 && line.starts_with("pub(crate)")
             {
-                found.insert(name.to_owned(), format!("verbs::{module}::{name}"));
+                found.insert(name.to_owned(), format!("{parent}::{module}::{name}"));
             }
         }
     }
-    found
 }
 
 /// Public nodes inherit from the one before, as in the distributions' libraries.
@@ -135,8 +143,7 @@ fn exports(symbols: &[Symbol], implemented: &BTreeMap<String, String>) -> String
         }
         let path = implemented.get(name).cloned().unwrap_or_else(|| {
             let result = match (pointers.contains(name.as_str()), node.starts_with("RDMACM")) {
-                (true, true) => "crate::stub::no_cm_pointer",
-                (true, false) => "crate::stub::no_pointer",
+                (true, _) => "crate::stub::no_pointer",
                 (false, true) => "crate::stub::no_cm",
                 (false, false) => "crate::stub::no_verb",
             };

@@ -25,13 +25,6 @@ pub(crate) fn no_cm(name: &str) -> isize {
     -1
 }
 
-/// Null and `ENOSYS`.
-pub(crate) fn no_cm_pointer(name: &str) -> isize {
-    tell_once(name);
-    Errno(libc::ENOSYS).set();
-    0
-}
-
 fn tell(name: &str) {
     if std::env::var_os("URXE_VERBOSE").is_some() {
         eprintln!("urxe: {name} is not offered");

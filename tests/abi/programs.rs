@@ -64,18 +64,6 @@ fn urxe_run_finds_the_library() {
     assert!(ran.text.contains(&format!("::ffff:{address}")), "{ran:?}");
 }
 
-/// A program that needs what is not there is told so, and ends.
-#[test]
-fn the_connection_manager_says_that_it_is_missing() {
-    let Some(mut command) = program("rping", "rdmacm-utils", Ipv4Addr::LOCALHOST) else {
-        return;
-    };
-    command.args(["-c", "-a", "127.0.0.1"]);
-    let ran = run(command);
-    assert_ne!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.text.contains("connection manager"), "{ran:?}");
-}
-
 /// Each side with an address of its own. (Elsewhere they share one.)
 #[test]
 fn two_programs_on_two_addresses() {

@@ -1,4 +1,4 @@
-//! The structures of `infiniband/verbs.h`, byte for byte.
+//! The structures of `infiniband/verbs.h` and `rdma/rdma_cma.h`, byte for byte.
 //!
 //! Programs reach into them: `ibv_poll_cq` and its like are inline functions of the header that call through
 //! pointers in these structures. Names are those of the header. Sizes are asserted here, and a test compares every
@@ -8,6 +8,7 @@
 //! rest; where a program passes one in, it says how large its own is.
 
 mod attrs;
+mod cm;
 #[allow(non_snake_case, reason = "fields are named as in the header")]
 mod objects;
 mod work;
@@ -16,6 +17,7 @@ mod work;
 mod tests;
 
 pub(crate) use attrs::*;
+pub(crate) use cm::*;
 pub(crate) use objects::*;
 pub(crate) use work::*;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-use super::{attrs, objects, work};
+use super::{attrs, cm, objects, work};
 
 /// Name, size, and name, offset and size of each field.
 pub(super) type Struct = (&'static str, usize, &'static [(&'static str, usize, usize)]);
@@ -19,7 +19,7 @@ const NEWER: [(&str, &str); 2] = [
 const NAMELESS: [&str; 4] = ["wr_rdma", "wr_atomic", "wr_ud", "wr_bind_mw"];
 
 fn structs() -> Vec<Struct> {
-    let tables = [objects::STRUCTS, attrs::STRUCTS, work::STRUCTS];
+    let tables = [objects::STRUCTS, attrs::STRUCTS, work::STRUCTS, cm::STRUCTS];
     let all = tables.into_iter().flatten().copied();
     all.filter(|(name, ..)| !NAMELESS.contains(name)).collect()
 }
@@ -27,7 +27,7 @@ fn structs() -> Vec<Struct> {
 /// A program that prints what the header's structures are like, in the form of [`ours`].
 fn c_program() -> String {
     let mut c = String::from(
-        "#include <stdio.h>\n#include <stddef.h>\n#include <infiniband/verbs.h>\n\
+        "#include <stdio.h>\n#include <stddef.h>\n#include <infiniband/verbs.h>\n#include <rdma/rdma_cma.h>\n\
          #define S(s) printf(#s \" %zu\\n\", sizeof(TYPE))\n#define F(s, f) printf(#s \".\" #f \" %zu %zu\\n\", \
          offsetof(TYPE, f), sizeof(((TYPE *)0)->f))\nint main(void) {\n",
     );
@@ -60,9 +60,14 @@ fn ours() -> Vec<(String, String)> {
 
 #[test]
 fn every_offset_is_the_one_of_the_installed_header() {
-    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
-        println!("skipped: infiniband/verbs.h is missing (apt-get install libibverbs-dev)");
-        return;
+    for (header, package) in [
+        ("infiniband/verbs.h", "libibverbs-dev"),
+        ("rdma/rdma_cma.h", "librdmacm-dev"),
+    ] {
+        if !Path::new("/usr/include").join(header).exists() {
+            println!("skipped: {header} is missing (apt-get install {package})");
+            return;
+        }
     }
     let folder = env::temp_dir().join(format!("urxe-layout-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder for the program");

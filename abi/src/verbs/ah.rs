@@ -108,7 +108,7 @@ pub(super) fn path(context: &urxe::Context, attr: &ibv_ah_attr) -> Result<Addres
 }
 
 /// And back.
-pub(super) fn path_attr(context: &urxe::Context, path: &AddressVector) -> ibv_ah_attr {
+pub(crate) fn path_attr(context: &urxe::Context, path: &AddressVector) -> ibv_ah_attr {
     let mut attr = ibv_ah_attr::zeroed();
     attr.grh.dgid = from_gid(path.remote.into());
     let index = context.addresses().position(|addr| addr == path.local);

@@ -86,7 +86,7 @@ fn extended() -> verbs_context {
 
 /// A program expects a blocking descriptor, and makes it a non-blocking one if it likes; then the functions that
 /// wait do not wait either. The engine reads it only when there is something to read.
-pub(super) fn make_blocking(fd: RawFd) -> Result<(), Errno> {
+pub(crate) fn make_blocking(fd: RawFd) -> Result<(), Errno> {
     // SAFETY: takes numbers.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     // SAFETY: as above.
@@ -97,7 +97,7 @@ pub(super) fn make_blocking(fd: RawFd) -> Result<(), Errno> {
 }
 
 /// True if the program made the descriptor a non-blocking one.
-pub(super) fn is_non_blocking(fd: RawFd) -> bool {
+pub(crate) fn is_non_blocking(fd: RawFd) -> bool {
     // SAFETY: takes numbers.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     flags >= 0 && flags & libc::O_NONBLOCK != 0

@@ -133,7 +133,7 @@ pub(super) fn local_address(context: &urxe::Context, index: u8) -> Result<IpAddr
     Ok(context.query_gid(1, u32::from(index))?.into())
 }
 
-pub(super) fn from_gid(gid: Gid) -> ibv_gid {
+pub(crate) fn from_gid(gid: Gid) -> ibv_gid {
     let (high, low) = gid.0.split_at(8);
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
     ibv_gid {

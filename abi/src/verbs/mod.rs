@@ -6,8 +6,6 @@
 
 pub(crate) mod ah;
 pub(crate) mod buf;
-pub(crate) mod cm_channel;
-pub(crate) mod cm_devices;
 pub(crate) mod comp_channel;
 pub(crate) mod context;
 pub(crate) mod cq;

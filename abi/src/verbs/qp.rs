@@ -33,14 +33,17 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
     let (object, attr) = unsafe { (Qp::of(qp), &*attr) };
     let mask = AttrMask(mask as u32);
     let context = object.urxe.pd().context();
-    let modified = to_attr(context, attr, mask)
-        .and_then(|attr| object.urxe.modify(&attr, mask).map_err(Errno::from));
-    number(modified.map(|()| {
-        if mask.contains(AttrMask::STATE) {
-            // SAFETY: the program's part, which it does not touch during this call.
-            unsafe { (*object.ibv.get()).qp_base.state = attr.qp_state };
-        }
-    }))
+    number(to_attr(context, attr, mask).and_then(|attr| modify(object, &attr, mask)))
+}
+
+/// Changes the QP, and what the program reads of its state.
+pub(crate) fn modify(object: &Qp, attr: &QpAttr, mask: AttrMask) -> Result<(), Errno> {
+    object.urxe.modify(attr, mask)?;
+    if mask.contains(AttrMask::STATE) {
+        // SAFETY: the program's part, which it does not touch during this call.
+        unsafe { (*object.ibv.get()).qp_base.state = attr.qp_state as c_int };
+    }
+    Ok(())
 }
 
 /// What the mask does not name may be anything, and is not looked at.
@@ -95,7 +98,10 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
         unsafe {
             let base = &mut (*object.ibv.get()).qp_base;
             base.state = found.qp_state as c_int;
-            attr.write(from_attr(object, &found));
+            attr.write(ibv_qp_attr {
+                cap: from_cap(&object.urxe.cap()),
+                ..from_attr(object.urxe.pd().context(), &found)
+            });
             init.write(ibv_qp_init_attr {
                 qp_context: base.qp_context,
                 send_cq: base.send_cq,
@@ -109,8 +115,8 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
     }))
 }
 
-fn from_attr(qp: &Qp, from: &QpAttr) -> ibv_qp_attr {
-    let context = qp.urxe.pd().context();
+/// All but the capabilities, which are not attributes to urxe.
+pub(crate) fn from_attr(context: &urxe::Context, from: &QpAttr) -> ibv_qp_attr {
     let mut attr = ibv_qp_attr::zeroed();
     attr.qp_state = from.qp_state as c_int;
     attr.cur_qp_state = from.qp_state as c_int;
@@ -120,7 +126,6 @@ fn from_attr(qp: &Qp, from: &QpAttr) -> ibv_qp_attr {
     attr.sq_psn = from.sq_psn.get();
     attr.dest_qp_num = from.dest_qp_num.get();
     attr.qp_access_flags = from.qp_access_flags.0;
-    attr.cap = from_cap(&qp.urxe.cap());
     if let Some(path) = &from.ah_attr {
         attr.ah_attr = path_attr(context, path);
     }

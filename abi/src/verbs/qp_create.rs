@@ -19,11 +19,11 @@ use crate::object::{
 use crate::ops::qp_ex;
 
 /// `enum ibv_qp_type`
-const RC: c_int = 2;
-const UC: c_int = 3;
-const UD: c_int = 4;
-const XRC_SEND: c_int = 9;
-const XRC_RECV: c_int = 10;
+pub(crate) const RC: c_int = 2;
+pub(crate) const UC: c_int = 3;
+pub(crate) const UD: c_int = 4;
+pub(crate) const XRC_SEND: c_int = 9;
+pub(crate) const XRC_RECV: c_int = 10;
 
 /// What is asked for, by either function. Which objects may be missing, the type says.
 struct Wanted {

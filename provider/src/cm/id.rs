@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use urxe_core::qp::attr::{AttrMask, QpAttr};
 use urxe_core::qp::state::{QpState, QpType};
+use urxe_wire::cm::RejReason;
 use urxe_wire::{Qkey, Qpn};
 
 use super::channel::EventChannel;
@@ -241,13 +242,22 @@ impl Id {
     }
 
     /// Refuses who asked; he gets an [`EventKind::Rejected`] of the reason
-    /// [`RejReason::CONSUMER_DEFINED`](super::RejReason::CONSUMER_DEFINED).
+    /// [`RejReason::CONSUMER_DEFINED`].
     ///
     /// # Errors
     /// [`CmError::State`] if nobody asks, [`CmError::PrivateData`]: 148 bytes are the most.
     #[doc(alias = "rdma_reject")]
     pub fn reject(&self, private_data: &[u8]) -> Result<(), Error> {
-        let _ = private_data;
+        self.reject_with(RejReason::CONSUMER_DEFINED, private_data)
+    }
+
+    /// The same for another reason (datagrams know no reasons).
+    ///
+    /// # Errors
+    /// As of [`Id::reject`].
+    #[doc(alias = "rdma_reject_ece")]
+    pub fn reject_with(&self, reason: RejReason, private_data: &[u8]) -> Result<(), Error> {
+        let _ = (reason, private_data);
         Err(CmError::NotYet.into())
     }
 

@@ -1,0 +1,226 @@
+//! Events, and what the library does by itself when one comes.
+
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use std::sync::atomic::Ordering;
+
+use urxe::cm::{EventKind, EventParam};
+
+use super::id::{Id, migrate};
+use super::multicast;
+use super::param;
+use crate::errno::{Errno, minus_one};
+use crate::layout::{CStruct, rdma_cm_event, rdma_cm_id, rdma_event_channel, rdma_event_param};
+use crate::object::{Object, Qp, delete, new, of};
+
+/// Behind `rdma_cm_event`.
+#[repr(C)]
+struct Event {
+    ibv: UnsafeCell<rdma_cm_event>,
+    /// Where the program's pointer to private data leads.
+    _data: Vec<u8>,
+    /// The id that waits for the acknowledgement: of a request, the one that listens.
+    counted: *mut rdma_cm_id,
+}
+
+// SAFETY: repr(C), and `ibv` is first.
+unsafe impl Object for Event {
+    type C = rdma_cm_event;
+}
+
+/// What the program will see.
+struct Seen {
+    kind: EventKind,
+    status: c_int,
+    id: *mut rdma_cm_id,
+    listen_id: *mut rdma_cm_id,
+    param: rdma_event_param,
+    is_ud: bool,
+    data: Vec<u8>,
+}
+
+/// The program's form of an event, after what has to happen with it. None if its id is gone.
+pub(super) fn translate(
+    channel: *mut rdma_event_channel,
+    event: urxe::cm::Event,
+) -> Result<Option<*mut rdma_cm_event>, Errno> {
+    let is_request = event.kind == EventKind::ConnectRequest;
+    let counted = match &event.listen_id {
+        Some(listener) if is_request => Id::deliver(listener.token()),
+        _ => Id::deliver(event.id.token()),
+    };
+    let Some(counted) = counted else {
+        return Ok(None);
+    };
+    let mut seen = Seen {
+        kind: event.kind,
+        status: event.status,
+        id: counted,
+        listen_id: ptr::null_mut(),
+        param: param::none(),
+        is_ud: false,
+        data: event.private_data().to_vec(),
+    };
+    if is_request {
+        // SAFETY: the listening id, which was counted.
+        match unsafe { welcome(channel, counted, event.id.clone()) } {
+            Ok(child) => (seen.id, seen.listen_id) = (child, counted),
+            Err(_) => {
+                // The peer is refused as the id goes.
+                // SAFETY: counted above.
+                unsafe { Id::of(counted) }.events.ack(1);
+                return Ok(None);
+            }
+        }
+    }
+    // SAFETY: an id that was counted, or is new.
+    unsafe { react(&mut seen, &event.param) };
+    Ok(Some(give(seen, counted)))
+}
+
+fn give(seen: Seen, counted: *mut rdma_cm_id) -> *mut rdma_cm_event {
+    let mut ibv = rdma_cm_event {
+        id: seen.id,
+        listen_id: seen.listen_id,
+        event: seen.kind as c_int,
+        status: seen.status,
+        param: seen.param,
+    };
+    if !seen.data.is_empty() {
+        param::set_data(&mut ibv.param, seen.is_ud, &seen.data);
+    }
+    new(Event {
+        ibv: UnsafeCell::new(ibv),
+        _data: seen.data,
+        counted,
+    })
+}
+
+/// An id of the program's for a request.
+///
+/// # Safety
+/// A listening id that stays.
+unsafe fn welcome(
+    channel: *mut rdma_event_channel,
+    listener: *mut rdma_cm_id,
+    urxe: urxe::cm::Id,
+) -> Result<*mut rdma_cm_id, Errno> {
+    // SAFETY: the caller's promise.
+    let (listener, of_listener) = unsafe { (Id::of(listener), &*listener) };
+    let mut ibv = rdma_cm_id::zeroed();
+    ibv.channel = channel;
+    ibv.context = of_listener.context;
+    ibv.ps = of_listener.ps;
+    ibv.qp_type = of_listener.qp_type;
+    let child = Id::give(urxe, ibv, false);
+    // SAFETY: just made.
+    let ready = unsafe { Id::of(child) }.refresh().and_then(|()| {
+        if listener.is_sync.load(Ordering::Relaxed) {
+            // SAFETY: as above. It waits by itself, as the one that listens does.
+            return unsafe { migrate(child, ptr::null_mut()) };
+        }
+        Ok(())
+    });
+    if let Err(errno) = ready {
+        // SAFETY: nobody has it.
+        unsafe { super::id::rdma_destroy_id(child) };
+        return Err(errno);
+    }
+    Ok(child)
+}
+
+/// # Safety
+/// A live id.
+unsafe fn react(seen: &mut Seen, with: &EventParam) {
+    // SAFETY: the caller's promise.
+    let id = unsafe { Id::of(seen.id) };
+    let failed = match seen.kind {
+        EventKind::AddrResolved | EventKind::RouteResolved => id.resolved(),
+        // SAFETY: the id's QP, or null.
+        EventKind::ConnectResponse => unsafe { respond(seen, id) },
+        EventKind::MulticastJoin => multicast::joined(id, with),
+        _ => Ok(()),
+    };
+    // SAFETY: the id's device; there is one when such parameters come.
+    unsafe { fill(seen, with) };
+    if let Err(Errno(errno)) = failed {
+        seen.kind = match seen.kind {
+            EventKind::AddrResolved => EventKind::AddrError,
+            EventKind::RouteResolved => EventKind::RouteError,
+            EventKind::MulticastJoin => EventKind::MulticastError,
+            _ => EventKind::ConnectError,
+        };
+        seen.status = -errno;
+    }
+}
+
+/// # Safety
+/// A live id.
+unsafe fn fill(seen: &mut Seen, with: &EventParam) {
+    // SAFETY: the caller's promise.
+    let context = unsafe { (*seen.id).verbs };
+    match with {
+        EventParam::Conn(conn) => {
+            seen.param = param::to_c(conn);
+            if seen.kind == EventKind::ConnectRequest {
+                // SAFETY: the caller's promise.
+                let mut state = unsafe { Id::of(seen.id) }.state();
+                state.responder_resources = conn.responder_resources;
+                state.initiator_depth = conn.initiator_depth;
+            }
+        }
+        EventParam::Ud(ud) if !context.is_null() => {
+            seen.is_ud = true;
+            // SAFETY: the device's context stays open.
+            seen.param = unsafe { param::ud_to_c(context, ud) };
+            if matches!(
+                seen.kind,
+                EventKind::MulticastJoin | EventKind::MulticastError
+            ) {
+                // What the program gave when it joined.
+                seen.param.ud.private_data =
+                    ptr::with_exposed_provenance::<c_void>(ud.token as usize);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The peer accepted. With a QP of the id's that is all: it is made ready, and the peer told. Without one the program
+/// does that (`rdma_establish`).
+///
+/// # Safety
+/// The id's QP is alive, or null.
+unsafe fn respond(seen: &mut Seen, id: &Id) -> Result<(), Errno> {
+    // SAFETY: the program's part.
+    let qp = unsafe { (*id.ibv.get()).qp };
+    if qp.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise.
+    let qp = unsafe { Qp::of(qp) };
+    let ready = id
+        .make_ready(qp, None, None)
+        .and_then(|()| Ok(id.urxe.establish()?));
+    if ready.is_err() {
+        let _ = id.fail_qp(qp);
+        return ready;
+    }
+    seen.kind = EventKind::Established;
+    Ok(())
+}
+
+pub(crate) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+    if event.is_null() {
+        return minus_one(Err(Errno::INVAL));
+    }
+    // SAFETY: an event that the program does not use again, by the rules of the function.
+    unsafe {
+        let counted = of::<Event>(event).counted;
+        delete::<Event>(event);
+        // Last: whoever waits for it may destroy the id now.
+        Id::of(counted).events.ack(1);
+    }
+    0
+}

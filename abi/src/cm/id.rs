@@ -1,0 +1,337 @@
+//! Identifiers of connections: what sockets are elsewhere.
+
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use urxe::{QpType, Qpn};
+
+use super::channel::{Channel, rdma_create_event_channel, rdma_destroy_event_channel};
+use super::event::rdma_ack_cm_event;
+use super::{PS_IB, PS_IPOIB, PS_TCP, PS_UDP, address, devices};
+use crate::errno::{Errno, minus_one};
+use crate::events::Acks;
+use crate::layout::{
+    CStruct, ibv_pd, ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_event_channel,
+};
+use crate::object::{Object, Qp, Shared, delete, new, of};
+use crate::verbs::gid::from_gid;
+use crate::verbs::qp_create::{RC, UC, UD, XRC_RECV, XRC_SEND};
+
+/// Behind `rdma_cm_id`.
+#[repr(C)]
+pub(crate) struct Id {
+    pub(super) ibv: UnsafeCell<rdma_cm_id>,
+    pub(super) urxe: urxe::cm::Id,
+    /// By which events name it.
+    pub(super) key: usize,
+    /// Made without a channel: its functions wait for their events themselves, on one of its own.
+    pub(super) is_sync: AtomicBool,
+    pub(super) events: Acks,
+    state: Mutex<State>,
+}
+
+/// What the library remembers between calls.
+#[derive(Default)]
+pub(super) struct State {
+    /// Of a listening endpoint: what the queue pairs of its requests are made with.
+    pub(super) for_requests: Option<(Shared<ibv_pd>, ibv_qp_init_attr)>,
+    /// Private data for `rdma_connect` from `rdma_addrinfo`.
+    pub(super) connect_data: Vec<u8>,
+    /// What the request offers: an upper bound of what is accepted.
+    pub(super) responder_resources: u8,
+    pub(super) initiator_depth: u8,
+    pub(super) groups: Vec<super::multicast::Group>,
+    pub(super) path: Option<Box<ibv_sa_path_rec>>,
+}
+
+// SAFETY: the program's pointers in it are only handed on.
+unsafe impl Send for State {}
+
+// SAFETY: repr(C), and `ibv` is first.
+unsafe impl Object for Id {
+    type C = rdma_cm_id;
+}
+
+/// Ids by key. An event may come for one that is just being destroyed.
+fn known() -> MutexGuard<'static, HashMap<usize, Shared<rdma_cm_id>>> {
+    static KNOWN: OnceLock<Mutex<HashMap<usize, Shared<rdma_cm_id>>>> = OnceLock::new();
+    let known = KNOWN.get_or_init(Mutex::default);
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Id {
+    /// The object behind a program's pointer.
+    ///
+    /// # Safety
+    /// As for [`of`].
+    pub(super) unsafe fn of<'a>(id: *mut rdma_cm_id) -> &'a Id {
+        // SAFETY: the caller's promise.
+        unsafe { of::<Id>(id) }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The id that an event is of, with the event counted: it stays until that is acknowledged. None if it is being
+    /// destroyed.
+    pub(super) fn deliver(key: usize) -> Option<*mut rdma_cm_id> {
+        let id = known().get(&key)?.0;
+        // SAFETY: it is known, and not destroyed while the lock is held.
+        unsafe { Id::of(id) }.events.deliver();
+        Some(id)
+    }
+
+    /// Gives an id to the program.
+    pub(super) fn give(urxe: urxe::cm::Id, ibv: rdma_cm_id, is_sync: bool) -> *mut rdma_cm_id {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        let key = NEXT.fetch_add(1, Ordering::Relaxed);
+        urxe.set_token(key);
+        let id = new(Id {
+            ibv: UnsafeCell::new(ibv),
+            urxe,
+            key,
+            is_sync: AtomicBool::new(is_sync),
+            events: Acks::default(),
+            state: Mutex::default(),
+        });
+        known().insert(key, Shared(id));
+        id
+    }
+
+    /// Writes what became known of addresses and device where the program reads it.
+    pub(super) fn refresh(&self) -> Result<(), Errno> {
+        let ibv = self.ibv.get();
+        let (local, peer) = (self.urxe.local_addr(), self.urxe.peer_addr());
+        // SAFETY: the program's part, which it does not write to during the calls that come here.
+        unsafe {
+            if let Some(local) = local {
+                (*ibv).route.addr.src_storage = address::write(local).0;
+            }
+            if let Some(peer) = peer {
+                (*ibv).route.addr.dst_storage = address::write(peer).0;
+            }
+            if (*ibv).verbs.is_null()
+                && let Some(local) = local.filter(|local| !local.ip().is_unspecified())
+            {
+                let (context, pd) = devices::of_address(local.ip())?;
+                (*ibv).verbs = context;
+                (*ibv).pd = pd;
+                (*ibv).port_num = 1;
+            }
+            if let (Some(local), Some(peer)) = (local, peer) {
+                let (sgid, dgid) = (from_gid(local.ip().into()), from_gid(peer.ip().into()));
+                (*ibv).route.addr.addr.sgid = sgid;
+                (*ibv).route.addr.addr.dgid = dgid;
+                (*ibv).route.addr.addr.pkey = 0xffff_u16.to_be();
+            }
+        }
+        Ok(())
+    }
+
+    /// The peer and the way to it are known: one path, as programs expect one.
+    pub(super) fn resolved(&self) -> Result<(), Errno> {
+        self.refresh()?;
+        let ibv = self.ibv.get();
+        // SAFETY: the program's part, as in `refresh`.
+        unsafe {
+            let gids = &(*ibv).route.addr.addr;
+            let mut path = Box::new(ibv_sa_path_rec::zeroed());
+            (path.sgid, path.dgid, path.pkey) = (gids.sgid, gids.dgid, gids.pkey);
+            path.hop_limit = 64;
+            path.reversible = 1;
+            path.mtu = 3;
+            path.packet_life_time = 16;
+            let mut state = self.state();
+            let path = state.path.insert(path);
+            (*ibv).route.path_rec = ptr::from_mut(&mut **path);
+            (*ibv).route.num_paths = 1;
+        }
+        Ok(())
+    }
+
+    /// The program's QP for the handshake.
+    pub(super) fn name_qp(&self, qp: &Qp) {
+        // SAFETY: the program's part; neither changes.
+        let (qpn, srq) = unsafe {
+            let ibv = &(*qp.ibv.get()).qp_base;
+            (ibv.qp_num, ibv.srq)
+        };
+        self.urxe.set_qp(Qpn::new(qpn), !srq.is_null());
+    }
+
+    /// It has none any more.
+    pub(super) fn disown_qp(&self) {
+        self.urxe.set_qp(Qpn::new(0), false);
+    }
+}
+
+/// `enum rdma_port_space`
+pub(super) fn port_space(number: c_int) -> Result<urxe::cm::PortSpace, Errno> {
+    match number {
+        PS_TCP => Ok(urxe::cm::PortSpace::Tcp),
+        PS_UDP => Ok(urxe::cm::PortSpace::Udp),
+        PS_IB => Ok(urxe::cm::PortSpace::Ib),
+        PS_IPOIB => Ok(urxe::cm::PortSpace::Ipoib),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// `enum ibv_qp_type`, as far as there are connections for it.
+fn service(qp_type: c_int) -> Result<QpType, Errno> {
+    match qp_type {
+        RC => Ok(QpType::Rc),
+        UC => Ok(QpType::Uc),
+        UD => Ok(QpType::Ud),
+        XRC_SEND => Ok(QpType::XrcSend),
+        XRC_RECV => Ok(QpType::XrcRecv),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+pub(crate) unsafe extern "C" fn rdma_create_id(
+    channel: *mut rdma_event_channel,
+    id: *mut *mut rdma_cm_id,
+    context: *mut c_void,
+    ps: c_int,
+) -> c_int {
+    let qp_type = match ps {
+        PS_UDP | PS_IPOIB => UD,
+        _ => RC,
+    };
+    // SAFETY: a channel or null, by the rules of the function.
+    minus_one(
+        unsafe { create(channel, context, ps, qp_type) }.map(|made| {
+            // SAFETY: a place for a pointer, by the rules of the function.
+            unsafe { id.write(made) };
+        }),
+    )
+}
+
+/// # Safety
+/// A channel, or null.
+pub(super) unsafe fn create(
+    channel: *mut rdma_event_channel,
+    context: *mut c_void,
+    ps: c_int,
+    qp_type: c_int,
+) -> Result<*mut rdma_cm_id, Errno> {
+    let (space, service) = (port_space(ps)?, service(qp_type)?);
+    let is_sync = channel.is_null();
+    let channel = if is_sync { own_channel()? } else { channel };
+    // SAFETY: a channel, by the caller's promise, or the one that was just made.
+    let made = urxe::cm::Id::with_qp_type(unsafe { &Channel::of(channel).urxe }, space, service);
+    let urxe = match made {
+        Ok(urxe) => urxe,
+        Err(error) => {
+            if is_sync {
+                // SAFETY: made above, and nobody else's.
+                unsafe { rdma_destroy_event_channel(channel) };
+            }
+            return Err(error.into());
+        }
+    };
+    let mut ibv = rdma_cm_id::zeroed();
+    ibv.channel = channel;
+    ibv.context = context;
+    ibv.ps = ps;
+    ibv.qp_type = qp_type;
+    Ok(Id::give(urxe, ibv, is_sync))
+}
+
+fn own_channel() -> Result<*mut rdma_event_channel, Errno> {
+    // SAFETY: it takes nothing.
+    let channel = unsafe { rdma_create_event_channel() };
+    if channel.is_null() {
+        return Err(Errno::last());
+    }
+    Ok(channel)
+}
+
+pub(crate) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
+    // SAFETY: an id that the program does not use again, by the rules of the function.
+    unsafe { destroy(id) };
+    0
+}
+
+/// Waits until the events that the program got are acknowledged; those that it did not get are gone.
+///
+/// # Safety
+/// An id that nobody uses again.
+unsafe fn destroy(id: *mut rdma_cm_id) {
+    // SAFETY: the caller's promise.
+    let (object, ibv) = unsafe { (Id::of(id), &mut *id) };
+    known().remove(&object.key);
+    // SAFETY: it was got by a function that waited, and not acknowledged yet.
+    unsafe { forget_event(ibv) };
+    object.events.wait();
+    let is_sync = object.is_sync.load(Ordering::Relaxed);
+    let channel = is_sync.then_some(ibv.channel);
+    // SAFETY: nobody uses it any more.
+    unsafe { delete::<Id>(id) };
+    if let Some(channel) = channel {
+        // SAFETY: the id's own.
+        unsafe { rdma_destroy_event_channel(channel) };
+    }
+}
+
+pub(crate) unsafe extern "C" fn rdma_migrate_id(
+    id: *mut rdma_cm_id,
+    channel: *mut rdma_event_channel,
+) -> c_int {
+    // SAFETY: an id and a channel or null, by the rules of the function.
+    minus_one(unsafe { migrate(id, channel) })
+}
+
+/// # Safety
+/// As for `rdma_migrate_id`.
+pub(super) unsafe fn migrate(
+    id: *mut rdma_cm_id,
+    channel: *mut rdma_event_channel,
+) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    let (object, ibv) = unsafe { (Id::of(id), &mut *id) };
+    let to_own = channel.is_null();
+    let was_own = object.is_sync.load(Ordering::Relaxed);
+    if to_own && was_own {
+        return Err(Errno::INVAL);
+    }
+    let channel = if to_own { own_channel()? } else { channel };
+    // SAFETY: a channel.
+    let moved = object.urxe.migrate(unsafe { &Channel::of(channel).urxe });
+    if let Err(error) = moved {
+        if to_own {
+            // SAFETY: made above, and nobody else's.
+            unsafe { rdma_destroy_event_channel(channel) };
+        }
+        return Err(error.into());
+    }
+    if was_own {
+        // SAFETY: the id's own: its events are, and the last one is with the id.
+        unsafe {
+            forget_event(ibv);
+            rdma_destroy_event_channel(ibv.channel);
+        }
+    }
+    ibv.channel = channel;
+    object.is_sync.store(to_own, Ordering::Relaxed);
+    // Nobody deals with events of the old channel after this.
+    object.events.wait();
+    Ok(())
+}
+
+/// Acknowledges the event that a function which waited has left.
+///
+/// # Safety
+/// A live id, whose event is null or was not acknowledged.
+pub(super) unsafe fn forget_event(ibv: &mut rdma_cm_id) {
+    if !ibv.event.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { rdma_ack_cm_event(ibv.event) };
+        ibv.event = ptr::null_mut();
+    }
+}

@@ -1,0 +1,327 @@
+//! Queue pairs of ids: made ready by the library, which knows from the handshake what they need.
+
+use core::ffi::c_int;
+use core::ptr;
+
+use urxe::{AttrMask, QpState};
+
+use super::devices;
+use super::id::Id;
+use crate::errno::{Errno, minus_one};
+use crate::layout::{
+    CStruct, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex, rdma_cm_id,
+};
+use crate::object::Qp;
+use crate::verbs::comp_channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
+use crate::verbs::cq::{ibv_create_cq, ibv_destroy_cq};
+use crate::verbs::qp::{from_attr, modify};
+use crate::verbs::qp_create::{UC, UD, XRC_RECV, XRC_SEND, create_qp_ex, ibv_destroy_qp};
+
+/// `IBV_QP_INIT_ATTR_*`
+const PD: u32 = 1 << 0;
+const XRCD: u32 = 1 << 1;
+
+pub(crate) unsafe extern "C" fn rdma_create_qp(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    attr: *mut ibv_qp_init_attr,
+) -> c_int {
+    // SAFETY: an id, a PD or null, and attributes, by the rules of the function.
+    minus_one(unsafe { create_basic(id, pd, &mut *attr) })
+}
+
+/// # Safety
+/// As for `rdma_create_qp`.
+pub(super) unsafe fn create_basic(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    attr: &mut ibv_qp_init_attr,
+) -> Result<(), Errno> {
+    let mut wanted = ibv_qp_init_attr_ex::zeroed();
+    wanted.qp_context = attr.qp_context;
+    wanted.send_cq = attr.send_cq;
+    wanted.recv_cq = attr.recv_cq;
+    wanted.srq = attr.srq;
+    wanted.cap = attr.cap;
+    wanted.qp_type = attr.qp_type;
+    wanted.sq_sig_all = attr.sq_sig_all;
+    wanted.pd = pd;
+    wanted.comp_mask = if pd.is_null() { 0 } else { PD };
+    // SAFETY: the caller's promise.
+    unsafe { create(id, &mut wanted) }?;
+    attr.send_cq = wanted.send_cq;
+    attr.recv_cq = wanted.recv_cq;
+    attr.srq = wanted.srq;
+    attr.cap = wanted.cap;
+    Ok(())
+}
+
+pub(crate) unsafe extern "C" fn rdma_create_qp_ex(
+    id: *mut rdma_cm_id,
+    attr: *mut ibv_qp_init_attr_ex,
+) -> c_int {
+    // SAFETY: an id and attributes, by the rules of the function.
+    minus_one(unsafe { create(id, &mut *attr) })
+}
+
+/// # Safety
+/// As for `rdma_create_qp_ex`.
+unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno> {
+    // SAFETY: an id, by the caller's promise; the program does not touch it meanwhile.
+    let (object, ibv) = unsafe { (Id::of(id), &mut *id) };
+    if !ibv.qp.is_null() || ibv.verbs.is_null() {
+        return Err(Errno::INVAL);
+    }
+    if attr.comp_mask & PD == 0 || attr.pd.is_null() {
+        attr.pd = ibv.pd;
+        attr.comp_mask |= PD;
+    }
+    // SAFETY: a PD, by the rules of the function, or the id's own.
+    let context = unsafe { (*attr.pd).context };
+    // A domain of another device, or of a context that the program opened by itself.
+    if context != ibv.verbs {
+        return Err(Errno::INVAL);
+    }
+    let conflicts = |own: bool, given: bool, same: bool| own && given && !same;
+    let is_torn = conflicts(
+        !ibv.recv_cq.is_null(),
+        !attr.recv_cq.is_null(),
+        ibv.recv_cq == attr.recv_cq,
+    ) || conflicts(
+        !ibv.send_cq.is_null(),
+        !attr.send_cq.is_null(),
+        ibv.send_cq == attr.send_cq,
+    ) || conflicts(!ibv.srq.is_null(), !attr.srq.is_null(), ibv.srq == attr.srq);
+    if is_torn {
+        return Err(Errno::INVAL);
+    }
+    if attr.srq.is_null() {
+        attr.srq = ibv.srq;
+    }
+    // SAFETY: the id's objects are alive.
+    unsafe { make_queues(ibv, attr) }?;
+    // SAFETY: live objects, by the caller's promise.
+    let qp = unsafe { create_qp_ex(ibv.verbs, attr) };
+    if qp.is_null() {
+        let errno = Errno::last();
+        // SAFETY: those that were just made.
+        unsafe { destroy_queues(ibv) };
+        return Err(errno);
+    }
+    // SAFETY: just made.
+    if let Err(errno) = object.own_qp(unsafe { Qp::of(qp) }) {
+        // SAFETY: just made, and nobody's yet.
+        unsafe {
+            ibv_destroy_qp(qp);
+            destroy_queues(ibv);
+        }
+        return Err(errno);
+    }
+    ibv.qp = qp;
+    ibv.pd = attr.pd;
+    Ok(())
+}
+
+/// Completion queues, with a channel each, where the program brings none.
+///
+/// # Safety
+/// An id with a device.
+unsafe fn make_queues(ibv: &mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno> {
+    if attr.qp_type == XRC_RECV {
+        if attr.comp_mask & XRCD == 0 || attr.xrcd.is_null() {
+            attr.xrcd = devices::xrcd_of(ibv.verbs)?;
+            attr.comp_mask |= XRCD;
+        }
+        return Ok(());
+    }
+    if attr.recv_cq.is_null() && ibv.recv_cq.is_null() && attr.qp_type != XRC_SEND {
+        // SAFETY: the caller's promise.
+        unsafe { make_recv_queue(ibv, attr.cap.max_recv_wr) }?;
+    }
+    if attr.send_cq.is_null() && ibv.send_cq.is_null() {
+        // SAFETY: as above.
+        unsafe { make_send_queue(ibv, attr.cap.max_send_wr) }?;
+    }
+    if attr.recv_cq.is_null() {
+        attr.recv_cq = ibv.recv_cq;
+    }
+    if attr.send_cq.is_null() {
+        attr.send_cq = ibv.send_cq;
+    }
+    Ok(())
+}
+
+/// # Safety
+/// An id with a device.
+pub(super) unsafe fn make_recv_queue(ibv: &mut rdma_cm_id, depth: u32) -> Result<(), Errno> {
+    let depth = depth.max(1) as c_int;
+    // SAFETY: the id's context, and a channel of it.
+    unsafe {
+        ibv.recv_cq_channel = ibv_create_comp_channel(ibv.verbs);
+        if !ibv.recv_cq_channel.is_null() {
+            let id: *mut rdma_cm_id = ibv;
+            ibv.recv_cq = ibv_create_cq(ibv.verbs, depth, id.cast(), ibv.recv_cq_channel, 0);
+        }
+    }
+    let is_made = !ibv.recv_cq.is_null();
+    // SAFETY: what was made of it.
+    unsafe { check_queues(ibv, is_made) }
+}
+
+/// # Safety
+/// An id with a device.
+unsafe fn make_send_queue(ibv: &mut rdma_cm_id, depth: u32) -> Result<(), Errno> {
+    let depth = depth.max(1) as c_int;
+    // SAFETY: the id's context, and a channel of it.
+    unsafe {
+        ibv.send_cq_channel = ibv_create_comp_channel(ibv.verbs);
+        if !ibv.send_cq_channel.is_null() {
+            let id: *mut rdma_cm_id = ibv;
+            ibv.send_cq = ibv_create_cq(ibv.verbs, depth, id.cast(), ibv.send_cq_channel, 0);
+        }
+    }
+    let is_made = !ibv.send_cq.is_null();
+    // SAFETY: what was made of it.
+    unsafe { check_queues(ibv, is_made) }
+}
+
+/// # Safety
+/// The id's queues are alive.
+unsafe fn check_queues(ibv: &mut rdma_cm_id, is_made: bool) -> Result<(), Errno> {
+    if is_made {
+        return Ok(());
+    }
+    let errno = Errno::last();
+    // SAFETY: the caller's promise.
+    unsafe { destroy_queues(ibv) };
+    Err(errno)
+}
+
+/// Those that the library made.
+///
+/// # Safety
+/// They are alive.
+pub(super) unsafe fn destroy_queues(ibv: &mut rdma_cm_id) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        for cq in [&mut ibv.recv_cq, &mut ibv.send_cq] {
+            if !cq.is_null() {
+                ibv_destroy_cq(*cq);
+                *cq = ptr::null_mut();
+            }
+        }
+        for channel in [&mut ibv.recv_cq_channel, &mut ibv.send_cq_channel] {
+            if !channel.is_null() {
+                ibv_destroy_comp_channel(*channel);
+                *channel = ptr::null_mut();
+            }
+        }
+    }
+}
+
+pub(crate) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
+    // SAFETY: an id, by the rules of the function.
+    let (object, ibv) = unsafe { (Id::of(id), &mut *id) };
+    if ibv.qp.is_null() {
+        return;
+    }
+    object.disown_qp();
+    // SAFETY: the id's, by the rules of the function.
+    unsafe { ibv_destroy_qp(ibv.qp) };
+    ibv.qp = ptr::null_mut();
+    // The queue for receives of an XRC id is its SRQ's.
+    if ibv.qp_type != XRC_RECV || ibv.srq.is_null() {
+        // SAFETY: its queues, that nothing uses now.
+        unsafe { destroy_queues(ibv) };
+    }
+}
+
+impl Id {
+    /// What has to happen when a QP is made for the id: it can be posted to at once.
+    fn own_qp(&self, qp: &Qp) -> Result<(), Errno> {
+        self.name_qp(qp);
+        self.move_qp(qp, QpState::Init, None)?;
+        if is_datagram(qp) {
+            self.move_qp(qp, QpState::Rtr, None)?;
+            self.move_qp(qp, QpState::Rts, None)?;
+        }
+        Ok(())
+    }
+
+    /// To a state, with the attributes that the handshake brought. `depth`: READs and atomics under way, as the
+    /// program wants it.
+    pub(super) fn move_qp(&self, qp: &Qp, state: QpState, depth: Option<u8>) -> Result<(), Errno> {
+        let (mut attr, mut mask) = self.urxe.init_qp_attr(state)?;
+        if let Some(depth) = depth {
+            (attr.max_rd_atomic, attr.max_dest_rd_atomic) = (depth, depth);
+        }
+        if qp_type(qp) == UC {
+            mask = AttrMask(mask.0 & !ONLY_RELIABLE.0);
+        }
+        modify(qp, &attr, mask)
+    }
+
+    /// INIT once more, as access follows from the handshake, then ready for both directions.
+    pub(super) fn make_ready(
+        &self,
+        qp: &Qp,
+        responder_resources: Option<u8>,
+        initiator_depth: Option<u8>,
+    ) -> Result<(), Errno> {
+        self.move_qp(qp, QpState::Init, None)?;
+        self.move_qp(qp, QpState::Rtr, responder_resources)?;
+        self.move_qp(qp, QpState::Rts, initiator_depth)
+    }
+
+    /// Flushes what is posted: the connection is over.
+    pub(super) fn fail_qp(&self, qp: &Qp) -> Result<(), Errno> {
+        let attr = urxe::QpAttr {
+            qp_state: QpState::Err,
+            ..urxe::QpAttr::default()
+        };
+        modify(qp, &attr, AttrMask::STATE)
+    }
+}
+
+/// Attributes that connected services without acknowledgements do not have.
+const ONLY_RELIABLE: AttrMask = AttrMask(
+    AttrMask::MAX_DEST_RD_ATOMIC.0
+        | AttrMask::MIN_RNR_TIMER.0
+        | AttrMask::MAX_QP_RD_ATOMIC.0
+        | AttrMask::TIMEOUT.0
+        | AttrMask::RETRY_CNT.0
+        | AttrMask::RNR_RETRY.0,
+);
+
+pub(super) fn qp_type(qp: &Qp) -> c_int {
+    // SAFETY: the program's part; the type never changes.
+    unsafe { (*qp.ibv.get()).qp_base.qp_type }
+}
+
+pub(super) fn is_datagram(qp: &Qp) -> bool {
+    qp_type(qp) == UD
+}
+
+pub(crate) unsafe extern "C" fn rdma_init_qp_attr(
+    id: *mut rdma_cm_id,
+    attr: *mut ibv_qp_attr,
+    mask: *mut c_int,
+) -> c_int {
+    // SAFETY: an id and attributes, by the rules of the function.
+    let (object, wanted) = unsafe { (Id::of(id), (*attr).qp_state) };
+    let state = usize::try_from(wanted)
+        .ok()
+        .and_then(|index| QpState::ALL.get(index));
+    let found = state.copied().ok_or(Errno::INVAL).and_then(|state| {
+        let (found, bits) = object.urxe.init_qp_attr(state)?;
+        let context = object.urxe.device().ok_or(Errno::INVAL)?;
+        Ok((from_attr(&context, &found), bits))
+    });
+    minus_one(found.map(|(found, bits)| {
+        // SAFETY: places for both, by the rules of the function.
+        unsafe {
+            attr.write(found);
+            mask.write(bits.0 as c_int);
+        }
+    }))
+}

@@ -1,0 +1,110 @@
+//! Addresses, routes and listening.
+
+use core::ffi::c_int;
+use core::time::Duration;
+
+use super::address::{read, read_some};
+use super::id::Id;
+use super::manager::source_for;
+use super::wait::finish;
+use crate::errno::{Errno, minus_one};
+use crate::layout::rdma_cm_id;
+
+pub(crate) unsafe extern "C" fn rdma_bind_addr(
+    id: *mut rdma_cm_id,
+    addr: *mut libc::sockaddr,
+) -> c_int {
+    // SAFETY: an id and an address, by the rules of the function.
+    minus_one(unsafe { bind(Id::of(id), addr) })
+}
+
+/// # Safety
+/// An address, or null.
+pub(super) unsafe fn bind(id: &Id, addr: *const libc::sockaddr) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    id.urxe.bind_addr(unsafe { read(addr) }?)?;
+    id.refresh()
+}
+
+pub(crate) unsafe extern "C" fn rdma_resolve_addr(
+    id: *mut rdma_cm_id,
+    src_addr: *mut libc::sockaddr,
+    dst_addr: *mut libc::sockaddr,
+    timeout_ms: c_int,
+) -> c_int {
+    // SAFETY: an id and addresses, by the rules of the function.
+    minus_one(unsafe { resolve_addr(id, src_addr, dst_addr, timeout_ms) })
+}
+
+/// # Safety
+/// An id; addresses, or null for the source.
+pub(super) unsafe fn resolve_addr(
+    id: *mut rdma_cm_id,
+    source: *const libc::sockaddr,
+    destination: *const libc::sockaddr,
+    timeout_ms: c_int,
+) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    let (object, source, destination) =
+        unsafe { (Id::of(id), read_some(source)?, read(destination)?) };
+    let source = source_for(source, destination)?;
+    object
+        .urxe
+        .resolve_addr(source, destination, timeout(timeout_ms))?;
+    // SAFETY: the caller's promise.
+    unsafe { finish(id) }
+}
+
+pub(crate) unsafe extern "C" fn rdma_resolve_route(
+    id: *mut rdma_cm_id,
+    timeout_ms: c_int,
+) -> c_int {
+    // SAFETY: an id, by the rules of the function.
+    minus_one(unsafe { resolve_route(id, timeout_ms) })
+}
+
+/// # Safety
+/// An id.
+pub(super) unsafe fn resolve_route(id: *mut rdma_cm_id, timeout_ms: c_int) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        Id::of(id).urxe.resolve_route(timeout(timeout_ms))?;
+        finish(id)
+    }
+}
+
+/// Less than nothing is nothing.
+fn timeout(timeout_ms: c_int) -> Duration {
+    Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0))
+}
+
+pub(crate) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
+    // SAFETY: an id, by the rules of the function.
+    let id = unsafe { Id::of(id) };
+    let backlog = u32::try_from(backlog).unwrap_or(0);
+    minus_one(
+        id.urxe
+            .listen(backlog)
+            .map_err(Errno::from)
+            .and_then(|()| id.refresh()),
+    )
+}
+
+pub(crate) unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
+    // SAFETY: an id, by the rules of the function.
+    unsafe { port(&raw const (*id).route.addr.src_storage) }
+}
+
+pub(crate) unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
+    // SAFETY: an id, by the rules of the function.
+    unsafe { port(&raw const (*id).route.addr.dst_storage) }
+}
+
+/// In network order; 0 without an address.
+///
+/// # Safety
+/// A socket address of any family.
+unsafe fn port(storage: *const crate::layout::Storage) -> u16 {
+    // SAFETY: the caller's promise.
+    unsafe { read(storage.cast()) }.map_or(0, |addr| addr.port().to_be())
+}
