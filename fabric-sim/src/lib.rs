@@ -14,6 +14,7 @@
 //! | [`qos`] | classes, flow control, shares |
 //! | [`switch`] | buffer, thresholds, headroom, marking, watchdog: settings and books |
 //! | [`fabric`] | the network that moves frames: ports, pause, credits, deadlocks |
+//! | [`fault`] | what goes wrong: loss, damage, delay, cables and hosts that fail |
 //! | [`host`] | what sends and receives: plain flows, and the real transport |
 //! | [`scenario`] | simulations as TOML files |
 //! | [`experiments`] | known outcomes, and whether they come |
@@ -24,6 +25,7 @@
 pub mod engine;
 pub mod experiments;
 pub mod fabric;
+pub mod fault;
 pub mod frame;
 pub mod host;
 pub mod link;
@@ -34,6 +36,7 @@ pub mod topology;
 
 pub use engine::{Rate, Span, Time};
 pub use fabric::{Fabric, FabricConfig, Mode};
+pub use fault::Fault;
 pub use host::Sim;
 pub use link::Link;
 pub use qos::{FlowControl, Qos};

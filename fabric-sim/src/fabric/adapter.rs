@@ -43,6 +43,8 @@ pub(crate) struct Adapter {
     rx_bytes: [u64; PRIORITIES],
     /// Bit n: the switch was told to stop class n.
     pub(crate) off: u8,
+    /// The host has crashed: nothing is taken in.
+    is_down: bool,
 }
 
 impl Adapter {
@@ -53,6 +55,7 @@ impl Adapter {
             rx: Queue::default(),
             rx_bytes: [0; PRIORITIES],
             off: 0,
+            is_down: false,
         }
     }
 }
@@ -90,6 +93,10 @@ impl Fabric {
             return self.discard(port, id, DropReason::Stray);
         }
         let adapter = &mut self.adapters[host.0 as usize];
+        if adapter.is_down {
+            self.give_credit(port, id);
+            return self.discard(port, id, DropReason::HostDown);
+        }
         let rate = adapter.rx_rate.unwrap_or(self.config.adapter.rx_rate);
         if rate.is_none() && adapter.rx.frames == 0 {
             self.give_credit(port, id);
@@ -147,6 +154,27 @@ impl Fabric {
         }
         self.give_credit(port, id);
         self.pending = Some(Upcall::Received(host, id));
+    }
+
+    /// Takes the adapter of a host out of service, with all frames that wait in it to be taken in.
+    pub(crate) fn set_host_down(&mut self, host: HostId, is_down: bool) {
+        let adapter = &mut self.adapters[host.0 as usize];
+        adapter.is_down = is_down;
+        if !is_down {
+            return;
+        }
+        (adapter.off, adapter.rx_bytes) = (0, [0; PRIORITIES]);
+        let (port, mut waiting) = (adapter.port, core::mem::take(&mut adapter.rx));
+        while let Some(id) = waiting.pop(&self.frames) {
+            self.give_credit(port, id);
+            self.discard(port, id, DropReason::HostDown);
+        }
+    }
+
+    /// True while a fault has the host crashed.
+    #[inline]
+    pub fn is_host_down(&self, host: HostId) -> bool {
+        self.adapters[host.0 as usize].is_down
     }
 
     /// Frames that wait in adapters to be taken in.

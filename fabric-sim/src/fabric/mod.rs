@@ -20,6 +20,7 @@ mod transmit;
 mod watchdog;
 
 use crate::engine::{Entity, EventQueue, Rng, Span, Time, TraceHash};
+use crate::fault::{Faults, Step};
 use crate::frame::{Bodies, Frame, FrameId, FrameSlab, Payload};
 use crate::link::{ETHERNET_OVERHEAD, JUMBO_MTU, Link};
 use crate::qos::{FlowControl, Qos};
@@ -67,6 +68,8 @@ pub(crate) enum Event {
     Timer(HostId, u32),
     /// The driver asked to be called.
     Call(u32),
+    /// A fault begins, goes on or ends.
+    Fault(u32, Step),
 }
 
 /// Something for whoever drives the fabric.
@@ -80,6 +83,10 @@ pub enum Upcall {
     Timer(HostId, u32),
     /// A call that [`Fabric::call_at`] asked for, with its token.
     Call(u32),
+    /// A fault has the host crash: all that it held in memory is gone.
+    Crashed(HostId),
+    /// The host starts again, with nothing.
+    Restarted(HostId),
 }
 
 /// Everything that a fabric is made of, beside the topology.
@@ -144,9 +151,12 @@ pub struct Fabric {
     /// Events taken out of the queue.
     events: u64,
     /// For the driver, before the next event.
-    pending: Option<Upcall>,
+    pub(crate) pending: Option<Upcall>,
     pub(crate) tap: Option<Box<dyn Tap>>,
     pub(crate) interference: Option<Box<dyn Interference>>,
+    pub(crate) faults: Faults,
+    /// Some fault is about frames.
+    pub(crate) has_frame_faults: bool,
 }
 
 /// Bytes of a packet that `lite` mode keeps: all headers of any opcode, and the payload of an ATOMIC
@@ -218,6 +228,8 @@ impl Fabric {
             pending: None,
             tap: None,
             interference: None,
+            faults: Faults::default(),
+            has_frame_faults: false,
         })
     }
 
@@ -242,6 +254,7 @@ impl Fabric {
                 Event::RxDone(host) => self.on_rx_done(host),
                 Event::Timer(host, token) => return Some(Upcall::Timer(host, token)),
                 Event::Call(token) => return Some(Upcall::Call(token)),
+                Event::Fault(number, step) => self.on_fault(number, step),
             }
         }
     }

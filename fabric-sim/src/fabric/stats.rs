@@ -24,11 +24,13 @@ pub enum DropReason {
     Fault,
     /// It came to a host that it was not for.
     Stray,
+    /// Its host had crashed.
+    HostDown,
 }
 
 impl DropReason {
     /// All, in order.
-    pub const ALL: [DropReason; 9] = [
+    pub const ALL: [DropReason; 10] = [
         DropReason::Buffer,
         DropReason::BitError,
         DropReason::TooLong,
@@ -38,6 +40,7 @@ impl DropReason {
         DropReason::Watchdog,
         DropReason::Fault,
         DropReason::Stray,
+        DropReason::HostDown,
     ];
 
     /// A word for it.
@@ -52,6 +55,7 @@ impl DropReason {
             DropReason::Watchdog => "watchdog",
             DropReason::Fault => "fault",
             DropReason::Stray => "stray",
+            DropReason::HostDown => "host-down",
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::engine::Time;
 use crate::fabric::tap::{Fate, TapEvent};
 use crate::fabric::{DropReason, Event, Fabric, Upcall};
+use crate::fault::Leaving;
 use crate::frame::{FrameId, Payload};
 use crate::topology::{HostId, Node, PortId};
 
@@ -91,7 +92,7 @@ impl Fabric {
             self.refund_credit(id.peer(), frame);
             return self.discard(id.peer(), frame, DropReason::BitError);
         }
-        if self.interference.is_some() {
+        if self.has_frame_faults || self.interference.is_some() {
             return self.depart_through(id, frame, at);
         }
         self.queue.push(at, Event::Arrive(id.peer(), frame));
@@ -118,7 +119,7 @@ impl Fabric {
     fn depart_through(&mut self, id: PortId, frame: FrameId, at: Time) {
         let now = self.queue.now();
         let Some(interference) = &mut self.interference else {
-            return;
+            return self.depart_with_faults(id, frame, at);
         };
         let f = self.frames.get_mut(frame);
         let bytes = match f.payload {
@@ -129,7 +130,7 @@ impl Fabric {
             _ => &mut [],
         };
         match interference.on_wire(now, id, f, bytes) {
-            Fate::Pass => self.queue.push(at, Event::Arrive(id.peer(), frame)),
+            Fate::Pass => self.depart_with_faults(id, frame, at),
             Fate::Lose => {
                 self.refund_credit(id.peer(), frame);
                 self.discard(id, frame, DropReason::Fault);
@@ -141,20 +142,60 @@ impl Fabric {
             Fate::Delay(more) => self.queue.push(at + more, Event::Arrive(id.peer(), frame)),
             Fate::Duplicate(later) => {
                 let copy = self.duplicate(frame);
-                let f = *self.frames.get(copy);
-                if let Some(credit) = &mut self.ports[id.index()].credit
-                    && !f.payload.is_control()
-                {
-                    credit.spend(f.priority, f.len);
-                }
                 self.queue.push(at, Event::Arrive(id.peer(), frame));
-                self.queue.push(at + later, Event::Arrive(id.peer(), copy));
+                self.arrive_also(id, copy, at + later);
             }
         }
     }
 
+    /// Asks all faults what becomes of the frame.
+    fn depart_with_faults(&mut self, id: PortId, frame: FrameId, at: Time) {
+        let f = self.frames.get_mut(frame);
+        let bytes = match f.payload {
+            Payload::Roce { body, .. }
+            | Payload::Pause {
+                body: Some(body), ..
+            } => self.bodies.get_mut(body),
+            _ => &mut [],
+        };
+        let verdict = self.faults.on_wire(&mut Leaving {
+            now: self.queue.now(),
+            port: id,
+            node: self.ports[id.index()].node,
+            mode: self.config.mode,
+            tag_len: self.qos.tag_len() as usize,
+            frame: f,
+            bytes,
+        });
+        if let Some(reason) = verdict.lost {
+            self.refund_credit(id.peer(), frame);
+            return self.discard(id, frame, reason);
+        }
+        let at = at + verdict.delay;
+        self.queue.push(at, Event::Arrive(id.peer(), frame));
+        for later in verdict.copies.into_iter().flatten() {
+            let copy = self.duplicate(frame);
+            self.arrive_also(id, copy, at + later);
+        }
+        if let Some((forgery, draw)) = verdict.forged {
+            let forged = self.forge(frame, forgery, draw);
+            self.arrive_also(id, forged, at);
+        }
+    }
+
+    /// A frame that the port did not send arrives, too. Its room is charged like that of any other.
+    fn arrive_also(&mut self, id: PortId, frame: FrameId, at: Time) {
+        let f = *self.frames.get(frame);
+        if let Some(credit) = &mut self.ports[id.index()].credit
+            && !f.payload.is_control()
+        {
+            credit.spend(f.priority, f.len);
+        }
+        self.queue.push(at, Event::Arrive(id.peer(), frame));
+    }
+
     /// Makes a second frame of the same content.
-    fn duplicate(&mut self, id: FrameId) -> FrameId {
+    pub(crate) fn duplicate(&mut self, id: FrameId) -> FrameId {
         let mut copy = *self.frames.get(id);
         match &mut copy.payload {
             Payload::Roce { body, .. }

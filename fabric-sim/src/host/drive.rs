@@ -52,6 +52,8 @@ pub(crate) struct Drivers {
     config: TransportConfig,
     /// Frames that no transport could read.
     pub(crate) unreadable: u64,
+    /// How often each host has started again.
+    restarts: Vec<u32>,
 }
 
 impl Drivers {
@@ -64,6 +66,7 @@ impl Drivers {
             scratch: vec![0; BATCH].into(),
             config: TransportConfig::default(),
             unreadable: 0,
+            restarts: vec![0; hosts],
         }
     }
 }
@@ -94,6 +97,8 @@ impl Sim {
         let now = self.fabric.now();
         let (seed, mode) = (self.fabric.config().seed, self.fabric.config().mode);
         let config = self.drivers.config;
+        // A host that starts again draws other numbers and keys.
+        let seed = seed ^ u64::from(self.drivers.restarts[host.0 as usize]) << 32;
         let transport = self.drivers.transports[host.0 as usize]
             .get_or_insert_with(|| Box::new(Transport::new(host, seed, mode, &config)));
         let result = f(&mut Verbs { now, transport });
@@ -127,6 +132,25 @@ impl Sim {
     pub fn set_program(&mut self, host: HostId, program: Box<dyn Program>) {
         self.with_verbs(host, |verbs| verbs.transport.cqs.is_fresh = true);
         self.drivers.programs[host.0 as usize] = Some(program);
+    }
+
+    /// The host has crashed: its transport is gone, and what streams had under way.
+    pub(crate) fn drop_transport(&mut self, host: HostId) {
+        self.drivers.transports[host.0 as usize] = None;
+        self.drivers.restarts[host.0 as usize] += 1;
+        for stream in &mut self.drivers.streams {
+            if stream.spec.from == host && !stream.is_complete() {
+                stream.failure.get_or_insert(WcStatus::WrFlushErr);
+            }
+        }
+    }
+
+    /// The host starts again: its program is told, with a transport that has nothing.
+    pub(crate) fn restart_transport(&mut self, host: HostId) {
+        if let Some(mut program) = self.drivers.programs[host.0 as usize].take() {
+            self.with_verbs(host, |verbs| program.restarted(verbs));
+            self.drivers.programs[host.0 as usize] = Some(program);
+        }
     }
 
     /// Takes the program of a host back.

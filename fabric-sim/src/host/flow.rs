@@ -130,6 +130,8 @@ pub struct Flow {
     pub(crate) next_at: Time,
     /// It waits for room in the adapter.
     pub(crate) is_listed: bool,
+    /// It stopped because its host crashed.
+    pub(crate) is_halted: bool,
     pub(crate) priority: u8,
     pub(crate) hash: u32,
 }
@@ -150,6 +152,7 @@ impl Flow {
             expected: 0,
             next_at: spec.start,
             is_listed: false,
+            is_halted: false,
             priority,
             hash,
         }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::engine::{Entity, Rate, Rng, Span, Time};
 use crate::fabric::{Fabric, FabricConfig, FabricError, Upcall, frame_len};
+use crate::fault::{Fault, FaultError, FaultId};
 use crate::frame::{Frame, Payload};
 use crate::host::drive::{Drivers, STREAM_START, TRANSPORT_TIMER};
 use crate::host::flow::{Arrivals, Flow, FlowId, FlowSpec};
@@ -114,6 +115,14 @@ impl Sim {
         self.run_until(Time::NEVER);
     }
 
+    /// Adds a fault. It begins at its time, or now if that is over.
+    ///
+    /// # Errors
+    /// [`FaultError`] says what makes no sense in this network.
+    pub fn add_fault(&mut self, fault: Fault) -> Result<FaultId, FaultError> {
+        self.fabric.add_fault(fault)
+    }
+
     #[inline]
     fn handle(&mut self, upcall: Upcall) {
         match upcall {
@@ -131,6 +140,8 @@ impl Sim {
             }
             Upcall::Timer(host, token) => self.on_timer(host, token),
             Upcall::Call(_) => {}
+            Upcall::Crashed(host) => self.on_crash(host),
+            Upcall::Restarted(host) => self.on_restart(host),
         }
     }
 
@@ -149,6 +160,28 @@ impl Sim {
             }
             _ => {}
         }
+    }
+
+    /// A host is gone, with its transport; its plain flows stop.
+    fn on_crash(&mut self, host: HostId) {
+        for listed in &mut self.senders[host.0 as usize].listed {
+            for id in listed.drain(..) {
+                self.flows[id.0 as usize].is_halted = true;
+            }
+        }
+        self.drop_transport(host);
+    }
+
+    /// A host is back: its plain flows go on, its connections do not.
+    fn on_restart(&mut self, host: HostId) {
+        for place in 0..self.flows.len() {
+            let flow = &mut self.flows[place];
+            if flow.spec.from == host && core::mem::take(&mut flow.is_halted) {
+                flow.is_listed = false;
+                self.on_timer(host, place as u32);
+            }
+        }
+        self.restart_transport(host);
     }
 
     /// Sends a packet, and draws when the next one comes.
@@ -206,6 +239,10 @@ impl Sim {
         let now = self.fabric.now();
         let flow = &mut self.flows[id.0 as usize];
         let payload = flow.next_payload(now);
+        if payload > 0 && self.fabric.is_host_down(flow.spec.from) {
+            flow.is_halted = true;
+            return false;
+        }
         if payload == 0 {
             return false;
         }

@@ -470,6 +470,12 @@ pub trait Program: core::fmt::Debug {
     /// Does what there is to do, and returns.
     fn poll(&mut self, verbs: &mut Verbs<'_>);
 
+    /// Its host crashed and has started again: all QPs, regions and queues are gone, and `verbs` is of a
+    /// fresh transport. What the program itself holds is left, as if it had been on a disk.
+    fn restarted(&mut self, verbs: &mut Verbs<'_>) {
+        let _ = verbs;
+    }
+
     /// For whoever wants it back when the run is over.
     fn into_any(self: Box<Self>) -> Box<dyn core::any::Any>;
 }

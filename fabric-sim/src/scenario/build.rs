@@ -13,7 +13,7 @@ use crate::scenario::congestion::congestion_control;
 use crate::scenario::file::{
     EcnTable, FlowTable, Names, QosTable, Scenario, Size, SwitchTable, TopologyTable, WatchdogTable,
 };
-use crate::scenario::{Report, ScenarioError};
+use crate::scenario::{Report, ScenarioError, faults};
 use crate::switch::{Marking, SwitchConfig, Threshold, Watchdog, WatchdogAction};
 use crate::topology::{HostId, Node, Topology};
 
@@ -25,6 +25,11 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError`] names the field that makes no sense.
     pub fn build(&self, seed: u64) -> Result<Sim> {
+        self.build_all(seed)
+            .map_err(|error| error.in_text(&self.text))
+    }
+
+    fn build_all(&self, seed: u64) -> Result<Sim> {
         let qos = self.qos()?;
         let mut config = FabricConfig {
             seed,
@@ -55,6 +60,12 @@ impl Scenario {
         for (number, flow) in self.flows.iter().enumerate() {
             let cc = flow.cc.as_ref().or(self.host.cc.as_ref());
             add_flow(&mut sim, number, flow, cc)?;
+        }
+        for (number, table) in self.faults.iter().enumerate() {
+            let fault = faults::fault(sim.fabric().topology(), number, table)?;
+            let place = || format!("fault[{number}].kind");
+            sim.add_fault(fault)
+                .map_err(|error| ScenarioError::value(place(), error))?;
         }
         Ok(sim)
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use toml::Table;
 
 use crate::scenario::ScenarioError;
 
@@ -21,8 +22,13 @@ pub struct Scenario {
     pub(super) host: HostTable,
     #[serde(default, rename = "flow")]
     pub(super) flows: Vec<FlowTable>,
+    #[serde(default, rename = "fault")]
+    pub(super) faults: Vec<Table>,
     #[serde(default)]
     pub(super) expect: ExpectTable,
+    /// What it was read from, for the lines of errors.
+    #[serde(skip)]
+    pub(super) text: String,
 }
 
 impl Scenario {
@@ -31,7 +37,12 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError::Syntax`] says which line, and what was expected there.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
-        toml::from_str(text).map_err(|error| ScenarioError::Syntax(error.to_string()))
+        let scenario: Scenario =
+            toml::from_str(text).map_err(|error| ScenarioError::Syntax(error.to_string()))?;
+        Ok(Scenario {
+            text: text.to_owned(),
+            ..scenario
+        })
     }
 
     /// The seed that the file names.

@@ -2,7 +2,10 @@
 
 mod build;
 mod congestion;
+mod faults;
+mod fields;
 mod file;
+mod lines;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -17,8 +20,10 @@ pub enum ScenarioError {
     #[error("{0}")]
     Syntax(String),
     /// A value makes no sense.
-    #[error("{place}: {fault}")]
+    #[error("{}{place}: {fault}", LineBefore(*.line))]
     Value {
+        /// The line in the file, counted from 1, if it is known.
+        line: Option<usize>,
         /// Where: the name of the field.
         place: String,
         /// In words.
@@ -35,8 +40,33 @@ pub enum ScenarioError {
 impl ScenarioError {
     pub(crate) fn value(place: impl Into<String>, fault: impl core::fmt::Display) -> ScenarioError {
         ScenarioError::Value {
+            line: None,
             place: place.into(),
             fault: fault.to_string(),
+        }
+    }
+
+    /// The same, with the line of the place in the file's text.
+    fn in_text(self, text: &str) -> ScenarioError {
+        match self {
+            ScenarioError::Value { place, fault, .. } => ScenarioError::Value {
+                line: lines::line_of(text, &place),
+                place,
+                fault,
+            },
+            other => other,
+        }
+    }
+}
+
+/// `line 7: `, or nothing.
+struct LineBefore(Option<usize>);
+
+impl core::fmt::Display for LineBefore {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.0 {
+            Some(line) => write!(f, "line {line}: "),
+            None => Ok(()),
         }
     }
 }
