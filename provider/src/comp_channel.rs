@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::context::Context;
 use crate::cq::Cq;
@@ -96,9 +96,12 @@ impl CompChannel {
 
     fn wait_at_most(&self, timeout: Option<Duration>) -> Result<Option<Cq>, Error> {
         let engine = self.inner.context.engine();
-        let start = Instant::now();
+        let start = engine.clock_now();
         loop {
-            let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+            let left = timeout.map(|timeout| {
+                let passed = engine.clock_now().since_ns(start);
+                timeout.saturating_sub(Duration::from_nanos(passed))
+            });
             let Some(event) = engine.wait_for_event(&self.inner.queue, left)? else {
                 return Ok(None);
             };

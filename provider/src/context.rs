@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use urxe_core::ShardConfig;
 use urxe_core::mr::PdId;
 use urxe_core::qp::attr::Mtu;
+use urxe_core::{ShardConfig, SourcePorts};
 use urxe_udp::UdpConfig;
 use urxe_wire::{Gid, IcrcPolicy};
 
@@ -22,6 +22,7 @@ use crate::engine::{Engine, EngineConfig, ProgressThread, TAP_VARIABLE};
 use crate::error::{Error, ErrorKind};
 use crate::faults::{self, FaultSpec, FaultSpecError};
 use crate::limits::{DeviceAttr, LIMITS};
+use crate::network::{self, Adapter, Network};
 use crate::pd::Pd;
 use crate::port::{Link, PortAttr, PortState};
 use crate::strict::{StrictMode, StrictReport};
@@ -51,7 +52,7 @@ pub struct Context {
 #[derive(Debug)]
 struct ContextInner {
     /// Stops when this is dropped, after all objects are gone.
-    _progress: ProgressThread,
+    _progress: Option<ProgressThread>,
     engine: Arc<Engine>,
     active_mtu: Mtu,
     next_pd: AtomicU32,
@@ -329,6 +330,8 @@ pub struct ContextBuilder {
     faults: Option<Option<FaultSpec>>,
     /// The same.
     mtu: Option<Mtu>,
+    /// Where it is opened, if not on sockets.
+    network: Option<Arc<dyn Network>>,
 }
 
 impl ContextBuilder {
@@ -350,6 +353,7 @@ impl ContextBuilder {
             strict_seed: None,
             faults: None,
             mtu: None,
+            network: network::current(),
         }
     }
 
@@ -452,7 +456,7 @@ impl ContextBuilder {
     /// # Errors
     /// See [`Context::open`]; and if the capture file cannot be written.
     pub fn open(self) -> Result<Context, Error> {
-        let links: Vec<Link> = self.addresses.iter().map(|&addr| Link::of(addr)).collect();
+        let links: Vec<Link> = self.addresses.iter().map(|&addr| self.link(addr)).collect();
         // All addresses of a device are of one interface.
         let link = links.into_iter().min_by_key(|link| link.mtu);
         let link = link.ok_or(ErrorKind::NoAddressOnDevice)?;
@@ -469,7 +473,10 @@ impl ContextBuilder {
             addresses: self.addresses,
             shard: ShardConfig {
                 mtu_max: active_mtu,
-                ..self.shard
+                ..match self.network {
+                    Some(_) => on_network(self.shard),
+                    None => self.shard,
+                }
             },
             window_bytes: self.window_bytes,
             udp: self.udp,
@@ -478,11 +485,19 @@ impl ContextBuilder {
             strict: self.strict,
             strict_seed: self.strict_seed,
             faults,
+            network: self.network.clone(),
         })?);
         if faults.is_some() {
             faults::note_open(&engine);
         }
-        let progress = ProgressThread::start(engine.clone())?;
+        let progress = match &self.network {
+            // The network is the thread.
+            Some(network) => {
+                network.attach(Adapter::new(&engine));
+                None
+            }
+            None => Some(ProgressThread::start(engine.clone())?),
+        };
         let inner = ContextInner {
             _progress: progress,
             engine,
@@ -493,6 +508,26 @@ impl ContextBuilder {
         Ok(Context {
             inner: Arc::new(inner),
         })
+    }
+}
+
+impl ContextBuilder {
+    fn link(&self, addr: IpAddr) -> Link {
+        let on_network = self.network.as_ref().and_then(|n| n.interface_mtu(addr));
+        match on_network {
+            Some(mtu) => Link { mtu },
+            None => Link::of(addr),
+        }
+    }
+}
+
+/// What a network can do and one socket for everything cannot: a UDP port for each connection, and a
+/// wake-up for each packet.
+fn on_network(shard: ShardConfig) -> ShardConfig {
+    ShardConfig {
+        source_ports: SourcePorts::PerQp,
+        pace_burst_bytes: 0,
+        ..shard
     }
 }
 

@@ -109,7 +109,12 @@ impl CqPoll<'_> {
     /// now, so the answer follows when the system's clock was set meanwhile.
     #[doc(alias = "ibv_wc_read_completion_wallclock_ns")]
     pub fn completion_wallclock_ns(&self) -> Option<u64> {
-        let raw = self.cq.context().engine().clock_now();
+        let engine = self.cq.context().engine();
+        if engine.network.is_some() {
+            // Its time began with it: there is no other.
+            return self.completion_ts();
+        }
+        let raw = engine.clock_now();
         let age = Duration::from_nanos(raw.since_ns(self.stamp?));
         let then = SystemTime::now().checked_sub(age)?;
         let since = then.duration_since(SystemTime::UNIX_EPOCH).ok()?;

@@ -114,6 +114,7 @@ mod listed;
 mod mem;
 mod mr;
 mod mw;
+pub mod network;
 mod pd;
 mod port;
 mod qp;

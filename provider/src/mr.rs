@@ -303,9 +303,9 @@ impl Mr {
     #[track_caller]
     fn note_access(&self, offset: usize, len: usize, is_write: bool) {
         let engine = self.registration.pd.context().engine();
-        if engine.is_strict && len > 0 && engine.check_process().is_ok() {
+        if engine.is_observed && len > 0 && engine.check_process().is_ok() {
             let start = self.region.expose() + offset as u64;
-            engine.note_program_access(start, len, is_write, Location::caller());
+            engine.on_program_access(start, len, is_write, Location::caller());
         }
     }
 }

@@ -475,9 +475,9 @@ impl Qp {
             .check_process()
             .map_err(|error| BadWr { index: 0, error })?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
-        if engine.is_strict {
+        if engine.is_observed {
             let at = Location::caller();
-            let posted = self.inner.shared.post_sends_strict(engine, wrs, at);
+            let posted = self.inner.shared.post_sends_observed(engine, wrs, at);
             return posted.map_err(bad_wr);
         }
         self.inner.shared.post_sends(engine, wrs).map_err(bad_wr)
@@ -499,8 +499,8 @@ impl Qp {
             .map_err(|error| BadWr { index: 0, error })?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         let shared = &self.inner.shared;
-        let posted = if engine.is_strict {
-            shared.post_all_sends_strict(engine, wrs, Location::caller())
+        let posted = if engine.is_observed {
+            shared.post_all_sends_observed(engine, wrs, Location::caller())
         } else {
             shared.post_all_sends(engine, wrs)
         };
@@ -547,9 +547,9 @@ impl Qp {
             .check_process()
             .map_err(|error| BadWr { index: 0, error })?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
-        if engine.is_strict {
+        if engine.is_observed {
             let at = Location::caller();
-            let posted = self.inner.shared.post_recvs_strict(engine, wrs, at);
+            let posted = self.inner.shared.post_recvs_observed(engine, wrs, at);
             return posted.map_err(bad_wr);
         }
         self.inner.shared.post_recvs(engine, wrs).map_err(bad_wr)

@@ -150,9 +150,9 @@ impl Srq {
             .check_process()
             .map_err(|error| BadWr { index: 0, error })?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
-        if engine.is_strict {
+        if engine.is_observed {
             let at = Location::caller();
-            let posted = self.inner.shared.post_recvs_strict(engine, wrs, at);
+            let posted = self.inner.shared.post_recvs_observed(engine, wrs, at);
             return posted.map_err(bad_wr);
         }
         self.inner.shared.post_recvs(engine, wrs).map_err(bad_wr)

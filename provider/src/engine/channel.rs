@@ -72,6 +72,11 @@ impl<T> Channel<T> {
         self.take(&mut self.lock())
     }
 
+    /// True if there is no event.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().events.is_empty()
+    }
+
     /// Takes the oldest event, or permits to sleep.
     pub(crate) fn take_or_sleep(&self) -> Sleep<'_, T> {
         let mut inner = self.lock();

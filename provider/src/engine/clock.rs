@@ -1,27 +1,40 @@
 //! The only clock.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use urxe_core::Time;
 
-/// Counts nanoseconds since it was made.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    origin: Instant,
+use crate::network::Network;
+
+/// Counts nanoseconds: since it was made, or as a network counts them.
+#[derive(Clone, Debug)]
+pub(crate) enum Clock {
+    System(Instant),
+    Network(Arc<dyn Network>),
 }
 
 impl Clock {
-    pub(crate) fn new() -> Clock {
-        Clock {
-            origin: Instant::now(),
+    pub(crate) fn new(network: Option<&Arc<dyn Network>>) -> Clock {
+        match network {
+            None => Clock::System(Instant::now()),
+            Some(network) => Clock::Network(network.clone()),
         }
     }
 
     #[inline]
     pub(crate) fn now(&self) -> Time {
-        // 584 years fit.
-        Time(self.origin.elapsed().as_nanos() as u64)
+        match self {
+            // 584 years fit.
+            Clock::System(origin) => Time(origin.elapsed().as_nanos() as u64),
+            Clock::Network(network) => now_on(network),
+        }
     }
+}
+
+#[cold]
+fn now_on(network: &Arc<dyn Network>) -> Time {
+    Time(network.now_ns())
 }
 
 /// How long it is from `now` to `then`; zero if that is past.

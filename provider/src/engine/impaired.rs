@@ -1,11 +1,14 @@
 //! Sending with faults on the way (`URXE_FAULTS`): what the core makes goes through a queue
 //! of packets first. The usual path knows of this by one branch a turn.
 
+use std::sync::Arc;
+
 use urxe_core::AckMode;
 
 use super::Engine;
 use super::shard_state::{ShardState, with_parts};
 use crate::faults::{FaultCounts, Summary};
+use crate::network::Network;
 
 impl ShardState {
     /// Nothing of a QP that is about to go stays on the way.
@@ -16,28 +19,38 @@ impl ShardState {
         }
     }
 
-    /// [`ShardState::transmit`] with faults.
+    /// [`ShardState::transmit`] with faults, or to a network.
     #[cold]
-    pub(super) fn transmit_impaired(&mut self, acks: AckMode) -> bool {
+    pub(super) fn transmit_detoured(&mut self, acks: AckMode) -> bool {
+        match self.network.clone() {
+            Some(network) if self.faults.is_none() => self.transmit_to(&network, acks),
+            network => self.transmit_impaired(network, acks),
+        }
+    }
+
+    fn transmit_impaired(&mut self, network: Option<Arc<dyn Network>>, acks: AckMode) -> bool {
         let sockets = self.sockets.clone();
         // A batch that could not be sent stays: nothing must be added to it.
         if self.tx.has_backlog() && !self.tx.send(&sockets, &mut self.counters, None) {
             return false;
         }
         loop {
+            let has_room = self.has_room();
             let batch = &mut self.tx.batch;
-            let more = self.shard.has_work()
+            let more = has_room
+                && self.shard.has_work()
                 && with_parts!(self, |shard, env| shard.poll_transmit(env, batch, acks));
-            let Some(path) = &mut self.faults else {
-                return true;
-            };
-            path.take(&mut self.tx.batch, self.now);
-            while path.release(&mut self.tx.batch, self.now) {
-                if !self
-                    .tx
-                    .send(&sockets, &mut self.counters, self.tap.as_mut())
-                {
-                    return false;
+            if let Some(path) = &mut self.faults {
+                path.take(&mut self.tx.batch, self.now);
+            }
+            while let Some(path) = &mut self.faults
+                && path.release(&mut self.tx.batch, self.now)
+            {
+                let tap = self.tap.as_mut();
+                match &network {
+                    Some(network) => self.launch(network),
+                    None if self.tx.send(&sockets, &mut self.counters, tap) => {}
+                    None => return false,
                 }
             }
             if !more {

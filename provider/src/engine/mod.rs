@@ -16,7 +16,9 @@ mod inlet;
 mod keys;
 mod moderation;
 mod multicast;
+mod networked;
 mod objects;
+mod observed;
 mod port_watch;
 mod post;
 mod privilege;
@@ -39,7 +41,7 @@ use std::sync::Arc;
 
 use urxe_core::mr::MrTable;
 use urxe_core::qpn_table::QpnChunk;
-use urxe_core::{AckMode, Shard, ShardConfig};
+use urxe_core::{AckMode, CreateQpError, Shard, ShardConfig};
 use urxe_udp::{UdpConfig, UdpSocket};
 
 pub(crate) use channel::{Channel, Sleep};
@@ -57,6 +59,7 @@ use crate::async_event::AsyncEvent;
 use crate::error::{Error, ErrorKind};
 use crate::faults::{FaultSpec, FaultyPath};
 use crate::mem::fork::{self, Generation};
+use crate::network::Network;
 use crate::share::{JoinError, Joined, Membership};
 use crate::strict::{Strict, StrictMode};
 use crate::wc::Wc;
@@ -87,6 +90,8 @@ pub(crate) struct EngineConfig {
     /// What strict mode's decisions follow from, if not the environment.
     pub(crate) strict_seed: Option<u64>,
     pub(crate) faults: Option<FaultSpec>,
+    /// Where it is opened, if not on sockets.
+    pub(crate) network: Option<Arc<dyn Network>>,
 }
 
 /// One context's engine.
@@ -102,6 +107,10 @@ pub(crate) struct Engine {
     generation: Generation,
     /// Strict mode is on; its state is behind the lock.
     pub(crate) is_strict: bool,
+    /// Somebody looks at calls of the program: strict mode, or the network.
+    pub(crate) is_observed: bool,
+    /// What it is opened on, if not on sockets.
+    pub(crate) network: Option<Arc<dyn Network>>,
     /// Dropped after the sockets, which only then is the end of it.
     pub(crate) membership: Option<Arc<Membership>>,
 }
@@ -110,18 +119,28 @@ impl Engine {
     /// Opens the sockets. Nothing moves until a [`ProgressThread`] or a caller drives.
     pub(crate) fn open(config: &EngineConfig) -> Result<Engine, Error> {
         let generation = Generation::current();
-        let (sockets, membership, chunk) = bind(config)?;
+        let network = config.network.as_ref();
+        let (sockets, membership, chunk) = match network {
+            Some(network) => on_network(network, config)?,
+            None => bind(config)?,
+        };
+        let random = || network.map_or_else(random, |network| Ok(network.random()));
         let sockets = Arc::new(sockets);
-        let tap = config.tap.as_deref().map(Tap::create).transpose()?;
-        let clock = Clock::new();
+        // A network captures by itself, in its own time.
+        let tap = config.tap.as_deref().filter(|_| network.is_none());
+        let tap = tap.map(Tap::create).transpose()?;
+        let clock = Clock::new(network);
         let progress = Arc::new(ProgressShared::new()?);
         let events = Arc::new(Channel::new().map_err(Error::io("creating an eventfd"))?);
-        let buffer = u32::try_from(sockets.recv_buffer()).unwrap_or(u32::MAX);
+        let buffer = match network {
+            Some(_) => BUFFER_ON_NETWORK,
+            None => u32::try_from(sockets.recv_buffer()).unwrap_or(u32::MAX),
+        };
         let mut shard = Shard::new(ShardConfig {
             secret: random()?,
             window_bytes: config.window_bytes.unwrap_or_else(|| window_bytes(buffer)),
             window_packets: window_packets(buffer),
-            shares_qpns: membership.is_some(),
+            shares_qpns: membership.is_some() || network.is_some(),
             ..config.shard
         });
         shard.set_own_addresses(config.addresses.clone());
@@ -144,15 +163,19 @@ impl Engine {
         let state = ShardState::new(
             shard,
             MrTable::new(random()?),
-            TxPath::new(&sockets, offload),
+            match network {
+                Some(_) => TxPath::without_sockets(networked::batch()),
+                None => TxPath::new(&sockets, offload),
+            },
             tap,
             sockets.clone(),
-            clock,
+            clock.clone(),
             progress.clone(),
             events.clone(),
             strict,
             membership.clone(),
             faults,
+            config.network.clone(),
         );
         fork::close_in_child(sockets.each().map(UdpSocket::as_fd));
         fork::close_in_child(membership.iter().flat_map(|m| m.descriptors()));
@@ -160,11 +183,16 @@ impl Engine {
             combiner: Combiner::new(state),
             sockets,
             events,
-            port: PortWatch::new(config.addresses.iter().copied()),
+            port: match network {
+                Some(_) => PortWatch::on_network(),
+                None => PortWatch::new(config.addresses.iter().copied()),
+            },
             progress,
             clock,
             generation,
             is_strict,
+            is_observed: is_strict || network.is_some(),
+            network: config.network.clone(),
             membership,
         })
     }
@@ -176,7 +204,10 @@ impl Engine {
 
     /// A number that nobody can guess.
     pub(crate) fn random(&self) -> Result<u64, Error> {
-        random()
+        match &self.network {
+            Some(network) => Ok(network.random()),
+            None => random(),
+        }
     }
 
     /// Everything that was opened before a fork is dead in the child.
@@ -192,9 +223,14 @@ impl Engine {
     /// Takes completions; when there are none, drives the engine and looks again.
     #[inline]
     pub(crate) fn poll(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
-        if self.is_strict {
-            return self.poll_strict(cq, out);
+        if self.is_observed {
+            return self.poll_observed(cq, out);
         }
+        self.poll_usual(cq, out)
+    }
+
+    #[inline]
+    fn poll_usual(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
         let found = cq.take(out);
         if found > 0 {
             if cq.is_turn_to_drive() {
@@ -288,14 +324,28 @@ fn random() -> Result<u64, Error> {
         .map_err(Error::io("reading random numbers"))
 }
 
+/// What the receive buffer of a context on a network counts as: it has none, and what
+/// arrives is taken in at once.
+const BUFFER_ON_NETWORK: u32 = 1 << 20;
+
+type Bound = (Sockets, Option<Arc<Membership>>, Option<QpnChunk>);
+
+/// Takes the addresses on a network.
+fn on_network(network: &Arc<dyn Network>, config: &EngineConfig) -> Result<Bound, Error> {
+    let addrs = &config.addresses[..];
+    let strange = addrs
+        .iter()
+        .find(|addr| network.interface_mtu(**addr).is_none());
+    if let Some(&addr) = strange {
+        return Err(ErrorKind::NoAddress(addr).into());
+    }
+    let chunk = network.grant_qpns().ok_or(CreateQpError::NoQpn)?;
+    let sockets = Sockets::none(addrs, config.udp.clone());
+    Ok((sockets, None, Some(QpnChunk(chunk))))
+}
+
 /// Binds the addresses: shared, if that is wanted and possible.
-#[allow(
-    clippy::type_complexity,
-    reason = "three things that belong to one context"
-)]
-fn bind(
-    config: &EngineConfig,
-) -> Result<(Sockets, Option<Arc<Membership>>, Option<QpnChunk>), Error> {
+fn bind(config: &EngineConfig) -> Result<Bound, Error> {
     let addrs = &config.addresses[..config.addresses.len().min(Sockets::MAX)];
     // The system would take "any address", but peers must know the one.
     if let Some(&addr) = addrs

@@ -22,13 +22,17 @@ use crate::error::{Error, ErrorKind};
 /// that of an address handle is not used for them; this is what rdma_cm takes.
 const GROUP_HOP_LIMIT: u8 = 64;
 
+/// Where there are no sockets.
+const NO_GROUPS: ErrorKind =
+    ErrorKind::Unsupported("a network that is no sockets has no multicast groups");
+
 impl Engine {
     /// Makes the sockets ready for datagrams on this path.
     pub(crate) fn prepare_path(&self, path: &AddressVector) -> Result<(), Error> {
         self.check_process()?;
         self.check_path(path)?;
         if path.remote.is_multicast() {
-            let socket = self.sockets.of(path.local);
+            let socket = self.sockets.of(path.local).ok_or(NO_GROUPS)?;
             socket
                 .send_to_groups(interface_of(path.local), GROUP_HOP_LIMIT)
                 .map_err(Error::io("preparing the socket for multicast"))?;
@@ -84,6 +88,9 @@ impl Engine {
     }
 
     fn join(&self, group: IpAddr) -> Result<Port, Error> {
+        if self.network.is_some() {
+            return Err(NO_GROUPS.into());
+        }
         let local = self
             .sockets
             .addrs()

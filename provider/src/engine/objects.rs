@@ -74,6 +74,9 @@ impl Engine {
     /// More QPNs, from those that all owners of the address share.
     fn another_chunk(&self) -> Result<QpnChunk, Error> {
         let none = || Error::from(CreateQpError::NoQpn);
+        if let Some(network) = &self.network {
+            return network.grant_qpns().map(QpnChunk).ok_or_else(none);
+        }
         let membership = self.membership.as_ref().ok_or_else(none)?;
         let granted = membership.grant(self.random()?, self.sockets.each());
         granted
@@ -152,7 +155,10 @@ impl Engine {
 
     /// What is received at an address is looked at for marks of congested switches.
     fn report_marks(&self, local: IpAddr) -> Result<(), Error> {
-        let socket = self.sockets.of(local);
+        // A network says it of every packet.
+        let Some(socket) = self.sockets.of(local) else {
+            return Ok(());
+        };
         socket
             .report_tos()
             .map_err(Error::io("asking for the traffic class of packets"))

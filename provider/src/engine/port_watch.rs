@@ -62,6 +62,19 @@ impl PortWatch {
         watch
     }
 
+    /// The port of a context on a network that is no sockets: up.
+    pub(crate) fn on_network() -> PortWatch {
+        PortWatch {
+            socket: None,
+            interface: None,
+            addrs: Box::default(),
+            is_up: AtomicBool::new(true),
+            downs: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            listed: 0,
+        }
+    }
+
     /// True if the interface is up and has a carrier.
     pub(crate) fn is_up(&self) -> bool {
         self.is_up.load(Ordering::Relaxed)

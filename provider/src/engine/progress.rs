@@ -36,7 +36,7 @@ use crate::error::Error;
 /// The engine was driven by the program so recently that it is likely to be again. A
 /// polling program comes back within microseconds; one that handles a message within
 /// tens of them. A tick a millisecond costs well below one percent of a core.
-const RECENT_NS: u64 = 1_000_000;
+pub(super) const RECENT_NS: u64 = 1_000_000;
 /// Longest tick, while one thread has been waiting for an event all the time.
 const TICK_MAX: Duration = Duration::from_millis(1024);
 const TICK_MIN: Duration = Duration::from_nanos(RECENT_NS);
@@ -121,6 +121,17 @@ impl ProgressShared {
     #[inline]
     pub(crate) fn note_driven(&self, now: Time) {
         self.driven_at.store(now.0, Ordering::Relaxed);
+    }
+
+    /// The program drove the engine at most so long ago.
+    pub(super) fn was_driven(&self, now: Time, within_ns: u64) -> bool {
+        let driven_at = Time(self.driven_at.load(Ordering::Relaxed));
+        driven_at != Time::ZERO && now.since_ns(driven_at) < within_ns
+    }
+
+    /// A thread waits for an event.
+    pub(super) fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Acquire)
     }
 
     /// Becomes the one thread that watches the sockets, if there is none.
@@ -268,7 +279,7 @@ impl<'a> Progress<'a> {
             return Mode::Idle;
         }
         let watches = progress.watches.load(Ordering::Relaxed);
-        if progress.watched.load(Ordering::Acquire) {
+        if progress.is_watched() {
             // The same thread for longer and longer: it will probably stay.
             let same = watches == self.watches_seen;
             self.tick = if same {
@@ -280,9 +291,7 @@ impl<'a> Progress<'a> {
             return Mode::Tick(self.tick);
         }
         self.tick = TICK_MIN;
-        let driven_at = Time(progress.driven_at.load(Ordering::Relaxed));
-        let is_driven = driven_at != Time::ZERO && now.since_ns(driven_at) < RECENT_NS;
-        if is_driven && !self.vigilance.is_on() {
+        if progress.was_driven(now, RECENT_NS) && !self.vigilance.is_on() {
             Mode::Tick(TICK_MIN)
         } else {
             Mode::Watch

@@ -28,6 +28,7 @@ use super::tx::TxPath;
 use crate::async_event::AsyncEvent;
 use crate::faults::FaultyPath;
 use crate::mem::UserMemory;
+use crate::network::Network;
 use crate::share::{Handed, Membership, Shared};
 use crate::strict::Strict;
 
@@ -79,6 +80,10 @@ pub(crate) struct ShardState {
     pub(crate) strict: Option<Box<RefCell<Strict>>>,
     /// Faults on the way out, on purpose.
     pub(crate) faults: Option<Box<FaultyPath>>,
+    /// Where packets go, if not to sockets.
+    pub(crate) network: Option<Arc<dyn Network>>,
+    /// Packets go another way than straight to the sockets: `faults` or `network`.
+    is_detoured: bool,
 }
 
 /// Calls a method of the shard with everything it needs. (A method of `ShardState`
@@ -139,7 +144,14 @@ impl ShardState {
         strict: Option<Box<RefCell<Strict>>>,
         membership: Option<Arc<Membership>>,
         faults: Option<Box<FaultyPath>>,
+        network: Option<Arc<dyn Network>>,
     ) -> ShardState {
+        // Without sockets nothing is received into it.
+        let slots = if network.is_some() {
+            1
+        } else {
+            RecvBatch::DEFAULT_SLOTS
+        };
         ShardState {
             shard,
             mrs,
@@ -147,7 +159,7 @@ impl ShardState {
             qps: Vec::new(),
             srqs: Vec::new(),
             tx,
-            rx: RecvBatch::new(RecvBatch::DEFAULT_SLOTS),
+            rx: RecvBatch::new(slots),
             counters: EngineCounters::default(),
             tap,
             sockets,
@@ -160,7 +172,9 @@ impl ShardState {
             last_path: None,
             groups: Vec::new(),
             strict,
+            is_detoured: faults.is_some() || network.is_some(),
             faults,
+            network,
         }
     }
 
@@ -298,8 +312,8 @@ impl ShardState {
             .strict
             .as_deref()
             .map_or(acks, |s| strict_acks(s, acks));
-        if self.faults.is_some() {
-            return self.transmit_impaired(acks);
+        if self.is_detoured {
+            return self.transmit_detoured(acks);
         }
         let sockets = &*self.sockets;
         // A batch that could not be sent stays: the core must not fill it again.

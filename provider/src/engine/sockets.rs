@@ -93,7 +93,9 @@ impl GroupSockets {
 /// All addresses, in the order of the GID table.
 #[derive(Debug)]
 pub(crate) struct Sockets {
+    /// One for each address; none on a network that is no sockets.
     ports: Box<[Port]>,
+    addrs: Box<[IpAddr]>,
     /// Others have sockets on the same addresses: what is theirs may come to ours, even
     /// while no QP of ours uses an address.
     is_shared: bool,
@@ -132,6 +134,7 @@ impl Sockets {
         });
         Ok(Sockets {
             ports: ports.collect::<Result<_, Error>>()?,
+            addrs: addrs.into(),
             is_shared: false,
             groups: GroupSockets::default(),
             config: config.clone(),
@@ -147,7 +150,19 @@ impl Sockets {
         });
         Sockets {
             ports: ports.collect(),
+            addrs: addrs.into(),
             is_shared: true,
+            groups: GroupSockets::default(),
+            config,
+        }
+    }
+
+    /// The addresses of a context on a network that is no sockets.
+    pub(crate) fn none(addrs: &[IpAddr], config: UdpConfig) -> Sockets {
+        Sockets {
+            ports: Box::default(),
+            addrs: addrs.into(),
+            is_shared: false,
             groups: GroupSockets::default(),
             config,
         }
@@ -172,7 +187,7 @@ impl Sockets {
     }
 
     pub(crate) fn addrs(&self) -> impl Iterator<Item = IpAddr> {
-        self.ports.iter().map(|port| port.addr)
+        self.addrs.iter().copied()
     }
 
     /// The socket, if there is just one.
@@ -184,14 +199,10 @@ impl Sockets {
         }
     }
 
-    /// The socket of an address. QPs have no other addresses than these.
-    pub(crate) fn of(&self, addr: IpAddr) -> &UdpSocket {
-        let port = self
-            .ports
-            .iter()
-            .find(|port| port.addr == addr)
-            .unwrap_or(&self.ports[0]);
-        &port.socket
+    /// The socket of an address, where there are sockets. QPs have no other addresses than these.
+    pub(crate) fn of(&self, addr: IpAddr) -> Option<&UdpSocket> {
+        let port = self.ports.iter().find(|port| port.addr == addr);
+        port.or(self.ports.first()).map(|port| &port.socket)
     }
 
     /// Packets in a run that all sockets take.
@@ -236,7 +247,7 @@ impl Sockets {
     }
 
     pub(crate) fn has(&self, addr: IpAddr) -> bool {
-        self.ports.iter().any(|port| port.addr == addr)
+        self.addrs.contains(&addr)
     }
 
     /// Puts the sockets, and those of groups, into a list to wait for; returns the new

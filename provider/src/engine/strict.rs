@@ -197,8 +197,7 @@ impl Engine {
     }
 
     /// The program read or wrote memory by a call of the library.
-    #[cold]
-    pub(crate) fn note_program_access(&self, start: u64, len: usize, is_write: bool, at: Place) {
+    pub(super) fn note_program_access(&self, start: u64, len: usize, is_write: bool, at: Place) {
         if let Ok(mut state) = self.combiner.lock() {
             let strict = state.strict_parts().0;
             strict.on_program_access(start, len, is_write, at);

@@ -42,6 +42,16 @@ impl TxPath {
         }
     }
 
+    /// Of a context that has no sockets: only the batch is used.
+    pub(crate) fn without_sockets(batch: TxBatch) -> TxPath {
+        TxPath {
+            batch,
+            out: Vec::new(),
+            locals: Vec::new(),
+            next: 0,
+        }
+    }
+
     /// True while a full socket holds packets back.
     #[inline]
     pub(crate) fn has_backlog(&self) -> bool {
@@ -123,7 +133,8 @@ impl TxPath {
         let locals = &self.locals[self.next..];
         let local = locals[0];
         let count = locals.iter().take_while(|&&other| other == local).count();
-        (sockets.of(local), count)
+        let socket = sockets.of(local);
+        (socket.expect("what is sent here has sockets"), count)
     }
 
     /// The kernel takes no such runs: sends the packets of this one, and of all that

@@ -1,7 +1,9 @@
 //! Waiting for events. The waiting thread drives the engine itself and sleeps on the
 //! sockets, so that a message wakes one thread and not two.
 
+use core::fmt::Debug;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -27,14 +29,17 @@ struct Outlook {
 
 impl Engine {
     /// Takes the next event of a channel, waiting for it as long as `timeout` allows.
-    pub(crate) fn wait_for_event<T>(
+    pub(crate) fn wait_for_event<T: Debug + Send + 'static>(
         &self,
-        channel: &Channel<T>,
+        channel: &Arc<Channel<T>>,
         timeout: Option<Duration>,
     ) -> Result<Option<T>, Error> {
         self.check_process()?;
         if let Some(event) = channel.try_take() {
             return Ok(Some(event));
+        }
+        if let Some(network) = &self.network {
+            return self.wait_on_network(&**network, channel, timeout);
         }
         let now = self.clock.now();
         let deadline = timeout.map(|t| now + u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
@@ -81,6 +86,11 @@ impl Engine {
                 end.map(|end| until(now, end)),
             )?;
         }
+    }
+
+    /// One turn on behalf of a thread that waits for an event, which it takes.
+    pub(super) fn look_for<T>(&self, channel: &Channel<T>) -> Result<Option<T>, Error> {
+        self.turn_for(channel, &mut Outlook::default())
     }
 
     /// One turn of the engine on behalf of a thread that waits for an event.

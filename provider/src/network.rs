@@ -1,0 +1,200 @@
+//! A network of the program's own in place of UDP sockets: how a simulation runs programs
+//! that were written against this crate, in virtual time.
+//!
+//! A thread that has [`enter`]ed a network opens its contexts there, by the very calls that
+//! open sockets elsewhere. Such a context has no socket, no clock, no randomness and no thread of its own:
+//!
+//! * what it sends goes to [`Network::send`]; what arrives is handed to its [`Adapter`];
+//! * time is [`Network::now_ns`], and every key, QPN and first PSN follows from [`Network::random`];
+//! * where a program would spin, sleep or just take its time, it calls [`Network::pause`], and the
+//!   network decides when it goes on;
+//! * the network is the progress thread: it calls [`Adapter::on_time`] when [`Adapter::due_ns`]
+//!   says so.
+//!
+//! The crate `urxe-fabric-sim` has such a network.
+//!
+//! What needs the kernel does not work there: multicast groups
+//! ([`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)), and waiting for descriptors
+//! ([`CompChannel`](crate::CompChannel) as a descriptor, streams of `tokio`), which nobody makes
+//! readable in virtual time.
+
+use core::cell::RefCell;
+use core::fmt;
+use core::marker::PhantomData;
+use core::net::IpAddr;
+use std::sync::{Arc, Weak};
+
+use crate::engine::Engine;
+
+/// A packet on its way, from the BTH to the ICRC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packet<'a> {
+    /// The sender's address.
+    pub source: IpAddr,
+    /// Its UDP source port, which the ICRC covers.
+    pub source_port: u16,
+    /// Where it goes, or went to. The UDP port is 4791.
+    pub dest: IpAddr,
+    /// Traffic class byte: DSCP and ECN.
+    pub tos: u8,
+    /// The UDP payload. Over IPv4 its ICRC is for Identification 0.
+    pub bytes: &'a [u8],
+}
+
+/// Whether what a program waits for is there.
+pub trait Ready: fmt::Debug + Send + Sync {
+    /// It is there: waiting has an end.
+    fn is_ready(&self) -> bool;
+}
+
+/// Why a program lets time pass.
+#[derive(Clone, Debug)]
+pub enum Pause {
+    /// It looked for a completion, and there was none: it will probably look again at once.
+    Poll,
+    /// It is about to post work requests.
+    Post,
+    /// It is about to look at its registered memory, or to change it, by a call of this crate.
+    Memory,
+    /// It sleeps until the event is there, or until a time.
+    Event {
+        /// What it waits for.
+        event: Arc<dyn Ready>,
+        /// In the network's nanoseconds; `None` is for ever.
+        deadline_ns: Option<u64>,
+    },
+}
+
+/// The program's host is no more: its calls fail from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stopped;
+
+/// A network that contexts can be opened on, as one host sees it.
+///
+/// [`Network::send`] and [`Network::has_room`] are called while the engine of a context is
+/// locked: they must not call an [`Adapter`] of the same context. [`Network::pause`] is called without any lock.
+pub trait Network: fmt::Debug + Send + Sync {
+    /// What time it is, in nanoseconds from any beginning. It never goes back.
+    fn now_ns(&self) -> u64;
+
+    /// The next random number.
+    fn random(&self) -> u64;
+
+    /// Largest IP packet of the interface that has the address; `None` if this host does not have it.
+    fn interface_mtu(&self, addr: IpAddr) -> Option<u32>;
+
+    /// A context was opened. It is gone when [`Adapter::is_gone`].
+    fn attach(&self, adapter: Adapter);
+
+    /// A part of the QPN space for one context: the upper 12 bits of its QPNs, which no other context of the
+    /// host has. `None` if all are given out.
+    fn grant_qpns(&self) -> Option<u16>;
+
+    /// True if it takes a packet now. When it does not, it calls [`Adapter::on_room`] once it does.
+    fn has_room(&self) -> bool;
+
+    /// Takes a packet.
+    fn send(&self, packet: &Packet<'_>);
+
+    /// The calling thread lets time pass; when it goes on is the network's choice. A program
+    /// that waits for an event is called back when that is ready or its deadline has passed; it looks again and
+    /// may wait once more.
+    ///
+    /// # Errors
+    /// [`Stopped`] if the host is no more.
+    fn pause(&self, why: &Pause) -> Result<(), Stopped>;
+}
+
+/// The side of a context that a [`Network`] drives.
+#[derive(Clone)]
+pub struct Adapter {
+    engine: Weak<Engine>,
+}
+
+impl Adapter {
+    pub(crate) fn new(engine: &Arc<Engine>) -> Adapter {
+        Adapter {
+            engine: Arc::downgrade(engine),
+        }
+    }
+
+    /// A packet has arrived. False if it is for no QPN of this context: then another one of the host
+    /// may know it.
+    pub fn receive(&self, packet: &Packet<'_>) -> bool {
+        let engine = self.engine.upgrade();
+        engine.is_some_and(|engine| engine.receive_from_network(packet))
+    }
+
+    /// When [`Adapter::on_time`] must be called at the latest, if ever. It changes with every call
+    /// into the context.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.engine.upgrade()?.due_on_network()
+    }
+
+    /// Does what is due.
+    pub fn on_time(&self) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.drive_on_network();
+        }
+    }
+
+    /// Sends what waits for room.
+    pub fn on_room(&self) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.transmit_on_network();
+        }
+    }
+
+    /// The context's counters, as [`Context::counters`](crate::Context::counters) has them.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let engine = self.engine.upgrade();
+        engine.map_or(Vec::new(), |engine| engine.counters().unwrap_or_default())
+    }
+
+    /// The context was closed.
+    pub fn is_gone(&self) -> bool {
+        self.engine.strong_count() == 0
+    }
+}
+
+impl fmt::Debug for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adapter")
+            .field("is_gone", &self.is_gone())
+            .finish()
+    }
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<dyn Network>>> = const { RefCell::new(None) };
+}
+
+/// The calling thread is in a network until this is dropped.
+#[derive(Debug)]
+pub struct Entered {
+    before: Option<Arc<dyn Network>>,
+    /// It is the thread's own.
+    _not_send: PhantomData<*const ()>,
+}
+
+/// From now on the contexts that the calling thread opens are on `network`, until what this returns is
+/// dropped. They stay there.
+#[must_use = "the network is left when it is dropped"]
+pub fn enter(network: Arc<dyn Network>) -> Entered {
+    Entered {
+        before: CURRENT.with(|current| current.replace(Some(network))),
+        _not_send: PhantomData,
+    }
+}
+
+/// The network that the calling thread is in, if it is in one.
+pub fn current() -> Option<Arc<dyn Network>> {
+    CURRENT.with(|current| current.borrow().clone())
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // At the end of a thread the variable may be gone already, which is as good.
+        let _ = CURRENT.try_with(|current| current.replace(self.before.take()));
+    }
+}
