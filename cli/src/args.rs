@@ -268,6 +268,9 @@ pub(crate) struct SimRunArgs {
     /// Another seed than the file's
     #[arg(long)]
     pub(crate) seed: Option<u64>,
+    /// Write a capture of every frame at every port, for Wireshark
+    #[arg(long, value_name = "FILE.pcapng")]
+    pub(crate) pcap: Option<PathBuf>,
 }
 
 /// Arguments of `urxe sim check-determinism`.

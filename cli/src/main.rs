@@ -13,6 +13,7 @@ mod devices;
 mod error;
 mod explain;
 mod launch;
+mod output;
 mod package;
 mod pattern;
 mod pingpong;

@@ -16,6 +16,7 @@
 //! | [`fabric`] | the network that moves frames: ports, pause, credits, deadlocks |
 //! | [`fault`] | what goes wrong: loss, damage, delay, cables and hosts that fail |
 //! | [`host`] | what sends and receives: plain flows, and the real transport |
+//! | [`observe`] | captures of a run |
 //! | [`scenario`] | simulations as TOML files |
 //! | [`experiments`] | known outcomes, and whether they come |
 
@@ -29,6 +30,7 @@ pub mod fault;
 pub mod frame;
 pub mod host;
 pub mod link;
+pub mod observe;
 pub mod qos;
 pub mod scenario;
 pub mod switch;

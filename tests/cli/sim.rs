@@ -1,10 +1,12 @@
 //! `urxe sim`: scenarios, determinism, experiments.
 
 use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 
 use crate::harness::{project_file, run, urxe};
 
-fn incast() -> std::path::PathBuf {
+fn incast() -> PathBuf {
     project_file("fabric-sim/scenarios/incast.toml")
 }
 
@@ -24,15 +26,151 @@ fn a_scenario_runs_and_a_seed_is_a_run() {
     assert_ne!(sim("5"), sim("6"));
 }
 
+/// A folder that a test has for itself, gone when the test is.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("urxe-sim-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("can be made");
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Names of what is in it.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).expect("is there");
+        let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("reads").file_name();
+        entries
+            .map(|e| name(e).to_string_lossy().into_owned())
+            .collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What a failed test leaves is in the temporary folder.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_capture_is_what_wireshark_expects() {
+    let folder = Folder::new("pcap");
+    let pcap = folder.file("run.pcapng");
+    let file = folder.file("short.toml");
+    let text = fs::read_to_string(incast()).expect("is there");
+    fs::write(
+        &file,
+        text.replace("count = 8", "count = 1").replace("4MB", "1MB"),
+    )
+    .expect("can be written");
+    let sim = |args: &[&str]| run(urxe().args(["sim", "run"]).arg(&file).args(args));
+    let plain = sim(&[]).expect_success().stdout;
+    let with = sim(&["--pcap", &pcap.to_string_lossy()]).expect_success();
+    assert_eq!(with.stdout, plain, "looking changes nothing");
+    let mut names = folder.names();
+    names.sort();
+    assert_eq!(names, ["run.pcapng", "short.toml"]);
+    // Our own opinion: every packet whole, every ICRC right.
+    let ran = run(urxe().args(["decode", "--quiet"]).arg(&pcap)).expect_success();
+    assert!(!ran.stdout.is_empty());
+    // One from outside.
+    if Command::new("tshark").arg("--version").output().is_err() {
+        eprintln!(
+            "skipped: tshark is not installed (apt-get install tshark): the capture was not shown to it"
+        );
+        return;
+    }
+    // Wireshark guesses at protocols inside the payload: these guesses are switched off, as in tests/run.
+    let known = tshark(&["-G", "heuristic-decodes"]);
+    let guess = |line: &str| -> Option<String> {
+        let mut words = line.split_whitespace();
+        let is_guess = words.next() == Some("infiniband.payload");
+        let name = words
+            .next()
+            .filter(|name| is_guess && *name != "ethertype")?;
+        Some(format!("--disable-protocol={name}"))
+    };
+    let guesses: Vec<String> = known.lines().filter_map(guess).collect();
+    let file = pcap.to_string_lossy();
+    let count = |filter: &str| {
+        let args = [
+            "-r",
+            &file,
+            "-Y",
+            filter,
+            "-T",
+            "fields",
+            "-e",
+            "frame.number",
+        ];
+        let mut args = args.to_vec();
+        args.extend(guesses.iter().map(String::as_str));
+        tshark(&args).lines().count()
+    };
+    let (all, roce, pfc) = (
+        count("frame"),
+        count("infiniband.bth"),
+        count("macc.opcode == 0x0101"),
+    );
+    assert!(roce > 10_000 && pfc > 10, "{roce} {pfc}");
+    assert_eq!(all, roce + pfc);
+    assert_eq!(count("_ws.malformed"), 0);
+    assert!(count("frame.comment contains \"stop class 3: \"") > 5);
+    assert!(
+        count("frame.comment contains \"marked (CE)\" and frame.interface_name == \"leaf3p4\"") > 5
+    );
+}
+
+fn tshark(args: &[&str]) -> String {
+    let out = Command::new("tshark").args(args).output().expect("runs");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{args:?}: {said}");
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+#[test]
+fn output_that_cannot_be_written_is_told_and_leaves_nothing() {
+    let folder = Folder::new("unwritable");
+    let sim = |pcap: &str| {
+        let ran = run(urxe().args(["sim", "run", "--pcap", pcap]).arg(incast()));
+        assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+        assert!(
+            ran.stderr.contains(&format!("cannot write {pcap}: ")),
+            "{}",
+            ran.stderr
+        );
+        ran.stderr
+    };
+    let nowhere = folder.file("no/such/folder.pcapng");
+    let said = sim(&nowhere.to_string_lossy());
+    assert!(said.contains("No such file or directory"), "{said}");
+    assert_eq!(folder.names(), Vec::<String>::new());
+    // The whole file does not fit: none of it stays.
+    let said = sim("/dev/full");
+    assert!(said.contains("No space left on device"), "{said}");
+    // A file that is there stays what it was when the run is not even begun.
+    let old = folder.file("old.pcapng");
+    fs::write(&old, "precious").expect("can be written");
+    let ran = run(urxe()
+        .args(["sim", "run", "/nonexistent.toml", "--pcap"])
+        .arg(&old));
+    assert_eq!(ran.code, Some(1));
+    assert_eq!(fs::read_to_string(&old).expect("is there"), "precious");
+    assert_eq!(folder.names(), ["old.pcapng"]);
+}
+
 #[test]
 fn expectations_that_fail_are_a_failure_with_the_line_that_repeats_it() {
     let text = fs::read_to_string(incast()).expect("is there");
-    let folder = std::env::temp_dir().join(format!("urxe-sim-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("can be made");
-    let file = folder.join("hard.toml");
+    let folder = Folder::new("hard");
+    let file = folder.file("hard.toml");
     fs::write(&file, text.replace("jain_min = 0.9", "jain_min = 1.5")).expect("can be written");
     let ran = run(urxe().args(["sim", "run"]).arg(&file));
-    fs::remove_dir_all(&folder).expect("can be removed");
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     assert!(
         ran.stdout.contains("not as expected: Jain's"),

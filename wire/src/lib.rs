@@ -79,6 +79,7 @@
 //! - [`cm`]: connection manager messages. [`cnp`]: congestion notification.
 //! - [`Frame`]: whole frames, for captures and simulators, with [`PauseFrame`] for priority
 //!   flow control and [`Grh`] for what a UD receive begins with.
+//! - [`pcapng`]: capture files, for whoever writes them.
 //!
 //! docs/WIRE.md has the sources, the method of the ICRC, and measurements.
 
@@ -113,6 +114,7 @@ mod ipv6;
 mod mad;
 mod opcode;
 mod packet;
+pub mod pcapng;
 mod pfc;
 mod pretty;
 mod psn;

@@ -1,5 +1,6 @@
 //! `urxe sim`: networks in virtual time.
 
+mod capture;
 mod experiments;
 mod run;
 

@@ -10,14 +10,18 @@ use fabric_sim::scenario::{Report, Scenario};
 
 use crate::args::{SimDeterminismArgs, SimRunArgs};
 use crate::error::CliError;
+use crate::sim::capture;
 
 /// Runs a scenario and prints what it came to.
 pub(super) fn run(args: &SimRunArgs) -> Result<(), CliError> {
     let scenario = read(&args.file)?;
     let seed = args.seed.unwrap_or(scenario.seed());
-    let report = scenario
-        .run(seed)
-        .map_err(|e| CliError::context(args.file.display(), e))?;
+    let report = match &args.pcap {
+        Some(pcap) => capture::run(args, &scenario, seed, pcap)?,
+        None => scenario
+            .run(seed)
+            .map_err(|e| CliError::context(args.file.display(), e))?,
+    };
     write!(stdout(), "seed {seed}: {report}")?;
     if report.failures.is_empty() {
         return Ok(());

@@ -58,6 +58,11 @@ impl Adapter {
             is_down: false,
         }
     }
+
+    /// Bytes of a class that came and were not taken in yet.
+    pub(crate) fn waits_to_be_taken_in(&self, priority: u8) -> u64 {
+        self.rx_bytes[usize::from(priority)]
+    }
 }
 
 impl Fabric {

@@ -4,7 +4,7 @@ use urxe_wire::{Frame as WireFrame, LinkType, Mac, PAUSE_DESTINATION, Pause, Pau
 
 use crate::engine::mix64;
 use crate::fabric::port::bits;
-use crate::fabric::tap::TapEvent;
+use crate::fabric::tap::{PauseCause, TapEvent};
 use crate::fabric::{Event, Fabric, Mode};
 use crate::frame::{Frame, FrameId, Payload};
 use crate::link::FRAME_MIN;
@@ -34,7 +34,12 @@ impl Fabric {
                 }
             }
         };
-        self.send_pause(port, pause);
+        let held = self.held(port, priority);
+        let cause = match is_off {
+            true => PauseCause::Full { priority, held },
+            false => PauseCause::Free { priority, held },
+        };
+        self.emit_pause(port, pause, cause);
         if is_off && !self.ports[port.index()].refresh_armed {
             self.arm_refresh(port, times);
         }
@@ -42,7 +47,14 @@ impl Fabric {
 
     /// Sends any pause frame from a port: what a misbehaving host does.
     pub fn send_pause(&mut self, port: PortId, pause: Pause) {
+        self.emit_pause(port, pause, PauseCause::Asked);
+    }
+
+    fn emit_pause(&mut self, port: PortId, pause: Pause, cause: PauseCause) {
         let now = self.queue.now();
+        if let Some(tap) = &mut self.tap {
+            tap.event(now, &TapEvent::Telling { port, pause, cause });
+        }
         let stops = match pause {
             Pause::All(quanta) => quanta > 0,
             Pause::Priorities { enabled, quanta } => {
@@ -81,6 +93,14 @@ impl Fabric {
         }
         self.ports[port.index()].control.push(&mut self.frames, id);
         self.kick(port);
+    }
+
+    /// Bytes of a class that came through this port and wait.
+    fn held(&self, id: PortId, priority: u8) -> u64 {
+        match self.ports[id.index()].node {
+            Node::Switch(_) => self.ingress_use(id, priority).map_or(0, |u| u.total()),
+            Node::Host(host) => self.adapters[host.0 as usize].waits_to_be_taken_in(priority),
+        }
     }
 
     /// The classes that this port's neighbour is told to stop.
@@ -128,7 +148,7 @@ impl Fabric {
                 }
             }
         };
-        self.send_pause(id, pause);
+        self.emit_pause(id, pause, PauseCause::Again);
         self.arm_refresh(id, times);
     }
 

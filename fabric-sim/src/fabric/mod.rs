@@ -33,7 +33,7 @@ pub use deadlock::{Deadlock, StuckQueue};
 use port::Port;
 pub use reserve::ReserveError;
 pub use stats::{DropReason, Drops, PortStats};
-pub use tap::{Fate, Interference, Tap, TapEvent};
+pub use tap::{Fate, Interference, PauseCause, Tap, TapEvent};
 
 /// How much a frame carries through the simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -339,7 +339,15 @@ impl Fabric {
         self.tap = Some(tap);
     }
 
-    /// Takes the tap out, with what it gathered.
+    /// Looks at everything with one tap more.
+    pub fn add_tap(&mut self, tap: Box<dyn Tap>) {
+        self.tap = Some(match self.tap.take() {
+            Some(first) => Box::new(tap::Both(first, tap)),
+            None => tap,
+        });
+    }
+
+    /// Takes the tap out, with what it gathered; after [`Fabric::add_tap`], all of them.
     pub fn take_tap(&mut self) -> Option<Box<dyn Tap>> {
         self.tap.take()
     }
@@ -455,6 +463,7 @@ impl Fabric {
                 &TapEvent::Dropped {
                     port,
                     frame: &frame,
+                    bytes: bytes_of(&self.bodies, &frame),
                     reason,
                 },
             );
@@ -473,6 +482,19 @@ impl Fabric {
     /// The same delay everywhere: how long a port takes to act on a pause frame.
     pub(crate) fn response_time(link: &Link) -> Span {
         headroom::response_time(link.rate)
+    }
+}
+
+/// The bytes of a frame without its check sequence; none if it has none, or in `lite` mode.
+pub(crate) fn bytes_of<'a>(bodies: &'a Bodies, frame: &Frame) -> &'a [u8] {
+    match frame.payload {
+        Payload::Roce { body, .. } if bodies.slot_len() > LITE_BODY => {
+            &bodies.get(body)[..frame.len as usize - 4]
+        }
+        Payload::Pause {
+            body: Some(body), ..
+        } => &bodies.get(body)[..urxe_wire::PauseFrame::LEN],
+        _ => &[],
     }
 }
 

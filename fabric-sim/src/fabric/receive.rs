@@ -1,7 +1,7 @@
 //! Frames arrive at switches.
 
 use crate::fabric::tap::TapEvent;
-use crate::fabric::{DropReason, Event, Fabric};
+use crate::fabric::{DropReason, Event, Fabric, bytes_of};
 use crate::frame::{Frame, FrameId, Payload};
 use crate::link::ETHERNET_OVERHEAD;
 use crate::qos::FlowControl;
@@ -18,7 +18,15 @@ impl Fabric {
         let port = &mut self.ports[id.index()];
         port.stats.received_frames += 1;
         if let Some(tap) = &mut self.tap {
-            tap.event(now, &TapEvent::Arrived { port: id, frame: f });
+            let bytes = bytes_of(&self.bodies, f);
+            tap.event(
+                now,
+                &TapEvent::Arrived {
+                    port: id,
+                    frame: f,
+                    bytes,
+                },
+            );
         }
         if f.payload.is_control() {
             return self.on_control(id, frame);
@@ -91,6 +99,9 @@ impl Fabric {
             let mmu = &mut self.switches[switch.0 as usize].mmu;
             let is_admitted = mmu.admit(&arrival);
             let must_stop = is_lossless && mmu.turns_off(local, f.priority);
+            if self.tap.is_some() {
+                self.show_buffered(f.ingress, f.priority);
+            }
             if must_stop {
                 self.tell_pause(f.ingress, f.priority, true);
             }
@@ -165,8 +176,27 @@ impl Fabric {
         let local = usize::from(self.ports[f.ingress.index()].local);
         let mmu = &mut self.switches[switch.0 as usize].mmu;
         mmu.release(local, f.priority, f.len, is_lossless);
-        if is_lossless && mmu.turns_on(local, f.priority) {
+        let may_go_on = is_lossless && mmu.turns_on(local, f.priority);
+        if self.tap.is_some() {
+            self.show_buffered(f.ingress, f.priority);
+        }
+        if may_go_on {
             self.tell_pause(f.ingress, f.priority, false);
+        }
+    }
+
+    #[cold]
+    fn show_buffered(&mut self, port: PortId, priority: u8) {
+        let (now, taken) = (self.queue.now(), self.ingress_use(port, priority));
+        if let (Some(tap), Some(taken)) = (&mut self.tap, taken) {
+            tap.event(
+                now,
+                &TapEvent::Buffered {
+                    port,
+                    priority,
+                    taken,
+                },
+            );
         }
     }
 

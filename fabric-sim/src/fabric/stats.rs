@@ -60,6 +60,23 @@ impl DropReason {
     }
 }
 
+impl DropReason {
+    /// In some more words.
+    pub fn explanation(self) -> &'static str {
+        match self {
+            DropReason::Buffer => "the buffer has no room for it",
+            DropReason::BitError => "a bit error, found by the check sequence",
+            DropReason::TooLong => "longer than the cable's MTU",
+            DropReason::TimeToLive => "it came by too many switches",
+            DropReason::NoRoute => "no way leads to its destination",
+            DropReason::LinkDown => "the cable is down",
+            DropReason::Watchdog => "the watchdog empties a queue that is stuck",
+            DropReason::Fault => "a fault on the cable took it",
+            DropReason::Stray => "it is not for this host",
+        }
+    }
+}
+
 /// Dropped frames by reason, those of lossless classes apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Drops {

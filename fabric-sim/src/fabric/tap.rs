@@ -1,10 +1,15 @@
 //! Looking at what happens, and interfering with it.
 
+use core::cell::RefCell;
 use core::fmt;
+use std::rc::Rc;
+
+use urxe_wire::Pause;
 
 use crate::engine::{Span, Time};
 use crate::fabric::stats::DropReason;
 use crate::frame::Frame;
+use crate::switch::IngressUse;
 use crate::topology::PortId;
 
 /// Something that happened to a frame or a port.
@@ -25,6 +30,8 @@ pub enum TapEvent<'a> {
         port: PortId,
         /// What.
         frame: &'a Frame,
+        /// As in `Sending`.
+        bytes: &'a [u8],
     },
     /// The frame ended here.
     Dropped {
@@ -32,6 +39,8 @@ pub enum TapEvent<'a> {
         port: PortId,
         /// What.
         frame: &'a Frame,
+        /// As in `Sending`.
+        bytes: &'a [u8],
         /// Why.
         reason: DropReason,
     },
@@ -60,6 +69,47 @@ pub enum TapEvent<'a> {
         /// Its length now.
         bytes: u64,
     },
+    /// What came through a port of a switch grew or shrank in the switch's buffer.
+    Buffered {
+        /// Through which.
+        port: PortId,
+        /// Of which class.
+        priority: u8,
+        /// What it takes now.
+        taken: IngressUse,
+    },
+    /// The port is about to tell its neighbour something; the frame may have to wait for one that is being sent.
+    Telling {
+        /// Who tells.
+        port: PortId,
+        /// What.
+        pause: Pause,
+        /// Why.
+        cause: PauseCause,
+    },
+}
+
+/// Why a port sends a pause frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PauseCause {
+    /// So much of the class waits behind this port that the neighbour has to stop.
+    Full {
+        /// The class.
+        priority: u8,
+        /// Bytes.
+        held: u64,
+    },
+    /// So little is left that it may go on.
+    Free {
+        /// The class.
+        priority: u8,
+        /// Bytes.
+        held: u64,
+    },
+    /// It must still stop, and is told again before its pause ends.
+    Again,
+    /// Whoever drives the simulation wanted it ([`crate::Fabric::send_pause`]).
+    Asked,
 }
 
 /// Sees everything that happens. It is called in the order of events, and can change nothing.
@@ -69,6 +119,32 @@ pub trait Tap: fmt::Debug {
 
     /// For whoever wants his tap back from [`crate::Fabric::take_tap`].
     fn into_any(self: Box<Self>) -> Box<dyn core::any::Any>;
+}
+
+/// A tap that its owner goes on looking at.
+impl<T: Tap + 'static> Tap for Rc<RefCell<T>> {
+    fn event(&mut self, now: Time, event: &TapEvent<'_>) {
+        self.borrow_mut().event(now, event);
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn core::any::Any> {
+        self
+    }
+}
+
+/// Two taps: both see everything.
+#[derive(Debug)]
+pub(crate) struct Both(pub(crate) Box<dyn Tap>, pub(crate) Box<dyn Tap>);
+
+impl Tap for Both {
+    fn event(&mut self, now: Time, event: &TapEvent<'_>) {
+        self.0.event(now, event);
+        self.1.event(now, event);
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn core::any::Any> {
+        self
+    }
 }
 
 /// What becomes of a frame on a cable.

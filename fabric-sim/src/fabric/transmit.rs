@@ -2,7 +2,7 @@
 
 use crate::engine::Time;
 use crate::fabric::tap::{Fate, TapEvent};
-use crate::fabric::{DropReason, Event, Fabric, Upcall};
+use crate::fabric::{DropReason, Event, Fabric, Upcall, bytes_of};
 use crate::fault::Leaving;
 use crate::frame::{FrameId, Payload};
 use crate::topology::{HostId, Node, PortId};
@@ -38,15 +38,7 @@ impl Fabric {
         let (Some(tap), frame) = (&mut self.tap, self.frames.get(id)) else {
             return;
         };
-        let bytes = match frame.payload {
-            Payload::Roce { body, .. } if self.bodies.slot_len() > super::LITE_BODY => {
-                &self.bodies.get(body)[..frame.len as usize - 4]
-            }
-            Payload::Pause {
-                body: Some(body), ..
-            } => &self.bodies.get(body)[..urxe_wire::PauseFrame::LEN],
-            _ => &[],
-        };
+        let bytes = bytes_of(&self.bodies, frame);
         tap.event(now, &TapEvent::Sending { port, frame, bytes });
         if !frame.payload.is_control() {
             let priority = frame.priority;

@@ -19,4 +19,4 @@ pub use sim::{BuildError, Sim};
 pub use stream::{Stream, StreamId, StreamOp, StreamSpec};
 pub use transport::{ConnectOptions, Program, QpHandle, Transport, TransportConfig, Verbs};
 pub use wire::address_of;
-pub(crate) use wire::{IP_OFFSET, flow_hash, patch_ipv4};
+pub(crate) use wire::{FLOW_HEADERS_LEN, IP_OFFSET, flow_hash, flow_headers, patch_ipv4};

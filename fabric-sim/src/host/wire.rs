@@ -5,6 +5,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use urxe_wire::{EtherType, Ethernet, Ipv4, Mac, ROCE_V2_PORT, Udp, VlanTag};
 
 use crate::engine::mix64;
+use crate::frame::Frame;
+use crate::link::ETHERNET_OVERHEAD;
+use crate::qos::Qos;
 use crate::topology::HostId;
 
 /// Where the IP header begins in an untagged frame.
@@ -79,6 +82,14 @@ fn mac_of(host: HostId) -> Mac {
 
 /// Writes the whole frame without its check sequence; returns its length.
 pub(crate) fn encode(out: &mut [u8], envelope: &Envelope, packet: &[u8]) -> usize {
+    let at = headers(out, envelope, ROCE_V2_PORT, packet.len());
+    out[at..at + packet.len()].copy_from_slice(packet);
+    at + packet.len()
+}
+
+/// Writes the headers before so many bytes of a datagram; returns their length.
+#[inline]
+fn headers(out: &mut [u8], envelope: &Envelope, dst_port: u16, len: usize) -> usize {
     let vlan = |pcp| VlanTag {
         tpid: EtherType::VLAN,
         pcp,
@@ -92,7 +103,7 @@ pub(crate) fn encode(out: &mut [u8], envelope: &Envelope, packet: &[u8]) -> usiz
         ethertype: EtherType::IPV4,
     };
     let mut at = ethernet.emit(out);
-    let udp_len = (Udp::LEN + packet.len()) as u16;
+    let udp_len = (Udp::LEN + len) as u16;
     let mut ip = Ipv4 {
         tos: envelope.tos,
         total_len: Ipv4::LEN as u16 + udp_len,
@@ -107,15 +118,45 @@ pub(crate) fn encode(out: &mut [u8], envelope: &Envelope, packet: &[u8]) -> usiz
     ip.checksum = ip.computed_checksum();
     let udp = Udp {
         src_port: envelope.source_port,
-        dst_port: ROCE_V2_PORT,
+        dst_port,
         len: udp_len,
         checksum: 0,
     };
-    for part in [&ip.emit()[..], &udp.emit()[..], packet] {
+    for part in [&ip.emit()[..], &udp.emit()[..]] {
         out[at..at + part.len()].copy_from_slice(part);
         at += part.len();
     }
     at
+}
+
+/// Bytes that [`flow_headers`] writes at most: with a tag, and the numbers of flow and packet.
+pub(crate) const FLOW_HEADERS_LEN: usize = 14 + 4 + Ipv4::LEN + Udp::LEN + 8;
+
+/// The port that discards whatever comes.
+const DISCARD_PORT: u16 = 9;
+
+/// Writes what a frame of a plain flow would begin with, if it were made of bytes; returns its length.
+pub(crate) fn flow_headers(
+    out: &mut [u8; FLOW_HEADERS_LEN],
+    frame: &Frame,
+    numbers: (u32, u32),
+    qos: &Qos,
+) -> usize {
+    let envelope = Envelope {
+        src: frame.src,
+        dst: frame.dst,
+        source_port: 0xc000 | numbers.0 as u16,
+        tos: frame.tos,
+        ttl: frame.ttl,
+        pcp: (qos.tag_len() > 0).then_some(frame.priority),
+    };
+    let around = ETHERNET_OVERHEAD + qos.tag_len() + IP_UDP_LEN;
+    let len = frame.len.saturating_sub(around) as usize;
+    let at = headers(out, &envelope, DISCARD_PORT, len);
+    for (place, number) in out[at..].chunks_exact_mut(4).zip(<[u32; 2]>::from(numbers)) {
+        place.copy_from_slice(&number.to_be_bytes());
+    }
+    at + 8
 }
 
 /// Reads a frame as a host does: `None` if it is not a datagram to the RoCE port, or its IP header is

@@ -84,8 +84,18 @@ impl Scenario {
     /// # Errors
     /// As [`Scenario::build`].
     pub fn run(&self, seed: u64) -> Result<Report> {
+        self.run_by(seed, |sim, until| {
+            sim.run_until(until);
+        })
+    }
+
+    /// The same, run by whoever wants to look at it: `drive` has to run the simulation until that time.
+    ///
+    /// # Errors
+    /// As [`Scenario::build`].
+    pub fn run_by(&self, seed: u64, drive: impl FnOnce(&mut Sim, Time)) -> Result<Report> {
         let mut sim = self.build(seed)?;
-        sim.run_until(self.until()?);
+        drive(&mut sim, self.until()?);
         let mut report = Report::of(&sim);
         report.failures = self.failures(&sim, &report)?;
         Ok(report)

@@ -45,6 +45,12 @@ impl Scenario {
         })
     }
 
+    /// The same, with every frame as bytes: what a capture needs. Events are the same in both modes.
+    pub fn in_bytes(mut self) -> Scenario {
+        self.sim.mode = "bytes".to_owned();
+        self
+    }
+
     /// The seed that the file names.
     pub fn seed(&self) -> u64 {
         self.sim.seed

@@ -15,6 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use urxe_core::RxPath;
 use urxe_core::transmit::TxBatch;
 use urxe_udp::Datagram;
+use urxe_wire::pcapng::{self, Interface, Packet};
 use urxe_wire::{IcrcPolicy, IcrcVerdict};
 
 use super::ROCE_PORT;
@@ -31,6 +32,8 @@ pub(crate) struct Tap {
     path: PathBuf,
     /// One packet, being put together.
     frame: Vec<u8>,
+    /// The block around it.
+    block: Vec<u8>,
 }
 
 /// Name of the environment variable that turns the tap on.
@@ -54,6 +57,7 @@ impl Tap {
                 file: Some(BufWriter::with_capacity(BUFFER_BYTES, file)),
                 path,
                 frame: Vec::with_capacity(1 << 13),
+                block: Vec::with_capacity(1 << 13),
             };
             tap.write_header();
             Ok(tap)
@@ -107,15 +111,35 @@ impl Tap {
         let mut frame = std::mem::take(&mut self.frame);
         frame.clear();
         headers.write(packet, &mut frame);
-        self.write(|file| write_packet_block(file, time_ns, &frame));
+        let packet = Packet {
+            time_ns,
+            bytes: &frame,
+            original_len: frame.len() as u32,
+            ..Packet::default()
+        };
+        self.write_block(|block| packet.write(block));
         self.frame = frame;
     }
 
     fn write_header(&mut self) {
-        self.write(|file| {
-            file.write_all(&SECTION_HEADER)?;
-            file.write_all(&INTERFACE)
+        self.write_block(|block| {
+            pcapng::section(block, "", "");
+            let interface = Interface {
+                link_type: pcapng::LINKTYPE_RAW,
+                name: "",
+                description: "",
+                speed: None,
+            };
+            pcapng::interface(block, &interface);
         });
+    }
+
+    fn write_block(&mut self, make: impl FnOnce(&mut Vec<u8>)) {
+        let mut block = std::mem::take(&mut self.block);
+        block.clear();
+        make(&mut block);
+        self.write(|file| file.write_all(&block));
+        self.block = block;
     }
 
     /// A full disk must not disturb the traffic: the tap says so once, and is off.
@@ -260,41 +284,4 @@ fn ones_complement_sum(bytes: &[u8]) -> u16 {
 fn fold(sum: u32) -> u16 {
     let sum = (sum >> 16) + (sum & 0xffff);
     ((sum >> 16) + (sum & 0xffff)) as u16
-}
-
-// pcapng (draft-ietf-opsawg-pcapng): blocks of type, length, body, length again. All
-// numbers here are little-endian, as the section header says.
-
-const SECTION_HEADER: [u8; 28] = [
-    0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0, // type, length
-    0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, // byte order, version 1.0
-    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // length of the section: unknown
-    28, 0, 0, 0,
-];
-
-const INTERFACE: [u8; 32] = [
-    1, 0, 0, 0, 32, 0, 0, 0, // type, length
-    101, 0, 0, 0, 0, 0, 0, 0, // LINKTYPE_RAW: begins with the IP header; no snap length
-    9, 0, 1, 0, 9, 0, 0, 0, // if_tsresol: nanoseconds
-    0, 0, 0, 0, // end of options
-    32, 0, 0, 0,
-];
-
-fn write_packet_block(file: &mut impl Write, time_ns: u64, frame: &[u8]) -> io::Result<()> {
-    let padding = frame.len().next_multiple_of(4) - frame.len();
-    let len = (32 + frame.len() + padding) as u32;
-    let captured = frame.len() as u32;
-    let fields = [
-        6,
-        len,
-        0,
-        (time_ns >> 32) as u32,
-        time_ns as u32,
-        captured,
-        captured,
-    ];
-    file.write_all(fields.map(u32::to_le_bytes).as_flattened())?;
-    file.write_all(frame)?;
-    file.write_all(&[0; 3][..padding])?;
-    file.write_all(&len.to_le_bytes())
 }

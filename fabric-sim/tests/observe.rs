@@ -1,0 +1,252 @@
+//! What one sees of a run is what happened, and looking changes nothing.
+
+use fabric_sim::host::{FlowSpec, StreamSpec};
+use fabric_sim::observe::captured;
+use fabric_sim::switch::{Marking, Threshold};
+use fabric_sim::{
+    FabricConfig, FlowControl, HostId, Link, Qos, Rate, Sim, Span, SwitchConfig, Time, Topology,
+};
+use std::io::{self, Write};
+use urxe_wire::{Frame, LinkType};
+
+/// One block of a capture file.
+struct Block<'a> {
+    kind: u32,
+    body: &'a [u8],
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn blocks(file: &[u8]) -> Vec<Block<'_>> {
+    let (mut rest, mut blocks) = (file, Vec::new());
+    while !rest.is_empty() {
+        let len = word(rest, 4) as usize;
+        assert!(len.is_multiple_of(4) && word(rest, len - 4) as usize == len);
+        blocks.push(Block {
+            kind: word(rest, 0),
+            body: &rest[8..len - 4],
+        });
+        rest = &rest[len..];
+    }
+    blocks
+}
+
+/// A packet of a capture.
+#[derive(Debug)]
+struct Seen<'a> {
+    port: u32,
+    ns: u64,
+    bytes: &'a [u8],
+    original_len: u32,
+    flags: u32,
+    comment: &'a str,
+}
+
+const OUTBOUND: u32 = 2;
+
+impl<'a> Seen<'a> {
+    fn of(body: &'a [u8]) -> Seen<'a> {
+        let len = word(body, 12) as usize;
+        let (mut options, mut flags, mut comment) = (&body[20 + len.next_multiple_of(4)..], 0, "");
+        while let [a, b, c, d, rest @ ..] = options {
+            let len = usize::from(u16::from_le_bytes([*c, *d]));
+            let value = &rest[..len];
+            match u16::from_le_bytes([*a, *b]) {
+                1 => comment = std::str::from_utf8(value).expect("text"),
+                2 => flags = word(value, 0),
+                _ => {}
+            }
+            options = &rest[len.next_multiple_of(4)..];
+        }
+        Seen {
+            port: word(body, 0),
+            ns: u64::from(word(body, 4)) << 32 | u64::from(word(body, 8)),
+            bytes: &body[20..20 + len],
+            original_len: word(body, 16),
+            flags,
+            comment,
+        }
+    }
+}
+
+fn packets(file: &[u8]) -> Vec<Seen<'_>> {
+    let packets = blocks(file).into_iter().filter(|b| b.kind == 6);
+    packets.map(|b| Seen::of(b.body)).collect()
+}
+
+fn incast(config: FabricConfig, bytes: u32) -> Sim {
+    let topology = Topology::single_switch(4, Link::new(Rate::gbps(100)));
+    let mut sim = Sim::new(topology, config).expect("a switch");
+    for host in 0..3 {
+        let spec = StreamSpec::write(HostId(host), HostId(3), bytes);
+        sim.add_stream(spec).expect("connects");
+    }
+    sim
+}
+
+fn switch(threshold: u64) -> SwitchConfig {
+    let mut marking = [None; 8];
+    marking[3] = Some(Marking {
+        min: 5_000,
+        max: 10_000,
+        probability: 0.1,
+    });
+    SwitchConfig {
+        threshold: Threshold::Static(threshold),
+        lossy_threshold: Threshold::Static(threshold),
+        marking,
+        ..SwitchConfig::default()
+    }
+}
+
+#[test]
+fn a_capture_has_each_frame_at_both_ends_of_each_cable_and_changes_nothing() {
+    let config = || FabricConfig {
+        switch: switch(20_000),
+        ..FabricConfig::default()
+    };
+    let mut plain = incast(config(), 100_000);
+    plain.run();
+    let mut sim = incast(config(), 100_000);
+    let file = captured(&mut sim, Vec::new(), "three to one", Sim::run).expect("into memory");
+    assert_eq!(sim.fabric().trace(), plain.fabric().trace());
+    assert_eq!(sim.fabric().events(), plain.fabric().events());
+
+    let blocks = blocks(&file);
+    assert_eq!(blocks[0].kind, 0x0a0d_0d0a);
+    let interfaces: Vec<_> = blocks.iter().filter(|b| b.kind == 1).collect();
+    assert_eq!(interfaces.len(), 8);
+    let name = |at: usize| String::from_utf8_lossy(&interfaces[at].body[12..16]).into_owned();
+    // A cable's ends one after the other, as they were connected.
+    let names: Vec<String> = (0..8).map(name).collect();
+    assert!(names.iter().any(|n| n == "s0p3") && names.iter().any(|n| n.starts_with("h2")));
+
+    let seen = packets(&file);
+    assert!(seen.is_sorted_by_key(|p| p.ns), "in the order of time");
+    let (out, inn): (Vec<_>, Vec<_>) = seen.iter().partition(|p| p.flags == OUTBOUND);
+    assert_eq!(out.len(), inn.len(), "nothing was lost");
+    let sent = sim.fabric().topology().ports().map(|p| {
+        let stats = sim.fabric().port_stats(p);
+        stats.sent_frames.iter().sum::<u64>() + stats.pauses_sent + stats.resumes_sent
+    });
+    assert_eq!(out.len() as u64, sent.sum::<u64>());
+    let (mut roce, mut pauses) = (0, 0);
+    for packet in &seen {
+        assert_eq!(packet.bytes.len() as u32, packet.original_len);
+        match Frame::parse(LinkType::Ethernet, packet.bytes).expect("a frame") {
+            Frame::Roce(frame) => {
+                assert!(frame.is_icrc_ok(), "{packet:?}");
+                roce += 1;
+            }
+            Frame::Pause(_) => pauses += 1,
+        }
+    }
+    assert!(roce > 600 && pauses > 4, "{roce} {pauses}");
+}
+
+#[test]
+fn a_capture_says_why_a_frame_was_marked_held_up_or_dropped() {
+    let config = FabricConfig {
+        switch: switch(20_000),
+        ..FabricConfig::default()
+    };
+    let mut sim = incast(config, 100_000);
+    let file = captured(&mut sim, Vec::new(), "", Sim::run).expect("into memory");
+    let seen = packets(&file);
+    let with = |text: &str| seen.iter().filter(|p| p.comment.contains(text)).count() as u64;
+    let ports = || sim.fabric().topology().ports();
+    let count = |f: fn(&fabric_sim::fabric::PortStats) -> u64| -> u64 {
+        ports().map(|p| f(sim.fabric().port_stats(p))).sum()
+    };
+    assert_eq!(with("marked (CE)"), count(|s| s.marked));
+    assert!(with("marked (CE)") > 50);
+    assert_eq!(with("stop class 3: 2"), count(|s| s.pauses_sent));
+    assert_eq!(with("go on with class 3: "), count(|s| s.resumes_sent));
+    let waited = |p: &&Seen| {
+        p.comment
+            .starts_with("waited: class 3 of h0 (h0>s0) was paused for ")
+    };
+    let h0 = sim.fabric().port_of(HostId(0));
+    let mut waited = seen.iter().filter(waited).peekable();
+    assert!(waited.peek().is_some() && waited.all(|p| p.port == h0.0));
+    assert_eq!(with("dropped"), 0);
+
+    // The same without flow control: the switch drops, and says so of each frame.
+    let qos = Qos {
+        flow_control: FlowControl::None,
+        ..Qos::default()
+    };
+    let config = FabricConfig {
+        switch: switch(20_000),
+        qos,
+        ..FabricConfig::default()
+    };
+    let mut sim = incast(config, 100_000);
+    let run = |sim: &mut Sim| {
+        sim.run_until(Time::ZERO + Span::from_ms(1));
+    };
+    let file = captured(&mut sim, Vec::new(), "", run).expect("into memory");
+    let seen = packets(&file);
+    let why = "dropped (buffer): the buffer has no room for it; class 3 at s0p3 (s0>h3)";
+    let dropped: Vec<_> = seen.iter().filter(|p| p.comment == why).collect();
+    assert_eq!(dropped.len() as u64, sim.fabric().drops().total());
+    assert!(!dropped.is_empty());
+    // Said where it arrived, not in a record of its own.
+    assert!(dropped.iter().all(|p| p.flags == 1), "{dropped:?}");
+}
+
+#[test]
+fn a_bit_error_is_a_frame_with_a_wrong_check_sequence() {
+    let link = Link {
+        bit_error_rate: 1e-5,
+        ..Link::new(Rate::gbps(100))
+    };
+    let mut sim = Sim::new(Topology::back_to_back(link), FabricConfig::default()).expect("two");
+    sim.add_flow(FlowSpec::new(HostId(0), HostId(1)).size(100 * 1024));
+    let file = captured(&mut sim, Vec::new(), "", Sim::run).expect("into memory");
+    let seen = packets(&file);
+    let bad: Vec<_> = seen.iter().filter(|p| p.flags == 1 | 1 << 24).collect();
+    assert_eq!(bad.len() as u64, sim.fabric().drops().total());
+    assert!(
+        !bad.is_empty()
+            && bad
+                .iter()
+                .all(|p| p.comment.starts_with("dropped (bit-error)"))
+    );
+    assert_eq!(seen.len(), 200);
+    // A plain flow has no content: headers, and how long it is.
+    assert!(
+        seen.iter()
+            .all(|p| p.bytes.len() == 50 && p.original_len == 1082)
+    );
+}
+
+/// A disk that is full after so many bytes.
+#[derive(Debug)]
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.checked_sub(bytes.len()) {
+            Some(left) => self.0 = left,
+            None => return Err(io::ErrorKind::StorageFull.into()),
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_capture_that_cannot_be_written_says_so_and_the_run_goes_on() {
+    for room in [0, 10_000] {
+        let mut sim = incast(FabricConfig::default(), 100_000);
+        let error = captured(&mut sim, Full(room), "", Sim::run).expect_err("there is no room");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(sim.streams().iter().all(|s| s.is_complete()), room > 0);
+    }
+}
