@@ -73,6 +73,7 @@ impl DropReason {
             DropReason::Watchdog => "the watchdog empties a queue that is stuck",
             DropReason::Fault => "a fault on the cable took it",
             DropReason::Stray => "it is not for this host",
+            DropReason::HostDown => "its host has crashed",
         }
     }
 }
