@@ -1,5 +1,6 @@
 //! Queue pairs.
 
+use core::ops::Range;
 use core::panic::Location;
 use std::sync::{Arc, Weak};
 
@@ -12,6 +13,7 @@ use urxe_wire::{Psn, Qpn};
 use crate::cq::Cq;
 use crate::engine::{QpShared, Refused};
 use crate::error::{BadWr, Error, ErrorKind};
+use crate::mem::many::{prefetch, prefetch_value};
 use crate::pd::Pd;
 use crate::srq::Srq;
 use crate::wc::Wc;
@@ -188,6 +190,11 @@ pub struct Ece {
 #[doc(alias = "ibv_qp")]
 pub struct Qp {
     inner: Arc<QpInner>,
+    /// Also in `inner`; here posts find both without waiting for that.
+    pd: Pd,
+    shared: Arc<QpShared>,
+    /// Where the core has it, if there are so many QPs that a post finds it out of the cache.
+    place: Option<Range<usize>>,
 }
 
 #[derive(Debug)]
@@ -231,7 +238,7 @@ impl Qp {
         if qp_type == QpType::XrcRecv {
             (cap.max_send_wr, cap.max_send_sge, cap.max_inline_data) = (0, 0, 0);
         }
-        let shared = pd.context().engine().create_qp(&QpInit {
+        let (shared, place) = pd.context().engine().create_qp(&QpInit {
             pd: pd.id(),
             qp_type,
             send_cq: send_cq.id(),
@@ -243,6 +250,9 @@ impl Qp {
             block_self_mcast_lb,
         })?;
         Ok(Qp {
+            pd: pd.clone(),
+            shared: shared.clone(),
+            place,
             inner: Arc::new(QpInner {
                 pd: pd.clone(),
                 shared,
@@ -264,7 +274,12 @@ impl Qp {
 
     /// The QP again, if it still is.
     pub(crate) fn upgrade(weak: &Weak<QpInner>) -> Option<Qp> {
-        weak.upgrade().map(|inner| Qp { inner })
+        weak.upgrade().map(|inner| Qp {
+            pd: inner.pd.clone(),
+            shared: inner.shared.clone(),
+            place: None,
+            inner,
+        })
     }
 
     /// Its service.
@@ -279,16 +294,16 @@ impl Qp {
 
     /// Its number, which the peer must know.
     pub fn qp_num(&self) -> Qpn {
-        self.inner.shared.qpn
+        self.shared.qpn
     }
 
     pub(crate) fn shared(&self) -> &QpShared {
-        &self.inner.shared
+        &self.shared
     }
 
     /// Its protection domain.
     pub fn pd(&self) -> &Pd {
-        &self.inner.pd
+        &self.pd
     }
 
     /// Where completions of its sends go.
@@ -358,7 +373,7 @@ impl Qp {
             .pd
             .context()
             .engine()
-            .modify_qp(&self.inner.shared, attr, mask)
+            .modify_qp(&self.shared, attr, mask)
     }
 
     /// Brings it into a state that needs no further attributes: RESET or ERR, or RTS from
@@ -382,12 +397,7 @@ impl Qp {
     /// After a fork, in the child.
     #[doc(alias = "ibv_query_qp")]
     pub fn query(&self) -> Result<QpAttr, Error> {
-        let (attr, _) = self
-            .inner
-            .pd
-            .context()
-            .engine()
-            .query_qp(&self.inner.shared)?;
+        let (attr, _) = self.inner.pd.context().engine().query_qp(&self.shared)?;
         Ok(attr)
     }
 
@@ -398,7 +408,7 @@ impl Qp {
     /// After a fork, in the child.
     pub fn last_error(&self) -> Result<Option<ErrorDetail>, Error> {
         let engine = self.inner.pd.context().engine();
-        engine.last_error(&self.inner.shared)
+        engine.last_error(&self.shared)
     }
 
     /// A completion of this QP in words: what ended it and, if that is what the QP failed
@@ -470,17 +480,21 @@ impl Qp {
         &self,
         wrs: impl IntoIterator<Item = SendWr<'a>>,
     ) -> Result<(), BadWr> {
-        let engine = self.inner.pd.context().engine();
+        if let Some(place) = &self.place {
+            prefetch(place.clone());
+            prefetch_value(&*self.shared);
+        }
+        let engine = self.pd.context().engine();
         engine
             .check_process()
             .map_err(|error| BadWr { index: 0, error })?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         if engine.is_observed {
             let at = Location::caller();
-            let posted = self.inner.shared.post_sends_observed(engine, wrs, at);
+            let posted = self.shared.post_sends_observed(engine, wrs, at);
             return posted.map_err(bad_wr);
         }
-        self.inner.shared.post_sends(engine, wrs).map_err(bad_wr)
+        self.shared.post_sends(engine, wrs).map_err(bad_wr)
     }
 
     /// Posts all of a list, or nothing of it. It is gone through twice.
@@ -493,12 +507,12 @@ impl Qp {
     where
         I: IntoIterator<Item = SendWr<'a>, IntoIter: Clone>,
     {
-        let engine = self.inner.pd.context().engine();
+        let engine = self.pd.context().engine();
         engine
             .check_process()
             .map_err(|error| BadWr { index: 0, error })?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
-        let shared = &self.inner.shared;
+        let shared = &self.shared;
         let posted = if engine.is_observed {
             shared.post_all_sends_observed(engine, wrs, Location::caller())
         } else {
@@ -542,17 +556,17 @@ impl Qp {
         &self,
         wrs: impl IntoIterator<Item = RecvWr<'a>>,
     ) -> Result<(), BadWr> {
-        let engine = self.inner.pd.context().engine();
+        let engine = self.pd.context().engine();
         engine
             .check_process()
             .map_err(|error| BadWr { index: 0, error })?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         if engine.is_observed {
             let at = Location::caller();
-            let posted = self.inner.shared.post_recvs_observed(engine, wrs, at);
+            let posted = self.shared.post_recvs_observed(engine, wrs, at);
             return posted.map_err(bad_wr);
         }
-        self.inner.shared.post_recvs(engine, wrs).map_err(bad_wr)
+        self.shared.post_recvs(engine, wrs).map_err(bad_wr)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::path::RxPath;
 use crate::qp::attr::{AttrMask, QpAttr};
 use crate::qp::report::QpReport;
 use crate::qp::state::ModifyError;
-use crate::qp::{AckMode, Arrival, Belief, Qp, QpInit, RecvSource, SourceIdents, Turn};
+use crate::qp::{AckMode, Arrival, Belief, Qp, QpInit, RecvSource, SourceIdents, Turn, prefetch};
 use crate::qpn_table::{PROBE, QpnChunk, QpnTable};
 use crate::srq::SrqTable;
 use crate::stats::Stats;
@@ -294,6 +294,32 @@ impl Shard {
         self.qps.at(index).map_or(0, |qp| qp.resp.rq.len())
     }
 
+    /// There are so many QPs that those which packets are for, or posts, are rarely in the cache.
+    #[inline]
+    pub fn has_many(&self) -> bool {
+        self.qps.len() >= prefetch::MANY
+    }
+
+    /// The addresses that a QP's state has for as long as it lives, for a caller who has them brought into the
+    /// cache ahead of a post.
+    pub fn place_of(&self, index: QpIndex) -> Option<core::ops::Range<usize>> {
+        let qp = core::ptr::from_ref::<Qp>(self.qps.at(index)?).addr();
+        Some(qp..qp + size_of::<Qp>())
+    }
+
+    /// Has the QP that a packet is for brought into the cache. For packets that will be handled
+    /// after others, of a shard that [has many QPs](Shard::has_many); it changes nothing else.
+    #[inline]
+    pub fn prefetch(&self, bytes: &[u8]) {
+        let Some(&[_, a, b, c]) = bytes.get(4..8).and_then(|b| b.first_chunk()) else {
+            return;
+        };
+        let found = self.qps.find(Qpn::new(u32::from_be_bytes([0, a, b, c])));
+        if let Some(qp) = found.and_then(|index| self.qps.at(index)) {
+            qp.prefetch();
+        }
+    }
+
     /// Takes one packet (a UDP payload). Whatever is wrong with it is counted and
     /// changes nothing else. `ident_hint` is the IPv4 Identification that it
     /// probably has: its index in the train that it was received in.
@@ -557,8 +583,9 @@ impl Shard {
 
     #[inline]
     fn arm(&mut self, index: QpIndex) {
-        if let Some(deadline) = self.qps.at(index).and_then(|qp| qp.deadline()) {
-            self.timers.arm(index, deadline);
+        match self.qps.at(index).and_then(|qp| qp.deadline()) {
+            Some(deadline) => self.timers.arm(index, deadline),
+            None => self.timers.rest(index),
         }
     }
 }

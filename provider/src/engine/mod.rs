@@ -59,6 +59,7 @@ use crate::async_event::AsyncEvent;
 use crate::error::{Error, ErrorKind};
 use crate::faults::{FaultSpec, FaultyPath};
 use crate::mem::fork::{self, Generation};
+use crate::mem::many::HugePages;
 use crate::network::Network;
 use crate::share::{JoinError, Joined, Membership};
 use crate::strict::{Strict, StrictMode};
@@ -111,6 +112,7 @@ pub(crate) struct Engine {
     pub(crate) is_observed: bool,
     /// What it is opened on, if not on sockets.
     pub(crate) network: Option<Arc<dyn Network>>,
+    huge_pages: HugePages,
     /// Dropped after the sockets, which only then is the end of it.
     pub(crate) membership: Option<Arc<Membership>>,
 }
@@ -193,6 +195,7 @@ impl Engine {
             is_strict,
             is_observed: is_strict || network.is_some(),
             network: config.network.clone(),
+            huge_pages: HugePages::default(),
             membership,
         })
     }

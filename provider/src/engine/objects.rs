@@ -1,6 +1,7 @@
 //! Creating, changing and destroying objects. These calls wait for the engine's lock:
 //! what they change is in nobody's use when they return.
 
+use core::ops::Range;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -36,7 +37,11 @@ impl Engine {
         Ok(state)
     }
 
-    pub(crate) fn create_qp(&self, init: &QpInit) -> Result<Arc<QpShared>, Error> {
+    /// Creates a QP; also returns where it is, if there are so many that it pays to know.
+    pub(crate) fn create_qp(
+        &self,
+        init: &QpInit,
+    ) -> Result<(Arc<QpShared>, Option<Range<usize>>), Error> {
         let (mut state, index, qpn) = loop {
             let mut state = self.enter()?;
             match state.shard.create_qp(init) {
@@ -68,7 +73,13 @@ impl Engine {
         });
         state.strict_mut(|strict, _, _| strict.on_qp_created(index, qpn, init));
         self.combiner.reserve(state.qps.len() + state.srqs.len())?;
-        Ok(shared)
+        let place = state.shard.has_many().then(|| state.shard.place_of(index));
+        drop(state);
+        let place = place.flatten();
+        if let Some(place) = &place {
+            self.huge_pages.note(place.start);
+        }
+        Ok((shared, place))
     }
 
     /// More QPNs, from those that all owners of the address share.

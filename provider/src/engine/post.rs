@@ -15,18 +15,22 @@ use super::inlet::{Inlet, Owner, Queue, Refused, STAGED_MAX};
 use super::shard_state::{ShardState, with_env};
 
 /// What threads that use a QP share beside the core's own state.
+///
+/// Where thousands of QPs take turns each post finds this out of the cache: what a post of a send reads is one cache
+/// line, the first (`tests::a_post_reads_one_line`).
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct QpShared {
     pub(crate) index: QpIndex,
     pub(crate) qpn: Qpn,
+    sends: Inlet<SendQueue>,
     bell: Bell,
-    cap: QpCap,
-    rules: SendRules,
     /// The state that the program last asked for. The core may have failed the QP since,
     /// which changes nothing about which posts are taken.
     state: AtomicU8,
-    sends: Inlet<SendQueue>,
     recvs: Inlet<RecvQueue>,
+    cap: QpCap,
+    rules: SendRules,
 }
 
 impl Queue for SendQueue {
@@ -203,5 +207,18 @@ impl QpShared {
         wrs: impl Iterator<Item = RecvWr<'a>>,
     ) -> Result<(), Refused> {
         self.recvs.post(self, engine, wrs, |_| {})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::mem::{offset_of, size_of};
+
+    #[test]
+    fn a_post_reads_one_line() {
+        assert!(offset_of!(QpShared, sends) + size_of::<Inlet<SendQueue>>() <= 64);
+        assert!(offset_of!(QpShared, state) < 64);
+        assert!(size_of::<QpShared>() <= 192, "of two QPs, or ten thousand");
     }
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod fork;
 pub(crate) mod guarded;
+pub(crate) mod many;
 pub(crate) mod persist;
 mod region;
 mod register;

@@ -14,6 +14,7 @@ mod ident;
 mod local;
 pub(crate) mod modify;
 mod placement;
+pub(crate) mod prefetch;
 mod replay;
 pub(crate) mod report;
 mod requester;

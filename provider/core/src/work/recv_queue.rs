@@ -177,6 +177,16 @@ impl RecvQueue {
         self.head = self.tail;
     }
 
+    /// Reads something of the receive that is used next; what does not matter.
+    #[inline]
+    pub(crate) fn prefetch(&self) -> u64 {
+        let Some(wqe) = self.slots.get(self.slot(self.head)) else {
+            return 0;
+        };
+        let sge = self.sges.get(self.slot(self.head) * self.sge_max);
+        wqe.wr_id ^ sge.map_or(0, |sge| sge.addr)
+    }
+
     #[inline]
     fn slot(&self, number: u64) -> usize {
         number as usize & (self.slots.len() - 1)

@@ -1,0 +1,97 @@
+//! Memory of QPs when there are very many: asking for it early, and with fewer walks through page tables.
+//!
+//! Where ten thousand QPs take turns, each post and each packet finds the QP out of the caches, and its pages out of
+//! the TLB, which costs as much as everything else that is done in user space. `urxe scale` measures it.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Bytes of a huge page, as a power of two.
+const HUGE_BITS: u32 = 21;
+
+/// Asks for the cache lines of a range of addresses and goes on. Any address will do: nothing is read.
+#[inline]
+pub(crate) fn prefetch(addresses: Range<usize>) {
+    for line in addresses.step_by(LINE) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint, which has no effect but on caches, faults never, and needs nothing but SSE, which is
+        // part of the architecture.
+        unsafe {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(line as *const i8);
+        }
+        // On other architectures the instruction is not to be had in stable Rust.
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    }
+}
+
+/// Asks for the cache lines of a value.
+#[inline]
+pub(crate) fn prefetch_value<T>(value: &T) {
+    let at = core::ptr::from_ref(value).addr();
+    prefetch(at..at + size_of::<T>());
+}
+
+/// Has the memory that QPs are made in put into huge pages, 2 MiB at a time, as it fills up.
+#[derive(Debug, Default)]
+pub(crate) struct HugePages {
+    /// Number of the huge page that the last QP is in; 0 for none.
+    current: AtomicUsize,
+}
+
+impl HugePages {
+    /// A QP was made at this address.
+    pub(crate) fn note(&self, address: usize) {
+        let page = address >> HUGE_BITS;
+        let before = self.current.swap(page, Ordering::Relaxed);
+        if before != page && before != 0 {
+            collapse(before << HUGE_BITS);
+        }
+    }
+}
+
+/// One huge page in place of the small ones from this address on, if the system can (Linux 6.1 and later) and if all
+/// of it is of one mapping that may be so.
+#[cfg(target_os = "linux")]
+fn collapse(address: usize) {
+    // SAFETY: the call moves pages and changes no byte, whatever the range holds; it refuses what it can't move.
+    unsafe {
+        libc::madvise(address as *mut _, 1 << HUGE_BITS, libc::MADV_COLLAPSE);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn collapse(_address: usize) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_about_any_address_are_harmless() {
+        let value = [7_u8; 200];
+        let at = value.as_ptr().addr();
+        prefetch(at..at + value.len());
+        prefetch(0..1000);
+        prefetch(usize::MAX - 100..usize::MAX);
+        assert_eq!(value, [7; 200]);
+    }
+
+    #[test]
+    fn memory_that_is_collapsed_keeps_its_bytes() {
+        let bytes: Vec<u8> = (0..6_usize << HUGE_BITS).map(|i| (i % 251) as u8).collect();
+        let pages = HugePages::default();
+        for at in (0..bytes.len()).step_by(4096) {
+            pages.note(bytes.as_ptr().addr() + at);
+        }
+        // Addresses of nobody's, too.
+        pages.note(1 << HUGE_BITS);
+        pages.note(0);
+        let mut wrong = bytes.iter().enumerate();
+        assert!(wrong.all(|(i, &byte)| byte == (i % 251) as u8));
+    }
+}

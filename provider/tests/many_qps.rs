@@ -1,0 +1,66 @@
+//! So many QPs that they are asked for before they are needed: nothing but time may differ.
+
+mod common;
+
+use common::{End, connect, poll, wait_until};
+use urxe::{ConnectOptions, Qp, RecvWr, SendWr};
+
+/// More than there are before anything is done about it.
+const QPS: usize = 300;
+
+#[test]
+fn every_one_of_many_qps_gets_its_message() {
+    let (a, b) = (End::open(), End::open());
+    let make = |end: &End| -> Vec<Qp> {
+        let qp = || end.pd.qp(&end.cq).max_send_wr(4).max_recv_wr(4).create();
+        (0..QPS).map(|_| qp().expect("a QP")).collect()
+    };
+    let (from, to) = (make(&a), make(&b));
+    let sink = b.memory(8 * QPS);
+    for (index, (from, to)) in from.iter().zip(&to).enumerate() {
+        connect(from, to, &ConnectOptions::default());
+        let place = sink.sge(8 * index..8 * index + 8);
+        to.post_recv(&RecvWr::new(index as u64, &[place]))
+            .expect("room");
+    }
+    // Through clones, whose originals are gone.
+    let from: Vec<Qp> = from.iter().map(Qp::clone).collect();
+    for (index, qp) in from.iter().enumerate() {
+        let bytes = (index as u64 * 7).to_ne_bytes();
+        qp.post_send(&SendWr::send_inline(index as u64, &bytes).signaled())
+            .expect("room");
+    }
+    let mut seen = vec![[false; 2]; QPS];
+    for _ in 0..QPS {
+        for (side, end) in [&a, &b].into_iter().enumerate() {
+            let wc = poll(&end.cq);
+            assert!(wc.is_success(), "{wc}");
+            let was = std::mem::replace(&mut seen[wc.wr_id as usize][side], true);
+            assert!(!was, "two completions of {}", wc.wr_id);
+        }
+    }
+    for index in 0..QPS {
+        let mut bytes = [0; 8];
+        sink.read(8 * index, &mut bytes);
+        assert_eq!(u64::from_ne_bytes(bytes), index as u64 * 7);
+    }
+}
+
+#[test]
+fn packets_for_nobody_among_many_qps_are_counted() {
+    let end = End::open();
+    let qp = || end.pd.qp(&end.cq).max_send_wr(1).max_recv_wr(1).create();
+    let _qps: Vec<Qp> = (0..QPS).map(|_| qp().expect("a QP")).collect();
+    let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("a socket");
+    let before = end.counter("rcvd_pkts");
+    for len in 0..40 {
+        let packet = vec![0x5a; len];
+        socket
+            .send_to(&packet, (end.context.address(), 4791))
+            .expect("sent");
+    }
+    wait_until("all of them to be counted", || {
+        let _ = end.cq.poll(&mut []).expect("polling works");
+        end.counter("rcvd_pkts") == before + 40
+    });
+}
