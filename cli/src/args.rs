@@ -271,6 +271,12 @@ pub(crate) struct SimRunArgs {
     /// Write a capture of every frame at every port, for Wireshark
     #[arg(long, value_name = "FILE.pcapng")]
     pub(crate) pcap: Option<PathBuf>,
+    /// Write tables into a folder: queues, pauses and rates of ports, rates and outcomes of flows
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Time of a sample of the tables, such as 10us [default: the run in at most 512]
+    #[arg(long, value_name = "TIME", requires = "csv")]
+    pub(crate) every: Option<String>,
 }
 
 /// Arguments of `urxe sim check-determinism`.

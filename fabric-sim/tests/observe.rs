@@ -1,10 +1,13 @@
 //! What one sees of a run is what happened, and looking changes nothing.
 
-use fabric_sim::host::{FlowSpec, StreamSpec};
-use fabric_sim::observe::captured;
+use fabric_sim::host::{FlowSpec, StreamOp, StreamSpec};
+use fabric_sim::observe::{
+    ClassSeries, Observation, Sampling, Series, captured, observed, outcomes,
+};
 use fabric_sim::switch::{Marking, Threshold};
 use fabric_sim::{
-    FabricConfig, FlowControl, HostId, Link, Qos, Rate, Sim, Span, SwitchConfig, Time, Topology,
+    FabricConfig, FlowControl, HostId, Link, Mode, Qos, Rate, Sim, Span, SwitchConfig, Time,
+    Topology,
 };
 use std::io::{self, Write};
 use urxe_wire::{Frame, LinkType};
@@ -249,4 +252,131 @@ fn a_capture_that_cannot_be_written_says_so_and_the_run_goes_on() {
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert_eq!(sim.streams().iter().all(|s| s.is_complete()), room > 0);
     }
+}
+
+#[test]
+fn samples_add_up_to_what_was_counted_and_change_nothing() {
+    let config = || FabricConfig {
+        switch: switch(20_000),
+        mode: Mode::Lite,
+        ..FabricConfig::default()
+    };
+    let mut plain = incast(config(), 100_000);
+    plain.run_until(Time::ZERO + Span::from_ms(500));
+    for sampling in [
+        Sampling::Every(Span::from_ns(1_700)),
+        Sampling::AtMost(64),
+        Sampling::AtMost(7),
+    ] {
+        let mut sim = incast(config(), 100_000);
+        let seen = observed(&mut sim, Time::ZERO + Span::from_ms(500), sampling);
+        assert_eq!(sim.fabric().trace(), plain.fabric().trace());
+        assert_eq!(sim.fabric().events(), plain.fabric().events());
+        assert_eq!(sim.now(), plain.now());
+        let Observation {
+            series,
+            flows,
+            ports,
+            ..
+        } = &seen;
+        match sampling {
+            Sampling::Every(span) => assert_eq!(series.interval, span),
+            Sampling::AtMost(most) => assert!(series.len <= most && series.len >= most / 4),
+        }
+        // What happened lasts some 26 us; that nothing happens afterwards takes no samples.
+        assert!(
+            series.start_of(series.len) < Time::ZERO + Span::from_us(60),
+            "{:?}",
+            series.interval
+        );
+        for (stats, classes) in ports.iter().zip(&series.ports) {
+            for class in classes {
+                let priority = usize::from(class.priority);
+                let frames = stats.sent_frames[priority];
+                let sent = stats.sent_bytes[priority] + 20 * frames;
+                assert_eq!(class.sent.iter().sum::<u64>(), sent);
+                let longest = class.queue.iter().max().copied();
+                assert_eq!(longest, Some(stats.queue_max[priority]));
+                let paused = class.paused.iter().sum::<u64>();
+                assert_eq!(paused, stats.paused[priority].ps());
+                assert_eq!(class.sent.len(), series.len);
+            }
+        }
+        let used = |of: fn(&ClassSeries) -> &Vec<u64>| {
+            let classes = series.ports.iter().flatten();
+            classes.flat_map(|c| of(c).iter().copied()).max()
+        };
+        assert!(used(|c| &c.buffered) > Some(20_000), "beyond the threshold");
+        assert!(used(|c| &c.headroom) > Some(0));
+        assert!(used(|c| &c.paused) > Some(0));
+        for (flow, arrived) in flows.iter().zip(&series.flows) {
+            assert_eq!(arrived.iter().sum::<u64>(), 100_000);
+            assert_eq!(flow.bytes, 100_000);
+            let slowdown = flow.slowdown().expect("complete");
+            assert!((2.5..3.2).contains(&slowdown), "{slowdown}");
+        }
+    }
+}
+
+#[test]
+fn a_flow_alone_takes_as_long_as_a_flow_alone() {
+    let link = |gbps| Link::new(Rate::gbps(gbps)).metres(30);
+    for op in [StreamOp::Write, StreamOp::Read] {
+        let topology = Topology::leaf_spine(2, 2, 2, link(25), link(100));
+        let mut sim = Sim::new(topology, FabricConfig::default()).expect("a network");
+        let spec = StreamSpec {
+            op,
+            ..StreamSpec::write(HostId(0), HostId(3), 1_000_001)
+        };
+        sim.add_stream(spec).expect("connects");
+        sim.run();
+        let [flow] = &outcomes(&sim)[..] else {
+            panic!("one flow")
+        };
+        let slowdown = flow.slowdown().expect("complete");
+        assert!((0.999..1.02).contains(&slowdown), "{op:?} {slowdown}");
+    }
+    let topology = Topology::dumbbell(1, 1, link(25), link(10));
+    let mut sim = Sim::new(topology, FabricConfig::default()).expect("a network");
+    sim.add_flow(FlowSpec::new(HostId(0), HostId(1)).size(100_000));
+    sim.add_flow(FlowSpec::new(HostId(1), HostId(0)));
+    sim.run_until(Time::ZERO + Span::from_ms(1));
+    let flows = outcomes(&sim);
+    let slowdown = flows[0].slowdown().expect("complete");
+    assert!((0.999..1.01).contains(&slowdown), "{slowdown}");
+    assert_eq!(
+        (flows[1].slowdown(), flows[1].ideal, flows[1].size),
+        (None, None, None)
+    );
+}
+
+#[test]
+fn a_pause_that_lasts_is_seen_as_long_as_it_lasts() {
+    // Nothing happens for a long time while everything waits.
+    let mut sim = fabric_sim::experiments::cycle_of_buffers(true, None);
+    let seen = observed(
+        &mut sim,
+        Time::ZERO + Span::from_ms(60),
+        Sampling::AtMost(100),
+    );
+    assert!(sim.fabric().find_deadlock().is_some());
+    let Series {
+        interval,
+        len,
+        ports,
+        ..
+    } = &seen.series;
+    assert!((50..=100).contains(len), "{len}");
+    let end = seen.series.start_of(*len);
+    assert!(end >= Time::ZERO + Span::from_ms(60), "to the end: {end}");
+    // Who waits in the circle is paused in every sample of the second half, and holds the same.
+    let stuck = ports.iter().flatten().filter(|class| {
+        let late = class.paused.iter().zip(&class.queue).skip(len / 2);
+        class.queue[len / 2] > 0
+            && late
+                .clone()
+                .take(len / 2 - 1)
+                .all(|(&p, _)| p == interval.ps())
+    });
+    assert!(stuck.count() >= 4);
 }

@@ -1,7 +1,8 @@
 //! `urxe sim`: scenarios, determinism, experiments.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::harness::{project_file, run, urxe};
@@ -124,6 +125,106 @@ fn a_capture_is_what_wireshark_expects() {
     assert!(
         count("frame.comment contains \"marked (CE)\" and frame.interface_name == \"leaf3p4\"") > 5
     );
+}
+
+/// A table's columns by name, as text.
+fn table(path: &Path) -> BTreeMap<String, Vec<String>> {
+    let text = fs::read_to_string(path).expect("was written");
+    let mut lines = text.lines().map(|line| line.split(','));
+    let names = lines.next().expect("a header");
+    let mut columns: Vec<(String, Vec<String>)> =
+        names.map(|name| (name.to_owned(), Vec::new())).collect();
+    for mut line in lines {
+        for (_, column) in &mut columns {
+            column.push(line.next().expect("a field a column").to_owned());
+        }
+        assert_eq!(line.next(), None);
+    }
+    columns.into_iter().collect()
+}
+
+fn numbers(column: &[String]) -> impl Iterator<Item = f64> {
+    column
+        .iter()
+        .map(|text| text.parse::<f64>().expect("a number"))
+}
+
+#[test]
+fn tables_say_what_the_report_says() {
+    let folder = Folder::new("csv");
+    let csv = folder.file("tables");
+    let mut command = urxe();
+    command.args(["sim", "run", "--every", "20us", "--csv"]);
+    let ran = run(command.arg(&csv).arg(incast())).expect_success();
+    let flows = table(&csv.join("flows.csv"));
+    assert_eq!(flows["from"].len(), 8);
+    assert!(
+        flows["arrived_bytes"]
+            .iter()
+            .all(|bytes| bytes == "2000000")
+    );
+    for (line, ms) in ran
+        .stdout
+        .lines()
+        .skip(1)
+        .zip(numbers(&flows["completion_us"]))
+    {
+        assert!(
+            line.contains(&format!("complete after {} ms", ms / 1000.0)),
+            "{line} {ms}"
+        );
+    }
+    // Eight senders at 25 Gb/s share 25 Gb/s.
+    assert!(numbers(&flows["slowdown"]).all(|times| (6.0..8.5).contains(&times)));
+    let rates = table(&csv.join("rates.csv"));
+    assert_eq!(numbers(&rates["bytes"]).sum::<f64>(), 8.0 * 2e6);
+    let ports = table(&csv.join("ports.csv"));
+    let last = ports["port"].iter().zip(numbers(&ports["rate_gbps"]));
+    let busy = last
+        .filter(|(port, rate)| *port == "leaf3>h15" && *rate > 24.5)
+        .count();
+    assert!(
+        busy > 200,
+        "the last cable is full nearly all the time: {busy}"
+    );
+    assert!(numbers(&ports["rate_gbps"]).all(|rate| rate <= 100.5));
+    assert!(numbers(&ports["paused_us"]).all(|us| us <= 20.0));
+    assert!(numbers(&ports["paused_us"]).sum::<f64>() > 100.0);
+    assert!(numbers(&ports["time_us"]).all(|us| us % 20.0 == 0.0));
+
+    let ran = run(urxe()
+        .args(["sim", "run", "--every", "20 parsecs", "--csv"])
+        .arg(&csv)
+        .arg(incast()));
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("--every: \"20 parsecs\" is not a time"),
+        "{}",
+        ran.stderr
+    );
+    let ran = run(urxe()
+        .args(["sim", "run", "--csv", "/nonexistent/tables"])
+        .arg(incast()));
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("cannot write /nonexistent/tables: "),
+        "{}",
+        ran.stderr
+    );
+    // Of tables that cannot all be written, none is.
+    let taken = folder.file("taken");
+    fs::create_dir_all(taken.join("rates.csv")).expect("can be made");
+    let ran = run(urxe()
+        .args(["sim", "run", "--csv"])
+        .arg(&taken)
+        .arg(incast()));
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("rates.csv: Is a directory"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(fs::read_dir(&taken).expect("is there").count(), 1);
 }
 
 fn tshark(args: &[&str]) -> String {

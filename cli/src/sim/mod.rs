@@ -1,7 +1,7 @@
 //! `urxe sim`: networks in virtual time.
 
-mod capture;
 mod experiments;
+mod observe;
 mod run;
 
 use crate::args::SimCommand;

@@ -10,18 +10,28 @@ use fabric_sim::scenario::{Report, Scenario};
 
 use crate::args::{SimDeterminismArgs, SimRunArgs};
 use crate::error::CliError;
-use crate::sim::capture;
+use crate::sim::observe::{Looks, Seen, Tables, sampling};
 
 /// Runs a scenario and prints what it came to.
 pub(super) fn run(args: &SimRunArgs) -> Result<(), CliError> {
     let scenario = read(&args.file)?;
     let seed = args.seed.unwrap_or(scenario.seed());
-    let report = match &args.pcap {
-        Some(pcap) => capture::run(args, &scenario, seed, pcap)?,
-        None => scenario
-            .run(seed)
-            .map_err(|e| CliError::context(args.file.display(), e))?,
+    let looks = Looks {
+        scenario: &args.file,
+        pcap: args.pcap.as_deref(),
+        sampling: match args.csv {
+            Some(_) => Some(sampling(args.every.as_deref())?),
+            None => None,
+        },
     };
+    let tables = args.csv.as_deref().map(Tables::create).transpose()?;
+    let Seen {
+        report,
+        observation,
+    } = looks.run(&scenario, seed)?;
+    if let (Some(tables), Some(seen)) = (tables, observation) {
+        tables.write(&seen)?;
+    }
     write!(stdout(), "seed {seed}: {report}")?;
     if report.failures.is_empty() {
         return Ok(());

@@ -167,6 +167,16 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
+    /// When the next event is.
+    pub fn next_time(&mut self) -> Option<Time> {
+        while self.due.is_empty() {
+            if !self.advance() {
+                return None;
+            }
+        }
+        self.due.last().map(|entry| entry.time)
+    }
+
     /// Goes to the next bucket that holds anything; false if none does.
     fn advance(&mut self) -> bool {
         let next = match (self.next_in_ring(), self.far.peek()) {

@@ -84,6 +84,7 @@ impl Fabric {
         self.frames.get_mut(id).ingress = port;
         let now = self.queue.now();
         self.ports[port.index()].enqueue(&mut self.frames, id, frame.priority & 7, now);
+        self.show_queue(port, frame.priority & 7);
         self.watch(port, frame.priority & 7);
         self.kick(port);
     }

@@ -33,6 +33,7 @@ pub use deadlock::{Deadlock, StuckQueue};
 use port::Port;
 pub use reserve::ReserveError;
 pub use stats::{DropReason, Drops, PortStats};
+use tap::Taps;
 pub use tap::{Fate, Interference, PauseCause, Tap, TapEvent};
 
 /// How much a frame carries through the simulation.
@@ -152,7 +153,7 @@ pub struct Fabric {
     events: u64,
     /// For the driver, before the next event.
     pub(crate) pending: Option<Upcall>,
-    pub(crate) tap: Option<Box<dyn Tap>>,
+    pub(crate) tap: Option<Taps>,
     pub(crate) interference: Option<Box<dyn Interference>>,
     pub(crate) faults: Faults,
     /// Some fault is about frames.
@@ -270,6 +271,11 @@ impl Fabric {
         self.queue.is_empty() && self.pending.is_none()
     }
 
+    /// When the next thing happens.
+    pub(crate) fn next_event(&mut self) -> Option<Time> {
+        self.queue.next_time()
+    }
+
     /// What is connected to what.
     pub fn topology(&self) -> &Topology {
         &self.topology
@@ -334,22 +340,24 @@ impl Fabric {
         &mut self.routes
     }
 
-    /// Looks at everything that happens from now on.
+    /// Looks at everything that happens from now on, with this tap alone.
     pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
-        self.tap = Some(tap);
+        self.tap = Some(Taps(vec![tap]));
     }
 
     /// Looks at everything with one tap more.
     pub fn add_tap(&mut self, tap: Box<dyn Tap>) {
-        self.tap = Some(match self.tap.take() {
-            Some(first) => Box::new(tap::Both(first, tap)),
-            None => tap,
-        });
+        self.tap.get_or_insert_with(|| Taps(Vec::new())).0.push(tap);
     }
 
-    /// Takes the tap out, with what it gathered; after [`Fabric::add_tap`], all of them.
+    /// Takes the tap out that was added last, with what it gathered.
     pub fn take_tap(&mut self) -> Option<Box<dyn Tap>> {
-        self.tap.take()
+        let taps = &mut self.tap.as_mut()?.0;
+        let last = taps.pop();
+        if taps.is_empty() {
+            self.tap = None;
+        }
+        last
     }
 
     /// Has something happen to frames on cables.

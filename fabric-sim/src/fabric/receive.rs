@@ -112,17 +112,7 @@ impl Fabric {
         self.mark(switch, egress, id, queued);
         let port = &mut self.ports[egress.index()];
         port.enqueue(&mut self.frames, id, f.priority, now);
-        if let Some(tap) = &mut self.tap {
-            let bytes = port.queues[usize::from(f.priority)].bytes;
-            tap.event(
-                now,
-                &TapEvent::Queue {
-                    port: egress,
-                    priority: f.priority,
-                    bytes,
-                },
-            );
-        }
+        self.show_queue(egress, f.priority);
         self.watch(egress, f.priority);
         self.kick(egress);
     }

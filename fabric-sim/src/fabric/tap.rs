@@ -132,18 +132,15 @@ impl<T: Tap + 'static> Tap for Rc<RefCell<T>> {
     }
 }
 
-/// Two taps: both see everything.
+/// All taps: each sees everything, the first that was added first.
 #[derive(Debug)]
-pub(crate) struct Both(pub(crate) Box<dyn Tap>, pub(crate) Box<dyn Tap>);
+pub(crate) struct Taps(pub(crate) Vec<Box<dyn Tap>>);
 
-impl Tap for Both {
-    fn event(&mut self, now: Time, event: &TapEvent<'_>) {
-        self.0.event(now, event);
-        self.1.event(now, event);
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn core::any::Any> {
-        self
+impl Taps {
+    pub(crate) fn event(&mut self, now: Time, event: &TapEvent<'_>) {
+        for tap in &mut self.0 {
+            tap.event(now, event);
+        }
     }
 }
 

@@ -42,9 +42,17 @@ impl Fabric {
         tap.event(now, &TapEvent::Sending { port, frame, bytes });
         if !frame.payload.is_control() {
             let priority = frame.priority;
+            self.show_queue(port, priority);
+        }
+    }
+
+    /// Tells taps how long a queue is now.
+    #[inline]
+    pub(crate) fn show_queue(&mut self, port: PortId, priority: u8) {
+        if let Some(tap) = &mut self.tap {
             let bytes = self.ports[port.index()].queues[usize::from(priority)].bytes;
             tap.event(
-                now,
+                self.queue.now(),
                 &TapEvent::Queue {
                     port,
                     priority,

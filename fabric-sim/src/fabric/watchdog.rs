@@ -64,6 +64,7 @@ impl Fabric {
             self.release(switch, frame);
             self.discard(id, frame, DropReason::Watchdog);
         }
+        self.show_queue(id, priority);
     }
 
     /// The action has lasted its time: it ends, unless the pause is still told.

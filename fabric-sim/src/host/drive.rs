@@ -9,7 +9,7 @@ use crate::fabric::{LITE_BODY, Mode, frame_len};
 use crate::frame::{Frame, Payload};
 use crate::host::memory::Contents;
 use crate::host::sim::Sim;
-use crate::host::stream::{Stream, StreamId, StreamSpec};
+use crate::host::stream::{Stream, StreamId, StreamOp, StreamSpec};
 use crate::host::transport::{
     ConnectOptions, Program, QpHandle, Transport, TransportConfig, Verbs,
 };
@@ -193,6 +193,16 @@ impl Sim {
     /// A stream.
     pub fn stream(&self, id: StreamId) -> &Stream {
         &self.drivers.streams[id.0 as usize]
+    }
+
+    /// Bytes of a stream that have arrived; those that came twice count once.
+    pub fn stream_bytes(&self, id: StreamId) -> u64 {
+        let stream = self.stream(id);
+        let (host, addr) = match stream.spec.op {
+            StreamOp::Write => (stream.spec.to, stream.remote.0),
+            StreamOp::Read => (stream.spec.from, stream.local.0),
+        };
+        self.transport(host).map_or(0, |t| t.memory().landed(addr))
     }
 
     /// All streams.

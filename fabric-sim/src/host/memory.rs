@@ -21,7 +21,8 @@ pub enum Contents {
 #[derive(Debug)]
 enum Region {
     Bytes(RefCell<Vec<u8>>),
-    Pattern(u32),
+    /// Its number, and how many bytes were written into it.
+    Pattern(u32, Cell<u64>),
 }
 
 /// The registered memory of one host.
@@ -73,7 +74,7 @@ impl HostMemory {
     pub(crate) fn add(&mut self, contents: Contents) -> u64 {
         self.regions.push(match contents {
             Contents::Bytes(bytes) => Region::Bytes(RefCell::new(bytes)),
-            Contents::Pattern(number) => Region::Pattern(number),
+            Contents::Pattern(number) => Region::Pattern(number, Cell::new(0)),
         });
         (self.regions.len() as u64 - 1) << OFFSET_BITS
     }
@@ -81,6 +82,14 @@ impl HostMemory {
     /// Writes that were not what the pattern says. Each is corruption that nobody noticed.
     pub fn mismatches(&self) -> u64 {
         self.mismatches.get()
+    }
+
+    /// Bytes that were written into the pattern at an address, all writes together; 0 if there is none.
+    pub fn landed(&self, addr: u64) -> u64 {
+        match self.region(addr) {
+            Ok((Region::Pattern(_, landed), _)) => landed.get(),
+            _ => 0,
+        }
     }
 
     fn region(&self, addr: u64) -> Result<(&Region, u64), MemoryFault> {
@@ -137,8 +146,8 @@ impl Memory for HostMemory {
     #[inline]
     fn copy_out(&self, span: MrSpan, dst: &mut [u8]) -> Result<(), MemoryFault> {
         match self.region(span.host_addr())? {
-            (Region::Pattern(_), _) if self.is_lite => Ok(()),
-            (&Region::Pattern(number), offset) => {
+            (Region::Pattern(..), _) if self.is_lite => Ok(()),
+            (&Region::Pattern(number, _), offset) => {
                 pieces(number, offset, span.len(), |at, piece| {
                     dst[at..at + piece.len()].copy_from_slice(piece);
                 });
@@ -153,9 +162,12 @@ impl Memory for HostMemory {
     #[inline]
     fn copy_in(&self, span: MrSpan, src: &[u8]) -> Result<(), MemoryFault> {
         match self.region(span.host_addr())? {
-            (Region::Pattern(_), _) if self.is_lite => Ok(()),
-            (&Region::Pattern(number), offset) => {
-                pieces(number, offset, span.len(), |at, piece| {
+            (Region::Pattern(number, landed), offset) => {
+                landed.set(landed.get() + span.len() as u64);
+                if self.is_lite {
+                    return Ok(());
+                }
+                pieces(*number, offset, span.len(), |at, piece| {
                     let is_same = src[at..at + piece.len()] == *piece;
                     self.mismatches
                         .set(self.mismatches.get() + u64::from(!is_same));

@@ -101,11 +101,17 @@ impl Sim {
 
     /// Runs until that time. Returns false if nothing is left to happen.
     pub fn run_until(&mut self, until: Time) -> bool {
-        while let Some(upcall) = self.fabric.step(until) {
-            self.handle(upcall);
-        }
+        let goes_on = self.advance(until);
         if until != Time::NEVER {
             self.until = until;
+        }
+        goes_on
+    }
+
+    /// A piece of a run. Returns false if nothing is left to happen.
+    pub(crate) fn advance(&mut self, until: Time) -> bool {
+        while let Some(upcall) = self.fabric.step(until) {
+            self.handle(upcall);
         }
         !self.fabric.is_idle()
     }

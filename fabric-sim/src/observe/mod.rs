@@ -1,11 +1,19 @@
-//! Looking at a run: as a capture for Wireshark.
+//! Looking at a run: as a capture for Wireshark, and as samples of queues, pauses and rates.
 //!
 //! Nothing here changes what happens: a run that is looked at has the trace hash of one that is not.
 
 mod capture;
+pub mod csv;
+mod outcome;
+mod series;
 
 pub use capture::{Capture, captured};
+pub use outcome::{FlowOutcome, outcomes};
+pub use series::{ClassSeries, Sampling, Series, sampled};
 
+use crate::Sim;
+use crate::engine::Time;
+use crate::fabric::PortStats;
 use crate::topology::{Node, Topology};
 
 /// What ports are called where a short name is wanted: `s0p3` is the fourth port of switch `s0`, and `h2` the only one
@@ -25,4 +33,52 @@ pub fn port_labels(topology: &Topology) -> Vec<String> {
         }
     };
     topology.ports().map(label).collect()
+}
+
+/// A run as tables and reports show it.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// The network.
+    pub topology: Topology,
+    /// How it went.
+    pub series: Series,
+    /// What became of each flow.
+    pub flows: Vec<FlowOutcome>,
+    /// What each port did in all.
+    pub ports: Vec<PortStats>,
+}
+
+/// Has a simulation run until a time, and tells what it did.
+///
+/// ```
+/// use fabric_sim::host::StreamSpec;
+/// use fabric_sim::observe::{Sampling, csv, observed};
+/// use fabric_sim::{FabricConfig, HostId, Link, Rate, Sim, Time, Topology};
+///
+/// let topology = Topology::single_switch(3, Link::new(Rate::gbps(100)));
+/// let mut sim = Sim::new(topology, FabricConfig::default())?;
+/// for host in [0, 1] {
+///     sim.add_stream(StreamSpec::write(HostId(host), HostId(2), 100_000))?;
+/// }
+/// let seen = observed(&mut sim, Time::NEVER, Sampling::AtMost(100));
+/// assert!(seen.flows.iter().all(|flow| flow.slowdown().is_some_and(|times| times > 1.5)));
+/// csv::write_flows(&mut std::io::stdout(), &seen)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Panics
+/// As [`sampled`].
+pub fn observed(sim: &mut Sim, until: Time, sampling: Sampling) -> Observation {
+    let series = sampled(sim, until, sampling);
+    let fabric = sim.fabric();
+    let ports = fabric
+        .topology()
+        .ports()
+        .map(|port| *fabric.port_stats(port));
+    Observation {
+        topology: fabric.topology().clone(),
+        series,
+        flows: outcomes(sim),
+        ports: ports.collect(),
+    }
 }

@@ -1,0 +1,146 @@
+//! Runs that are looked at: `urxe sim run --pcap` and `--csv`, and `urxe sim report`.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use fabric_sim::observe::{Observation, Sampling, captured, csv, observed};
+use fabric_sim::scenario::{Report, Scenario};
+use fabric_sim::{Sim, Span};
+
+use crate::error::CliError;
+use crate::output::{NewFile, cannot_write};
+
+/// Samples of a run whose interval nobody gave.
+pub(super) const SAMPLES: usize = 512;
+
+/// How a run is looked at.
+#[derive(Debug)]
+pub(super) struct Looks<'a> {
+    /// The file.
+    pub(super) scenario: &'a Path,
+    /// Where every frame goes to.
+    pub(super) pcap: Option<&'a Path>,
+    /// How often queues and rates are noted, if they are.
+    pub(super) sampling: Option<Sampling>,
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) report: Report,
+    pub(super) observation: Option<Observation>,
+}
+
+/// How often to look, if an interval is given.
+pub(super) fn sampling(every: Option<&str>) -> Result<Sampling, CliError> {
+    let Some(text) = every else {
+        return Ok(Sampling::AtMost(SAMPLES));
+    };
+    match text.parse::<Span>() {
+        Ok(span) if span > Span::ZERO => Ok(Sampling::Every(span)),
+        Ok(_) => Err(CliError::Usage(
+            "--every 0: an interval has a length".to_owned(),
+        )),
+        Err(error) => Err(CliError::Usage(format!("--every: {error}"))),
+    }
+}
+
+impl Looks<'_> {
+    /// Runs a scenario, and looks at it. The capture is in its place afterwards.
+    pub(super) fn run(&self, scenario: &Scenario, seed: u64) -> Result<Seen, CliError> {
+        let mut file = self.pcap.map(NewFile::create).transpose()?;
+        let scenario = match file {
+            Some(_) => &scenario.clone().in_bytes(),
+            None => scenario,
+        };
+        let comment = format!("urxe sim run {} --seed {seed}", self.scenario.display());
+        let mut observation = None;
+        let mut written = Ok(());
+        let report = scenario.run_by(seed, |sim, until| {
+            let mut run = |sim: &mut Sim| match self.sampling {
+                Some(sampling) => observation = Some(observed(sim, until, sampling)),
+                None => {
+                    sim.run_until(until);
+                }
+            };
+            match file.take() {
+                None => run(sim),
+                Some(out) => match captured(sim, out, &comment, run) {
+                    Ok(out) => file = Some(out),
+                    Err(error) => written = Err(error),
+                },
+            }
+        });
+        let report = report.map_err(|e| CliError::context(self.scenario.display(), e))?;
+        if let Some(pcap) = self.pcap {
+            written.map_err(|e| cannot_write(pcap, e))?;
+        }
+        file.map_or(Ok(()), NewFile::keep)?;
+        Ok(Seen {
+            report,
+            observation,
+        })
+    }
+}
+
+type Writer = fn(&mut NewFile, &Observation) -> io::Result<()>;
+
+/// The tables of a run.
+const TABLES: [(&str, Writer); 3] = [
+    ("ports.csv", |out, seen| csv::write_ports(out, seen)),
+    ("rates.csv", |out, seen| csv::write_rates(out, seen)),
+    ("flows.csv", |out, seen| csv::write_flows(out, seen)),
+];
+
+/// Files in a folder that are being written: all of them come to their places, or none.
+#[derive(Debug)]
+pub(super) struct Tables {
+    files: Vec<(PathBuf, NewFile)>,
+    /// The folder, if it was made for them.
+    made: Option<PathBuf>,
+}
+
+impl Tables {
+    /// Begins the files of a folder, which is made if it is not there.
+    pub(super) fn create(folder: &Path) -> Result<Tables, CliError> {
+        let mut tables = Tables {
+            files: Vec::new(),
+            made: None,
+        };
+        if !folder.is_dir() {
+            fs::create_dir(folder).map_err(|e| cannot_write(folder, e))?;
+            tables.made = Some(folder.to_owned());
+        }
+        for (name, _) in TABLES {
+            let path = folder.join(name);
+            let file = NewFile::create(&path)?;
+            tables.files.push((path, file));
+        }
+        Ok(tables)
+    }
+
+    /// Writes them.
+    pub(super) fn write(mut self, seen: &Observation) -> Result<(), CliError> {
+        for ((path, file), (_, write)) in self.files.iter_mut().zip(TABLES) {
+            write(file, seen)
+                .and_then(|()| file.flush())
+                .map_err(|e| cannot_write(path, e))?;
+        }
+        for (_, file) in self.files.drain(..) {
+            file.keep()?;
+        }
+        self.made = None;
+        Ok(())
+    }
+}
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        self.files.clear();
+        if let Some(folder) = &self.made {
+            // Not empty: somebody else has put something there.
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}

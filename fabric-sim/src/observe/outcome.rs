@@ -1,0 +1,154 @@
+//! What became of each flow, beside what it would have been in an empty network.
+
+use crate::Sim;
+use crate::engine::{Rate, Span, Time};
+use crate::host::{FlowSpec, StreamOp, StreamSpec};
+use crate::link::{ETHERNET_OVERHEAD, FRAME_GAP, Link};
+use crate::topology::HostId;
+
+/// A plain flow or a stream of the real transport, and what became of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowOutcome {
+    /// `h0`.
+    pub from: String,
+    /// `h3`.
+    pub to: String,
+    /// `frames`, `write`, `read`.
+    pub op: &'static str,
+    /// Bytes of payload that are to arrive; `None`: without end.
+    pub size: Option<u64>,
+    /// Bytes of payload that have arrived.
+    pub bytes: u64,
+    /// When it begins.
+    pub start: Time,
+    /// From its start to its end, if it is complete.
+    pub completion: Option<Span>,
+    /// Bytes of payload a second, from its start to its last completion.
+    pub goodput: Option<Rate>,
+    /// How long it would take alone: all its packets one after the other over the slowest cable of its way, the way of
+    /// one packet there, and of an acknowledgement back. Of a flow without end there is none.
+    pub ideal: Option<Span>,
+    /// How it failed, if it did.
+    pub failure: Option<String>,
+}
+
+impl FlowOutcome {
+    /// How many times longer it took than alone.
+    pub fn slowdown(&self) -> Option<f64> {
+        let (took, ideal) = (self.completion?, self.ideal?);
+        (ideal > Span::ZERO).then(|| took.as_secs_f64() / ideal.as_secs_f64())
+    }
+}
+
+/// All flows of a simulation: plain flows, then streams.
+pub fn outcomes(sim: &Sim) -> Vec<FlowOutcome> {
+    let topology = sim.fabric().topology();
+    let name = |host: HostId| topology.name(host).to_owned();
+    let flows = sim.flows().iter().map(|flow| FlowOutcome {
+        from: name(flow.spec.from),
+        to: name(flow.spec.to),
+        op: "frames",
+        size: flow.spec.size,
+        bytes: flow.delivered_bytes,
+        start: flow.spec.start,
+        completion: flow.completion(),
+        goodput: flow.goodput(),
+        ideal: flow
+            .spec
+            .size
+            .and_then(|size| ideal_of_flow(sim, &flow.spec, size)),
+        failure: None,
+    });
+    let streams = (0..).map(crate::host::StreamId).zip(sim.streams());
+    let streams = streams.map(|(id, stream)| FlowOutcome {
+        from: name(stream.spec.from),
+        to: name(stream.spec.to),
+        op: match stream.spec.op {
+            StreamOp::Write => "write",
+            StreamOp::Read => "read",
+        },
+        size: Some(stream.spec.count * u64::from(stream.spec.message)),
+        bytes: sim.stream_bytes(id),
+        start: stream.spec.start,
+        completion: stream.completion(),
+        goodput: stream.goodput(),
+        ideal: ideal_of_stream(sim, &stream.spec),
+        failure: stream.failure.map(|status| status.to_string()),
+    });
+    flows.chain(streams).collect()
+}
+
+/// Headers of Ethernet, IP, UDP and the BTH, the ICRC and the check sequence.
+const HEADERS: u32 = ETHERNET_OVERHEAD + 20 + 8 + 12 + 4;
+/// Of the first packet of a WRITE, and of a READ request.
+const RETH: u32 = 16;
+/// Of an ACK, and of the first and the last response.
+const AETH: u32 = 4;
+
+/// Packets of a length, and how they go.
+struct Load {
+    /// Bytes on a cable, with all headers and gaps.
+    wire: u64,
+    /// Length of the last frame.
+    last: u32,
+}
+
+fn load(bytes: u64, payload: u32, extra: u64, tag: u32) -> Load {
+    let payload = payload.max(1);
+    let packets = bytes.div_ceil(payload.into()).max(1);
+    let last = bytes - (packets - 1) * u64::from(payload);
+    let around = u64::from(HEADERS + tag + FRAME_GAP);
+    Load {
+        wire: bytes.next_multiple_of(4) + packets * around + extra,
+        last: HEADERS + tag + last as u32,
+    }
+}
+
+fn way(sim: &Sim, spec: &FlowSpec) -> Option<Vec<Link>> {
+    let cables = sim.fabric().topology().cables();
+    let path = sim.fabric().path(spec)?;
+    Some(
+        path.into_iter()
+            .map(|port| cables[port.cable()].link)
+            .collect(),
+    )
+}
+
+/// From the first bit that leaves to the last that arrives.
+fn time_of(way: &[Link], load: &Load) -> Span {
+    let delays = way.iter().fold(Span::ZERO, |sum, link| sum + link.delay);
+    let Some((slowest, link)) = way.iter().enumerate().min_by_key(|(_, link)| link.rate) else {
+        return delays;
+    };
+    let others = way
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| *place != slowest);
+    let hops = others.fold(Span::ZERO, |sum, (_, l)| sum + l.occupancy(load.last));
+    delays + link.rate.time_of(load.wire - u64::from(FRAME_GAP)) + hops
+}
+
+fn ideal_of_flow(sim: &Sim, spec: &FlowSpec, size: u64) -> Option<Span> {
+    let tag = sim.fabric().config().qos.tag_len();
+    Some(time_of(&way(sim, spec)?, &load(size, spec.payload, 0, tag)))
+}
+
+fn ideal_of_stream(sim: &Sim, spec: &StreamSpec) -> Option<Span> {
+    let tag = sim.fabric().config().qos.tag_len();
+    let there = way(sim, &FlowSpec::new(spec.from, spec.to))?;
+    let back = way(sim, &FlowSpec::new(spec.to, spec.from))?;
+    let one = load(spec.message.into(), spec.options.mtu.bytes(), 0, tag);
+    let several = |extra: u32| Load {
+        wire: spec.count * (one.wire + u64::from(extra)),
+        last: one.last,
+    };
+    let short = |header| load(0, 1, header, tag);
+    let small = |header: u32| Load {
+        last: HEADERS + header + tag,
+        ..short(header.into())
+    };
+    Some(match spec.op {
+        StreamOp::Write => time_of(&there, &several(RETH)) + time_of(&back, &small(AETH)),
+        StreamOp::Read => time_of(&there, &small(RETH)) + time_of(&back, &several(2 * AETH)),
+    })
+}
