@@ -15,6 +15,7 @@
 //! | [`switch`] | buffer, thresholds, headroom, marking, watchdog: settings and books |
 //! | [`fabric`] | the network that moves frames: ports, pause, credits, deadlocks |
 //! | [`fault`] | what goes wrong: loss, damage, delay, cables and hosts that fail |
+//! | [`check`] | what must hold in every run, and what a set of runs must have seen |
 //! | [`host`] | what sends and receives: plain flows, and the real transport |
 //! | [`observe`] | captures of a run |
 //! | [`scenario`] | simulations as TOML files |
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod check;
 pub mod engine;
 pub mod experiments;
 pub mod fabric;

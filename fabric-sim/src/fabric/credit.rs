@@ -105,7 +105,15 @@ impl Fabric {
         if let Some(credit) = &mut self.ports[id.index()].credit
             && credit.classes & (1 << priority) != 0
         {
-            credit.came[usize::from(priority)] += u64::from(len);
+            let class = usize::from(priority);
+            credit.came[class] += u64::from(len);
+            let held = credit.came[class] - credit.freed[class];
+            if let FlowControl::Credits { buffer, .. } = self.qos.flow_control
+                && held > u64::from(buffer)
+                && self.first_credit_overrun.is_none()
+            {
+                self.first_credit_overrun = Some((self.queue.now(), id, held));
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 
 use core::fmt;
 
+use crate::engine::Time;
 use crate::fabric::Fabric;
 use crate::fabric::port::bits;
 use crate::qos::PRIORITIES;
@@ -73,6 +74,16 @@ impl Fabric {
             }
         }
         None
+    }
+
+    /// True if any queue holds frames and may not send: without, there is no deadlock.
+    pub(crate) fn is_any_blocked(&self) -> bool {
+        (0..self.ports.len()).any(|place| self.ports[place].queued > 0 && self.blocked(place) != 0)
+    }
+
+    /// When a queue last sent a frame, or began to hold some.
+    pub(crate) fn last_sent(&self, queue: StuckQueue) -> Time {
+        self.ports[queue.port.index()].progress[usize::from(queue.priority)]
     }
 
     /// Depth first, without recursion: rings can be long.

@@ -158,6 +158,19 @@ pub struct Fabric {
     pub(crate) faults: Faults,
     /// Some fault is about frames.
     pub(crate) has_frame_faults: bool,
+    pub(crate) first_overrun: Option<Overrun>,
+    /// When, where, and how many bytes lay there.
+    pub(crate) first_credit_overrun: Option<(Time, PortId, u64)>,
+}
+
+/// A frame of a lossless class that found no room.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overrun {
+    pub(crate) at: Time,
+    pub(crate) port: PortId,
+    pub(crate) src: HostId,
+    pub(crate) dst: HostId,
+    pub(crate) priority: u8,
 }
 
 /// Bytes of a packet that `lite` mode keeps: all headers of any opcode, and the payload of an ATOMIC
@@ -231,6 +244,8 @@ impl Fabric {
             interference: None,
             faults: Faults::default(),
             has_frame_faults: false,
+            first_overrun: None,
+            first_credit_overrun: None,
         })
     }
 
@@ -420,6 +435,28 @@ impl Fabric {
         Ok(())
     }
 
+    /// Switches that do not hold what came in, less what went out or was dropped; with what differs.
+    pub(crate) fn unbalanced_nodes(&self) -> Vec<(Node, String)> {
+        let mut wrong = Vec::new();
+        let mut sums = vec![(0u64, 0u64); self.switches.len()];
+        for port in &self.ports {
+            let Node::Switch(switch) = port.node else {
+                continue;
+            };
+            let (came, left) = &mut sums[switch.0 as usize];
+            *came += port.stats.received_bytes;
+            *left += port.stats.sent_bytes.iter().sum::<u64>();
+            *left += port.stats.dropped_bytes + port.queued;
+        }
+        for (id, (came, left)) in (0..).zip(sums) {
+            if came != left {
+                let fault = format!("{came} bytes came in, {left} were sent, dropped or are there");
+                wrong.push((Node::Switch(SwitchId(id)), fault));
+            }
+        }
+        wrong
+    }
+
     /// Bytes in the queues of a switch, with those that are being sent.
     fn bytes_in(&self, switch: SwitchId) -> u64 {
         let ports = self.ports.iter().filter(|p| p.node == Node::Switch(switch));
@@ -464,7 +501,20 @@ impl Fabric {
         let frame = self.frames.remove(id);
         let is_lossless = self.qos.is_lossless(frame.priority);
         self.drops.count(reason, is_lossless);
-        self.ports[port.index()].stats.dropped += 1;
+        let stats = &mut self.ports[port.index()].stats;
+        stats.dropped += 1;
+        if !reason.is_on_cable() && !frame.payload.is_control() {
+            stats.dropped_bytes += u64::from(frame.len);
+        }
+        if reason == DropReason::Buffer && is_lossless && self.first_overrun.is_none() {
+            self.first_overrun = Some(Overrun {
+                at: self.queue.now(),
+                port,
+                src: frame.src,
+                dst: frame.dst,
+                priority: frame.priority,
+            });
+        }
         if let Some(tap) = &mut self.tap {
             tap.event(
                 self.queue.now(),

@@ -32,6 +32,7 @@ impl Fabric {
             return self.on_control(id, frame);
         }
         let (priority, len) = (f.priority, f.len);
+        port.stats.received_bytes += u64::from(len);
         let (node, mtu) = (port.node, port.link.mtu);
         if port.credit.is_some() {
             self.count_credit(id, priority, len);

@@ -43,6 +43,14 @@ impl DropReason {
         DropReason::HostDown,
     ];
 
+    /// True if the frame never came out of the cable.
+    pub(crate) fn is_on_cable(self) -> bool {
+        matches!(
+            self,
+            DropReason::BitError | DropReason::LinkDown | DropReason::Fault
+        )
+    }
+
     /// A word for it.
     pub fn name(self) -> &'static str {
         match self {
@@ -121,8 +129,12 @@ pub struct PortStats {
     pub sent_bytes: [u64; PRIORITIES],
     /// Frames that arrived.
     pub received_frames: u64,
+    /// Bytes that arrived, without pause frames and credits.
+    pub received_bytes: u64,
     /// Frames that ended here.
     pub dropped: u64,
+    /// Bytes of frames that ended in the node, not on its cable; without pause frames and credits.
+    pub dropped_bytes: u64,
     /// Frames that were marked on their way into this port's queues.
     pub marked: u64,
     /// Pause frames sent that stop somebody.

@@ -1,13 +1,13 @@
 //! The transports of hosts, driven over the fabric.
 
+use urxe_core::cq::WcOpcode;
 use urxe_core::transmit::{RunLimits, TxBatch, TxDest};
-use urxe_core::work::{SendWr, WrData};
+use urxe_core::work::{RecvWr, SendWr, WrData};
 use urxe_core::{Stats, WcStatus};
 
 use crate::engine::{Time, mix64};
 use crate::fabric::{LITE_BODY, Mode, frame_len};
 use crate::frame::{Frame, Payload};
-use crate::host::memory::Contents;
 use crate::host::sim::Sim;
 use crate::host::stream::{Stream, StreamId, StreamOp, StreamSpec};
 use crate::host::transport::{
@@ -164,11 +164,11 @@ impl Sim {
     /// [`StreamError`] says which step was impossible.
     pub fn add_stream(&mut self, spec: StreamSpec) -> Result<StreamId, StreamError> {
         let id = StreamId(self.drivers.streams.len() as u32);
-        let len = u64::from(spec.message.max(1));
         let mut end = |host, cap| {
             self.with_verbs(host, |verbs| {
                 let cq = verbs.stream_cq();
-                let (addr, keys) = verbs.register(len, Contents::Pattern(id.0))?;
+                let (len, contents) = spec.region(id.0);
+                let (addr, keys) = verbs.register(len, contents)?;
                 Ok::<_, StreamError>((verbs.create_qp(cq, cap)?, addr, keys))
             })
         };
@@ -178,13 +178,20 @@ impl Sim {
         self.drivers.streams.push(Stream {
             spec,
             qp,
+            peer,
             posted: 0,
             completed: 0,
             last: Time::ZERO,
             failure: None,
             local: (addr, keys.lkey),
             remote: (remote, remote_keys.rkey),
+            remote_lkey: remote_keys.lkey,
         });
+        if spec.op == StreamOp::Send {
+            for _ in 0..spec.receives() {
+                self.post_receive(id.0);
+            }
+        }
         self.fabric
             .set_timer(spec.from, spec.start, STREAM_START | id.0);
         Ok(id)
@@ -199,7 +206,9 @@ impl Sim {
     pub fn stream_bytes(&self, id: StreamId) -> u64 {
         let stream = self.stream(id);
         let (host, addr) = match stream.spec.op {
-            StreamOp::Write => (stream.spec.to, stream.remote.0),
+            StreamOp::Write | StreamOp::Send => (stream.spec.to, stream.remote.0),
+            // Each adds in one place.
+            StreamOp::FetchAdd => return 8 * stream.completed,
             StreamOp::Read => (stream.spec.from, stream.local.0),
         };
         self.transport(host).map_or(0, |t| t.memory().landed(addr))
@@ -269,6 +278,9 @@ impl Sim {
             }
         };
         transport.receive(now, super::address_of(from), source_port, tos & 3, packet);
+        if transport.cqs.model.has_news {
+            self.check_news(host);
+        }
         self.serve(host);
     }
 
@@ -284,6 +296,7 @@ impl Sim {
                 continue;
             }
             self.pump(host);
+            self.check_news(host);
             let transport = &self.drivers.transports[host.0 as usize];
             if !transport.as_ref().is_some_and(|t| t.cqs.is_fresh) {
                 return;
@@ -297,6 +310,12 @@ impl Sim {
             let Some(cqe) = transport.next_stream_completion() else {
                 break;
             };
+            if cqe.opcode == WcOpcode::Recv {
+                if cqe.status == WcStatus::Success {
+                    self.post_receive(cqe.wr_id as u32);
+                }
+                continue;
+            }
             let stream = &mut self.drivers.streams[cqe.wr_id as usize];
             if cqe.status == WcStatus::Success {
                 stream.completed += 1;
@@ -328,16 +347,33 @@ impl Sim {
         let Some(transport) = &mut transports[stream.spec.from.0 as usize] else {
             return;
         };
-        let sges = [stream.sge()];
-        let mut wr = SendWr::new(u64::from(id), stream.spec.op.opcode(), WrData::Sges(&sges));
-        (wr.remote_addr, wr.rkey) = stream.remote;
         let mut verbs = Verbs { now, transport };
         while stream.posted < stream.spec.count
             && stream.posted - stream.completed < u64::from(stream.spec.depth.max(1))
             && stream.failure.is_none()
-            && verbs.post_send(stream.qp.index, &wr).is_ok()
         {
+            let sges = [stream.sge()];
+            let opcode = stream.spec.op.opcode();
+            let mut wr = SendWr::new(u64::from(id), opcode, WrData::Sges(&sges));
+            (wr.remote_addr, wr.rkey) = stream.remote;
+            wr.compare_add = 1;
+            if verbs.post_send(stream.qp.index, &wr).is_err() {
+                break;
+            }
             stream.posted += 1;
+        }
+    }
+
+    /// Posts a receive for the messages of a stream.
+    fn post_receive(&mut self, id: u32) {
+        let now = self.fabric.now();
+        let stream = &self.drivers.streams[id as usize];
+        let (wr_id, sges) = (u64::from(id), [stream.recv_sge()]);
+        let wr = RecvWr { wr_id, sges: &sges };
+        let (host, index) = (stream.peer.host, stream.peer.index);
+        if let Some(transport) = &mut self.drivers.transports[host.0 as usize] {
+            // A QP that has failed takes none: its stream has ended.
+            let _ = Verbs { now, transport }.post_recv(index, &wr);
         }
     }
 

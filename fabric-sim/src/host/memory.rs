@@ -31,6 +31,28 @@ pub struct HostMemory {
     regions: Vec<Region>,
     is_lite: bool,
     mismatches: Cell<u64>,
+    pub(crate) log: WriteLog,
+}
+
+/// What was written, for the checks.
+#[derive(Debug, Default)]
+pub(crate) struct WriteLog {
+    pub(crate) writes: Cell<u64>,
+    pub(crate) bytes: Cell<u64>,
+    pub(crate) atomics: Cell<u64>,
+    /// Address of the last write.
+    pub(crate) wrote_at: Cell<u64>,
+    /// Old and new value of the last atomic.
+    pub(crate) values: Cell<(u64, u64)>,
+}
+
+impl WriteLog {
+    #[inline]
+    fn note(&self, span: MrSpan) {
+        self.writes.set(self.writes.get() + 1);
+        self.bytes.set(self.bytes.get() + span.len() as u64);
+        self.wrote_at.set(span.host_addr());
+    }
 }
 
 /// Bits of an address below the number of its region.
@@ -67,6 +89,7 @@ impl HostMemory {
             regions: Vec::new(),
             is_lite,
             mismatches: Cell::new(0),
+            log: WriteLog::default(),
         }
     }
 
@@ -132,11 +155,15 @@ impl HostMemory {
     }
 
     fn update(&self, span: MrSpan, f: impl Fn(u64) -> u64) -> Result<u64, MemoryFault> {
+        self.log.note(span);
+        self.log.atomics.set(self.log.atomics.get() + 1);
         self.with_bytes(span.host_addr(), 8, |bytes| {
             let old = u64::from_ne_bytes([
                 bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
             ]);
-            bytes.copy_from_slice(&f(old).to_ne_bytes());
+            let new = f(old);
+            self.log.values.set((old, new));
+            bytes.copy_from_slice(&new.to_ne_bytes());
             old
         })
     }
@@ -161,6 +188,7 @@ impl Memory for HostMemory {
 
     #[inline]
     fn copy_in(&self, span: MrSpan, src: &[u8]) -> Result<(), MemoryFault> {
+        self.log.note(span);
         match self.region(span.host_addr())? {
             (Region::Pattern(number, landed), offset) => {
                 landed.set(landed.get() + span.len() as u64);

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::check::{Checks, Mark};
 use crate::engine::{Entity, Rate, Rng, Span, Time};
 use crate::fabric::{Fabric, FabricConfig, FabricError, Upcall, frame_len};
 use crate::fault::{Fault, FaultError, FaultId};
@@ -37,6 +38,7 @@ pub struct Sim {
     arrivals: Vec<Rng>,
     senders: Vec<Senders>,
     until: Time,
+    pub(crate) checks: Checks,
 }
 
 impl Sim {
@@ -53,6 +55,7 @@ impl Sim {
             arrivals: Vec::new(),
             senders: vec![Senders::default(); hosts],
             until: Time::ZERO,
+            checks: Checks::default(),
         })
     }
 
@@ -110,8 +113,15 @@ impl Sim {
 
     /// A piece of a run. Returns false if nothing is left to happen.
     pub(crate) fn advance(&mut self, until: Time) -> bool {
-        while let Some(upcall) = self.fabric.step(until) {
-            self.handle(upcall);
+        loop {
+            let stop = until.min(self.checks.next_look);
+            while let Some(upcall) = self.fabric.step(stop) {
+                self.handle(upcall);
+            }
+            if stop == until || self.fabric.is_idle() {
+                break;
+            }
+            self.look_in_passing();
         }
         !self.fabric.is_idle()
     }
@@ -175,6 +185,10 @@ impl Sim {
                 self.flows[id.0 as usize].is_halted = true;
             }
         }
+        if let Some(transport) = &self.drivers.transports[host.0 as usize] {
+            self.checks.marks.add_transport(transport.stats());
+        }
+        self.checks.marks.add(Mark::Crash, 1);
         self.drop_transport(host);
     }
 

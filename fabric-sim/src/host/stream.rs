@@ -7,6 +7,7 @@ use urxe_core::work::{Sge, WrOpcode};
 use urxe_wire::{Lkey, Rkey};
 
 use crate::engine::{Rate, Span, Time};
+use crate::host::memory::Contents;
 use crate::host::transport::{ConnectOptions, QpHandle};
 use crate::topology::HostId;
 
@@ -22,6 +23,10 @@ pub enum StreamOp {
     Write,
     /// RDMA READ: the data flows from `to` to `from`.
     Read,
+    /// SEND, into receives that `to` posts again as soon as they are filled.
+    Send,
+    /// Atomic fetch-and-add of 1 to a counter of `to`; messages have 8 bytes.
+    FetchAdd,
 }
 
 impl StreamOp {
@@ -29,6 +34,18 @@ impl StreamOp {
         match self {
             StreamOp::Write => WrOpcode::RdmaWrite,
             StreamOp::Read => WrOpcode::RdmaRead,
+            StreamOp::Send => WrOpcode::Send,
+            StreamOp::FetchAdd => WrOpcode::AtomicFetchAndAdd,
+        }
+    }
+
+    /// Its name in scenarios and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            StreamOp::Write => "write",
+            StreamOp::Read => "read",
+            StreamOp::Send => "send",
+            StreamOp::FetchAdd => "fetch-add",
         }
     }
 }
@@ -48,6 +65,8 @@ pub struct StreamSpec {
     pub count: u64,
     /// Messages posted at a time.
     pub depth: u32,
+    /// Receives posted at a time, for SENDs; 0: as many as messages.
+    pub receives: u32,
     /// When it begins.
     pub start: Time,
     /// The connection.
@@ -64,15 +83,43 @@ impl StreamSpec {
             message: bytes,
             count: 1,
             depth: 1,
+            receives: 0,
             start: Time::ZERO,
             options: ConnectOptions::default(),
+        }
+    }
+
+    pub(crate) fn receives(&self) -> u32 {
+        match self.receives {
+            0 => self.depth.max(1),
+            n => n,
+        }
+    }
+
+    /// Bytes of a message.
+    pub(crate) fn len(&self) -> u32 {
+        match self.op {
+            StreamOp::FetchAdd => 8,
+            _ => self.message,
+        }
+    }
+
+    /// The region of one end: messages are a pattern; atomics work on numbers, with a place for the result of
+    /// each that is posted.
+    pub(crate) fn region(&self, stream: u32) -> (u64, Contents) {
+        match self.op {
+            StreamOp::FetchAdd => {
+                let len = 8 * u64::from(self.depth.max(1));
+                (len, Contents::Bytes(vec![0; len as usize]))
+            }
+            _ => (u64::from(self.message.max(1)), Contents::Pattern(stream)),
         }
     }
 
     pub(crate) fn cap(&self) -> QpCap {
         QpCap {
             max_send_wr: self.depth.max(1),
-            max_recv_wr: 1,
+            max_recv_wr: self.receives(),
             max_send_sge: 1,
             max_recv_sge: 1,
             max_inline_data: 0,
@@ -87,6 +134,8 @@ pub struct Stream {
     pub spec: StreamSpec,
     /// The QP that posts.
     pub qp: QpHandle,
+    /// The QP at the other end.
+    pub peer: QpHandle,
     /// Messages posted.
     pub posted: u64,
     /// Messages completed.
@@ -97,6 +146,8 @@ pub struct Stream {
     pub failure: Option<WcStatus>,
     pub(crate) local: (u64, Lkey),
     pub(crate) remote: (u64, Rkey),
+    /// The region of `to`, for its receives.
+    pub(crate) remote_lkey: Lkey,
 }
 
 impl Stream {
@@ -113,16 +164,28 @@ impl Stream {
     /// Completed bytes a second, from its start to its last completion.
     pub fn goodput(&self) -> Option<Rate> {
         Rate::of(
-            self.completed * u64::from(self.spec.message),
+            self.completed * u64::from(self.spec.len()),
             self.last.since(self.spec.start),
         )
     }
 
     pub(crate) fn sge(&self) -> Sge {
+        let slot = match self.spec.op {
+            StreamOp::FetchAdd => 8 * (self.posted % u64::from(self.spec.depth.max(1))),
+            _ => 0,
+        };
         Sge {
-            addr: self.local.0,
-            length: self.spec.message,
+            addr: self.local.0 + slot,
+            length: self.spec.len(),
             lkey: self.local.1,
+        }
+    }
+
+    pub(crate) fn recv_sge(&self) -> Sge {
+        Sge {
+            addr: self.remote.0,
+            length: self.spec.len(),
+            lkey: self.remote_lkey,
         }
     }
 }

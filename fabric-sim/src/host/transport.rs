@@ -17,6 +17,7 @@ use urxe_core::{
 };
 use urxe_wire::{IcrcPolicy, Psn, Qpn};
 
+use crate::check::{Model, Received, Seen};
 use crate::engine::{Entity, Rng, Time};
 use crate::fabric::Mode;
 use crate::host::memory::{Contents, HostMemory};
@@ -35,6 +36,8 @@ pub struct TransportConfig {
     pub window_packets: u32,
     /// Bytes that one READ request asks for.
     pub read_chunk_bytes: u32,
+    /// First PSN of every connection; `None`: drawn.
+    pub first_psn: Option<Psn>,
 }
 
 impl Default for TransportConfig {
@@ -44,6 +47,7 @@ impl Default for TransportConfig {
             window_bytes: core.window_bytes,
             window_packets: core.window_packets,
             read_chunk_bytes: core.read_chunk_bytes,
+            first_psn: None,
         }
     }
 }
@@ -100,6 +104,7 @@ pub(crate) struct Completions {
     queues: Vec<VecDeque<Cqe>>,
     /// Something was pushed since this was last looked at.
     pub(crate) is_fresh: bool,
+    pub(crate) model: Model,
 }
 
 /// Completions that a queue holds at most; a program that does not poll loses its QPs.
@@ -113,6 +118,7 @@ impl CqSink for Completions {
         }
         queue.push_back(cqe);
         self.is_fresh = true;
+        self.model.on_cqe(&cqe);
         Ok(())
     }
 }
@@ -135,6 +141,7 @@ pub struct Transport {
     /// Where the completions of streams go.
     stream_cq: Option<CqId>,
     next_psn: Rng,
+    first_psn: Option<Psn>,
 }
 
 impl Transport {
@@ -166,6 +173,7 @@ impl Transport {
             paths: BTreeMap::new(),
             stream_cq: None,
             next_psn: Rng::stream(seed, Entity::Host(host.0), "first PSNs"),
+            first_psn: config.first_psn,
         }
     }
 
@@ -185,6 +193,8 @@ impl Transport {
             .entry((from, source_port))
             .or_insert_with(|| RxPath::new(from, source_port, local, 0));
         path.ecn = ecn;
+        self.cqs.model.now = now;
+        let before = seen(&self.shard, &self.memory);
         let mut env = Env {
             now: now.to_core(),
             mrs: &mut self.mrs,
@@ -192,6 +202,16 @@ impl Transport {
             cqs: &mut self.cqs,
         };
         self.shard.handle_packet(path, 0, packet, &mut env);
+        let after = seen(&self.shard, &self.memory);
+        if after != before {
+            self.cqs.model.on_packet(&Received {
+                packet,
+                before,
+                after,
+                wrote_at: self.memory.log.wrote_at.get(),
+                values: self.memory.log.values.get(),
+            });
+        }
     }
 
     pub(crate) fn on_timer(&mut self, now: Time) {
@@ -218,6 +238,7 @@ impl Transport {
         now: Time,
         f: impl FnOnce(&mut Shard, &mut Env<'_, HostMemory, Completions>) -> R,
     ) -> R {
+        self.cqs.model.now = now;
         let mut env = Env {
             now: now.to_core(),
             mrs: &mut self.mrs,
@@ -248,6 +269,19 @@ impl Transport {
     /// State of a QP.
     pub fn qp_state(&self, index: QpIndex) -> Option<QpState> {
         Some(self.shard.query_qp(index)?.0.qp_state)
+    }
+}
+
+#[inline]
+fn seen(shard: &Shard, memory: &HostMemory) -> Seen {
+    let (stats, log) = (shard.stats(), &memory.log);
+    Seen {
+        writes: log.writes.get(),
+        bytes: log.bytes.get(),
+        atomics: log.atomics.get(),
+        messages: stats.rcvd_messages,
+        duplicates: stats.duplicate_request,
+        mismatches: memory.mismatches(),
     }
 }
 
@@ -337,6 +371,7 @@ impl Verbs<'_> {
             xrcd: None,
             block_self_mcast_lb: false,
         })?;
+        self.transport.cqs.model.on_create(index, qpn.get());
         Ok(QpHandle {
             host: self.transport.host,
             index,
@@ -344,9 +379,10 @@ impl Verbs<'_> {
         })
     }
 
-    /// A first PSN for a connection, from the host's own stream.
+    /// A first PSN for a connection: from the host's own stream, unless the configuration has one.
     pub fn draw_psn(&mut self) -> Psn {
-        Psn::new(self.transport.next_psn.bits() as u32 & 0xff_ffff)
+        let drawn = Psn::new(self.transport.next_psn.bits() as u32 & 0xff_ffff);
+        self.transport.first_psn.unwrap_or(drawn)
     }
 
     /// Takes a QP from RESET to RTS, towards a peer.
@@ -411,6 +447,12 @@ impl Verbs<'_> {
             self.transport
                 .with_env(self.now, |s, env| s.modify_qp(qp, &attr, mask, env))?;
         }
+        let peer = (peer.host, peer.qpn.get());
+        let qpn = self.transport.cqs.model.qpn_of(qp);
+        self.transport
+            .cqs
+            .model
+            .on_connect(qpn, peer, options.timeout);
         Ok(())
     }
 
@@ -434,8 +476,17 @@ impl Verbs<'_> {
     /// [`PostError`]; nothing was appended.
     #[doc(alias = "ibv_post_send")]
     pub fn post_send(&mut self, qp: QpIndex, wr: &SendWr<'_>) -> Result<(), PostError> {
-        self.transport
-            .with_env(self.now, |shard, env| shard.post_send(qp, wr, env))
+        // Told before, as a QP in error completes it at once.
+        let qpn = self.transport.cqs.model.qpn_of(qp);
+        self.transport.cqs.model.now = self.now;
+        self.transport.cqs.model.on_post_send(qpn, wr);
+        let posted = self
+            .transport
+            .with_env(self.now, |shard, env| shard.post_send(qp, wr, env));
+        if posted.is_err() {
+            self.transport.cqs.model.take_post_back(qpn);
+        }
+        posted
     }
 
     /// Appends to a receive queue.
@@ -444,8 +495,15 @@ impl Verbs<'_> {
     /// [`PostError`]; nothing was appended.
     #[doc(alias = "ibv_post_recv")]
     pub fn post_recv(&mut self, qp: QpIndex, wr: &RecvWr<'_>) -> Result<(), PostError> {
-        self.transport
-            .with_env(self.now, |shard, env| shard.post_recv(qp, wr, env))
+        let now = self.now;
+        let posted = self
+            .transport
+            .with_env(now, |shard, env| shard.post_recv(qp, wr, env));
+        if posted.is_ok() {
+            let qpn = self.transport.cqs.model.qpn_of(qp);
+            self.transport.cqs.model.on_post_recv(qpn, wr.wr_id);
+        }
+        posted
     }
 
     /// The next completion of a queue.

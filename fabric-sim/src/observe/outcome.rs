@@ -63,11 +63,8 @@ pub fn outcomes(sim: &Sim) -> Vec<FlowOutcome> {
     let streams = streams.map(|(id, stream)| FlowOutcome {
         from: name(stream.spec.from),
         to: name(stream.spec.to),
-        op: match stream.spec.op {
-            StreamOp::Write => "write",
-            StreamOp::Read => "read",
-        },
-        size: Some(stream.spec.count * u64::from(stream.spec.message)),
+        op: stream.spec.op.name(),
+        size: Some(stream.spec.count * u64::from(stream.spec.len())),
         bytes: sim.stream_bytes(id),
         start: stream.spec.start,
         completion: stream.completion(),
@@ -149,6 +146,9 @@ fn ideal_of_stream(sim: &Sim, spec: &StreamSpec) -> Option<Span> {
     };
     Some(match spec.op {
         StreamOp::Write => time_of(&there, &several(RETH)) + time_of(&back, &small(AETH)),
+        StreamOp::Send => time_of(&there, &several(0)) + time_of(&back, &small(AETH)),
+        // Atomics wait for each other: how long depends on how many may be under way.
+        StreamOp::FetchAdd => return None,
         StreamOp::Read => time_of(&there, &small(RETH)) + time_of(&back, &several(2 * AETH)),
     })
 }

@@ -13,7 +13,7 @@ use crate::scenario::congestion::congestion_control;
 use crate::scenario::file::{
     EcnTable, FlowTable, Names, QosTable, Scenario, Size, SwitchTable, TopologyTable, WatchdogTable,
 };
-use crate::scenario::{Report, ScenarioError, faults};
+use crate::scenario::{ScenarioError, faults};
 use crate::switch::{Marking, SwitchConfig, Threshold, Watchdog, WatchdogAction};
 use crate::topology::{HostId, Node, Topology};
 
@@ -48,15 +48,8 @@ impl Scenario {
             (config.adapter.xoff, config.adapter.xon) = (buffer / 2, buffer / 4);
         }
         let mut sim = Sim::new(topology(&self.topology)?, config)?;
-        if let Some(window) = size("host.window", &self.host.window)? {
-            let window_bytes = u32::try_from(window)
-                .map_err(|_| ScenarioError::value("host.window", "more than 4 GiB"))?;
-            sim.set_transport_config(TransportConfig {
-                window_bytes,
-                window_packets: u32::MAX,
-                ..TransportConfig::default()
-            });
-        }
+        sim.set_transport_config(self.transport()?);
+        self.set_checks(&mut sim)?;
         for (number, flow) in self.flows.iter().enumerate() {
             let cc = flow.cc.as_ref().or(self.host.cc.as_ref());
             add_flow(&mut sim, number, flow, cc)?;
@@ -79,79 +72,20 @@ impl Scenario {
         Ok(until.map_or(Time::NEVER, |span| Time::ZERO + span))
     }
 
-    /// Builds and runs it, and reports.
-    ///
-    /// # Errors
-    /// As [`Scenario::build`].
-    pub fn run(&self, seed: u64) -> Result<Report> {
-        self.run_by(seed, |sim, until| {
-            sim.run_until(until);
-        })
-    }
-
-    /// The same, run by whoever wants to look at it: `drive` has to run the simulation until that time.
-    ///
-    /// # Errors
-    /// As [`Scenario::build`].
-    pub fn run_by(&self, seed: u64, drive: impl FnOnce(&mut Sim, Time)) -> Result<Report> {
-        let mut sim = self.build(seed)?;
-        drive(&mut sim, self.until()?);
-        let mut report = Report::of(&sim);
-        report.failures = self.failures(&sim, &report)?;
-        Ok(report)
-    }
-
-    /// What was expected and did not come.
-    fn failures(&self, sim: &Sim, report: &Report) -> Result<Vec<String>> {
-        let expect = &self.expect;
-        let mut failures = Vec::new();
-        let mut check = |holds: bool, text: String| {
-            if !holds {
-                failures.push(text);
-            }
+    fn transport(&self) -> Result<TransportConfig> {
+        let mut config = TransportConfig {
+            first_psn: self.host.first_psn.map(urxe_wire::Psn::new),
+            ..TransportConfig::default()
         };
-        if let Err(fault) = sim.fabric().check_books() {
-            check(false, fault);
+        if self.host.first_psn.is_some_and(|psn| psn >= 1 << 24) {
+            return Err(ScenarioError::value("host.first_psn", "a PSN has 24 bits"));
         }
-        let drops = sim.fabric().drops();
-        let lossless = drops.lossless_overruns();
-        if let Some(most) = expect.lossless_drops {
-            check(
-                lossless <= most,
-                format!("{lossless} frames of lossless classes were dropped"),
-            );
+        if let Some(window) = size("host.window", &self.host.window)? {
+            config.window_bytes = u32::try_from(window)
+                .map_err(|_| ScenarioError::value("host.window", "more than 4 GiB"))?;
+            config.window_packets = u32::MAX;
         }
-        if let Some(most) = expect.drops {
-            check(
-                drops.total() <= most,
-                format!("{} frames were dropped", drops.total()),
-            );
-        }
-        if let Some(expected) = expect.deadlock {
-            let text = format!("deadlock: {}", report.deadlock.as_deref().unwrap_or("none"));
-            check(report.deadlock.is_some() == expected, text);
-        }
-        if let Some(expected) = expect.complete {
-            let all = report.flows.iter().all(|f| f.completion.is_some());
-            check(all == expected, format!("all flows complete: {all}"));
-        }
-        let rates = report
-            .flows
-            .iter()
-            .map(|f| f.goodput.map_or(0.0, Rate::as_gbps_f64));
-        let rates: Vec<f64> = rates.collect();
-        if let Some(least) = quantity::<Rate>("expect.goodput_min", &expect.goodput_min)? {
-            let low = rates.iter().copied().fold(f64::INFINITY, f64::min);
-            check(
-                low >= least.as_gbps_f64(),
-                format!("the slowest flow has {low:.3} Gb/s"),
-            );
-        }
-        if let Some(least) = expect.jain_min {
-            let jain = report.jain();
-            check(jain >= least, format!("Jain's fairness index is {jain:.4}"));
-        }
-        Ok(failures)
+        Ok(config)
     }
 
     fn qos(&self) -> Result<Qos> {
@@ -456,7 +390,12 @@ fn add_flow(sim: &mut Sim, number: usize, table: &FlowTable, cc: Option<&String>
         "frames" => None,
         "write" => Some(StreamOp::Write),
         "read" => Some(StreamOp::Read),
-        other => return Err(unknown(&at.field("op"), other, "frames, write or read")),
+        "send" => Some(StreamOp::Send),
+        "fetch-add" => Some(StreamOp::FetchAdd),
+        other => {
+            let known = "frames, write, read, send or fetch-add";
+            return Err(unknown(&at.field("op"), other, known));
+        }
     };
     for from in from {
         let Some(op) = op else {
@@ -482,6 +421,7 @@ fn add_flow(sim: &mut Sim, number: usize, table: &FlowTable, cc: Option<&String>
             message: message.ok_or_else(|| at.fault("size", "a message has at most 2 GiB"))?,
             count: table.count.unwrap_or(1),
             depth: table.depth.unwrap_or(1),
+            receives: table.receives.unwrap_or(0),
             start,
             options: ConnectOptions {
                 tos,
@@ -498,7 +438,7 @@ fn unknown(place: &str, given: &str, known: &str) -> ScenarioError {
     ScenarioError::value(place, format!("{given:?} is not {known}"))
 }
 
-fn quantity<T: core::str::FromStr<Err: core::fmt::Display>>(
+pub(super) fn quantity<T: core::str::FromStr<Err: core::fmt::Display>>(
     place: &str,
     text: &Option<String>,
 ) -> Result<Option<T>> {

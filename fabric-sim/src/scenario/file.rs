@@ -26,6 +26,8 @@ pub struct Scenario {
     pub(super) faults: Vec<Table>,
     #[serde(default)]
     pub(super) expect: ExpectTable,
+    #[serde(default)]
+    pub(super) checks: ChecksTable,
     /// What it was read from, for the lines of errors.
     #[serde(skip)]
     pub(super) text: String,
@@ -175,6 +177,8 @@ pub(super) struct HostTable {
     pub(super) rx_buffer: Option<Size>,
     pub(super) window: Option<Size>,
     pub(super) cc: Option<String>,
+    /// The first PSN of every connection; drawn, if it does not say.
+    pub(super) first_psn: Option<u32>,
 }
 
 /// A name, or several.
@@ -197,6 +201,8 @@ pub(super) struct FlowTable {
     pub(super) count: Option<u64>,
     #[serde(default)]
     pub(super) depth: Option<u32>,
+    #[serde(default)]
+    pub(super) receives: Option<u32>,
     #[serde(default)]
     pub(super) start: Option<String>,
     #[serde(default)]
@@ -224,4 +230,14 @@ pub(super) struct ExpectTable {
     pub(super) complete: Option<bool>,
     pub(super) goodput_min: Option<String>,
     pub(super) jain_min: Option<f64>,
+    /// Marks that a set of runs must have seen.
+    pub(super) sometimes: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ChecksTable {
+    /// Checks to leave out.
+    pub(super) skip: Option<Vec<String>>,
+    pub(super) progress: Option<String>,
 }

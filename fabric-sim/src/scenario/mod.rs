@@ -5,6 +5,7 @@ mod congestion;
 mod faults;
 mod fields;
 mod file;
+mod judge;
 mod lines;
 mod report;
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use core::fmt;
 
 use crate::Sim;
+use crate::check::Marks;
 use crate::engine::{Rate, Span, Time, TraceHash};
 use crate::fabric::DropReason;
-use crate::host::StreamOp;
 use crate::topology::PortName;
 
 /// A flow or stream.
@@ -42,7 +42,9 @@ pub struct Report {
     pub pauses: Vec<(String, u64)>,
     /// Queues that wait for each other at the end.
     pub deadlock: Option<String>,
-    /// What was expected and did not come.
+    /// Rare things that were seen.
+    pub marks: Marks,
+    /// What must hold and did not, then what was expected and did not come.
     pub failures: Vec<String>,
 }
 
@@ -60,13 +62,10 @@ impl Report {
             failure: None,
         });
         let streams = sim.streams().iter().map(|stream| {
-            let op = match stream.spec.op {
-                StreamOp::Write => "write",
-                StreamOp::Read => "read",
-            };
+            let op = stream.spec.op.name();
             FlowReport {
                 name: format!("{} {op}", name(stream.spec.from, stream.spec.to)),
-                bytes: stream.completed * u64::from(stream.spec.message),
+                bytes: stream.completed * u64::from(stream.spec.len()),
                 goodput: stream.goodput(),
                 completion: stream.completion(),
                 failure: stream.failure.map(|status| status.to_string()),
@@ -90,6 +89,7 @@ impl Report {
             deadlock: fabric
                 .find_deadlock()
                 .map(|d| d.describe(topology).to_string()),
+            marks: sim.marks(),
             failures: Vec::new(),
         }
     }
@@ -140,6 +140,14 @@ impl fmt::Display for Report {
         }
         for (reason, count) in &self.drops {
             writeln!(f, "  dropped: {count} ({reason})")?;
+        }
+        let marks: Vec<String> = self
+            .marks
+            .seen()
+            .map(|(mark, count)| format!("{} {count}", mark.name()))
+            .collect();
+        if !marks.is_empty() {
+            writeln!(f, "  seen: {}", marks.join(", "))?;
         }
         match &self.deadlock {
             Some(cycle) => writeln!(f, "  deadlock: {cycle}"),

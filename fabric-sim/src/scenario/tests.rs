@@ -111,7 +111,7 @@ fn faults_name_their_place() {
         (
             "op = \"write\"",
             "op = \"wrote\"",
-            "flow[0].op: \"wrote\" is not frames, write or read",
+            "flow[0].op: \"wrote\" is not frames, write, read, send or fetch-add",
         ),
         (
             "mode = \"bytes\"",

@@ -1,0 +1,399 @@
+//! Checks that are always on: what must hold in every run, whatever the faults.
+//!
+//! Most of the books are kept by who does the work anyway: switches count what they drop, [`model`] compares what
+//! transports execute with what was posted. [`Sim`] looks at all of it once in a millisecond of virtual time,
+//! and when nothing is left to happen.
+
+mod deadlock;
+mod marks;
+mod model;
+
+use core::fmt;
+
+use crate::Sim;
+use crate::engine::{Span, Time};
+use crate::topology::{HostId, Node, PortName};
+
+pub use marks::{Mark, Marks};
+pub(crate) use model::{Model, Received, Seen};
+
+/// Something that must hold.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Check {
+    /// No switch or adapter drops a frame of a lossless class for want of room.
+    Lossless,
+    /// What was sent arrived, was dropped, or is there; each node sent on or holds the bytes that it took in.
+    Books,
+    /// Each message is executed once, in the order of its QP, as it was posted; memory is what it says.
+    Delivery,
+    /// Each atomic is executed once, and its result is what was there.
+    Atomics,
+    /// Each work request has one completion, in order, and not before its data is there.
+    Completions,
+    /// No more lies in a buffer than it promised room for.
+    Credits,
+    /// No queues wait for each other without end.
+    Deadlock,
+    /// Requests come to an end in bounded time when all faults are over.
+    Progress,
+}
+
+impl Check {
+    /// All, in order.
+    pub const ALL: [Check; 8] = [
+        Check::Lossless,
+        Check::Books,
+        Check::Delivery,
+        Check::Atomics,
+        Check::Completions,
+        Check::Credits,
+        Check::Deadlock,
+        Check::Progress,
+    ];
+
+    /// Its name in scenarios and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Check::Lossless => "lossless",
+            Check::Books => "books",
+            Check::Delivery => "delivery",
+            Check::Atomics => "atomics",
+            Check::Completions => "completions",
+            Check::Credits => "credits",
+            Check::Deadlock => "deadlock",
+            Check::Progress => "progress",
+        }
+    }
+}
+
+/// A check that did not hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Which.
+    pub check: Check,
+    /// When it was seen.
+    pub at: Time,
+    /// Where: a host, a port, a QP.
+    pub place: String,
+    /// What, in words.
+    pub fault: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (check, at) = (self.check.name(), self.at);
+        write!(f, "{check}: {} at {at}: {}", self.place, self.fault)
+    }
+}
+
+/// A run in which a check did not hold.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub struct Violated {
+    /// The seed of the run.
+    pub seed: u64,
+    /// The first violations.
+    pub violations: Vec<Violation>,
+}
+
+impl fmt::Display for Violated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {}", self.seed)?;
+        let mut texts = self.violations.iter();
+        texts.try_for_each(|violation| write!(f, ": {violation}"))
+    }
+}
+
+/// Violations that are kept. The first is what matters; what comes after is often its consequence.
+const KEPT: usize = 8;
+
+/// Virtual time between two looks, while things happen.
+const LOOK: Span = Span::from_ms(1);
+/// The longest that it grows to while nothing happens.
+const LOOK_MAX: Span = Span::from_ms(1_000);
+
+/// The checks of a simulation.
+#[derive(Debug)]
+pub(crate) struct Checks {
+    skipped: Vec<Check>,
+    violations: Vec<Violation>,
+    /// Requests must get on within so long.
+    bound: Span,
+    pub(crate) next_look: Time,
+    every: Span,
+    last_look: Time,
+    events: u64,
+    stuck: deadlock::Stuck,
+    pub(crate) marks: Marks,
+}
+
+impl Default for Checks {
+    fn default() -> Checks {
+        Checks {
+            skipped: Vec::new(),
+            violations: Vec::new(),
+            bound: Span::from_ms(1_000),
+            next_look: Time::ZERO + LOOK,
+            every: LOOK,
+            last_look: Time::ZERO,
+            events: 0,
+            stuck: deadlock::Stuck::default(),
+            marks: Marks::default(),
+        }
+    }
+}
+
+impl Checks {
+    pub(crate) fn report(&mut self, check: Check, at: Time, place: String, fault: String) {
+        let is_known = |v: &Violation| v.check == check && v.place == place;
+        if self.violations.len() < KEPT
+            && !self.skipped.contains(&check)
+            && !self.violations.iter().any(is_known)
+        {
+            self.violations.push(Violation {
+                check,
+                at,
+                place,
+                fault,
+            });
+        }
+    }
+}
+
+impl Sim {
+    /// Leaves a check out: what it would find is meant to be.
+    pub fn skip_check(&mut self, check: Check) {
+        self.checks.skipped.push(check);
+    }
+
+    /// Changes the time in which requests must get on when all faults are over: [`Check::Progress`]. A second,
+    /// unless it is changed; or 64 times the ACK timeout of a connection, if that is longer.
+    pub fn set_progress_bound(&mut self, bound: Span) {
+        self.checks.bound = bound;
+    }
+
+    /// What did not hold so far: the first eight.
+    pub fn violations(&self) -> &[Violation] {
+        &self.checks.violations
+    }
+
+    /// Looks at everything once more.
+    ///
+    /// # Errors
+    /// [`Violated`] if something did not hold, at any time.
+    pub fn verdict(&mut self) -> Result<(), Violated> {
+        self.look();
+        if let Err(fault) = self.fabric.check_books() {
+            let now = self.now();
+            let place = "the network".to_owned();
+            self.checks.report(Check::Books, now, place, fault);
+        }
+        match self.checks.violations.is_empty() {
+            true => Ok(()),
+            false => Err(Violated {
+                seed: self.fabric.config().seed,
+                violations: self.checks.violations.clone(),
+            }),
+        }
+    }
+
+    /// A look is due: the next one comes soon if things happen, and later if not.
+    pub(crate) fn look_in_passing(&mut self) {
+        let events = self.fabric.events();
+        let is_quiet = events == core::mem::replace(&mut self.checks.events, events);
+        self.checks.every = match is_quiet {
+            true => LOOK_MAX.min(self.checks.every * 2),
+            false => LOOK,
+        };
+        let now = self.checks.next_look;
+        self.checks.next_look = now + self.checks.every;
+        if !is_quiet {
+            self.look_at(now);
+        }
+    }
+
+    fn look(&mut self) {
+        self.look_at(self.now());
+        if self.fabric.is_idle() {
+            self.look_at_end();
+        }
+    }
+
+    fn look_at(&mut self, now: Time) {
+        self.look_for_overruns();
+        self.look_at_nodes(now);
+        self.look_for_deadlock(now);
+        self.look_for_progress(now);
+        self.checks.last_look = now;
+    }
+
+    fn look_for_overruns(&mut self) {
+        let topology = self.fabric.topology();
+        let is_excused = self
+            .fabric
+            .faults()
+            .iter()
+            .any(|f| f.fault().defeats_pause());
+        if let (Some(overrun), false) = (self.fabric.first_overrun, is_excused) {
+            let place = PortName(topology, overrun.port).to_string();
+            let (from, to) = (topology.name(overrun.src), topology.name(overrun.dst));
+            let fault = format!(
+                "a frame of lossless class {} from {from} to {to} found no room",
+                overrun.priority
+            );
+            let at = overrun.at;
+            self.checks.report(Check::Lossless, at, place, fault);
+        }
+        if let (Some((at, port, held)), false) = (self.fabric.first_credit_overrun, is_excused) {
+            let place = PortName(self.fabric.topology(), port).to_string();
+            let fault = format!("{held} bytes came, more than room was promised for");
+            self.checks.report(Check::Credits, at, place, fault);
+        }
+    }
+
+    /// Each switch holds what came in, less what it sent on or dropped.
+    fn look_at_nodes(&mut self, now: Time) {
+        for node in self.fabric.unbalanced_nodes() {
+            let name = self.fabric.topology().name(node.0).to_owned();
+            self.checks.report(Check::Books, now, name, node.1);
+        }
+    }
+
+    fn look_for_deadlock(&mut self, now: Time) {
+        let Some(free_since) = self.fabric.free_since() else {
+            // A fault stops somebody for ever: who waits for him does nothing wrong.
+            return;
+        };
+        let patience = LOOK.max(self.fabric.patience());
+        let found = self.checks.stuck.look(&self.fabric, now, patience);
+        self.checks
+            .marks
+            .add(Mark::CyclicDependency, u64::from(found.is_cycle));
+        let is_free = now.since(free_since) >= patience;
+        if let Some(cycle) = found.deadlock.filter(|_| is_free) {
+            self.checks.marks.add(Mark::Deadlock, 1);
+            let topology = self.fabric.topology();
+            let place = PortName(topology, cycle.cycle[0].port).to_string();
+            let fault = cycle.describe(topology).to_string();
+            self.checks.report(Check::Deadlock, now, place, fault);
+        }
+    }
+
+    /// Nothing is left to happen: what is not complete never will be.
+    fn look_at_end(&mut self) {
+        let now = self.now();
+        for host in self.fabric.topology().hosts().collect::<Vec<HostId>>() {
+            let Some(transport) = self.transport(host) else {
+                continue;
+            };
+            let unfinished = transport.cqs.model.unfinished();
+            for (qpn, count) in unfinished.collect::<Vec<_>>() {
+                let place = format!("{} QP {qpn:#x}", self.fabric.topology().name(host));
+                let fault =
+                    format!("nothing is left to happen, and {count} requests have no completion");
+                self.checks.report(Check::Completions, now, place, fault);
+            }
+        }
+    }
+
+    fn look_for_progress(&mut self, now: Time) {
+        let Some(healed) = self.fabric.healed_at() else {
+            return;
+        };
+        let bound = self.checks.bound;
+        for host in 0..self.drivers.transports.len() as u32 {
+            let Some(transport) = &self.drivers.transports[host as usize] else {
+                continue;
+            };
+            let mut stuck = None;
+            for waiting in transport.cqs.model.waiting() {
+                let peer = &self.drivers.transports[waiting.peer.0.0 as usize];
+                let peer = peer
+                    .as_ref()
+                    .and_then(|t| t.cqs.model.last_progress(waiting.peer.1));
+                let Some(peer) = peer else {
+                    // The peer has crashed; the retries end some day.
+                    continue;
+                };
+                let since = waiting.since.max(peer).max(healed);
+                if now.since(since) > bound.max(waiting.bound) {
+                    stuck = Some((waiting.qpn, since));
+                    break;
+                }
+            }
+            if let Some((qpn, since)) = stuck {
+                let name = self.fabric.topology().name(Node::Host(HostId(host)));
+                let place = format!("{name} QP {qpn:#x}");
+                let fault = format!("no request got on since {since}, though no fault is left");
+                self.checks.report(Check::Progress, now, place, fault);
+            }
+        }
+    }
+}
+
+impl Sim {
+    /// Compares what a host's transport just did with what was posted, there and at its peers.
+    #[inline]
+    pub(crate) fn check_news(&mut self, host: HostId) {
+        let transport = self.drivers.transports[host.0 as usize].as_mut();
+        if transport.is_some_and(|t| core::mem::take(&mut t.cqs.model.has_news)) {
+            self.compare_news(host);
+        }
+    }
+
+    fn compare_news(&mut self, host: HostId) {
+        while let Some(finished) = self.with_model(host, |model| model.finished.pop()) {
+            let peer = finished.peer.0;
+            self.with_model(peer, |model| {
+                model.on_peer_finished(&finished);
+                Some(())
+            });
+            self.report_found(peer);
+        }
+        let next = |place: usize| move |model: &mut Model| model.completed.get(place).copied();
+        let mut place = 0;
+        while let Some(completed) = self.with_model(host, next(place)) {
+            place += 1;
+            let expected = self.with_model(host, |model| model.on_completed(&completed));
+            if let (Some(expected), Some(at)) = (expected, completed.result_at) {
+                self.check_result(host, completed.qpn, at, expected);
+            }
+        }
+        self.with_model(host, |model| {
+            model.completed.clear();
+            Some(())
+        });
+        self.report_found(host);
+    }
+
+    fn with_model<T>(
+        &mut self,
+        host: HostId,
+        f: impl FnOnce(&mut Model) -> Option<T>,
+    ) -> Option<T> {
+        f(&mut self.drivers.transports[host.0 as usize].as_mut()?.cqs.model)
+    }
+
+    /// An atomic completed: its result is in memory.
+    fn check_result(&mut self, host: HostId, qpn: u32, at: u64, expected: u64) {
+        let read = self
+            .transport(host)
+            .and_then(|t| t.memory().read(at, 8).ok());
+        if let Some(bytes) = read.filter(|bytes| *bytes != expected.to_ne_bytes()) {
+            let fault = format!("an atomic returned {bytes:x?}, and found {expected:#x}");
+            self.report_at(host, Check::Atomics, qpn, fault);
+        }
+    }
+
+    fn report_found(&mut self, host: HostId) {
+        let found = self.with_model(host, |model| Some(core::mem::take(&mut model.violations)));
+        for (check, qpn, fault) in found.unwrap_or_default() {
+            self.report_at(host, check, qpn, fault);
+        }
+    }
+
+    fn report_at(&mut self, host: HostId, check: Check, qpn: u32, fault: String) {
+        let name = self.fabric.topology().name(host);
+        let place = format!("{name} QP {qpn:#x}");
+        self.checks.report(check, self.fabric.now(), place, fault);
+    }
+}
