@@ -255,6 +255,8 @@ pub(crate) enum SimCommand {
     Run(SimRunArgs),
     /// Run each of many seeds twice, and compare every event
     CheckDeterminism(SimDeterminismArgs),
+    /// Run a scenario and write a page that shows it: the network over time, queues, pauses, flows
+    Report(SimReportArgs),
     /// Run experiments with known outcomes, and print expected and measured values
     Experiments(SimExperimentsArgs),
 }
@@ -276,6 +278,23 @@ pub(crate) struct SimRunArgs {
     pub(crate) csv: Option<PathBuf>,
     /// Time of a sample of the tables, such as 10us [default: the run in at most 512]
     #[arg(long, value_name = "TIME", requires = "csv")]
+    pub(crate) every: Option<String>,
+}
+
+/// Arguments of `urxe sim report`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SimReportArgs {
+    /// The scenario, a TOML file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The page
+    #[arg(short, long, value_name = "PAGE.html", default_value = "report.html")]
+    pub(crate) output: PathBuf,
+    /// Another seed than the file's
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Time of a sample, such as 10us [default: the run in at most 512]
+    #[arg(long, value_name = "TIME")]
     pub(crate) every: Option<String>,
 }
 

@@ -17,7 +17,7 @@
 //! | [`fault`] | what goes wrong: loss, damage, delay, cables and hosts that fail |
 //! | [`check`] | what must hold in every run, and what a set of runs must have seen |
 //! | [`host`] | what sends and receives: plain flows, and the real transport |
-//! | [`observe`] | captures of a run |
+//! | [`observe`] | captures, tables and pages of a run |
 //! | [`scenario`] | simulations as TOML files |
 //! | [`experiments`] | known outcomes, and whether they come |
 

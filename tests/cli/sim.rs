@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::harness::{project_file, run, urxe};
 
-fn incast() -> PathBuf {
+pub(crate) fn incast() -> PathBuf {
     project_file("fabric-sim/scenarios/incast.toml")
 }
 
@@ -28,16 +28,16 @@ fn a_scenario_runs_and_a_seed_is_a_run() {
 }
 
 /// A folder that a test has for itself, gone when the test is.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub(crate) fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("urxe-sim-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("can be made");
         Folder(path)
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
@@ -128,7 +128,7 @@ fn a_capture_is_what_wireshark_expects() {
 }
 
 /// A table's columns by name, as text.
-fn table(path: &Path) -> BTreeMap<String, Vec<String>> {
+pub(crate) fn table(path: &Path) -> BTreeMap<String, Vec<String>> {
     let text = fs::read_to_string(path).expect("was written");
     let mut lines = text.lines().map(|line| line.split(','));
     let names = lines.next().expect("a header");

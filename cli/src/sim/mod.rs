@@ -2,6 +2,7 @@
 
 mod experiments;
 mod observe;
+mod report;
 mod run;
 
 use crate::args::SimCommand;
@@ -11,6 +12,7 @@ use crate::error::CliError;
 pub(crate) fn run(command: &SimCommand) -> Result<(), CliError> {
     match command {
         SimCommand::Run(args) => run::run(args),
+        SimCommand::Report(args) => report::run(args),
         SimCommand::CheckDeterminism(args) => run::check_determinism(args),
         SimCommand::Experiments(args) => experiments::run(args),
     }

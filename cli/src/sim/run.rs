@@ -33,6 +33,11 @@ pub(super) fn run(args: &SimRunArgs) -> Result<(), CliError> {
         tables.write(&seen)?;
     }
     write!(stdout(), "seed {seed}: {report}")?;
+    verdict(&report, &args.file, seed)
+}
+
+/// Fails if anything was not as expected, with the line that repeats the run.
+pub(super) fn verdict(report: &Report, file: &Path, seed: u64) -> Result<(), CliError> {
     if report.failures.is_empty() {
         return Ok(());
     }
@@ -42,7 +47,7 @@ pub(super) fn run(args: &SimRunArgs) -> Result<(), CliError> {
     writeln!(
         stdout(),
         "  again: urxe sim run {} --seed {seed}",
-        args.file.display()
+        file.display()
     )?;
     Err(CliError::Fault(format!(
         "{} expectations failed",
@@ -50,7 +55,7 @@ pub(super) fn run(args: &SimRunArgs) -> Result<(), CliError> {
     )))
 }
 
-fn read(file: &Path) -> Result<Scenario, CliError> {
+pub(super) fn read(file: &Path) -> Result<Scenario, CliError> {
     let text = fs::read_to_string(file)
         .map_err(|e| CliError::context(format_args!("cannot read {}", file.display()), e))?;
     Scenario::parse(&text).map_err(|e| CliError::context(file.display(), e))

@@ -1,9 +1,10 @@
-//! Looking at a run: as a capture for Wireshark, and as samples of queues, pauses and rates.
+//! Looking at a run: as a capture for Wireshark, as samples of queues, pauses and rates, and as a page that draws them.
 //!
 //! Nothing here changes what happens: a run that is looked at has the trace hash of one that is not.
 
 mod capture;
 pub mod csv;
+pub mod html;
 mod outcome;
 mod series;
 

@@ -17,12 +17,12 @@ pub enum Sampling {
     /// At this interval, however long it takes.
     Every(Span),
     /// At an interval that follows from the run, so that there are not more samples than this, and more than half of it
-    /// if the run is not shorter than so many times 50 ns. Rounded down to an even number.
+    /// if the run is not shorter than so many times 400 ns. Rounded down to an even number.
     AtMost(usize),
 }
 
-/// The first interval of [`Sampling::AtMost`]; it doubles whenever there are too many samples.
-const FINEST: Span = Span::from_ns(50);
+/// The first interval of [`Sampling::AtMost`], of a few frames at usual rates; it doubles whenever there are too many samples.
+const FINEST: Span = Span::from_ns(400);
 
 /// A run, sample by sample. Sample `i` is what happened from `i` to `i + 1` times the interval.
 #[derive(Clone, PartialEq, Eq, Debug)]

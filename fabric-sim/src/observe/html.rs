@@ -1,0 +1,288 @@
+//! A run as one HTML page, which needs nothing but a browser.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::engine::{Rate, Span, Time};
+use crate::observe::{ClassSeries, FlowOutcome, Observation, Series};
+use crate::scenario::Report;
+use crate::topology::{Node, PortName, SwitchId, Topology};
+
+/// What the page is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Title<'a> {
+    /// The scenario's name.
+    pub scenario: &'a str,
+    /// The seed.
+    pub seed: u64,
+    /// The line that repeats the run.
+    pub again: &'a str,
+}
+
+/// Everything that the page draws; page.js reads it.
+#[derive(Serialize)]
+struct Page<'a> {
+    seed: String,
+    again: &'a str,
+    trace: String,
+    events: u64,
+    end_us: f64,
+    drops: &'a [(&'static str, u64)],
+    deadlock: Option<&'a str>,
+    failures: &'a [String],
+    expectations: &'static str,
+    interval_us: f64,
+    samples: usize,
+    nodes: Vec<NodeData<'a>>,
+    links: Vec<LinkData>,
+    ports: Vec<PortData>,
+    flows: Vec<FlowData<'a>>,
+}
+
+#[derive(Serialize)]
+struct NodeData<'a> {
+    name: &'a str,
+    is_switch: bool,
+}
+
+/// A cable between two nodes; the port at `a` is the first of its two.
+#[derive(Serialize)]
+struct LinkData {
+    a: usize,
+    b: usize,
+    gbps: f64,
+}
+
+/// A port, all its classes together; columns as [`packed`] has them.
+#[derive(Serialize)]
+struct PortData {
+    name: String,
+    /// Bytes.
+    queue: Vec<i64>,
+    /// Bytes.
+    headroom: Vec<i64>,
+    /// Thousandths of a sample, of the class that was paused longest.
+    paused: Vec<i64>,
+    /// Thousandths of the link.
+    rate: Vec<i64>,
+    /// Over the whole run.
+    paused_us: f64,
+    /// Pause frames that stop the neighbour.
+    stops: u64,
+}
+
+#[derive(Serialize)]
+struct FlowData<'a> {
+    from: &'a str,
+    to: &'a str,
+    op: &'a str,
+    size: Option<u64>,
+    bytes: u64,
+    start_us: f64,
+    completion_us: Option<f64>,
+    goodput_gbps: Option<f64>,
+    ideal_us: Option<f64>,
+    slowdown: Option<f64>,
+    failure: Option<&'a str>,
+    /// Bytes in each sample.
+    arrived: Vec<i64>,
+}
+
+/// Writes the page.
+///
+/// # Errors
+/// What writing says.
+pub fn write(
+    out: &mut impl Write,
+    title: &Title<'_>,
+    report: &Report,
+    seen: &Observation,
+) -> io::Result<()> {
+    let page = Page::of(title, report, seen);
+    // Nothing in the data may end the element that it is in.
+    let data = serde_json::to_string(&page)?.replace('<', "\\u003c");
+    let name = format!("{}, seed {}", title.scenario, title.seed);
+    let parts = [
+        ("{title}", escaped(&name)),
+        ("{style}", include_str!("page/page.css").to_owned()),
+        ("{script}", include_str!("page/page.js").to_owned()),
+        ("{data}", data),
+    ];
+    let mut rest = include_str!("page/page.html");
+    // What is put in is not looked at again, whatever it holds.
+    while let Some((at, (mark, text))) = parts
+        .iter()
+        .filter_map(|part| rest.find(part.0).map(|at| (at, part)))
+        .min_by_key(|(at, _)| *at)
+    {
+        out.write_all(&rest.as_bytes()[..at])?;
+        out.write_all(text.as_bytes())?;
+        rest = &rest[at + mark.len()..];
+    }
+    out.write_all(rest.as_bytes())
+}
+
+impl<'a> Page<'a> {
+    fn of(title: &Title<'a>, report: &'a Report, seen: &'a Observation) -> Page<'a> {
+        let Observation {
+            topology, series, ..
+        } = seen;
+        let place = |node: Node| match node {
+            Node::Host(host) => host.0 as usize,
+            Node::Switch(switch) => topology.host_count() + switch.0 as usize,
+        };
+        let links = topology.cables().iter().map(|cable| LinkData {
+            a: place(cable.a),
+            b: place(cable.b),
+            gbps: cable.link.rate.as_gbps_f64(),
+        });
+        let flows = seen.flows.iter().zip(&series.flows);
+        Page {
+            seed: title.seed.to_string(),
+            again: title.again,
+            trace: report.trace.to_string(),
+            events: report.events,
+            end_us: us(report.end.since(Time::ZERO)),
+            drops: &report.drops,
+            deadlock: report.deadlock.as_deref(),
+            failures: &report.failures,
+            expectations: "All checks and expectations hold",
+            interval_us: us(series.interval),
+            samples: series.len,
+            nodes: nodes(topology),
+            links: links.collect(),
+            ports: ports(seen),
+            flows: flows
+                .map(|(flow, arrived)| FlowData::of(flow, arrived))
+                .collect(),
+        }
+    }
+}
+
+/// Hosts, then switches.
+fn nodes(topology: &Topology) -> Vec<NodeData<'_>> {
+    let hosts = topology.hosts().map(|host| NodeData {
+        name: topology.name(host),
+        is_switch: false,
+    });
+    let switches = (0..topology.switch_count() as u32).map(SwitchId);
+    let switches = switches.map(|switch| NodeData {
+        name: topology.name(switch),
+        is_switch: true,
+    });
+    hosts.chain(switches).collect()
+}
+
+fn ports(seen: &Observation) -> Vec<PortData> {
+    let Observation {
+        topology,
+        series,
+        ports,
+        ..
+    } = seen;
+    let all = topology.ports().zip(ports).zip(&series.ports);
+    let data = all.map(|((port, stats), classes)| {
+        let rate = topology.cables()[port.cable()].link.rate;
+        let full = rate.bytes_in(series.interval).max(1);
+        let interval = series.interval.ps();
+        let all = |of: fn(&ClassSeries) -> &[u64]| column(series, classes, of, u64::wrapping_add);
+        let paused = column(series, classes, |class| &class.paused, u64::max);
+        PortData {
+            name: PortName(topology, port).to_string(),
+            queue: packed(all(|class| &class.queue)),
+            headroom: packed(all(|class| &class.headroom)),
+            paused_us: paused.iter().sum::<u64>() as f64 * 1e-6,
+            paused: packed(paused.into_iter().map(|ps| part_of(ps, interval)).collect()),
+            rate: packed(
+                all(|class| &class.sent)
+                    .into_iter()
+                    .map(|bytes| part_of(bytes, full))
+                    .collect(),
+            ),
+            stops: stats.pauses_sent,
+        }
+    });
+    data.collect()
+}
+
+/// A column of all classes together.
+fn column(
+    series: &Series,
+    classes: &[ClassSeries],
+    of: fn(&ClassSeries) -> &[u64],
+    together: fn(u64, u64) -> u64,
+) -> Vec<u64> {
+    let mut all = vec![0; series.len];
+    for class in classes {
+        for (sum, &value) in all.iter_mut().zip(of(class)) {
+            *sum = together(*sum, value);
+        }
+    }
+    all
+}
+
+/// Thousandths, and at least one of what is not nothing.
+fn part_of(value: u64, whole: u64) -> u64 {
+    let part = u128::from(value) * 1000 / u128::from(whole.max(1));
+    (part as u64).max(u64::from(value > 0))
+}
+
+/// Numbers in order, with `-n` for n zeros.
+fn packed(values: Vec<u64>) -> Vec<i64> {
+    let mut packed = Vec::new();
+    for value in values {
+        match (value, packed.last_mut()) {
+            (0, Some(zeros)) if *zeros < 0 => *zeros -= 1,
+            (0, _) => packed.push(-1),
+            (value, _) => packed.push(value.min(i64::MAX as u64) as i64),
+        }
+    }
+    packed
+}
+
+impl<'a> FlowData<'a> {
+    fn of(flow: &'a FlowOutcome, arrived: &[u64]) -> FlowData<'a> {
+        FlowData {
+            from: &flow.from,
+            to: &flow.to,
+            op: flow.op,
+            size: flow.size,
+            bytes: flow.bytes,
+            start_us: us(flow.start.since(Time::ZERO)),
+            completion_us: flow.completion.map(us),
+            goodput_gbps: flow.goodput.map(Rate::as_gbps_f64),
+            ideal_us: flow.ideal.map(us),
+            slowdown: flow.slowdown(),
+            failure: flow.failure.as_deref(),
+            arrived: packed(arrived.to_vec()),
+        }
+    }
+}
+
+fn us(span: Span) -> f64 {
+    span.ps() as f64 * 1e-6
+}
+
+/// Text as HTML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_packed() {
+        assert_eq!(packed(vec![0, 0, 7, 0, 1, 0, 0, 0]), [-2, 7, -1, 1, -3]);
+        assert_eq!(packed(Vec::new()), [0i64; 0]);
+        assert_eq!(
+            [part_of(0, 5), part_of(1, 5000), part_of(5, 5)],
+            [0, 1, 1000]
+        );
+        assert_eq!(escaped("<a&b>"), "&lt;a&amp;b&gt;");
+    }
+}
