@@ -141,10 +141,9 @@ fn marks_are_answered_by_a_receiver_without_control_and_ignored_by_such_a_sender
     assert_eq!(count(&p, 0, "retransmitted_pkts"), 0);
 }
 
-#[test]
-fn acknowledgements_are_not_held_back() {
+/// Side 1 sends a big message at 10 Mbit/s, a packet in 0.9 ms, and has begun.
+fn busy_and_slow() -> Pair {
     let mut p = Pair::new(&settings(), 1);
-    // Side 1 sends a big message at 10 Mbit/s, a packet in 0.9 ms, and is asked meanwhile.
     let slow = DcqcnParams {
         min_rate: Rate::from_bps(1_000_000),
         ..DcqcnParams::at(Rate::from_bps(10_000_000))
@@ -154,10 +153,28 @@ fn acknowledgements_are_not_held_back() {
     for _ in 0..10 {
         p.step();
     }
+    p
+}
+
+#[test]
+fn acknowledgements_are_not_held_back() {
+    let mut p = busy_and_slow();
     let begin = p.now.0;
     post(&mut p, 1, WrOpcode::RdmaWrite, 64, SendFlags::SIGNALED);
     let took = completed_at(&mut p, 0) - begin;
     assert_eq!(took, 2_000, "one round trip");
+    assert!(statuses(&mut p, 1).is_empty(), "the big one still goes on");
+}
+
+#[test]
+fn negative_acknowledgements_are_not_held_back() {
+    let mut p = busy_and_slow();
+    let begin = p.now.0;
+    lose(&mut p, 0, 1);
+    post(&mut p, 1, WrOpcode::RdmaWrite, 3072, SendFlags::SIGNALED);
+    let took = completed_at(&mut p, 0) - begin;
+    assert_eq!(took, 4_000, "two round trips: no timeout");
+    assert_eq!(count(&p, 0, "rcvd_seq_err"), 1);
     assert!(statuses(&mut p, 1).is_empty(), "the big one still goes on");
 }
 

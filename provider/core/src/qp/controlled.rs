@@ -113,8 +113,8 @@ impl Qp {
         }
     }
 
-    /// As [`Qp::take_turn`], packet by packet as congestion control allows. ACKs are not
-    /// held back: the peer measures by them.
+    /// As [`Qp::take_turn`], packet by packet as congestion control allows. ACKs and NAKs are
+    /// not held back: the peer measures by them.
     pub(crate) fn take_controlled_turn<M: Memory, C: CqSink>(
         &mut self,
         cx: &mut Cx<'_, '_, M, C>,
@@ -145,8 +145,9 @@ impl Qp {
         batch: &mut TxBatch,
     ) -> Result<(), Turn> {
         let response_is_due = self.resp.replay.is_due();
-        let waits = if response_is_due {
-            self.paces_responses()
+        // A NAK never waits: until it arrives the peer sends in vain.
+        let waits = if self.resp.owes_response() {
+            response_is_due && self.paces_responses()
         } else {
             self.can_send()
         };
