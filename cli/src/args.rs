@@ -117,6 +117,10 @@ pub(crate) struct BenchArgs {
     /// With --lat: sleep until a completion event instead of polling
     #[arg(long)]
     pub(crate) event: bool,
+    /// With --lat, of send and write: wait for the completion (the ACK) of each message before looking for the answer,
+    /// as ib_send_lat does
+    #[arg(long)]
+    pub(crate) signaled: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

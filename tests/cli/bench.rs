@@ -53,6 +53,17 @@ fn sleeping_for_events() {
 }
 
 #[test]
+fn completing_each_message_first() {
+    for op in ["send", "write"] {
+        let result = bench(&[op, "--lat", "--signaled", "--size", "8", "--iters", "100"]);
+        assert!(result["lat_us_p50"].as_f64() > Some(0.0), "{result}");
+    }
+    let ran = run(urxe().args(["bench", "read", "--lat", "--signaled"]));
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("--signaled"), "{ran:?}");
+}
+
+#[test]
 fn the_table_says_what_the_ratio_is() {
     let _pair = loopback_pair();
     let ran = run(urxe().args(["bench", "write", "--size", "4096", "--iters", "100"]));

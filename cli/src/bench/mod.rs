@@ -82,7 +82,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
             serde_json::to_string(&report).expect("a report is plain data")
         );
     } else {
-        print!("{}", report::text(&report, &pairs, plan.is_event));
+        print!("{}", report::text(&report, &pairs, &plan));
     }
     Ok(())
 }
@@ -101,12 +101,17 @@ fn plan(args: &BenchArgs) -> Result<Plan, CliError> {
         let text = "--event is for the latency of send, read and atomic (with --lat)";
         return Err(CliError::Usage(text.to_owned()));
     }
+    if args.signaled && !(args.lat && matches!(args.op, Op::Send | Op::Write)) {
+        let text = "--signaled is for the latency of send and write (with --lat)";
+        return Err(CliError::Usage(text.to_owned()));
+    }
     Ok(Plan {
         op: args.op,
         size,
         mtu: args.mtu,
         is_latency: args.lat,
         is_event: args.event,
+        is_signaled: args.signaled,
     })
 }
 

@@ -30,17 +30,26 @@ impl Op {
     }
 
     /// What the number is, in words.
-    pub(crate) fn measure(self, is_latency: bool, is_event: bool) -> String {
-        let waiting = if is_event {
+    pub(crate) fn measure(self, plan: &Plan) -> String {
+        let waiting = if plan.is_event {
             "sleeping for events"
         } else {
             "polling"
         };
-        match (is_latency, self) {
+        let completed = if plan.is_signaled {
+            ", each message completed before the answer is looked for"
+        } else {
+            ""
+        };
+        match (plan.is_latency, self) {
             (false, _) => "one way, as much as goes".to_owned(),
-            (true, Op::Send) => format!("half a round trip of a ping-pong, both sides {waiting}"),
+            (true, Op::Send) => {
+                format!("half a round trip of a ping-pong, both sides {waiting}{completed}")
+            }
             (true, Op::Write) => {
-                "half a round trip of a ping-pong, both sides polling their memory".to_owned()
+                format!(
+                    "half a round trip of a ping-pong, both sides polling their memory{completed}"
+                )
             }
             (true, Op::Read | Op::Atomic) => {
                 format!("a whole operation, request to completion, both sides {waiting}")
@@ -62,6 +71,8 @@ pub(crate) struct Plan {
     pub(crate) mtu: u32,
     pub(crate) is_latency: bool,
     pub(crate) is_event: bool,
+    /// Each message of a ping-pong is completed before the answer is looked for.
+    pub(crate) is_signaled: bool,
 }
 
 /// Samples of ours and of the floor, each.
@@ -139,6 +150,7 @@ mod tests {
                 mtu: 4096,
                 is_latency: false,
                 is_event: false,
+                is_signaled: false,
             };
             assert!(plan.depth() >= 2 * plan.list_len(), "{plan:?}");
             assert_eq!(plan.depth() % plan.list_len(), 0, "{plan:?}");

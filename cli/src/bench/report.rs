@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::plan::Op;
+use super::plan::{Op, Plan};
 use crate::samples::median;
 use crate::table::{Align, Table};
 
@@ -44,7 +44,7 @@ pub(crate) fn medians(pairs: &[Pair]) -> (Option<f64>, Option<f64>, Option<f64>)
 }
 
 /// The table for people.
-pub(crate) fn text(report: &Report, pairs: &[Pair], is_event: bool) -> String {
+pub(crate) fn text(report: &Report, pairs: &[Pair], plan: &Plan) -> String {
     let mut table = Table::new(&[
         ("", Align::Left),
         ("urxe", Align::Right),
@@ -96,7 +96,7 @@ pub(crate) fn text(report: &Report, pairs: &[Pair], is_event: bool) -> String {
         report.op.name(),
         report.size,
         report.mtu,
-        report.op.measure(is_latency, is_event),
+        report.op.measure(plan),
         if report.ratio.is_some() {
             explanation(is_latency, pairs.len())
         } else {

@@ -15,8 +15,11 @@ const PATIENCE_NS: u64 = 8_000;
 const PACKETS_MAX: u32 = 16;
 /// Times in a row that the patience ran out before the peer is taken to be waiting.
 const EXPIRED_MAX: u8 = 2;
-/// ACKs that then leave promptly. Trying again costs a waiting peer two patiences.
-const PROMPT_ACKS: u8 = 64;
+/// ACKs that then leave promptly, the first time. Trying again costs a waiting peer two patiences, so each time
+/// that it is found waiting again they are twice as many.
+const PROMPT_ACKS: u16 = 64;
+/// Most of them: a peer that changes its ways is found out after so many.
+const PROMPT_ACKS_MAX: u16 = 4096;
 
 /// Packets of data that make a train long enough for a deferred ACK to ride at its
 /// end. Beside a lone packet it would not be free: a pair leaves as a train of two,
@@ -40,7 +43,9 @@ pub(crate) struct OwedAck {
     /// A receive was used up since the last ACK: the peer is one that needs credits.
     receive_used: bool,
     expired_in_a_row: u8,
-    prompt_left: u8,
+    prompt_left: u16,
+    /// How many it will be the next time.
+    prompt_next: u16,
 }
 
 impl OwedAck {
@@ -55,6 +60,7 @@ impl OwedAck {
             receive_used: false,
             expired_in_a_row: 0,
             prompt_left: 0,
+            prompt_next: PROMPT_ACKS,
         }
     }
 
@@ -103,6 +109,9 @@ impl OwedAck {
         if self.owed {
             // It went on without the ACK.
             self.expired_in_a_row = 0;
+            if self.prompt_left == 0 {
+                self.prompt_next = PROMPT_ACKS;
+            }
         }
         self.owed |= wanted;
         self.since = now;
@@ -161,7 +170,8 @@ impl OwedAck {
             self.expired_in_a_row += 1;
             if self.expired_in_a_row >= EXPIRED_MAX {
                 self.expired_in_a_row = 0;
-                self.prompt_left = PROMPT_ACKS;
+                self.prompt_left = self.prompt_next;
+                self.prompt_next = (2 * self.prompt_next).min(PROMPT_ACKS_MAX);
             }
         }
         self.cancel();
@@ -225,6 +235,36 @@ mod tests {
         }
         ack.on_executed(Time(now), true);
         assert!(!ack.is_due(Time(now)), "and is tried again later");
+    }
+
+    #[test]
+    fn a_peer_that_always_waits_is_tried_ever_more_rarely() {
+        let mut ack = owed_ack();
+        let mut now = 0;
+        let mut delayed = 0;
+        for _ in 0..100_000 {
+            ack.on_executed(Time(now), true);
+            if !ack.is_due(Time(now)) {
+                now += PATIENCE_NS;
+                delayed += 1;
+            }
+            ack.on_sent(Time(now));
+        }
+        assert!(delayed < 70, "{delayed} of 100,000 ACKs were late");
+        // It goes on without its ACKs, and is trusted no more than in the beginning when it waits again.
+        while ack.prompt_left > 0 {
+            ack.on_executed(Time(now), true);
+            ack.on_sent(Time(now));
+        }
+        ack.on_executed(Time(now), true);
+        ack.on_executed(Time(now), true);
+        ack.on_sent(Time(now));
+        for _ in 0..EXPIRED_MAX {
+            ack.on_executed(Time(now), true);
+            now += PATIENCE_NS;
+            ack.on_sent(Time(now));
+        }
+        assert_eq!(ack.prompt_left, PROMPT_ACKS);
     }
 
     #[test]
