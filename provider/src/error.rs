@@ -232,6 +232,14 @@ impl Error {
         &self.kind
     }
 
+    /// Why the connection manager refused, or a connection failed, if that is it.
+    pub fn cm(&self) -> Option<CmError> {
+        match self.kind {
+            ErrorKind::Cm(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Who has to do something about it.
     pub fn blame(&self) -> Blame {
         match &self.kind {

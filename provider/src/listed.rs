@@ -94,15 +94,7 @@ impl ListedDevice {
     /// Its number: a locally administered EUI-64 made of the first address, different for each device of a host.
     #[doc(alias = "ibv_get_device_guid")]
     pub fn guid(&self) -> u64 {
-        let low = match self.addresses.first() {
-            Some(IpAddr::V4(v4)) => v4.to_bits(),
-            // Any mixture will do: FNV-1a.
-            Some(IpAddr::V6(v6)) => v6.octets().iter().fold(0x811c_9dc5, |hash, byte| {
-                (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
-            }),
-            None => 0,
-        };
-        u64::from_be_bytes([0x02, b'u', b'r', b'x', 0, 0, 0, 0]) | u64::from(low)
+        guid_of(&self.addresses)
     }
 
     /// Opens it, with all its addresses.
@@ -113,6 +105,19 @@ impl ListedDevice {
     pub fn open(&self) -> Result<Context, Error> {
         ContextBuilder::new(self.addresses.clone()).open()
     }
+}
+
+/// The number of a device with these addresses.
+pub(crate) fn guid_of(addresses: &[IpAddr]) -> u64 {
+    let low = match addresses.first() {
+        Some(IpAddr::V4(v4)) => v4.to_bits(),
+        // Any mixture will do: FNV-1a.
+        Some(IpAddr::V6(v6)) => v6.octets().iter().fold(0x811c_9dc5, |hash, byte| {
+            (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+        }),
+        None => 0,
+    };
+    u64::from_be_bytes([0x02, b'u', b'r', b'x', 0, 0, 0, 0]) | u64::from(low)
 }
 
 impl fmt::Display for ListedDevice {

@@ -40,6 +40,8 @@ pub(crate) struct Common {
     pub(crate) failed_cqs: Vec<CqId>,
     /// What hosts that send datagrams use as Identifications.
     pub(crate) sources: SourceIdents,
+    /// There is a connection manager, who waits for first packets.
+    pub(crate) has_cm: bool,
 }
 
 impl Common {

@@ -19,6 +19,9 @@ pub enum AsyncEvent {
     QpAccessErr(QpIndex),
     /// The first packet arrived while the QP is in RTR.
     CommEst(QpIndex),
+    /// The first packet arrived in another state: for the shard itself, which keeps it
+    /// ([`crate::Shard::poll_event`]).
+    Heard(QpIndex),
     /// The send queue is drained (RTS to SQD).
     SqDrained(QpIndex),
     /// A shared receive queue holds fewer receives than its limit.

@@ -33,6 +33,7 @@
 //! | `work.rs`, `cq.rs`, `event.rs`, `error.rs`, `wc_status.rs` | work requests, completions, events, reasons |
 //! | `detail.rs`, `qp/diagnose.rs` | failures in words: what was expected, what was found |
 //! | `path.rs`, `table.rs`, `permute.rs`, `timer.rs`, `transmit.rs`, `stats.rs` | tables, timers, batches, counters |
+//! | `cm/` | QP 1: the communication manager |
 //! | `marks.rs` | places that the seeded tests must reach |
 
 #![forbid(unsafe_code)]
@@ -44,6 +45,7 @@ mod tell;
 pub mod marks;
 
 pub mod ah;
+pub mod cm;
 mod config;
 pub mod congestion;
 mod context;

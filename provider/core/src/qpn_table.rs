@@ -164,6 +164,20 @@ impl<T> QpnTable<T> {
         Some(value)
     }
 
+    /// Takes a QP out; its number is not given out again before [`QpnTable::give_back`].
+    pub fn remove_resting(&mut self, index: QpIndex) -> Option<T> {
+        let value = self.remove(index)?;
+        self.free_qpns.pop_back();
+        Some(value)
+    }
+
+    /// The number of a QP that was taken out rests no longer.
+    pub fn give_back(&mut self, qpn: Qpn) {
+        if self.is_ours(qpn) {
+            self.free_qpns.push_back(qpn);
+        }
+    }
+
     /// Finds a QP by its number.
     #[inline]
     pub fn find(&self, qpn: Qpn) -> Option<QpIndex> {

@@ -5,6 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use urxe_wire::{IcrcPolicy, IcrcVerdict, Packet, Pkey, Qpn, Service};
 
+use crate::cm::Management;
 use crate::config::{QpLimits, ShardConfig};
 use crate::congestion::CONGESTION_EXPERIENCED;
 use crate::context::{Common, Cx, Env};
@@ -81,6 +82,8 @@ pub struct Shard {
     pub(crate) paced: BinaryHeap<Reverse<(Time, QpIndex)>>,
     /// QPs that owe their peer a congestion notification.
     pub(crate) notifies: VecDeque<QpIndex>,
+    /// QP 1.
+    pub(crate) management: Management,
 }
 
 impl Shard {
@@ -97,11 +100,13 @@ impl Shard {
                 config,
                 failed_cqs: Vec::new(),
                 sources: SourceIdents::default(),
+                has_cm: false,
             },
             groups: Groups::default(),
             held: None,
             paced: BinaryHeap::new(),
             notifies: VecDeque::new(),
+            management: Management::default(),
         }
     }
 
@@ -170,7 +175,11 @@ impl Shard {
     /// Returns false if there is no such QP.
     pub fn destroy_qp(&mut self, index: QpIndex) -> bool {
         self.timers.cancel(index);
-        match self.qps.remove(index) {
+        let removed = match self.cm_rests(index) {
+            false => self.qps.remove(index),
+            true => self.qps.remove_resting(index),
+        };
+        match removed {
             Some(qp) => {
                 if let Some(srq) = qp.init.srq {
                     self.common.srqs.attach(srq, false);
@@ -333,6 +342,9 @@ impl Shard {
         self.common.stats.rcvd_pkts += 1;
         let found = self.admit(path, ident_hint, bytes, env.now);
         match found {
+            Err(DropReason::NoQp) if self.is_management(path, bytes) => {
+                return self.handle_management(path, ident_hint, bytes, env.now);
+            }
             Err(DropReason::NoQp | DropReason::Malformed) if self.is_of_another(path, bytes) => {
                 self.common.stats.rcvd_pkts -= 1;
                 return Handled::OfAnother;
@@ -458,11 +470,18 @@ impl Shard {
         if !self.paced.is_empty() {
             self.release_paced(env.now);
         }
+        if self.management.due <= env.now {
+            self.handle_cm_timeout(env.now);
+        }
     }
 
     /// No call of [`Shard::handle_timeout`] is needed before this time.
     pub fn next_timeout(&self) -> Option<Time> {
-        let timer = self.timers.next_deadline();
+        let mut timer = self.timers.next_deadline();
+        let cm = self.management.due;
+        if cm != Time(u64::MAX) {
+            timer = Some(timer.map_or(cm, |timer| timer.min(cm)));
+        }
         match self.paced.peek() {
             Some(&Reverse((paced, _))) => Some(timer.map_or(paced, |timer| timer.min(paced))),
             None => timer,
@@ -479,6 +498,9 @@ impl Shard {
         acks: AckMode,
     ) -> bool {
         if !self.notifies.is_empty() && !self.send_notifications(env, batch) {
+            return true;
+        }
+        if self.management.has_mail && !self.send_mads(batch) {
             return true;
         }
         match acks {
@@ -530,12 +552,22 @@ impl Shard {
     /// True if a QP has something to send (an ACK that was deferred counts).
     #[inline]
     pub fn has_work(&self) -> bool {
-        !self.ready.is_empty() || !self.notifies.is_empty()
+        !self.ready.is_empty() || !self.notifies.is_empty() || self.management.has_mail
     }
 
     /// The next asynchronous event.
     pub fn poll_event(&mut self) -> Option<AsyncEvent> {
-        self.common.events.pop_front()
+        loop {
+            let event = self.common.events.pop_front()?;
+            match event {
+                AsyncEvent::Heard(index) => self.on_heard(index),
+                AsyncEvent::CommEst(index) => {
+                    self.on_heard(index);
+                    return Some(event);
+                }
+                _ => return Some(event),
+            }
+        }
     }
 
     /// Fails every QP that uses a completion queue, because that lost a completion: for

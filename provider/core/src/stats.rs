@@ -75,6 +75,20 @@ counters! {
     rcvd_cnp,
     /// Congestion notification packets sent, because a packet was marked on its way.
     sent_cnp,
+    /// Messages of the connection manager sent.
+    cm_sent_msgs,
+    /// Messages of the connection manager received.
+    cm_rcvd_msgs,
+    /// Datagrams to QP 1 that are no message of the connection manager.
+    cm_malformed,
+    /// Messages about connections that are not there, or not at that point.
+    cm_stray_msgs,
+    /// Messages of the connection manager that had arrived before.
+    cm_duplicate_msgs,
+    /// Messages of the connection manager sent again because no answer came.
+    cm_retries,
+    /// Requests for connections refused because nobody listens, the backlog is full, or they are stale.
+    cm_refused_reqs,
 }
 
 impl Stats {

@@ -50,7 +50,7 @@ impl EventChannel {
     #[doc(alias = "rdma_get_cm_event")]
     pub fn try_next(&self) -> Result<Option<Event>, Error> {
         while let Some(queued) = self.queue.try_take() {
-            if let Some(event) = queued.open() {
+            if let Some(event) = queued.open(&self.queue) {
                 return Ok(Some(event));
             }
         }
@@ -66,7 +66,7 @@ impl EventChannel {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             let permit = match self.queue.take_or_sleep() {
-                Sleep::Event(queued) => match queued.open() {
+                Sleep::Event(queued) => match queued.open(&self.queue) {
                     Some(event) => return Ok(Some(event)),
                     None => continue,
                 },

@@ -1,20 +1,35 @@
 //! Connections in three lines.
 
-use core::net::SocketAddr;
-use std::time::Duration;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use urxe_core::qp::attr::QpCap;
+use urxe_wire::cm::RejReason;
+
+use super::channel::EventChannel;
 use super::error::CmError;
+use super::event::{Event, EventKind};
 use super::id::Id;
+use super::manager::Manager;
+use super::options::CmOption;
+use super::param::{ConnParam, PortSpace};
+use crate::context::Context;
 use crate::cq::Cq;
 use crate::error::Error;
+use crate::pd::Pd;
 use crate::qp::Qp;
-use urxe_core::qp::attr::QpCap;
+
+/// RNR NAKs of these connections ask for 0.64 ms: RDMA-CM's own 655 ms are for those who ask.
+const MIN_RNR_TIMER: u8 = 12;
 
 /// A connection that is ready: a QP in RTS, and a completion queue for both its directions.
 /// When it is dropped the peer is told.
 #[derive(Debug)]
 pub struct Connection {
     id: Id,
+    channel: EventChannel,
     qp: Qp,
     cq: Cq,
     private_data: Vec<u8>,
@@ -31,6 +46,11 @@ impl Connection {
         &self.qp
     }
 
+    /// Its protection domain, to register memory in.
+    pub fn pd(&self) -> &Pd {
+        self.qp.pd()
+    }
+
     /// Where its completions go.
     pub fn cq(&self) -> &Cq {
         &self.cq
@@ -41,12 +61,54 @@ impl Connection {
         &self.private_data
     }
 
+    /// What happens to it: [`EventKind::Disconnected`].
+    pub fn events(&self) -> &EventChannel {
+        &self.channel
+    }
+
     /// Ends it and waits until the peer knows.
     ///
     /// # Errors
-    /// If the peer does not answer.
+    /// [`CmError::TimedOut`] if the peer does not answer within ten seconds.
     pub fn disconnect(self) -> Result<(), Error> {
-        self.id.disconnect()
+        self.id.disconnect()?;
+        let end = Instant::now() + Duration::from_secs(10);
+        while let Some(event) = next_until(&self.channel, Some(end))? {
+            if event.kind == EventKind::Disconnected {
+                return Ok(());
+            }
+        }
+        Err(CmError::TimedOut.into())
+    }
+}
+
+/// What the QP of a connection is like.
+#[derive(Clone, Copy, Debug)]
+struct QpSettings {
+    cap: Option<QpCap>,
+}
+
+impl QpSettings {
+    /// A QP for an identifier, and its completion queue.
+    fn create(self, id: &Id) -> Result<(Qp, Cq), Error> {
+        let context: Context = id.device().ok_or(CmError::State("it has no device"))?;
+        let pd = context.alloc_pd()?;
+        let entries = self
+            .cap
+            .map_or(512, |cap| cap.max_send_wr + cap.max_recv_wr);
+        let cq = context.create_cq((entries as usize).max(16))?;
+        let mut builder = pd.qp(&cq);
+        if let Some(cap) = self.cap {
+            builder = builder
+                .max_send_wr(cap.max_send_wr)
+                .max_recv_wr(cap.max_recv_wr)
+                .max_sge(cap.max_send_sge.max(cap.max_recv_sge))
+                .max_inline_data(cap.max_inline_data);
+        }
+        let qp = builder.create()?;
+        id.set_option(CmOption::MinRnrTimer(MIN_RNR_TIMER))?;
+        id.attach_qp(&qp)?;
+        Ok((qp, cq))
     }
 }
 
@@ -54,13 +116,36 @@ impl Connection {
 #[derive(Debug)]
 pub struct Listener {
     id: Id,
+    channel: EventChannel,
+    settings: QpSettings,
+    private_data: Vec<u8>,
+    guests: Mutex<HashMap<Id, Guest>>,
 }
 
 impl Listener {
     /// Its address; the port that was chosen if none was named.
     pub fn local_addr(&self) -> SocketAddr {
-        let any = SocketAddr::from(([0, 0, 0, 0], 0));
+        let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         self.id.local_addr().unwrap_or(any)
+    }
+
+    /// Its identifier.
+    pub fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// Sizes of the queues of the QPs that it makes.
+    #[must_use]
+    pub fn with_cap(mut self, cap: QpCap) -> Self {
+        self.settings.cap = Some(cap);
+        self
+    }
+
+    /// Up to 196 bytes for those who connect.
+    #[must_use]
+    pub fn with_private_data(mut self, bytes: &[u8]) -> Self {
+        self.private_data = bytes.to_vec();
+        self
     }
 
     /// Waits for a peer and accepts it.
@@ -68,8 +153,92 @@ impl Listener {
     /// # Errors
     /// If the system cannot wait, or a QP cannot be created.
     pub fn accept(&self) -> Result<Connection, Error> {
-        Err(CmError::NotYet.into())
+        loop {
+            let accepted = self.accept_timeout(Duration::from_secs(3600))?;
+            if let Some(connection) = accepted {
+                return Ok(connection);
+            }
+        }
     }
+
+    /// The same, for a time; `None` when that is over. A peer that is gone before it was
+    /// answered does not count.
+    ///
+    /// # Errors
+    /// See [`Listener::accept`].
+    pub fn accept_timeout(&self, timeout: Duration) -> Result<Option<Connection>, Error> {
+        let end = Instant::now().checked_add(timeout);
+        while let Some(event) = next_until(&self.channel, end)? {
+            match event.kind {
+                EventKind::ConnectRequest => self.welcome(&event)?,
+                EventKind::Established => {
+                    if let Some(connection) = self.finish(&event.id)? {
+                        return Ok(Some(connection));
+                    }
+                }
+                // It is gone before it came.
+                _ => drop(self.guests().remove(&event.id)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Accepts a peer. Many can be on their way: none is waited for alone.
+    fn welcome(&self, event: &Event) -> Result<(), Error> {
+        let id = &event.id;
+        let (qp, cq) = self.settings.create(id)?;
+        let private_data = trimmed(event.private_data());
+        // Another thread may find it established before the call returns.
+        self.guests().insert(
+            id.clone(),
+            Guest {
+                qp,
+                cq,
+                private_data,
+            },
+        );
+        let accepted = id.accept(&ConnParam {
+            private_data: self.private_data.clone(),
+            ..ConnParam::default()
+        });
+        if let Err(error) = accepted {
+            self.guests().remove(id);
+            // A peer that has given up is no failure of ours.
+            if !matches!(error.cm(), Some(CmError::State(_))) {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// A peer is there.
+    fn finish(&self, id: &Id) -> Result<Option<Connection>, Error> {
+        let Some(guest) = self.guests().remove(id) else {
+            return Ok(None);
+        };
+        // Its further events are its own.
+        let channel = EventChannel::with_manager(id.manager())?;
+        id.migrate(&channel)?;
+        Ok(Some(Connection {
+            id: id.clone(),
+            channel,
+            qp: guest.qp,
+            cq: guest.cq,
+            private_data: guest.private_data,
+        }))
+    }
+
+    fn guests(&self) -> MutexGuard<'_, HashMap<Id, Guest>> {
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A peer that is accepted and not there yet.
+#[derive(Debug)]
+struct Guest {
+    qp: Qp,
+    cq: Cq,
+    private_data: Vec<u8>,
 }
 
 /// How to connect, beyond the usual.
@@ -77,9 +246,10 @@ impl Listener {
 pub struct ConnectBuilder {
     to: SocketAddr,
     from: Option<SocketAddr>,
-    cap: Option<QpCap>,
+    settings: QpSettings,
     private_data: Vec<u8>,
     timeout: Option<Duration>,
+    manager: Manager,
 }
 
 impl ConnectBuilder {
@@ -88,9 +258,10 @@ impl ConnectBuilder {
         ConnectBuilder {
             to,
             from: None,
-            cap: None,
+            settings: QpSettings { cap: None },
             private_data: Vec::new(),
             timeout: None,
+            manager: Manager::global(),
         }
     }
 
@@ -104,7 +275,7 @@ impl ConnectBuilder {
     /// Sizes of the QP's queues.
     #[must_use]
     pub fn cap(mut self, cap: QpCap) -> Self {
-        self.cap = Some(cap);
+        self.settings.cap = Some(cap);
         self
     }
 
@@ -122,14 +293,50 @@ impl ConnectBuilder {
         self
     }
 
+    /// By the contexts of this one.
+    #[must_use]
+    pub fn manager(mut self, manager: &Manager) -> Self {
+        self.manager = manager.clone();
+        self
+    }
+
     /// Connects.
     ///
     /// # Errors
     /// [`CmError::Rejected`], [`CmError::Unreachable`], [`CmError::TimedOut`], and what
     /// [`Id::resolve_addr`] says.
     pub fn connect(self) -> Result<Connection, Error> {
-        let _ = (self.to, self.from, self.cap, self.timeout);
-        Err(CmError::NotYet.into())
+        let end = self.timeout.and_then(|t| Instant::now().checked_add(t));
+        let channel = EventChannel::with_manager(&self.manager)?;
+        let id = Id::new(&channel, PortSpace::Tcp)?;
+        // Both are answered at once.
+        id.resolve_addr(self.from, self.to, Duration::ZERO)?;
+        id.resolve_route(Duration::ZERO)?;
+        let (qp, cq) = self.settings.create(&id)?;
+        id.connect(&ConnParam {
+            private_data: self.private_data,
+            ..ConnParam::default()
+        })?;
+        while let Some(event) = next_until(&channel, end)? {
+            let failure = match event.kind {
+                EventKind::Established => {
+                    let private_data = trimmed(event.private_data());
+                    return Ok(Connection {
+                        id,
+                        channel,
+                        qp,
+                        cq,
+                        private_data,
+                    });
+                }
+                EventKind::Rejected => CmError::Rejected(RejReason(event.status as u16)),
+                EventKind::Unreachable => CmError::Unreachable,
+                EventKind::ConnectError | EventKind::Disconnected => CmError::Closed,
+                _ => continue,
+            };
+            return Err(failure.into());
+        }
+        Err(CmError::TimedOut.into())
     }
 }
 
@@ -144,9 +351,55 @@ pub fn connect(to: SocketAddr) -> Result<Connection, Error> {
 /// Listens at an address; of port 0 a free one is chosen, and all zeros stand for all
 /// addresses of this host.
 ///
+/// ```
+/// # fn main() -> Result<(), urxe::Error> {
+/// use urxe::{Access, RecvWr, SendWr, cm};
+///
+/// let listener = cm::listen("127.81.0.90:0".parse().unwrap())?;
+/// let to = listener.local_addr();
+/// let server = std::thread::spawn(move || -> Result<Vec<u8>, urxe::Error> {
+///     let connection = listener.accept()?;
+///     let memory = connection.pd().reg_owned(vec![0; 64], Access::LOCAL_WRITE)?;
+///     connection.qp().post_recv(&RecvWr::new(1, &[memory.sge(..)]))?;
+///     let wc = connection.cq().poll_one()?;
+///     let mut text = vec![0; wc.ok()?.byte_len as usize];
+///     memory.read(0, &mut text);
+///     Ok(text)
+/// });
+/// let from = "127.81.0.91:0".parse().unwrap();
+/// let connection = cm::ConnectBuilder::new(to).from(from).connect()?;
+/// connection.qp().post_send(&SendWr::send_inline(1, b"hello").signaled())?;
+/// connection.cq().poll_one()?.ok()?;
+/// assert_eq!(server.join().unwrap()?, b"hello");
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// See [`Id::bind_addr`].
 pub fn listen(at: SocketAddr) -> Result<Listener, Error> {
-    let _ = at;
-    Err(CmError::NotYet.into())
+    let channel = EventChannel::new()?;
+    let id = Id::new(&channel, PortSpace::Tcp)?;
+    id.bind_addr(at)?;
+    id.listen(0)?;
+    Ok(Listener {
+        id,
+        channel,
+        settings: QpSettings { cap: None },
+        private_data: Vec::new(),
+        guests: Mutex::default(),
+    })
+}
+
+fn next_until(channel: &EventChannel, end: Option<Instant>) -> Result<Option<Event>, Error> {
+    channel.wait(end.map(|end| end.saturating_duration_since(Instant::now())))
+}
+
+/// Private data comes with the field's length: zeros at its end are padding.
+fn trimmed(bytes: &[u8]) -> Vec<u8> {
+    let len = bytes
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |at| at + 1);
+    bytes[..len].to_vec()
 }

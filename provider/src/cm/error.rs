@@ -59,9 +59,6 @@ pub enum CmError {
     /// The connection ended.
     #[error("the connection was closed")]
     Closed,
-    /// Not there in this version.
-    #[error("not yet")]
-    NotYet,
 }
 
 impl CmError {
@@ -86,7 +83,6 @@ impl CmError {
             CmError::Rejected(_) => libc::ECONNREFUSED,
             CmError::Unreachable | CmError::TimedOut => libc::ETIMEDOUT,
             CmError::Closed => libc::ECONNRESET,
-            CmError::NotYet => libc::ENOSYS,
             CmError::Member {
                 is_member: true, ..
             } => libc::EADDRINUSE,

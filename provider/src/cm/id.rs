@@ -3,24 +3,26 @@
 use core::net::{IpAddr, SocketAddr};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use urxe_core::qp::attr::{AttrMask, QpAttr};
-use urxe_core::qp::state::{QpState, QpType};
-use urxe_wire::cm::RejReason;
-use urxe_wire::{Qkey, Qpn};
+use urxe_core::cm::{CommId, ListenerId, VendorOptions};
+use urxe_core::qp::state::QpType;
+use urxe_wire::{Psn, Qkey, Qpn};
 
 use super::channel::EventChannel;
 use super::error::CmError;
-use super::event::{Event, EventKind, EventParam};
+use super::event::{EventKind, EventParam};
 use super::manager::Manager;
 use super::options::{CmOption, Options};
-use super::param::{ConnParam, PortSpace, UDP_QKEY};
-use super::queue::{Queue, Queued, What};
+use super::param::{PortSpace, UDP_QKEY};
+use super::ports::Lease;
+use super::qp::Agreed;
+use super::queue::{Queue, What};
 use crate::context::Context;
+use crate::engine::Mailbox;
 use crate::error::Error;
-use crate::qp::{Ece, Qp};
+use crate::qp::{Ece, QpInner};
+use crate::share::PortName;
 
 /// One end of a connection that is, is to be, or is waited for; or of a datagram service.
 ///
@@ -32,37 +34,80 @@ use crate::qp::{Ece, Qp};
 #[derive(Clone, Debug)]
 #[doc(alias = "rdma_cm_id")]
 pub struct Id {
-    handle: Arc<Handle>,
+    pub(super) handle: Arc<Handle>,
 }
 
 /// What the program holds.
 #[derive(Debug)]
 pub(crate) struct Handle {
     number: u64,
-    manager: Manager,
-    space: PortSpace,
-    qp_type: QpType,
+    pub(super) manager: Manager,
+    pub(super) space: PortSpace,
+    pub(super) qp_type: QpType,
     token: AtomicUsize,
-    device: OnceLock<Context>,
+    pub(super) device: OnceLock<Context>,
+    pub(super) mailbox: Arc<Mailbox>,
     state: Mutex<State>,
+}
+
+/// How far an identifier is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    Idle,
+    Bound,
+    AddrResolved,
+    RouteResolved,
+    Listening,
+    /// The peer is asked.
+    Connecting,
+    /// The peer has accepted.
+    Replied,
+    /// The peer asks.
+    Requested,
+    /// It was answered.
+    Answered,
+    Connected,
+    Ended,
+}
+
+/// A context that listens for an identifier.
+#[derive(Debug)]
+pub(super) struct Listening {
+    pub(super) context: Context,
+    pub(super) id: ListenerId,
+    /// What other processes know of it.
+    pub(super) names: Vec<PortName>,
 }
 
 /// What changes. Its lock is taken last of all and held for moments.
 #[derive(Debug)]
-struct State {
-    queue: Arc<Queue>,
-    local: Option<SocketAddr>,
-    peer: Option<SocketAddr>,
-    qkey: Qkey,
-    options: Options,
-    ece: Ece,
+pub(super) struct State {
+    pub(super) step: Step,
+    pub(super) local: Option<SocketAddr>,
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) lease: Option<Lease>,
+    pub(super) qkey: Qkey,
+    pub(super) options: Options,
+    pub(super) ece: Ece,
+    pub(super) remote_ece: Ece,
+    pub(super) conn: Option<CommId>,
+    pub(super) listening: Vec<Listening>,
+    pub(super) backlog: u32,
+    /// The QP, named or attached.
+    pub(super) qpn: Qpn,
+    pub(super) has_srq: bool,
+    pub(super) attached: Weak<QpInner>,
+    /// PSN that the peer is to begin with.
+    pub(super) own_psn: Psn,
+    pub(super) agreed: Option<Agreed>,
+    pub(super) groups: Vec<IpAddr>,
 }
 
 impl Id {
     /// A new identifier, with the kind of QP that its port space has.
     ///
     /// # Errors
-    /// None at present.
+    /// If there are no random numbers.
     #[doc(alias = "rdma_create_id")]
     pub fn new(channel: &EventChannel, space: PortSpace) -> Result<Id, Error> {
         Id::with_qp_type(channel, space, space.qp_type())
@@ -71,37 +116,35 @@ impl Id {
     /// The same for another kind of QP: RC, UC, XRC or UD.
     ///
     /// # Errors
-    /// None at present.
+    /// If there are no random numbers.
     pub fn with_qp_type(
         channel: &EventChannel,
         space: PortSpace,
         qp_type: QpType,
     ) -> Result<Id, Error> {
+        Id::make(channel.manager(), channel.queue(), space, qp_type)
+    }
+
+    pub(super) fn make(
+        manager: &Manager,
+        queue: &Arc<Queue>,
+        space: PortSpace,
+        qp_type: QpType,
+    ) -> Result<Id, Error> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let state = State {
-            queue: channel.queue().clone(),
-            local: None,
-            peer: None,
-            qkey: UDP_QKEY,
-            options: Options::default(),
-            ece: Ece::default(),
-        };
-        let handle = Handle {
+        let psn = crate::engine::random()? as u32;
+        let handle = Arc::new(Handle {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            manager: channel.manager().clone(),
+            manager: manager.clone(),
             space,
             qp_type,
             token: AtomicUsize::new(0),
             device: OnceLock::new(),
-            state: Mutex::new(state),
-        };
-        Ok(Id {
-            handle: Arc::new(handle),
-        })
-    }
-
-    pub(crate) fn of(handle: Arc<Handle>) -> Id {
-        Id { handle }
+            mailbox: Mailbox::new(queue.clone()),
+            state: Mutex::new(State::new(Psn::new(psn))),
+        });
+        handle.mailbox.address(Arc::downgrade(&handle));
+        Ok(Id { handle })
     }
 
     /// By which it finds its context.
@@ -163,196 +206,14 @@ impl Id {
         set.ok_or_else(|| CmError::State("the setting's value is out of range").into())
     }
 
-    /// Gives it an address. Of port 0 a free one is chosen; an address of all zeros stands for
-    /// all of this host.
-    ///
-    /// # Errors
-    /// [`CmError::PortInUse`], [`CmError::NoDevice`]; [`CmError::State`] if it has one.
-    #[doc(alias = "rdma_bind_addr")]
-    pub fn bind_addr(&self, addr: SocketAddr) -> Result<(), Error> {
-        let _ = addr;
-        Err(CmError::NotYet.into())
-    }
-
-    /// Waits for peers: each is an [`EventKind::ConnectRequest`]. At most `backlog` wait to be
-    /// taken from the channel (0: 1024, which is also the most); beyond it peers are refused.
-    ///
-    /// # Errors
-    /// [`CmError::State`], [`CmError::PortInUse`].
-    #[doc(alias = "rdma_listen")]
-    pub fn listen(&self, backlog: u32) -> Result<(), Error> {
-        let _ = backlog;
-        Err(CmError::NotYet.into())
-    }
-
-    /// Finds the device by which a peer is reached, and binds to it:
-    /// [`EventKind::AddrResolved`] or [`EventKind::AddrError`].
-    ///
-    /// # Errors
-    /// If there is no way to the peer, or no device has the address that leads there.
-    #[doc(alias = "rdma_resolve_addr")]
-    pub fn resolve_addr(
-        &self,
-        src: Option<SocketAddr>,
-        dst: SocketAddr,
-        timeout: Duration,
-    ) -> Result<(), Error> {
-        let _ = (src, dst, timeout);
-        Err(CmError::NotYet.into())
-    }
-
-    /// Finds the path: [`EventKind::RouteResolved`].
-    ///
-    /// # Errors
-    /// [`CmError::State`] before [`EventKind::AddrResolved`].
-    #[doc(alias = "rdma_resolve_route")]
-    pub fn resolve_route(&self, timeout: Duration) -> Result<(), Error> {
-        let _ = timeout;
-        if self.device().is_none() {
-            return Err(CmError::State("its address is not resolved").into());
-        }
-        self.tell(EventKind::RouteResolved, 0, EventParam::None);
-        Ok(())
-    }
-
-    /// Asks the peer for a connection (or where its datagram QP is).
-    /// With a QP attached the answer is [`EventKind::Established`]; without one,
-    /// [`EventKind::ConnectResponse`]. Otherwise [`EventKind::Rejected`],
-    /// [`EventKind::Unreachable`] or [`EventKind::ConnectError`].
-    ///
-    /// # Errors
-    /// [`CmError::State`] before [`EventKind::RouteResolved`], [`CmError::PrivateData`],
-    /// [`CmError::NoQp`].
-    #[doc(alias = "rdma_connect")]
-    pub fn connect(&self, param: &ConnParam) -> Result<(), Error> {
-        let _ = param;
-        Err(CmError::NotYet.into())
-    }
-
-    /// Accepts who asked by an [`EventKind::ConnectRequest`]; [`EventKind::Established`]
-    /// follows, but for datagrams.
-    ///
-    /// # Errors
-    /// [`CmError::State`] if nobody asks (any more), [`CmError::PrivateData`],
-    /// [`CmError::NoQp`].
-    #[doc(alias = "rdma_accept")]
-    pub fn accept(&self, param: &ConnParam) -> Result<(), Error> {
-        let _ = param;
-        Err(CmError::NotYet.into())
-    }
-
-    /// Refuses who asked; he gets an [`EventKind::Rejected`] of the reason
-    /// [`RejReason::CONSUMER_DEFINED`].
-    ///
-    /// # Errors
-    /// [`CmError::State`] if nobody asks, [`CmError::PrivateData`]: 148 bytes are the most.
-    #[doc(alias = "rdma_reject")]
-    pub fn reject(&self, private_data: &[u8]) -> Result<(), Error> {
-        self.reject_with(RejReason::CONSUMER_DEFINED, private_data)
-    }
-
-    /// The same for another reason (datagrams know no reasons).
-    ///
-    /// # Errors
-    /// As of [`Id::reject`].
-    #[doc(alias = "rdma_reject_ece")]
-    pub fn reject_with(&self, reason: RejReason, private_data: &[u8]) -> Result<(), Error> {
-        let _ = (reason, private_data);
-        Err(CmError::NotYet.into())
-    }
-
-    /// Ends the connection. An attached QP goes to ERR; [`EventKind::Disconnected`] follows
-    /// when the peer knows, and [`EventKind::TimewaitExit`].
-    ///
-    /// # Errors
-    /// [`CmError::State`] if there is no connection.
-    #[doc(alias = "rdma_disconnect")]
-    pub fn disconnect(&self) -> Result<(), Error> {
-        Err(CmError::NotYet.into())
-    }
-
-    /// Tells that a packet of the connection has arrived
-    /// ([`AsyncEvent::CommEst`](crate::AsyncEvent::CommEst)), so it is established. The
-    /// engine does so by itself.
-    ///
-    /// # Errors
-    /// [`CmError::State`] if there is no connection.
-    #[doc(alias = "rdma_notify")]
-    pub fn notify_established(&self) -> Result<(), Error> {
-        Err(CmError::NotYet.into())
-    }
-
-    /// Answers an [`EventKind::ConnectResponse`]: the QP is in RTS.
-    ///
-    /// # Errors
-    /// [`CmError::State`] if there was none.
-    #[doc(alias = "rdma_establish")]
-    pub fn establish(&self) -> Result<(), Error> {
-        Err(CmError::NotYet.into())
-    }
-
-    /// Joins a multicast group; [`EventKind::MulticastJoin`] says what to send with, and has
-    /// `token`. An attached QP is attached to the group.
-    ///
-    /// # Errors
-    /// [`CmError::State`] without a device, [`CmError::Member`]; or if it is no group.
-    #[doc(alias = "rdma_join_multicast")]
-    pub fn join_multicast(&self, group: IpAddr, token: u64) -> Result<(), Error> {
-        let _ = (group, token);
-        Err(CmError::NotYet.into())
-    }
-
-    /// Leaves it again.
-    ///
-    /// # Errors
-    /// [`CmError::Member`].
-    #[doc(alias = "rdma_leave_multicast")]
-    pub fn leave_multicast(&self, group: IpAddr) -> Result<(), Error> {
-        let _ = group;
-        Err(CmError::NotYet.into())
-    }
-
     /// Its events come to another channel from now on, also those that were not taken yet.
     ///
     /// # Errors
     /// None at present.
     #[doc(alias = "rdma_migrate_id")]
     pub fn migrate(&self, channel: &EventChannel) -> Result<(), Error> {
-        let mut state = self.state();
-        let old = std::mem::replace(&mut state.queue, channel.queue().clone());
-        drop(state);
-        let mine = old.take_all(|queued| queued.to.as_ptr() == Arc::as_ptr(&self.handle));
-        for queued in mine {
-            channel.queue().push(queued);
-        }
+        self.handle.mailbox.move_to(channel.queue());
         Ok(())
-    }
-
-    /// Attaches a QP, which then follows the connection: to INIT now, to RTS when it is
-    /// made, to ERR when it ends. (UD: to RTS now.) The identifier does not keep it alive.
-    ///
-    /// # Errors
-    /// [`CmError::State`] if it is of another context; or if it cannot be modified.
-    #[doc(alias = "rdma_create_qp")]
-    pub fn attach_qp(&self, qp: &Qp) -> Result<(), Error> {
-        let _ = qp;
-        Err(CmError::NotYet.into())
-    }
-
-    /// Names the QP of a program that brings it from state to state itself.
-    pub fn set_qp(&self, qpn: Qpn, has_srq: bool) {
-        let _ = (qpn, has_srq);
-    }
-
-    /// What to modify a QP with to bring it to INIT, RTR or RTS (INIT: also before there is a
-    /// connection).
-    ///
-    /// # Errors
-    /// [`CmError::State`] if the connection is not that far.
-    #[doc(alias = "rdma_init_qp_attr")]
-    pub fn init_qp_attr(&self, state: QpState) -> Result<(QpAttr, AttrMask), Error> {
-        let _ = state;
-        Err(CmError::NotYet.into())
     }
 
     /// Options of enhanced connection establishment to send with the next request or answer.
@@ -364,7 +225,7 @@ impl Id {
     /// Those that the peer sent; none if it did not.
     #[doc(alias = "rdma_get_remote_ece")]
     pub fn remote_ece(&self) -> Ece {
-        Ece::default()
+        self.state().remote_ece
     }
 
     /// The Q_Key of datagrams that are sent to it: [`UDP_QKEY`] at first.
@@ -373,17 +234,87 @@ impl Id {
     }
 
     /// An event that the identifier makes for itself.
-    fn tell(&self, kind: EventKind, status: i32, param: EventParam) {
-        let queue = self.state().queue.clone();
-        queue.push(Queued {
-            to: Arc::downgrade(&self.handle),
-            what: What::Plain(kind, status, param),
-        });
+    pub(super) fn tell(&self, kind: EventKind, status: i32, param: EventParam) {
+        let what = What::Plain(kind, status, param);
+        self.handle.mailbox.push(what);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        let state = &self.handle.state;
-        state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.handle.state()
+    }
+
+    /// The context, where there must be one.
+    pub(super) fn context(&self) -> Result<&Context, Error> {
+        let device = self.handle.device.get();
+        device.ok_or_else(|| CmError::State("it is bound to no device").into())
+    }
+
+    /// Its connection and the context that it is on.
+    pub(super) fn conn(&self) -> Result<(&Context, CommId), Error> {
+        let conn = self.state().conn;
+        let conn = conn.ok_or(CmError::State("it has no connection"))?;
+        Ok((self.context()?, conn))
+    }
+}
+
+impl State {
+    fn new(own_psn: Psn) -> State {
+        State {
+            step: Step::Idle,
+            local: None,
+            peer: None,
+            lease: None,
+            qkey: UDP_QKEY,
+            options: Options::default(),
+            ece: Ece::default(),
+            remote_ece: Ece::default(),
+            conn: None,
+            listening: Vec::new(),
+            backlog: 0,
+            qpn: Qpn::new(0),
+            has_srq: false,
+            attached: Weak::new(),
+            own_psn,
+            agreed: None,
+            groups: Vec::new(),
+        }
+    }
+
+    /// The vendor's options to send.
+    pub(super) fn vendor(&self) -> VendorOptions {
+        VendorOptions {
+            vendor_id: self.ece.vendor_id,
+            options: self.ece.options,
+        }
+    }
+
+    pub(super) fn note_vendor(&mut self, vendor: VendorOptions) {
+        self.remote_ece = Ece {
+            vendor_id: vendor.vendor_id,
+            options: vendor.options,
+        };
+    }
+}
+
+impl Handle {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.mailbox.clear();
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let listening = std::mem::take(&mut state.listening);
+        let (conn, lease) = (state.conn.take(), state.lease.take());
+        for listening in listening {
+            listening.end();
+        }
+        if let (Some(context), Some(conn)) = (self.device.get(), conn) {
+            context.engine().cm_destroy(conn);
+        }
+        drop(lease);
     }
 }
 
@@ -399,20 +330,5 @@ impl Eq for Id {}
 impl Hash for Id {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.handle.number.hash(state);
-    }
-}
-
-impl Queued {
-    /// The event, if its identifier still is.
-    pub(crate) fn open(self) -> Option<Event> {
-        let id = Id::of(self.to.upgrade()?);
-        let What::Plain(kind, status, param) = self.what;
-        Some(Event {
-            kind,
-            status,
-            id,
-            listen_id: None,
-            param,
-        })
     }
 }

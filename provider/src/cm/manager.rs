@@ -2,9 +2,11 @@
 
 use core::net::IpAddr;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::error::CmError;
+use super::id::Handle;
+use super::resolve::listen_there_too;
 use crate::context::Context;
 use crate::error::Error;
 use crate::listed::ListedDevice;
@@ -29,7 +31,13 @@ pub trait Opener: Send + Sync {
 /// same.
 #[derive(Clone)]
 pub struct Manager {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
     opener: Arc<dyn Opener>,
+    /// Those who listen on all addresses.
+    listeners: Mutex<Vec<Weak<Handle>>>,
 }
 
 impl Manager {
@@ -44,7 +52,12 @@ impl Manager {
 
     /// One that asks `opener`.
     pub fn new(opener: Arc<dyn Opener>) -> Manager {
-        Manager { opener }
+        Manager {
+            inner: Arc::new(Inner {
+                opener,
+                listeners: Mutex::default(),
+            }),
+        }
     }
 
     /// The context that has this address of the host.
@@ -52,7 +65,14 @@ impl Manager {
     /// # Errors
     /// See [`Opener::context_of`].
     pub fn context_of(&self, addr: IpAddr) -> Result<Context, Error> {
-        self.opener.context_of(addr)
+        let context = self.inner.opener.context_of(addr)?;
+        let listeners: Vec<_> = {
+            let mut listeners = self.listeners();
+            listeners.retain(|listener| listener.strong_count() > 0);
+            listeners.iter().filter_map(Weak::upgrade).collect()
+        };
+        listen_there_too(&listeners, &context);
+        Ok(context)
     }
 
     /// All contexts.
@@ -60,7 +80,17 @@ impl Manager {
     /// # Errors
     /// See [`Opener::contexts`].
     pub fn contexts(&self) -> Result<Vec<Context>, Error> {
-        self.opener.contexts()
+        self.inner.opener.contexts()
+    }
+
+    /// An identifier listens on all addresses.
+    pub(super) fn note_listener(&self, handle: &Arc<Handle>) {
+        self.listeners().push(Arc::downgrade(handle));
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<Weak<Handle>>> {
+        let listeners = &self.inner.listeners;
+        listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,21 +11,29 @@
 //!   with what [`Id::init_qp_attr`] says.
 
 mod channel;
+mod connecting;
 mod connection;
 mod error;
 mod event;
+mod groups;
 mod id;
 mod manager;
+mod opening;
 mod options;
 mod param;
+mod ports;
+mod qp;
 mod queue;
+mod resolve;
 
 pub use channel::EventChannel;
 pub use connection::{ConnectBuilder, Connection, Listener, connect, listen};
 pub use error::CmError;
 pub use event::{Event, EventKind, EventParam};
+pub(crate) use id::Handle;
 pub use id::Id;
 pub use manager::{Manager, Opener};
 pub use options::CmOption;
 pub use param::{ConnParam, PortSpace, UDP_QKEY, UdParam};
+pub(crate) use queue::{Queue, Queued, What};
 pub use urxe_wire::cm::RejReason;

@@ -2,6 +2,8 @@
 
 use std::sync::Weak;
 
+use urxe_core::cm::{CmEvent, CommId, Incoming};
+
 use super::event::{EventKind, EventParam};
 use super::id::Handle;
 use crate::engine::Channel;
@@ -22,4 +24,8 @@ pub(crate) struct Queued {
 pub(crate) enum What {
     /// Something that is as it is.
     Plain(EventKind, i32, EventParam),
+    /// Something of the protocol.
+    Agent(CmEvent),
+    /// A request; with the number of the context that the listener has.
+    Request(usize, CommId, Box<Incoming>),
 }

@@ -6,6 +6,7 @@
 
 mod channel;
 mod clock;
+mod cm;
 mod counters;
 mod cq;
 mod cq_table;
@@ -45,6 +46,7 @@ use urxe_core::{AckMode, CreateQpError, Shard, ShardConfig};
 use urxe_udp::{UdpConfig, UdpSocket};
 
 pub(crate) use channel::{Channel, Sleep};
+pub(crate) use cm::Mailbox;
 pub(crate) use counters::MEANINGS as COUNTER_MEANINGS;
 pub(crate) use cq::{Armed, CqChannel, CqCore, CqInit, WouldLose};
 pub(crate) use cq_table::CqTable;
@@ -146,6 +148,12 @@ impl Engine {
             ..config.shard
         });
         shard.set_own_addresses(config.addresses.clone());
+        shard.start_cm(cm::agent_config(
+            &config.addresses,
+            chunk,
+            membership.is_some(),
+            random()?,
+        ));
         let is_strict = config.strict != StrictMode::Off;
         let strict = if is_strict {
             let strict = Strict::new(config.strict, config.strict_seed, random()?);
@@ -318,7 +326,8 @@ fn window_packets(buffer: u32) -> u32 {
     (buffer / 1024).clamp(64, 4096)
 }
 
-fn random() -> Result<u64, Error> {
+/// A number that nobody can guess.
+pub(crate) fn random() -> Result<u64, Error> {
     getrandom::u64()
         .map_err(|error| match error.raw_os_error() {
             Some(code) => std::io::Error::from_raw_os_error(code),

@@ -5,6 +5,7 @@ use core::cell::RefCell;
 use core::net::SocketAddr;
 use std::sync::Arc;
 
+use urxe_core::cm::destination;
 use urxe_core::event::AsyncEvent as CoreEvent;
 use urxe_core::mr::MrTable;
 use urxe_core::table::QpIndex;
@@ -15,6 +16,7 @@ use urxe_wire::Qpn;
 
 use super::channel::Channel;
 use super::clock::Clock;
+use super::cm::CmTable;
 use super::counters::EngineCounters;
 use super::cq_table::CqTable;
 use super::doorbell::Combined;
@@ -82,6 +84,8 @@ pub(crate) struct ShardState {
     pub(crate) faults: Option<Box<FaultyPath>>,
     /// Where packets go, if not to sockets.
     pub(crate) network: Option<Arc<dyn Network>>,
+    /// Whom the connection manager's events are for.
+    pub(crate) cm: CmTable,
     /// Packets go another way than straight to the sockets: `faults` or `network`.
     is_detoured: bool,
 }
@@ -172,6 +176,7 @@ impl ShardState {
             last_path: None,
             groups: Vec::new(),
             strict,
+            cm: CmTable::default(),
             is_detoured: faults.is_some() || network.is_some(),
             faults,
             network,
@@ -243,8 +248,11 @@ impl ShardState {
                                 shard.handle_packet(path, place, packet, &mut env)
                             })
                         };
-                        for _ in 0..unowned {
+                        for _ in 0..unowned.count {
                             shard.count_unowned();
+                        }
+                        for (path, mad) in &unowned.mads {
+                            shard.handle_unowned_mad(path, mad, env.now);
                         }
                         // A batch that is not full was all there was.
                         if count < rx.slots() {
@@ -278,8 +286,12 @@ impl ShardState {
                 packet,
             } = handed;
             let path = RxPath::new(source, source_port, local, ecn);
-            with_env!(self, |shard, env| shard
+            let handled = with_env!(self, |shard, env| shard
                 .handle_packet(&path, place, packet, env));
+            if handled == Handled::OfAnother {
+                // It came to the wrong one twice: of QP 1, somebody listens no longer.
+                self.shard.handle_unowned_mad(&path, packet, self.now);
+            }
         });
         self.counters.taken_over += count as u64;
         if membership.is_stale() {
@@ -392,6 +404,7 @@ impl ShardState {
                 self.events.push(event);
             }
         }
+        self.deliver_cm_events();
     }
 }
 
@@ -418,9 +431,9 @@ struct Trains<'a> {
 
 impl Trains<'_> {
     /// Hands out each packet, with the place that it has in its train; what is another's
-    /// goes to him. Returns how many packets were nobody's.
+    /// goes to him. Returns which packets were nobody's.
     #[inline(always)]
-    fn walk(self, mut each: impl FnMut(&RxPath, u16, &[u8]) -> Handled) -> u64 {
+    fn walk(self, mut each: impl FnMut(&RxPath, u16, &[u8]) -> Handled) -> Unowned {
         let Trains {
             port,
             rx,
@@ -430,7 +443,7 @@ impl Trains<'_> {
             others,
             now,
         } = self;
-        let mut unowned = 0;
+        let mut unowned = Unowned::default();
         for datagram in rx.iter() {
             if datagram.truncated {
                 counters.rx_truncated += 1;
@@ -455,7 +468,9 @@ impl Trains<'_> {
                         ecn: datagram.ecn(),
                         packet,
                     };
-                    unowned += u64::from(!pass_on(others, &handed, now, counters));
+                    if !pass_on(others, &handed, now, counters) {
+                        unowned.add(&handed);
+                    }
                 }
             }
             if let Some(tap) = tap {
@@ -463,6 +478,33 @@ impl Trains<'_> {
             }
         }
         unowned
+    }
+}
+
+/// Packets that are nobody's.
+#[derive(Default)]
+struct Unowned {
+    count: u64,
+    /// Those to QP 1: who asks gets an answer.
+    mads: Vec<(RxPath, Box<[u8]>)>,
+}
+
+impl Unowned {
+    #[cold]
+    fn add(&mut self, handed: &Handed<'_>) {
+        if destination(handed.packet).is_none() {
+            self.count += 1;
+            return;
+        }
+        let Handed {
+            source,
+            source_port,
+            local,
+            ecn,
+            ..
+        } = *handed;
+        let path = RxPath::new(source, source_port, local, ecn);
+        self.mads.push((path, handed.packet.into()));
     }
 }
 

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use urxe_core::Time;
+use urxe_core::cm::{Destination, destination};
 use urxe_core::qpn_table::QpnChunk;
 use urxe_udp::{UdpConfig, UdpSocket};
 use urxe_wire::Qpn;
 
 use super::hand_over::{Handed, Inbox};
+use super::ports::{PortName, Ports};
 use super::registry::{Locked, Registry, Row, SocketEntry};
 use super::steer;
 
@@ -195,7 +197,14 @@ impl Membership {
             return Shared::NoOwner;
         };
         let qpn = Qpn::new(u32::from_be_bytes([0, a, b, c]));
-        match self.holder(QpnChunk::of(qpn), handed.local, now) {
+        let holder = match destination(handed.packet) {
+            None => self.holder(QpnChunk::of(qpn), handed.local, now),
+            // QP 1 is everybody's: what it is about says whose a datagram is.
+            Some(Destination::Owner(chunk)) => self.holder(chunk, handed.local, now),
+            Some(Destination::Service(service)) => self.listener(service, handed.local),
+            Some(Destination::Anyone) => None,
+        };
+        match holder {
             Some(row) if row != self.row => {
                 if self.inbox.send(&self.registry.hand_over_path(row), handed) {
                     Shared::HandedOver
@@ -222,6 +231,47 @@ impl Membership {
         holders.sockets.iter().any(is_here).then_some(row)
     }
 
+    /// Who listens for a service at an address. There is no list in memory: one who listens
+    /// since a moment ago is found.
+    fn listener(&self, service: u64, addr: IpAddr) -> Option<Row> {
+        let (space, port) = ((service >> 16) as u16, service as u16);
+        let ports = Ports::open(&self.registry).ok()?;
+        ports.listener(space, addr, port)
+    }
+
+    /// Has a port for this participant. False if somebody else has it.
+    pub(crate) fn bind_port(&self, name: PortName, reuse: bool) -> io::Result<bool> {
+        let own = (self.row, self.nonce);
+        self.with_ports(|locked, ports| ports.bind(locked, own, name, reuse))
+    }
+
+    /// A block of ports for this participant to choose from: the first of them.
+    pub(crate) fn take_port_block(&self, space: u16, random: u64) -> io::Result<Option<u16>> {
+        let own = (self.row, self.nonce);
+        self.with_ports(|locked, ports| ports.take_block(locked, own, space, random))
+    }
+
+    /// Tells the others where this participant listens.
+    pub(crate) fn note_listening(&self, name: PortName) -> io::Result<()> {
+        let own = (self.row, self.nonce);
+        self.with_ports(|locked, ports| ports.listen(locked, own, name))
+    }
+
+    /// Gives back what [`Membership::bind_port`] had, or what was noted.
+    pub(crate) fn release_port(&self, name: PortName, listening: bool) -> io::Result<()> {
+        let own = (self.row, self.nonce);
+        self.with_ports(|_, ports| ports.remove(own, name, listening))
+    }
+
+    fn with_ports<R>(
+        &self,
+        act: impl FnOnce(&Locked<'_>, &mut Ports) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let mut locked = self.registry.lock()?;
+        locked.bury_the_dead(Some(self.row))?;
+        act(&locked, &mut Ports::open(&self.registry)?)
+    }
+
     /// Where others put packets of ours.
     pub(crate) fn inbox(&self) -> BorrowedFd<'_> {
         self.inbox.as_fd()
@@ -229,9 +279,14 @@ impl Membership {
 
     /// Takes the packets that others got for us. That they did shows that the kernel's
     /// program is wrong.
-    pub(crate) fn drain_inbox(&self, take: impl FnMut(Handed<'_>)) -> usize {
-        let count = self.inbox.drain(take);
-        if count > 0 {
+    pub(crate) fn drain_inbox(&self, mut take: impl FnMut(Handed<'_>)) -> usize {
+        let mut is_steered_wrong = false;
+        let count = self.inbox.drain(|handed| {
+            // The program cannot know whose a datagram to QP 1 is.
+            is_steered_wrong |= destination(handed.packet).is_none();
+            take(handed);
+        });
+        if is_steered_wrong {
             self.is_stale.store(true, Ordering::Relaxed);
         }
         count

@@ -13,9 +13,11 @@
 mod census;
 mod hand_over;
 mod membership;
+mod ports;
 mod registry;
 mod steer;
 
 pub use census::{Participant, participants};
 pub(crate) use hand_over::Handed;
 pub(crate) use membership::{JoinError, Joined, Membership, Shared};
+pub(crate) use ports::{BLOCK as PORT_BLOCK, PortName};

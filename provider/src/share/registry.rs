@@ -99,6 +99,11 @@ impl Registry {
             .join(format!("hand-over-{}-{}", self.namespace, row.0))
     }
 
+    /// Where ports are listed ([`super::ports`]).
+    pub(super) fn ports_path(&self) -> PathBuf {
+        self.directory.join(format!("ports-{}", self.namespace))
+    }
+
     /// Waits for the lock and reads everything.
     pub(super) fn lock(&self) -> io::Result<Locked<'_>> {
         flock(&self.file, FlockOperation::LockExclusive)?;
@@ -280,6 +285,18 @@ impl<'a> Locked<'a> {
                 qpn_chunks: chunks.filter(|c| c.holder == Some(row)).count() as u32,
             }
         })
+    }
+
+    /// True if this participant has that row now.
+    pub(super) fn is_there(&self, row: Row, nonce: u64) -> bool {
+        let participant = self.participants.get(usize::from(row.0));
+        participant.is_some_and(|p| p.nonce == nonce)
+    }
+
+    /// True if the row is a context's of this process.
+    pub(super) fn is_of_this_process(&self, row: Row) -> bool {
+        let participant = self.participants.get(usize::from(row.0));
+        participant.is_some_and(|p| p.pid == std::process::id())
     }
 
     /// Leaves the lock with the file, which is about to be closed.

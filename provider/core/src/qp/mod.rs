@@ -327,6 +327,8 @@ impl Qp {
             self.established = true;
             if self.state() == QpState::Rtr {
                 cx.common.push_event(AsyncEvent::CommEst(self.index));
+            } else if cx.common.has_cm {
+                cx.common.events.push_back(AsyncEvent::Heard(self.index));
             }
         }
     }

@@ -1,0 +1,553 @@
+//! The agent, and what the application asks for.
+
+use std::collections::VecDeque;
+
+use urxe_wire::cm::{MraMessage, RejMessage, RejReason, SidrStatus, service_id};
+use urxe_wire::{MAD_LEN, Qpn};
+
+use super::conn::{Conn, Holder, State, exponent_ns};
+use super::conns::Conns;
+use super::event::CmEvent;
+use super::index::Hasher;
+use super::listeners::{ListenerId, Listeners, Scope};
+use super::message::{self, Mad, Refusal};
+use super::terms::{
+    Answer, CmError, CommId, ConnectRequest, DatagramAnswer, DatagramRequest, MadPath, Patience,
+};
+use crate::qpn_table::QpnChunk;
+use crate::table::QpIndex;
+use crate::time::Time;
+use crate::timer::TimerWheel;
+
+/// Answers to strangers that wait to be sent, at most: beyond it they get none, and ask again.
+const ANSWERS_MAX: usize = 1024;
+
+/// How an agent is.
+#[derive(Clone, Copy, Debug)]
+pub struct AgentConfig {
+    /// Number of the device, different for each in the network.
+    pub guid: u64,
+    /// Its connections' ids have the upper bits of this chunk.
+    pub owner: QpnChunk,
+    /// Others have the same addresses: what is not for this agent may be theirs.
+    pub is_shared: bool,
+    /// Random: ids and transactions follow from it.
+    pub secret: u64,
+}
+
+/// A message to send.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outgoing {
+    /// From where to where.
+    pub path: MadPath,
+    /// The management datagram.
+    pub mad: Box<[u8; MAD_LEN]>,
+}
+
+/// What was counted since it was last taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Datagrams received.
+    pub received: u64,
+    /// Datagrams to QP 1 that are no message of the connection manager.
+    pub malformed: u64,
+    /// Messages about connections that are not there, or not at that point.
+    pub stray: u64,
+    /// Messages that had arrived before.
+    pub duplicates: u64,
+    /// Messages sent again because no answer came.
+    pub retries: u64,
+    /// Requests refused: nobody listens, or the backlog is full.
+    pub refused: u64,
+}
+
+/// All connections and listeners of one owner of an address.
+#[derive(Debug)]
+pub struct Agent {
+    pub(super) config: AgentConfig,
+    pub(super) conns: Conns,
+    pub(super) listeners: Listeners,
+    pub(super) timers: TimerWheel,
+    pub(super) out: VecDeque<Outgoing>,
+    pub(super) events: VecDeque<CmEvent>,
+    pub(super) counts: Counts,
+    /// QPNs that rest no longer.
+    pub(super) released: Vec<Qpn>,
+}
+
+impl Agent {
+    /// One without connections.
+    pub fn new(config: AgentConfig) -> Agent {
+        let hasher = Hasher::new(config.secret);
+        Agent {
+            config,
+            conns: Conns::new(config.owner, config.secret, hasher),
+            listeners: Listeners::new(hasher),
+            timers: TimerWheel::default(),
+            out: VecDeque::new(),
+            events: VecDeque::new(),
+            counts: Counts::default(),
+            released: Vec::new(),
+        }
+    }
+
+    /// Waits for requests. At most `backlog` of them wait for [`Agent::take`].
+    ///
+    /// # Errors
+    /// [`CmError::InUse`].
+    pub fn listen(
+        &mut self,
+        space: urxe_wire::cm::PortSpace,
+        port: u16,
+        scope: Scope,
+        backlog: u32,
+    ) -> Result<ListenerId, CmError> {
+        let added = self.listeners.add(service_id(space, port), scope, backlog);
+        added.ok_or(CmError::InUse)
+    }
+
+    /// Waits no longer. Requests that nobody took are refused. Looks at all connections.
+    pub fn unlisten(&mut self, now: Time, id: ListenerId) {
+        if !self.listeners.remove(id) {
+            return;
+        }
+        for place in self
+            .conns
+            .places(|conn| conn.holder == Holder::Listener(id))
+        {
+            if let Some(conn) = self.conns.at_mut(place) {
+                conn.holder = Holder::Application;
+                let id = conn.id;
+                self.destroy(now, id);
+            }
+        }
+    }
+
+    /// The application has a request: the backlog does not count it any more.
+    pub fn take(&mut self, id: CommId) -> bool {
+        let Some(conn) = self.conns.find(id).and_then(|p| self.conns.at_mut(p)) else {
+            return false;
+        };
+        if let Holder::Listener(listener) = conn.holder {
+            conn.holder = Holder::Application;
+            self.listeners.release(listener);
+        }
+        true
+    }
+
+    /// Asks for a connection.
+    ///
+    /// # Errors
+    /// [`CmError::Full`], [`CmError::PrivateData`].
+    pub fn connect(&mut self, now: Time, request: &ConnectRequest<'_>) -> Result<CommId, CmError> {
+        let mut conn = Conn::new(request.path, State::ReqSent);
+        let life = request.ack_timeout.saturating_sub(1);
+        conn.timeout_ns = 2 * exponent_ns(life) + exponent_ns(request.patience.response_timeout);
+        conn.timewait_ns = exponent_ns(request.ack_timeout);
+        conn.service_id = service_id(request.space, request.remote_port);
+        let (guid, qpn) = (self.config.guid, request.terms.qpn);
+        let place = self.begin(now, conn, request.patience, |conn| {
+            message::req(conn, guid, request)
+        })?;
+        self.conns.know_qp(place, qpn);
+        Ok(self.conns.at(place).expect("just begun").id)
+    }
+
+    /// Asks where a datagram QP is.
+    ///
+    /// # Errors
+    /// [`CmError::Full`], [`CmError::PrivateData`].
+    pub fn resolve(&mut self, now: Time, request: &DatagramRequest<'_>) -> Result<CommId, CmError> {
+        let mut conn = Conn::new(request.path, State::SidrSent);
+        conn.timeout_ns = exponent_ns(request.patience.response_timeout);
+        conn.service_id = service_id(request.space, request.remote_port);
+        let place = self.begin(now, conn, request.patience, |conn| {
+            message::sidr_req(conn, request)
+        })?;
+        Ok(self.conns.at(place).expect("just begun").id)
+    }
+
+    fn begin(
+        &mut self,
+        now: Time,
+        mut conn: Conn,
+        patience: Patience,
+        write: impl FnOnce(&Conn) -> Result<Mad, CmError>,
+    ) -> Result<usize, CmError> {
+        conn.max_retries = patience.max_retries.min(15);
+        let place = self.insert(conn)?;
+        let high = self.config.secret << 32;
+        let conn = self.conns.at_mut(place).expect("just put in");
+        conn.transaction_id = high | u64::from(conn.id.0);
+        match write(conn) {
+            Ok(mad) => {
+                self.send_and_wait(now, place, mad);
+                Ok(place)
+            }
+            Err(error) => {
+                self.remove(place);
+                Err(error)
+            }
+        }
+    }
+
+    /// Accepts a request; the QP is in RTS already.
+    ///
+    /// # Errors
+    /// [`CmError::State`], [`CmError::PrivateData`].
+    pub fn accept(&mut self, now: Time, id: CommId, answer: &Answer<'_>) -> Result<(), CmError> {
+        let place = self.in_state(id, &[State::ReqReceived])?;
+        let conn = self.conns.at(place).expect("found");
+        let mad = message::rep(conn, self.config.guid, answer)?;
+        self.conns.know_qp(place, answer.terms.qpn);
+        self.set_state(place, State::RepSent);
+        self.send_and_wait(now, place, mad);
+        Ok(())
+    }
+
+    /// Answers where the datagram QP is.
+    ///
+    /// # Errors
+    /// [`CmError::State`], [`CmError::PrivateData`].
+    pub fn accept_datagram(
+        &mut self,
+        id: CommId,
+        answer: &DatagramAnswer<'_>,
+    ) -> Result<(), CmError> {
+        let place = self.in_state(id, &[State::SidrReceived])?;
+        let conn = self.conns.at(place).expect("found");
+        let mad = message::sidr_rep(conn, answer)?;
+        self.send_last(place, mad, State::SidrDone);
+        Ok(())
+    }
+
+    /// Refuses a request, or a reply to ours.
+    ///
+    /// # Errors
+    /// [`CmError::State`], [`CmError::PrivateData`].
+    pub fn reject(
+        &mut self,
+        now: Time,
+        id: CommId,
+        reason: RejReason,
+        private_data: &[u8],
+    ) -> Result<(), CmError> {
+        let wanted = [State::ReqReceived, State::RepReceived, State::SidrReceived];
+        let place = self.in_state(id, &wanted)?;
+        let conn = self.conns.at(place).expect("found");
+        let mad = match conn.state {
+            State::SidrReceived => message::sidr_refusal(
+                conn.remote_id,
+                conn.service_id,
+                SidrStatus::REJECT,
+                private_data,
+                conn.transaction_id,
+            )?,
+            state => {
+                let about = match state {
+                    State::RepReceived => RejMessage::REP,
+                    _ => RejMessage::REQ,
+                };
+                message::rej(
+                    &Refusal {
+                        local: conn.id.0,
+                        remote: conn.remote_id,
+                        message: about,
+                        reason,
+                        guid: None,
+                        private_data,
+                    },
+                    conn.transaction_id,
+                )?
+            }
+        };
+        if conn.state == State::RepReceived {
+            self.send_last(place, mad, State::Timewait);
+            self.enter_timewait(now, place);
+        } else {
+            self.send_last(place, mad, State::Dead);
+        }
+        Ok(())
+    }
+
+    /// The QP is in RTS: tells the other side.
+    ///
+    /// # Errors
+    /// [`CmError::State`] if there was no reply.
+    pub fn establish(&mut self, id: CommId) -> Result<(), CmError> {
+        let place = self.in_state(id, &[State::RepReceived])?;
+        let mad = message::rtu(self.conns.at(place).expect("found"));
+        self.send_last(place, mad, State::Established);
+        Ok(())
+    }
+
+    /// A packet of the connection arrived, so the other side is ready.
+    ///
+    /// # Errors
+    /// [`CmError::State`] if nobody waits for that.
+    pub fn on_data(&mut self, id: CommId) -> Result<(), CmError> {
+        let place = self.in_state(id, &[State::RepSent, State::Established])?;
+        self.note_established(place, Box::default());
+        Ok(())
+    }
+
+    /// The same, of a QP's packet.
+    pub fn on_data_of(&mut self, qpn: Qpn) {
+        let waits = |conn: &Conn| conn.state == State::RepSent;
+        if let Some(place) = self.conns.find_qp(qpn, waits) {
+            self.note_established(place, Box::default());
+        }
+    }
+
+    /// Ends a connection. Of one that ended, nothing happens.
+    ///
+    /// # Errors
+    /// [`CmError::State`] if there never was one.
+    pub fn disconnect(&mut self, now: Time, id: CommId) -> Result<(), CmError> {
+        let ended = [State::DreqSent, State::Timewait, State::Dead];
+        if self.in_state(id, &ended).is_ok() {
+            return Ok(());
+        }
+        let wanted = [State::RepSent, State::RepReceived, State::Established];
+        let place = self.in_state(id, &wanted)?;
+        let mad = message::dreq(self.conns.at(place).expect("found"));
+        self.set_state(place, State::DreqSent);
+        self.send_and_wait(now, place, mad);
+        Ok(())
+    }
+
+    /// The application has no interest any more: ends what there is, and tells the other side.
+    pub fn destroy(&mut self, now: Time, id: CommId) {
+        let Some(place) = self.conns.find(id) else {
+            return;
+        };
+        let conn = self.conns.at_mut(place).expect("found");
+        conn.holder = Holder::Nobody;
+        let about = match conn.state {
+            State::ReqSent => Some((RejMessage::REQ, RejReason::TIMEOUT)),
+            State::ReqReceived => Some((RejMessage::REQ, RejReason::CONSUMER_DEFINED)),
+            State::RepSent | State::RepReceived => {
+                Some((RejMessage::REP, RejReason::CONSUMER_DEFINED))
+            }
+            _ => None,
+        };
+        if let Some((message, reason)) = about {
+            let refusal = Refusal {
+                local: conn.id.0,
+                remote: conn.remote_id,
+                message,
+                reason,
+                guid: (reason == RejReason::TIMEOUT).then_some(self.config.guid),
+                private_data: &[],
+            };
+            let (state, dreq) = (conn.state, message::dreq(conn));
+            if let Ok(mad) = message::rej(&refusal, conn.transaction_id) {
+                let path = conn.path;
+                self.send(path, mad);
+            }
+            if state == State::RepSent {
+                // The refusal may be lost, and nothing else would tell one who has the reply
+                // already: he is asked to disconnect, if nothing is heard of him.
+                return self.insist(now, place, dreq);
+            }
+            self.remove(place);
+            return;
+        }
+        match conn.state {
+            State::SidrReceived => {
+                // Without private data there is no failure.
+                let _ = self.reject(now, id, RejReason::CONSUMER_DEFINED, &[]);
+                self.remove(place);
+            }
+            State::SidrSent | State::SidrDone | State::Dead => self.remove(place),
+            State::Timewait | State::DreqSent => {}
+            _ => {
+                let mad = message::dreq(conn);
+                self.set_state(place, State::DreqSent);
+                self.send_and_wait(now, place, mad);
+            }
+        }
+    }
+
+    /// Sends a message later, and again until there is an answer.
+    fn insist(&mut self, now: Time, place: usize, mad: Mad) {
+        self.set_state(place, State::DreqSent);
+        if let Some(conn) = self.conns.at_mut(place) {
+            conn.sent = Some(Box::new(mad));
+            conn.retries_left = conn.max_retries;
+            let wait = conn.timeout_ns;
+            self.arm(place, now + wait);
+        }
+    }
+
+    /// A QP is being destroyed. True if its number must rest: it is given back by
+    /// [`Agent::poll_released`].
+    pub fn on_qp_destroyed(&mut self, qpn: Qpn) -> bool {
+        let mut rests = false;
+        let lives = |conn: &Conn| !conn.qp_gone && conn.state != State::Dead;
+        while let Some(place) = self.conns.find_qp(qpn, lives) {
+            self.conns.at_mut(place).expect("found").qp_gone = true;
+            rests = true;
+        }
+        rests
+    }
+
+    /// A QPN that rests no longer.
+    pub fn poll_released(&mut self) -> Option<Qpn> {
+        self.released.pop()
+    }
+
+    /// The next message to send.
+    pub fn front(&self) -> Option<&Outgoing> {
+        self.out.front()
+    }
+
+    /// It was sent.
+    pub fn pop(&mut self) {
+        self.out.pop_front();
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<CmEvent> {
+        self.events.pop_front()
+    }
+
+    /// What was counted since the last call.
+    pub fn take_counts(&mut self) -> Counts {
+        core::mem::take(&mut self.counts)
+    }
+
+    /// Connections and what is left of them.
+    pub fn len(&self) -> usize {
+        self.conns.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Listeners.
+    pub fn listener_count(&self) -> usize {
+        self.listeners.len()
+    }
+
+    pub(super) fn place(&self, id: CommId) -> Option<usize> {
+        self.conns.find(id)
+    }
+
+    pub(super) fn in_state(&self, id: CommId, wanted: &[State]) -> Result<usize, CmError> {
+        let place = self.conns.find(id).ok_or(CmError::State)?;
+        let conn = self.conns.at(place).expect("found");
+        if wanted.contains(&conn.state) {
+            Ok(place)
+        } else {
+            Err(CmError::State)
+        }
+    }
+
+    pub(super) fn set_state(&mut self, place: usize, state: State) {
+        if let Some(conn) = self.conns.at_mut(place) {
+            conn.state = state;
+            conn.deadline = None;
+        }
+    }
+
+    pub(super) fn insert(&mut self, conn: Conn) -> Result<usize, CmError> {
+        let place = self.conns.insert(conn);
+        let place = place.ok_or(CmError::Full(Conns::LEN_MAX))?;
+        self.timers.reserve(QpIndex(place as u32));
+        Ok(place)
+    }
+
+    pub(super) fn remove(&mut self, place: usize) {
+        self.timers.cancel(QpIndex(place as u32));
+        let Some(conn) = self.conns.remove(place) else {
+            return;
+        };
+        if let Holder::Listener(listener) = conn.holder {
+            self.listeners.release(listener);
+        }
+        if conn.qp_gone {
+            self.release(conn.local_qpn);
+        }
+    }
+
+    /// A destroyed QP's number can be given out again, if no other connection had it.
+    fn release(&mut self, qpn: Qpn) {
+        if self.conns.find_qp(qpn, |conn| conn.qp_gone).is_none() {
+            self.released.push(qpn);
+        }
+    }
+
+    /// It is over: without anybody who holds it, it is gone.
+    pub(super) fn end(&mut self, place: usize) {
+        self.set_state(place, State::Dead);
+        let Some(conn) = self.conns.at_mut(place) else {
+            return;
+        };
+        conn.sent = None;
+        if conn.holder == Holder::Nobody {
+            return self.remove(place);
+        }
+        let qpn = conn.local_qpn;
+        if core::mem::take(&mut conn.qp_gone) {
+            self.release(qpn);
+        }
+    }
+
+    /// Sends a message that nothing answers; it is kept for when the other side repeats its own.
+    pub(super) fn send_last(&mut self, place: usize, mad: Mad, state: State) {
+        self.set_state(place, state);
+        if let Some(conn) = self.conns.at_mut(place) {
+            conn.sent = Some(Box::new(mad));
+            let path = conn.path;
+            self.send(path, mad);
+        }
+    }
+
+    pub(super) fn send(&mut self, path: MadPath, mad: Mad) {
+        self.out.push_back(Outgoing {
+            path,
+            mad: Box::new(mad),
+        });
+    }
+
+    /// An answer to someone of whom nothing is kept.
+    pub(super) fn answer(&mut self, path: MadPath, mad: Mad) {
+        if self.out.len() < ANSWERS_MAX {
+            self.send(path, mad);
+        }
+    }
+
+    pub(super) fn note_established(&mut self, place: usize, private_data: Box<[u8]>) {
+        let Some(conn) = self.conns.at(place) else {
+            return;
+        };
+        if conn.state == State::RepSent {
+            let id = conn.id;
+            self.set_state(place, State::Established);
+            self.events
+                .push_back(CmEvent::Established(id, private_data));
+        }
+    }
+
+    /// A repeated message gets the answer that it got before; while the application thinks,
+    /// that it was received.
+    pub(super) fn repeat(&mut self, place: usize) {
+        self.counts.duplicates += 1;
+        let Some(conn) = self.conns.at(place) else {
+            return;
+        };
+        let mad = match conn.state {
+            State::ReqReceived => message::mra(conn, MraMessage::REQ),
+            State::RepReceived => message::mra(conn, MraMessage::REP),
+            _ => match &conn.sent {
+                Some(sent) => **sent,
+                None => return,
+            },
+        };
+        let path = conn.path;
+        self.answer(path, mad);
+    }
+}

@@ -1,0 +1,98 @@
+//! What happens when nothing does: messages are sent again, and in the end given up; what
+//! ended rests.
+
+use super::agent::Agent;
+use super::conn::{Holder, State};
+use super::event::CmEvent;
+use super::message::Mad;
+use crate::table::QpIndex;
+use crate::time::Time;
+
+impl Agent {
+    /// No call of [`Agent::handle_timeout`] is needed before this time.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.timers.next_deadline()
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(QpIndex(place)) = self.timers.poll_expired(now) {
+            let place = place as usize;
+            match self.conns.at(place).and_then(|conn| conn.deadline) {
+                Some(deadline) if deadline <= now => self.expire(now, place),
+                // It was put off since it was armed.
+                Some(deadline) => self.timers.arm(QpIndex(place as u32), deadline),
+                None => {}
+            }
+        }
+    }
+
+    /// Sends a message, and again until there is an answer.
+    pub(super) fn send_and_wait(&mut self, now: Time, place: usize, mad: Mad) {
+        let Some(conn) = self.conns.at_mut(place) else {
+            return;
+        };
+        conn.sent = Some(Box::new(mad));
+        conn.retries_left = conn.max_retries;
+        let (path, wait) = (conn.path, conn.timeout_ns);
+        self.send(path, mad);
+        self.arm(place, now + wait);
+    }
+
+    pub(super) fn arm(&mut self, place: usize, deadline: Time) {
+        if let Some(conn) = self.conns.at_mut(place) {
+            conn.deadline = Some(deadline);
+            self.timers.arm(QpIndex(place as u32), deadline);
+        }
+    }
+
+    /// The connection ended: its QPN rests until no packet of it can be under way.
+    pub(super) fn enter_timewait(&mut self, now: Time, place: usize) {
+        self.set_state(place, State::Timewait);
+        if let Some(conn) = self.conns.at(place) {
+            let wait = conn.timewait_ns;
+            self.arm(place, now + wait);
+        }
+    }
+
+    fn expire(&mut self, now: Time, place: usize) {
+        let Some(conn) = self.conns.at_mut(place) else {
+            return;
+        };
+        conn.deadline = None;
+        let (id, state, is_held) = (conn.id, conn.state, conn.holder != Holder::Nobody);
+        if state == State::Timewait {
+            if is_held {
+                self.events.push_back(CmEvent::TimewaitExit(id));
+            }
+            return self.end(place);
+        }
+        if conn.retries_left > 0 {
+            conn.retries_left -= 1;
+            let (path, wait, sent) = (conn.path, conn.timeout_ns, conn.sent.clone());
+            if let Some(mad) = sent {
+                self.counts.retries += 1;
+                self.send(path, *mad);
+                self.arm(place, now + wait);
+            }
+            return;
+        }
+        match state {
+            State::ReqSent | State::RepSent | State::SidrSent => {
+                self.events.push_back(CmEvent::Unreachable(id));
+                self.end(place);
+            }
+            State::DreqSent => {
+                if is_held {
+                    self.events.push_back(CmEvent::Disconnected {
+                        id,
+                        timed_out: true,
+                        private_data: Box::default(),
+                    });
+                }
+                self.enter_timewait(now, place);
+            }
+            _ => {}
+        }
+    }
+}

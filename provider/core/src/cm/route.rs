@@ -1,0 +1,53 @@
+//! Whose a message is, where several agents share an address: a message that names a
+//! connection goes by the upper bits of its id, a request by the port that it asks for.
+
+use urxe_wire::Packet;
+use urxe_wire::cm::CmMessage;
+
+use super::conns::owner_of;
+use super::terms::CommId;
+use crate::qpn_table::QpnChunk;
+
+/// QP 1.
+pub(crate) const GSI_QPN: u32 = 1;
+
+/// Where a management datagram belongs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Destination {
+    /// To whoever has this chunk of QPNs.
+    Owner(QpnChunk),
+    /// To whoever listens for this service.
+    Service(u64),
+    /// To nobody in particular.
+    Anyone,
+}
+
+/// Where a packet belongs, if it is one to QP 1.
+pub fn destination(packet: &[u8]) -> Option<Destination> {
+    let packet = Packet::parse(packet).ok()?;
+    if packet.bth().dest_qp.get() != GSI_QPN {
+        return None;
+    }
+    let parsed = CmMessage::parse(packet.payload());
+    Some(parsed.map_or(Destination::Anyone, |(_, message)| of_message(&message)))
+}
+
+pub(super) fn of_message(message: &CmMessage) -> Destination {
+    let id = match message {
+        CmMessage::Req(req) => return Destination::Service(req.service_id),
+        CmMessage::SidrReq(req) => return Destination::Service(req.service_id),
+        CmMessage::Mra(mra) => mra.remote_comm_id,
+        CmMessage::Rej(rej) => rej.remote_comm_id,
+        CmMessage::Rep(rep) => rep.remote_comm_id,
+        CmMessage::Rtu(rtu) => rtu.remote_comm_id,
+        CmMessage::Dreq(dreq) => dreq.remote_comm_id,
+        CmMessage::Drep(drep) => drep.remote_comm_id,
+        CmMessage::SidrRep(rep) => rep.request_id,
+        CmMessage::Lap(lap) => lap.remote_comm_id,
+        CmMessage::Apr(apr) => apr.remote_comm_id,
+    };
+    if id == 0 {
+        return Destination::Anyone;
+    }
+    Destination::Owner(owner_of(CommId(id)))
+}

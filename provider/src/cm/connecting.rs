@@ -1,0 +1,314 @@
+//! Asking, answering, and the end.
+
+use urxe_core::cm::{
+    Answer, CmError as CoreError, CommId, ConnectRequest, DatagramAnswer, DatagramRequest, MadPath,
+    Patience, Terms, Transport,
+};
+use urxe_core::qp::state::QpType;
+use urxe_wire::Qpn;
+use urxe_wire::cm::RejReason;
+
+use super::error::CmError;
+#[allow(unused_imports, reason = "named in the documents")]
+use super::event::EventKind;
+use super::id::{Id, State, Step};
+use super::param::ConnParam;
+use super::qp::{Agreed, depth};
+use crate::error::Error;
+use crate::limits::LIMITS;
+
+impl Id {
+    /// Asks the peer for a connection (or where its datagram QP is).
+    /// With a QP attached the answer is [`EventKind::Established`]; without one,
+    /// [`EventKind::ConnectResponse`]. Otherwise [`EventKind::Rejected`],
+    /// [`EventKind::Unreachable`] or [`EventKind::ConnectError`].
+    ///
+    /// # Errors
+    /// [`CmError::State`] before [`EventKind::RouteResolved`], [`CmError::PrivateData`],
+    /// [`CmError::NoQp`].
+    #[doc(alias = "rdma_connect")]
+    pub fn connect(&self, param: &ConnParam) -> Result<(), Error> {
+        let context = self.context()?;
+        let mut terms = None;
+        let path_mtu = context.active_mtu();
+        let (path, ports, options) = {
+            let mut state = self.state();
+            if state.step != Step::RouteResolved {
+                return Err(CmError::State("its route is not resolved").into());
+            }
+            if self.qp_type() != QpType::Ud {
+                let proposed = propose(&state, param)?;
+                state.agreed = Some(Agreed {
+                    retry_count: proposed.retry_count,
+                    ack_timeout: state.options.ack_timeout,
+                    tos: state.options.tos,
+                    ..Agreed::of_terms(&proposed, path_mtu)
+                });
+                terms = Some(proposed);
+            }
+            let unresolved = CmError::State("its address is not resolved");
+            let (local, peer) = (
+                state.local.ok_or(unresolved)?,
+                state.peer.ok_or(unresolved)?,
+            );
+            let path = MadPath {
+                local: local.ip(),
+                remote: peer.ip(),
+                tos: state.options.tos,
+            };
+            state.step = Step::Connecting;
+            (path, (local.port(), peer.port()), state.options)
+        };
+        let (local_port, remote_port) = ports;
+        let space = urxe_wire::cm::PortSpace(self.port_space() as u16);
+        let patience = Patience {
+            response_timeout: options.response_timeout,
+            max_retries: options.max_cm_retries,
+        };
+        let engine = context.engine();
+        let mailbox = &self.handle.mailbox;
+        // Events of it can come before the call returns; they are not looked at before the
+        // program takes them.
+        let begun = match terms {
+            Some(terms) => engine.cm_connect(
+                mailbox,
+                &ConnectRequest {
+                    path,
+                    space,
+                    local_port,
+                    remote_port,
+                    terms,
+                    transport: self.transport(),
+                    path_mtu,
+                    ack_timeout: options.ack_timeout,
+                    patience,
+                    private_data: &param.private_data,
+                },
+            ),
+            None => engine.cm_resolve(
+                mailbox,
+                &DatagramRequest {
+                    path,
+                    space,
+                    local_port,
+                    remote_port,
+                    patience,
+                    private_data: &param.private_data,
+                },
+            ),
+        };
+        self.begun(begun)
+    }
+
+    fn begun(&self, begun: Result<Result<CommId, CoreError>, Error>) -> Result<(), Error> {
+        let begun = begun.and_then(|begun| begun.map_err(Error::from));
+        let mut state = self.state();
+        match begun {
+            Ok(conn) => {
+                state.conn = Some(conn);
+                Ok(())
+            }
+            Err(error) => {
+                state.step = Step::RouteResolved;
+                Err(error)
+            }
+        }
+    }
+
+    fn transport(&self) -> Transport {
+        match self.qp_type() {
+            QpType::Uc => Transport::Uc,
+            QpType::XrcSend | QpType::XrcRecv => Transport::Xrc,
+            _ => Transport::Rc,
+        }
+    }
+
+    /// Accepts who asked by an [`EventKind::ConnectRequest`]; [`EventKind::Established`]
+    /// follows, but for datagrams.
+    ///
+    /// # Errors
+    /// [`CmError::State`] if nobody asks (any more), [`CmError::PrivateData`],
+    /// [`CmError::NoQp`].
+    #[doc(alias = "rdma_accept")]
+    pub fn accept(&self, param: &ConnParam) -> Result<(), Error> {
+        let (context, conn) = self.conn()?;
+        if self.state().step != Step::Requested {
+            return Err(CmError::State("nobody asks for it").into());
+        }
+        if self.qp_type() == QpType::Ud {
+            return self.accept_datagram(param);
+        }
+        let terms = {
+            let mut state = self.state();
+            let Some(mut agreed) = state.agreed else {
+                return Err(CmError::State("nobody asks for it").into());
+            };
+            let wanted = |own: u8, asked: u8, most: u32| match own {
+                ConnParam::MAX_DEPTH => asked.min(depth(own, most)),
+                own => own,
+            };
+            agreed.responder_resources = wanted(
+                param.responder_resources,
+                agreed.responder_resources,
+                LIMITS.max_qp_rd_atom,
+            );
+            agreed.initiator_depth = wanted(
+                param.initiator_depth,
+                agreed.initiator_depth,
+                LIMITS.max_qp_init_rd_atom,
+            );
+            state.agreed = Some(agreed);
+            Terms {
+                responder_resources: agreed.responder_resources,
+                initiator_depth: agreed.initiator_depth,
+                ..propose(&state, param)?
+            }
+        };
+        if let Some(qp) = self.attached() {
+            // Before the peer is told: what it sends at once finds the QP ready.
+            self.make_ready(&qp)?;
+        }
+        let answer = Answer {
+            terms,
+            private_data: &param.private_data,
+        };
+        let engine = context.engine();
+        self.state().step = Step::Answered;
+        let accepted = engine.cm(|agent, now| agent.accept(now, conn, &answer));
+        if let Err(error) = accepted.and_then(|accepted| accepted.map_err(Error::from)) {
+            self.state().step = Step::Requested;
+            // The first failure says more.
+            let _ = self.fail_attached();
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn accept_datagram(&self, param: &ConnParam) -> Result<(), Error> {
+        let (context, conn) = self.conn()?;
+        let (qpn, qkey, vendor) = {
+            let state = self.state();
+            (named_qp(&state, param)?, state.qkey, state.vendor())
+        };
+        let answer = DatagramAnswer {
+            qpn,
+            qkey,
+            vendor,
+            private_data: &param.private_data,
+        };
+        let engine = context.engine();
+        engine.cm(|agent, _| agent.accept_datagram(conn, &answer))??;
+        self.state().step = Step::Connected;
+        Ok(())
+    }
+
+    /// Refuses who asked; he gets an [`EventKind::Rejected`] of the reason
+    /// [`RejReason::CONSUMER_DEFINED`].
+    ///
+    /// # Errors
+    /// [`CmError::State`] if nobody asks, [`CmError::PrivateData`]: 148 bytes are the most.
+    #[doc(alias = "rdma_reject")]
+    pub fn reject(&self, private_data: &[u8]) -> Result<(), Error> {
+        self.reject_with(RejReason::CONSUMER_DEFINED, private_data)
+    }
+
+    /// The same for another reason (datagrams know no reasons).
+    ///
+    /// # Errors
+    /// As of [`Id::reject`].
+    #[doc(alias = "rdma_reject_ece")]
+    pub fn reject_with(&self, reason: RejReason, private_data: &[u8]) -> Result<(), Error> {
+        let (context, conn) = self.conn()?;
+        let engine = context.engine();
+        engine.cm(|agent, now| agent.reject(now, conn, reason, private_data))??;
+        self.state().step = Step::Ended;
+        Ok(())
+    }
+
+    /// Ends the connection. An attached QP goes to ERR; [`EventKind::Disconnected`] follows
+    /// when the peer knows, and [`EventKind::TimewaitExit`].
+    ///
+    /// # Errors
+    /// [`CmError::State`] if there is no connection.
+    #[doc(alias = "rdma_disconnect")]
+    pub fn disconnect(&self) -> Result<(), Error> {
+        let (context, conn) = self.conn()?;
+        if self.qp_type() == QpType::Ud {
+            return Err(CmError::State("datagrams have no connection").into());
+        }
+        self.fail_attached()?;
+        let engine = context.engine();
+        engine.cm(|agent, now| agent.disconnect(now, conn))??;
+        Ok(())
+    }
+
+    /// Tells that a packet of the connection has arrived
+    /// ([`AsyncEvent::CommEst`](crate::AsyncEvent::CommEst)), so it is established. The
+    /// engine does so by itself.
+    ///
+    /// # Errors
+    /// [`CmError::State`] if there is no connection.
+    #[doc(alias = "rdma_notify")]
+    pub fn notify_established(&self) -> Result<(), Error> {
+        let (context, conn) = self.conn()?;
+        context.engine().cm(|agent, _| agent.on_data(conn))??;
+        Ok(())
+    }
+
+    /// Answers an [`EventKind::ConnectResponse`]: the QP is in RTS.
+    ///
+    /// # Errors
+    /// [`CmError::State`] if there was none.
+    #[doc(alias = "rdma_establish")]
+    pub fn establish(&self) -> Result<(), Error> {
+        let (context, conn) = self.conn()?;
+        context.engine().cm(|agent, _| agent.establish(conn))??;
+        self.state().step = Step::Connected;
+        Ok(())
+    }
+}
+
+/// The QP that a call names, or else the identifier's.
+fn named_qp(state: &State, param: &ConnParam) -> Result<Qpn, CmError> {
+    let qpn = match state.qpn.get() {
+        0 => param.qp_num,
+        _ => state.qpn,
+    };
+    if qpn.get() < 2 {
+        return Err(CmError::NoQp);
+    }
+    Ok(qpn)
+}
+
+fn propose(state: &State, param: &ConnParam) -> Result<Terms, CmError> {
+    Ok(Terms {
+        qpn: named_qp(state, param)?,
+        starting_psn: state.own_psn,
+        responder_resources: depth(param.responder_resources, LIMITS.max_qp_rd_atom),
+        initiator_depth: depth(param.initiator_depth, LIMITS.max_qp_init_rd_atom),
+        flow_control: param.flow_control,
+        retry_count: param.retry_count.min(7),
+        rnr_retry_count: param.rnr_retry_count.min(7),
+        srq: match state.qpn.get() {
+            0 => param.srq,
+            _ => state.has_srq,
+        },
+        vendor: state.vendor(),
+    })
+}
+
+impl From<CoreError> for CmError {
+    fn from(error: CoreError) -> CmError {
+        match error {
+            CoreError::Full(most) => CmError::Full(most),
+            CoreError::PrivateData { len, max } => CmError::PrivateData { len, max },
+            _ => CmError::State("the connection is not at that point"),
+        }
+    }
+}
+
+impl From<CoreError> for Error {
+    fn from(error: CoreError) -> Error {
+        CmError::from(error).into()
+    }
+}

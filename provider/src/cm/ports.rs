@@ -1,0 +1,219 @@
+//! Ports of this process: who has which, and free ones to give out. Between processes the
+//! registry sees to it ([`crate::share`]).
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::error::CmError;
+use super::param::PortSpace;
+use crate::context::Context;
+use crate::error::Error;
+use crate::mem::fork::Generation;
+use crate::share::{PORT_BLOCK, PortName};
+
+/// A port, as long as this lives.
+#[derive(Debug)]
+pub(super) struct Lease {
+    name: PortName,
+    /// Whose membership in the registry has it, if any.
+    home: Option<Context>,
+    /// It was given out from a block, and goes back there.
+    is_of_block: bool,
+    table: Generation,
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Holder {
+    name: PortName,
+    reuse: bool,
+    is_listening: bool,
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Table {
+    generation: Generation,
+    held: HashMap<(u16, u16), Vec<Holder>>,
+    /// By port space: ports to give out, the longest unused first.
+    free: HashMap<u16, VecDeque<u16>>,
+    next: u64,
+}
+
+static TABLE: Mutex<Option<Table>> = Mutex::new(None);
+
+/// The table; a child of a fork begins with an empty one.
+fn table() -> MutexGuard<'static, Option<Table>> {
+    let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    if table
+        .as_ref()
+        .is_none_or(|table| table.generation.is_past())
+    {
+        *table = Some(Table {
+            generation: Generation::current(),
+            held: HashMap::new(),
+            free: HashMap::new(),
+            next: 0,
+        });
+    }
+    table
+}
+
+fn io_error(action: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+    Error::io(action)
+}
+
+impl Lease {
+    /// Has a certain port, or of port 0 any. `home` is a context of this process.
+    pub(super) fn take(
+        space: PortSpace,
+        addr: SocketAddr,
+        (reuse, v6_only): (bool, bool),
+        home: &Context,
+    ) -> Result<Lease, Error> {
+        let name = PortName {
+            space: space as u16,
+            addr: addr.ip(),
+            port: addr.port(),
+            v6_only,
+        };
+        if name.port == 0 {
+            return Lease::take_any(name, home);
+        }
+        let mut table = table();
+        let table = table.as_mut().expect("made above");
+        let in_use = || Error::from(CmError::PortInUse(addr));
+        let holders = table.held.get(&(name.space, name.port));
+        let is_taken = |holder: &Holder| {
+            holder.name.meets(&name) && (!reuse || !holder.reuse || holder.is_listening)
+        };
+        if holders.is_some_and(|holders| holders.iter().any(is_taken)) {
+            return Err(in_use());
+        }
+        let membership = home.engine().membership.as_deref();
+        if let Some(membership) = membership {
+            let bound = membership.bind_port(name, reuse);
+            if !bound.map_err(io_error("binding a port in the registry of this host"))? {
+                return Err(in_use());
+            }
+        }
+        Ok(table.add(name, reuse, membership.is_some().then(|| home.clone())))
+    }
+
+    fn take_any(name: PortName, home: &Context) -> Result<Lease, Error> {
+        let mut table = table();
+        let table = table.as_mut().expect("made above");
+        for _ in 0..2 {
+            let free = table.free.entry(name.space).or_default();
+            for _ in 0..free.len() {
+                let Some(port) = free.pop_front() else { break };
+                if table.held.contains_key(&(name.space, port)) {
+                    // Somebody asked for it by its number.
+                    free.push_back(port);
+                    continue;
+                }
+                let mut lease = table.add(PortName { port, ..name }, false, None);
+                lease.is_of_block = true;
+                return Ok(lease);
+            }
+            table.refill(name.space, home)?;
+        }
+        Err(CmError::NoPort.into())
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.name.port
+    }
+
+    pub(super) fn name(&self) -> PortName {
+        self.name
+    }
+
+    /// From now on the port is not shared with others who would. False if somebody listens
+    /// already.
+    pub(super) fn listen(&self) -> bool {
+        let mut table = table();
+        let table = table.as_mut().expect("made above");
+        let Some(holders) = table.held.get_mut(&(self.name.space, self.name.port)) else {
+            return false;
+        };
+        let others = |holder: &&Holder| {
+            holder.number != self.number && holder.is_listening && holder.name.meets(&self.name)
+        };
+        if holders.iter().any(|holder| others(&holder)) {
+            return false;
+        }
+        let mut own = holders
+            .iter_mut()
+            .filter(|holder| holder.number == self.number);
+        own.next().is_some_and(|holder| {
+            holder.is_listening = true;
+            true
+        })
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.table.is_past() {
+            return;
+        }
+        let mut table = table();
+        let table = table.as_mut().expect("made above");
+        let key = (self.name.space, self.name.port);
+        if let Some(holders) = table.held.get_mut(&key) {
+            holders.retain(|holder| holder.number != self.number);
+            if holders.is_empty() {
+                table.held.remove(&key);
+            }
+        }
+        if self.is_of_block {
+            let free = table.free.entry(self.name.space).or_default();
+            free.push_back(self.name.port);
+        }
+        let Some(home) = &self.home else { return };
+        if let Some(membership) = &home.engine().membership {
+            // What is left is gone with the process.
+            let _ = membership.release_port(self.name, false);
+        }
+    }
+}
+
+impl Table {
+    fn add(&mut self, name: PortName, reuse: bool, home: Option<Context>) -> Lease {
+        self.next += 1;
+        let number = self.next;
+        let holder = Holder {
+            name,
+            reuse,
+            is_listening: false,
+            number,
+        };
+        let key = (name.space, name.port);
+        self.held.entry(key).or_default().push(holder);
+        Lease {
+            name,
+            home,
+            is_of_block: false,
+            table: self.generation,
+            number,
+        }
+    }
+
+    fn refill(&mut self, space: u16, home: &Context) -> Result<(), Error> {
+        let random = home.engine().random()?;
+        let first = match &home.engine().membership {
+            Some(membership) => membership
+                .take_port_block(space, random)
+                .map_err(io_error("taking ports from the registry of this host"))?
+                .ok_or(CmError::NoPort)?,
+            // Nobody else is there to ask. It may be one that is in the list already; ports that
+            // are held are passed over.
+            None => 32768 + (random % 440) as u16 * PORT_BLOCK,
+        };
+        let free = self.free.entry(space).or_default();
+        free.extend(first..first + PORT_BLOCK);
+        Ok(())
+    }
+}

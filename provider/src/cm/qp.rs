@@ -1,0 +1,224 @@
+//! QPs of identifiers: what they must be modified with, and those that follow by themselves.
+
+use core::net::SocketAddr;
+
+use urxe_core::cm::{Incoming, Terms};
+use urxe_core::mr::Access;
+use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr};
+use urxe_core::qp::state::{QpState, QpType, transition};
+use urxe_wire::{Psn, Qpn};
+
+use super::error::CmError;
+use super::id::{Id, State, Step};
+use super::param::ConnParam;
+use crate::error::Error;
+use crate::limits::LIMITS;
+use crate::qp::Qp;
+
+/// How far packets travel.
+pub(super) const HOP_LIMIT: u8 = 64;
+
+/// What both sides agreed on, as this side's QP sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agreed {
+    pub(super) remote_qpn: Qpn,
+    /// The PSN that this side begins with: the peer chose it.
+    pub(super) sq_psn: Psn,
+    pub(super) path_mtu: Mtu,
+    pub(super) responder_resources: u8,
+    pub(super) initiator_depth: u8,
+    pub(super) retry_count: u8,
+    pub(super) rnr_retry_count: u8,
+    pub(super) ack_timeout: u8,
+    pub(super) tos: u8,
+}
+
+impl Agreed {
+    /// As a request proposes it.
+    pub(super) fn of_request(incoming: &Incoming) -> Agreed {
+        Agreed {
+            tos: incoming.path.tos,
+            ack_timeout: incoming.ack_timeout,
+            retry_count: incoming.terms.retry_count,
+            ..Agreed::of_terms(&incoming.terms, incoming.path_mtu)
+        }
+    }
+
+    /// As the peer accepted it.
+    pub(super) fn of_terms(terms: &Terms, path_mtu: Mtu) -> Agreed {
+        Agreed {
+            remote_qpn: terms.qpn,
+            sq_psn: terms.starting_psn,
+            path_mtu,
+            responder_resources: terms.responder_resources,
+            initiator_depth: terms.initiator_depth,
+            retry_count: 7,
+            rnr_retry_count: terms.rnr_retry_count,
+            ack_timeout: 17,
+            tos: 0,
+        }
+    }
+}
+
+/// As many READs and atomics as the device can, where that is asked for.
+pub(super) fn depth(wanted: u8, most: u32) -> u8 {
+    match wanted {
+        ConnParam::MAX_DEPTH => most.min(128) as u8,
+        wanted => wanted,
+    }
+}
+
+impl Id {
+    /// Attaches a QP, which then follows the connection: to INIT now, to RTS when it is
+    /// made, to ERR when it ends. (UD: to RTS now.) The identifier does not keep it alive.
+    ///
+    /// # Errors
+    /// [`CmError::State`] if it is of another context; or if it cannot be modified.
+    #[doc(alias = "rdma_create_qp")]
+    pub fn attach_qp(&self, qp: &Qp) -> Result<(), Error> {
+        if self.context()? != qp.pd().context() {
+            return Err(CmError::State("the QP is of another context").into());
+        }
+        if self.qp_type() == QpType::Ud {
+            qp.start_datagrams(self.qkey())?;
+        } else {
+            qp.init(rights(ConnParam::MAX_DEPTH))?;
+        }
+        let mut state = self.state();
+        state.attached = qp.downgrade();
+        state.qpn = qp.qp_num();
+        state.has_srq = qp.srq().is_some();
+        Ok(())
+    }
+
+    /// Names the QP of a program that brings it from state to state itself.
+    pub fn set_qp(&self, qpn: Qpn, has_srq: bool) {
+        let mut state = self.state();
+        (state.qpn, state.has_srq) = (qpn, has_srq);
+    }
+
+    /// The attached QP, if it still is.
+    pub(super) fn attached(&self) -> Option<Qp> {
+        let weak = self.state().attached.clone();
+        Qp::upgrade(&weak)
+    }
+
+    /// What to modify a QP with to bring it to INIT, RTR or RTS (INIT: also before there is a
+    /// connection).
+    ///
+    /// # Errors
+    /// [`CmError::State`] if the connection is not that far.
+    #[doc(alias = "rdma_init_qp_attr")]
+    pub fn init_qp_attr(&self, state: QpState) -> Result<(QpAttr, AttrMask), Error> {
+        self.context()?;
+        let own = self.state();
+        let attr = QpAttr {
+            qp_state: state,
+            ..QpAttr::default()
+        };
+        if self.qp_type() == QpType::Ud {
+            return datagrams(state, attr, &own);
+        }
+        match state {
+            QpState::Init => {
+                let depth = own.agreed.map(|agreed| agreed.responder_resources);
+                let mask = AttrMask::STATE
+                    | AttrMask::PKEY_INDEX
+                    | AttrMask::PORT
+                    | AttrMask::ACCESS_FLAGS;
+                let qp_access_flags = depth.map_or(Access::NONE, rights);
+                Ok((
+                    QpAttr {
+                        qp_access_flags,
+                        ..attr
+                    },
+                    mask,
+                ))
+            }
+            QpState::Rtr | QpState::Rts => {
+                let agreed = own.agreed.filter(|_| own.step != Step::Connecting);
+                let agreed = agreed.ok_or(CmError::State("the peer is not known"))?;
+                let attr = connected(attr, &own, &agreed)?;
+                let from = match state {
+                    QpState::Rtr => QpState::Init,
+                    _ => QpState::Rtr,
+                };
+                // Each service needs attributes of its own.
+                let needed = transition(self.qp_type(), from, state)
+                    .map_or(AttrMask::NONE, |transition| transition.required);
+                Ok((attr, needed | AttrMask::STATE))
+            }
+            _ => Err(CmError::State("a connection leads to INIT, RTR and RTS").into()),
+        }
+    }
+
+    /// Brings an attached QP from INIT to RTS.
+    pub(super) fn make_ready(&self, qp: &Qp) -> Result<(), Error> {
+        let (mut attr, mask) = self.init_qp_attr(QpState::Rtr)?;
+        let depth = self.state().agreed.map_or(0, |a| a.responder_resources);
+        attr.qp_access_flags = rights(depth);
+        qp.modify(&attr, mask | AttrMask::ACCESS_FLAGS)?;
+        let (attr, mask) = self.init_qp_attr(QpState::Rts)?;
+        qp.modify(&attr, mask)
+    }
+
+    /// Fails an attached QP, so that what was posted completes.
+    pub(super) fn fail_attached(&self) -> Result<(), Error> {
+        if self.qp_type() == QpType::Ud {
+            return Ok(());
+        }
+        match self.attached() {
+            Some(qp) => qp.modify_state(QpState::Err),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What peers may do: as Linux has it, and what the program itself needs.
+fn rights(responder_resources: u8) -> Access {
+    let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    match responder_resources {
+        0 => rights,
+        _ => rights | Access::REMOTE_READ | Access::REMOTE_ATOMIC,
+    }
+}
+
+fn datagrams(state: QpState, attr: QpAttr, own: &State) -> Result<(QpAttr, AttrMask), Error> {
+    let mask = match state {
+        QpState::Init => AttrMask::PKEY_INDEX | AttrMask::PORT | AttrMask::QKEY,
+        QpState::Rtr => AttrMask::NONE,
+        QpState::Rts => AttrMask::SQ_PSN,
+        _ => return Err(CmError::State("it leads to INIT, RTR and RTS").into()),
+    };
+    let attr = QpAttr {
+        qkey: own.qkey,
+        ..attr
+    };
+    Ok((attr, mask | AttrMask::STATE))
+}
+
+fn connected(attr: QpAttr, own: &State, agreed: &Agreed) -> Result<QpAttr, Error> {
+    let address = |addr: Option<SocketAddr>| {
+        let addr = addr.ok_or(CmError::State("the peer is not known"))?;
+        Ok::<_, CmError>(addr.ip())
+    };
+    Ok(QpAttr {
+        path_mtu: agreed.path_mtu,
+        ah_attr: Some(AddressVector {
+            local: address(own.local)?,
+            remote: address(own.peer)?,
+            traffic_class: agreed.tos,
+            hop_limit: HOP_LIMIT,
+        }),
+        dest_qp_num: agreed.remote_qpn,
+        rq_psn: own.own_psn,
+        sq_psn: agreed.sq_psn,
+        max_dest_rd_atomic: agreed.responder_resources.min(LIMITS.max_qp_rd_atom as u8),
+        max_rd_atomic: agreed.initiator_depth.min(LIMITS.max_qp_init_rd_atom as u8),
+        min_rnr_timer: own.options.min_rnr_timer,
+        timeout: agreed.ack_timeout,
+        retry_cnt: agreed.retry_count,
+        rnr_retry: agreed.rnr_retry_count,
+        ..attr
+    })
+}

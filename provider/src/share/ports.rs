@@ -1,0 +1,389 @@
+//! Which ports of the connection manager are whose: a file beside the registry, for the same
+//! user and network namespace. A process binds a port for itself or takes a block of them to
+//! choose from; and it says where it listens, so that whoever gets a request for it hands it
+//! over.
+//!
+//! An entry belongs to a participant of the registry and counts as long as he lives; so the
+//! dead need not be cleared away. It is changed under the registry's lock, and read
+//! without.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+
+use super::registry::{Locked, Registry, Row};
+
+const MAGIC: [u8; 12] = *b"urxe ports 1";
+/// The magic, and how many entries were ever used.
+const HEAD: usize = 16;
+const ENTRY_LEN: usize = 32;
+const ENTRIES: usize = 8192;
+
+/// Ports in a block.
+pub(crate) const BLOCK: u16 = 64;
+/// Ports that are given out without being asked for: those that Linux takes for that.
+const FIRST: u16 = 32768;
+const BLOCKS: u16 = (60_992 - FIRST) / BLOCK;
+
+/// A port space, an address (unspecified: all of its IP version, or of both) and a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PortName {
+    pub(crate) space: u16,
+    pub(crate) addr: IpAddr,
+    pub(crate) port: u16,
+    /// An IPv6 address of all zeros means IPv6 alone.
+    pub(crate) v6_only: bool,
+}
+
+impl PortName {
+    /// True if a packet to `addr` could be for it.
+    pub(crate) fn includes(&self, addr: IpAddr) -> bool {
+        match self.addr {
+            own if own == addr => true,
+            IpAddr::V4(own) => own.is_unspecified() && addr.is_ipv4(),
+            IpAddr::V6(own) => own.is_unspecified() && (addr.is_ipv6() || !self.v6_only),
+        }
+    }
+
+    /// True if both cannot be had by two.
+    pub(crate) fn meets(&self, other: &PortName) -> bool {
+        self.space == other.space
+            && self.port == other.port
+            && (self.includes(other.addr) || other.includes(self.addr))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// A port that was bound.
+    Bound,
+    /// The same, by one who shares it with others who do.
+    Reusable,
+    /// A block of ports to choose from.
+    Block,
+    /// Somebody listens.
+    Listening,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Entry {
+    row: Row,
+    nonce: u64,
+    kind: Kind,
+    name: PortName,
+}
+
+/// The file, read.
+#[derive(Debug)]
+pub(super) struct Ports {
+    file: File,
+    entries: Vec<Option<Entry>>,
+}
+
+impl Ports {
+    /// Reads it, or makes it.
+    pub(super) fn open(registry: &Registry) -> io::Result<Ports> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(registry.ports_path())?;
+        let mut head = [0; HEAD];
+        let len = file.read_at(&mut head, 0)?;
+        if len < HEAD {
+            head[..MAGIC.len()].copy_from_slice(&MAGIC);
+            file.write_all_at(&head, 0)?;
+        } else if head[..MAGIC.len()] != MAGIC {
+            let text = "the registry of ports is of another version of urxe";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        let used = u32::from_le_bytes([head[12], head[13], head[14], head[15]]);
+        let mut bytes = vec![0; (used as usize).min(ENTRIES) * ENTRY_LEN];
+        file.read_exact_at(&mut bytes, HEAD as u64)?;
+        let entries = bytes.as_chunks::<ENTRY_LEN>().0;
+        let entries = entries.iter().map(Entry::parse).collect();
+        Ok(Ports { file, entries })
+    }
+
+    /// Who listens for requests to an address.
+    pub(super) fn listener(&self, space: u16, addr: IpAddr, port: u16) -> Option<Row> {
+        let fits = |entry: &&Entry| {
+            let name = &entry.name;
+            let is_it = name.space == space && name.port == port && name.includes(addr);
+            entry.kind == Kind::Listening && is_it
+        };
+        // Of a dead one and the one after him, the newer is the living.
+        let mut entries = self.entries.iter().flatten().filter(fits);
+        entries.next_back().map(|entry| entry.row)
+    }
+
+    /// Binds a port. False if somebody has it.
+    pub(super) fn bind(
+        &mut self,
+        locked: &Locked<'_>,
+        (row, nonce): (Row, u64),
+        name: PortName,
+        reuse: bool,
+    ) -> io::Result<bool> {
+        let is_taken = |entry: &Entry| match entry.kind {
+            Kind::Bound | Kind::Listening => entry.name.meets(&name),
+            Kind::Reusable => !reuse && entry.name.meets(&name),
+            Kind::Block => {
+                let first = entry.name.port;
+                let is_inside = (first..first + BLOCK).contains(&name.port);
+                // One's own is to choose from.
+                is_inside && entry.name.space == name.space && !locked.is_of_this_process(entry.row)
+            }
+        };
+        if self.living(locked).any(|entry| is_taken(&entry)) {
+            return Ok(false);
+        }
+        let kind = if reuse { Kind::Reusable } else { Kind::Bound };
+        self.add(
+            locked,
+            Entry {
+                row,
+                nonce,
+                kind,
+                name,
+            },
+        )?;
+        Ok(true)
+    }
+
+    /// Takes a block of ports; `None` if all are taken. `random` chooses.
+    pub(super) fn take_block(
+        &mut self,
+        locked: &Locked<'_>,
+        (row, nonce): (Row, u64),
+        space: u16,
+        random: u64,
+    ) -> io::Result<Option<u16>> {
+        let start = (random % u64::from(BLOCKS)) as u16;
+        for step in 0..BLOCKS {
+            let port = FIRST + (start + step) % BLOCKS * BLOCK;
+            let has_it = |entry: Entry| {
+                let held = entry.name.port;
+                entry.name.space == space && (port..port + BLOCK).contains(&held)
+            };
+            if self.living(locked).any(has_it) {
+                continue;
+            }
+            let name = PortName {
+                space,
+                addr: Ipv6Addr::UNSPECIFIED.into(),
+                port,
+                v6_only: false,
+            };
+            let kind = Kind::Block;
+            self.add(
+                locked,
+                Entry {
+                    row,
+                    nonce,
+                    kind,
+                    name,
+                },
+            )?;
+            return Ok(Some(port));
+        }
+        Ok(None)
+    }
+
+    /// Says that somebody listens.
+    pub(super) fn listen(
+        &mut self,
+        locked: &Locked<'_>,
+        (row, nonce): (Row, u64),
+        name: PortName,
+    ) -> io::Result<()> {
+        let kind = Kind::Listening;
+        self.add(
+            locked,
+            Entry {
+                row,
+                nonce,
+                kind,
+                name,
+            },
+        )
+    }
+
+    /// Takes one's own entry out again.
+    pub(super) fn remove(
+        &mut self,
+        (row, nonce): (Row, u64),
+        name: PortName,
+        listening: bool,
+    ) -> io::Result<()> {
+        let is_it = |entry: &Entry| {
+            let kind = match entry.kind {
+                Kind::Listening => listening,
+                Kind::Bound | Kind::Reusable => !listening,
+                Kind::Block => false,
+            };
+            kind && entry.row == row && entry.nonce == nonce && entry.name == name
+        };
+        let place = self
+            .entries
+            .iter()
+            .position(|e| e.as_ref().is_some_and(is_it));
+        if let Some(place) = place {
+            self.entries[place] = None;
+            self.write(place, &[0; ENTRY_LEN])?;
+        }
+        Ok(())
+    }
+
+    fn living<'a>(&'a self, locked: &'a Locked<'_>) -> impl Iterator<Item = Entry> + 'a {
+        let entries = self.entries.iter().flatten().copied();
+        entries.filter(|entry| locked.is_there(entry.row, entry.nonce))
+    }
+
+    fn add(&mut self, locked: &Locked<'_>, entry: Entry) -> io::Result<()> {
+        let lives = |e: &Entry| locked.is_there(e.row, e.nonce);
+        let free = |e: &Option<Entry>| !e.as_ref().is_some_and(lives);
+        let place = self
+            .entries
+            .iter()
+            .position(free)
+            .unwrap_or(self.entries.len());
+        if place == ENTRIES {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.write(place, &entry.emit())?;
+        if place == self.entries.len() {
+            self.entries.push(Some(entry));
+            let used = self.entries.len() as u32;
+            self.file
+                .write_all_at(&used.to_le_bytes(), MAGIC.len() as u64)?;
+        } else {
+            self.entries[place] = Some(entry);
+        }
+        Ok(())
+    }
+
+    fn write(&self, place: usize, bytes: &[u8; ENTRY_LEN]) -> io::Result<()> {
+        let at = HEAD + place * ENTRY_LEN;
+        self.file.write_all_at(bytes, at as u64)
+    }
+}
+
+impl Entry {
+    /// `None` for a free place: its nonce is 0.
+    fn parse(bytes: &[u8; ENTRY_LEN]) -> Option<Entry> {
+        let [
+            n0,
+            n1,
+            n2,
+            n3,
+            n4,
+            n5,
+            n6,
+            n7,
+            r0,
+            r1,
+            s0,
+            s1,
+            p0,
+            p1,
+            kind,
+            flags,
+            addr @ ..,
+        ] = *bytes;
+        let nonce = u64::from_le_bytes([n0, n1, n2, n3, n4, n5, n6, n7]);
+        let kind = match kind {
+            1 => Kind::Bound,
+            2 => Kind::Reusable,
+            3 => Kind::Block,
+            4 => Kind::Listening,
+            _ => return None,
+        };
+        // The flag keeps "all of IPv4" apart from "all".
+        let addr = Ipv6Addr::from(addr);
+        let addr = if flags & 2 != 0 {
+            addr.to_canonical()
+        } else {
+            addr.into()
+        };
+        (nonce != 0).then_some(Entry {
+            row: Row(u16::from_le_bytes([r0, r1])),
+            nonce,
+            kind,
+            name: PortName {
+                space: u16::from_le_bytes([s0, s1]),
+                addr,
+                port: u16::from_le_bytes([p0, p1]),
+                v6_only: flags & 1 != 0,
+            },
+        })
+    }
+
+    fn emit(self) -> [u8; ENTRY_LEN] {
+        let mut bytes = [0; ENTRY_LEN];
+        bytes[..8].copy_from_slice(&self.nonce.to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.row.0.to_le_bytes());
+        bytes[10..12].copy_from_slice(&self.name.space.to_le_bytes());
+        bytes[12..14].copy_from_slice(&self.name.port.to_le_bytes());
+        bytes[14] = match self.kind {
+            Kind::Bound => 1,
+            Kind::Reusable => 2,
+            Kind::Block => 3,
+            Kind::Listening => 4,
+        };
+        let (addr, v4) = match self.name.addr {
+            IpAddr::V4(addr) => (addr.to_ipv6_mapped(), 2),
+            IpAddr::V6(addr) => (addr, 0),
+        };
+        bytes[15] = v4 | u8::from(self.name.v6_only);
+        bytes[16..].copy_from_slice(&addr.octets());
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(addr: &str, v6_only: bool) -> PortName {
+        PortName {
+            space: 0x106,
+            addr: addr.parse().expect("literal"),
+            port: 7174,
+            v6_only,
+        }
+    }
+
+    #[test]
+    fn entries_are_read_as_they_were_written() {
+        for addr in ["0.0.0.0", "::", "10.1.2.3", "fd00::1"] {
+            for kind in [Kind::Bound, Kind::Reusable, Kind::Block, Kind::Listening] {
+                let entry = Entry {
+                    row: Row(7),
+                    nonce: 5,
+                    kind,
+                    name: name(addr, kind == Kind::Bound),
+                };
+                assert_eq!(Entry::parse(&entry.emit()), Some(entry));
+            }
+        }
+        assert_eq!(Entry::parse(&[0; ENTRY_LEN]), None);
+    }
+
+    #[test]
+    fn all_addresses_include_each() {
+        let meets = |a: &str, b: &str| name(a, false).meets(&name(b, false));
+        assert!(meets("0.0.0.0", "10.1.2.3") && meets("10.1.2.3", "0.0.0.0"));
+        assert!(meets("::", "10.1.2.3") && meets("::", "fd00::1"));
+        assert!(!meets("0.0.0.0", "fd00::1") && !meets("10.1.2.3", "10.1.2.4"));
+        assert!(!name("::", true).meets(&name("10.1.2.3", false)));
+        let other = PortName {
+            port: 7175,
+            ..name("::", false)
+        };
+        assert!(!name("::", false).meets(&other));
+    }
+}
