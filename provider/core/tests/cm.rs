@@ -1,8 +1,8 @@
 //! The communication manager on a virtual wire that loses, repeats and reorders: both sides
 //! agree on what became of a connection, and nothing is left.
 
-use std::collections::{BTreeMap, BinaryHeap};
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::net::{IpAddr, Ipv4Addr};
 
 use urxe_core::Handled;
@@ -13,9 +13,7 @@ use urxe_core::cm::{
 };
 use urxe_core::qp::attr::Mtu;
 use urxe_core::qpn_table::QpnChunk;
-use urxe_wire::cm::{
-    CmMessage, Dreq, Lap, MraMessage, PortSpace, RejReason, Rep, Rtu, SidrStatus,
-};
+use urxe_wire::cm::{CmMessage, Dreq, Lap, MraMessage, PortSpace, RejReason, Rep, Rtu, SidrStatus};
 use urxe_wire::{MadHeader, Psn, Qkey, Qpn};
 
 const MS: u64 = 1_000_000;
@@ -214,7 +212,9 @@ impl Wire {
         assert!(self.agents[0].take(passive));
         assert_eq!(incoming.terms.qpn, Qpn::new(qpns[1]));
         let now = self.now;
-        self.agents[0].accept(now, passive, &answer(qpns[0])).expect("asked");
+        self.agents[0]
+            .accept(now, passive, &answer(qpns[0]))
+            .expect("asked");
         let CmEvent::Reply(id, reply) = self.event(1) else {
             panic!("no reply")
         };
@@ -233,8 +233,14 @@ impl Wire {
     fn assert_empty(&mut self, what: &str) {
         for (host, agent) in self.agents.iter_mut().enumerate() {
             assert_eq!(agent.len(), 0, "{what}: connections left on host {host}");
-            assert!(agent.next_timeout().is_none(), "{what}: a timer on host {host}");
-            assert!(agent.poll_event().is_none(), "{what}: an event on host {host}");
+            assert!(
+                agent.next_timeout().is_none(),
+                "{what}: a timer on host {host}"
+            );
+            assert!(
+                agent.poll_event().is_none(),
+                "{what}: an event on host {host}"
+            );
         }
     }
 }
@@ -251,21 +257,42 @@ fn terms_cross_over_and_connections_end() {
     assert_eq!(incoming.space, PortSpace::TCP);
     let proposed = incoming.terms;
     // What the peer wants to start is what this side has to serve.
-    assert_eq!((proposed.responder_resources, proposed.initiator_depth), (2, 4));
+    assert_eq!(
+        (proposed.responder_resources, proposed.initiator_depth),
+        (2, 4)
+    );
     assert_eq!(proposed.starting_psn, Psn::new(0x1234 * 3));
-    assert_eq!((incoming.private_data.len(), &incoming.private_data[..5]), (56, &b"hello"[..]));
-    assert_eq!((incoming.path_mtu, incoming.ack_timeout), (Mtu::Mtu1024, 17));
+    assert_eq!(
+        (incoming.private_data.len(), &incoming.private_data[..5]),
+        (56, &b"hello"[..])
+    );
+    assert_eq!(
+        (incoming.path_mtu, incoming.ack_timeout),
+        (Mtu::Mtu1024, 17)
+    );
     let now = wire.now;
-    wire.agents[0].accept(now, passive, &answer(0x5678)).expect("asked");
-    assert_eq!(wire.agents[0].accept(now, passive, &answer(0x5678)), Err(CmError::State));
+    wire.agents[0]
+        .accept(now, passive, &answer(0x5678))
+        .expect("asked");
+    assert_eq!(
+        wire.agents[0].accept(now, passive, &answer(0x5678)),
+        Err(CmError::State)
+    );
     let CmEvent::Reply(_, reply) = wire.event(1) else {
         panic!("no reply")
     };
-    let Reply::Connection { terms, private_data } = *reply else {
+    let Reply::Connection {
+        terms,
+        private_data,
+    } = *reply
+    else {
         panic!("another reply")
     };
     assert_eq!((terms.responder_resources, terms.initiator_depth), (2, 4));
-    assert_eq!((private_data.len(), &private_data[..7]), (196, &b"welcome"[..]));
+    assert_eq!(
+        (private_data.len(), &private_data[..7]),
+        (196, &b"welcome"[..])
+    );
     wire.agents[1].establish(active).expect("replied");
     assert!(matches!(wire.event(0), CmEvent::Established(id, _) if id == passive));
 
@@ -273,7 +300,8 @@ fn terms_cross_over_and_connections_end() {
     wire.agents[1].disconnect(now, active).expect("there");
     for (host, id) in [(0, passive), (1, active)] {
         let event = wire.event(host);
-        let is_it = matches!(event, CmEvent::Disconnected { id: i, timed_out: false, .. } if i == id);
+        let is_it =
+            matches!(event, CmEvent::Disconnected { id: i, timed_out: false, .. } if i == id);
         assert!(is_it, "{event:?}");
     }
     for (host, id) in [(0, passive), (1, active)] {
@@ -308,7 +336,9 @@ fn data_that_arrives_says_that_the_peer_is_ready() {
         panic!("no request")
     };
     let now = wire.now;
-    wire.agents[0].accept(now, passive, &answer(0x5678)).expect("asked");
+    wire.agents[0]
+        .accept(now, passive, &answer(0x5678))
+        .expect("asked");
     wire.agents[0].on_data_of(Qpn::new(0x9999));
     assert!(wire.agents[0].poll_event().is_none());
     wire.agents[0].on_data_of(Qpn::new(0x5678));
@@ -347,11 +377,22 @@ fn a_repeated_request_is_one_request() {
         other => panic!("{other:?}"),
     }
     let now = wire.now;
-    wire.agents[0].accept(now, passive, &answer(0x5678)).expect("asked");
+    wire.agents[0]
+        .accept(now, passive, &answer(0x5678))
+        .expect("asked");
     wire.agents[0].pop();
-    assert!(matches!(again(&mut wire), Some(CmMessage::Rep(_))), "the same answer");
+    assert!(
+        matches!(again(&mut wire), Some(CmMessage::Rep(_))),
+        "the same answer"
+    );
     assert!(wire.agents[0].poll_event().is_none());
-    assert_eq!((wire.agents[0].len(), wire.agents[0].take_counts().duplicates), (1, 2));
+    assert_eq!(
+        (
+            wire.agents[0].len(),
+            wire.agents[0].take_counts().duplicates
+        ),
+        (1, 2)
+    );
 }
 
 #[test]
@@ -367,7 +408,9 @@ fn an_mra_makes_the_peer_wait() {
     wire.run(60_000);
     assert_eq!(wire.agents[1].take_counts().retries, 0);
     let now = wire.now;
-    wire.agents[0].accept(now, passive, &answer(0x5678)).expect("asked");
+    wire.agents[0]
+        .accept(now, passive, &answer(0x5678))
+        .expect("asked");
     assert!(matches!(wire.event(1), CmEvent::Reply(..)));
 }
 
@@ -379,9 +422,7 @@ fn a_peer_that_forgot_is_told_that_its_qp_is_stale() {
     wire.agents[1] = agent(1, 99);
     let id = wire.asks(0x1234);
     let event = wire.event(1);
-    let is_stale = |event: &CmEvent| {
-        matches!(event, CmEvent::Rejected(i, RejReason::STALE_CONNECTION, _) if *i == id)
-    };
+    let is_stale = |event: &CmEvent| matches!(event, CmEvent::Rejected(i, RejReason::STALE_CONNECTION, _) if *i == id);
     assert!(is_stale(&event), "{event:?}");
     // The old connection ends: its peer says that there is none.
     let event = wire.event(0);
@@ -449,13 +490,21 @@ fn messages_of_third_hosts_change_nothing() {
     wire.agents[0].handle_mad(now, path(0), &forged([ids[0], CommId(5)], dreq));
     assert!(wire.agents[0].poll_event().is_none());
     // Truncated, longer, another class.
-    for mad in [&bytes[..255], &[&bytes[..], &[0]].concat()[..], &[0; 256][..], &[][..]] {
+    for mad in [
+        &bytes[..255],
+        &[&bytes[..], &[0]].concat()[..],
+        &[0; 256][..],
+        &[][..],
+    ] {
         wire.agents[0].handle_mad(now, path(0), mad);
     }
     assert_eq!(wire.agents[0].take_counts().malformed, 4);
     // The right one ends it.
     wire.agents[0].handle_mad(now, path(0), &bytes);
-    assert!(matches!(wire.agents[0].poll_event(), Some(CmEvent::Disconnected { .. })));
+    assert!(matches!(
+        wire.agents[0].poll_event(),
+        Some(CmEvent::Disconnected { .. })
+    ));
 }
 
 #[test]
@@ -533,7 +582,10 @@ fn datagram_services_are_found_or_not() {
     let CmEvent::Request(passive, incoming) = wire.event(0) else {
         panic!("no request")
     };
-    assert_eq!((incoming.transport, incoming.private_data.len()), (None, 180));
+    assert_eq!(
+        (incoming.transport, incoming.private_data.len()),
+        (None, 180)
+    );
     // Asked again while the application thinks: nothing to say.
     wire.agents[0].handle_mad(now, path(0), &question);
     assert!(wire.agents[0].front().is_none());
@@ -543,13 +595,20 @@ fn datagram_services_are_found_or_not() {
         vendor: VendorOptions::default(),
         private_data: b"here",
     };
-    wire.agents[0].accept_datagram(passive, &here).expect("asked");
+    wire.agents[0]
+        .accept_datagram(passive, &here)
+        .expect("asked");
     let CmEvent::Reply(found, reply) = wire.event(1) else {
         panic!("no reply")
     };
     assert_eq!(found, id);
     match *reply {
-        Reply::Datagram { status, qpn, qkey, private_data } => {
+        Reply::Datagram {
+            status,
+            qpn,
+            qkey,
+            private_data,
+        } => {
             assert_eq!(status, SidrStatus::VALID);
             assert_eq!((qpn, qkey, private_data.len()), (here.qpn, here.qkey, 136));
         }
@@ -563,7 +622,13 @@ fn datagram_services_are_found_or_not() {
     let none = wire.agents[1].resolve(now, &ask(9)).expect("room");
     match wire.event(1) {
         CmEvent::Reply(id, reply) if id == none => {
-            let refused = matches!(*reply, Reply::Datagram { status: SidrStatus::UNSUPPORTED, .. });
+            let refused = matches!(
+                *reply,
+                Reply::Datagram {
+                    status: SidrStatus::UNSUPPORTED,
+                    ..
+                }
+            );
             assert!(refused, "{reply:?}");
         }
         other => panic!("{other:?}"),
@@ -579,12 +644,19 @@ fn datagram_services_are_found_or_not() {
 #[test]
 fn the_backlog_bounds_what_strangers_can_have_kept() {
     let mut host = agent(0, 5);
-    let listener = host.listen(PortSpace::TCP, PORT, Scope::One(addr(0)), 10).expect("free");
-    assert_eq!(host.listen(PortSpace::TCP, PORT, Scope::AnyV4, 1), Err(CmError::InUse));
+    let listener = host
+        .listen(PortSpace::TCP, PORT, Scope::One(addr(0)), 10)
+        .expect("free");
+    assert_eq!(
+        host.listen(PortSpace::TCP, PORT, Scope::AnyV4, 1),
+        Err(CmError::InUse)
+    );
     let mut strangers = agent(1, 6);
     let mut accepted = Vec::new();
     for n in 0..1000 {
-        strangers.connect(Time(MS), &request(100 + n, b"")).expect("room");
+        strangers
+            .connect(Time(MS), &request(100 + n, b""))
+            .expect("room");
         let mad = strangers.front().expect("a REQ").mad.to_vec();
         strangers.pop();
         host.handle_mad(Time(MS), path(0), &mad);
@@ -592,10 +664,15 @@ fn the_backlog_bounds_what_strangers_can_have_kept() {
             accepted.push(event.id());
         }
     }
-    assert_eq!((host.len(), accepted.len(), host.take_counts().refused), (10, 10, 990));
+    assert_eq!(
+        (host.len(), accepted.len(), host.take_counts().refused),
+        (10, 10, 990)
+    );
     // Answers to them are bounded too, whoever asks.
     for n in 0..5000 {
-        strangers.connect(Time(MS), &request(2000 + n, b"")).expect("room");
+        strangers
+            .connect(Time(MS), &request(2000 + n, b""))
+            .expect("room");
         let mad = strangers.front().expect("a REQ").mad.to_vec();
         strangers.pop();
         host.handle_mad(Time(MS), path(0), &mad);
@@ -608,7 +685,9 @@ fn the_backlog_bounds_what_strangers_can_have_kept() {
     assert_eq!(waiting, 1024);
     // One that is taken makes room for one.
     assert!(host.take(accepted[0]));
-    strangers.connect(Time(MS), &request(9000, b"")).expect("room");
+    strangers
+        .connect(Time(MS), &request(9000, b""))
+        .expect("room");
     let mad = strangers.front().expect("a REQ").mad.to_vec();
     host.handle_mad(Time(MS), path(0), &mad);
     assert!(matches!(host.poll_event(), Some(CmEvent::Request(..))));
@@ -723,7 +802,9 @@ fn live(seed: u64) {
                     CmEvent::Reply(id, _) => match dice {
                         0 => {
                             let reason = RejReason::CONSUMER_DEFINED;
-                            wire.agents[1].reject(now, id, reason, b"").expect("replied");
+                            wire.agents[1]
+                                .reject(now, id, reason, b"")
+                                .expect("replied");
                             ends[1].entry(id).or_default().over = true;
                         }
                         1 => {
@@ -771,9 +852,11 @@ fn live(seed: u64) {
     }
     wire.run(300_000);
     for agent in &mut wire.agents {
-        while let Some(event) = agent.poll_event() {
-            panic!("seed {seed}: an event of one that was destroyed: {event:?}");
-        }
+        let event = agent.poll_event();
+        assert!(
+            event.is_none(),
+            "seed {seed}: of one that was destroyed: {event:?}"
+        );
     }
     wire.assert_empty(&format!("seed {seed}"));
 }
@@ -819,12 +902,19 @@ fn numbers_of_qps_rest() {
     let now = wire.now;
     wire.agents[1].destroy(now, active);
     wire.run(400);
-    assert_eq!(wire.agents[1].poll_released(), None, "packets may be under way");
+    assert_eq!(
+        wire.agents[1].poll_released(),
+        None,
+        "packets may be under way"
+    );
     wire.run(200);
     assert_eq!(wire.agents[1].poll_released(), Some(Qpn::new(0x1234)));
     assert_eq!(wire.agents[1].poll_released(), None, "once");
     // At the other end the identifier is still there, and the QP goes last.
-    assert!(!wire.agents[0].on_qp_destroyed(Qpn::new(0x5678)), "it is over");
+    assert!(
+        !wire.agents[0].on_qp_destroyed(Qpn::new(0x5678)),
+        "it is over"
+    );
     let now = wire.now;
     wire.agents[0].destroy(now, passive);
     assert!(wire.agents.iter().all(Agent::is_empty));
@@ -838,11 +928,19 @@ fn ids_say_whose_they_are() {
         is_shared: true,
         secret: 77,
     });
-    let id = host.connect(Time(MS), &ConnectRequest { path: path(0), ..request(5, b"") });
+    let id = host.connect(
+        Time(MS),
+        &ConnectRequest {
+            path: path(0),
+            ..request(5, b"")
+        },
+    );
     assert_eq!(id.expect("room").0 >> 20, 0xabc);
     // What is about another's connection, or for a port where nobody listens, is another's.
     let mut stranger = agent(1, 8);
-    stranger.connect(Time(MS), &request(100, b"")).expect("room");
+    stranger
+        .connect(Time(MS), &request(100, b""))
+        .expect("room");
     let req = stranger.front().expect("a REQ").mad.to_vec();
     assert_eq!(host.handle_mad(Time(MS), path(0), &req), Handled::OfAnother);
     let dreq = forged([CommId(0xabd0_0000), CommId(7)], |local, remote| {
@@ -852,7 +950,10 @@ fn ids_say_whose_they_are() {
             ..Dreq::default()
         })
     });
-    assert_eq!(host.handle_mad(Time(MS), path(0), &dreq), Handled::OfAnother);
+    assert_eq!(
+        host.handle_mad(Time(MS), path(0), &dreq),
+        Handled::OfAnother
+    );
     host.pop();
     assert!(host.front().is_none());
     // Unless it is nobody's.
