@@ -138,7 +138,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "incast",
-        title: "63 hosts write 1 MB to one, by the real transport",
+        title: "127 hosts write 2 MB each to one, by the real transport",
         source: "N (payload + headers) / C + the way there and back",
         run: transport::incast,
     },
@@ -147,6 +147,12 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "goodput of the real transport under random loss",
         source: "(1 - p) / (1 + B p), B packets under way",
         run: transport::go_back_n,
+    },
+    Experiment {
+        name: "livelock",
+        title: "messages of 4 MB, and every 256th packet lost: a model that begins again, and the real transport",
+        source: "Guo et al., SIGCOMM 2016, section 4.1: nothing arrives over a full link; (1 - p) / (1 + B p)",
+        run: transport::livelock,
     },
     Experiment {
         name: "md1",

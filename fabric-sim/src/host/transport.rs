@@ -34,6 +34,8 @@ pub struct TransportConfig {
     pub window_bytes: u32,
     /// Packets that a QP may have under way.
     pub window_packets: u32,
+    /// Packets to which losses narrow that at most.
+    pub window_packets_min: u32,
     /// Bytes that one READ request asks for.
     pub read_chunk_bytes: u32,
     /// First PSN of every connection; `None`: drawn.
@@ -46,6 +48,7 @@ impl Default for TransportConfig {
         TransportConfig {
             window_bytes: core.window_bytes,
             window_packets: core.window_packets,
+            window_packets_min: core.window_packets_min,
             read_chunk_bytes: core.read_chunk_bytes,
             first_psn: None,
         }
@@ -151,6 +154,7 @@ impl Transport {
             secret: secrets.bits(),
             window_bytes: config.window_bytes,
             window_packets: config.window_packets,
+            window_packets_min: config.window_packets_min,
             read_chunk_bytes: config.read_chunk_bytes,
             icrc: match mode {
                 Mode::Bytes => IcrcPolicy::Exact,

@@ -15,6 +15,9 @@ pub struct ShardConfig {
     pub window_bytes: u32,
     /// Packets that a QP may have under way.
     pub window_packets: u32,
+    /// Packets to which losses narrow the window at most, at least 4; with as many as the widest window has, losses do not
+    /// narrow it.
+    pub window_packets_min: u32,
     /// Bytes that one READ request asks for; longer READs are cut.
     pub read_chunk_bytes: u32,
     /// The port's active MTU.
@@ -43,6 +46,7 @@ impl Default for ShardConfig {
             secret: 0,
             window_bytes: 256 << 10,
             window_packets: 1024,
+            window_packets_min: 4,
             read_chunk_bytes: 64 << 10,
             mtu_max: Mtu::Mtu4096,
             icrc: IcrcPolicy::SolveIdent,

@@ -175,7 +175,8 @@ impl Qp {
             (QpState::Rtr, QpState::Rts) => {
                 self.req.set_psn(self.attr.sq_psn);
                 let mtu = self.link.mtu;
-                self.req.window = SendWindow::new(config.window_bytes, config.window_packets, mtu);
+                self.req.window = SendWindow::new(config.window_bytes, config.window_packets, mtu)
+                    .with_floor(config.window_packets_min);
                 self.limit_window();
                 self.req.read_chunk = (config.read_chunk_bytes / mtu).max(1);
             }

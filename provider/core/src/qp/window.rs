@@ -2,7 +2,7 @@
 //! the receiver's socket buffer; it halves when packets are lost and grows back as
 //! acknowledgements arrive.
 
-/// Packets below which the window never shrinks: less could not keep ACKs flowing.
+/// Packets below which losses never narrow a window, unless it is set up otherwise: less could not keep ACKs flowing.
 const FLOOR_PACKETS: u32 = 4;
 /// PSNs that may be outstanding, so that old and new can be told apart: 2^23 - 1.
 const PSN_SPACE_HALF: u32 = (1 << 23) - 1;
@@ -10,6 +10,8 @@ const PSN_SPACE_HALF: u32 = (1 << 23) - 1;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendWindow {
     max: u32,
+    /// Losses narrow it to this at most.
+    floor: u32,
     current: u32,
     /// Acknowledged packets that have not yet widened the window by one.
     grown: u32,
@@ -29,10 +31,19 @@ impl SendWindow {
         );
         SendWindow {
             max,
+            floor: FLOOR_PACKETS,
             current: max,
             grown: 0,
             limit: u32::MAX,
             effective: max,
+        }
+    }
+
+    /// The same, but for losses, which narrow it to so many packets at most.
+    pub(crate) fn with_floor(self, packets: u32) -> Self {
+        SendWindow {
+            floor: packets.clamp(FLOOR_PACKETS, self.max),
+            ..self
         }
     }
 
@@ -62,9 +73,9 @@ impl SendWindow {
 
     /// Packets were lost.
     pub(crate) fn on_loss(&mut self) {
-        mark!(WindowShrunk if self.current > FLOOR_PACKETS);
-        mark!(WindowAtFloor if self.current == FLOOR_PACKETS);
-        self.current = (self.current / 2).max(FLOOR_PACKETS);
+        mark!(WindowShrunk if self.current > self.floor);
+        mark!(WindowAtFloor if self.current == self.floor);
+        self.current = (self.current / 2).max(self.floor);
         self.grown = 0;
         self.effective = self.current.min(self.limit);
     }
@@ -92,6 +103,20 @@ mod tests {
         assert_eq!(w.packets(), 1);
         w.set_limit(u32::MAX);
         assert_eq!(w.packets(), 64);
+    }
+
+    #[test]
+    fn a_floor_holds_it_open_against_losses() {
+        let mut w = SendWindow::new(64 << 10, 1 << 20, 1024).with_floor(20);
+        w.on_loss();
+        assert_eq!(w.packets(), 32);
+        w.on_loss();
+        assert_eq!(w.packets(), 20);
+        w = w.with_floor(u32::MAX);
+        w.on_ack(1000);
+        w.on_loss();
+        assert_eq!(w.packets(), 64);
+        assert_eq!(w.with_floor(0).floor, FLOOR_PACKETS);
     }
 
     #[test]
