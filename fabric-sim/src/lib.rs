@@ -18,6 +18,7 @@
 //! | [`check`] | what must hold in every run, and what a set of runs must have seen |
 //! | [`host`] | what sends and receives: plain flows, and the real transport |
 //! | [`observe`] | captures, tables and pages of a run |
+//! | `program` | programs that were written against `urxe`, on simulated hosts (feature `programs`, on by default) |
 //! | [`scenario`] | simulations as TOML files |
 //! | [`experiments`] | known outcomes, and whether they come |
 
@@ -33,6 +34,8 @@ pub mod frame;
 pub mod host;
 pub mod link;
 pub mod observe;
+#[cfg(feature = "programs")]
+pub mod program;
 pub mod qos;
 pub mod scenario;
 pub mod switch;
@@ -46,3 +49,5 @@ pub use link::Link;
 pub use qos::{FlowControl, Qos};
 pub use switch::SwitchConfig;
 pub use topology::{HostId, Topology};
+#[cfg(feature = "programs")]
+pub use urxe_fabric_sim_macros::test;

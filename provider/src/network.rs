@@ -86,6 +86,9 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// A context was opened. It is gone when [`Adapter::is_gone`].
     fn attach(&self, adapter: Adapter);
 
+    /// A context was closed, having counted this.
+    fn detached(&self, counters: &[(&'static str, u64)]);
+
     /// A part of the QPN space for one context: the upper 12 bits of its QPNs, which no other context of the
     /// host has. `None` if all are given out.
     fn grant_qpns(&self) -> Option<u16>;

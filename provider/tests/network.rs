@@ -36,6 +36,8 @@ struct State {
     lost: Vec<usize>,
     sent: usize,
     is_stopped: bool,
+    /// Counters of contexts that were closed.
+    closed: Vec<Vec<(&'static str, u64)>>,
     /// Takes no packets.
     is_full: bool,
 }
@@ -143,6 +145,10 @@ impl Network for Host {
     fn attach(&self, adapter: Adapter) {
         let mut state = self.all.state();
         state.adapters.entry(self.addr).or_default().push(adapter);
+    }
+
+    fn detached(&self, counters: &[(&'static str, u64)]) {
+        self.all.state().closed.push(counters.to_vec());
     }
 
     fn grant_qpns(&self) -> Option<u16> {
@@ -339,6 +345,12 @@ fn contexts_of_one_host_share_its_address() {
     assert_eq!(a.write(&b, 10).status, WcStatus::Success);
     assert_eq!(third.write(&second, 20).status, WcStatus::Success);
     drop((a, b));
+    let counted = |name| {
+        let state = hosts.state();
+        let all = state.closed.iter().flatten();
+        all.filter(|c| c.0 == name).map(|c| c.1).collect::<Vec<_>>()
+    };
+    assert_eq!(counted("sent_messages"), [1, 0]);
     assert_eq!(second.write(&third, 20).status, WcStatus::Success);
 }
 

@@ -427,7 +427,7 @@ impl Sim {
 impl crate::Fabric {
     /// Makes a frame of a packet; `None` if it goes to no host.
     #[inline]
-    fn enclose(&mut self, host: HostId, dest: &TxDest, packet: &[u8]) -> Option<Frame> {
+    pub(crate) fn enclose(&mut self, host: HostId, dest: &TxDest, packet: &[u8]) -> Option<Frame> {
         let std::net::IpAddr::V4(remote) = dest.remote else {
             return None;
         };

@@ -19,4 +19,6 @@ pub use sim::{BuildError, Sim};
 pub use stream::{Stream, StreamId, StreamOp, StreamSpec};
 pub use transport::{ConnectOptions, Program, QpHandle, Transport, TransportConfig, Verbs};
 pub use wire::address_of;
+#[cfg(feature = "programs")]
+pub(crate) use wire::decode;
 pub(crate) use wire::{FLOW_HEADERS_LEN, IP_OFFSET, flow_hash, flow_headers, patch_ipv4};

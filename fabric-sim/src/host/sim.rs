@@ -126,6 +126,45 @@ impl Sim {
         !self.fabric.is_idle()
     }
 
+    /// Goes on until something concerns a program that is not the transport's, or until a time: then `None`.
+    #[cfg(feature = "programs")]
+    pub(crate) fn step_for_programs(&mut self, until: Time) -> Option<Upcall> {
+        loop {
+            let stop = until.min(self.checks.next_look);
+            let upcall = self.step_to_programs(stop);
+            if upcall.is_some() || stop == until || self.fabric.is_idle() {
+                return upcall;
+            }
+            self.look_in_passing();
+        }
+    }
+
+    #[cfg(feature = "programs")]
+    fn step_to_programs(&mut self, until: Time) -> Option<Upcall> {
+        while let Some(upcall) = self.fabric.step(until) {
+            match upcall {
+                Upcall::Received(host, id)
+                    if self.transport(host).is_none()
+                        && matches!(self.fabric.frame(id).payload, Payload::Roce { .. }) =>
+                {
+                    return Some(upcall);
+                }
+                Upcall::Timer(_, token)
+                    if token & (TRANSPORT_TIMER | STREAM_START) == 0
+                        && token & crate::program::PROGRAM_TIMER != 0 =>
+                {
+                    return Some(upcall);
+                }
+                Upcall::Room(_) | Upcall::Crashed(_) | Upcall::Restarted(_) => {
+                    self.handle(upcall);
+                    return Some(upcall);
+                }
+                _ => self.handle(upcall),
+            }
+        }
+        None
+    }
+
     /// Runs until nothing is left to happen.
     pub fn run(&mut self) {
         self.run_until(Time::NEVER);

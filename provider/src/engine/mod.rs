@@ -97,6 +97,42 @@ pub(crate) struct EngineConfig {
     pub(crate) network: Option<Arc<dyn Network>>,
 }
 
+impl EngineConfig {
+    fn shard(
+        &self,
+        sockets: &Sockets,
+        is_shared: bool,
+        chunk: Option<QpnChunk>,
+    ) -> Result<Shard, Error> {
+        let buffer = match self.network {
+            Some(_) => BUFFER_ON_NETWORK,
+            None => u32::try_from(sockets.recv_buffer()).unwrap_or(u32::MAX),
+        };
+        let mut shard = Shard::new(ShardConfig {
+            secret: self.random()?,
+            window_bytes: self.window_bytes.unwrap_or_else(|| window_bytes(buffer)),
+            window_packets: window_packets(buffer),
+            shares_qpns: is_shared || self.network.is_some(),
+            ..self.shard
+        });
+        shard.set_own_addresses(self.addresses.clone());
+        let secret = self.random()?;
+        let agent = cm::agent_config(&self.addresses, chunk, is_shared, secret);
+        shard.start_cm(agent);
+        if let Some(chunk) = chunk {
+            shard.grant_qpns(chunk);
+        }
+        Ok(shard)
+    }
+
+    fn random(&self) -> Result<u64, Error> {
+        match &self.network {
+            Some(network) => Ok(network.random()),
+            None => random(),
+        }
+    }
+}
+
 /// One context's engine.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -128,7 +164,7 @@ impl Engine {
             Some(network) => on_network(network, config)?,
             None => bind(config)?,
         };
-        let random = || network.map_or_else(random, |network| Ok(network.random()));
+        let random = || config.random();
         let sockets = Arc::new(sockets);
         // A network captures by itself, in its own time.
         let tap = config.tap.as_deref().filter(|_| network.is_none());
@@ -136,24 +172,7 @@ impl Engine {
         let clock = Clock::new(network);
         let progress = Arc::new(ProgressShared::new()?);
         let events = Arc::new(Channel::new().map_err(Error::io("creating an eventfd"))?);
-        let buffer = match network {
-            Some(_) => BUFFER_ON_NETWORK,
-            None => u32::try_from(sockets.recv_buffer()).unwrap_or(u32::MAX),
-        };
-        let mut shard = Shard::new(ShardConfig {
-            secret: random()?,
-            window_bytes: config.window_bytes.unwrap_or_else(|| window_bytes(buffer)),
-            window_packets: window_packets(buffer),
-            shares_qpns: membership.is_some() || network.is_some(),
-            ..config.shard
-        });
-        shard.set_own_addresses(config.addresses.clone());
-        shard.start_cm(cm::agent_config(
-            &config.addresses,
-            chunk,
-            membership.is_some(),
-            random()?,
-        ));
+        let shard = config.shard(&sockets, membership.is_some(), chunk)?;
         let is_strict = config.strict != StrictMode::Off;
         let strict = if is_strict {
             let strict = Strict::new(config.strict, config.strict_seed, random()?);
@@ -161,9 +180,6 @@ impl Engine {
         } else {
             None
         };
-        if let Some(chunk) = chunk {
-            shard.grant_qpns(chunk);
-        }
         let faults = match config.faults {
             Some(spec) => Some(Box::new(FaultyPath::new(spec, random()?))),
             None => None,
@@ -403,6 +419,11 @@ fn bind(config: &EngineConfig) -> Result<Bound, Error> {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        if let Some(network) = &self.network
+            && let Ok(counters) = self.counters()
+        {
+            network.detached(&counters);
+        }
         fork::forget(self.sockets.each().map(UdpSocket::as_fd));
         fork::forget(self.membership.iter().flat_map(|m| m.descriptors()));
         if let Some(membership) = &self.membership

@@ -1,0 +1,190 @@
+//! One test, many seeds.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "which seeds to run is asked of the environment, as it is the person at the terminal who knows"
+)]
+
+use core::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::program::marks::Marks;
+use crate::program::setup::Simulation;
+use crate::program::threads::words_of;
+
+/// Runs this seed alone.
+const SEED: &str = "URXE_SIM_SEED";
+/// Runs so many seeds, in place of what the test says; or those of a range, `100..200`.
+const SEEDS: &str = "URXE_SIM_SEEDS";
+/// Runs every seed twice, if it is 1.
+const TWICE: &str = "URXE_SIM_TWICE";
+
+/// What a test over seeds returns.
+pub trait TestResult {
+    /// The failure, in words.
+    fn failure(self) -> Option<String>;
+}
+
+impl TestResult for () {
+    fn failure(self) -> Option<String> {
+        None
+    }
+}
+
+impl<E: fmt::Display> TestResult for Result<(), E> {
+    fn failure(self) -> Option<String> {
+        Some(self.err()?.to_string())
+    }
+}
+
+/// A test over many seeds; `#[fabric_sim::test]` makes one of a function.
+#[derive(Clone, Copy, Debug)]
+pub struct SeedTest {
+    /// How `cargo test` calls it.
+    pub name: &'static str,
+    /// Seeds to run: 0 and so on.
+    pub seeds: u64,
+    /// Each is run twice, and both runs must be the same, event by event.
+    pub twice: bool,
+}
+
+/// The first seed that failed, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SeedFailure {
+    /// Which; `None` if it is about all of them.
+    pub seed: Option<u64>,
+    /// What happened.
+    pub words: String,
+}
+
+impl SeedTest {
+    /// Runs the test for each seed, as the environment says: `URXE_SIM_SEED=17` runs that one alone, `URXE_SIM_SEEDS=1000` or
+    /// `URXE_SIM_SEEDS=200..300` others than the test's own number, `URXE_SIM_TWICE=1` each twice.
+    ///
+    /// # Panics
+    /// If a seed fails, with the line that repeats it.
+    pub fn run<R: TestResult>(self, body: impl Fn(&mut Simulation) -> R) {
+        let (seeds, is_whole) = match self.seeds_of_environment() {
+            Ok(seeds) => seeds,
+            Err(words) => panic!("{words}"),
+        };
+        let is_twice = self.twice || std::env::var(TWICE).is_ok_and(|value| value == "1");
+        let test = SeedTest {
+            twice: is_twice,
+            ..self
+        };
+        if let Err(failure) = test.find(seeds, is_whole, body) {
+            panic!("{}", self.explain(&failure));
+        }
+    }
+
+    /// The first of `seeds` that fails. With `is_whole`, all that [`Report::assert_sometimes`](crate::program::Report::assert_sometimes) named must
+    /// have happened.
+    ///
+    /// # Errors
+    /// [`SeedFailure`].
+    pub fn find<R: TestResult>(
+        &self,
+        seeds: impl IntoIterator<Item = u64>,
+        is_whole: bool,
+        body: impl Fn(&mut Simulation) -> R,
+    ) -> Result<(), SeedFailure> {
+        let marks = Arc::new(Marks::default());
+        for seed in seeds {
+            let fail = |words| SeedFailure {
+                seed: Some(seed),
+                words,
+            };
+            let first = run_one(seed, &marks, &body).map_err(fail)?;
+            if self.twice {
+                let second = run_one(seed, &marks, &body).map_err(fail)?;
+                if first != second {
+                    let words = format!(
+                        "two runs differ: traces {first:x?} and {second:x?}; something in the test is \
+                         neither simulated nor drawn from the seed (real time, a hash table's order, an \
+                         address)"
+                    );
+                    return Err(fail(words));
+                }
+            }
+        }
+        let missed = if is_whole { marks.missed() } else { Vec::new() };
+        if missed.is_empty() {
+            return Ok(());
+        }
+        Err(SeedFailure {
+            seed: None,
+            words: format!("no seed saw this: {}", missed.join(", ")),
+        })
+    }
+
+    fn explain(&self, failure: &SeedFailure) -> String {
+        let SeedFailure { seed, words } = failure;
+        match seed {
+            Some(seed) => format!(
+                "{} failed with seed {seed}: {words}\n  again: {SEED}={seed} cargo test {}",
+                self.name, self.name
+            ),
+            None => format!("{}: {words}", self.name),
+        }
+    }
+
+    fn seeds_of_environment(&self) -> Result<(core::ops::Range<u64>, bool), String> {
+        if let Ok(text) = std::env::var(SEED) {
+            let seed: Option<u64> = text.trim().parse().ok();
+            let seed = seed.filter(|seed| *seed < u64::MAX);
+            let seed = seed.ok_or_else(|| format!("{SEED}: \"{text}\" is no seed"))?;
+            return Ok((seed..seed + 1, false));
+        }
+        let Ok(text) = std::env::var(SEEDS) else {
+            return Ok((0..self.seeds, true));
+        };
+        range_of(text.trim())
+            .map(|range| (range, true))
+            .ok_or_else(|| {
+                format!("{SEEDS}: \"{text}\" is neither a number nor a range like 100..200")
+            })
+    }
+}
+
+fn range_of(text: &str) -> Option<core::ops::Range<u64>> {
+    match text.split_once("..") {
+        Some((from, to)) => {
+            let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+            (from < to).then_some(from..to)
+        }
+        None => Some(0..text.parse().ok().filter(|count| *count > 0)?),
+    }
+}
+
+/// Runs a seed; returns the traces of all runs that the test made.
+fn run_one<R: TestResult>(
+    seed: u64,
+    marks: &Arc<Marks>,
+    body: &impl Fn(&mut Simulation) -> R,
+) -> Result<Vec<u64>, String> {
+    let mut sim = Simulation::new(seed);
+    sim.marks = marks.clone();
+    let traces = sim.traces.clone();
+    let result = catch_unwind(AssertUnwindSafe(|| body(&mut sim).failure()));
+    match result {
+        Ok(None) => Ok(traces.with(core::mem::take)),
+        Ok(Some(words)) => Err(words),
+        Err(payload) => Err(words_of(&*payload)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_a_number_or_a_range() {
+        assert_eq!(range_of("30"), Some(0..30));
+        assert_eq!(range_of("7..9"), Some(7..9));
+        for bad in ["", "0", "x", "9..7", "3..3", "-1", "1..", "..4"] {
+            assert_eq!(range_of(bad), None, "{bad}");
+        }
+    }
+}

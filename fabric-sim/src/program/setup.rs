@@ -1,0 +1,251 @@
+//! A simulation of programs: what it is made of, and running it.
+
+use core::fmt;
+use core::time::Duration;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::engine::{Rate, Span, Time};
+use crate::fabric::{FabricConfig, Mode};
+use crate::fault::Fault;
+use crate::host::{FlowSpec, Sim, address_of};
+use crate::link::Link;
+use crate::program::cpu::{Cpu, CpuModel};
+use crate::program::marks::Marks;
+use crate::program::nic::Nic;
+use crate::program::report::{Cause, Failure, Report, seen};
+use crate::program::threads::Shared;
+use crate::program::world::{Body, Service, World};
+use crate::topology::{HostId, Topology};
+
+/// How long a run may take, in its own time, unless [`Simulation::limit`] says otherwise.
+const LIMIT: Span = Span::from_ms(10_000);
+/// How long a program may keep its turn in real time.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+enum Program {
+    Once(Body),
+    Service(Service),
+}
+
+/// Programs on hosts, a network between them, and what goes wrong.
+///
+/// ```
+/// use fabric_sim::program::{Simulation, ask, sleep, tell};
+/// use fabric_sim::{HostId, Span};
+///
+/// let mut sim = Simulation::new(7);
+/// sim.host(HostId(0), || tell("greeting", "hello"));
+/// sim.host(HostId(1), || {
+///     sleep(std::time::Duration::from_secs(1)); // of virtual time
+///     assert_eq!(ask("greeting"), "hello");
+/// });
+/// let report = sim.run()?;
+/// assert!(report.ended_at().since(fabric_sim::Time::ZERO) >= Span::from_ms(1000));
+/// # Ok::<(), fabric_sim::program::Failure>(())
+/// ```
+pub struct Simulation {
+    seed: u64,
+    topology: Option<Topology>,
+    config: FabricConfig,
+    cpu: CpuModel,
+    limit: Span,
+    patience: Duration,
+    faults: Vec<Fault>,
+    flows: Vec<FlowSpec>,
+    programs: Vec<(HostId, Program)>,
+    pub(crate) marks: Arc<Marks>,
+    /// Traces of the runs so far, for whoever runs the same seed twice.
+    pub(crate) traces: Arc<Shared<Vec<u64>>>,
+}
+
+impl Simulation {
+    /// An empty one. All that is random follows from the seed.
+    pub fn new(seed: u64) -> Simulation {
+        Simulation {
+            seed,
+            topology: None,
+            config: FabricConfig::default(),
+            cpu: CpuModel::default(),
+            limit: LIMIT,
+            patience: PATIENCE,
+            faults: Vec::new(),
+            flows: Vec::new(),
+            programs: Vec::new(),
+            marks: Arc::default(),
+            traces: Arc::default(),
+        }
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The network. By default one switch of 100 Gb/s ports, with a port for each host that has a program.
+    pub fn topology(&mut self, topology: Topology) -> &mut Self {
+        self.topology = Some(topology);
+        self
+    }
+
+    /// Switches, classes and adapters. Seed and mode are the simulation's own: programs have contents, so
+    /// frames carry their bytes.
+    pub fn config(&mut self, config: FabricConfig) -> &mut Self {
+        self.config = config;
+        self
+    }
+
+    /// How long calls of programs take.
+    pub fn cpu(&mut self, cpu: CpuModel) -> &mut Self {
+        self.cpu = cpu;
+        self
+    }
+
+    /// How long the run may take, in its own time: 10 s by default. Programs that have not ended by then are a
+    /// [`Cause::TimeLimit`].
+    pub fn limit(&mut self, limit: Span) -> &mut Self {
+        self.limit = limit;
+        self
+    }
+
+    /// How long a program may compute without a call, in real time: 30 s by default. One that takes longer is
+    /// [`Cause::Stuck`].
+    pub fn patience(&mut self, patience: Duration) -> &mut Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Has a program run on a host. It uses `urxe` as everywhere; its context is opened on
+    /// [`Simulation::address`].
+    ///
+    /// If the host crashes, the program ends where it is, its values are dropped, and it does not come back.
+    pub fn host(&mut self, host: HostId, program: impl FnOnce() + Send + 'static) -> &mut Self {
+        self.programs.push((host, Program::Once(Box::new(program))));
+        self
+    }
+
+    /// The same, and the program begins anew whenever the host starts again after a crash.
+    pub fn service(
+        &mut self,
+        host: HostId,
+        program: impl Fn() + Send + Sync + 'static,
+    ) -> &mut Self {
+        self.programs
+            .push((host, Program::Service(Arc::new(program))));
+        self
+    }
+
+    /// The address of a host.
+    pub fn address(&self, host: HostId) -> IpAddr {
+        address_of(host)
+    }
+
+    /// Has something go wrong.
+    pub fn fault(&mut self, fault: Fault) -> &mut Self {
+        self.faults.push(fault);
+        self
+    }
+
+    /// Adds traffic that is nobody's, to have the programs' packets wait.
+    pub fn traffic(&mut self, flow: FlowSpec) -> &mut Self {
+        self.flows.push(flow);
+        self
+    }
+
+    /// Runs until all programs have ended. The simulation is empty then, but for its settings.
+    ///
+    /// # Errors
+    /// [`Failure`] says which program did not come to its end, and why.
+    pub fn run(&mut self) -> Result<Report, Failure> {
+        let mut world = self.build().map_err(|cause| Failure {
+            seed: self.seed,
+            at: Time::ZERO,
+            cause,
+            trace: 0,
+            left: Vec::new(),
+        })?;
+        let until = Time::ZERO + self.limit;
+        let result = self.start(&mut world).and_then(|()| world.run(until));
+        let at = world.now();
+        let left = world.end_all();
+        let verdict = world.sim.verdict();
+        let verdict = verdict.map_err(|violated| Cause::Violated(violated.violations));
+        let counters = world.counters();
+        let report = Report {
+            seed: self.seed,
+            ended_at: at,
+            trace: world.sim.fabric().trace(),
+            order: world.order(),
+            ends: world.ends(),
+            seen: seen(&world.sim.marks(), &counters),
+            counters,
+            drops: *world.sim.fabric().drops(),
+            marks: self.marks.clone(),
+        };
+        self.traces.with(|traces| traces.push(report.trace()));
+        match result.and(verdict) {
+            Ok(()) => Ok(report),
+            Err(cause) => Err(Failure {
+                seed: self.seed,
+                at,
+                cause,
+                trace: report.trace(),
+                left,
+            }),
+        }
+    }
+
+    fn build(&mut self) -> Result<World, Cause> {
+        let hosts = self.programs.iter().map(|(host, _)| host.0 + 1).max();
+        let hosts = hosts.unwrap_or(0).max(2);
+        let star = || Topology::single_switch(hosts, Link::new(Rate::gbps(100)));
+        let topology = self.topology.clone().unwrap_or_else(star);
+        let strange = self.programs.iter().map(|(host, _)| *host);
+        let mut strange = strange.filter(|host| host.0 as usize >= topology.host_count());
+        if let Some(host) = strange.next() {
+            return Err(Cause::Setup(format!("there is no host {}", host.0)));
+        }
+        let config = FabricConfig {
+            seed: self.seed,
+            mode: Mode::Bytes,
+            ..self.config.clone()
+        };
+        let sim = Sim::new(topology, config);
+        let mut sim = sim.map_err(|error| Cause::Setup(error.to_string()))?;
+        for fault in self.faults.drain(..) {
+            let added = sim.add_fault(fault);
+            added.map_err(|error| Cause::Setup(format!("a fault: {error}")))?;
+        }
+        for flow in self.flows.drain(..) {
+            sim.add_flow(flow);
+        }
+        let nics = (0..sim.fabric().topology().host_count() as u32).map(HostId);
+        let nics = nics.map(|host| {
+            let port = sim.fabric().port_of(host);
+            let mtu = sim.fabric().topology().cables()[port.cable()].link.mtu;
+            Nic::new(host, self.seed, mtu, Cpu::new(self.cpu, host, self.seed))
+        });
+        let nics = nics.collect();
+        Ok(World::new(sim, nics, self.patience))
+    }
+
+    fn start(&mut self, world: &mut World) -> Result<(), Cause> {
+        for (host, program) in self.programs.drain(..) {
+            match program {
+                Program::Once(body) => world.start(host, body)?,
+                Program::Service(service) => world.serve(host, service)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Simulation")
+            .field("seed", &self.seed)
+            .field("programs", &self.programs.len())
+            .field("faults", &self.faults)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,303 @@
+//! Threads as coroutines: the one place where the simulator has threads, locks and a real clock.
+//!
+//! A program is an ordinary function that calls and blocks wherever it likes, so it needs a stack of its
+//! own, and without unsafe code that is a thread. But no two of them ever run at once: the turn is handed
+//! from the simulation to one program and back, and who has not got it sleeps. What the operating
+//! system's scheduler does so changes how long a run takes and nothing else.
+//!
+//! The clock serves one purpose: a program that keeps its turn for long sleeps in something that the
+//! simulation does not know (a lock, a socket, an endless loop), and the run ends with a result that says so.
+
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "one turn is handed round; nothing depends on which thread the system runs when"
+)]
+
+use core::any::Any;
+use core::cell::RefCell;
+use core::panic::AssertUnwindSafe;
+use std::panic::{catch_unwind, resume_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::program::wait::Wait;
+
+/// Something that the simulation and a program both use, each in its turn.
+#[derive(Debug, Default)]
+pub(crate) struct Shared<T>(Mutex<T>);
+
+impl<T> Shared<T> {
+    pub(crate) fn new(value: T) -> Shared<T> {
+        Shared(Mutex::new(value))
+    }
+
+    /// Has it for a moment.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        // A program that panics leaves it whole: nobody else's code runs in here.
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// How a program ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    Returned,
+    /// With these words.
+    Panicked(String),
+    /// The simulation ended it.
+    Killed,
+}
+
+/// What came of a program's turn.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// It waits.
+    Waits(Wait),
+    Ended(Ending),
+    /// It does not give its turn back.
+    Keeps,
+}
+
+/// Whose turn it is.
+#[derive(Debug)]
+enum Holder {
+    Simulation,
+    Program,
+}
+
+#[derive(Debug)]
+struct State {
+    holder: Holder,
+    /// What the program says as it gives its turn back.
+    word: Option<Turn>,
+    /// The program shall end as soon as it has its turn.
+    kill: bool,
+}
+
+#[derive(Debug)]
+struct Handoff {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Handoff {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The program's side: gives the turn back and waits for the next. False if the program shall end.
+    fn yield_turn(&self, word: Turn) -> bool {
+        let mut state = self.lock();
+        state.word = Some(word);
+        state.holder = Holder::Simulation;
+        self.changed.notify_all();
+        self.await_turn(state)
+    }
+
+    fn await_turn(&self, mut state: MutexGuard<'_, State>) -> bool {
+        while matches!(state.holder, Holder::Simulation) {
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        !state.kill
+    }
+
+    /// The last word.
+    fn end(&self, ending: Ending) {
+        let mut state = self.lock();
+        state.word = Some(Turn::Ended(ending));
+        state.holder = Holder::Simulation;
+        self.changed.notify_all();
+    }
+}
+
+/// A program that runs when it is given a turn.
+#[derive(Debug)]
+pub(crate) struct Coroutine {
+    handoff: Arc<Handoff>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Unwinds a program that the simulation ends.
+struct Killed;
+
+/// What the calling thread is.
+struct Current {
+    handoff: Arc<Handoff>,
+    context: Arc<dyn Any + Send + Sync>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+}
+
+impl Coroutine {
+    /// Makes a program that has not begun. `context` is what [`context`] gives to whatever it calls.
+    pub(crate) fn new(
+        name: String,
+        context: Arc<dyn Any + Send + Sync>,
+        body: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<Coroutine> {
+        let handoff = Arc::new(Handoff {
+            state: Mutex::new(State {
+                holder: Holder::Simulation,
+                word: None,
+                kill: false,
+            }),
+            changed: Condvar::new(),
+        });
+        let mine = handoff.clone();
+        let thread = thread::Builder::new()
+            .name(name)
+            .spawn(move || run(mine, context, body))?;
+        Ok(Coroutine {
+            handoff,
+            thread: Some(thread),
+        })
+    }
+
+    /// Gives it a turn, and waits until it gives that back or the patience is over.
+    pub(crate) fn resume(&mut self, kill: bool, patience: Duration) -> Turn {
+        let mut state = self.handoff.lock();
+        state.kill |= kill;
+        state.holder = Holder::Program;
+        self.handoff.changed.notify_all();
+        let end = Instant::now() + patience;
+        while state.word.is_none() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // Should it ever come back, it ends.
+                state.kill = true;
+                self.thread = None;
+                return Turn::Keeps;
+            }
+            let waited = self.handoff.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let word = state.word.take().unwrap_or(Turn::Keeps);
+        drop(state);
+        if matches!(word, Turn::Ended(_))
+            && let Some(thread) = self.thread.take()
+        {
+            // It said so itself: there is nothing left to run.
+            let _ = thread.join();
+        }
+        word
+    }
+}
+
+fn run(handoff: Arc<Handoff>, context: Arc<dyn Any + Send + Sync>, body: impl FnOnce()) {
+    let may_begin = handoff.await_turn(handoff.lock());
+    let current = Current {
+        handoff: handoff.clone(),
+        context,
+    };
+    CURRENT.set(Some(current));
+    let ending = match may_begin {
+        true => match catch_unwind(AssertUnwindSafe(body)) {
+            Ok(()) => Ending::Returned,
+            Err(payload) => ending_of(&*payload),
+        },
+        false => Ending::Killed,
+    };
+    CURRENT.set(None);
+    handoff.end(ending);
+}
+
+fn ending_of(payload: &(dyn Any + Send)) -> Ending {
+    if payload.is::<Killed>() {
+        return Ending::Killed;
+    }
+    Ending::Panicked(words_of(payload))
+}
+
+/// What a panic said.
+pub(crate) fn words_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without words").to_owned()
+}
+
+/// What the calling program belongs to; `None` if it is none of a simulation's.
+pub(crate) fn context() -> Option<Arc<dyn Any + Send + Sync>> {
+    CURRENT.with_borrow(|current| Some(current.as_ref()?.context.clone()))
+}
+
+/// The calling program waits: it gives its turn back. False if it is being ended, and is unwinding already.
+///
+/// # Panics
+/// Unwinds the program if it shall end; or if the thread is none of the simulation's.
+pub(crate) fn wait(wait: Wait) -> bool {
+    if thread::panicking() {
+        return false;
+    }
+    let handoff = CURRENT.with_borrow(|current| Some(current.as_ref()?.handoff.clone()));
+    let handoff = handoff.expect(
+        "a thread that the simulation does not know calls into a simulated host: \
+         start threads with fabric_sim::program::spawn",
+    );
+    if !handoff.yield_turn(Turn::Waits(wait)) {
+        resume_unwind(Box::new(Killed));
+    }
+    true
+}
+
+/// Sleeps in real time, for programs outside a simulation.
+pub(crate) fn really_sleep(time: Duration) {
+    thread::sleep(time);
+}
+
+/// Real time since the first call, for programs outside a simulation.
+pub(crate) fn real_time() -> Duration {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
+}
+
+/// A thread of a program outside a simulation.
+#[derive(Debug)]
+pub(crate) struct RealThread(JoinHandle<()>);
+
+impl RealThread {
+    pub(crate) fn start(body: impl FnOnce() + Send + 'static) -> RealThread {
+        RealThread(thread::spawn(body))
+    }
+
+    /// Waits for its end, which passes a panic on.
+    pub(crate) fn join(self) {
+        if let Err(payload) = self.0.join() {
+            resume_unwind(payload);
+        }
+    }
+}
+
+/// Words that programs outside a simulation leave for each other.
+#[derive(Default)]
+pub(crate) struct RealBoard {
+    words: Mutex<std::collections::BTreeMap<String, String>>,
+    changed: Condvar,
+}
+
+impl RealBoard {
+    pub(crate) fn tell(&self, key: &str, word: &str) {
+        let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        words.insert(key.to_owned(), word.to_owned());
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn ask(&self, key: &str) -> String {
+        let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(word) = words.get(key) {
+                return word.clone();
+            }
+            words = self
+                .changed
+                .wait(words)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}

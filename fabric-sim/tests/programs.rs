@@ -1,0 +1,531 @@
+//! Programs that use `urxe`, on simulated hosts.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "one test keeps the processors busy on purpose"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fabric_sim::fault::Fault;
+use fabric_sim::program::{
+    Cause, Failure, HostEnd, SeedTest, Simulation, ask, host, now, sleep, spawn, tell,
+};
+use fabric_sim::{HostId, Span, Time};
+use urxe::{
+    Access, CompChannel, ConnectOptions, Context, Cq, ErrorKind, Mr, Qp, RecvWr, SendWr, Wc,
+    WcStatus,
+};
+
+const A: HostId = HostId(0);
+const B: HostId = HostId(1);
+
+struct End {
+    context: Context,
+    cq: Cq,
+    qp: Qp,
+    memory: Mr,
+}
+
+impl End {
+    /// Opens a context on the host that the program runs on.
+    fn open(channel: bool) -> (End, Option<CompChannel>) {
+        let here = host().expect("in a simulation");
+        let context = Context::open(fabric_sim::host::address_of(here)).expect("opens");
+        let pd = context.alloc_pd().expect("a PD");
+        let channel = channel.then(|| context.create_comp_channel().expect("a channel"));
+        let cq = match &channel {
+            Some(channel) => context.create_cq_with_channel(64, channel),
+            None => context.create_cq(64),
+        };
+        let cq = cq.expect("a CQ");
+        let access = Access::LOCAL_WRITE
+            | Access::REMOTE_WRITE
+            | Access::REMOTE_READ
+            | Access::REMOTE_ATOMIC;
+        let memory = pd.reg_owned(vec![0; 1 << 18], access).expect("registers");
+        let qp = pd.qp(&cq).create().expect("a QP");
+        let end = End {
+            context,
+            cq,
+            qp,
+            memory,
+        };
+        (end, channel)
+    }
+
+    /// Connects with the peer, under the two names.
+    fn meet(&self, me: &str, peer: &str, options: &ConnectOptions) -> (u64, urxe::Rkey) {
+        tell(me, self.qp.endpoint());
+        let keys = format!("{} {}", self.memory.addr(), self.memory.rkey().0);
+        tell(&format!("{me} memory"), keys);
+        let endpoint = ask(peer).parse().expect("an endpoint");
+        self.qp.connect(&endpoint, options).expect("connects");
+        let keys = ask(&format!("{peer} memory"));
+        let (addr, rkey) = keys.split_once(' ').expect("two numbers");
+        let rkey = urxe::Rkey(rkey.parse().expect("a number"));
+        (addr.parse().expect("a number"), rkey)
+    }
+
+    fn post_recv(&self, wr_id: u64, len: usize) {
+        let sges = [self.memory.sge(..len)];
+        let recv = RecvWr::new(wr_id, &sges);
+        self.qp.post_recv(&recv).expect("posts");
+    }
+
+    fn post_send(&self, wr_id: u64, len: usize) {
+        let sges = [self.memory.sge(..len)];
+        let send = SendWr::send(wr_id, &sges).signaled();
+        self.qp.post_send(&send).expect("posts");
+    }
+
+    fn wait(&self) -> Wc {
+        self.cq.poll_one().expect("polls")
+    }
+}
+
+/// A short local ACK timeout: faults are mended within the time of a test.
+fn options() -> ConnectOptions {
+    ConnectOptions {
+        timeout: 5,
+        min_rnr_timer: 1,
+        ..ConnectOptions::default()
+    }
+}
+
+fn receive(end: &End, len: usize) -> Vec<u8> {
+    let wc = end.wait();
+    assert_eq!((wc.status, wc.byte_len as usize), (WcStatus::Success, len));
+    let mut text = vec![0; len];
+    end.memory.read(0, &mut text);
+    text
+}
+
+fn ping(rounds: usize, len: usize) {
+    let (end, _) = End::open(false);
+    end.meet("ping", "pong", &options());
+    for round in 0..rounds {
+        end.post_recv(1, len);
+        end.memory.write(len, &vec![round as u8; len]);
+        let sges = [end.memory.sge(len..2 * len)];
+        end.qp.post_send(&SendWr::send(2, &sges)).expect("posts");
+        assert_eq!(receive(&end, len), vec![!(round as u8); len]);
+    }
+    // Whose last acknowledgement is lost is asked for it once more: it stays until the other has it.
+    ask("pong has all");
+}
+
+fn pong(rounds: usize, len: usize) {
+    let (end, _) = End::open(false);
+    end.meet("pong", "ping", &options());
+    for round in 0..rounds {
+        end.post_recv(1, len);
+        assert_eq!(receive(&end, len), vec![round as u8; len]);
+        end.memory.write(len, &vec![!(round as u8); len]);
+        let sges = [end.memory.sge(len..2 * len)];
+        let last = round == rounds - 1;
+        let wr = SendWr::send(2, &sges);
+        let wr = if last { wr.signaled() } else { wr };
+        end.qp.post_send(&wr).expect("posts");
+        if last {
+            assert_eq!(end.wait().status, WcStatus::Success);
+        }
+    }
+    tell("pong has all", "");
+}
+
+fn pingpong(sim: &mut Simulation, rounds: usize, len: usize) {
+    sim.host(A, move || ping(rounds, len));
+    sim.host(B, move || pong(rounds, len));
+}
+
+#[test]
+fn two_programs_talk_in_virtual_time() {
+    let mut sim = Simulation::new(1);
+    pingpong(&mut sim, 10, 20_000);
+    let report = sim.run().expect("they end");
+    assert_eq!(report.counter("rdma_sends"), 20);
+    assert_eq!(report.drops().total(), 0);
+    let took = report.ended_at().since(Time::ZERO);
+    // 20 messages of 20 KB at 100 Gb/s: 35 us of sending alone.
+    assert!(
+        took > Span::from_us(35) && took < Span::from_ms(1),
+        "{took}"
+    );
+    assert!(matches!(report.end_of(A), Some(HostEnd::Finished(_))));
+}
+
+#[fabric_sim::test(seeds = 100, twice)]
+fn faults_are_mended_and_runs_repeat(sim: &mut Simulation) {
+    sim.fault(Fault::loss(0.02));
+    sim.fault(Fault::corrupt_inside(0.01));
+    sim.fault(Fault::duplicate(0.02, Span::from_us(3)));
+    sim.fault(Fault::reorder(0.02, Span::from_us(5)));
+    pingpong(sim, 6, 9_000);
+    let report = sim.run()?;
+    for mark in [
+        "nak",
+        "timeout",
+        "duplicate",
+        "retransmit",
+        "icrc-drop",
+        "loss",
+    ] {
+        report.assert_sometimes(mark);
+    }
+    assert!(report.ended_at() < Time::ZERO + Span::from_ms(200));
+}
+
+#[test]
+fn equal_seeds_have_equal_traces_also_under_load() {
+    let trace = |seed| {
+        let mut sim = Simulation::new(seed);
+        sim.fault(Fault::loss(0.03));
+        pingpong(&mut sim, 20, 9_000);
+        sim.run().expect("they end").trace()
+    };
+    let quiet: Vec<u64> = (0..4).map(trace).collect();
+    let stop = Arc::new(AtomicU64::new(0));
+    let busy: Vec<_> = (0..8)
+        .map(|_| {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                while stop.load(Ordering::Relaxed) == 0 {
+                    std::thread::yield_now();
+                }
+            })
+        })
+        .collect();
+    let loaded: Vec<u64> = (0..4).map(trace).collect();
+    stop.store(1, Ordering::Relaxed);
+    for thread in busy {
+        thread.join().expect("it only spins");
+    }
+    assert_eq!(quiet, loaded);
+    assert_ne!(quiet[0], quiet[1]);
+}
+
+#[test]
+fn one_sided_operations_go_on_while_the_program_sleeps() {
+    let mut sim = Simulation::new(3);
+    sim.host(A, || {
+        let (end, _) = End::open(false);
+        let (addr, rkey) = end.meet("a", "b", &options());
+        end.memory.write(0, &[7; 5000]);
+        let sges = [end.memory.sge(..5000)];
+        let write = SendWr::rdma_write(1, &sges, addr, rkey).signaled();
+        let before = now();
+        end.qp.post_send(&write).expect("posts");
+        assert_eq!(end.wait().status, WcStatus::Success);
+        assert!(now() - before < Duration::from_micros(100), "at once");
+        tell("written", "");
+    });
+    sim.host(B, || {
+        let (end, _) = End::open(false);
+        end.meet("b", "a", &options());
+        sleep(Duration::from_secs(1));
+        assert_eq!(ask("written"), "");
+        let mut there = [0; 5000];
+        end.memory.read(0, &mut there);
+        assert_eq!(there, [7; 5000]);
+    });
+    sim.run().expect("they end");
+}
+
+#[test]
+fn a_program_may_wait_for_events_or_look_at_its_memory() {
+    let mut sim = Simulation::new(4);
+    sim.host(A, || {
+        let (end, channel) = End::open(true);
+        let channel = channel.expect("asked for");
+        let (addr, rkey) = end.meet("a", "b", &options());
+        end.post_recv(1, 64);
+        end.cq.req_notify(false).expect("arms");
+        let none = channel.wait_timeout(Duration::from_millis(3));
+        assert!(none.expect("waits").is_none(), "nobody sends yet");
+        let flag = [end.memory.sge(64..65)];
+        end.memory.write(64, &[1]);
+        let write = SendWr::rdma_write(2, &flag, addr, rkey);
+        end.qp.post_send(&write).expect("posts");
+        assert!(channel.wait().expect("waits") == end.cq);
+        assert_eq!(end.wait().wr_id, 1);
+    });
+    sim.host(B, || {
+        let (end, _) = End::open(false);
+        end.meet("b", "a", &options());
+        let mut flag = [0];
+        while flag[0] == 0 {
+            end.memory.read(0, &mut flag);
+        }
+        let sges = [end.memory.sge(..64)];
+        let send = SendWr::send(1, &sges).signaled();
+        end.qp.post_send(&send).expect("posts");
+        assert_eq!(end.wait().status, WcStatus::Success);
+    });
+    sim.run().expect("they end");
+}
+
+#[test]
+fn threads_of_a_host_share_its_context() {
+    let mut sim = Simulation::new(5);
+    sim.host(A, || {
+        let (end, _) = End::open(false);
+        let end = Arc::new(end);
+        let (addr, rkey) = end.meet("a", "b", &options());
+        let threads: Vec<_> = (0..4)
+            .map(|n| {
+                let end = end.clone();
+                spawn(move || {
+                    let sges = [end.memory.sge(n * 8..n * 8 + 8)];
+                    let add = SendWr::atomic_fetch_add(n as u64, &sges, addr, rkey, 1).signaled();
+                    end.qp.post_send(&add).expect("posts");
+                    n
+                })
+            })
+            .collect();
+        let sum: usize = threads.into_iter().map(|thread| thread.join()).sum();
+        assert_eq!(sum, 6);
+        let mut done: Vec<u64> = (0..4).map(|_| end.wait().wr_id).collect();
+        done.sort_unstable();
+        assert_eq!(done, [0, 1, 2, 3]);
+        tell("added", "");
+    });
+    sim.host(B, || {
+        let (end, _) = End::open(false);
+        end.meet("b", "a", &options());
+        ask("added");
+        let mut sum = [0; 8];
+        end.memory.read(0, &mut sum);
+        assert_eq!(u64::from_ne_bytes(sum), 4);
+    });
+    sim.run().expect("they end");
+}
+
+#[test]
+fn two_qps_of_one_host_talk_through_it() {
+    let mut sim = Simulation::new(6);
+    sim.host(A, || {
+        let ((x, _), (y, _)) = (End::open(false), End::open(false));
+        let options = options();
+        x.qp.connect(&y.qp.endpoint(), &options).expect("connects");
+        y.qp.connect(&x.qp.endpoint(), &options).expect("connects");
+        y.post_recv(9, 8);
+        x.post_send(1, 8);
+        assert_eq!(y.wait().wr_id, 9);
+        assert_eq!(x.wait().status, WcStatus::Success);
+    });
+    let report = sim.run().expect("it ends");
+    assert_eq!(report.drops().total(), 0);
+}
+
+fn cause(result: Result<impl std::fmt::Debug, Failure>) -> Cause {
+    result.expect_err("it fails").cause().clone()
+}
+
+#[test]
+fn a_panic_ends_the_run_and_names_the_host() {
+    let mut sim = Simulation::new(7);
+    sim.host(A, || {
+        sleep(Duration::from_micros(5));
+        panic!("on purpose");
+    });
+    sim.host(B, || ask("what nobody tells").clear());
+    let failure = sim.run().expect_err("one panicked");
+    let expected = Cause::Panicked {
+        host: "h0".to_owned(),
+        words: "on purpose".to_owned(),
+    };
+    assert_eq!(failure.cause(), &expected);
+    assert_eq!(failure.at(), Time::ZERO + Span::from_us(5));
+    assert_eq!(
+        failure.to_string(),
+        "seed 7, at 5 us: h0 panicked: on purpose"
+    );
+}
+
+#[test]
+fn waiting_for_what_never_comes_is_found_out() {
+    let mut sim = Simulation::new(8);
+    sim.host(A, || drop(ask("the end of the world")));
+    let waits = "h0 asks for \"the end of the world\", which nobody told";
+    assert_eq!(cause(sim.run()), Cause::Deadlock(vec![waits.to_owned()]));
+}
+
+#[test]
+fn a_program_without_end_meets_the_time_limit() {
+    let mut sim = Simulation::new(9);
+    sim.limit(Span::from_ms(50));
+    sim.host(A, || {
+        let (end, _) = End::open(false);
+        end.wait();
+    });
+    let expected = Cause::TimeLimit {
+        until: Time::ZERO + Span::from_ms(50),
+        waiting: vec!["h0 polls for a completion".to_owned()],
+    };
+    assert_eq!(cause(sim.run()), expected);
+}
+
+#[test]
+fn a_program_that_blocks_outside_is_left_behind() {
+    let (let_go, stay) = std::sync::mpsc::channel::<()>();
+    let mut sim = Simulation::new(10);
+    sim.patience(Duration::from_millis(200));
+    sim.host(A, move || assert!(stay.recv().is_err()));
+    sim.host(B, || sleep(Duration::from_secs(1)));
+    assert_eq!(cause(sim.run()), Cause::Stuck("h0".to_owned()));
+    drop(let_go);
+}
+
+/// Tells when it is dropped.
+struct Dropped(Arc<AtomicU64>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_crash_ends_the_program_where_it_is() {
+    let drops = Arc::new(AtomicU64::new(0));
+    let count = drops.clone();
+    let mut sim = Simulation::new(11);
+    sim.fault(Fault::crash(A).between(Span::from_us(100), Span::from_ms(9_000)));
+    sim.host(A, move || {
+        let _here = Dropped(count);
+        let (end, _) = End::open(false);
+        end.meet("a", "b", &options());
+        end.wait();
+        unreachable!("its host has crashed");
+    });
+    sim.host(B, || {
+        let (end, _) = End::open(false);
+        end.meet("b", "a", &options());
+        sleep(Duration::from_micros(200));
+        end.post_send(1, 8);
+        assert_eq!(end.wait().status, WcStatus::RetryExcErr);
+    });
+    let report = sim.run().expect("the other ends");
+    assert_eq!(report.end_of(A), Some(HostEnd::Crashed));
+    assert!(report.saw("crash") && report.saw("retry-exhausted"));
+    assert_eq!(drops.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_service_starts_again_with_its_host() {
+    let mut sim = Simulation::new(12);
+    sim.fault(Fault::crash(A).between(Span::from_us(100), Span::from_us(300)));
+    sim.service(A, || {
+        let (end, _) = End::open(false);
+        if now() < Duration::from_micros(100) {
+            end.wait();
+        }
+        tell("back", end.context.address());
+    });
+    sim.host(B, || assert_eq!(ask("back"), "10.0.0.1"));
+    let report = sim.run().expect("it comes back");
+    assert!(report.ended_at() > Time::ZERO + Span::from_us(300));
+    assert!(matches!(report.end_of(A), Some(HostEnd::Finished(_))));
+}
+
+#[test]
+fn values_of_programs_that_are_ended_are_dropped() {
+    let drops = Arc::new(AtomicU64::new(0));
+    let mut sim = Simulation::new(13);
+    for host in [A, B] {
+        let count = drops.clone();
+        sim.host(host, move || {
+            let _here = Dropped(count);
+            drop(ask("nothing"));
+        });
+    }
+    assert!(matches!(cause(sim.run()), Cause::Deadlock(_)));
+    assert_eq!(drops.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let mut sim = Simulation::new(14);
+    sim.topology(fabric_sim::Topology::single_switch(
+        2,
+        fabric_sim::Link::new(fabric_sim::Rate::gbps(10)),
+    ));
+    sim.host(HostId(2), || {});
+    assert_eq!(
+        cause(sim.run()),
+        Cause::Setup("there is no host 2".to_owned())
+    );
+    let mut sim = Simulation::new(14);
+    sim.fault(Fault::loss(2.0)).host(A, || {});
+    assert!(matches!(cause(sim.run()), Cause::Setup(_)));
+    let mut sim = Simulation::new(14);
+    sim.host(A, || {
+        let other = "10.0.0.2".parse().expect("an address");
+        let error = Context::open(other).expect_err("another host's");
+        assert_eq!(error.kind(), &ErrorKind::NoAddress(other));
+    });
+    sim.run().expect("it ends");
+}
+
+#[test]
+fn a_set_of_seeds_finds_the_one_that_fails() {
+    let test = SeedTest {
+        name: "here",
+        seeds: 50,
+        twice: false,
+    };
+    let body = |sim: &mut Simulation| {
+        sim.host(A, || sleep(Duration::from_micros(1)));
+        let seed = sim.seed();
+        let report = sim.run().expect("it ends");
+        report.assert_sometimes("nak");
+        assert!(seed != 17, "seventeen");
+    };
+    let failure = test.find(0..50, true, body).expect_err("one fails");
+    assert_eq!((failure.seed, &*failure.words), (Some(17), "seventeen"));
+    let failure = test.find(20..25, true, body).expect_err("no NAK");
+    assert_eq!(failure.seed, None);
+    assert_eq!(failure.words, "no seed saw this: nak");
+    assert_eq!(test.find(20..25, false, body), Ok(()));
+}
+
+#[test]
+fn a_test_that_is_not_the_seeds_alone_is_found_out() {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let test = SeedTest {
+        name: "here",
+        seeds: 1,
+        twice: true,
+    };
+    let body = |sim: &mut Simulation| {
+        sim.host(A, || {
+            let other = RUNS.fetch_add(1, Ordering::Relaxed);
+            sleep(Duration::from_micros(other));
+        });
+        sim.run().map(drop)
+    };
+    let failure = test.find(0..1, false, body).expect_err("they differ");
+    assert_eq!(failure.seed, Some(0));
+    assert!(
+        failure.words.starts_with("two runs differ"),
+        "{}",
+        failure.words
+    );
+}
+
+#[test]
+fn outside_a_simulation_the_same_calls_are_real() {
+    assert_eq!(host(), None);
+    let before = now();
+    let told = spawn(|| {
+        sleep(Duration::from_millis(1));
+        tell("outside", 42);
+        "done"
+    });
+    assert_eq!(ask("outside"), "42");
+    assert_eq!(told.join(), "done");
+    assert!(now() - before >= Duration::from_millis(1));
+}
