@@ -1,0 +1,213 @@
+//! Stream sockets.
+//!
+//! A socket's descriptor is the one of its event channel; what waits for data waits on the completion channel.
+
+mod connection;
+mod iomap;
+mod mapped;
+mod open;
+mod ready;
+#[cfg(test)]
+mod tests;
+mod transfer;
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use urxe::cm::{CmOption, EventChannel, Id, PortSpace};
+
+use self::connection::{Connection, Link};
+use super::settings::Settings;
+use super::wire::Message;
+use crate::cm::manager::manager;
+use crate::errno::Errno;
+
+/// A socket.
+pub(super) struct Stream {
+    state: Mutex<State>,
+    /// The thread that waits for completions has handled some.
+    woken: Condvar,
+    fd: RawFd,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// New, or bound.
+    Idle,
+    Listening,
+    /// Waiting for the peer's answer.
+    Opening,
+    Connected,
+    /// There was none.
+    Refused,
+}
+
+pub(super) struct State {
+    channel: EventChannel,
+    id: Id,
+    pub(super) phase: Phase,
+    pub(super) settings: Settings,
+    pub(super) flags: i32,
+    /// For `SO_ERROR`.
+    pub(super) error: i32,
+    connection: Option<Box<Connection>>,
+    /// A thread waits for completions, for all.
+    is_watched: bool,
+    /// Others wait for it.
+    sleepers: u32,
+}
+
+type Guard<'a> = MutexGuard<'a, State>;
+
+impl Stream {
+    pub(super) fn new() -> Result<Stream, Errno> {
+        let channel = EventChannel::with_manager(manager())?;
+        let id = Id::new(&channel, PortSpace::Tcp)?;
+        Ok(Stream::of(channel, id, Phase::Idle, Settings::default()))
+    }
+
+    fn of(channel: EventChannel, id: Id, phase: Phase, settings: Settings) -> Stream {
+        let fd = channel.as_raw_fd();
+        Stream {
+            fd,
+            woken: Condvar::new(),
+            state: Mutex::new(State {
+                channel,
+                id,
+                phase,
+                settings,
+                flags: libc::O_RDWR,
+                error: 0,
+                connection: None,
+                is_watched: false,
+                sleepers: 0,
+            }),
+        }
+    }
+
+    /// By which the program names it.
+    pub(super) fn fd(&self) -> RawFd {
+        self.fd
+    }
+
+    pub(super) fn lock(&self) -> Guard<'_> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until something holds of the connection. `EAGAIN` if that would take time that the caller has not.
+    fn wait_for<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+        may_wait: bool,
+        holds: impl Fn(&Connection) -> bool,
+    ) -> Result<Guard<'a>, Errno> {
+        loop {
+            let has_sleepers = state.sleepers > 0;
+            let is_watched = state.is_watched;
+            let connection = state.connection()?;
+            connection.progress();
+            if has_sleepers {
+                self.woken.notify_all();
+            }
+            if holds(connection) {
+                return Ok(state);
+            }
+            if !may_wait {
+                return Err(Errno(libc::EAGAIN));
+            }
+            if is_watched {
+                state.sleepers += 1;
+                state = self
+                    .woken
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+                state.sleepers -= 1;
+                continue;
+            }
+            connection.arm()?;
+            // What came before it was armed raises no event.
+            connection.progress();
+            if holds(connection) {
+                return Ok(state);
+            }
+            let events = connection.events.clone();
+            state.is_watched = true;
+            drop(state);
+            let waited = events.wait();
+            state = self.lock();
+            state.is_watched = false;
+            if state.sleepers > 0 {
+                // One of them waits from now on, if this one does not.
+                self.woken.notify_all();
+            }
+            state.connection()?.is_armed = false;
+            waited?.ack_events(1);
+        }
+    }
+
+    pub(super) fn shutdown(&self, how: i32) -> Result<(), Errno> {
+        let (no_reads, no_writes) = match how {
+            libc::SHUT_RD => (true, false),
+            libc::SHUT_WR => (false, true),
+            libc::SHUT_RDWR => (true, true),
+            _ => return Err(Errno::INVAL),
+        };
+        let mut state = self.lock();
+        if state.phase != Phase::Connected {
+            return Err(Errno(libc::ENOTCONN));
+        }
+        let connection = state.connection()?;
+        connection.reads &= !no_reads;
+        connection.writes &= !no_writes;
+        if connection.writes || connection.link != Link::Up {
+            return Ok(());
+        }
+        let bye = if connection.reads {
+            Message::Shutdown
+        } else {
+            Message::Disconnect
+        };
+        let mut state = self.wait_for(state, true, Connection::can_control)?;
+        if state.connection()?.link == Link::Up {
+            // If it cannot be sent, the peer has found out already.
+            let _ = state.connection()?.send_bye(bye);
+        }
+        drop(self.wait_for(state, true, Connection::is_idle)?);
+        Ok(())
+    }
+
+    /// The last thing that happens to it.
+    pub(super) fn close(&self) {
+        // What cannot be sent any more is lost with the socket.
+        let _ = self.shutdown(libc::SHUT_RDWR);
+    }
+
+    pub(super) fn address(&self, of_peer: bool) -> Result<core::net::SocketAddr, Errno> {
+        let state = self.lock();
+        if of_peer {
+            return state.id.peer_addr().ok_or(Errno(libc::ENOTCONN));
+        }
+        let any = core::net::SocketAddr::from(([0, 0, 0, 0], 0));
+        Ok(state.id.local_addr().unwrap_or(any))
+    }
+}
+
+impl State {
+    fn connection(&mut self) -> Result<&mut Connection, Errno> {
+        self.connection.as_deref_mut().ok_or(Errno(libc::ENOTCONN))
+    }
+
+    pub(super) fn is_non_blocking(&self) -> bool {
+        self.flags & libc::O_NONBLOCK != 0
+    }
+
+    /// The connection exists: sizes can no longer be changed.
+    pub(super) fn is_made(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    pub(super) fn set_option(&self, option: CmOption) -> Result<(), Errno> {
+        Ok(self.id.set_option(option)?)
+    }
+}

@@ -1,0 +1,73 @@
+//! What `rpoll` asks.
+
+use std::os::fd::{AsRawFd, RawFd};
+
+use super::connection::Link;
+use super::{Phase, Stream};
+use crate::errno::Errno;
+
+impl Stream {
+    /// Which of the events hold, beside those that are always told.
+    pub(in super::super) fn ready(&self, events: i16) -> i16 {
+        let mut state = self.lock();
+        if state.phase == Phase::Opening && state.advance().is_err() {
+            state.phase = Phase::Refused;
+        }
+        match state.phase {
+            Phase::Idle | Phase::Opening => 0,
+            Phase::Listening => {
+                let has_request = super::super::sys::is_readable(self.fd);
+                events & if has_request { libc::POLLIN } else { 0 }
+            }
+            Phase::Refused => events & (libc::POLLIN | libc::POLLOUT) | libc::POLLERR,
+            Phase::Connected => {
+                let has_sleepers = state.sleepers > 0;
+                let Ok(connection) = state.connection() else {
+                    return libc::POLLERR;
+                };
+                connection.progress();
+                if has_sleepers {
+                    self.woken.notify_all();
+                }
+                let mut found = 0;
+                if connection.is_readable() {
+                    found |= libc::POLLIN;
+                }
+                if connection.can_send() {
+                    found |= libc::POLLOUT;
+                }
+                let always = match connection.link {
+                    Link::Up => 0,
+                    Link::Down => libc::POLLHUP,
+                    Link::Broken(_) => libc::POLLERR,
+                };
+                found & events | always
+            }
+        }
+    }
+
+    /// A descriptor that becomes readable when that may have changed. Ask again afterwards, before waiting.
+    pub(in super::super) fn arm(&self) -> Result<RawFd, Errno> {
+        let mut state = self.lock();
+        if state.phase != Phase::Connected {
+            return Ok(self.fd);
+        }
+        let connection = state.connection()?;
+        connection.arm()?;
+        Ok(connection.events.as_raw_fd())
+    }
+
+    /// After that descriptor was readable: the event is taken.
+    pub(in super::super) fn disarm(&self) {
+        let mut state = self.lock();
+        if state.phase != Phase::Connected {
+            return;
+        }
+        if let Ok(connection) = state.connection()
+            && let Ok(Some(cq)) = connection.events.try_get()
+        {
+            cq.ack_events(1);
+            connection.is_armed = false;
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! System calls by number: programs may have put functions of their own in place of the C library's.
+
+use core::ffi::{c_int, c_long};
+use core::net::SocketAddr;
+use core::ptr;
+use std::net::UdpSocket;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::cm::address::{read, write};
+use crate::errno::Errno;
+use crate::layout::Storage;
+
+/// `poll`, for so many milliseconds (for ever: negative).
+pub(super) fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> Result<usize, Errno> {
+    let time = libc::timespec {
+        tv_sec: i64::from(timeout_ms.max(0) / 1000),
+        tv_nsec: i64::from(timeout_ms.max(0) % 1000) * 1_000_000,
+    };
+    let time = if timeout_ms < 0 {
+        ptr::null()
+    } else {
+        &raw const time
+    };
+    let mask = ptr::null::<libc::sigset_t>();
+    // SAFETY: a list with its length; a time or null; no mask.
+    let found = unsafe {
+        libc::syscall(
+            libc::SYS_ppoll,
+            fds.as_mut_ptr(),
+            fds.len(),
+            time,
+            mask,
+            0_usize,
+        )
+    };
+    usize::try_from(found).map_err(|_| Errno::last())
+}
+
+/// True if a descriptor has something to read.
+pub(super) fn is_readable(fd: RawFd) -> bool {
+    poll(&mut [reading(fd)], 0).is_ok_and(|found| found > 0)
+}
+
+/// To ask whether a descriptor has something to read.
+pub(super) fn reading(fd: RawFd) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
+
+/// What a call returned.
+fn result(returned: c_long) -> Result<c_int, Errno> {
+    c_int::try_from(returned)
+        .ok()
+        .filter(|number| *number >= 0)
+        .ok_or_else(Errno::last)
+}
+
+/// A UDP socket that does not block.
+pub(super) fn udp_socket(domain: c_int) -> Result<UdpSocket, Errno> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes numbers.
+    let fd = result(unsafe { libc::syscall(libc::SYS_socket, domain, kind, libc::IPPROTO_UDP) })?;
+    // SAFETY: just made, and nobody else's.
+    Ok(unsafe { UdpSocket::from_raw_fd(fd) })
+}
+
+pub(super) fn bind(fd: RawFd, addr: SocketAddr) -> Result<(), Errno> {
+    let (storage, len) = write(addr);
+    // SAFETY: an address with its length.
+    result(unsafe { libc::syscall(libc::SYS_bind, fd, storage.as_ptr(), len) }).map(drop)
+}
+
+/// The socket's address; it gets a port now if it has none.
+pub(super) fn bound(fd: RawFd, is_v4: bool) -> Result<SocketAddr, Errno> {
+    let addr = name(fd)?;
+    if addr.port() != 0 {
+        return Ok(addr);
+    }
+    let any = if is_v4 { "0.0.0.0:0" } else { "[::]:0" };
+    bind(fd, any.parse().map_err(|_| Errno::INVAL)?)?;
+    name(fd)
+}
+
+fn name(fd: RawFd) -> Result<SocketAddr, Errno> {
+    let mut storage = Storage::default();
+    let mut len = size_of::<Storage>() as libc::socklen_t;
+    // SAFETY: room for any address, and its length.
+    let returned = unsafe {
+        libc::syscall(
+            libc::SYS_getsockname,
+            fd,
+            storage.as_mut_ptr(),
+            &raw mut len,
+        )
+    };
+    result(returned)?;
+    // SAFETY: the kernel wrote an address.
+    unsafe { read(storage.as_ptr().cast()) }
+}
+
+/// The address of this host from which the system would send to a peer.
+pub(super) fn route(peer: SocketAddr) -> Result<SocketAddr, Errno> {
+    let domain = if peer.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    let socket = udp_socket(domain)?;
+    let (storage, len) = write(peer);
+    let fd = socket.as_raw_fd();
+    // SAFETY: an address with its length.
+    result(unsafe { libc::syscall(libc::SYS_connect, fd, storage.as_ptr(), len) })?;
+    name(fd)
+}
+
+pub(super) fn epoll() -> Result<OwnedFd, Errno> {
+    // SAFETY: takes a number.
+    let fd = result(unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
+    // SAFETY: just made, and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes the first readable while the second one is.
+pub(super) fn watch(all: &OwnedFd, fd: RawFd) -> Result<(), Errno> {
+    let event = libc::epoll_event {
+        events: libc::EPOLLIN as u32,
+        u64: 0,
+    };
+    let all = all.as_raw_fd();
+    // SAFETY: descriptors, and an event that is read during the call.
+    let returned = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_ctl,
+            all,
+            libc::EPOLL_CTL_ADD,
+            fd,
+            &raw const event,
+        )
+    };
+    result(returned).map(drop)
+}
+
+/// Sets an option that is a number.
+pub(super) fn set_option(fd: RawFd, level: c_int, name: c_int, value: c_int) -> Result<(), Errno> {
+    // SAFETY: a number with its size.
+    let returned = unsafe {
+        libc::syscall(
+            libc::SYS_setsockopt,
+            fd,
+            level,
+            name,
+            &raw const value,
+            size_of::<c_int>(),
+        )
+    };
+    result(returned).map(drop)
+}
+
+/// An option that is a number.
+pub(super) fn option(fd: RawFd, level: c_int, name: c_int) -> Result<c_int, Errno> {
+    let mut value: c_int = 0;
+    let mut len = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: room for a number, and its size.
+    let returned = unsafe {
+        libc::syscall(
+            libc::SYS_getsockopt,
+            fd,
+            level,
+            name,
+            &raw mut value,
+            &raw mut len,
+        )
+    };
+    result(returned).map(|_| value)
+}

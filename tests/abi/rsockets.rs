@@ -1,0 +1,169 @@
+//! rsockets: the programs that come with librdmacm, and an ordinary program with sockets under `librspreload.so`.
+
+use std::fs;
+use std::path::Path;
+
+use crate::c_program::compile;
+use crate::cm_ends::{Talking, cm_ends, command, start};
+use crate::ends::{User, alone};
+use crate::harness::{addresses, port, program, run, urxe};
+
+const UTILS: &str = "rdmacm-utils";
+/// Debian's, from the package librdmacm1.
+const PRELOAD: &str = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so";
+
+fn utils(user: User, name: &str, options: &str) {
+    let server = format!("{name} -b ADDR -p PORT {options}");
+    let client = format!("{name} -s ADDR -p PORT {options}");
+    cm_ends(user, UTILS, &server, &client);
+}
+
+/// Blocking, not blocking, polling; with data that is checked; all sizes.
+#[test]
+fn rstream_in_every_mode() {
+    for options in [
+        "-T v -I 20 -C 2 -S 100000",
+        "-T b -T v -I 20 -C 2 -S 65536",
+        "-T n -T v -I 20 -C 2 -S 30000",
+        "-T a -T v -I 20 -C 2 -S 30000",
+        "-T b -I 50 -C 1 -S 8",
+        "-B 8192 -T v -I 5 -C 3 -S 200000",
+    ] {
+        utils(User::Myself, "rstream", options);
+    }
+}
+
+/// All that it does by itself.
+#[test]
+fn rstream_as_it_comes() {
+    utils(User::Myself, "rstream", "-T v -I 20 -C 1 -S all");
+}
+
+/// Its memory is mapped, and written to directly.
+#[test]
+fn riostream_in_every_mode() {
+    for options in [
+        "-T v -I 20 -C 2 -S 50000",
+        "-T a -T v -I 20 -C 2 -S 10000",
+        "-T n -I 20 -C 2 -S 10000",
+    ] {
+        utils(User::Myself, "riostream", options);
+    }
+}
+
+#[test]
+fn udpong_exchanges_datagrams() {
+    let _alone = alone();
+    for options in ["-T e -C 50 -S 100", "-C 50 -S 900"] {
+        let port = port();
+        let line = |end: &str| format!("stdbuf -oL udpong {end} ADDR -p PORT {options}");
+        if command(User::Myself, UTILS, "udpong", &port).is_none() {
+            return;
+        }
+        let of =
+            |end: &str| command(User::Myself, "coreutils", &line(end), &port).expect("it is there");
+        // The server does not end, nor say that it is there: what is sent before is lost, and the client ends all
+        // the same.
+        let server = Talking::start(of("-b"));
+        let client = run(of("-s"));
+        server.kill();
+        assert_eq!(client.code, Some(0), "{options}: {}", client.text);
+    }
+}
+
+#[test]
+fn rcopy_copies_64_mib() {
+    let folder = std::env::temp_dir().join(format!("urxe-rcopy-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let (from, to) = (folder.join("from"), folder.join("to"));
+    let mut state = 1_u64;
+    let bytes: Vec<u8> = (0..64 << 20)
+        .map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .collect();
+    fs::write(&from, &bytes).expect("room for it");
+    let _alone = alone();
+    let port = port();
+    if let Some(server) = command(User::Myself, UTILS, "rcopy -p PORT", &port) {
+        // The server serves until it is ended.
+        let server = Talking::start(server);
+        let line = format!("rcopy {} ADDR:{} -p PORT", from.display(), to.display());
+        let client = command(User::Myself, UTILS, &line, &port).expect("it is there");
+        let mut ran = run(client);
+        for _ in 0..100 {
+            if ran.code == Some(0) {
+                break;
+            }
+            // Nobody listened yet.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            let client = command(User::Myself, UTILS, &line, &port).expect("it is there");
+            ran = run(client);
+        }
+        server.kill();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(
+            fs::read(&to).expect("it was copied") == bytes,
+            "the copy differs"
+        );
+    }
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn as_an_ordinary_user() {
+    if User::Nobody.is_available() {
+        utils(User::Nobody, "rstream", "-T v -I 20 -C 2 -S 10000");
+    }
+}
+
+/// A program that knows sockets alone: both ends under the preload library, one of them under `urxe run` too.
+#[test]
+fn an_ordinary_program_under_the_preload_library() {
+    const BYTES: &str = "104857600";
+    if !Path::new(PRELOAD).exists() {
+        println!("skipped: {PRELOAD} is missing (apt-get install librdmacm1)");
+        return;
+    }
+    let Some(compiled) = compile("abi/sockets.c", &[]) else {
+        return;
+    };
+    let _alone = alone();
+    let (address, port) = (addresses().0, port());
+    let host = address.to_string();
+    let plain = || {
+        let mut command = program(&compiled.binary, "gcc", address).expect("it was just made");
+        command.env("LD_PRELOAD", PRELOAD);
+        command
+    };
+    let mut server = plain();
+    server.args(["serve", &port, BYTES]);
+    let server = start(server);
+    let mut tries = 0;
+    let client = loop {
+        let mut client = urxe();
+        client
+            .env("LD_PRELOAD", PRELOAD)
+            .args(["run", "--device", &host, "--", &compiled.binary])
+            .args(["send", &host, &port, BYTES]);
+        let ran = run(client);
+        // 3: nobody listens yet.
+        if ran.code != Some(3) || server.is_finished() || tries > 200 {
+            break ran;
+        }
+        let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+        let number: u16 = port.parse().expect("a number");
+        assert!(
+            !table.contains(&format!(":{number:04X} 00000000:0000 0A")),
+            "it listens by TCP"
+        );
+        tries += 1;
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    let server = server.join().expect("it does not panic");
+    assert_eq!(client.code, Some(0), "{client:?} {server:?}");
+    assert_eq!(server.code, Some(0), "{server:?}");
+}
