@@ -14,7 +14,7 @@ use std::process::Command;
 use std::{env, fs, os::unix};
 
 /// Where the functions are.
-const FOLDERS: [&str; 2] = ["verbs", "cm"];
+const FOLDERS: [&str; 3] = ["verbs", "cm", "rsocket"];
 /// Stubs of these give a null pointer, the others a number.
 const POINTERS: &str = include_str!("pointers.txt");
 
@@ -78,7 +78,8 @@ fn find_functions(source: &Path) -> BTreeMap<String, String> {
 
 fn find_functions_in(folder: &Path, parent: &str, found: &mut BTreeMap<String, String>) {
     let files = fs::read_dir(folder).expect("FOLDERS are folders");
-    for path in files.map(|entry| entry.expect("it can be read").path()) {
+    let paths = files.map(|entry| entry.expect("it can be read").path());
+    for path in paths.filter(|path| path.is_file()) {
         let Some(module) = path.file_stem().and_then(|stem| stem.to_str()) else {
             continue;
         };

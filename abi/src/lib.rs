@@ -6,7 +6,7 @@
 //! - `object`: what stands behind the pointers that programs hold;
 //! - `verbs`: the functions, one file a family. `build.rs` finds them there and gives them their exported names
 //!   and versions;
-//! - `cm`: those of the connection manager, in the same way;
+//! - `cm`: those of the connection manager, `rsocket`: those of sockets on it, in the same way;
 //! - `ops`: the function pointers that inline functions of the header call through: the data path.
 //!
 //! A panic in a function with C linkage ends the process: nothing unwinds into C.
@@ -21,6 +21,7 @@ mod instance;
 mod layout;
 mod object;
 mod ops;
+mod rsocket;
 mod stub;
 mod verbs;
 

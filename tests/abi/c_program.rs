@@ -1,62 +1,136 @@
-//! Checks in C, by the distribution's header (`verbs.c`).
+//! Checks in C, by the distribution's headers (`verbs.c`, `cm.c`).
 
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::harness::{addresses, program, run};
 
-/// Compiles the program, and runs one of its checks.
-fn check(name: &str) {
-    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
-        println!("skipped: infiniband/verbs.h is missing (apt-get install libibverbs-dev)");
-        return;
+const VERBS: &str = "abi/verbs.c";
+const CM: &str = "abi/cm.c";
+
+/// A C program of this folder, or of another one of the repository, compiled by the distribution's headers. It is removed
+/// when this is dropped.
+pub(crate) struct Compiled {
+    folder: PathBuf,
+    pub(crate) binary: String,
+}
+
+impl Drop for Compiled {
+    fn drop(&mut self) {
+        // It is ours; what is left of it does no harm.
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
-    let folder = std::env::temp_dir().join(format!("urxe-verbs-{}-{name}", std::process::id()));
+}
+
+/// None, with the reason printed, where there is no compiler or no header.
+pub(crate) fn compile(source: &str, libraries: &[&str]) -> Option<Compiled> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for (header, package) in [
+        ("infiniband/verbs.h", "libibverbs-dev"),
+        ("rdma/rdma_cma.h", "librdmacm-dev"),
+    ] {
+        if !Path::new("/usr/include").join(header).exists() {
+            println!("skipped: {header} is missing (apt-get install {package})");
+            return None;
+        }
+    }
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("urxe-c-{}-{number}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&folder).expect("a folder");
-    let binary = folder.join("verbs");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("abi/verbs.c");
-    let compiled = Command::new("cc")
-        .args(["-Wall", "-Wextra", "-Werror", "-o"])
-        .arg(&binary)
-        .arg(source)
-        .args(["-libverbs", "-ldl"])
+    // Users without rights run it too.
+    let rights = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&folder, rights).expect("it is ours");
+    let path = folder.join("program");
+    let compiled = Compiled {
+        binary: path.to_str().expect("a path in UTF-8").to_owned(),
+        folder,
+    };
+    let made = Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"])
+        .arg(&path)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(source))
+        .args(libraries)
         .output();
-    let Ok(compiled) = compiled else {
+    let Ok(made) = made else {
         println!("skipped: there is no C compiler");
+        return None;
+    };
+    let errors = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert!(made.status.success(), "{errors}");
+    Some(compiled)
+}
+
+/// Compiles the program, and runs one of its checks.
+fn check(source: &str, name: &str) {
+    let Some(compiled) = compile(source, &["-lrdmacm", "-libverbs", "-ldl", "-lpthread"]) else {
         return;
     };
-    let errors = String::from_utf8_lossy(&compiled.stderr).into_owned();
-    assert!(compiled.status.success(), "{errors}");
     let (device, _) = addresses();
-    let binary = binary.to_str().expect("a path in UTF-8");
-    let mut command = program(binary, "gcc", device).expect("it was just made");
-    command.arg(name);
+    let mut command = program(&compiled.binary, "gcc", device).expect("it was just made");
+    command.arg(name).arg(device.to_string());
     let ran = run(command);
-    std::fs::remove_dir_all(&folder).expect("it is ours");
-    assert_eq!(ran.code, Some(0), "{}", ran.text);
+    assert_eq!(ran.code, Some(0), "{name}: {}", ran.text);
 }
 
 #[test]
 fn a_batch_is_posted_whole_or_not_at_all() {
-    check("batch");
+    check(VERBS, "batch");
 }
 
 #[test]
 fn flush_and_atomic_write_through_the_extended_functions() {
-    check("placement");
+    check(VERBS, "placement");
 }
 
 #[test]
 fn descriptors_are_readable_for_each_event_once() {
-    check("events");
+    check(VERBS, "events");
 }
 
 #[test]
 fn functions_of_newer_releases() {
-    check("newer");
+    check(VERBS, "newer");
 }
 
 #[test]
 fn imported_handles_are_of_the_same_objects() {
-    check("import");
+    check(VERBS, "import");
+}
+
+#[test]
+fn names_and_hints_become_addresses() {
+    check(CM, "addrinfo");
+}
+
+#[test]
+fn an_event_channel_is_a_descriptor() {
+    check(CM, "channel");
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_its_number() {
+    check(CM, "errors");
+}
+
+#[test]
+fn both_ends_of_a_connection_in_one_thread() {
+    check(CM, "connection");
+}
+
+#[test]
+fn endpoints_that_wait_by_themselves() {
+    check(CM, "endpoints");
+}
+
+#[test]
+fn a_refusal_brings_its_data() {
+    check(CM, "refusal");
+}
+
+#[test]
+fn destroying_an_id_waits_for_its_events() {
+    check(CM, "acknowledge");
 }

@@ -40,7 +40,7 @@ impl User {
     }
 
     /// Where its programs meet.
-    fn address(self) -> Ipv4Addr {
+    pub(crate) fn address(self) -> Ipv4Addr {
         static BOTH: OnceLock<(Ipv4Addr, Ipv4Addr)> = OnceLock::new();
         let (mine, nobodys) = *BOTH.get_or_init(addresses);
         match self {
@@ -50,7 +50,7 @@ impl User {
     }
 
     /// The command, as this user.
-    fn run(self, command: Command) -> Command {
+    pub(crate) fn run(self, command: Command) -> Command {
         if self == User::Myself {
             return command;
         }

@@ -117,7 +117,7 @@ pub(crate) fn pair_of(start: impl Fn() -> Option<Command>, port: &str) -> Option
 }
 
 /// Until somebody listens on a TCP port. Trying to connect would be taken for the client.
-fn wait_for_listener(port: &str) {
+pub(crate) fn wait_for_listener(port: &str) {
     let number: u16 = port.parse().expect("a number");
     let line = format!(":{number:04X} ");
     let start = Instant::now();
@@ -138,7 +138,7 @@ fn wait_for_listener(port: &str) {
 }
 
 /// Waits for the end, with a limit. What it prints is read meanwhile, or it would stop at a full pipe.
-fn finish(child: Child, limit: Duration) -> Ran {
+pub(crate) fn finish(child: Child, limit: Duration) -> Ran {
     let id = child.id();
     let waiter = thread::spawn(move || child.wait_with_output());
     let start = Instant::now();

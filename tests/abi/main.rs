@@ -1,6 +1,8 @@
 //! The drop-in library from the outside: its symbols, and programs of the distribution that run on it.
 
 mod c_program;
+mod cm;
+mod cm_ends;
 mod crates;
 mod ends;
 mod faults;
@@ -11,5 +13,6 @@ mod perftest;
 mod pingpong;
 mod programs;
 mod pyverbs;
+mod rsockets;
 mod symbols;
 mod ucx;

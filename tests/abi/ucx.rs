@@ -115,3 +115,29 @@ fn fi_pingpong_over_datagrams() {
         assert!(text.contains("200"), "{text}");
     }
 }
+
+/// Message endpoints connect by the connection manager, and datagrams that are reliable are made of those.
+#[test]
+fn fi_pingpong_over_connections() {
+    for (provider, endpoint) in [("verbs", "msg"), ("verbs;ofi_rxm", "rdm")] {
+        let (address, _) = addresses();
+        let port = port();
+        let start = || {
+            let mut command = launched("fi_pingpong", "libfabric-bin", address)?;
+            command
+                .args(["-p", provider, "-e", endpoint])
+                .args(["-I", "200", "-S", "1024", "-c"]);
+            Some(command)
+        };
+        let (Some(mut server), Some(mut client)) = (start(), start()) else {
+            return;
+        };
+        server.args(["-B", &port]);
+        client.args(["-P", &port, &address.to_string()]);
+        let (server, client) = pair(server, client, &port);
+        for Ran { code, text } in [server, client] {
+            assert_eq!(code, Some(0), "{provider} {endpoint}: {text}");
+            assert!(text.contains("200"), "{provider} {endpoint}: {text}");
+        }
+    }
+}

@@ -317,7 +317,7 @@ int main(int argc, char **argv) {
         {"batch", check_batch}, {"placement", check_placement}, {"events", check_events},
         {"newer", check_newer}, {"import", check_import},
     };
-    CHECK(argc == 2);
+    CHECK(argc >= 2);
     for (size_t n = 0; n < sizeof checks / sizeof *checks; n++) {
         if (strcmp(argv[1], checks[n].name) == 0) {
             open_device();

@@ -83,6 +83,24 @@ pub(crate) fn write(addr: SocketAddr) -> (Storage, u32) {
     (storage, len as u32)
 }
 
+/// Writes an address where a program wants it, as `getsockname` does: cut to the room that there is, with the length
+/// that it has.
+///
+/// # Safety
+/// Two nulls, or a place for a length and as much room as it says.
+pub(crate) unsafe fn give(addr: SocketAddr, place: *mut libc::sockaddr, len: *mut u32) {
+    if place.is_null() || len.is_null() {
+        return;
+    }
+    let (storage, has) = write(addr);
+    // SAFETY: the caller's promise; the storage has at least `has` bytes.
+    unsafe {
+        let room = (*len).min(has) as usize;
+        core::ptr::copy_nonoverlapping(storage.as_ptr().cast::<u8>(), place.cast(), room);
+        len.write(has);
+    }
+}
+
 fn c_int_of(family: libc::sa_family_t) -> i32 {
     i32::from(family)
 }

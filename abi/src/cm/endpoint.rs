@@ -73,7 +73,10 @@ unsafe fn prepare(
     if info.ai_flags & RAI_PASSIVE != 0 {
         // SAFETY: the caller's promise.
         unsafe { bind(object, info.ai_src_addr) }?;
-        object.state().for_requests = attr.map(|attr| (Shared(pd), *attr));
+        object.state().for_requests = attr.map(|attr| {
+            attr.qp_type = info.ai_qp_type;
+            (Shared(pd), *attr)
+        });
         return Ok(());
     }
     // SAFETY: the caller's promise.

@@ -29,14 +29,14 @@ impl Opener for OfDevices {
 }
 
 /// The one of all channels.
-pub(super) fn manager() -> &'static Manager {
+pub(crate) fn manager() -> &'static Manager {
     static MANAGER: OnceLock<Manager> = OnceLock::new();
     MANAGER.get_or_init(|| Manager::new(Arc::new(OfDevices)))
 }
 
 /// The source for a destination, where the program names none and the system's choice would be no device's: on loopback
 /// it takes 127.0.0.1, whatever address a device has there.
-pub(super) fn source_for(
+pub(crate) fn source_for(
     source: Option<SocketAddr>,
     destination: SocketAddr,
 ) -> Result<Option<SocketAddr>, Errno> {

@@ -14,7 +14,7 @@ pub(crate) mod ece;
 pub(crate) mod endpoint;
 pub(crate) mod event;
 pub(crate) mod id;
-mod manager;
+pub(crate) mod manager;
 pub(crate) mod multicast;
 pub(crate) mod option;
 pub(crate) mod param;

@@ -9,7 +9,7 @@ use super::devices;
 use super::id::Id;
 use crate::errno::{Errno, minus_one};
 use crate::layout::{
-    CStruct, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex, rdma_cm_id,
+    CStruct, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_sge, rdma_cm_id,
 };
 use crate::object::Qp;
 use crate::verbs::comp_channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
@@ -98,6 +98,13 @@ unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Result<
     if attr.srq.is_null() {
         attr.srq = ibv.srq;
     }
+    // Adapters, and the kernel's rdma_rxe, give as much inline data as there is room for anyway, and programs of
+    // librdmacm lean on it: rdma_xclient asks for none and posts 16 bytes.
+    let room = attr
+        .cap
+        .max_send_sge
+        .saturating_mul(size_of::<ibv_sge>() as u32);
+    attr.cap.max_inline_data = attr.cap.max_inline_data.max(room);
     // SAFETY: the id's objects are alive.
     unsafe { make_queues(ibv, attr) }?;
     // SAFETY: live objects, by the caller's promise.

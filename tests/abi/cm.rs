@@ -1,0 +1,225 @@
+//! Programs that connect by addresses: those that come with librdmacm, and others that use it.
+
+use std::time::Instant;
+
+use crate::c_program::compile;
+use crate::cm_ends::{Talking, cm_ends, command};
+use crate::ends::{User, alone};
+use crate::harness::{LIMIT, port, run, wait_for_listener};
+
+const UTILS: &str = "rdmacm-utils";
+
+fn utils(user: User, server: &str, client: &str) -> Option<(String, String)> {
+    cm_ends(user, UTILS, server, client)
+}
+
+#[test]
+fn rping_verifies_its_data() {
+    for (size, count) in [("64", "50"), ("65535", "100")] {
+        let end = format!("-a ADDR -p PORT -S {size} -C {count} -V");
+        utils(
+            User::Myself,
+            &format!("rping -s {end}"),
+            &format!("rping -c {end}"),
+        );
+    }
+}
+
+/// Printing what went over the connection, a thousand times.
+#[test]
+fn rping_a_thousand_times() {
+    let end = "-a ADDR -p PORT -v -C 1000";
+    let Some((_, client)) = utils(
+        User::Myself,
+        &format!("rping -s {end}"),
+        &format!("rping -c {end}"),
+    ) else {
+        return;
+    };
+    let pings = client.matches("ping data:").count();
+    assert_eq!(pings, 1000);
+}
+
+/// `-q`: the program brings its queue pair from state to state by `rdma_init_qp_attr`, and says `rdma_establish`.
+#[test]
+fn rping_with_its_own_queue_pair() {
+    let end = "-a ADDR -p PORT -C 20 -V -q";
+    utils(
+        User::Myself,
+        &format!("rping -s {end}"),
+        &format!("rping -c {end}"),
+    );
+}
+
+#[test]
+fn ucmatose_one_and_many() {
+    for options in ["", "-c 50", "-c 4 -C 20 -S 4096", "-m", "-a 14 -t 8"] {
+        utils(
+            User::Myself,
+            &format!("ucmatose -b ADDR -p PORT {options}"),
+            &format!("ucmatose -b ADDR -s ADDR -p PORT {options}"),
+        );
+    }
+}
+
+/// Nobody told the client its own address, nor the server where to listen.
+#[test]
+fn ucmatose_on_all_addresses() {
+    utils(User::Myself, "ucmatose -p PORT", "ucmatose -s ADDR -p PORT");
+}
+
+#[test]
+fn udaddy_exchanges_datagrams() {
+    for options in ["", "-c 4 -C 5 -S 1000"] {
+        utils(
+            User::Myself,
+            &format!("udaddy -b ADDR {options}"),
+            &format!("udaddy -b ADDR -s ADDR {options}"),
+        );
+    }
+}
+
+#[test]
+fn rdma_client_and_server() {
+    utils(
+        User::Myself,
+        "rdma_server -s ADDR -p PORT",
+        "rdma_client -s ADDR -p PORT",
+    );
+}
+
+#[test]
+fn rdma_xclient_and_xserver() {
+    for service in ["r", "x"] {
+        utils(
+            User::Myself,
+            &format!("rdma_xserver -p PORT -c {service}"),
+            &format!("rdma_xclient -s ADDR -p PORT -c {service}"),
+        );
+    }
+}
+
+#[test]
+fn cmtime_makes_a_thousand_connections() {
+    utils(
+        User::Myself,
+        "cmtime -b ADDR -p PORT -c 1000",
+        "cmtime -b ADDR -s ADDR -p PORT -c 1000",
+    );
+}
+
+#[test]
+fn as_an_ordinary_user() {
+    if !User::Nobody.is_available() {
+        return;
+    }
+    for (server, client) in [
+        (
+            "rping -s -a ADDR -p PORT -C 20 -V",
+            "rping -c -a ADDR -p PORT -C 20 -V",
+        ),
+        (
+            "ucmatose -b ADDR -p PORT -c 5",
+            "ucmatose -b ADDR -s ADDR -p PORT -c 5",
+        ),
+        ("udaddy -b ADDR", "udaddy -b ADDR -s ADDR"),
+        ("rdma_server -s ADDR -p PORT", "rdma_client -s ADDR -p PORT"),
+    ] {
+        utils(User::Nobody, server, client);
+    }
+}
+
+/// Two that listen to a group, and one that sends to it.
+#[test]
+fn mckey_reaches_every_member() {
+    let _alone = alone();
+    let port = port();
+    let member = |more: &str| {
+        let line = format!("stdbuf -oL mckey -m 239.20.30.40 -b ADDR {more}");
+        command(User::Myself, UTILS, "mckey", &port)?;
+        command(User::Myself, "coreutils", &line, &port)
+    };
+    let mut receivers = Vec::new();
+    for _ in 0..2 {
+        let Some(receiver) = member("") else {
+            return;
+        };
+        receivers.push(Talking::start(receiver));
+    }
+    for receiver in &mut receivers {
+        receiver.wait_for("joined dgid");
+        receiver.wait_for("initiating data transfers");
+    }
+    let sender = Talking::start(member("-s").expect("it was there"));
+    let start = Instant::now();
+    for ran in receivers.into_iter().chain([sender]).map(Talking::finish) {
+        assert_eq!(ran.code, Some(0), "{}", ran.text);
+        assert!(ran.text.contains("return status 0"), "{}", ran.text);
+    }
+    assert!(start.elapsed() < LIMIT);
+}
+
+/// What `examples/` shows.
+#[test]
+fn the_example_in_c() {
+    let Some(compiled) = compile("../examples/cm_pingpong.c", &["-lrdmacm", "-libverbs"]) else {
+        return;
+    };
+    let binary = &compiled.binary;
+    let ends = cm_ends(
+        User::Myself,
+        "gcc",
+        &format!("{binary} - PORT"),
+        &format!("{binary} ADDR PORT"),
+    );
+    let (server, client) = ends.expect("it was just made");
+    assert!(server.contains("RDMA_CM_EVENT_DISCONNECTED"), "{server}");
+    assert!(client.contains("1000 messages"), "{client}");
+}
+
+/// A port without anybody refuses at once: no connection is waited for in vain.
+#[test]
+fn nobody_listens() {
+    let port = port();
+    let client = "rping -c -a ADDR -p PORT -C 1";
+    let Some(command) = command(User::Myself, UTILS, client, &port) else {
+        return;
+    };
+    let start = Instant::now();
+    let ran = run(command);
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.text.contains("REJECTED"), "{ran:?}");
+    assert!(start.elapsed().as_secs() < 10, "{ran:?}");
+}
+
+/// perftest meets by the connection manager with `-R`.
+#[test]
+fn perftest_by_addresses() {
+    for line in [
+        "ib_send_bw -R -n 100 -p PORT",
+        "ib_write_lat -R -n 100 -p PORT",
+        "ib_send_lat -R -c UD -n 20 -s 64 -p PORT",
+    ] {
+        cm_ends(User::Myself, "perftest", line, &format!("{line} ADDR"));
+    }
+}
+
+/// qperf brings its sides together by TCP, and the queue pairs by addresses (`-cm 1`).
+#[test]
+fn qperf_by_addresses() {
+    let _alone = alone();
+    let port = port();
+    let Some(server) = command(User::Myself, "qperf", "qperf -lp PORT", &port) else {
+        return;
+    };
+    let server = Talking::start(server);
+    wait_for_listener(&port);
+    for test in ["rc_rdma_write_bw", "rc_lat", "ud_lat"] {
+        let line = format!("qperf -lp PORT ADDR -cm 1 -t 1 {test}");
+        let client = command(User::Myself, "qperf", &line, &port).expect("it was there");
+        let ran = run(client);
+        assert_eq!(ran.code, Some(0), "{test}: {ran:?}");
+        assert!(ran.text.contains(test), "{ran:?}");
+    }
+    server.kill();
+}

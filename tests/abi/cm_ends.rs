@@ -1,0 +1,142 @@
+//! Server and client of a program that meet by the connection manager. Its listeners are not in the system's tables, so
+//! the client tries until somebody listens.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::ends::{User, alone};
+use crate::harness::{LIMIT, Ran, finish, port, program, run};
+
+/// Runs both ends on one address. `ADDR` and `PORT` in their arguments stand for where they meet. Both have to end
+/// well; `None` if the program is missing. Returns what the server and the client printed.
+pub(crate) fn cm_ends(
+    user: User,
+    package: &str,
+    server: &str,
+    client: &str,
+) -> Option<(String, String)> {
+    let _alone = alone();
+    let port = port();
+    let server_command = command(user, package, server, &port)?;
+    let started = Instant::now();
+    let running = start(server_command);
+    let mut tried = None;
+    // A server serves one client: when it has ended, the client that failed was the one.
+    while !running.is_finished() && started.elapsed() < LIMIT {
+        let ran = run(command(user, package, client, &port)?);
+        let is_done = ran.code == Some(0);
+        tried = Some(ran);
+        if is_done {
+            break;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    let server_ran = running.join().expect("it does not panic");
+    let client_ran = tried.unwrap_or_else(|| panic!("{server} ended at once: {server_ran:?}"));
+    for (told, ran) in [(server, &server_ran), (client, &client_ran)] {
+        assert_eq!(
+            ran.code,
+            Some(0),
+            "{told}: {}\n{server}: {}\n{client}: {}",
+            ran.code.unwrap_or(-1),
+            server_ran.text,
+            client_ran.text
+        );
+    }
+    Some((server_ran.text, client_ran.text))
+}
+
+/// A command line as this user; `None` if the program is missing.
+pub(crate) fn command(user: User, package: &str, line: &str, port: &str) -> Option<Command> {
+    let address = user.address();
+    let line = line
+        .replace("ADDR", &address.to_string())
+        .replace("PORT", port);
+    let mut words = line.split_whitespace();
+    let mut command = program(words.next().expect("a program"), package, address)?;
+    command.args(words);
+    Some(user.run(command))
+}
+
+/// A program in the background, whose output is read.
+pub(crate) fn start(mut command: Command) -> JoinHandle<Ran> {
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    thread::spawn(move || finish(child, 2 * LIMIT))
+}
+
+/// A program in the background whose lines are waited for.
+pub(crate) struct Talking {
+    child: Child,
+    said: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
+}
+
+impl Talking {
+    /// Its output has to be line by line (`stdbuf -oL`).
+    pub(crate) fn start(mut command: Command) -> Talking {
+        use std::io::{BufRead, BufReader};
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("it starts");
+        let said = Arc::<Mutex<String>>::default();
+        let (out, heard) = (child.stdout.take().expect("a pipe"), said.clone());
+        let reader = thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                let mut said = heard.lock().expect("nobody panics with it");
+                said.push_str(&line);
+                said.push('\n');
+            }
+        });
+        Talking {
+            child,
+            said,
+            reader,
+        }
+    }
+
+    pub(crate) fn wait_for(&mut self, text: &str) {
+        let start = Instant::now();
+        while !self.said().contains(text) {
+            let ended = self.child.try_wait().expect("it is ours");
+            assert!(ended.is_none(), "it ended: {ended:?} {}", self.said());
+            assert!(start.elapsed() < LIMIT, "no {text}: {}", self.said());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn said(&self) -> String {
+        self.said.lock().expect("nobody panics with it").clone()
+    }
+
+    /// Ends it.
+    pub(crate) fn kill(mut self) {
+        // It may have ended just now.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn finish(mut self) -> Ran {
+        let start = Instant::now();
+        while self.child.try_wait().expect("it is ours").is_none() {
+            if start.elapsed() > LIMIT {
+                let text = self.said() + "\nended by the test: it took too long\n";
+                self.kill();
+                return Ran { code: None, text };
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        let code = self.child.wait().expect("it is ours").code();
+        self.reader.join().expect("it does not panic");
+        let text = self.said.lock().expect("nobody panics with it").clone();
+        Ran { code, text }
+    }
+}
