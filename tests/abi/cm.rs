@@ -99,13 +99,28 @@ fn rdma_xclient_and_xserver() {
     }
 }
 
+/// The server of cmtime serves until it is ended.
 #[test]
-fn cmtime_makes_a_thousand_connections() {
-    utils(
-        User::Myself,
-        "cmtime -b ADDR -p PORT -c 1000",
-        "cmtime -b ADDR -s ADDR -p PORT -c 1000",
-    );
+fn cmtime_makes_many_connections() {
+    let _alone = alone();
+    let port = port();
+    let end = "cmtime -b ADDR -p PORT -c 100";
+    let Some(server) = command(User::Myself, UTILS, end, &port) else {
+        return;
+    };
+    let server = Talking::start(server);
+    let start = Instant::now();
+    let client = loop {
+        let line = format!("{end} -s ADDR");
+        let ran = run(command(User::Myself, UTILS, &line, &port).expect("it was there"));
+        // Nobody listened yet.
+        if ran.code == Some(0) || start.elapsed() > LIMIT {
+            break ran;
+        }
+    };
+    server.kill();
+    assert_eq!(client.code, Some(0), "{client:?}");
+    assert!(client.text.contains("destroy"), "{client:?}");
 }
 
 #[test]
@@ -197,7 +212,7 @@ fn nobody_listens() {
 fn perftest_by_addresses() {
     for line in [
         "ib_send_bw -R -n 100 -p PORT",
-        "ib_write_lat -R -n 100 -p PORT",
+        "ib_write_lat -R -n 20 -p PORT",
         "ib_send_lat -R -c UD -n 20 -s 64 -p PORT",
     ] {
         cm_ends(User::Myself, "perftest", line, &format!("{line} ADDR"));
@@ -214,7 +229,7 @@ fn qperf_by_addresses() {
     };
     let server = Talking::start(server);
     wait_for_listener(&port);
-    for test in ["rc_rdma_write_bw", "rc_lat", "ud_lat"] {
+    for test in ["rc_rdma_write_bw", "rc_bw"] {
         let line = format!("qperf -lp PORT ADDR -cm 1 -t 1 {test}");
         let client = command(User::Myself, "qperf", &line, &port).expect("it was there");
         let ran = run(client);

@@ -55,3 +55,18 @@ pub(crate) fn source_for(
     let found = own.or_else(near).map(|addr| SocketAddr::new(*addr, port));
     Ok(found.or(source))
 }
+
+/// Where an id is bound that asks for a loopback address which no device has: on the first device, as kernels do it.
+/// (libfabric looks for devices by binding to "localhost".)
+pub(super) fn home_of(addr: SocketAddr) -> Result<SocketAddr, Errno> {
+    if !addr.ip().is_loopback() {
+        return Ok(addr);
+    }
+    let devices = device::list()?;
+    let mut addresses = devices.iter().flat_map(|device| device.source.addresses());
+    if addresses.clone().any(|other| *other == addr.ip()) {
+        return Ok(addr);
+    }
+    let first = addresses.find(|other| other.is_ipv4() == addr.is_ipv4());
+    Ok(first.map_or(addr, |first| SocketAddr::new(*first, addr.port())))
+}

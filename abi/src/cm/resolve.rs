@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::address::{read, read_some};
 use super::id::Id;
-use super::manager::source_for;
+use super::manager::{home_of, source_for};
 use super::wait::finish;
 use crate::errno::{Errno, minus_one};
 use crate::layout::rdma_cm_id;
@@ -22,7 +22,7 @@ pub(crate) unsafe extern "C" fn rdma_bind_addr(
 /// An address, or null.
 pub(super) unsafe fn bind(id: &Id, addr: *const libc::sockaddr) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
-    id.urxe.bind_addr(unsafe { read(addr) }?)?;
+    id.urxe.bind_addr(home_of(unsafe { read(addr) }?)?)?;
     id.refresh()
 }
 
