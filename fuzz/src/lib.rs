@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cm;
+pub mod cm_agent;
 pub mod frame;
 pub mod icrc;
 pub mod parse;
@@ -16,6 +17,8 @@ pub mod responder;
 pub mod roundtrip;
 
 // The core's own test harness, from where it lives.
+#[path = "../../provider/core/tests/support/cm_hostile.rs"]
+mod cm_hostile;
 #[path = "../../provider/core/tests/support/hostile.rs"]
 mod hostile;
 #[path = "../../provider/core/tests/support/mod.rs"]
@@ -30,6 +33,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("roundtrip", roundtrip::target),
     ("icrc", icrc::target),
     ("cm", cm::target),
+    ("cm_agent", cm_agent::target),
     ("frame", frame::target),
     ("responder", responder::target),
 ];

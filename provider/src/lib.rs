@@ -66,10 +66,15 @@
 //! too. A background thread does the rest, so that one-sided operations on a program
 //! that sleeps or computes go on. docs/CONCURRENCY.md has the whole story.
 //!
+//! # Connections by address
+//!
+//! [`cm`] makes connections by IP address and port, as librdmacm does, and speaks with it.
+//!
 //! # Features
 //!
 //! * `tokio`: completions and events as streams for asynchronous programs (`CqStream`,
-//!   `CompChannel::into_stream`, `Context::async_events`; `examples/async_pingpong.rs`).
+//!   `CompChannel::into_stream`, `Context::async_events`, `cm::EventChannel::into_stream`;
+//!   `examples/async_pingpong.rs`).
 //! * `tracing`: changes of state, failures, NAKs and what is sent again as events of the
 //!   target `urxe`; nothing about packets that fare well.
 //!
@@ -163,7 +168,7 @@ pub use special_mr::{ImplicitMr, NullMr};
 pub use srq::Srq;
 pub use stat_qps::QpStatus;
 #[cfg(feature = "tokio")]
-pub use stream::{AsyncEvents, CompEvents, CqStream};
+pub use stream::{AsyncEvents, CmEvents, CompEvents, CqStream};
 pub use strict::{StrictMode, StrictReport, StrictRule};
 pub use td::Td;
 pub use urxe_core::CreateQpError;

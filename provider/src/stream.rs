@@ -14,6 +14,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::async_event::AsyncEvent;
+use crate::cm;
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
 use crate::cq::Cq;
@@ -62,6 +63,12 @@ pub struct AsyncEvents {
     readable: AsyncFd<AsyncFdOf>,
 }
 
+/// The connection manager's events as a stream. See [`cm::EventChannel::into_stream`].
+#[derive(Debug)]
+pub struct CmEvents {
+    readable: AsyncFd<cm::EventChannel>,
+}
+
 /// The descriptor of a context's events.
 #[derive(Debug)]
 struct AsyncFdOf(Context);
@@ -83,6 +90,21 @@ impl CompChannel {
     /// Outside a tokio runtime, or if that has no I/O driver.
     pub fn into_stream(self) -> Result<CompEvents, Error> {
         Ok(CompEvents {
+            readable: watch(self)?,
+        })
+    }
+}
+
+impl cm::EventChannel {
+    /// The channel as a stream of events. Identifiers are made on a clone of the channel.
+    ///
+    /// # Errors
+    /// If the runtime cannot watch the descriptor.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, or if that has no I/O driver.
+    pub fn into_stream(self) -> Result<CmEvents, Error> {
+        Ok(CmEvents {
             readable: watch(self)?,
         })
     }
@@ -171,6 +193,17 @@ impl CompEvents {
     }
 }
 
+impl CmEvents {
+    /// The next event.
+    ///
+    /// # Errors
+    /// See [`cm::EventChannel::try_next`].
+    pub async fn next(&mut self) -> Result<cm::Event, Error> {
+        let next = poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await;
+        next.expect("the stream does not end")
+    }
+}
+
 impl AsyncEvents {
     /// The next event.
     ///
@@ -195,6 +228,14 @@ impl Stream for CompEvents {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
         poll_event(&self.readable, cx, |channel| channel.try_get()).map(Some)
+    }
+}
+
+impl Stream for CmEvents {
+    type Item = Result<cm::Event, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
+        poll_event(&self.readable, cx, |channel| channel.try_next()).map(Some)
     }
 }
 

@@ -146,3 +146,42 @@ async fn an_overrun_is_an_error_of_the_stream() {
     let lost = timeout(PATIENCE, completions.next()).await.expect("there");
     assert_eq!(lost.expect_err("lost").kind(), &ErrorKind::CqOverrun);
 }
+
+#[tokio::test]
+async fn a_connection_is_made_by_tasks() {
+    use std::net::SocketAddr;
+    use urxe::cm::{ConnParam, EventChannel, EventKind, Id, PortSpace};
+
+    let (server, client) = (address(), address());
+    let (ours, theirs) = (EventChannel::new(), EventChannel::new());
+    let (ours, theirs) = (ours.expect("a channel"), theirs.expect("a channel"));
+    let listener = Id::new(&theirs, PortSpace::Tcp).expect("an identifier");
+    listener
+        .bind_addr(SocketAddr::new(server, 0))
+        .expect("binds");
+    listener.listen(1).expect("listens");
+    let to = listener.local_addr().expect("bound");
+    let mut guests = theirs.into_stream().expect("a stream");
+    let serve = tokio::spawn(async move {
+        let request = timeout(PATIENCE, guests.next()).await.expect("a request");
+        let request = request.expect("an event");
+        assert_eq!(request.kind, EventKind::ConnectRequest);
+        request.id.reject(b"not now").expect("refuses");
+    });
+    let id = Id::new(&ours, PortSpace::Tcp).expect("an identifier");
+    let from = Some(SocketAddr::new(client, 0));
+    id.resolve_addr(from, to, PATIENCE).expect("resolves");
+    id.resolve_route(PATIENCE).expect("resolves");
+    id.set_qp(urxe::Qpn::new(77), false);
+    id.connect(&ConnParam::default()).expect("asks");
+    let mut events = ours.into_stream().expect("a stream");
+    for kind in [
+        EventKind::AddrResolved,
+        EventKind::RouteResolved,
+        EventKind::Rejected,
+    ] {
+        let event = timeout(PATIENCE, events.next()).await.expect("an event");
+        assert_eq!(event.expect("an event").kind, kind);
+    }
+    serve.await.expect("it went well");
+}

@@ -10,6 +10,7 @@ use crate::config::{QpLimits, ShardConfig};
 use crate::congestion::CONGESTION_EXPERIENCED;
 use crate::context::{Common, Cx, Env};
 use crate::cq::{CqId, CqSink};
+use crate::create_error::CreateQpError;
 use crate::detail::ErrorDetail;
 use crate::error::DropReason;
 use crate::event::AsyncEvent;
@@ -28,34 +29,6 @@ use crate::time::Time;
 use crate::timer::TimerWheel;
 use crate::transmit::TxBatch;
 use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
-
-/// Why a QP could not be created.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CreateQpError {
-    /// A capability is beyond the limit.
-    #[error("{name} is {value}, but at most {max} is possible")]
-    Cap {
-        /// Name of the field of `ibv_qp_cap`.
-        name: &'static str,
-        /// Its value.
-        value: u32,
-        /// The limit.
-        max: u32,
-    },
-    /// The shared receive queue does not exist, or is of another type than the QP's.
-    #[error("the QP cannot take receives from this SRQ: {0}")]
-    Srq(&'static str),
-    /// An XRC target without a domain, or another QP with one.
-    #[error("an XRC target QP needs an XRC domain, and no other QP takes one")]
-    Xrcd,
-    /// The table is full.
-    #[error("all {0} QPs are in use")]
-    Full(usize),
-    /// All granted QPNs are in use: see [`Shard::grant_qpns`].
-    #[error("no QPN is left")]
-    NoQpn,
-}
 
 /// What became of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

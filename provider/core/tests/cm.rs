@@ -1,10 +1,13 @@
 //! The communication manager on a virtual wire that loses, repeats and reorders: both sides
 //! agree on what became of a connection, and nothing is left.
 
+mod support;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::{IpAddr, Ipv4Addr};
 
+use support::Rng;
 use urxe_core::Handled;
 use urxe_core::Time;
 use urxe_core::cm::{
@@ -76,23 +79,6 @@ fn answer(qpn: u32) -> Answer<'static> {
     }
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
-
 type Flight = Reverse<(u64, u64, usize, Vec<u8>)>;
 
 /// Two hosts and what is between them. Host 0 listens, host 1 asks.
@@ -101,7 +87,7 @@ struct Wire {
     now: Time,
     flights: BinaryHeap<Flight>,
     count: u64,
-    random: Random,
+    random: Rng,
     /// Of a thousand messages: lost, and arriving twice.
     lost: u64,
     twice: u64,
@@ -122,7 +108,7 @@ impl Wire {
             now: Time(5 * MS),
             flights: BinaryHeap::new(),
             count: 0,
-            random: Random(seed),
+            random: Rng(seed),
             lost,
             twice,
             delay_ns,
@@ -753,9 +739,9 @@ struct End {
     destroyed: bool,
 }
 
-/// Random applications: they accept, refuse, drop, disconnect whenever they like.
+/// Rng applications: they accept, refuse, drop, disconnect whenever they like.
 fn live(seed: u64) {
-    let mut random = Random(seed ^ 0xabcd);
+    let mut random = Rng(seed ^ 0xabcd);
     let (lost, twice) = (random.below(400), random.below(300));
     let delay = 1 + random.below(2000) * MS;
     let mut wire = Wire::new(seed, lost, twice, delay);

@@ -5,6 +5,7 @@ use urxe_wire::{CreditCode, Qpn};
 use crate::config::QpLimits;
 use crate::context::Cx;
 use crate::cq::{CqId, CqSink};
+use crate::create_error::CreateQpError;
 use crate::event::AsyncEvent;
 use crate::memory::Memory;
 use crate::mr::PdId;
@@ -12,7 +13,6 @@ use crate::qp::attr::QpCap;
 use crate::qp::responder::Responder;
 use crate::qp::state::QpType;
 use crate::qp::{Qp, QpInit};
-use crate::shard::CreateQpError;
 use crate::srq::{SrqId, SrqTable};
 use crate::work::{PostError, RecvQueue};
 

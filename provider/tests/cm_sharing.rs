@@ -1,0 +1,244 @@
+//! One address, several owners, each with listeners and connections of its own: QP 1 is
+//! everybody's.
+#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, SocketAddr};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{PATIENCE, address};
+use urxe::cm::{
+    CmError, ConnectBuilder, Connection, EventChannel, Id, Manager, Opener, PortSpace, RejReason,
+    listen,
+};
+use urxe::{Access, Context, Error, RecvWr, SendWr};
+
+/// Says to this test binary, started again, where it is to listen.
+const LISTEN_AT: &str = "URXE_TEST_CM_LISTEN_AT";
+
+/// One context and no other.
+struct Only(Context);
+
+impl Opener for Only {
+    fn context_of(&self, addr: IpAddr) -> Result<Context, Error> {
+        let is_its = self.0.addresses().any(|other| other == addr);
+        is_its
+            .then(|| self.0.clone())
+            .ok_or_else(|| CmError::NoDevice(addr).into())
+    }
+
+    fn contexts(&self) -> Result<Vec<Context>, Error> {
+        Ok(vec![self.0.clone()])
+    }
+}
+
+/// Another owner of the address, as another process would be.
+fn owner(addr: IpAddr) -> Manager {
+    let context = Context::open(addr).expect("shared");
+    Manager::new(Arc::new(Only(context)))
+}
+
+/// Asks by an owner's own context.
+fn connect_by(manager: &Manager, from: IpAddr, to: SocketAddr) -> Result<Connection, Error> {
+    ConnectBuilder::new(to)
+        .manager(manager)
+        .from(SocketAddr::new(from, 0))
+        .timeout(PATIENCE)
+        .connect()
+}
+
+fn say(connection: &Connection, text: &[u8]) {
+    let send = SendWr::send_inline(1, text).signaled();
+    connection.qp().post_send(&send).expect("room");
+    let wc = connection.cq().poll_one().expect("polls");
+    wc.ok().expect("sent");
+}
+
+/// A process that listens, says where, and takes all that come, and one message of each.
+struct Server {
+    process: Child,
+    addr: SocketAddr,
+}
+
+impl Server {
+    fn start(at: SocketAddr) -> Server {
+        let program = std::env::current_exe().expect("this test binary");
+        let mut process = Command::new(program)
+            .args(["server_process", "--exact", "--nocapture", "--quiet"])
+            .env(LISTEN_AT, at.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let output = BufReader::new(process.stdout.take().expect("piped"));
+        let found = output.lines().map_while(Result::ok).find_map(|line| {
+            let (_, addr) = line.split_once("listens at ")?;
+            addr.trim().parse().ok()
+        });
+        let addr = found.expect("it says where it listens");
+        Server { process, addr }
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().expect("it runs");
+        self.process.wait().expect("it ends");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may be dead already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Not a test of its own: the process behind [`Server`].
+#[test]
+fn server_process() {
+    let Ok(at) = std::env::var(LISTEN_AT) else {
+        return;
+    };
+    let listener = listen(at.parse().expect("an address")).expect("listens");
+    println!("\nlistens at {}", listener.local_addr());
+    let mut guests = Vec::new();
+    loop {
+        let guest = listener.accept().expect("accepts");
+        let memory = guest.pd().reg_owned(vec![0; 64], Access::LOCAL_WRITE);
+        let memory = memory.expect("memory");
+        let sge = [memory.sge(..)];
+        guest.qp().post_recv(&RecvWr::new(1, &sge)).expect("room");
+        guests.push((guest, memory));
+    }
+}
+
+#[test]
+fn owners_of_one_address_are_told_apart_by_port_and_id() {
+    let (shared, elsewhere) = (address(), address());
+    let [a, b, c] = [(); 3].map(|()| owner(shared));
+    let listeners: Vec<Id> = [&a, &b, &c]
+        .into_iter()
+        .map(|manager| {
+            let channel = EventChannel::with_manager(manager).expect("a channel");
+            let id = Id::new(&channel, PortSpace::Tcp).expect("an identifier");
+            id.bind_addr(SocketAddr::new(shared, 0)).expect("binds");
+            id.listen(8).expect("listens");
+            id
+        })
+        .collect();
+    let ports: Vec<u16> = listeners
+        .iter()
+        .map(|id| id.local_addr().expect("bound").port())
+        .collect();
+    assert!(ports[0] != ports[1] && ports[1] != ports[2] && ports[0] != ports[2]);
+    // A port is one owner's.
+    let channel = EventChannel::with_manager(&b).expect("a channel");
+    let id = Id::new(&channel, PortSpace::Tcp).expect("an identifier");
+    let error = id.bind_addr(SocketAddr::new(shared, ports[0]));
+    assert_eq!(error.expect_err("it is taken").errno(), 98);
+    drop((id, listeners));
+
+    // Each listens and each asks, all of one another and from elsewhere.
+    let mut servers: Vec<Server> = Vec::new();
+    for _ in 0..2 {
+        servers.push(Server::start(SocketAddr::new(shared, 0)));
+    }
+    let far = owner(elsewhere);
+    let mut connections = Vec::new();
+    for round in 0..6 {
+        for server in &servers {
+            for (manager, from) in [(&a, shared), (&b, shared), (&far, elsewhere)] {
+                let connection = connect_by(manager, from, server.addr);
+                let connection = connection.unwrap_or_else(|error| panic!("{round}: {error}"));
+                say(&connection, b"hello");
+                connections.push(connection);
+            }
+        }
+    }
+    // Each of them ends, and is told so.
+    for connection in connections {
+        connection.disconnect().expect("the peer answers");
+    }
+    // Nobody listens there.
+    let nowhere = SocketAddr::new(shared, 9);
+    let error = connect_by(&far, elsewhere, nowhere).expect_err("nobody is there");
+    assert_eq!(
+        error.cm(),
+        Some(CmError::Rejected(RejReason::INVALID_SERVICE_ID))
+    );
+}
+
+#[test]
+fn a_dead_process_leaves_no_port() {
+    let (shared, elsewhere) = (address(), address());
+    let far = owner(elsewhere);
+    let mut server = Server::start(SocketAddr::new(shared, 7499));
+    let mine = owner(shared);
+    let try_bind = || {
+        let channel = EventChannel::with_manager(&mine).expect("a channel");
+        let id = Id::new(&channel, PortSpace::Tcp).expect("an identifier");
+        id.bind_addr(SocketAddr::new(shared, 7499)).map(|()| id)
+    };
+    assert_eq!(try_bind().expect_err("it is taken").errno(), 98);
+    let connection = connect_by(&far, elsewhere, server.addr).expect("it listens");
+    say(&connection, b"hello");
+    server.kill();
+    let id = try_bind().expect("it is free");
+    drop(id);
+    // Another one takes its place.
+    let again = Server::start(SocketAddr::new(shared, 7499));
+    let connection = connect_by(&far, elsewhere, again.addr).expect("it listens");
+    say(&connection, b"hello again");
+}
+
+/// Two hundred connect while the listener is killed and started again: each gets a
+/// connection, or hears why not, within its time.
+#[test]
+fn nobody_hangs_while_a_listener_is_restarted() {
+    const CLIENTS: usize = 200;
+    let (addr, from) = (address(), address());
+    let at = SocketAddr::new(addr, 7498);
+    let mut server = Server::start(at);
+    let manager = owner(from);
+    let start = Instant::now();
+    let threads: Vec<_> = (0..CLIENTS)
+        .map(|n| {
+            let manager = manager.clone();
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(n as u64 * 2));
+                let connection = connect_by(&manager, from, at);
+                (connection.map(drop), start.elapsed())
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(150));
+    server.kill();
+    std::thread::sleep(Duration::from_millis(100));
+    let _again = Server::start(at);
+    let (mut connected, mut refused) = (0, 0);
+    for thread in threads {
+        let (outcome, after) = thread.join().expect("no panic");
+        assert!(after < PATIENCE + Duration::from_secs(10), "{after:?}");
+        match outcome {
+            Ok(()) => connected += 1,
+            Err(error) => {
+                let known = matches!(
+                    error.cm(),
+                    Some(
+                        CmError::Rejected(_)
+                            | CmError::Unreachable
+                            | CmError::TimedOut
+                            | CmError::Closed
+                    )
+                );
+                assert!(known, "{error}");
+                refused += 1;
+            }
+        }
+    }
+    println!("{connected} connected, {refused} heard why not");
+    assert!(connected > CLIENTS / 2, "{connected} of {CLIENTS}");
+}
