@@ -610,3 +610,68 @@ fn three_lines_connect() {
     );
     assert_eq!(error.errno(), 111);
 }
+
+/// Over IPv6 a host has one loopback address: both ends share it.
+#[test]
+fn over_ipv6_too() {
+    let addr: IpAddr = "::1".parse().expect("literal");
+    let [server, client] = match [(); 2].map(|()| Context::open(addr)) {
+        [Ok(a), Ok(b)] => [a, b].map(Host::of),
+        [Err(error), _] | [_, Err(error)] => {
+            println!("skipped: there is no {addr} here: {error}");
+            return;
+        }
+    };
+    let (passive, active, theirs, ours, listener) = connected(&server, &client);
+    assert_eq!(passive.peer_addr(), active.local_addr());
+    assert_eq!(passive.local_addr(), listener.local_addr());
+    talk(&ours, &theirs);
+    active.disconnect().expect("disconnects");
+    server.expect(EventKind::Disconnected);
+    client.expect(EventKind::Disconnected);
+}
+
+/// Half of the packets are lost on their way out of one end: it takes long, and works.
+#[test]
+fn what_is_lost_is_sent_again() {
+    let lossy = Context::builder(address())
+        .faults(Some("drop=40%,seed=11".parse().expect("a fault")))
+        .open()
+        .expect("free");
+    let (server, client) = (Host::new(address()), Host::of(lossy));
+    let (_listener, addr) = server.listen(PortSpace::Tcp);
+    let mut ends = Vec::new();
+    for _ in 0..8 {
+        let id = client.resolved(PortSpace::Tcp, addr);
+        // A twentieth of what Linux waits: 2 * 1 + 256 ms.
+        id.set_option(CmOption::ResponseTimeout(16))
+            .expect("an option");
+        id.set_option(CmOption::AckTimeout(8)).expect("an option");
+        let end = End::new(&client, QpType::Rc);
+        id.attach_qp(&end.qp).expect("attaches");
+        id.connect(&ConnParam::default()).expect("asks");
+        ends.push((id, end));
+    }
+    let (mut guests, mut established) = (Vec::new(), 0);
+    while established < 8 || guests.len() < 8 {
+        while let Some(event) = server.channel.try_next().expect("looks") {
+            if event.kind == EventKind::ConnectRequest {
+                let end = End::new(&server, QpType::Rc);
+                event.id.attach_qp(&end.qp).expect("attaches");
+                event.id.accept(&ConnParam::default()).expect("accepts");
+                guests.push((event.id, end));
+            }
+        }
+        let event = client.channel.wait(Some(Duration::from_millis(10)));
+        if let Some(event) = event.expect("waits") {
+            assert_eq!(event.kind, EventKind::Established, "{event:?}");
+            established += 1;
+        }
+    }
+    let retries = |host: &Host| {
+        let counters = host.context.counters().expect("counters");
+        let found = counters.iter().find(|(name, _)| *name == "cm_retries");
+        found.map_or(0, |(_, count)| *count)
+    };
+    assert!(retries(&client) + retries(&server) > 0, "nothing was lost");
+}
