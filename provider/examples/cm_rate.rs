@@ -43,7 +43,7 @@ fn serve(at: SocketAddr) -> Result<(), Error> {
     listener.listen(0)?;
     println!("listening at {at}");
     let mut qps = None;
-    let mut guests: HashMap<Id, Qp> = HashMap::new();
+    let mut guests: HashMap<u64, (Id, Qp)> = HashMap::new();
     let mut most = 0;
     while let Some(event) = channel.wait(None)? {
         let Event { kind, id, .. } = event;
@@ -55,12 +55,12 @@ fn serve(at: SocketAddr) -> Result<(), Error> {
                 };
                 let qp = qps.attach(&id)?;
                 if id.accept(&ConnParam::default()).is_ok() {
-                    guests.insert(id, qp);
+                    guests.insert(id.number(), (id, qp));
                 }
             }
             EventKind::Disconnected | EventKind::Rejected | EventKind::Unreachable => {
                 most = most.max(guests.len());
-                guests.remove(&id);
+                guests.remove(&id.number());
                 if guests.is_empty() {
                     println!("{most} at once; memory {} KiB", resident_kib());
                     most = 0;
@@ -77,7 +77,7 @@ struct Client {
     to: SocketAddr,
     from: IpAddr,
     qps: Option<Qps>,
-    under_way: HashMap<Id, Qp>,
+    under_way: HashMap<u64, (Id, Qp)>,
     failed: usize,
 }
 
@@ -93,7 +93,7 @@ impl Client {
         };
         let qp = qps.attach(&id)?;
         id.connect(&ConnParam::default())?;
-        self.under_way.insert(id, qp);
+        self.under_way.insert(id.number(), (id, qp));
         Ok(())
     }
 
@@ -119,14 +119,16 @@ impl Client {
             let event = self.next()?;
             match event.kind {
                 EventKind::Established if hold => {
-                    let qp = self.under_way.remove(&event.id);
-                    made.push((event.id, qp));
+                    made.extend(self.under_way.remove(&event.id.number()));
                     done += 1;
                 }
                 EventKind::Established => event.id.disconnect()?,
-                EventKind::Disconnected if self.under_way.remove(&event.id).is_some() => done += 1,
+                EventKind::Disconnected => {
+                    let was = self.under_way.remove(&event.id.number());
+                    done += usize::from(was.is_some());
+                }
                 EventKind::Rejected | EventKind::Unreachable | EventKind::ConnectError => {
-                    self.under_way.remove(&event.id);
+                    self.under_way.remove(&event.id.number());
                     self.failed += 1;
                     done += 1;
                 }

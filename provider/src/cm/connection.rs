@@ -119,7 +119,7 @@ pub struct Listener {
     channel: EventChannel,
     settings: QpSettings,
     private_data: Vec<u8>,
-    guests: Mutex<HashMap<Id, Guest>>,
+    guests: Mutex<HashMap<u64, Guest>>,
 }
 
 impl Listener {
@@ -177,7 +177,7 @@ impl Listener {
                     }
                 }
                 // It is gone before it came.
-                _ => drop(self.guests().remove(&event.id)),
+                _ => drop(self.guests().remove(&event.id.number())),
             }
         }
         Ok(None)
@@ -190,7 +190,7 @@ impl Listener {
         let private_data = trimmed(event.private_data());
         // Another thread may find it established before the call returns.
         self.guests().insert(
-            id.clone(),
+            id.number(),
             Guest {
                 qp,
                 cq,
@@ -202,7 +202,7 @@ impl Listener {
             ..ConnParam::default()
         });
         if let Err(error) = accepted {
-            self.guests().remove(id);
+            self.guests().remove(&id.number());
             // A peer that has given up is no failure of ours.
             if !matches!(error.cm(), Some(CmError::State(_))) {
                 return Err(error);
@@ -213,7 +213,7 @@ impl Listener {
 
     /// A peer is there.
     fn finish(&self, id: &Id) -> Result<Option<Connection>, Error> {
-        let Some(guest) = self.guests().remove(id) else {
+        let Some(guest) = self.guests().remove(&id.number()) else {
             return Ok(None);
         };
         // Its further events are its own.
@@ -228,7 +228,7 @@ impl Listener {
         }))
     }
 
-    fn guests(&self) -> MutexGuard<'_, HashMap<Id, Guest>> {
+    fn guests(&self) -> MutexGuard<'_, HashMap<u64, Guest>> {
         self.guests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

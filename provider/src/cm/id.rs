@@ -147,6 +147,11 @@ impl Id {
         Ok(Id { handle })
     }
 
+    /// A number that no other identifier of this process has or had: a key for tables.
+    pub fn number(&self) -> u64 {
+        self.handle.number
+    }
+
     /// By which it finds its context.
     pub fn manager(&self) -> &Manager {
         &self.handle.manager
