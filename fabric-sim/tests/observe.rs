@@ -1,16 +1,20 @@
 //! What one sees of a run is what happened, and looking changes nothing.
 
+use fabric_sim::fabric::{DropReason, Fate, Interference};
+use fabric_sim::frame;
 use fabric_sim::host::{FlowSpec, StreamOp, StreamSpec};
 use fabric_sim::observe::{
     ClassSeries, Observation, Sampling, Series, captured, observed, outcomes,
 };
+use fabric_sim::qos::Trust;
 use fabric_sim::switch::{Marking, Threshold};
+use fabric_sim::topology::PortId;
 use fabric_sim::{
     FabricConfig, FlowControl, HostId, Link, Mode, Qos, Rate, Sim, Span, SwitchConfig, Time,
     Topology,
 };
 use std::io::{self, Write};
-use urxe_wire::{Frame, LinkType};
+use urxe_wire::{EtherType, Ethernet, Frame, LinkType};
 
 /// One block of a capture file.
 struct Block<'a> {
@@ -379,4 +383,98 @@ fn a_pause_that_lasts_is_seen_as_long_as_it_lasts() {
                 .all(|(&p, _)| p == interval.ps())
     });
     assert!(stuck.count() >= 4);
+}
+
+#[test]
+fn tagged_frames_plain_flows_and_credits_can_be_told_apart() {
+    let qos = Qos {
+        trust: Trust::Pcp,
+        flow_control: FlowControl::Credits {
+            buffer: 64 << 10,
+            update: 8 << 10,
+        },
+        ..Qos::default()
+    };
+    let config = FabricConfig {
+        qos,
+        ..FabricConfig::default()
+    };
+    let mut sim = incast(config, 20_000);
+    sim.add_flow(FlowSpec::new(HostId(1), HostId(0)).size(50_000));
+    let file = captured(&mut sim, Vec::new(), "", Sim::run).expect("into memory");
+    let (mut roce, mut flow, mut credits) = (0, 0, 0);
+    for packet in packets(&file) {
+        let (ethernet, rest) = Ethernet::parse(packet.bytes).expect("a header");
+        if ethernet.ethertype == EtherType(0x88b5) {
+            credits += 1;
+            continue;
+        }
+        assert_eq!(ethernet.tags[0].map(|tag| tag.pcp), Some(3), "{packet:?}");
+        if let Ok(Frame::Roce(frame)) = Frame::parse(LinkType::Ethernet, packet.bytes) {
+            assert!(frame.is_icrc_ok());
+            roce += 1;
+            continue;
+        }
+        // What the header says is what the frame had; of the rest there is nothing.
+        let header: [u8; 20] = rest[..20].try_into().expect("an IP header");
+        let total_len = u16::from_be_bytes([header[2], header[3]]);
+        assert_eq!(u32::from(total_len), packet.original_len - 18);
+        let sum = header.as_chunks::<2>().0.iter();
+        let sum: u32 = sum.map(|&word| u32::from(u16::from_be_bytes(word))).sum();
+        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "the checksum");
+        assert_eq!(rest[22..24], [0, 9], "to the port that discards");
+        assert!(packet.bytes.len() < packet.original_len as usize);
+        flow += 1;
+    }
+    assert_eq!(flow, 4 * 50_000_u32.div_ceil(1024));
+    assert!(roce > 200 && credits > 10, "{roce} {credits}");
+}
+
+#[test]
+fn a_capture_has_what_faults_did() {
+    let mut sim = incast(FabricConfig::default(), 200_000);
+    let cable = sim.fabric().port_of(HostId(0));
+    sim.fabric_mut()
+        .set_interference(Box::new(Mischief(cable, 0)));
+    let file = captured(&mut sim, Vec::new(), "", Sim::run).expect("into memory");
+    assert!(sim.streams().iter().all(|stream| stream.is_complete()));
+    let seen = packets(&file);
+    let with = |text: &str, flags: u32| {
+        let of = |p: &&Seen| p.comment.starts_with(text) && p.flags == flags;
+        seen.iter().filter(of).count() as u64
+    };
+    let drops = sim.fabric().drops();
+    assert_eq!(with("dropped (fault)", 0), drops.of(DropReason::Fault));
+    assert_eq!(
+        with("dropped (bit-error)", 1 | 1 << 24),
+        drops.of(DropReason::BitError)
+    );
+    assert!(drops.of(DropReason::Fault) > 0 && drops.of(DropReason::BitError) > 0);
+    // Each that was sent by h0 came to the switch, but for the dropped, and some came twice.
+    let peer = cable.peer();
+    let count = |port: u32, flags: u32| {
+        let of = |p: &&Seen| p.port == port && p.flags == flags;
+        seen.iter().filter(of).count() as u64
+    };
+    let (sent, came) = (count(cable.0, OUTBOUND), count(peer.0, 1));
+    assert_eq!(came, sent - drops.total() + sent / 50);
+}
+
+/// Loses, damages and doubles some frames that leave a port.
+#[derive(Debug)]
+struct Mischief(PortId, u64);
+
+impl Interference for Mischief {
+    fn on_wire(&mut self, _: Time, port: PortId, _: &mut frame::Frame, _: &mut [u8]) -> Fate {
+        if port != self.0 {
+            return Fate::Pass;
+        }
+        self.1 += 1;
+        match self.1 % 50 {
+            10 => Fate::Lose,
+            30 => Fate::Corrupt,
+            0 => Fate::Duplicate(Span::from_ns(700)),
+            _ => Fate::Pass,
+        }
+    }
 }

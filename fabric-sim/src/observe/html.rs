@@ -31,6 +31,8 @@ struct Page<'a> {
     drops: &'a [(&'static str, u64)],
     deadlock: Option<&'a str>,
     failures: &'a [String],
+    /// Rare things that were seen, and how often.
+    marks: Vec<(&'static str, u64)>,
     expectations: &'static str,
     interval_us: f64,
     samples: usize,
@@ -147,6 +149,11 @@ impl<'a> Page<'a> {
             drops: &report.drops,
             deadlock: report.deadlock.as_deref(),
             failures: &report.failures,
+            marks: report
+                .marks
+                .seen()
+                .map(|(mark, count)| (mark.name(), count))
+                .collect(),
             expectations: "All checks and expectations hold",
             interval_us: us(series.interval),
             samples: series.len,

@@ -234,11 +234,9 @@ struct Recorder {
 impl Recorder {
     /// Adds what happened from `start` on, not longer than an interval.
     fn add(&mut self, start: Time, sample: &Sample, landed: &[u64]) {
-        let arrived: Vec<u64> = landed
-            .iter()
-            .zip(&self.landed)
-            .map(|(n, o)| n - o)
-            .collect();
+        // A host that begins anew counts from nothing.
+        let since = landed.iter().zip(&self.landed);
+        let arrived: Vec<u64> = since.map(|(now, then)| now.saturating_sub(*then)).collect();
         if sample.is_empty() && arrived.iter().all(|&bytes| bytes == 0) {
             return;
         }
