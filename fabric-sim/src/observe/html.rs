@@ -93,6 +93,23 @@ struct FlowData<'a> {
 
 /// Writes the page.
 ///
+/// ```
+/// use fabric_sim::host::StreamSpec;
+/// use fabric_sim::observe::{Sampling, html, observed};
+/// use fabric_sim::scenario::Report;
+/// use fabric_sim::{FabricConfig, HostId, Link, Rate, Sim, Time, Topology};
+///
+/// let topology = Topology::single_switch(3, Link::new(Rate::gbps(100)));
+/// let mut sim = Sim::new(topology, FabricConfig::default())?;
+/// sim.add_stream(StreamSpec::write(HostId(0), HostId(2), 100_000))?;
+/// let seen = observed(&mut sim, Time::NEVER, Sampling::AtMost(512));
+/// let title = html::Title { scenario: "one writes", seed: 1, again: "cargo run" };
+/// let mut page = Vec::new();
+/// html::write(&mut page, &title, &Report::of(&sim), &seen)?;
+/// assert!(page.starts_with(b"<!doctype html>"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// What writing says.
 pub fn write(

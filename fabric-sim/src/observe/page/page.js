@@ -74,8 +74,8 @@ function words() {
     "Pause time of all ports": time(sum(ports.map(p => p.paused_us))),
     "A sample lasts": time(run.interval_us), "Seen": run.marks.map(([mark, count]) => `${mark} ${count}`).join(", ") || "nothing rare", "Again": run.again,
   };
-  byId("facts").append(...Object.entries(facts).map(([name, value]) =>
-    html("div", {}, html("dt", {}, name), html("dd", {}, String(value)))));
+  const fact = kind => ([name, value]) => html("div", { class: kind }, html("dt", {}, name), html("dd", {}, String(value)));
+  byId("facts").append(...Object.entries(facts).map(fact("fact")), ...Object.entries(long).map(fact("long fact")));
 }
 
 // ---- the picture ------------------------------------------------------------------------------------------------
@@ -127,9 +127,19 @@ function draw() {
   const { tier, place, rows } = arrange();
   const levels = rows.length, height = TIER * (levels - 1) + 100;
   const at = run.nodes.map((_, node) => ({ x: 20 + place[node] * (WIDTH - 40), y: height - 44 - tier[node] * TIER }));
+  const room = id => (WIDTH - 40) / rows[tier[id]].length;
+  const own = run.nodes.map((_, id) => ports.filter(port => port.node === id));
+  // A switch is the wider the more cables it has, and they end side by side.
+  const width = id => Math.min(Math.max(96, 4 * own[id].length), Math.max(8, room(id) * 0.8));
+  const reach = run.nodes.map(() => 1);
+  for (const { a, b } of run.links) for (const node of [a, b]) reach[node] = Math.max(reach[node], Math.abs(at[a].x - at[b].x));
+  const foot = (node, other) => {
+    if (!run.nodes[node].is_switch) return at[node];
+    return { x: at[node].x + (at[other].x - at[node].x) / reach[node] * (width(node) / 2 - 4), y: at[node].y };
+  };
   const root = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, id: "network", role: "img", "aria-describedby": "state", "aria-label": "The network" });
   run.links.forEach((link, cable) => {
-    const [a, b] = [at[link.a], at[link.b]];
+    const [a, b] = [foot(link.a, link.b), foot(link.b, link.a)];
     const isFar = tier[link.a] === tier[link.b] && Math.abs(place[link.a] - place[link.b]) * rows[tier[link.a]].length > 1.5;
     const bend = isFar ? 90 : 0;
     for (const [id, from, to] of [[2 * cable, a, b], [2 * cable + 1, b, a]]) {
@@ -142,22 +152,20 @@ function draw() {
   });
   run.nodes.forEach((node, id) => {
     const { x, y } = at[id];
-    const room = (WIDTH - 40) / rows[tier[id]].length;
     if (!node.is_switch) {
-      root.append(svg("circle", { cx: x, cy: y, r: Math.min(7, Math.max(1.5, room / 2.6)), class: "host" }, svg("title", {}, node.name)));
-      if (room >= 8 * node.name.length) root.append(svg("text", { x, y: y + 24, "text-anchor": "middle" }, node.name));
+      root.append(svg("circle", { cx: x, cy: y, r: Math.min(7, Math.max(1.5, room(id) / 2.6)), class: "host" }, svg("title", {}, node.name)));
+      if (room(id) >= 8 * node.name.length) root.append(svg("text", { x, y: y + 24, "text-anchor": "middle" }, node.name));
       return;
     }
-    const width = Math.min(96, Math.max(8, room * 0.8));
-    const own = ports.filter(port => port.node === id);
-    const box = svg("rect", { x: x - width / 2, y: y - BOX / 2, width, height: BOX, rx: 4, class: "box" }, svg("title", {}, node.name));
-    box.addEventListener("click", () => choose(own.map(port => port.id), true));
-    const fill = svg("rect", { x: x - width / 2 + 1, width: width - 2, class: "level", "data-switch": node.name });
+    const wide = width(id);
+    const box = svg("rect", { x: x - wide / 2, y: y - BOX / 2, width: wide, height: BOX, rx: 4, class: "box" }, svg("title", {}, node.name));
+    box.addEventListener("click", () => choose(own[id].map(port => port.id), true));
+    const fill = svg("rect", { x: x - wide / 2 + 1, width: wide - 2, class: "level", "data-switch": node.name });
     root.append(box, fill);
     const label = svg("text", { x, y: y + 4, "text-anchor": "middle", class: "inside" });
-    if (width >= 60) root.append(label);
-    if (room >= 7 * node.name.length) root.append(svg("text", { x, y: y - BOX / 2 - 6, "text-anchor": "middle", class: "inside" }, node.name));
-    picture.levels.push({ own, fill, label, bottom: y + BOX / 2 - 1, held: own.reduce((all, port) => {
+    if (wide >= 60) root.append(label);
+    if (room(id) >= 7 * node.name.length) root.append(svg("text", { x, y: y - BOX / 2 - 6, "text-anchor": "middle", class: "inside" }, node.name));
+    picture.levels.push({ fill, label, bottom: y + BOX / 2 - 1, held: own[id].reduce((all, port) => {
       port.queue.forEach((n, sample) => { all[sample] += n; });
       return all;
     }, new Float64Array(run.samples)) });
