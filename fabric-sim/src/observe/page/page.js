@@ -72,7 +72,10 @@ function words() {
     "Dropped frames": drops || "none", "Deadlock": run.deadlock || "none",
     "Hosts, switches": `${run.nodes.filter(n => !n.is_switch).length}, ${run.nodes.filter(n => n.is_switch).length}`,
     "Pause time of all ports": time(sum(ports.map(p => p.paused_us))),
-    "A sample lasts": time(run.interval_us), "Seen": run.marks.map(([mark, count]) => `${mark} ${count}`).join(", ") || "nothing rare", "Again": run.again,
+    "A sample lasts": time(run.interval_us),
+  };
+  const long = {
+    "Seen": run.marks.map(([mark, count]) => `${mark} ${count}`).join(", ") || "nothing rare", "Again": run.again,
   };
   const fact = kind => ([name, value]) => html("div", { class: kind }, html("dt", {}, name), html("dd", {}, String(value)));
   byId("facts").append(...Object.entries(facts).map(fact("fact")), ...Object.entries(long).map(fact("long fact")));
