@@ -11,6 +11,7 @@ use crate::bench::{self, Op};
 use crate::control::PORT_DEFAULT;
 use crate::pingpong::Variant;
 use crate::scale;
+use crate::sim::args::{ChangeArgs, SimReplayArgs, SimShrinkArgs, SimSweepArgs};
 
 /// RDMA without RDMA hardware: RoCEv2 over ordinary UDP sockets.
 #[derive(Debug, Parser)]
@@ -257,6 +258,12 @@ pub(crate) struct LaunchArgs {
 pub(crate) enum SimCommand {
     /// Run a scenario (docs/SIMULATION.md has the format) and print what it came to
     Run(SimRunArgs),
+    /// Run many seeds, and each combination of the values of [sweep]
+    Sweep(SimSweepArgs),
+    /// Run a seed again, and tell whether it is the run that was told
+    Replay(SimReplayArgs),
+    /// Make a scenario that fails as small as it can be
+    Shrink(SimShrinkArgs),
     /// Run each of many seeds twice, and compare every event
     CheckDeterminism(SimDeterminismArgs),
     /// Run a scenario and write a page that shows it: the network over time, queues, pauses, flows
@@ -283,6 +290,8 @@ pub(crate) struct SimRunArgs {
     /// Time of a sample of the tables, such as 10us [default: the run in at most 512]
     #[arg(long, value_name = "TIME", requires = "csv")]
     pub(crate) every: Option<String>,
+    #[command(flatten)]
+    pub(crate) changes: ChangeArgs,
 }
 
 /// Arguments of `urxe sim report`.
@@ -300,6 +309,8 @@ pub(crate) struct SimReportArgs {
     /// Time of a sample, such as 10us [default: the run in at most 512]
     #[arg(long, value_name = "TIME")]
     pub(crate) every: Option<String>,
+    #[command(flatten)]
+    pub(crate) changes: ChangeArgs,
 }
 
 /// Arguments of `urxe sim check-determinism`.
@@ -314,6 +325,8 @@ pub(crate) struct SimDeterminismArgs {
     /// The first seed
     #[arg(long, default_value_t = 1)]
     pub(crate) first: u64,
+    #[command(flatten)]
+    pub(crate) changes: ChangeArgs,
 }
 
 /// Arguments of `urxe sim experiments`.

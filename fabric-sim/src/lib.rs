@@ -20,6 +20,7 @@
 //! | [`observe`] | captures, tables and pages of a run |
 //! | `program` | programs that were written against `urxe`, on simulated hosts (feature `programs`, on by default) |
 //! | [`scenario`] | simulations as TOML files |
+//! | [`shrink`] | scenarios that fail, made small |
 //! | [`experiments`] | known outcomes, and whether they come |
 
 #![forbid(unsafe_code)]
@@ -38,6 +39,7 @@ pub mod observe;
 pub mod program;
 pub mod qos;
 pub mod scenario;
+pub mod shrink;
 pub mod switch;
 pub mod topology;
 

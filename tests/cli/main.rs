@@ -10,6 +10,7 @@ mod launch;
 mod pingpong;
 mod scale;
 mod sim;
+mod sim_many;
 mod sim_report;
 mod strict;
 mod usage;

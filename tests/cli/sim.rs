@@ -28,7 +28,7 @@ fn a_scenario_runs_and_a_seed_is_a_run() {
 }
 
 /// A folder that a test has for itself, gone when the test is.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Folder {

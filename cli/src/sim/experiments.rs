@@ -1,14 +1,13 @@
 //! `urxe sim experiments`: what should come out, beside what does.
 
 use std::io::{Write, stdout};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Instant;
 
 use fabric_sim::experiments::{EXPERIMENTS, Experiment, Finding};
 
 use crate::args::SimExperimentsArgs;
 use crate::error::CliError;
+use crate::sim::parallel::{each, jobs};
 
 /// Runs all, or those that are named, on all processors; prints them in their order.
 pub(super) fn run(args: &SimExperimentsArgs) -> Result<(), CliError> {
@@ -27,7 +26,7 @@ pub(super) fn run(args: &SimExperimentsArgs) -> Result<(), CliError> {
         |e: &&Experiment| args.names.is_empty() || args.names.iter().any(|n| n == e.name);
     let wanted: Vec<&Experiment> = EXPERIMENTS.iter().filter(is_wanted).collect();
     let start = Instant::now();
-    let results = run_all(&wanted)?;
+    let results = each(wanted.len(), jobs(None), |place| wanted[place].run())?;
     let (mut count, mut failed) = (0, 0);
     for (experiment, findings) in wanted.iter().zip(results) {
         writeln!(stdout(), "{}: {}", experiment.name, experiment.title)?;
@@ -72,34 +71,4 @@ fn number(value: f64) -> String {
     } else {
         format!("{value:.4}")
     }
-}
-
-/// Each thread takes the next that nobody has taken.
-fn run_all(wanted: &[&Experiment]) -> Result<Vec<Vec<Finding>>, CliError> {
-    let next = AtomicUsize::new(0);
-    let threads = thread::available_parallelism()
-        .map_or(1, usize::from)
-        .min(wanted.len());
-    let mut results = vec![Vec::new(); wanted.len()];
-    let done: Vec<_> = thread::scope(|scope| {
-        let work = || {
-            let mut done = Vec::new();
-            while let Some((place, experiment)) = {
-                let place = next.fetch_add(1, Ordering::Relaxed);
-                wanted.get(place).map(|experiment| (place, experiment))
-            } {
-                done.push((place, experiment.run()));
-            }
-            done
-        };
-        let started: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        started.into_iter().map(|thread| thread.join()).collect()
-    });
-    for share in done {
-        let share = share.map_err(|_| CliError::Failed("an experiment panicked".to_owned()))?;
-        for (place, findings) in share {
-            results[place] = findings;
-        }
-    }
-    Ok(results)
 }

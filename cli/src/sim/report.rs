@@ -8,11 +8,12 @@ use crate::args::SimReportArgs;
 use crate::error::CliError;
 use crate::output::{NewFile, cannot_write};
 use crate::sim::observe::{Looks, Seen, sampling};
-use crate::sim::run::{read, verdict};
+use crate::sim::open::{line, open};
+use crate::sim::run::verdict;
 
 /// Runs a scenario and writes the page.
 pub(super) fn run(args: &SimReportArgs) -> Result<(), CliError> {
-    let scenario = read(&args.file)?;
+    let scenario = open(&args.file, &args.changes)?;
     let seed = args.seed.unwrap_or(scenario.seed());
     let sampling = Some(sampling(args.every.as_deref())?);
     let mut file = NewFile::create(&args.output)?;
@@ -29,7 +30,7 @@ pub(super) fn run(args: &SimReportArgs) -> Result<(), CliError> {
     let title = Title {
         scenario: &name,
         seed,
-        again: &format!("urxe sim run {} --seed {seed}", args.file.display()),
+        again: &line("run", &args.file, seed, &args.changes, &[]),
     };
     if let Some(seen) = observation {
         html::write(&mut file, &title, &report, &seen)
@@ -42,5 +43,5 @@ pub(super) fn run(args: &SimReportArgs) -> Result<(), CliError> {
         report.trace,
         args.output.display()
     )?;
-    verdict(&report, &args.file, seed)
+    verdict(&report, &args.file, seed, &args.changes)
 }

@@ -1,20 +1,21 @@
 //! `urxe sim run` and `urxe sim check-determinism`.
 
-use std::fs;
 use std::io::{Write, stdout};
 use std::path::Path;
-use std::thread;
 
 use fabric_sim::engine::mix64;
 use fabric_sim::scenario::{Report, Scenario};
 
 use crate::args::{SimDeterminismArgs, SimRunArgs};
 use crate::error::CliError;
+use crate::sim::args::ChangeArgs;
 use crate::sim::observe::{Looks, Seen, Tables, sampling};
+use crate::sim::open::{line, open};
+use crate::sim::parallel::{each, jobs};
 
 /// Runs a scenario and prints what it came to.
 pub(super) fn run(args: &SimRunArgs) -> Result<(), CliError> {
-    let scenario = read(&args.file)?;
+    let scenario = open(&args.file, &args.changes)?;
     let seed = args.seed.unwrap_or(scenario.seed());
     let looks = Looks {
         scenario: &args.file,
@@ -33,32 +34,28 @@ pub(super) fn run(args: &SimRunArgs) -> Result<(), CliError> {
         tables.write(&seen)?;
     }
     write!(stdout(), "seed {seed}: {report}")?;
-    verdict(&report, &args.file, seed)
+    verdict(&report, &args.file, seed, &args.changes)
 }
 
 /// Fails if anything was not as expected, with the line that repeats the run.
-pub(super) fn verdict(report: &Report, file: &Path, seed: u64) -> Result<(), CliError> {
+pub(super) fn verdict(
+    report: &Report,
+    file: &Path,
+    seed: u64,
+    changes: &ChangeArgs,
+) -> Result<(), CliError> {
     if report.failures.is_empty() {
         return Ok(());
     }
     for failure in &report.failures {
         writeln!(stdout(), "  not as expected: {failure}")?;
     }
-    writeln!(
-        stdout(),
-        "  again: urxe sim run {} --seed {seed}",
-        file.display()
-    )?;
+    let again = line("run", file, seed, changes, &[]);
+    writeln!(stdout(), "  again: {again}")?;
     Err(CliError::Fault(format!(
         "{} expectations failed",
         report.failures.len()
     )))
-}
-
-pub(super) fn read(file: &Path) -> Result<Scenario, CliError> {
-    let text = fs::read_to_string(file)
-        .map_err(|e| CliError::context(format_args!("cannot read {}", file.display()), e))?;
-    Scenario::parse(&text).map_err(|e| CliError::context(file.display(), e))
 }
 
 /// Two runs of one seed that were not the same.
@@ -67,35 +64,18 @@ struct Difference {
     runs: [String; 2],
 }
 
-/// What a share of the seeds came to: the hash of all runs, or the first that was not the same twice.
-type Share = Result<Vec<(u64, u64)>, Box<dyn std::error::Error + Send + Sync>>;
-
 /// Runs each of many seeds twice and compares the hashes.
 pub(super) fn check_determinism(args: &SimDeterminismArgs) -> Result<(), CliError> {
-    let scenario = read(&args.file)?;
-    let seeds = args.first..args.first.saturating_add(args.seeds);
-    let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let scenario = open(&args.file, &args.changes)?;
+    let count = usize::try_from(args.seeds).unwrap_or(usize::MAX);
     // Threads share nothing but the file: each seed is simulated by one of them.
-    let shares: Vec<Share> = thread::scope(|scope| {
-        let share = |part: u64| {
-            let (scenario, seeds) = (&scenario, seeds.clone());
-            scope.spawn(move || {
-                seeds
-                    .filter(|seed| seed % threads == part)
-                    .map(|s| twice(scenario, s))
-                    .collect()
-            })
-        };
-        let started: Vec<_> = (0..threads).map(share).collect();
-        started
-            .into_iter()
-            .map(|t| t.join().unwrap_or_else(|_| Err("a run panicked".into())))
-            .collect()
-    });
+    let results = each(count, jobs(None), |number| {
+        twice(&scenario, args.first.wrapping_add(number as u64))
+    })?;
     let mut hashes = Vec::new();
-    for share in shares {
-        match share {
-            Ok(share) => hashes.extend(share),
+    for result in results {
+        match result {
+            Ok(hash) => hashes.push(hash),
             Err(error) => match error.downcast::<Difference>() {
                 Ok(difference) => {
                     writeln!(stdout(), "seed {} is not the same twice:", difference.seed)?;

@@ -5,7 +5,7 @@ use urxe_core::transmit::{RunLimits, TxBatch, TxDest};
 use urxe_core::work::{RecvWr, SendWr, WrData};
 use urxe_core::{Stats, WcStatus};
 
-use crate::engine::{Time, mix64};
+use crate::engine::{Span, Time, mix64};
 use crate::fabric::{LITE_BODY, Mode, frame_len};
 use crate::frame::{Frame, Payload};
 use crate::host::sim::Sim;
@@ -40,6 +40,8 @@ pub enum StreamError {
 /// What a timer of a host is for.
 pub(crate) const TRANSPORT_TIMER: u32 = 1 << 31;
 pub(crate) const STREAM_START: u32 = 1 << 30;
+/// With [`STREAM_START`]: a receive of the stream is due.
+const RECEIVE: u32 = 1 << 29;
 
 /// The hosts that run a transport, and what they share.
 #[derive(Debug)]
@@ -227,7 +229,9 @@ impl Sim {
     /// A timer of a host, for its transport or a stream.
     pub(crate) fn on_transport_timer(&mut self, host: HostId, token: u32) {
         let now = self.fabric.now();
-        if token & TRANSPORT_TIMER == 0 {
+        if token & (TRANSPORT_TIMER | RECEIVE) == RECEIVE {
+            self.post_receive(token & (RECEIVE - 1));
+        } else if token & TRANSPORT_TIMER == 0 {
             self.post_messages(token & !STREAM_START);
         } else if let Some(transport) = &mut self.drivers.transports[host.0 as usize] {
             if transport.timer_at.is_some_and(|at| at <= now) {
@@ -312,7 +316,7 @@ impl Sim {
             };
             if cqe.opcode == WcOpcode::Recv {
                 if cqe.status == WcStatus::Success {
-                    self.post_receive(cqe.wr_id as u32);
+                    self.renew_receive(cqe.wr_id as u32);
                 }
                 continue;
             }
@@ -364,14 +368,28 @@ impl Sim {
         }
     }
 
+    /// A receive was filled: posts it again, now or later.
+    fn renew_receive(&mut self, id: u32) {
+        let stream = &self.drivers.streams[id as usize];
+        let (host, wait) = (stream.peer.host, stream.spec.repost);
+        if wait == Span::ZERO {
+            return self.post_receive(id);
+        }
+        let due = self.fabric.now() + wait;
+        self.fabric
+            .set_timer(host, due, STREAM_START | RECEIVE | id);
+    }
+
     /// Posts a receive for the messages of a stream.
     fn post_receive(&mut self, id: u32) {
         let now = self.fabric.now();
         let stream = &self.drivers.streams[id as usize];
         let (wr_id, sges) = (u64::from(id), [stream.recv_sge()]);
         let wr = RecvWr { wr_id, sges: &sges };
-        let (host, index) = (stream.peer.host, stream.peer.index);
-        if let Some(transport) = &mut self.drivers.transports[host.0 as usize] {
+        let (host, index, qpn) = (stream.peer.host, stream.peer.index, stream.peer.qpn);
+        if let Some(transport) = &mut self.drivers.transports[host.0 as usize]
+            && transport.cqs.model.qpn_of(index) == qpn.get()
+        {
             // A QP that has failed takes none: its stream has ended.
             let _ = Verbs { now, transport }.post_recv(index, &wr);
         }

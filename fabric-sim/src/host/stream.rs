@@ -23,7 +23,7 @@ pub enum StreamOp {
     Write,
     /// RDMA READ: the data flows from `to` to `from`.
     Read,
-    /// SEND, into receives that `to` posts again as soon as they are filled.
+    /// SEND, into receives that `to` posts again when they are filled.
     Send,
     /// Atomic fetch-and-add of 1 to a counter of `to`; messages have 8 bytes.
     FetchAdd,
@@ -67,6 +67,8 @@ pub struct StreamSpec {
     pub depth: u32,
     /// Receives posted at a time, for SENDs; 0: as many as messages.
     pub receives: u32,
+    /// Time after which a receive that was filled is posted again.
+    pub repost: Span,
     /// When it begins.
     pub start: Time,
     /// The connection.
@@ -84,6 +86,7 @@ impl StreamSpec {
             count: 1,
             depth: 1,
             receives: 0,
+            repost: Span::ZERO,
             start: Time::ZERO,
             options: ConnectOptions::default(),
         }

@@ -30,6 +30,9 @@ impl Scenario {
     }
 
     fn build_all(&self, seed: u64) -> Result<Sim> {
+        if self.sim.swarm {
+            return self.drawn(seed)?.build_all(seed);
+        }
         let qos = self.qos()?;
         let mut config = FabricConfig {
             seed,
@@ -422,6 +425,7 @@ fn add_flow(sim: &mut Sim, number: usize, table: &FlowTable, cc: Option<&String>
             count: table.count.unwrap_or(1),
             depth: table.depth.unwrap_or(1),
             receives: table.receives.unwrap_or(0),
+            repost: quantity(&at.field("repost"), &table.repost)?.unwrap_or_default(),
             start,
             options: ConnectOptions {
                 tos,

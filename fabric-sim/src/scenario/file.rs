@@ -28,6 +28,11 @@ pub struct Scenario {
     pub(super) expect: ExpectTable,
     #[serde(default)]
     pub(super) checks: ChecksTable,
+    #[serde(default)]
+    pub(super) sweep: Table,
+    /// All of it, as it stands in the file or was changed.
+    #[serde(skip)]
+    pub(crate) table: Table,
     /// What it was read from, for the lines of errors.
     #[serde(skip)]
     pub(super) text: String,
@@ -39,10 +44,11 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError::Syntax`] says which line, and what was expected there.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
-        let scenario: Scenario =
-            toml::from_str(text).map_err(|error| ScenarioError::Syntax(error.to_string()))?;
+        let syntax = |error: toml::de::Error| ScenarioError::Syntax(error.to_string());
+        let scenario: Scenario = toml::from_str(text).map_err(syntax)?;
         Ok(Scenario {
             text: text.to_owned(),
+            table: text.parse().map_err(syntax)?,
             ..scenario
         })
     }
@@ -65,6 +71,8 @@ pub(super) struct SimTable {
     pub(super) seed: u64,
     pub(super) until: Option<String>,
     pub(super) mode: String,
+    /// Each seed draws its own faults of those of the file.
+    pub(super) swarm: bool,
 }
 
 impl Default for SimTable {
@@ -73,6 +81,7 @@ impl Default for SimTable {
             seed: 1,
             until: None,
             mode: "bytes".to_owned(),
+            swarm: false,
         }
     }
 }
@@ -203,6 +212,8 @@ pub(super) struct FlowTable {
     pub(super) depth: Option<u32>,
     #[serde(default)]
     pub(super) receives: Option<u32>,
+    #[serde(default)]
+    pub(super) repost: Option<String>,
     #[serde(default)]
     pub(super) start: Option<String>,
     #[serde(default)]

@@ -8,11 +8,16 @@ mod file;
 mod judge;
 mod lines;
 mod report;
+mod settings;
+mod swarm;
+mod sweep;
 #[cfg(test)]
 mod tests;
 
 pub use file::Scenario;
-pub use report::{FlowReport, Report};
+pub use report::{FaultReport, FlowReport, Report};
+pub use settings::Setting;
+pub(crate) use swarm::span_text;
 
 /// Why a scenario cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -36,6 +41,11 @@ pub enum ScenarioError {
     /// A connection is impossible.
     #[error(transparent)]
     Stream(#[from] crate::host::StreamError),
+}
+
+/// Bytes of a text like `64KiB`.
+pub(crate) fn bytes_of(text: &str) -> Option<u64> {
+    build::bytes("", &file::Size::Text(text.to_owned())).ok()
 }
 
 impl ScenarioError {

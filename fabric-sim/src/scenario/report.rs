@@ -6,6 +6,7 @@ use crate::Sim;
 use crate::check::Marks;
 use crate::engine::{Rate, Span, Time, TraceHash};
 use crate::fabric::DropReason;
+use crate::fault::ActiveFault;
 use crate::topology::PortName;
 
 /// A flow or stream.
@@ -21,6 +22,27 @@ pub struct FlowReport {
     pub completion: Option<Span>,
     /// What went wrong.
     pub failure: Option<String>,
+}
+
+/// A fault, and what it did.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FaultReport {
+    /// Kind, choice and window.
+    pub name: String,
+    /// How often it struck.
+    pub hits: u64,
+    /// Numbers of the frames that it hit, the first 4096.
+    pub numbers: Vec<u64>,
+}
+
+impl FaultReport {
+    fn of(fault: &ActiveFault) -> FaultReport {
+        FaultReport {
+            name: fault.fault().to_string(),
+            hits: fault.hits(),
+            numbers: fault.numbers().to_vec(),
+        }
+    }
 }
 
 /// The outcome of a run.
@@ -44,6 +66,8 @@ pub struct Report {
     pub deadlock: Option<String>,
     /// Rare things that were seen.
     pub marks: Marks,
+    /// What each fault did.
+    pub faults: Vec<FaultReport>,
     /// What must hold and did not, then what was expected and did not come.
     pub failures: Vec<String>,
 }
@@ -90,6 +114,7 @@ impl Report {
                 .find_deadlock()
                 .map(|d| d.describe(topology).to_string()),
             marks: sim.marks(),
+            faults: fabric.faults().iter().map(FaultReport::of).collect(),
             failures: Vec::new(),
         }
     }
@@ -140,6 +165,9 @@ impl fmt::Display for Report {
         }
         for (reason, count) in &self.drops {
             writeln!(f, "  dropped: {count} ({reason})")?;
+        }
+        for fault in &self.faults {
+            writeln!(f, "  fault: {}: {} times", fault.name, fault.hits)?;
         }
         let marks: Vec<String> = self
             .marks

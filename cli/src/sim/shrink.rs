@@ -1,0 +1,74 @@
+//! `urxe sim shrink`: the smallest scenario that fails in the same way.
+
+use std::fs;
+use std::io::{Write, stdout};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fabric_sim::shrink::{ShrinkError, Shrunk, shrink as search};
+
+use crate::error::CliError;
+use crate::output::{NewFile, cannot_write};
+use crate::sim::args::SimShrinkArgs;
+use crate::sim::observe::Looks;
+use crate::sim::open::open;
+use crate::sim::parallel::progress;
+
+/// Shrinks a scenario, and writes what is left: the file, its capture, a test.
+pub(super) fn shrink(args: &SimShrinkArgs) -> Result<(), CliError> {
+    let scenario = open(&args.file, &args.changes)?;
+    let seed = args.seed.unwrap_or(scenario.seed());
+    // Before the work, which would be lost.
+    fs::create_dir_all(&args.out).map_err(|e| cannot_write(&args.out, e))?;
+    let (start, bar) = (Instant::now(), progress(0));
+    let most = Duration::from_secs(args.seconds);
+    let mut run = |scenario: &fabric_sim::scenario::Scenario| {
+        bar.inc(1);
+        scenario.run(seed)
+    };
+    let shrunk = search(&scenario, seed, &mut run, &mut || start.elapsed() < most);
+    bar.finish_and_clear();
+    let shrunk = shrunk.map_err(|error| match error {
+        ShrinkError::Passes => CliError::Usage(format!(
+            "{} passes under seed {seed}: there is nothing to shrink",
+            args.file.display()
+        )),
+        ShrinkError::Scenario(error) => CliError::context(args.file.display(), error),
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    writeln!(
+        stdout(),
+        "{} runs in {seconds:.1} s: {} faults and {} flows are left",
+        shrunk.runs,
+        shrunk.faults(),
+        shrunk.flows()
+    )?;
+    for failure in &shrunk.report.failures {
+        writeln!(stdout(), "  fails: {failure}")?;
+    }
+    write_all(&args.out, &shrunk)
+}
+
+fn write_all(folder: &Path, shrunk: &Shrunk) -> Result<(), CliError> {
+    let scenario = folder.join("scenario.toml");
+    let texts = [
+        (scenario.clone(), shrunk.to_toml()),
+        (folder.join("test.rs"), shrunk.to_test("scenario.toml")),
+    ];
+    for (path, text) in texts {
+        let mut file = NewFile::create(&path)?;
+        file.write_all(text.as_bytes())
+            .map_err(|e| cannot_write(&path, e))?;
+        file.keep()?;
+        writeln!(stdout(), "  {}", path.display())?;
+    }
+    let pcap = folder.join("capture.pcapng");
+    let looks = Looks {
+        scenario: &scenario,
+        pcap: Some(&pcap),
+        sampling: None,
+    };
+    looks.run(&shrunk.scenario, shrunk.scenario.seed())?;
+    writeln!(stdout(), "  {}", pcap.display())?;
+    Ok(())
+}

@@ -1,0 +1,249 @@
+//! `urxe sim sweep`, `replay` and `shrink`: many runs, the same run again, and the smallest that fails.
+
+use std::fs;
+
+use crate::harness::{Ran, project_file, run, urxe};
+use crate::sim::Folder;
+
+/// Writes a file into a folder.
+fn write(folder: &Folder, name: &str, text: &str) -> String {
+    let path = folder.file(name);
+    fs::write(&path, text).expect("can be written");
+    path.to_str().expect("is text").to_owned()
+}
+
+fn sim(args: &[&str]) -> Ran {
+    run(urxe().arg("sim").args(args))
+}
+
+fn scenario(name: &str) -> String {
+    let path = project_file(&format!("fabric-sim/scenarios/{name}"));
+    path.to_str().expect("is text").to_owned()
+}
+
+/// An incast whose receiver loses so much that it cannot be complete by its end.
+fn failing(folder: &Folder) -> String {
+    let text = fs::read_to_string(scenario("incast.toml")).expect("is there");
+    let text = text.replace("until = \"20ms\"", "until = \"3ms\"");
+    let faults = "\n[[fault]]\nkind = \"duplicate\"\np = 0.001\n\n\
+        [[fault]]\nkind = \"loss\"\np = 0.2\nhost = \"h15\"\nfrom = \"50us\"\nto = \"2ms\"\n";
+    write(folder, "failing.toml", &(text + faults))
+}
+
+#[test]
+fn a_sweep_runs_every_combination_under_every_seed() {
+    let file = scenario("sweep.toml");
+    let sweep = |jobs: &str| {
+        let ran = sim(&["sweep", &file, "--seeds", "2", "--jobs", jobs]).expect_success();
+        assert_eq!(ran.stderr, "", "no bar where nobody can see it");
+        let hash = ran.stdout.split("hash of all ").nth(1).map(str::to_owned);
+        (ran.stdout, hash.expect("is told"))
+    };
+    let (text, hash) = sweep("1");
+    assert_eq!(
+        text.matches(": 2 seeds, 0 failed").count(),
+        3 * 2 * 2,
+        "{text}"
+    );
+    assert!(
+        text.contains("fault[0].p=0.001 flow[0].size=256KB host.cc=dcqcn"),
+        "{text}"
+    );
+    assert!(
+        text.contains("24 runs in ") && text.contains("\nseen: "),
+        "{text}"
+    );
+    assert_eq!(sweep("3").1, hash, "whoever runs them");
+}
+
+#[test]
+fn a_seed_that_fails_is_told_with_the_line_that_replays_it() {
+    let folder = Folder::new("replay");
+    let file = failing(&folder);
+    let ran = sim(&["sweep", &file, "--seeds", "3", "--set", "flow[0].count=7"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(ran.stdout.contains("3 seeds, 3 failed"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("seed 2: all flows complete: false"),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stderr.contains("3 of 3 runs failed"), "{}", ran.stderr);
+    let line = ran.stdout.split("again: urxe sim ").nth(1).expect("a line");
+    let line = line.lines().next().expect("one");
+    let words: Vec<&str> = line
+        .split(' ')
+        .map(|word| word.trim_matches('\''))
+        .collect();
+    assert_eq!(words[..2], ["replay", &file]);
+    assert!(
+        words.contains(&"flow[0].count=7") && words.contains(&"--trace"),
+        "{line}"
+    );
+    let again = sim(&words);
+    assert_eq!(again.code, Some(1), "{}", again.stderr);
+    assert!(
+        again.stdout.contains("the same run, event by event"),
+        "{}",
+        again.stdout
+    );
+    assert!(
+        again
+            .stdout
+            .contains("fault: loss p=0.2 from 50 us to 2 ms: "),
+        "{}",
+        again.stdout
+    );
+    let mut other = words.clone();
+    other[words.len() - 1] = "0123456789abcdef";
+    let other = sim(&other);
+    assert!(
+        other.stderr.contains("another run: its hash is "),
+        "{}",
+        other.stderr
+    );
+}
+
+#[test]
+fn a_mark_that_was_never_seen_fails_the_set() {
+    let folder = Folder::new("marks");
+    let text = fs::read_to_string(scenario("incast.toml")).expect("is there");
+    let text = text + "sometimes = [\"pause\", \"atomic-replay\"]\n";
+    let file = write(&folder, "marks.toml", &text);
+    let ran = sim(&["sweep", &file, "--seeds", "2"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    let expected = "never seen, though expected sometimes: atomic-replay\n";
+    assert!(ran.stdout.ends_with(expected), "{}", ran.stdout);
+    assert!(
+        ran.stderr.contains("1 marks were never seen"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn what_fails_is_made_small_with_its_capture_and_its_test() {
+    let folder = Folder::new("shrink");
+    let file = failing(&folder);
+    let out = folder.0.join("small");
+    let to = out.to_str().expect("is text");
+    let ran = sim(&[
+        "shrink",
+        &file,
+        "--seed",
+        "5",
+        "--out",
+        to,
+        "--seconds",
+        "10",
+    ]);
+    let ran = ran.expect_success();
+    assert!(
+        ran.stdout.contains(" 1 faults and 1 flows are left"),
+        "{}",
+        ran.stdout
+    );
+    assert!(
+        ran.stdout.contains("fails: all flows complete: false"),
+        "{}",
+        ran.stdout
+    );
+    let small = fs::read_to_string(out.join("scenario.toml")).expect("is there");
+    assert!(
+        small.starts_with("# Fails: all flows complete: false\n"),
+        "{small}"
+    );
+    assert!(!small.contains("duplicate"), "{small}");
+    let again = sim(&["run", out.join("scenario.toml").to_str().expect("is text")]);
+    assert_eq!(again.code, Some(1), "{}", again.stdout);
+    assert!(again.stdout.starts_with("seed 5: "), "{}", again.stdout);
+    let test = fs::read_to_string(out.join("test.rs")).expect("is there");
+    assert!(test.contains("fn all_flows_complete_of_seed_5()"), "{test}");
+    let capture = fs::read(out.join("capture.pcapng")).expect("is there");
+    assert_eq!(capture[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
+    let decoded = run(urxe()
+        .args(["decode", "--quiet"])
+        .arg(out.join("capture.pcapng")));
+    assert!(!decoded.stdout.is_empty(), "{}", decoded.stderr);
+}
+
+#[test]
+fn bad_input_is_told_and_nothing_is_written() {
+    let folder = Folder::new("bad");
+    let incast = scenario("incast.toml");
+    let out = folder.0.join("none");
+    let out = out.to_str().expect("is text");
+    let text = fs::read_to_string(&incast).expect("is there");
+    let text = text + "\n[sweep]\n\"flow[3].size\" = [1]\n";
+    let sweep = write(&folder, "sweep.toml", &text);
+    let fault = "[[fault]]\nkind = \"los\"\n";
+    let text = fs::read_to_string(&incast).expect("is there") + fault;
+    let faulty = write(&folder, "faulty.toml", &text);
+    let line = format!(
+        "line {}: fault[0].kind: \"los\" is not",
+        text.matches('\n').count()
+    );
+    for (args, code, expected) in [
+        (
+            vec!["shrink", &incast, "--out", out],
+            2,
+            "passes under seed 7: there is nothing to shrink",
+        ),
+        (
+            vec!["shrink", &incast, "--out", "/proc/none"],
+            1,
+            "cannot write /proc/none",
+        ),
+        (vec!["shrink", &incast], 2, "--out"),
+        (
+            vec!["sweep", &sweep],
+            1,
+            "flow[3].size: there are 1 of flow",
+        ),
+        (
+            vec!["sweep", &incast, "--seeds", "0"],
+            2,
+            "0 is not in 1..=",
+        ),
+        (vec!["sweep", &incast, "--jobs", "0"], 2, "0 is not in 1..="),
+        (
+            vec!["sweep", "/nonexistent.toml"],
+            1,
+            "cannot read /nonexistent.toml",
+        ),
+        (
+            vec!["run", &incast, "--set", "flow"],
+            2,
+            "--set flow: a setting is path=value",
+        ),
+        (
+            vec!["run", &incast, "--set", "flow[0].siez=1"],
+            1,
+            "unknown field `siez`",
+        ),
+        (vec!["replay", &faulty], 1, &line),
+    ] {
+        let ran = sim(&args);
+        assert_eq!(
+            ran.code,
+            Some(code),
+            "{args:?}: {}{}",
+            ran.stdout,
+            ran.stderr
+        );
+        assert!(ran.stderr.contains(expected), "{args:?}: {}", ran.stderr);
+    }
+    let left: Vec<_> = fs::read_dir(out).into_iter().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_bad_network_is_the_same_twice_and_a_swarm_too() {
+    let file = scenario("faults.toml");
+    for more in [&[][..], &["--swarm"]] {
+        let args = [&["check-determinism", "--seeds", "8", &file][..], more].concat();
+        let ran = sim(&args).expect_success();
+        let expected = "8 seeds from 1, each the same twice; 8 different runs; hash of all ";
+        assert!(ran.stdout.starts_with(expected), "{}", ran.stdout);
+    }
+}
