@@ -18,7 +18,7 @@
 //! }
 //!
 //! let mut sim = Simulation::new(42);
-//! sim.fault(Fault::loss(0.05));
+//! sim.fault(Fault::loss(0.0).nth([4])); // the fifth frame, and no other
 //! sim.host(HostId(0), || {
 //!     let (cq, qp, memory) = open("10.0.0.1").unwrap();
 //!     tell("client", qp.endpoint());
@@ -36,7 +36,7 @@
 //!     assert_eq!(cq.poll_one().unwrap().ok().unwrap().byte_len, 60_000);
 //! });
 //! let report = sim.run().unwrap();
-//! assert!(report.drops().total() > 0 && report.saw("retransmit"));
+//! assert!(report.drops().total() == 1 && report.saw("retransmit"));
 //! ```
 //!
 //! [`#[fabric_sim::test]`](crate::test) runs a test over many seeds, and says which one failed.
