@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
-use urxe_wire::{Gid, IcrcPolicy, IcrcVerdict, Packet, Pkey, Qpn, Service};
+use urxe_wire::{Gid, Packet, Pkey, Qpn, Service};
 
 use crate::context::{Cx, Env};
 use crate::cq::CqSink;
@@ -157,18 +157,8 @@ impl Shard {
         if !bth.pkey.matches(Pkey::DEFAULT) {
             return Err(DropReason::Pkey);
         }
-        let policy = self.common.config.icrc;
-        let IcrcVerdict::Ok { ident } = path.seed.verify_with(policy, ident_hint, bytes) else {
-            return Err(DropReason::Icrc);
-        };
-        let arrival = Arrival {
-            path,
-            ident,
-            ident_hint,
-        };
-        if policy == IcrcPolicy::SolveIdent && !self.common.knows_ident(arrival, env.now) {
-            return Err(DropReason::Icrc);
-        }
+        let common = &mut self.common;
+        let arrival = common.verify_datagram(path, ident_hint, bytes, env.now)?;
         for place in 0..members {
             let index = self.groups.members[&path.local][place];
             self.deliver_copy(index, arrival, &packet, env);

@@ -192,6 +192,7 @@ impl Listener {
         self.guests().insert(
             id.number(),
             Guest {
+                id: id.clone(),
                 qp,
                 cq,
                 private_data,
@@ -220,7 +221,7 @@ impl Listener {
         let channel = EventChannel::with_manager(id.manager())?;
         id.migrate(&channel)?;
         Ok(Some(Connection {
-            id: id.clone(),
+            id: guest.id,
             channel,
             qp: guest.qp,
             cq: guest.cq,
@@ -236,6 +237,7 @@ impl Listener {
 /// A peer that is accepted and not there yet.
 #[derive(Debug)]
 struct Guest {
+    id: Id,
     qp: Qp,
     cq: Cq,
     private_data: Vec<u8>,
@@ -331,7 +333,8 @@ impl ConnectBuilder {
                 }
                 EventKind::Rejected => CmError::Rejected(RejReason(event.status as u16)),
                 EventKind::Unreachable => CmError::Unreachable,
-                EventKind::ConnectError | EventKind::Disconnected => CmError::Closed,
+                EventKind::ConnectError => CmError::NotReady(-event.status),
+                EventKind::Disconnected => CmError::Closed,
                 _ => continue,
             };
             return Err(failure.into());

@@ -56,6 +56,10 @@ pub enum CmError {
     /// The time that was given is over.
     #[error("no answer within the time that was given")]
     TimedOut,
+    /// The peer accepted, but this side's QP could not be made ready, or the peer has gone
+    /// meanwhile; with the error's number.
+    #[error("the QP could not be connected (error {0})")]
+    NotReady(i32),
     /// The connection ended.
     #[error("the connection was closed")]
     Closed,
@@ -83,6 +87,7 @@ impl CmError {
             CmError::Rejected(_) => libc::ECONNREFUSED,
             CmError::Unreachable | CmError::TimedOut => libc::ETIMEDOUT,
             CmError::Closed => libc::ECONNRESET,
+            CmError::NotReady(errno) => errno,
             CmError::Member {
                 is_member: true, ..
             } => libc::EADDRINUSE,

@@ -21,7 +21,7 @@ use super::queue::{Queue, What};
 use crate::context::Context;
 use crate::engine::Mailbox;
 use crate::error::Error;
-use crate::qp::{Ece, QpInner};
+use crate::qp::{Ece, Qp, QpInner};
 use crate::share::PortName;
 
 /// One end of a connection that is, is to be, or is waited for; or of a datagram service.
@@ -313,6 +313,13 @@ impl Drop for Handle {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let listening = std::mem::take(&mut state.listening);
         let (conn, lease) = (state.conn.take(), state.lease.take());
+        let groups = std::mem::take(&mut state.groups);
+        if let Some(qp) = Qp::upgrade(&state.attached) {
+            for group in groups {
+                // It was attached when the identifier joined, and may be detached since.
+                let _ = qp.detach_mcast(group.into());
+            }
+        }
         for listening in listening {
             listening.end();
         }

@@ -23,7 +23,11 @@ impl Queued {
         };
         match self.what {
             What::Plain(kind, status, param) => Some(event(id, kind, status, param)),
-            What::Agent(happened) => id.on_event(happened),
+            What::Agent(happened) => {
+                // The call that began it may not have returned, in another thread.
+                id.state().conn.get_or_insert(happened.id());
+                id.on_event(happened)
+            }
             What::Request(context, conn, incoming) => {
                 id.on_request(queue, context, conn, *incoming)
             }
@@ -150,11 +154,6 @@ impl Id {
             Some(Transport::Xrc) => QpType::XrcRecv,
         };
         let new = Id::make(self.manager(), queue, self.port_space(), qp_type).ok()?;
-        let engine = context.engine();
-        // A failed engine has no requests.
-        if !engine.cm_adopt(conn, &new.handle.mailbox).unwrap_or(false) {
-            return None;
-        }
         new.handle.device.get_or_init(|| context.clone());
         {
             let (options, qkey) = {
@@ -172,6 +171,11 @@ impl Id {
             if qp_type != QpType::Ud {
                 state.agreed = Some(Agreed::of_request(&incoming));
             }
+        }
+        // From here on it has events. A failed engine has no requests.
+        let adopted = context.engine().cm_adopt(conn, &new.handle.mailbox);
+        if !adopted.unwrap_or(false) {
+            return None;
         }
         let param = match incoming.transport {
             Some(_) => EventParam::Conn(conn_param(&incoming.terms, &incoming.private_data)),

@@ -74,6 +74,9 @@ pub(super) struct Entry {
     name: PortName,
 }
 
+/// Whose an entry is: a participant, and what tells him from the next one in his row.
+pub(super) type Owner = (Row, u64);
+
 /// The file, read.
 #[derive(Debug)]
 pub(super) struct Ports {
@@ -124,7 +127,7 @@ impl Ports {
     pub(super) fn bind(
         &mut self,
         locked: &Locked<'_>,
-        (row, nonce): (Row, u64),
+        owner: Owner,
         name: PortName,
         reuse: bool,
     ) -> io::Result<bool> {
@@ -142,15 +145,7 @@ impl Ports {
             return Ok(false);
         }
         let kind = if reuse { Kind::Reusable } else { Kind::Bound };
-        self.add(
-            locked,
-            Entry {
-                row,
-                nonce,
-                kind,
-                name,
-            },
-        )?;
+        self.add(locked, Entry::of(owner, kind, name))?;
         Ok(true)
     }
 
@@ -158,7 +153,7 @@ impl Ports {
     pub(super) fn take_block(
         &mut self,
         locked: &Locked<'_>,
-        (row, nonce): (Row, u64),
+        owner: Owner,
         space: u16,
         random: u64,
     ) -> io::Result<Option<u16>> {
@@ -178,16 +173,7 @@ impl Ports {
                 port,
                 v6_only: false,
             };
-            let kind = Kind::Block;
-            self.add(
-                locked,
-                Entry {
-                    row,
-                    nonce,
-                    kind,
-                    name,
-                },
-            )?;
+            self.add(locked, Entry::of(owner, Kind::Block, name))?;
             return Ok(Some(port));
         }
         Ok(None)
@@ -197,25 +183,16 @@ impl Ports {
     pub(super) fn listen(
         &mut self,
         locked: &Locked<'_>,
-        (row, nonce): (Row, u64),
+        owner: Owner,
         name: PortName,
     ) -> io::Result<()> {
-        let kind = Kind::Listening;
-        self.add(
-            locked,
-            Entry {
-                row,
-                nonce,
-                kind,
-                name,
-            },
-        )
+        self.add(locked, Entry::of(owner, Kind::Listening, name))
     }
 
     /// Takes one's own entry out again.
     pub(super) fn remove(
         &mut self,
-        (row, nonce): (Row, u64),
+        (row, nonce): Owner,
         name: PortName,
         listening: bool,
     ) -> io::Result<()> {
@@ -273,6 +250,15 @@ impl Ports {
 }
 
 impl Entry {
+    fn of((row, nonce): Owner, kind: Kind, name: PortName) -> Entry {
+        Entry {
+            row,
+            nonce,
+            kind,
+            name,
+        }
+    }
+
     /// `None` for a free place: its nonce is 0.
     fn parse(bytes: &[u8; ENTRY_LEN]) -> Option<Entry> {
         let [

@@ -2,8 +2,7 @@
 //! nothing of QPs but the packet's form, so no QP is in their way.
 
 use urxe_wire::{
-    Bth, Deth, IcrcPolicy, IcrcVerdict, MAD_LEN, Opcode, Packet, PacketWriter, Pkey, Psn, Qkey,
-    Qpn, packet_len,
+    Bth, Deth, MAD_LEN, Opcode, Packet, PacketWriter, Pkey, Psn, Qkey, Qpn, packet_len,
 };
 
 use super::agent::{Agent, AgentConfig};
@@ -12,7 +11,6 @@ use super::route::GSI_QPN;
 use super::terms::MadPath;
 use crate::error::DropReason;
 use crate::path::RxPath;
-use crate::qp::Arrival;
 use crate::qp::modify::icrc_seed;
 use crate::qpn_table::QpnChunk;
 use crate::shard::{Handled, Shard};
@@ -155,18 +153,8 @@ impl Shard {
             .payload()
             .try_into()
             .map_err(|_| DropReason::Malformed)?;
-        let policy = self.common.config.icrc;
-        let IcrcVerdict::Ok { ident } = path.seed.verify_with(policy, ident_hint, bytes) else {
-            return Err(DropReason::Icrc);
-        };
-        let arrival = Arrival {
-            path,
-            ident,
-            ident_hint,
-        };
-        if policy == IcrcPolicy::SolveIdent && !self.common.knows_ident(arrival, now) {
-            return Err(DropReason::Icrc);
-        }
+        let common = &mut self.common;
+        common.verify_datagram(path, ident_hint, bytes, now)?;
         Ok(mad)
     }
 

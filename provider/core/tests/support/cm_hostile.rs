@@ -13,35 +13,13 @@ use urxe_core::qpn_table::QpnChunk;
 use urxe_wire::cm::{CmMessage, IpCmHeader, PortSpace, RejReason, Req, SidrReq, service_id};
 use urxe_wire::{MadHeader, Pkey, Psn, Qpn};
 
+use crate::support::bytes::Script;
+
 const PORT: u16 = 7174;
 /// What strangers can have kept, at most.
 const BACKLOG: u32 = 8;
 /// Connections that the application begins, at most.
 const OWN: usize = 8;
-
-struct Script<'a>(&'a [u8]);
-
-impl Script<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (&first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(first)
-    }
-
-    fn word(&mut self) -> Option<u32> {
-        let (word, rest) = self.0.split_first_chunk::<4>()?;
-        self.0 = rest;
-        Some(u32::from_be_bytes(*word))
-    }
-
-    /// The next bytes, in a field of any length.
-    fn fill(&mut self, out: &mut [u8]) {
-        let len = out.len().min(self.0.len());
-        let (taken, rest) = self.0.split_at(len);
-        out[..len].copy_from_slice(taken);
-        self.0 = rest;
-    }
-}
 
 fn addr(last: u8) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, last).into()

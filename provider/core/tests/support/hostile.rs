@@ -9,31 +9,12 @@ use urxe_core::work::{RecvWr, SendWr, Sge, WrData, WrOpcode};
 use urxe_core::{AckMode, RxPath, Time};
 use urxe_wire::{IcrcPolicy, Opcode, PayloadRule, Psn};
 
+use crate::support::bytes::Script;
 use crate::support::{IOVA, Node, QKEY, RECV_CQ, SEND_CQ, Settings};
 
 /// Bytes of memory; the upper half is in no region and must stay as it is.
 const REGISTERED: usize = 64 << 10;
 const SENTINEL: u8 = 0xa5;
-
-struct Script<'a>(&'a [u8]);
-
-impl Script<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (&first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(first)
-    }
-
-    fn number(&mut self) -> Option<u32> {
-        Some(u32::from(self.byte()?) << 8 | u32::from(self.byte()?))
-    }
-
-    fn take(&mut self, len: usize) -> Vec<u8> {
-        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
-        self.0 = rest;
-        taken.to_vec()
-    }
-}
 
 /// Runs a script against a QP and checks what must hold whatever happens. Returns
 /// the final state, and the number of messages that were executed.

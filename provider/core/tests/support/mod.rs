@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 #![allow(unreachable_pub, reason = "a module of several test binaries")]
 
+pub mod bytes;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
