@@ -471,6 +471,21 @@ fn what_cannot_be_is_said() {
 }
 
 #[test]
+fn a_run_is_captured() {
+    let path = std::env::temp_dir().join(format!("urxe-sim-{}.pcapng", std::process::id()));
+    let mut sim = Simulation::new(15);
+    pingpong(&mut sim, 2, 5_000);
+    sim.capture(&path).run().expect("they end");
+    let file = std::fs::read(&path).expect("it was written");
+    std::fs::remove_file(&path).expect("it is there");
+    assert_eq!(file[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
+    assert!(file.len() > 4 * 4 * 5_000, "four messages at four ports");
+    let mut sim = Simulation::new(15);
+    sim.host(A, || {}).capture("/nowhere/at/all");
+    assert!(matches!(cause(sim.run()), Cause::Setup(words) if words.contains("/nowhere")));
+}
+
+#[test]
 fn a_set_of_seeds_finds_the_one_that_fails() {
     let test = SeedTest {
         name: "here",

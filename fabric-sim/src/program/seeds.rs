@@ -19,6 +19,8 @@ const SEED: &str = "URXE_SIM_SEED";
 const SEEDS: &str = "URXE_SIM_SEEDS";
 /// Runs every seed twice, if it is 1.
 const TWICE: &str = "URXE_SIM_TWICE";
+/// Captures the last run, which is the one that fails, to this file.
+const PCAP: &str = "URXE_SIM_PCAP";
 
 /// What a test over seeds returns.
 pub trait TestResult {
@@ -60,7 +62,8 @@ pub struct SeedFailure {
 
 impl SeedTest {
     /// Runs the test for each seed, as the environment says: `URXE_SIM_SEED=17` runs that one alone, `URXE_SIM_SEEDS=1000` or
-    /// `URXE_SIM_SEEDS=200..300` others than the test's own number, `URXE_SIM_TWICE=1` each twice.
+    /// `URXE_SIM_SEEDS=200..300` others than the test's own number, `URXE_SIM_TWICE=1` each twice. `URXE_SIM_PCAP=FILE` captures
+    /// the last run, which is the one that fails, if any does.
     ///
     /// # Panics
     /// If a seed fails, with the line that repeats it.
@@ -73,6 +76,13 @@ impl SeedTest {
         let test = SeedTest {
             twice: is_twice,
             ..self
+        };
+        let capture = std::env::var_os(PCAP).filter(|path| !path.is_empty());
+        let body = |sim: &mut Simulation| {
+            if let Some(path) = &capture {
+                sim.capture(path);
+            }
+            body(sim)
         };
         if let Err(failure) = test.find(seeds, is_whole, body) {
             panic!("{}", self.explain(&failure));
@@ -123,7 +133,8 @@ impl SeedTest {
         let SeedFailure { seed, words } = failure;
         match seed {
             Some(seed) => format!(
-                "{} failed with seed {seed}: {words}\n  again: {SEED}={seed} cargo test {}",
+                "{} failed with seed {seed}: {words}\n  again: {SEED}={seed} cargo test {}\n  \
+                 and see its frames: {PCAP}=run.pcapng",
                 self.name, self.name
             ),
             None => format!("{}: {words}", self.name),

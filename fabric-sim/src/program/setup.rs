@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::engine::{Rate, Span, Time};
@@ -10,6 +11,7 @@ use crate::fabric::{FabricConfig, Mode};
 use crate::fault::Fault;
 use crate::host::{FlowSpec, Sim, address_of};
 use crate::link::Link;
+use crate::program::capture::Capturing;
 use crate::program::cpu::{Cpu, CpuModel};
 use crate::program::marks::Marks;
 use crate::program::nic::Nic;
@@ -54,6 +56,7 @@ pub struct Simulation {
     faults: Vec<Fault>,
     flows: Vec<FlowSpec>,
     programs: Vec<(HostId, Program)>,
+    capture: Option<PathBuf>,
     pub(crate) marks: Arc<Marks>,
     /// Traces of the runs so far, for whoever runs the same seed twice.
     pub(crate) traces: Arc<Shared<Vec<u64>>>,
@@ -72,6 +75,7 @@ impl Simulation {
             faults: Vec::new(),
             flows: Vec::new(),
             programs: Vec::new(),
+            capture: None,
             marks: Arc::default(),
             traces: Arc::default(),
         }
@@ -152,22 +156,34 @@ impl Simulation {
         self
     }
 
+    /// Writes every frame of a run to a file that Wireshark opens: see [`crate::observe::Capture`].
+    pub fn capture(&mut self, path: impl Into<PathBuf>) -> &mut Self {
+        self.capture = Some(path.into());
+        self
+    }
+
     /// Runs until all programs have ended. The simulation is empty then, but for its settings.
     ///
     /// # Errors
     /// [`Failure`] says which program did not come to its end, and why.
     pub fn run(&mut self) -> Result<Report, Failure> {
-        let mut world = self.build().map_err(|cause| Failure {
-            seed: self.seed,
+        let seed = self.seed;
+        let not_begun = |cause| Failure {
+            seed,
             at: Time::ZERO,
             cause,
             trace: 0,
             left: Vec::new(),
-        })?;
+        };
+        let mut world = self.build().map_err(not_begun)?;
+        let begin = |path: &PathBuf| Capturing::begin(&mut world.sim, path, seed);
+        let capture = self.capture.as_ref().map(begin).transpose();
+        let capture = capture.map_err(not_begun)?;
         let until = Time::ZERO + self.limit;
         let result = self.start(&mut world).and_then(|()| world.run(until));
         let at = world.now();
         let left = world.end_all();
+        let written = capture.map_or(Ok(()), |capture| capture.finish(&mut world.sim));
         let verdict = world.sim.verdict();
         let verdict = verdict.map_err(|violated| Cause::Violated(violated.violations));
         let counters = world.counters();
@@ -183,7 +199,7 @@ impl Simulation {
             marks: self.marks.clone(),
         };
         self.traces.with(|traces| traces.push(report.trace()));
-        match result.and(verdict) {
+        match result.and(verdict).and(written) {
             Ok(()) => Ok(report),
             Err(cause) => Err(Failure {
                 seed: self.seed,
