@@ -33,8 +33,8 @@ pub use deadlock::{Deadlock, StuckQueue};
 use port::Port;
 pub use reserve::ReserveError;
 pub use stats::{DropReason, Drops, PortStats};
-use tap::Taps;
 pub use tap::{Fate, Interference, PauseCause, Tap, TapEvent};
+use tap::{Taps, bytes_of};
 
 /// How much a frame carries through the simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -355,26 +355,6 @@ impl Fabric {
         &mut self.routes
     }
 
-    /// Looks at everything that happens from now on, with this tap alone.
-    pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
-        self.tap = Some(Taps(vec![tap]));
-    }
-
-    /// Looks at everything with one tap more.
-    pub fn add_tap(&mut self, tap: Box<dyn Tap>) {
-        self.tap.get_or_insert_with(|| Taps(Vec::new())).0.push(tap);
-    }
-
-    /// Takes the tap out that was added last, with what it gathered.
-    pub fn take_tap(&mut self) -> Option<Box<dyn Tap>> {
-        let taps = &mut self.tap.as_mut()?.0;
-        let last = taps.pop();
-        if taps.is_empty() {
-            self.tap = None;
-        }
-        last
-    }
-
     /// Has something happen to frames on cables.
     pub fn set_interference(&mut self, interference: Box<dyn Interference>) {
         self.interference = Some(interference);
@@ -540,19 +520,6 @@ impl Fabric {
     /// The same delay everywhere: how long a port takes to act on a pause frame.
     pub(crate) fn response_time(link: &Link) -> Span {
         headroom::response_time(link.rate)
-    }
-}
-
-/// The bytes of a frame without its check sequence; none if it has none, or in `lite` mode.
-pub(crate) fn bytes_of<'a>(bodies: &'a Bodies, frame: &Frame) -> &'a [u8] {
-    match frame.payload {
-        Payload::Roce { body, .. } if bodies.slot_len() > LITE_BODY => {
-            &bodies.get(body)[..frame.len as usize - 4]
-        }
-        Payload::Pause {
-            body: Some(body), ..
-        } => &bodies.get(body)[..urxe_wire::PauseFrame::LEN],
-        _ => &[],
     }
 }
 

@@ -4,11 +4,12 @@ use core::cell::RefCell;
 use core::fmt;
 use std::rc::Rc;
 
-use urxe_wire::Pause;
+use urxe_wire::{Pause, PauseFrame};
 
 use crate::engine::{Span, Time};
 use crate::fabric::stats::DropReason;
-use crate::frame::Frame;
+use crate::fabric::{Fabric, LITE_BODY};
+use crate::frame::{Bodies, Frame, Payload};
 use crate::switch::IngressUse;
 use crate::topology::PortId;
 
@@ -141,6 +142,41 @@ impl Taps {
         for tap in &mut self.0 {
             tap.event(now, event);
         }
+    }
+}
+
+impl Fabric {
+    /// Looks at everything that happens from now on, with this tap alone.
+    pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
+        self.tap = Some(Taps(vec![tap]));
+    }
+
+    /// Looks at everything with one tap more.
+    pub fn add_tap(&mut self, tap: Box<dyn Tap>) {
+        self.tap.get_or_insert_with(|| Taps(Vec::new())).0.push(tap);
+    }
+
+    /// Takes the tap out that was added last, with what it gathered.
+    pub fn take_tap(&mut self) -> Option<Box<dyn Tap>> {
+        let taps = &mut self.tap.as_mut()?.0;
+        let last = taps.pop();
+        if taps.is_empty() {
+            self.tap = None;
+        }
+        last
+    }
+}
+
+/// The bytes of a frame without its check sequence; none if it has none, or in `lite` mode.
+pub(crate) fn bytes_of<'a>(bodies: &'a Bodies, frame: &Frame) -> &'a [u8] {
+    match frame.payload {
+        Payload::Roce { body, .. } if bodies.slot_len() > LITE_BODY => {
+            &bodies.get(body)[..frame.len as usize - 4]
+        }
+        Payload::Pause {
+            body: Some(body), ..
+        } => &bodies.get(body)[..PauseFrame::LEN],
+        _ => &[],
     }
 }
 
