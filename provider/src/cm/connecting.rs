@@ -2,7 +2,7 @@
 
 use urxe_core::cm::{
     Answer, CmError as CoreError, CommId, ConnectRequest, DatagramAnswer, DatagramRequest, MadPath,
-    Patience, Terms, Transport,
+    Terms, Transport,
 };
 use urxe_core::qp::state::QpType;
 use urxe_wire::Qpn;
@@ -61,10 +61,7 @@ impl Id {
         };
         let (local_port, remote_port) = ports;
         let space = urxe_wire::cm::PortSpace(self.port_space() as u16);
-        let patience = Patience {
-            response_timeout: options.response_timeout,
-            max_retries: options.max_cm_retries,
-        };
+        let patience = options.patience();
         let engine = context.engine();
         let mailbox = &self.handle.mailbox;
         // Events of it can come before the call returns; they are not looked at before the

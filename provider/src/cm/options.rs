@@ -1,5 +1,7 @@
 //! Settings of an identifier.
 
+use urxe_core::cm::Patience;
+
 /// A setting of an [`super::Id`], for [`super::Id::set_option`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -52,6 +54,14 @@ impl Default for Options {
 }
 
 impl Options {
+    /// How long answers are waited for.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience {
+            response_timeout: self.response_timeout,
+            max_retries: self.max_cm_retries,
+        }
+    }
+
     /// Changes one; `None` if its value is out of range.
     pub(crate) fn set(&mut self, option: CmOption) -> Option<()> {
         let up_to = |value: u8, max: u8| (value <= max).then_some(value);

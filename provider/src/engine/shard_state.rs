@@ -248,12 +248,7 @@ impl ShardState {
                                 shard.handle_packet(path, place, packet, &mut env)
                             })
                         };
-                        for _ in 0..unowned.count {
-                            shard.count_unowned();
-                        }
-                        for (path, mad) in &unowned.mads {
-                            shard.handle_unowned_mad(path, mad, env.now);
-                        }
+                        unowned.settle(shard, env.now);
                         // A batch that is not full was all there was.
                         if count < rx.slots() {
                             break;
@@ -490,6 +485,17 @@ struct Unowned {
 }
 
 impl Unowned {
+    /// They are counted; who asks QP 1 is told that nobody is there.
+    #[inline]
+    fn settle(self, shard: &mut Shard, now: Time) {
+        for _ in 0..self.count {
+            shard.count_unowned();
+        }
+        for (path, mad) in &self.mads {
+            shard.handle_unowned_mad(path, mad, now);
+        }
+    }
+
     #[cold]
     fn add(&mut self, handed: &Handed<'_>) {
         if destination(handed.packet).is_none() {
