@@ -412,6 +412,11 @@ impl Agent {
         self.events.pop_front()
     }
 
+    /// True if there is one.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// What was counted since the last call.
     pub fn take_counts(&mut self) -> Counts {
         core::mem::take(&mut self.counts)

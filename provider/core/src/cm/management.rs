@@ -26,6 +26,8 @@ pub(crate) struct Management {
     pub(crate) due: Time,
     /// The agent has something to send.
     pub(crate) has_mail: bool,
+    /// The agent has something to tell.
+    has_news: bool,
     next_psn: Psn,
 }
 
@@ -35,6 +37,7 @@ impl Default for Management {
             agent: None,
             due: Time(u64::MAX),
             has_mail: false,
+            has_news: false,
             next_psn: Psn::new(0),
         }
     }
@@ -56,8 +59,14 @@ impl Shard {
     }
 
     /// What the agent has to tell.
+    #[inline]
     pub fn poll_cm_event(&mut self) -> Option<CmEvent> {
-        self.management.agent.as_deref_mut()?.poll_event()
+        if !self.management.has_news {
+            return None;
+        }
+        let event = self.management.agent.as_deref_mut()?.poll_event();
+        self.management.has_news = event.is_some();
+        event
     }
 
     /// After everything that the agent did.
@@ -66,6 +75,7 @@ impl Shard {
             return;
         };
         self.management.has_mail = agent.front().is_some();
+        self.management.has_news = agent.has_events();
         self.management.due = agent.next_timeout().unwrap_or(Time(u64::MAX));
         while let Some(qpn) = agent.poll_released() {
             self.qps.give_back(qpn);
