@@ -10,7 +10,7 @@ use urxe_core::WcStatus;
 use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::table::QpIndex;
 use urxe_core::work::{SendFlags, SendWr, WrData, WrOpcode};
-use urxe_wire::{BTH_LEN, Opcode, Operation, Position, Psn};
+use urxe_wire::{BTH_LEN, Opcode, OpcodeInfo, Operation, Position, Psn};
 
 use crate::check::Check;
 use crate::engine::{Span, Time};
@@ -343,63 +343,54 @@ impl Model {
             return;
         };
         let (before, after) = (&received.before, &received.after);
-        let did = after.writes != before.writes || after.messages != before.messages;
-        if !did {
-            let is_atomic = matches!(info.operation, Operation::CompareSwap | Operation::FetchAdd);
-            self.atomic_replays += u64::from(is_atomic && after.duplicates != before.duplicates);
+        if after.writes != before.writes || after.messages != before.messages {
+            qp.last_progress = self.now;
+            return self.on_executed(info, psn, received);
+        }
+        let is_atomic = matches!(info.operation, Operation::CompareSwap | Operation::FetchAdd);
+        self.atomic_replays += u64::from(is_atomic && after.duplicates != before.duplicates);
+    }
+
+    /// A packet of the recent QP wrote something, or ended a message.
+    fn on_executed(&mut self, info: &OpcodeInfo, psn: Psn, received: &Received<'_>) {
+        let (before, after) = (&received.before, &received.after);
+        let (operation, is_answer) = (info.operation, info.is_response());
+        let (qpn, place) = self.recent;
+        let Some(qp) = self.qps.get_mut(place) else {
             return;
-        }
-        qp.last_progress = self.now;
-        let is_answer = info.is_response();
-        let last = if is_answer {
-            qp.last_answer.replace(psn)
-        } else {
-            qp.last_request.replace(psn)
         };
-        if let Some(last) = last {
-            self.psn_wraps += u64::from(psn.get() < last.get());
-            if !last.is_before(psn) {
-                let fault = format!(
-                    "{:?} with PSN {psn:?} was executed after {last:?}: twice, or out of order",
-                    info.operation
-                );
-                let check = match after.atomics != before.atomics {
-                    true => Check::Atomics,
-                    false => Check::Delivery,
-                };
-                return self.violate(check, qpn, fault);
-            }
+        let last = match is_answer {
+            true => qp.last_answer.replace(psn),
+            false => qp.last_request.replace(psn),
+        };
+        self.psn_wraps += u64::from(last.is_some_and(|last| psn.get() < last.get()));
+        if let Some(last) = last.filter(|last| !last.is_before(psn)) {
+            let fault = format!(
+                "{operation:?} with PSN {psn:?} was executed after {last:?}: twice, or out of order"
+            );
+            let check = match after.atomics != before.atomics {
+                true => Check::Atomics,
+                false => Check::Delivery,
+            };
+            return self.violate(check, qpn, fault);
         }
-        let mismatch = (after.mismatches != before.mismatches).then(|| {
-            format!(
-                "{:?} with PSN {psn:?} wrote what nobody sent",
-                info.operation
-            )
-        });
+        let mismatch = (after.mismatches != before.mismatches)
+            .then(|| format!("{operation:?} with PSN {psn:?} wrote what nobody sent"));
         let bytes = after.bytes - before.bytes;
         if is_answer {
-            if info.operation == Operation::ReadResponse {
+            if operation == Operation::ReadResponse {
                 qp.read_came += bytes;
             }
             return self.violate_if(Check::Delivery, qpn, mismatch);
         }
-        let fault = qp.on_request(info.operation, info.position, bytes, received);
-        let is_finished = after.messages != before.messages;
-        if is_finished
-            && info.operation != Operation::ReadRequest
-            && info.operation != Operation::Flush
+        let fault = qp.on_request(operation, info.position, bytes, received);
+        let is_action = !matches!(operation, Operation::ReadRequest | Operation::Flush);
+        if after.messages != before.messages
+            && is_action
+            && let Some(finished) = qp.finish(operation, received)
         {
-            let (len, addr) = (core::mem::take(&mut qp.incoming), qp.incoming_addr.take());
-            if let Some(peer) = qp.peer {
-                self.has_news = true;
-                self.finished.push(Finished {
-                    peer,
-                    operation: info.operation,
-                    len,
-                    addr,
-                    values: (after.atomics != before.atomics).then_some(received.values),
-                });
-            }
+            self.has_news = true;
+            self.finished.push(finished);
         }
         self.violate_if(Check::Delivery, qpn, mismatch.or(fault));
     }
@@ -482,6 +473,22 @@ impl Qp {
         if posted.opcode == WrOpcode::RdmaRead && is_success {
             self.read_claimed += posted.len;
         }
+    }
+
+    /// A message has come to its end.
+    fn finish(&mut self, operation: Operation, received: &Received<'_>) -> Option<Finished> {
+        let (len, addr) = (
+            core::mem::take(&mut self.incoming),
+            self.incoming_addr.take(),
+        );
+        let is_atomic = received.after.atomics != received.before.atomics;
+        Some(Finished {
+            peer: self.peer?,
+            operation,
+            len,
+            addr,
+            values: is_atomic.then_some(received.values),
+        })
     }
 
     /// A request packet was executed; says what is wrong with it.
