@@ -8,7 +8,8 @@ use super::event::Event;
 use super::manager::Manager;
 use super::queue::Queue;
 use crate::engine::{Channel, Sleep};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::mem::fork::Generation;
 
 /// A queue of [`Event`]s. It is a handle: clones are the same channel.
 ///
@@ -19,6 +20,8 @@ use crate::error::Error;
 pub struct EventChannel {
     queue: Arc<Queue>,
     manager: Manager,
+    /// The process that it was made in.
+    generation: Generation,
 }
 
 impl EventChannel {
@@ -40,6 +43,7 @@ impl EventChannel {
         Ok(EventChannel {
             queue: Arc::new(queue),
             manager: manager.clone(),
+            generation: Generation::current(),
         })
     }
 
@@ -49,6 +53,7 @@ impl EventChannel {
     /// After a fork, in the child.
     #[doc(alias = "rdma_get_cm_event")]
     pub fn try_next(&self) -> Result<Option<Event>, Error> {
+        self.check_process()?;
         while let Some(queued) = self.queue.try_take() {
             if let Some(event) = queued.open(&self.queue) {
                 return Ok(Some(event));
@@ -63,6 +68,7 @@ impl EventChannel {
     /// After a fork, in the child; or if the system cannot wait.
     #[doc(alias = "rdma_get_cm_event")]
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Event>, Error> {
+        self.check_process()?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             let permit = match self.queue.take_or_sleep() {
@@ -83,6 +89,14 @@ impl EventChannel {
     /// The contexts that its identifiers use.
     pub fn manager(&self) -> &Manager {
         &self.manager
+    }
+
+    /// Everything that was made before a fork is dead in the child.
+    fn check_process(&self) -> Result<(), Error> {
+        if self.generation.is_past() {
+            return Err(ErrorKind::Forked.into());
+        }
+        Ok(())
     }
 
     pub(crate) fn queue(&self) -> &Arc<Queue> {
