@@ -125,9 +125,9 @@ mod tests {
             let error = expand(bad).expect_err(bad).to_string();
             assert!(error.contains("fn name(sim: &mut Simulation)"), "{error}");
         }
-        let usual = expand("#[ignore] fn t(sim: &mut Simulation) { sim.run()?; }");
+        let usual = expand("#[should_panic] fn t(sim: &mut Simulation) { sim.run()?; }");
         let usual = usual.expect("a test");
-        assert!(usual.contains("# [ignore] fn t ()"), "{usual}");
+        assert!(usual.contains("# [should_panic] fn t ()"), "{usual}");
         assert!(usual.contains("program :: Failure"), "what `?` returns");
         let other = expand("fn t(sim: &mut Simulation) -> Result<(), String> { Ok(()) }");
         let other = other.expect("a test");
