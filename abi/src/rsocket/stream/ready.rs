@@ -37,6 +37,8 @@ impl Stream {
                     found |= libc::POLLOUT;
                 }
                 let always = match connection.link {
+                    // Who has not read all is not told of the end yet.
+                    _ if connection.has_data() => 0,
                     Link::Up => 0,
                     Link::Down => libc::POLLHUP,
                     Link::Broken(_) => libc::POLLERR,
