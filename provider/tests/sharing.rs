@@ -89,6 +89,7 @@ fn steer_all_to(addr: std::net::IpAddr, number: u32) {
         offset: 4,
         mask: 0x00ff_ffff,
         shift: 12,
+        by_other: None,
         map: &[(0, number)],
     };
     let program = steering.program().expect("short");

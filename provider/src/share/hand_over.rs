@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What goes before the packet: both addresses, the source port, the place in its
 /// train, ECN, and padding.
@@ -24,11 +25,16 @@ pub(crate) struct Handed<'a> {
     pub(crate) packet: &'a [u8],
 }
 
+/// How long [`Inbox::send_patiently`] waits.
+const PATIENCE: Duration = Duration::from_millis(50);
+
 /// Where a participant takes his packets. The path is in a directory that other users
 /// cannot enter.
 #[derive(Debug)]
 pub(super) struct Inbox {
     socket: UnixDatagram,
+    /// Waits for a place in another's inbox, for a moment.
+    patient: UnixDatagram,
     path: PathBuf,
 }
 
@@ -38,7 +44,13 @@ impl Inbox {
         let _ = fs::remove_file(&path);
         let socket = UnixDatagram::bind(&path)?;
         socket.set_nonblocking(true)?;
-        Ok(Inbox { socket, path })
+        let patient = UnixDatagram::unbound()?;
+        patient.set_write_timeout(Some(PATIENCE))?;
+        Ok(Inbox {
+            socket,
+            patient,
+            path,
+        })
     }
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -48,11 +60,13 @@ impl Inbox {
     /// Hands a packet to the owner of another inbox. False if he is gone, or does not
     /// fetch what he has: then it is lost, as if on the way.
     pub(super) fn send(&self, to: &Path, handed: &Handed<'_>) -> bool {
-        let mut bytes = [0; HEAD + PACKET_MAX];
-        let Some(len) = handed.emit(&mut bytes) else {
-            return false;
-        };
-        self.socket.send_to(&bytes[..len], to).is_ok()
+        send_by(&self.socket, to, handed)
+    }
+
+    /// The same, but where the inbox is full its owner gets a moment to fetch what he has. The kernel holds ten packets
+    /// for him (`net.unix.max_dgram_qlen`).
+    pub(super) fn send_patiently(&self, to: &Path, handed: &Handed<'_>) -> bool {
+        send_by(&self.patient, to, handed)
     }
 
     /// Calls `take` with everything that was handed to us; returns how many packets.
@@ -72,6 +86,14 @@ impl Inbox {
     pub(super) fn close(&self) {
         let _ = fs::remove_file(&self.path);
     }
+}
+
+fn send_by(socket: &UnixDatagram, to: &Path, handed: &Handed<'_>) -> bool {
+    let mut bytes = [0; HEAD + PACKET_MAX];
+    let Some(len) = handed.emit(&mut bytes) else {
+        return false;
+    };
+    socket.send_to(&bytes[..len], to).is_ok()
 }
 
 impl Handed<'_> {
@@ -114,6 +136,44 @@ fn v6(addr: IpAddr) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// More than the kernel holds, for somebody who fetches them late: none is lost. For somebody who does not fetch
+    /// them, waiting ends.
+    #[test]
+    fn a_full_inbox_is_waited_for() {
+        let path =
+            |name: &str| std::env::temp_dir().join(format!("urxe-{name}-{}", std::process::id()));
+        let a = Inbox::create(path("patient-a")).expect("a socket");
+        let b = Inbox::create(path("patient-b")).expect("a socket");
+        let packet = Handed {
+            source: IpAddr::from([10, 0, 0, 1]),
+            source_port: 4791,
+            local: IpAddr::from([10, 0, 0, 2]),
+            place: 0,
+            ecn: 0,
+            packet: &[7; 300],
+        };
+        let mut lost = 0;
+        while lost == 0 {
+            lost += u32::from(!a.send(&path("patient-b"), &packet));
+        }
+        assert!(
+            !a.send_patiently(&path("patient-b"), &packet),
+            "nobody fetches"
+        );
+        let all = std::thread::scope(|scope| {
+            let sender =
+                scope.spawn(|| (0..500).all(|_| a.send_patiently(&path("patient-b"), &packet)));
+            while !sender.is_finished() {
+                b.drain(|_| ());
+                std::thread::yield_now();
+            }
+            sender.join().expect("it does not panic")
+        });
+        assert!(all, "he fetched them in time");
+        a.close();
+        b.close();
+    }
 
     #[test]
     fn a_packet_arrives_as_it_was_received() {

@@ -21,6 +21,10 @@ use super::steer;
 /// without a rest of some seconds.
 const HOLDERS_NS: u64 = 20_000_000;
 
+/// How long nobody waits for a participant who did not fetch his packets when he was waited for: a stopped process is
+/// not to hold up the others.
+const UNFETCHED_NS: u64 = 1_000_000_000;
+
 /// What a context gets that joins.
 pub(crate) struct Joined {
     pub(crate) membership: Membership,
@@ -54,6 +58,8 @@ pub(crate) struct Membership {
     row: Row,
     nonce: u64,
     holders: Mutex<Holders>,
+    /// Who did not fetch his packets, and since when.
+    unfetched: Mutex<Vec<(Row, Time)>>,
     /// Somebody had to hand us a packet: the program in the kernel is wrong.
     is_stale: AtomicBool,
     /// A probe of ours came back: its number, plus 1.
@@ -116,6 +122,7 @@ impl Membership {
             row,
             nonce,
             holders: Mutex::default(),
+            unfetched: Mutex::default(),
             is_stale: AtomicBool::new(false),
             probed: AtomicU64::new(0),
             registry,
@@ -197,16 +204,18 @@ impl Membership {
             return Shared::NoOwner;
         };
         let qpn = Qpn::new(u32::from_be_bytes([0, a, b, c]));
-        let holder = match destination(handed.packet) {
+        let destination = destination(handed.packet);
+        let holder = match &destination {
             None => self.holder(QpnChunk::of(qpn), handed.local, now),
             // QP 1 is everybody's: what it is about says whose a datagram is.
-            Some(Destination::Owner(chunk)) => self.holder(chunk, handed.local, now),
-            Some(Destination::Service(service)) => self.listener(service, handed.local),
+            Some(Destination::Owner(chunk)) => self.holder(*chunk, handed.local, now),
+            Some(Destination::Service(service)) => self.listener(*service, handed.local),
             Some(Destination::Anyone) => None,
         };
         match holder {
             Some(row) if row != self.row => {
-                if self.inbox.send(&self.registry.hand_over_path(row), handed) {
+                let is_message = destination.is_some();
+                if self.send(row, handed) || (is_message && self.send_patiently(row, handed, now)) {
                     Shared::HandedOver
                 } else {
                     Shared::Lost
@@ -214,6 +223,31 @@ impl Membership {
             }
             _ => Shared::NoOwner,
         }
+    }
+
+    fn send(&self, row: Row, handed: &Handed<'_>) -> bool {
+        self.inbox.send(&self.registry.hand_over_path(row), handed)
+    }
+
+    /// Messages of the connection manager are few, and a lost one costs its sender seconds: who had no processor for
+    /// a moment is waited for.
+    fn send_patiently(&self, row: Row, handed: &Handed<'_>, now: Time) -> bool {
+        let lock = || {
+            self.unfetched
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        let is_hopeless = {
+            let mut unfetched = lock();
+            unfetched.retain(|(_, since)| now.since_ns(*since) < UNFETCHED_NS);
+            unfetched.iter().any(|(other, _)| *other == row)
+        };
+        let path = self.registry.hand_over_path(row);
+        let is_sent = !is_hopeless && self.inbox.send_patiently(&path, handed);
+        if !is_sent && !is_hopeless {
+            lock().push((row, now));
+        }
+        is_sent
     }
 
     /// Whoever has the chunk, and a socket on this address.

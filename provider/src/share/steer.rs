@@ -6,7 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use urxe_core::qpn_table::{CHUNK_BITS, PROBE};
 use urxe_udp::{
-    Dest, RecvBatch, SendBatch, SendOutcome, Steering, SteeringProgram, Transmit, UdpSocket,
+    Dest, OtherField, RecvBatch, SendBatch, SendOutcome, Steering, SteeringProgram, Transmit,
+    UdpSocket,
 };
 
 use super::registry::{Locked, ROWS};
@@ -14,6 +15,17 @@ use super::registry::{Locked, ROWS};
 /// The word of a BTH that holds the destination QPN, in its lower 24 bits.
 const QPN_OFFSET: u32 = 4;
 const QPN_MASK: u32 = 0x00ff_ffff;
+
+/// Messages of the connection manager (QP 1): what they are is two bytes of the management datagram's header, behind BTH
+/// and DETH; whose they are, the upper bits of the id that their receiver gave the connection. It is the second word of
+/// all but SIDR_REP, where it is the first one. (Requests name no connection: wherever they arrive, they are handed over.)
+const MANAGEMENT: OtherField = OtherField {
+    value: 1,
+    kind_offset: 12 + 8 + 16,
+    first_kind: 0x18,
+    offsets: [12 + 8 + 24, 12 + 8 + 24 + 4],
+    shift: 32 - (24 - CHUNK_BITS),
+};
 
 /// Magic, number, nonce.
 const PROBE_LEN: usize = 16;
@@ -41,6 +53,7 @@ pub(super) fn program(locked: &Locked<'_>, addr: IpAddr) -> Option<SteeringProgr
         offset: QPN_OFFSET,
         mask: QPN_MASK,
         shift: CHUNK_BITS,
+        by_other: Some(MANAGEMENT),
         map: &map,
     };
     steering.program()
@@ -53,6 +66,7 @@ pub(super) fn probes_only() -> SteeringProgram {
         offset: QPN_OFFSET,
         mask: QPN_MASK,
         shift: CHUNK_BITS,
+        by_other: Some(MANAGEMENT),
         map: &[(0, 0)],
     };
     steering.program().expect("one entry is short enough")

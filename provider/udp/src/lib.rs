@@ -89,7 +89,7 @@ pub use config::UdpConfig;
 pub use event::EventFd;
 pub use recv::{Datagram, RecvBatch, Segments};
 pub use set::SocketSet;
-pub use steer::{Steering, SteeringProgram};
+pub use steer::{OtherField, Steering, SteeringProgram};
 pub use transmit::{SendBatch, SendOutcome, Transmit};
 pub use wait::{Interest, Readiness, WAIT_MAX, wait, wait_for};
 

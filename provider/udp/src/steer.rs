@@ -17,6 +17,7 @@ pub(crate) struct Insn {
 }
 
 const LD_W_ABS: u16 = 0x20;
+const LD_H_ABS: u16 = 0x28;
 const ALU_AND_K: u16 = 0x54;
 const ALU_RSH_K: u16 = 0x74;
 const JMP_JA: u16 = 0x05;
@@ -40,9 +41,26 @@ pub struct Steering<'a> {
     pub mask: u32,
     /// How far they are shifted right.
     pub shift: u32,
+    /// Datagrams that another field steers.
+    pub by_other: Option<OtherField>,
     /// From which value on which socket gets the datagrams, up to the next entry; sorted
     /// by value. The first entry also gets what is below it.
     pub map: &'a [(u32, u32)],
+}
+
+/// Datagrams whose masked field has one certain value, and the field that steers these.
+#[derive(Clone, Copy, Debug)]
+pub struct OtherField {
+    /// The value, masked and not shifted.
+    pub value: u32,
+    /// Where two bytes are that tell kinds apart.
+    pub kind_offset: u32,
+    /// The kind whose field is in the first of the places, below; all others have it in the second.
+    pub first_kind: u16,
+    /// Where in the datagram the field is: four bytes, big-endian.
+    pub offsets: [u32; 2],
+    /// How far it is shifted right.
+    pub shift: u32,
 }
 
 /// A program made from a [`Steering`].
@@ -66,8 +84,20 @@ impl Steering<'_> {
             insn(RET_A, 0, 0, 0),
             insn(LD_W_ABS, 0, 0, self.offset),
             insn(ALU_AND_K, 0, 0, self.mask),
-            insn(ALU_RSH_K, 0, 0, self.shift),
         ];
+        if let Some(other) = self.by_other {
+            insns.extend([
+                insn(JMP_JEQ_K, 0, 7, other.value),
+                insn(LD_H_ABS, 0, 0, other.kind_offset),
+                insn(JMP_JEQ_K, 0, 2, u32::from(other.first_kind)),
+                insn(LD_W_ABS, 0, 0, other.offsets[0]),
+                insn(JMP_JA, 0, 0, 1),
+                insn(LD_W_ABS, 0, 0, other.offsets[1]),
+                insn(ALU_RSH_K, 0, 0, other.shift),
+                insn(JMP_JA, 0, 0, 1),
+            ]);
+        }
+        insns.push(insn(ALU_RSH_K, 0, 0, self.shift));
         search(self.map, &mut insns);
         (insns.len() <= INSNS_MAX).then_some(SteeringProgram { insns })
     }
@@ -103,6 +133,7 @@ mod tests {
             offset: 4,
             mask: 0x00ff_ffff,
             shift: 12,
+            by_other: None,
             map,
         }
     }
@@ -120,6 +151,12 @@ mod tests {
                         return 0;
                     };
                     a = u32::from_be_bytes(word.try_into().expect("four bytes"));
+                }
+                LD_H_ABS => {
+                    let Some(half) = datagram.get(k as usize..k as usize + 2) else {
+                        return 0;
+                    };
+                    a = u16::from_be_bytes(half.try_into().expect("two bytes")).into();
                 }
                 ALU_AND_K => a &= k,
                 ALU_RSH_K => a >>= k,
@@ -151,6 +188,36 @@ mod tests {
             let probe = [PROBE.as_slice(), &77u32.to_be_bytes(), &[0; 8]].concat();
             prop_assert_eq!(run(&program, &probe), 77);
         }
+    }
+
+    #[test]
+    fn another_field_steers_what_has_one_value() {
+        let map = [(0, 100), (7, 107), (9, 109)];
+        let steering = Steering {
+            by_other: Some(OtherField {
+                value: 1,
+                kind_offset: 10,
+                first_kind: 0x18,
+                offsets: [12, 16],
+                shift: 20,
+            }),
+            ..steering(&map)
+        };
+        let program = steering.program().expect("short enough");
+        let datagram = |qpn: u32, kind: u16, first: u32, second: u32| {
+            let mut bytes = vec![0; 20];
+            bytes[4..8].copy_from_slice(&(0xab00_0000 | qpn).to_be_bytes());
+            bytes[10..12].copy_from_slice(&kind.to_be_bytes());
+            bytes[12..16].copy_from_slice(&first.to_be_bytes());
+            bytes[16..20].copy_from_slice(&second.to_be_bytes());
+            bytes
+        };
+        let (seven, nine) = ((7 << 20) | 5, 9 << 20);
+        assert_eq!(run(&program, &datagram(1, 0x18, seven, nine)), 107);
+        assert_eq!(run(&program, &datagram(1, 0x13, seven, nine)), 109);
+        assert_eq!(run(&program, &datagram(1, 0x13, nine, seven)), 107);
+        assert_eq!(run(&program, &datagram(0x9123, 0x13, seven, seven)), 109);
+        assert_eq!(run(&program, &datagram(2, 0x13, nine, nine)), 100);
     }
 
     #[test]

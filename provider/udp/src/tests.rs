@@ -100,6 +100,7 @@ fn only_linux_steers() {
         offset: 4,
         mask: 1,
         shift: 0,
+        by_other: None,
         map: &[(0, 0)],
     };
     let program = steering.program().expect("short");

@@ -11,6 +11,7 @@ fn steering<'a>(map: &'a [(u32, u32)]) -> Steering<'a> {
         offset: 4,
         mask: 0x00ff_ffff,
         shift: 12,
+        by_other: None,
         map,
     }
 }
