@@ -24,7 +24,7 @@ fn scenario(name: &str) -> String {
 /// An incast whose receiver loses so much that it cannot be complete by its end.
 fn failing(folder: &Folder) -> String {
     let text = fs::read_to_string(scenario("incast.toml")).expect("is there");
-    let text = text.replace("until = \"20ms\"", "until = \"3ms\"");
+    let text = text.replace("until = \"20ms\"", "until = \"12ms\"");
     let faults = "\n[[fault]]\nkind = \"duplicate\"\np = 0.001\n\n\
         [[fault]]\nkind = \"loss\"\np = 0.2\nhost = \"h15\"\nfrom = \"50us\"\nto = \"2ms\"\n";
     write(folder, "failing.toml", &(text + faults))

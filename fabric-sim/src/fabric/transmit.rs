@@ -4,7 +4,7 @@ use crate::engine::Time;
 use crate::fabric::tap::{Fate, TapEvent};
 use crate::fabric::{DropReason, Event, Fabric, Upcall, bytes_of};
 use crate::fault::Leaving;
-use crate::frame::{FrameId, Payload};
+use crate::frame::{Bodies, FrameId, Payload};
 use crate::topology::{HostId, Node, PortId};
 
 impl Fabric {
@@ -122,13 +122,7 @@ impl Fabric {
             return self.depart_with_faults(id, frame, at);
         };
         let f = self.frames.get_mut(frame);
-        let bytes = match f.payload {
-            Payload::Roce { body, .. }
-            | Payload::Pause {
-                body: Some(body), ..
-            } => self.bodies.get_mut(body),
-            _ => &mut [],
-        };
+        let bytes = body_mut(&mut self.bodies, &f.payload);
         match interference.on_wire(now, id, f, bytes) {
             Fate::Pass => self.depart_with_faults(id, frame, at),
             Fate::Lose => {
@@ -151,13 +145,7 @@ impl Fabric {
     /// Asks all faults what becomes of the frame.
     fn depart_with_faults(&mut self, id: PortId, frame: FrameId, at: Time) {
         let f = self.frames.get_mut(frame);
-        let bytes = match f.payload {
-            Payload::Roce { body, .. }
-            | Payload::Pause {
-                body: Some(body), ..
-            } => self.bodies.get_mut(body),
-            _ => &mut [],
-        };
+        let bytes = body_mut(&mut self.bodies, &f.payload);
         let verdict = self.faults.on_wire(&mut Leaving {
             now: self.queue.now(),
             port: id,
@@ -169,7 +157,12 @@ impl Fabric {
         });
         if let Some(reason) = verdict.lost {
             self.refund_credit(id.peer(), frame);
-            return self.discard(id, frame, reason);
+            // What is damaged is found where it arrives.
+            let port = match reason {
+                DropReason::BitError => id.peer(),
+                _ => id,
+            };
+            return self.discard(port, frame, reason);
         }
         let at = at + verdict.delay;
         self.queue.push(at, Event::Arrive(id.peer(), frame));
@@ -244,5 +237,16 @@ impl Fabric {
                 self.kick(end);
             }
         }
+    }
+}
+
+/// The place of a frame's bytes; empty if it has none.
+fn body_mut<'a>(bodies: &'a mut Bodies, payload: &Payload) -> &'a mut [u8] {
+    match *payload {
+        Payload::Roce { body, .. }
+        | Payload::Pause {
+            body: Some(body), ..
+        } => bodies.get_mut(body),
+        _ => &mut [],
     }
 }
