@@ -15,13 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(what)                                                                                                    \
-    do {                                                                                                               \
-        if (!(what)) {                                                                                                 \
-            fprintf(stderr, "line %d: %s (errno %d: %s)\n", __LINE__, #what, errno, strerror(errno));                  \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
+#include "check.h"
 /* A call that fails with a number. */
 #define FAILS(call, number)                                                                                            \
     do {                                                                                                               \

@@ -15,13 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define CHECK(what)                                                                                                    \
-    do {                                                                                                               \
-        if (!(what)) {                                                                                                 \
-            fprintf(stderr, "line %d: %s (errno %d: %s)\n", __LINE__, #what, errno, strerror(errno));                  \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
+#include "check.h"
 
 enum { CHUNK = 100000 };
 static unsigned char buffer[CHUNK];

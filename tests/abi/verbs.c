@@ -13,13 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(what)                                                                                                    \
-    do {                                                                                                               \
-        if (!(what)) {                                                                                                 \
-            fprintf(stderr, "line %d: %s (errno %d: %s)\n", __LINE__, #what, errno, strerror(errno));                  \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
+#include "check.h"
 
 enum { DEPTH = 4, BYTES = 4096 };
 static const int PATIENCE_MS = 20000;

@@ -9,7 +9,8 @@ use super::devices;
 use super::id::Id;
 use crate::errno::{Errno, minus_one};
 use crate::layout::{
-    CStruct, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_sge, rdma_cm_id,
+    CStruct, ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+    ibv_sge, rdma_cm_id,
 };
 use crate::object::Qp;
 use crate::verbs::comp_channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
@@ -106,7 +107,11 @@ unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Result<
         .saturating_mul(size_of::<ibv_sge>() as u32);
     attr.cap.max_inline_data = attr.cap.max_inline_data.max(room);
     // SAFETY: the id's objects are alive.
-    unsafe { make_queues(ibv, attr) }?;
+    if let Err(errno) = unsafe { make_queues(ibv, attr) } {
+        // SAFETY: those that were just made; nothing uses them.
+        unsafe { destroy_queues(ibv) };
+        return Err(errno);
+    }
     // SAFETY: live objects, by the caller's promise.
     let qp = unsafe { create_qp_ex(ibv.verbs, attr) };
     if qp.is_null() {
@@ -161,47 +166,43 @@ unsafe fn make_queues(ibv: &mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> R
 /// # Safety
 /// An id with a device.
 pub(super) unsafe fn make_recv_queue(ibv: &mut rdma_cm_id, depth: u32) -> Result<(), Errno> {
-    let depth = depth.max(1) as c_int;
-    // SAFETY: the id's context, and a channel of it.
-    unsafe {
-        ibv.recv_cq_channel = ibv_create_comp_channel(ibv.verbs);
-        if !ibv.recv_cq_channel.is_null() {
-            let id: *mut rdma_cm_id = ibv;
-            ibv.recv_cq = ibv_create_cq(ibv.verbs, depth, id.cast(), ibv.recv_cq_channel, 0);
-        }
-    }
-    let is_made = !ibv.recv_cq.is_null();
-    // SAFETY: what was made of it.
-    unsafe { check_queues(ibv, is_made) }
+    // SAFETY: the caller's promise.
+    (ibv.recv_cq_channel, ibv.recv_cq) = unsafe { make_queue(ibv, depth) }?;
+    Ok(())
 }
 
 /// # Safety
 /// An id with a device.
 unsafe fn make_send_queue(ibv: &mut rdma_cm_id, depth: u32) -> Result<(), Errno> {
-    let depth = depth.max(1) as c_int;
-    // SAFETY: the id's context, and a channel of it.
-    unsafe {
-        ibv.send_cq_channel = ibv_create_comp_channel(ibv.verbs);
-        if !ibv.send_cq_channel.is_null() {
-            let id: *mut rdma_cm_id = ibv;
-            ibv.send_cq = ibv_create_cq(ibv.verbs, depth, id.cast(), ibv.send_cq_channel, 0);
-        }
-    }
-    let is_made = !ibv.send_cq.is_null();
-    // SAFETY: what was made of it.
-    unsafe { check_queues(ibv, is_made) }
+    // SAFETY: the caller's promise.
+    (ibv.send_cq_channel, ibv.send_cq) = unsafe { make_queue(ibv, depth) }?;
+    Ok(())
 }
 
+/// A channel and a queue on it, of an id's device.
+///
 /// # Safety
-/// The id's queues are alive.
-unsafe fn check_queues(ibv: &mut rdma_cm_id, is_made: bool) -> Result<(), Errno> {
-    if is_made {
-        return Ok(());
+/// An id with a device.
+unsafe fn make_queue(
+    ibv: &mut rdma_cm_id,
+    depth: u32,
+) -> Result<(*mut ibv_comp_channel, *mut ibv_cq), Errno> {
+    let depth = depth.max(1) as c_int;
+    let id: *mut rdma_cm_id = ibv;
+    // SAFETY: the id's context, and a channel of it.
+    unsafe {
+        let channel = ibv_create_comp_channel(ibv.verbs);
+        if channel.is_null() {
+            return Err(Errno::last());
+        }
+        let cq = ibv_create_cq(ibv.verbs, depth, id.cast(), channel, 0);
+        if cq.is_null() {
+            let errno = Errno::last();
+            ibv_destroy_comp_channel(channel);
+            return Err(errno);
+        }
+        Ok((channel, cq))
     }
-    let errno = Errno::last();
-    // SAFETY: the caller's promise.
-    unsafe { destroy_queues(ibv) };
-    Err(errno)
 }
 
 /// Those that the library made.
