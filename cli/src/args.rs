@@ -258,7 +258,7 @@ pub(crate) struct LaunchArgs {
 pub(crate) enum SimCommand {
     /// Run a scenario (docs/SIMULATION.md has the format) and print what it came to
     Run(SimRunArgs),
-    /// Run many seeds, and each combination of the values of [sweep]
+    /// Run many seeds, and each combination of the values of `[sweep]`
     Sweep(SimSweepArgs),
     /// Run a seed again, and tell whether it is the run that was told
     Replay(SimReplayArgs),

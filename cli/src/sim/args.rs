@@ -7,7 +7,7 @@ use clap::value_parser;
 /// Changes to a scenario that are not in its file.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct ChangeArgs {
-    /// Another value for a field, such as host.window=64KiB or fault[0].p=0.01; can be given more than once
+    /// Another value for a field, such as `host.window=64KiB` or `fault[0].p=0.01`; can be given more than once
     #[arg(long, value_name = "PATH=VALUE")]
     pub(crate) set: Vec<String>,
     /// Each seed takes some of the file's faults, with strengths and windows of its own
@@ -18,7 +18,7 @@ pub(crate) struct ChangeArgs {
 /// Arguments of `urxe sim sweep`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimSweepArgs {
-    /// The scenario, a TOML file; its [sweep] says which values to try
+    /// The scenario, a TOML file; its `[sweep]` says which values to try
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Number of seeds for each combination of values

@@ -23,7 +23,7 @@ pub enum CreateQpError {
     /// The table is full.
     #[error("all {0} QPs are in use")]
     Full(usize),
-    /// All granted QPNs are in use: see [`Shard::grant_qpns`].
+    /// All granted QPNs are in use: see [`crate::Shard::grant_qpns`].
     #[error("no QPN is left")]
     NoQpn,
 }
