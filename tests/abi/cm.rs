@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::c_program::compile;
-use crate::cm_ends::{Talking, cm_ends, cm_ends_within, command};
+use crate::cm_ends::{Talking, cm_ends, command};
 use crate::ends::{User, alone};
 use crate::harness::{LIMIT, port, run, wait_for_listener};
 
@@ -205,16 +205,6 @@ fn nobody_listens() {
     assert_ne!(ran.code, Some(0), "{ran:?}");
     assert!(ran.text.contains("REJECTED"), "{ran:?}");
     assert!(start.elapsed().as_secs() < 10, "{ran:?}");
-}
-
-/// perftest meets by the connection manager with `-R`.
-#[test]
-fn perftest_by_addresses() {
-    // A client that is refused, as the server does not listen yet, goes on with memory that it has freed: it may
-    // crash, or never end. One that is not refused ends within two seconds; the next try comes soon enough.
-    let server = "ib_send_bw -R -n 100 -p PORT";
-    let client = format!("{server} ADDR");
-    cm_ends_within(LIMIT / 6, User::Myself, "perftest", server, &client);
 }
 
 /// qperf brings its sides together by TCP, and the queue pairs by addresses (`-cm 1`).

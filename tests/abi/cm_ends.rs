@@ -7,22 +7,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::ends::{User, alone};
-use crate::harness::{LIMIT, Ran, finish, port, program, run_within};
+use crate::harness::{LIMIT, Ran, finish, port, program, run};
 
 /// Runs both ends on one address. `ADDR` and `PORT` in their arguments stand for where they meet. Both have to end
 /// well; `None` if the program is missing. Returns what the server and the client printed.
 pub(crate) fn cm_ends(
-    user: User,
-    package: &str,
-    server: &str,
-    client: &str,
-) -> Option<(String, String)> {
-    cm_ends_within(LIMIT, user, package, server, client)
-}
-
-/// The same for clients that may not end when they are refused: each try takes so long at most.
-pub(crate) fn cm_ends_within(
-    limit: Duration,
     user: User,
     package: &str,
     server: &str,
@@ -36,7 +25,7 @@ pub(crate) fn cm_ends_within(
     let mut tried = None;
     // A server serves one client: when it has ended, the client that failed was the one.
     while !running.is_finished() && started.elapsed() < LIMIT {
-        let ran = run_within(command(user, package, client, &port)?, limit);
+        let ran = run(command(user, package, client, &port)?);
         let is_done = ran.code == Some(0);
         tried = Some(ran);
         if is_done {
