@@ -1,10 +1,14 @@
 //! Server and client of a program that meet by the connection manager. Its listeners are not in the system's tables, so
 //! the client tries until somebody listens.
 
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::ends::{User, alone};
 use crate::harness::{LIMIT, Ran, finish, port, program, run};
@@ -70,20 +74,20 @@ pub(crate) fn start(mut command: Command) -> JoinHandle<Ran> {
     thread::spawn(move || finish(child, 2 * LIMIT))
 }
 
-/// A program in the background whose lines are waited for.
+/// A program in the background whose lines are waited for. It and what it started end with this, at the latest.
 pub(crate) struct Talking {
     child: Child,
     said: Arc<Mutex<String>>,
-    reader: JoinHandle<()>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Talking {
     /// Its output has to be line by line (`stdbuf -oL`).
     pub(crate) fn start(mut command: Command) -> Talking {
-        use std::io::{BufRead, BufReader};
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
+            .process_group(0)
             .spawn()
             .expect("it starts");
         let said = Arc::<Mutex<String>>::default();
@@ -98,7 +102,7 @@ impl Talking {
         Talking {
             child,
             said,
-            reader,
+            reader: Some(reader),
         }
     }
 
@@ -112,15 +116,8 @@ impl Talking {
         }
     }
 
-    fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         self.said.lock().expect("nobody panics with it").clone()
-    }
-
-    /// Ends it.
-    pub(crate) fn kill(mut self) {
-        // It may have ended just now.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 
     /// Waits for its end.
@@ -129,14 +126,28 @@ impl Talking {
         while self.child.try_wait().expect("it is ours").is_none() {
             if start.elapsed() > LIMIT {
                 let text = self.said() + "\nended by the test: it took too long\n";
-                self.kill();
                 return Ran { code: None, text };
             }
             thread::sleep(Duration::from_millis(10));
         }
         let code = self.child.wait().expect("it is ours").code();
-        self.reader.join().expect("it does not panic");
-        let text = self.said.lock().expect("nobody panics with it").clone();
-        Ran { code, text }
+        let reader = self.reader.take().expect("nobody else takes it");
+        reader.join().expect("it does not panic");
+        Ran {
+            code,
+            text: self.said(),
+        }
+    }
+}
+
+impl Drop for Talking {
+    fn drop(&mut self) {
+        // Until it was waited for, nobody else has its number.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let id = self.child.id().cast_signed();
+            let group = Pid::from_raw(id).expect("a child's id is not 0");
+            let _ = kill_process_group(group, Signal::KILL);
+            let _ = self.child.wait();
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
@@ -61,14 +61,17 @@ pub(crate) fn program(name: &str, package: &str, device: Ipv4Addr) -> Option<Com
     Some(command)
 }
 
-/// Two addresses on loopback that no other test has.
+/// Two addresses on loopback that no other test has: this process has 1024 of the upper half of 127.0.0.0/8.
 pub(crate) fn addresses() -> (Ipv4Addr, Ipv4Addr) {
-    static NEXT: AtomicU8 = AtomicU8::new(1);
-    let pid = std::process::id();
-    let (high, low) = (200 + (pid / 250 % 50) as u8, (pid % 250) as u8);
+    const EACH: u32 = 1024;
+    // The last one has 127.255.255.255, which is no host's.
+    const REGIONS: u32 = (1 << 23) / EACH - 1;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     let count = NEXT.fetch_add(2, Ordering::Relaxed);
-    let address = |last| Ipv4Addr::new(127, high, low, last);
-    (address(count), address(count + 1))
+    assert!(count < EACH, "more addresses are asked for than there are");
+    let first = u32::from(Ipv4Addr::new(127, 128, 0, 0));
+    let base = first + std::process::id() % REGIONS * EACH;
+    ((base + count).into(), (base + count + 1).into())
 }
 
 /// A TCP port for a pair of programs to find each other.

@@ -66,7 +66,7 @@ fn udpong_exchanges_datagrams() {
         // the same.
         let server = Talking::start(of("-b"));
         let client = run(of("-s"));
-        server.kill();
+        drop(server);
         assert_eq!(client.code, Some(0), "{options}: {}", client.text);
     }
 }
@@ -103,7 +103,7 @@ fn rcopy_copies_64_mib() {
             let client = command(User::Myself, UTILS, &line, &port).expect("it is there");
             ran = run(client);
         }
-        server.kill();
+        drop(server);
         assert_eq!(ran.code, Some(0), "{ran:?}");
         assert!(
             fs::read(&to).expect("it was copied") == bytes,
