@@ -49,6 +49,19 @@ unsafe fn parts<'a>(list: *const libc::iovec, len: usize) -> &'a [libc::iovec] {
     unsafe { slice::from_raw_parts(list, len) }
 }
 
+/// The same, with the count that callers of `readv` and `writev` give.
+///
+/// # Safety
+/// A list of so many parts.
+unsafe fn counted_parts<'a>(
+    list: *const libc::iovec,
+    len: c_int,
+) -> Result<&'a [libc::iovec], Errno> {
+    let len = usize::try_from(len).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { parts(list, len) })
+}
+
 /// # Safety
 /// Parts that can be read.
 unsafe fn send(
@@ -139,11 +152,12 @@ pub(crate) unsafe extern "C" fn rwritev(
     list: *const libc::iovec,
     len: c_int,
 ) -> isize {
-    let Ok(len) = usize::try_from(len) else {
-        return count(Err(Errno::INVAL));
-    };
     // SAFETY: the rules of the function.
-    unsafe { send(socket, parts(list, len), None, 0) }
+    match unsafe { counted_parts(list, len) } {
+        // SAFETY: so are these.
+        Ok(parts) => unsafe { send(socket, parts, None, 0) },
+        Err(errno) => count(Err(errno)),
+    }
 }
 
 pub(crate) unsafe extern "C" fn rrecv(
@@ -210,9 +224,8 @@ pub(crate) unsafe extern "C" fn rreadv(
     list: *const libc::iovec,
     len: c_int,
 ) -> isize {
-    let Ok(len) = usize::try_from(len) else {
-        return count(Err(Errno::INVAL));
-    };
     // SAFETY: the rules of the function.
-    unsafe { count(recv(socket, parts(list, len), 0).map(|(len, _)| len)) }
+    let parts = unsafe { counted_parts(list, len) };
+    // SAFETY: so are these.
+    count(parts.and_then(|parts| unsafe { recv(socket, parts, 0).map(|(len, _)| len) }))
 }

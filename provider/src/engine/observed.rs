@@ -22,11 +22,11 @@ impl QpShared {
         wrs: impl Iterator<Item = SendWr<'a>>,
         at: Place,
     ) -> Result<(), Refused> {
-        engine.pause(&Pause::Post)?;
-        match engine.is_strict {
-            true => self.post_sends_strict(engine, wrs, at),
-            false => self.post_sends(engine, wrs),
-        }
+        engine.post_observed(
+            wrs,
+            |wrs| self.post_sends_strict(engine, wrs, at),
+            |wrs| self.post_sends(engine, wrs),
+        )
     }
 
     /// [`QpShared::post_all_sends`].
@@ -37,11 +37,11 @@ impl QpShared {
         wrs: impl Iterator<Item = SendWr<'a>> + Clone,
         at: Place,
     ) -> Result<(), Refused> {
-        engine.pause(&Pause::Post)?;
-        match engine.is_strict {
-            true => self.post_all_sends_strict(engine, wrs, at),
-            false => self.post_all_sends(engine, wrs),
-        }
+        engine.post_observed(
+            wrs,
+            |wrs| self.post_all_sends_strict(engine, wrs, at),
+            |wrs| self.post_all_sends(engine, wrs),
+        )
     }
 
     /// [`QpShared::post_recvs`].
@@ -52,11 +52,11 @@ impl QpShared {
         wrs: impl Iterator<Item = RecvWr<'a>>,
         at: Place,
     ) -> Result<(), Refused> {
-        engine.pause(&Pause::Post)?;
-        match engine.is_strict {
-            true => self.post_recvs_strict(engine, wrs, at),
-            false => self.post_recvs(engine, wrs),
-        }
+        engine.post_observed(
+            wrs,
+            |wrs| self.post_recvs_strict(engine, wrs, at),
+            |wrs| self.post_recvs(engine, wrs),
+        )
     }
 }
 
@@ -69,15 +69,29 @@ impl SrqShared {
         wrs: impl Iterator<Item = RecvWr<'a>>,
         at: Place,
     ) -> Result<(), Refused> {
-        engine.pause(&Pause::Post)?;
-        match engine.is_strict {
-            true => self.post_recvs_strict(engine, wrs, at),
-            false => self.post_recvs(engine, wrs),
-        }
+        engine.post_observed(
+            wrs,
+            |wrs| self.post_recvs_strict(engine, wrs, at),
+            |wrs| self.post_recvs(engine, wrs),
+        )
     }
 }
 
 impl Engine {
+    fn post_observed<W>(
+        &self,
+        wrs: W,
+        strictly: impl FnOnce(W) -> Result<(), Refused>,
+        plainly: impl FnOnce(W) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        self.pause(&Pause::Post)?;
+        if self.is_strict {
+            strictly(wrs)
+        } else {
+            plainly(wrs)
+        }
+    }
+
     /// [`Engine::poll`].
     #[cold]
     pub(super) fn poll_observed(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
