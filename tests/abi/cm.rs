@@ -124,6 +124,31 @@ fn cmtime_makes_many_connections() {
 }
 
 #[test]
+fn all_over_ipv6() {
+    for (server, client) in [
+        (
+            "rping -s -a ADDR6 -p PORT -C 20 -V",
+            "rping -c -a ADDR6 -p PORT -C 20 -V",
+        ),
+        (
+            "ucmatose -b ADDR6 -p PORT -c 5",
+            "ucmatose -b ADDR6 -s ADDR6 -p PORT -c 5",
+        ),
+        ("udaddy -b ADDR6", "udaddy -b ADDR6 -s ADDR6"),
+        (
+            "rdma_server -s ADDR6 -p PORT",
+            "rdma_client -s ADDR6 -p PORT",
+        ),
+        (
+            "rstream -b ADDR6 -p PORT -T v -I 10 -C 1 -S 8000",
+            "rstream -s ADDR6 -p PORT -T v -I 10 -C 1 -S 8000",
+        ),
+    ] {
+        utils(User::Myself, server, client);
+    }
+}
+
+#[test]
 fn as_an_ordinary_user() {
     if !User::Nobody.is_available() {
         return;

@@ -2,6 +2,7 @@
 //! the client tries until somebody listens.
 
 use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -13,8 +14,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::ends::{User, alone};
 use crate::harness::{LIMIT, Ran, finish, port, program, run};
 
-/// Runs both ends on one address. `ADDR` and `PORT` in their arguments stand for where they meet. Both have to end
-/// well; `None` if the program is missing. Returns what the server and the client printed.
+/// Runs both ends on one address. `ADDR` and `PORT` in their arguments stand for where they meet, `ADDR6` for IPv6's
+/// loopback. Both have to end well; `None` if the program is missing. Returns what the server and the client printed.
 pub(crate) fn cm_ends(
     user: User,
     package: &str,
@@ -54,8 +55,13 @@ pub(crate) fn cm_ends(
 
 /// A command line as this user; `None` if the program is missing.
 pub(crate) fn command(user: User, package: &str, line: &str, port: &str) -> Option<Command> {
-    let address = user.address();
+    let address = if line.contains("ADDR6") {
+        IpAddr::from(Ipv6Addr::LOCALHOST)
+    } else {
+        user.address().into()
+    };
     let line = line
+        .replace("ADDR6", "ADDR")
         .replace("ADDR", &address.to_string())
         .replace("PORT", port);
     let mut words = line.split_whitespace();

@@ -1,6 +1,6 @@
 //! The library as cargo builds it, and programs that find it in place of the system's.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -47,7 +47,7 @@ pub(crate) fn urxe() -> Command {
 
 /// A program on the library, with a device on this address; `None`, with the reason printed, where it is not
 /// installed.
-pub(crate) fn program(name: &str, package: &str, device: Ipv4Addr) -> Option<Command> {
+pub(crate) fn program(name: &str, package: &str, device: impl Into<IpAddr>) -> Option<Command> {
     let path = env::var_os("PATH").unwrap_or_default();
     if !env::split_paths(&path).any(|folder| folder.join(name).is_file()) {
         println!("skipped: {name} is missing (apt-get install {package})");
@@ -56,7 +56,7 @@ pub(crate) fn program(name: &str, package: &str, device: Ipv4Addr) -> Option<Com
     let mut command = Command::new(name);
     command
         .env("LD_LIBRARY_PATH", library())
-        .env("URXE_DEVICES", device.to_string())
+        .env("URXE_DEVICES", device.into().to_string())
         .stdin(Stdio::null());
     Some(command)
 }
