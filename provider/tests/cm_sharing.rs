@@ -194,6 +194,29 @@ fn a_dead_process_leaves_no_port() {
     say(&connection, b"hello again");
 }
 
+/// What a dead listener left in the list of ports may lie behind the entry of the one who listens now.
+#[test]
+fn a_dead_listener_does_not_hide_the_living_one() {
+    let (shared, elsewhere) = (address(), address());
+    let far = owner(elsewhere);
+    let before = owner(shared);
+    let channel = EventChannel::with_manager(&before).expect("a channel");
+    let id = Id::new(&channel, PortSpace::Tcp).expect("an identifier");
+    id.bind_addr(SocketAddr::new(shared, 7496)).expect("free");
+    id.listen(1).expect("bound");
+    let mut server = Server::start(SocketAddr::new(shared, 7497));
+    // Both places are free now, and the next one gets the first.
+    drop((id, channel, before));
+    server.kill();
+    let again = Server::start(SocketAddr::new(shared, 7497));
+    // Another owner, who may be the one that gets the request.
+    let beside = owner(shared);
+    for (manager, from) in [(&far, elsewhere), (&beside, shared)] {
+        let connection = connect_by(manager, from, again.addr).expect("it listens");
+        say(&connection, b"hello");
+    }
+}
+
 /// Two hundred connect while the listener is killed and started again: each gets a
 /// connection, or hears why not, within its time.
 #[test]

@@ -270,7 +270,8 @@ impl Membership {
     fn listener(&self, service: u64, addr: IpAddr) -> Option<Row> {
         let (space, port) = ((service >> 16) as u16, service as u16);
         let ports = Ports::open(&self.registry).ok()?;
-        ports.listener(space, addr, port)
+        let has_row = |(row, nonce)| self.registry.has_row(row, nonce);
+        ports.listener((space, addr, port), has_row)
     }
 
     /// Has a port for this participant. False if somebody else has it.

@@ -111,16 +111,20 @@ impl Ports {
         Ok(Ports { file, entries })
     }
 
-    /// Who listens for requests to an address.
-    pub(super) fn listener(&self, space: u16, addr: IpAddr, port: u16) -> Option<Row> {
+    /// Who listens for requests to an address. `has_row` tells the owners that the registry knows from those that are
+    /// gone: an entry of theirs lasts until another takes its place.
+    pub(super) fn listener(
+        &self,
+        (space, addr, port): (u16, IpAddr, u16),
+        has_row: impl Fn(Owner) -> bool,
+    ) -> Option<Row> {
         let fits = |entry: &&Entry| {
             let name = &entry.name;
             let is_it = name.space == space && name.port == port && name.includes(addr);
-            entry.kind == Kind::Listening && is_it
+            entry.kind == Kind::Listening && is_it && has_row((entry.row, entry.nonce))
         };
-        // Of a dead one and the one after him, the newer is the living.
-        let mut entries = self.entries.iter().flatten().filter(fits);
-        entries.next_back().map(|entry| entry.row)
+        let mut entries = self.entries.iter().flatten();
+        entries.find(fits).map(|entry| entry.row)
     }
 
     /// Binds a port. False if somebody has it.
@@ -357,6 +361,33 @@ mod tests {
             }
         }
         assert_eq!(Entry::parse(&[0; ENTRY_LEN]), None);
+    }
+
+    /// Before and behind the entry of the living.
+    #[test]
+    fn an_entry_of_somebody_who_is_gone_does_not_listen() {
+        let listens = |row, nonce| {
+            Some(Entry {
+                row: Row(row),
+                nonce,
+                kind: Kind::Listening,
+                name: name("0.0.0.0", false),
+            })
+        };
+        let file = File::open("/dev/null").expect("every system has it");
+        let entries = vec![listens(4, 40), None, listens(2, 21), listens(2, 20)];
+        let ports = Ports { file, entries };
+        let asked = (0x106, IpAddr::from([10, 1, 2, 3]), 7174);
+        let among = |there: &[(u16, u64)]| {
+            let owners: Vec<Owner> = there
+                .iter()
+                .map(|(row, nonce)| (Row(*row), *nonce))
+                .collect();
+            ports.listener(asked, |owner| owners.contains(&owner))
+        };
+        assert_eq!(among(&[(4, 41), (2, 21)]), Some(Row(2)));
+        assert_eq!(among(&[(4, 40), (2, 22)]), Some(Row(4)));
+        assert_eq!(among(&[(4, 41), (2, 22)]), None);
     }
 
     #[test]

@@ -119,6 +119,15 @@ impl Registry {
         }
     }
 
+    /// True if this participant has that row, as far as is known without the lock: he may have died without being
+    /// taken out.
+    pub(super) fn has_row(&self, row: Row, nonce: u64) -> bool {
+        let mut bytes = [0; ROW_LEN];
+        let at = HEAD + u64::from(row.0) * ROW_LEN as u64;
+        let read = self.file.read_exact_at(&mut bytes, at);
+        read.is_ok() && Participant::parse(&bytes).nonce == nonce
+    }
+
     /// The holders of all chunks, and all sockets, read without the lock: entries are
     /// whole, if not all of one moment.
     pub(super) fn holders(&self) -> io::Result<(Vec<Option<Row>>, Vec<SocketEntry>)> {
