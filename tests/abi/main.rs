@@ -6,6 +6,7 @@ mod cm_ends;
 mod crates;
 mod ends;
 mod faults;
+mod fio;
 mod harness;
 mod launch;
 mod linked;

@@ -1,5 +1,6 @@
 //! perftest: bandwidth and latency of every operation, with the options that change what the library has to do.
 
+use crate::cm_ends::cm_ends;
 use crate::ends::{User, both_ends};
 
 /// Sizes that `-a` goes through: 2 to 8388608 bytes, and up to the MTU for datagrams.
@@ -15,14 +16,27 @@ fn perftest(user: User, name: &str, options: &str, lines: usize) {
     let Some((_, client)) = both_ends(user, "perftest", name, &args, "-x") else {
         return;
     };
+    check_numbers(&format!("{name} {options}"), &client, lines);
+}
+
+fn check_numbers(told: &str, client: &str, lines: usize) {
     let numbers = client
         .lines()
         .skip_while(|line| !line.contains("#bytes"))
         .skip(1)
         .map_while(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     let sizes: Vec<u64> = numbers.collect();
-    assert_eq!(sizes.len(), lines, "{name} {options}: {client}");
-    assert!(sizes.is_sorted(), "{name} {options}: {client}");
+    assert_eq!(sizes.len(), lines, "{told}: {client}");
+    assert!(sizes.is_sorted(), "{told}: {client}");
+}
+
+/// `-R`: the sides meet by the connection manager, which also exchanges what they otherwise tell each other over TCP.
+fn by_addresses(user: User, tool: &str) {
+    let server = format!("{tool} -R -F -p PORT {FEW}");
+    let Some((_, client)) = cm_ends(user, "perftest", &server, &format!("{server} ADDR")) else {
+        return;
+    };
+    check_numbers(&format!("{tool} -R"), &client, 1);
 }
 
 fn one(user: User, name: &str, options: &str) {
@@ -143,6 +157,34 @@ fn for_a_duration() {
                 "-D 2 -f 0",
                 1,
             );
+        }
+    }
+}
+
+/// perftest tells its client to come, and listens then: a client that comes first is refused, and asks again.
+#[test]
+fn every_operation_by_addresses() {
+    for tool in [
+        "ib_send_bw",
+        "ib_send_bw -q 4",
+        "ib_send_bw -b -e",
+        "ib_send_bw -c UD -s 1024",
+        "ib_write_bw",
+        "ib_read_bw",
+        "ib_send_lat",
+        "ib_send_lat -c UD",
+        "ib_write_lat",
+        "ib_read_lat",
+    ] {
+        by_addresses(User::Myself, tool);
+    }
+}
+
+#[test]
+fn by_addresses_as_an_ordinary_user() {
+    if User::Nobody.is_available() {
+        for tool in ["ib_send_bw", "ib_write_lat"] {
+            by_addresses(User::Nobody, tool);
         }
     }
 }

@@ -175,6 +175,7 @@ impl Agent {
         write: impl FnOnce(&Conn) -> Result<Mad, CmError>,
     ) -> Result<usize, CmError> {
         conn.max_retries = patience.max_retries.min(15);
+        conn.max_refusals = patience.refusals.min(15);
         let place = self.insert(conn)?;
         let high = self.config.secret << 32;
         let conn = self.conns.at_mut(place).expect("just put in");

@@ -61,7 +61,7 @@ impl Agent {
             CmMessage::Rej(rej) => self.on_rej(now, path, rej),
             CmMessage::Dreq(dreq) => self.on_dreq(now, path, header, dreq),
             CmMessage::Drep(drep) => self.on_drep(now, path, drep),
-            CmMessage::SidrRep(rep) => self.on_sidr_rep(path, rep),
+            CmMessage::SidrRep(rep) => self.on_sidr_rep(now, path, rep),
             CmMessage::Lap(lap) => self.on_lap(path, header, lap),
             CmMessage::Apr(_) => self.counts.stray += 1,
         }
@@ -182,6 +182,10 @@ impl Agent {
                 return;
             }
         };
+        let is_early = state == State::ReqSent && rej.reason == RejReason::INVALID_SERVICE_ID;
+        if is_early && self.ask_again(now, place) {
+            return;
+        }
         if is_held {
             let private_data = rej.private_data.into();
             self.events
@@ -270,7 +274,7 @@ impl Agent {
         self.enter_timewait(now, place);
     }
 
-    fn on_sidr_rep(&mut self, path: MadPath, rep: &SidrRep) {
+    fn on_sidr_rep(&mut self, now: Time, path: MadPath, rep: &SidrRep) {
         let id = CommId(rep.request_id);
         let found = self.conns.find(id).filter(|&place| {
             self.conns.at(place).is_some_and(|conn| {
@@ -284,6 +288,9 @@ impl Agent {
             self.counts.stray += 1;
             return;
         };
+        if rep.status == SidrStatus::UNSUPPORTED && self.ask_again(now, place) {
+            return;
+        }
         let reply = Reply::Datagram {
             status: rep.status,
             qpn: rep.qpn,

@@ -8,6 +8,9 @@ use super::message::Mad;
 use crate::table::QpIndex;
 use crate::time::Time;
 
+/// How long after the first refusal a peer is asked again.
+const FIRST_REFUSAL_NS: u64 = 10_000_000;
+
 impl Agent {
     /// No call of [`Agent::handle_timeout`] is needed before this time.
     pub fn next_timeout(&self) -> Option<Time> {
@@ -37,6 +40,22 @@ impl Agent {
         let (path, wait) = (conn.path, conn.timeout_ns);
         self.send(path, mad);
         self.arm(place, now + wait);
+    }
+
+    /// Nobody listens there. True if the request will be sent again, as somebody may before long; it is not counted as
+    /// one that was lost.
+    pub(super) fn ask_again(&mut self, now: Time, place: usize) -> bool {
+        let Some(conn) = self.conns.at_mut(place) else {
+            return false;
+        };
+        if conn.refusals >= conn.max_refusals {
+            return false;
+        }
+        let wait = FIRST_REFUSAL_NS << conn.refusals;
+        conn.refusals += 1;
+        conn.retries_left += 1;
+        self.arm(place, now + wait);
+        true
     }
 
     pub(super) fn arm(&mut self, place: usize, deadline: Time) {

@@ -65,6 +65,9 @@ pub(super) struct Conn {
     pub(super) deadline: Option<Time>,
     pub(super) retries_left: u8,
     pub(super) max_retries: u8,
+    /// How often it was refused as nobody listened, and how often that is not believed.
+    pub(super) refusals: u8,
+    pub(super) max_refusals: u8,
     /// How long an answer is waited for.
     pub(super) timeout_ns: u64,
     /// How long packets may be under way.
@@ -89,6 +92,8 @@ impl Conn {
             deadline: None,
             retries_left: 0,
             max_retries: 0,
+            refusals: 0,
+            max_refusals: 0,
             timeout_ns: 0,
             timewait_ns: 0,
         }

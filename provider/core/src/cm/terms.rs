@@ -81,14 +81,18 @@ pub struct Patience {
     pub response_timeout: u8,
     /// How often a message is sent again, 0 to 15.
     pub max_retries: u8,
+    /// How often a peer where nobody listens is asked again, 0 to 15: after 10 ms first, then each time after twice as
+    /// long.
+    pub refusals: u8,
 }
 
 impl Default for Patience {
-    /// Linux's: 4.3 s, 15 times.
+    /// Linux's: 4.3 s, 15 times; a refusal is believed at once.
     fn default() -> Patience {
         Patience {
             response_timeout: 20,
             max_retries: 15,
+            refusals: 0,
         }
     }
 }

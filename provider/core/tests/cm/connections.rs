@@ -1,11 +1,11 @@
 //! How connections are made, refused, repeated and ended.
 
-use urxe_core::cm::{CmError, CmEvent, Reply};
+use urxe_core::cm::{CmError, CmEvent, CommId, Reply, Scope};
 use urxe_core::qp::attr::Mtu;
 use urxe_wire::cm::{CmMessage, MraMessage, PortSpace, RejReason};
 use urxe_wire::{Psn, Qpn};
 
-use crate::wire::{MS, PORT, Wire, agent, answer, path};
+use crate::wire::{MS, PORT, Wire, agent, answer, path, request};
 
 #[test]
 fn terms_cross_over_and_connections_end() {
@@ -202,4 +202,60 @@ fn a_peer_that_forgot_is_told_that_its_qp_is_stale() {
     }
     let now = wire.now;
     wire.agents[1].destroy(now, id);
+}
+
+/// A request to a port where nobody listens so far, with so many refusals that are not believed.
+fn asks_early(wire: &mut Wire, refusals: u8) -> CommId {
+    let mut early = request(0x1234, b"hello");
+    early.remote_port = PORT + 1;
+    early.patience.refusals = refusals;
+    wire.agents[1].connect(wire.now, &early).expect("room")
+}
+
+/// The REQ is sent again after 10, 20, 40 ms, and comes to a listener that is late.
+#[test]
+fn who_is_refused_asks_again_for_a_while() {
+    let mut wire = Wire::perfect();
+    let active = asks_early(&mut wire, 3);
+    wire.run(25);
+    assert!(wire.agents[1].poll_event().is_none(), "not believed");
+    wire.agents[0]
+        .listen(PortSpace::TCP, PORT + 1, Scope::AnyV4, 10)
+        .expect("free");
+    let start = wire.now;
+    let CmEvent::Request(passive, _) = wire.event(0) else {
+        panic!("no request")
+    };
+    // The third time, 10 + 20 ms after the first.
+    assert!(wire.now.since_ns(start) < 10 * MS);
+    assert!(wire.agents[0].take(passive));
+    let now = wire.now;
+    wire.agents[0]
+        .accept(now, passive, &answer(0x5678))
+        .expect("asked");
+    let event = wire.event(1);
+    assert!(matches!(event, CmEvent::Reply(id, _) if id == active));
+}
+
+/// In the end a refusal is one, and what was sent meanwhile does not count as lost messages.
+#[test]
+fn nobody_listens_in_the_end() {
+    for refusals in [0, 3] {
+        let mut wire = Wire::perfect();
+        let start = wire.now;
+        let active = asks_early(&mut wire, refusals);
+        let CmEvent::Rejected(id, reason, _) = wire.event(1) else {
+            panic!("not refused")
+        };
+        assert_eq!((id, reason), (active, RejReason::INVALID_SERVICE_ID));
+        let waited = wire.now.since_ns(start) / MS;
+        let least = if refusals == 0 { 0 } else { 10 + 20 + 40 };
+        assert!(
+            waited >= least && waited < least + 10,
+            "{refusals}: {waited} ms"
+        );
+        let now = wire.now;
+        wire.agents[1].destroy(now, active);
+        wire.assert_empty("refused");
+    }
 }

@@ -1,6 +1,8 @@
 //! Datagram services: asked for and answered.
 
-use urxe_core::cm::{CmEvent, DatagramAnswer, DatagramRequest, Patience, Reply, VendorOptions};
+use urxe_core::cm::{
+    CmEvent, DatagramAnswer, DatagramRequest, Patience, Reply, Scope, VendorOptions,
+};
 use urxe_wire::cm::{PortSpace, SidrStatus};
 use urxe_wire::{Qkey, Qpn};
 
@@ -80,4 +82,29 @@ fn datagram_services_are_found_or_not() {
     }
     wire.run(10);
     wire.assert_empty("datagrams");
+}
+
+/// A service that comes late is found, if its refusals are not believed.
+#[test]
+fn a_service_that_is_late_is_found() {
+    let mut wire = Wire::perfect();
+    let ask = DatagramRequest {
+        path: path(1),
+        space: PortSpace::UDP,
+        local_port: 40_001,
+        remote_port: PORT + 1,
+        patience: Patience {
+            refusals: 2,
+            ..Patience::default()
+        },
+        private_data: b"where",
+    };
+    let now = wire.now;
+    wire.agents[1].resolve(now, &ask).expect("room");
+    wire.run(5);
+    assert!(wire.agents[1].poll_event().is_none(), "not believed");
+    wire.agents[0]
+        .listen(PortSpace::UDP, PORT + 1, Scope::Any, 10)
+        .expect("free");
+    assert!(matches!(wire.event(0), CmEvent::Request(..)));
 }
