@@ -15,7 +15,7 @@ mod cm;
 mod device;
 mod errno;
 mod events;
-mod faults;
+mod exit;
 mod file;
 mod instance;
 mod layout;

@@ -18,7 +18,7 @@ use crate::comp_channel::CompChannel;
 use crate::cq::Cq;
 use crate::cq_builder::CqBuilder;
 use crate::cq_poll::RtValues;
-use crate::engine::{Engine, EngineConfig, ProgressThread, TAP_VARIABLE};
+use crate::engine::{Engine, EngineConfig, ProgressThread, TAP_VARIABLE, note_capturing};
 use crate::error::{Error, ErrorKind};
 use crate::faults::{self, FaultSpec, FaultSpecError};
 use crate::limits::{DeviceAttr, LIMITS};
@@ -469,6 +469,7 @@ impl ContextBuilder {
             Some(faults) => faults,
             None => faults_of_environment()?,
         };
+        let is_capturing = self.pcap.is_some();
         let engine = Arc::new(Engine::open(&EngineConfig {
             addresses: self.addresses,
             shard: ShardConfig {
@@ -489,6 +490,9 @@ impl ContextBuilder {
         })?);
         if faults.is_some() {
             faults::note_open(&engine);
+        }
+        if is_capturing {
+            note_capturing(&engine);
         }
         let progress = match &self.network {
             // The network is the thread.

@@ -151,6 +151,7 @@ pub use datagram::UdEndpoint;
 pub use device::{Device, devices};
 pub use dm::Dm;
 pub use endpoint::{ConnectOptions, Endpoint};
+pub use engine::flush_open_captures;
 pub use error::{BadWr, Blame, Error, ErrorKind};
 pub use event_type::EventType;
 pub use explain::{Explanation, Topic, explain, topics};

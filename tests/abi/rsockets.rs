@@ -33,6 +33,32 @@ fn rstream_in_every_mode() {
     }
 }
 
+/// What the server sends before the client said that it is ready may find a QP that does not receive yet: the kernel's
+/// drops it in silence, and its repetition comes a second later.
+#[test]
+fn nothing_is_sent_before_the_peer_is_ready() {
+    let file = std::env::temp_dir().join(format!("urxe-rtu-{}.pcapng", std::process::id()));
+    let server = format!(
+        "env URXE_PCAP={} rstream -b ADDR -p PORT -C 5 -S 4096",
+        file.display()
+    );
+    let client = "rstream -s ADDR -p PORT -C 5 -S 4096";
+    let ran = command(User::Myself, UTILS, client, "0")
+        .and_then(|_| cm_ends(User::Myself, "coreutils", &server, client));
+    if ran.is_none() {
+        return;
+    }
+    let mut decode = urxe();
+    decode.arg("decode").arg(&file);
+    let decoded = run(decode);
+    fs::remove_file(&file).expect("the server wrote it");
+    let first = |what: &str| {
+        let found = decoded.text.lines().position(|line| line.contains(what));
+        found.unwrap_or_else(|| panic!("no {what} in {}", decoded.text))
+    };
+    assert!(first(" RTU ") < first(": RC "), "{}", decoded.text);
+}
+
 /// All that it does by itself.
 #[test]
 fn rstream_as_it_comes() {

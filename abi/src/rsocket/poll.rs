@@ -48,8 +48,8 @@ fn poll(fds: &mut [libc::pollfd], timeout_ms: c_int) -> Result<usize, Errno> {
                 asked.events = libc::POLLIN;
             }
         }
-        // What happened before that raises no event.
-        if check(fds, &sockets) > 0 {
+        // What happened before that raises no event; and a connection that was made is waited for elsewhere.
+        if check(fds, &sockets) > 0 || is_elsewhere(&asked, &sockets)? {
             continue;
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -73,6 +73,18 @@ fn poll(fds: &mut [libc::pollfd], timeout_ms: c_int) -> Result<usize, Errno> {
             return Ok(others + check(fds, &sockets));
         }
     }
+}
+
+/// Whether what a socket waits for has another descriptor now than the one that was asked for.
+fn is_elsewhere(asked: &[libc::pollfd], sockets: &[Found]) -> Result<bool, Errno> {
+    for (asked, socket) in asked.iter().zip(sockets) {
+        if let Some(socket) = socket
+            && socket.arm()? != asked.fd
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What holds of the sockets; how many have something.

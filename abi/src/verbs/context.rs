@@ -32,7 +32,7 @@ fn open(device: &'static Device) -> Result<*mut ibv_context, Errno> {
             return Err(errno);
         }
     };
-    crate::faults::report_at_exit();
+    crate::exit::prepare();
     // SAFETY: a string and a number.
     let cmd_fd = unsafe { libc::memfd_create(c"urxe".as_ptr(), libc::MFD_CLOEXEC) };
     if cmd_fd < 0 {

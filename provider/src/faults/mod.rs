@@ -10,32 +10,29 @@ mod path;
 mod spec;
 
 use core::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 pub(crate) use path::{FaultCounts, FaultyPath};
 pub use spec::{FaultSpec, FaultSpecError, Share};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, OpenEngines};
 
 /// Name of the environment variable with a [`FaultSpec`] for all contexts.
 pub(crate) const VARIABLE: &str = "URXE_FAULTS";
 
 /// Contexts with faults that are open, to tell their counts when the process ends.
-static OPEN: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
+static OPEN: OpenEngines = OpenEngines::new();
 
 /// Notes a context with faults.
 pub(crate) fn note_open(engine: &Arc<Engine>) {
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    open.retain(|engine| engine.strong_count() > 0);
-    open.push(Arc::downgrade(engine));
+    OPEN.note(engine);
 }
 
 /// Prints to standard error which faults the contexts met that are still open; for
 /// programs that exit without closing them. Those that are closed say so themselves, if
 /// `URXE_VERBOSE` is in the environment.
 pub fn report_open_faults() {
-    let open = std::mem::take(&mut *OPEN.lock().unwrap_or_else(PoisonError::into_inner));
-    for engine in open.iter().filter_map(Weak::upgrade) {
+    for engine in OPEN.take() {
         engine.report_faults();
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A socket's descriptor is the one of its event channel; what waits for data waits on the completion channel.
 
+mod accept;
 mod connection;
 mod iomap;
 mod mapped;
@@ -16,6 +17,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use urxe::cm::{CmOption, EventChannel, Id, PortSpace};
 
+use self::accept::Guests;
 use self::connection::{Connection, Link};
 use super::settings::Settings;
 use super::wire::Message;
@@ -52,9 +54,11 @@ pub(super) struct State {
     /// For `SO_ERROR`.
     pub(super) error: i32,
     connection: Option<Box<Connection>>,
+    /// Of a listening socket.
+    guests: Guests,
     /// A thread waits for completions, for all.
     is_watched: bool,
-    /// Others wait for it.
+    /// Others wait for it; while there is no connection, those that wait for an event.
     sleepers: u32,
 }
 
@@ -80,6 +84,7 @@ impl Stream {
                 flags: libc::O_RDWR,
                 error: 0,
                 connection: None,
+                guests: Guests::default(),
                 is_watched: false,
                 sleepers: 0,
             }),

@@ -1,14 +1,15 @@
-//! Binding, listening, connecting and accepting.
+//! Binding, listening and connecting. For accepting see `accept.rs`.
 
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use urxe::cm::{CmOption, ConnParam, Event, EventChannel, EventKind, Id};
+use urxe::cm::{CmOption, ConnParam, Event, EventKind, Id};
 
 use super::connection::Connection;
 use super::{Guard, Phase, State, Stream};
-use crate::cm::manager::{manager, source_for};
+use crate::cm::manager::source_for;
 use crate::errno::Errno;
+use crate::rsocket::settings::Settings;
 use crate::rsocket::wire::ConnData;
 
 /// For addresses and routes.
@@ -70,70 +71,17 @@ impl Stream {
             if state.is_non_blocking() || !may_wait {
                 return Err(Errno(libc::EAGAIN));
             }
-            let channel = state.channel.clone();
-            drop(state);
-            let event = channel.wait(None)?;
-            state = self.lock();
+            let (next, event) = self.next_event(state)?;
+            state = next;
             if let Some(event) = event {
                 state.take(event);
             }
         }
     }
-
-    pub(in super::super) fn accept(&self) -> Result<Stream, Errno> {
-        let (channel, settings, may_wait) = {
-            let state = self.lock();
-            if state.phase != Phase::Listening {
-                return Err(Errno::INVAL);
-            }
-            let may_wait = !state.is_non_blocking();
-            (state.channel.clone(), state.settings.clone(), may_wait)
-        };
-        loop {
-            let event = match channel.try_next()? {
-                Some(event) => event,
-                None if !may_wait => return Err(Errno(libc::EAGAIN)),
-                None => match channel.wait(None)? {
-                    Some(event) => event,
-                    None => continue,
-                },
-            };
-            if event.kind == EventKind::ConnectRequest {
-                return welcome(&event, settings);
-            }
-        }
-    }
-}
-
-/// A socket for a request. It is not waited for: what the peer sends finds it ready.
-fn welcome(event: &Event, settings: crate::rsocket::settings::Settings) -> Result<Stream, Errno> {
-    let Some(peer) = ConnData::parse(event.private_data()) else {
-        // No rsocket.
-        event.id.reject(&[])?;
-        return Err(Errno(libc::ENOTSUP));
-    };
-    let channel = EventChannel::with_manager(manager())?;
-    let id = event.id.clone();
-    id.migrate(&channel)?;
-    let mut connection = prepare(&id, &settings)?;
-    connection.meet(peer);
-    let offer = event.conn().cloned().unwrap_or_default();
-    let param = ConnParam {
-        private_data: connection.introduction().to_bytes().to_vec(),
-        rnr_retry_count: 7,
-        ..offer
-    };
-    id.accept(&ConnParam {
-        qp_num: connection.qp.qp_num(),
-        ..param
-    })?;
-    let stream = Stream::of(channel, id, Phase::Connected, settings);
-    stream.lock().connection = Some(Box::new(connection));
-    Ok(stream)
 }
 
 /// Queues and memory of a connection on an id's device.
-fn prepare(id: &Id, settings: &crate::rsocket::settings::Settings) -> Result<Connection, Errno> {
+pub(super) fn prepare(id: &Id, settings: &Settings) -> Result<Connection, Errno> {
     let context = id.device().ok_or(Errno(libc::EADDRNOTAVAIL))?;
     let connection = Connection::new(&context.alloc_pd()?, settings)?;
     id.set_option(CmOption::MinRnrTimer(MIN_RNR_TIMER))?;

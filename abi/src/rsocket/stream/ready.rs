@@ -16,8 +16,8 @@ impl Stream {
         match state.phase {
             Phase::Idle | Phase::Opening => 0,
             Phase::Listening => {
-                let has_request = super::super::sys::is_readable(self.fd);
-                events & if has_request { libc::POLLIN } else { 0 }
+                let has_guest = state.has_guest();
+                events & if has_guest { libc::POLLIN } else { 0 }
             }
             Phase::Refused => events & (libc::POLLIN | libc::POLLOUT) | libc::POLLERR,
             Phase::Connected => {

@@ -1,0 +1,24 @@
+//! What is to be done when the program ends. Many end without closing their devices, and those that connect by
+//! addresses cannot close them: the library opened them.
+
+use std::sync::Once;
+
+/// Has the C library call us when the process exits, where there is a capture to be completed (`URXE_PCAP`), or
+/// somebody wants to know what faults on purpose did (`URXE_FAULTS` with `URXE_VERBOSE`).
+pub(crate) fn prepare() {
+    static ONCE: Once = Once::new();
+    let is_set = |name| std::env::var_os(name).is_some();
+    if is_set("URXE_PCAP") || is_set("URXE_FAULTS") && is_set("URXE_VERBOSE") {
+        ONCE.call_once(|| {
+            // SAFETY: the function is of a library that is never unloaded. Without memory for it nothing is done.
+            unsafe { libc::atexit(at_exit) };
+        });
+    }
+}
+
+extern "C" fn at_exit() {
+    urxe::flush_open_captures();
+    if std::env::var_os("URXE_VERBOSE").is_some() {
+        urxe::report_open_faults();
+    }
+}

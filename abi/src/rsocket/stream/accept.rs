@@ -1,0 +1,167 @@
+//! Accepting: a peer becomes a socket once it has said that it is ready (RTU, or its first packet).
+//!
+//! A message that leaves earlier finds a QP that may not receive yet. It is dropped in silence, and its repetition
+//! costs the ACK timeout: a second, with a peer that takes a moment.
+
+use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
+
+use urxe::cm::{ConnParam, Event, EventChannel, EventKind, Id};
+
+use super::connection::Connection;
+use super::open::prepare;
+use super::{Guard, Phase, State, Stream};
+use crate::cm::manager::manager;
+use crate::errno::Errno;
+use crate::rsocket::settings::Settings;
+use crate::rsocket::wire::ConnData;
+
+/// Peers that were answered and say nothing, at most: each has the memory of a connection, and nobody vouches for it.
+const ANSWERED_MAX: usize = 128;
+
+/// Those who asked a listening socket for a connection.
+#[derive(Default)]
+pub(super) struct Guests {
+    /// Answered, and not ready yet.
+    answered: Vec<Guest>,
+    /// For `raccept` to take. There is one at most, unless somebody polls: who waits for the next one waits for an
+    /// event.
+    ready: VecDeque<Guest>,
+    /// Why one could not be taken in, for `raccept` to tell.
+    failed: Option<Errno>,
+}
+
+struct Guest {
+    id: Id,
+    connection: Connection,
+}
+
+impl Guests {
+    fn has_news(&self) -> bool {
+        !self.ready.is_empty() || self.failed.is_some()
+    }
+
+    /// What became of one of them, or a new one.
+    fn take(&mut self, event: &Event, settings: &Settings) {
+        if event.kind == EventKind::ConnectRequest {
+            match self.welcome(event, settings) {
+                Ok(()) => {}
+                Err(errno) => self.failed = Some(errno),
+            }
+            return;
+        }
+        let found = self.answered.iter().position(|guest| guest.id == event.id);
+        let Some(found) = found else { return };
+        match event.kind {
+            EventKind::Established => {
+                let guest = self.answered.swap_remove(found);
+                self.ready.push_back(guest);
+            }
+            EventKind::ConnectError
+            | EventKind::Unreachable
+            | EventKind::Rejected
+            | EventKind::Disconnected => drop(self.answered.swap_remove(found)),
+            _ => {}
+        }
+    }
+
+    /// Answers a request. Who cannot be taken in is refused.
+    fn welcome(&mut self, event: &Event, settings: &Settings) -> Result<(), Errno> {
+        let peer = ConnData::parse(event.private_data());
+        let Some(peer) = peer.filter(|_| self.answered.len() < ANSWERED_MAX) else {
+            // No rsocket, or one too many. If it cannot be told, it is gone.
+            let _ = event.id.reject(&[]);
+            return Ok(());
+        };
+        let mut connection = prepare(&event.id, settings)?;
+        connection.meet(peer);
+        let offer = event.conn().cloned().unwrap_or_default();
+        event.id.accept(&ConnParam {
+            private_data: connection.introduction().to_bytes().to_vec(),
+            rnr_retry_count: 7,
+            qp_num: connection.qp.qp_num(),
+            ..offer
+        })?;
+        let id = event.id.clone();
+        self.answered.push(Guest { id, connection });
+        Ok(())
+    }
+}
+
+impl Guest {
+    /// A socket of its own, with a channel of its own for what happens to it from now on.
+    fn into_stream(self, settings: Settings) -> Result<Stream, Errno> {
+        let channel = EventChannel::with_manager(manager())?;
+        self.id.migrate(&channel)?;
+        let stream = Stream::of(channel, self.id, Phase::Connected, settings);
+        stream.lock().connection = Some(Box::new(self.connection));
+        Ok(stream)
+    }
+}
+
+impl State {
+    /// Takes events until somebody is there.
+    fn admit(&mut self) -> Result<(), Errno> {
+        while !self.guests.has_news() {
+            match self.channel.try_next()? {
+                Some(event) => self.guests.take(&event, &self.settings),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `raccept` finds somebody. Who waits in it already takes the events.
+    pub(super) fn has_guest(&mut self) -> bool {
+        if self.sleepers > 0 {
+            return super::super::sys::is_readable(self.channel.as_raw_fd());
+        }
+        // After a fork there is nobody, as `raccept` will tell.
+        self.admit().is_err() || self.guests.has_news()
+    }
+}
+
+impl Stream {
+    pub(in super::super) fn accept(&self) -> Result<Stream, Errno> {
+        let mut state = self.lock();
+        loop {
+            if state.phase != Phase::Listening {
+                return Err(Errno::INVAL);
+            }
+            state.admit()?;
+            if let Some(guest) = state.guests.ready.pop_front() {
+                let settings = state.settings.clone();
+                drop(state);
+                return guest.into_stream(settings);
+            }
+            if let Some(errno) = state.guests.failed.take() {
+                return Err(errno);
+            }
+            if state.is_non_blocking() {
+                return Err(Errno(libc::EAGAIN));
+            }
+            let (next, event) = self.next_event(state)?;
+            state = next;
+            if let Some(event) = event {
+                let State {
+                    guests, settings, ..
+                } = &mut *state;
+                guests.take(&event, settings);
+            }
+        }
+    }
+
+    /// Waits for the next event, without the lock.
+    pub(super) fn next_event<'a>(
+        &'a self,
+        mut state: Guard<'a>,
+    ) -> Result<(Guard<'a>, Option<Event>), Errno> {
+        let channel = state.channel.clone();
+        state.sleepers += 1;
+        drop(state);
+        let event = channel.wait(None);
+        let mut state = self.lock();
+        state.sleepers -= 1;
+        Ok((state, event?))
+    }
+}
