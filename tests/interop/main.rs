@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
+mod addresses;
 mod args;
 mod faults;
 mod lab;

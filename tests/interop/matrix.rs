@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::lab::{Lab, Requester};
 use crate::rxe_side::RxeSide;
 use crate::side::Result;
-use crate::{faults, losses, placement, programs, rc, srq, uc, ud};
+use crate::{addresses, faults, losses, placement, programs, rc, srq, uc, ud};
 
 /// One line of the matrix.
 pub(crate) struct Row {
@@ -27,6 +27,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         faults::ROWS,
         losses::ROWS,
         programs::ROWS,
+        addresses::ROWS,
     ]
     .into_iter()
     .flatten()

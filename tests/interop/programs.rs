@@ -1,5 +1,7 @@
 //! Programs of the distribution, unchanged: on one side they run on urxe's drop-in library, on the other on the kernel.
 
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -55,7 +57,7 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// Seconds that a program may take in an emulated guest on a busy machine. The agent's answer is awaited for longer.
-const PATIENCE_S: u32 = 100;
+pub(crate) const PATIENCE_S: u32 = 100;
 
 const fn row(operation: &'static str, run: fn(&mut Lab) -> Result<()>) -> Row {
     Row {
@@ -113,29 +115,50 @@ fn exchange(lab: &mut Lab, program: &str, gid_flag: &str, flags: &str) -> Result
     // The two find each other over TCP and IPv4, whatever their packets take.
     let (urxe_v4, rxe_v4) = lab.meeting;
     let gid = if rxe.is_ipv4() { 1 } else { 2 };
-    let in_guest = format!("{program} -d rxe0 {gid_flag} {gid} {flags}");
+    let there = format!("{program} -d rxe0 {gid_flag} {gid} {flags}");
     let flags = &format!("{gid_flag} 0 {flags}");
     if lab.requester == Requester::Urxe {
-        lab.guest(&format!(
-            "rm -f /tmp/program.rc; (timeout {PATIENCE_S} {in_guest}; echo $? >/tmp/program.rc) \
-             >/tmp/program.out 2>&1 </dev/null &
-             {LISTENS}"
-        ))?;
-        let client = here(program, flags, urxe, Some(rxe_v4))?;
-        finish(client)?;
-        let said = lab.guest(
-            "for i in $(seq 900); do [ -e /tmp/program.rc ] && break; sleep 0.1; done; \
-             cat /tmp/program.out; [ \"$(cat /tmp/program.rc)\" = 0 ]",
-        );
-        said.map(drop)
+        lab.guest(&format!("{} {LISTENS}", background(&there)))?;
+        let client = here(program, flags, urxe, Some(rxe_v4)).and_then(finish);
+        finish_background(lab, client)
     } else {
         let server = here(program, flags, urxe, None)?;
-        let client = wait_until_listening()
-            .and_then(|()| lab.guest(&format!("timeout {PATIENCE_S} {in_guest} {urxe_v4}")));
+        let client =
+            wait_until_listening().and_then(|()| in_guest(lab, &format!("{there} {urxe_v4}")));
         let server = finish(server);
         client?;
         server
     }
+}
+
+/// A command line that starts a program in the guest and does not wait for it.
+pub(crate) fn background(line: &str) -> String {
+    format!(
+        "rm -f /tmp/program.rc; (timeout {PATIENCE_S} {line} >/tmp/program.out 2>&1 </dev/null & echo $! >/tmp/program.pid; \
+         wait $!; echo $? >/tmp/program.rc) >/dev/null 2>&1 &\n"
+    )
+}
+
+/// Waits for its end, which must be a good one. If the other end failed, it is not waited for.
+pub(crate) fn finish_background(lab: &mut Lab, other: Result<()>) -> Result<()> {
+    if other.is_err() {
+        lab.guest("kill $(cat /tmp/program.pid); true")?;
+    }
+    let said = lab.guest(&format!(
+        "for i in $(seq 900); do [ -e /tmp/program.rc ] && break; sleep 0.1; done; \
+         tail -c {LAST_WORDS} /tmp/program.out; [ \"$(cat /tmp/program.rc)\" = 0 ]",
+    ));
+    match (other, said) {
+        (Ok(()), said) => said.map(drop),
+        (Err(error), Ok(said) | Err(said)) => Err(format!("{error}; on the kernel: {said}")),
+    }
+}
+
+/// Runs a program in the guest.
+pub(crate) fn in_guest(lab: &mut Lab, line: &str) -> Result<String> {
+    lab.guest(&format!(
+        "timeout {PATIENCE_S} {line} >/tmp/client.out 2>&1; rc=$?; tail -c {LAST_WORDS} /tmp/client.out; exit $rc"
+    ))
 }
 
 /// Until the guest's program listens on TCP port 18515 (0x4853).
@@ -160,35 +183,74 @@ fn wait_until_listening() -> Result<()> {
 }
 
 /// Starts the program on urxe.
-fn here(program: &str, flags: &str, address: IpAddr, server: Option<IpAddr>) -> Result<Child> {
+fn here(program: &str, flags: &str, address: IpAddr, server: Option<IpAddr>) -> Result<Running> {
+    let server = server.map(|server| server.to_string());
+    let server = server.as_deref().unwrap_or_default();
+    start(&format!("{program} {flags} {server}"), address)
+}
+
+/// A program on urxe.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    /// What it prints: a file, as a pipe that nobody reads would stop it.
+    output: File,
+}
+
+/// Starts a program with its arguments on urxe.
+pub(crate) fn start(line: &str, address: IpAddr) -> Result<Running> {
     let place = |name: &str| {
         let path = std::env::var_os(name).map(PathBuf::from);
         path.ok_or_else(|| format!("{name} is not set: tests/interop/run sets it"))
     };
     let (library, root) = (place("URXE_INTEROP_LIB")?, place("URXE_INTEROP_ROOT")?);
-    let mut command = Command::new("timeout");
-    command
+    let mut words = line.split_whitespace();
+    let program = words.next().ok_or("no program is named")?;
+    let failed = |e: std::io::Error| format!("{program}: {e}");
+    let output = nameless_file().map_err(failed)?;
+    let child = Command::new("timeout")
         .arg(PATIENCE_S.to_string())
-        .arg(root.join("usr/bin").join(program));
-    command.args(flags.split(' '));
-    command.args(server.map(|server| server.to_string()));
-    command.env("LD_LIBRARY_PATH", library);
-    command.env("URXE_DEVICES", address.to_string());
-    command.env("URXE_VERBOSE", "1");
-    command.stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().map_err(|e| format!("{program}: {e}"))
+        .arg(root.join("usr/bin").join(program))
+        .args(words)
+        .env("LD_LIBRARY_PATH", library)
+        .env("URXE_DEVICES", address.to_string())
+        .env("URXE_VERBOSE", "1")
+        .stdin(Stdio::null())
+        .stdout(output.try_clone().map_err(failed)?)
+        .stderr(output.try_clone().map_err(failed)?)
+        .spawn()
+        .map_err(failed)?;
+    Ok(Running { child, output })
 }
 
-fn finish(program: Child) -> Result<()> {
-    let output = program.wait_with_output().map_err(|e| e.to_string())?;
-    if output.status.success() {
+fn nameless_file() -> std::io::Result<File> {
+    let path = std::env::temp_dir().join(format!("urxe-interop-{}", std::process::id()));
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
+}
+
+/// Waits for its end, which must be a good one.
+pub(crate) fn finish(mut program: Running) -> Result<()> {
+    let status = program.child.wait().map_err(|e| e.to_string())?;
+    if status.success() {
         return Ok(());
     }
-    let words = [output.stdout, output.stderr].concat();
+    let mut words = Vec::new();
+    let read = program
+        .output
+        .rewind()
+        .and_then(|()| program.output.read_to_end(&mut words));
+    read.map_err(|e| e.to_string())?;
+    let last = &words[words.len().saturating_sub(LAST_WORDS)..];
     Err(format!(
-        "on urxe: {}: {}",
-        output.status,
-        String::from_utf8_lossy(&words)
+        "on urxe: {status}: {}",
+        String::from_utf8_lossy(last)
     ))
 }
+
+/// So many bytes of what a program printed are told, of its end.
+const LAST_WORDS: usize = 3000;
