@@ -265,3 +265,21 @@ fn nobody_hangs_while_a_listener_is_restarted() {
     println!("{connected} connected, {refused} heard why not");
     assert!(connected > CLIENTS / 2, "{connected} of {CLIENTS}");
 }
+
+/// Its packets are steered nowhere, or to another owner, who answers in its stead: nobody waits for the dead.
+#[test]
+fn the_dead_are_answered_for() {
+    let shared = address();
+    let mine = owner(shared);
+    let mut server = Server::start(SocketAddr::new(shared, 0));
+    let connections: Vec<Connection> = (0..4)
+        .map(|_| connect_by(&mine, shared, server.addr).expect("it listens"))
+        .collect();
+    server.kill();
+    let start = Instant::now();
+    for connection in connections {
+        connection.disconnect().expect("somebody answers");
+    }
+    // Less than the time after which a message is sent again.
+    assert!(start.elapsed() < Duration::from_secs(4));
+}

@@ -101,10 +101,10 @@ fn rdma_xclient_and_xserver() {
 
 /// The server of cmtime serves until it is ended.
 #[test]
-fn cmtime_makes_many_connections() {
+fn cmtime_makes_a_thousand_connections() {
     let _alone = alone();
     let port = port();
-    let end = "cmtime -b ADDR -p PORT -c 100";
+    let end = "cmtime -b ADDR -p PORT -c 1000";
     let Some(server) = command(User::Myself, UTILS, end, &port) else {
         return;
     };
@@ -120,7 +120,27 @@ fn cmtime_makes_many_connections() {
     };
     drop(server);
     assert_eq!(client.code, Some(0), "{client:?}");
-    assert!(client.text.contains("destroy"), "{client:?}");
+    // Its table: a line for each step, and the time of all in milliseconds first.
+    let total_ms = |step: &str| {
+        let row = client.text.lines().find_map(|line| {
+            let (name, numbers) = line.split_once(':')?;
+            (name.trim() == step).then_some(numbers)
+        });
+        let total = row.and_then(|row| row.split_whitespace().next()?.parse::<f64>().ok());
+        total.unwrap_or_else(|| panic!("no {step}: {client:?}"))
+    };
+    let steps = [
+        "create id",
+        "bind addr",
+        "resolve addr",
+        "resolve route",
+        "create qp",
+        "connect",
+        "disconnect",
+        "destroy",
+    ];
+    let all: f64 = steps.map(total_ms).iter().sum();
+    println!("{}{:.0} connections a second", client.text, 1e6 / all);
 }
 
 #[test]

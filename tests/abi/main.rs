@@ -12,6 +12,7 @@ mod launch;
 mod linked;
 mod perftest;
 mod pingpong;
+mod preloaded;
 mod programs;
 mod pyverbs;
 mod rsockets;

@@ -175,6 +175,7 @@ fn every_operation_by_addresses() {
         "ib_send_lat -c UD",
         "ib_write_lat",
         "ib_read_lat",
+        "ib_atomic_lat",
     ] {
         by_addresses(User::Myself, tool);
     }

@@ -11,6 +11,7 @@ use urxe::{QpType, Qpn};
 
 use super::channel::{Channel, rdma_create_event_channel, rdma_destroy_event_channel};
 use super::event::rdma_ack_cm_event;
+use super::exit::end_connections_at_exit;
 use super::{PS_IB, PS_IPOIB, PS_TCP, PS_UDP, address, devices};
 use crate::errno::{Errno, minus_one};
 use crate::events::Acks;
@@ -63,6 +64,15 @@ fn known() -> MutexGuard<'static, HashMap<usize, Shared<rdma_cm_id>>> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Ends every connection that there is; the ids stay.
+pub(super) fn disconnect_all() {
+    for id in known().values() {
+        // Most have none, or one that has ended.
+        // SAFETY: it is known, and not destroyed while the lock is held.
+        let _ = unsafe { Id::of(id.0) }.urxe.disconnect();
+    }
+}
+
 impl Id {
     /// The object behind a program's pointer.
     ///
@@ -100,6 +110,7 @@ impl Id {
             state: Mutex::default(),
         });
         known().insert(key, Shared(id));
+        end_connections_at_exit();
         id
     }
 

@@ -13,6 +13,7 @@ pub(crate) mod devices;
 pub(crate) mod ece;
 pub(crate) mod endpoint;
 pub(crate) mod event;
+pub(crate) mod exit;
 pub(crate) mod id;
 pub(crate) mod manager;
 pub(crate) mod multicast;

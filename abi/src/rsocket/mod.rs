@@ -15,3 +15,5 @@ mod sys;
 mod table;
 pub(crate) mod transfer;
 mod wire;
+
+pub(crate) use table::close_all;

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::datagram::Datagram;
 use super::stream::Stream;
+use crate::cm::exit::end_connections_at_exit;
 use crate::errno::Errno;
 
 /// What a descriptor stands for.
@@ -139,6 +140,7 @@ pub(super) fn find(fd: RawFd) -> Result<Arc<Socket>, Errno> {
 }
 
 pub(super) fn insert(socket: Socket) -> RawFd {
+    end_connections_at_exit();
     let fd = socket.fd();
     let mut table = table().write().unwrap_or_else(PoisonError::into_inner);
     table.insert(fd, Arc::new(socket));
@@ -148,4 +150,12 @@ pub(super) fn insert(socket: Socket) -> RawFd {
 pub(super) fn remove(fd: RawFd) -> Result<Arc<Socket>, Errno> {
     let mut table = table().write().unwrap_or_else(PoisonError::into_inner);
     table.remove(&fd).ok_or(Errno(libc::EBADF))
+}
+
+/// Closes all sockets.
+pub(crate) fn close_all() {
+    let all = std::mem::take(&mut *table().write().unwrap_or_else(PoisonError::into_inner));
+    for socket in all.into_values() {
+        socket.close();
+    }
 }

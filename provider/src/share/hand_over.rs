@@ -57,15 +57,15 @@ impl Inbox {
         self.socket.as_fd()
     }
 
-    /// Hands a packet to the owner of another inbox. False if he is gone, or does not
-    /// fetch what he has: then it is lost, as if on the way.
-    pub(super) fn send(&self, to: &Path, handed: &Handed<'_>) -> bool {
+    /// Hands a packet to the owner of another inbox. If he is gone, or does not fetch what he has, it is lost, as if
+    /// on the way.
+    pub(super) fn send(&self, to: &Path, handed: &Handed<'_>) -> Delivery {
         send_by(&self.socket, to, handed)
     }
 
     /// The same, but where the inbox is full its owner gets a moment to fetch what he has. The kernel holds ten packets
     /// for him (`net.unix.max_dgram_qlen`).
-    pub(super) fn send_patiently(&self, to: &Path, handed: &Handed<'_>) -> bool {
+    pub(super) fn send_patiently(&self, to: &Path, handed: &Handed<'_>) -> Delivery {
         send_by(&self.patient, to, handed)
     }
 
@@ -88,12 +88,29 @@ impl Inbox {
     }
 }
 
-fn send_by(socket: &UnixDatagram, to: &Path, handed: &Handed<'_>) -> bool {
+/// What became of a packet that was handed over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Delivery {
+    Taken,
+    /// He has not fetched what he has.
+    Full,
+    /// There is no such participant any more.
+    Gone,
+}
+
+fn send_by(socket: &UnixDatagram, to: &Path, handed: &Handed<'_>) -> Delivery {
     let mut bytes = [0; HEAD + PACKET_MAX];
     let Some(len) = handed.emit(&mut bytes) else {
-        return false;
+        return Delivery::Full;
     };
-    socket.send_to(&bytes[..len], to).is_ok()
+    match socket.send_to(&bytes[..len], to) {
+        Ok(_) => Delivery::Taken,
+        // Nobody has the socket open, though its name may have stayed.
+        Err(error) => match error.kind() {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Delivery::Gone,
+            _ => Delivery::Full,
+        },
+    }
 }
 
 impl Handed<'_> {
@@ -155,15 +172,17 @@ mod tests {
         };
         let mut lost = 0;
         while lost == 0 {
-            lost += u32::from(!a.send(&path("patient-b"), &packet));
+            lost += u32::from(a.send(&path("patient-b"), &packet) == Delivery::Full);
         }
-        assert!(
-            !a.send_patiently(&path("patient-b"), &packet),
+        assert_eq!(
+            a.send_patiently(&path("patient-b"), &packet),
+            Delivery::Full,
             "nobody fetches"
         );
         let all = std::thread::scope(|scope| {
-            let sender =
-                scope.spawn(|| (0..500).all(|_| a.send_patiently(&path("patient-b"), &packet)));
+            let sender = scope.spawn(|| {
+                (0..500).all(|_| a.send_patiently(&path("patient-b"), &packet) == Delivery::Taken)
+            });
             while !sender.is_finished() {
                 b.drain(|_| ());
                 std::thread::yield_now();
@@ -195,7 +214,7 @@ mod tests {
             packet,
         });
         for one in &handed {
-            assert!(a.send(&path("inbox-b"), one));
+            assert_eq!(a.send(&path("inbox-b"), one), Delivery::Taken);
         }
         let mut at = 0;
         let count = b.drain(|got| {
@@ -203,14 +222,17 @@ mod tests {
             at += 1;
         });
         assert_eq!(count, 2);
-        b.close();
+        // His process died: the name is there, and he is not.
         drop(b);
-        assert!(!a.send(&path("inbox-b"), &handed[1]), "nobody is there");
+        assert_eq!(a.send(&path("inbox-b"), &handed[1]), Delivery::Gone);
+        fs::remove_file(path("inbox-b")).expect("it stayed");
+        assert_eq!(a.send(&path("inbox-b"), &handed[1]), Delivery::Gone);
         let long = Handed {
             packet: &[0; PACKET_MAX + 1],
             ..handed[0]
         };
-        assert!(!a.send(&path("inbox-a"), &long), "too long for any packet");
+        let sent = a.send(&path("inbox-a"), &long);
+        assert_eq!(sent, Delivery::Full, "too long for any packet");
         a.close();
     }
 }

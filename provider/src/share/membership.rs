@@ -12,7 +12,7 @@ use urxe_core::qpn_table::QpnChunk;
 use urxe_udp::{UdpConfig, UdpSocket};
 use urxe_wire::Qpn;
 
-use super::hand_over::{Handed, Inbox};
+use super::hand_over::{Delivery, Handed, Inbox};
 use super::ports::{PortName, Ports};
 use super::registry::{Locked, Registry, Row, SocketEntry};
 use super::steer;
@@ -215,17 +215,21 @@ impl Membership {
         match holder {
             Some(row) if row != self.row => {
                 let is_message = destination.is_some();
-                if self.send(row, handed) || (is_message && self.send_patiently(row, handed, now)) {
-                    Shared::HandedOver
-                } else {
-                    Shared::Lost
+                match self.send(row, handed) {
+                    Delivery::Taken => Shared::HandedOver,
+                    // He died a moment ago. Who asks gets an answer all the same, as from a kernel.
+                    Delivery::Gone if is_message => Shared::NoOwner,
+                    Delivery::Full if is_message && self.send_patiently(row, handed, now) => {
+                        Shared::HandedOver
+                    }
+                    _ => Shared::Lost,
                 }
             }
             _ => Shared::NoOwner,
         }
     }
 
-    fn send(&self, row: Row, handed: &Handed<'_>) -> bool {
+    fn send(&self, row: Row, handed: &Handed<'_>) -> Delivery {
         self.inbox.send(&self.registry.hand_over_path(row), handed)
     }
 
@@ -243,7 +247,7 @@ impl Membership {
             unfetched.iter().any(|(other, _)| *other == row)
         };
         let path = self.registry.hand_over_path(row);
-        let is_sent = !is_hopeless && self.inbox.send_patiently(&path, handed);
+        let is_sent = !is_hopeless && self.inbox.send_patiently(&path, handed) == Delivery::Taken;
         if !is_sent && !is_hopeless {
             lock().push((row, now));
         }

@@ -1,0 +1,179 @@
+//! Ordinary programs with sockets, unchanged, under Debian's `librspreload.so`: what they send goes by RDMA.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::cm_ends::{Talking, command, start};
+use crate::ends::{User, alone};
+use crate::harness::{LIMIT, Ran, finish, port, run};
+
+/// Debian's, from the package librdmacm1.
+const PRELOAD: &str = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so";
+const BYTES: usize = 100 << 20;
+
+/// A folder with a file of 100 MiB, `sent`, of bytes that do not repeat. Removed with the value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("urxe-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let mut state = 7_u64;
+        let words = (0..BYTES / 8).flat_map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state ^ (state >> 29)).to_ne_bytes()
+        });
+        fs::write(folder.join("sent"), words.collect::<Vec<u8>>()).expect("room for it");
+        Folder(folder)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// `got` is the same as `sent`.
+    fn assert_arrived(&self, told: &str) {
+        let sent = fs::read(self.file("sent")).expect("it is there");
+        let got = fs::read(self.file("got")).unwrap_or_default();
+        let same = sent.iter().zip(&got).take_while(|(a, b)| a == b).count();
+        assert!(
+            sent == got,
+            "{told}: {} bytes arrived, the first {same} as sent",
+            got.len()
+        );
+        fs::remove_file(self.file("got")).expect("it is ours");
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A test that failed has more to say than this.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn preloaded(package: &str, line: &str, port: &str) -> Option<std::process::Command> {
+    if !Path::new(PRELOAD).exists() {
+        println!("skipped: {PRELOAD} is missing (apt-get install librdmacm1)");
+        return None;
+    }
+    let mut command = command(User::Myself, package, line, port)?;
+    command.env("LD_PRELOAD", PRELOAD);
+    Some(command)
+}
+
+/// A client that is told so comes again: nobody listened yet.
+fn until(is_done: impl Fn(&Ran) -> bool, mut client: impl FnMut() -> Ran) -> Ran {
+    let started = Instant::now();
+    loop {
+        let ran = client();
+        if is_done(&ran) || started.elapsed() > LIMIT {
+            return ran;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// ncat leaves its connection to the exit of the process: the other side has to hear of that.
+#[test]
+fn ncat_sends_100_mib_either_way() {
+    let _alone = alone();
+    let folder = Folder::new("ncat");
+    for (server, client) in [
+        ("--recv-only -l", "--send-only"),
+        ("--send-only -l", "--recv-only"),
+    ] {
+        let port = port();
+        let end = |options: &str| {
+            let line = format!("ncat --nsock-engine=select {options} ADDR PORT");
+            let mut command = preloaded("ncat", &line, &port)?;
+            if options.contains("--send-only") {
+                command.stdin(fs::File::open(folder.file("sent")).expect("it is there"));
+            } else {
+                command.stdout(fs::File::create(folder.file("got")).expect("room for it"));
+            }
+            command.stderr(Stdio::piped());
+            Some(thread::spawn(move || {
+                finish(command.spawn().expect("it starts"), LIMIT)
+            }))
+        };
+        let Some(serving) = end(server) else {
+            return;
+        };
+        let told = until(
+            |ran| ran.code == Some(0) || serving.is_finished(),
+            || {
+                let asking = end(client).expect("it was there");
+                asking.join().expect("it does not panic")
+            },
+        );
+        let served = serving.join().expect("it does not panic");
+        let codes = (served.code, told.code);
+        assert_eq!(codes, (Some(0), Some(0)), "{server}: {served:?} {told:?}");
+        folder.assert_arrived(server);
+    }
+}
+
+/// A web server and a client that know nothing of each other, with TLS between them.
+#[test]
+fn curl_gets_100_mib_from_the_server_of_openssl() {
+    let _alone = alone();
+    let folder = Folder::new("openssl");
+    let port = port();
+    let at = |name: &str| folder.file(name).display().to_string();
+    let (key, cert) = (at("key"), at("cert"));
+    let request = format!(
+        "openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {cert} -days 2 -subj /CN=urxe"
+    );
+    let Some(made) = command(User::Myself, "openssl", &request, &port) else {
+        return;
+    };
+    let made = run(made);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let mut page = b"HTTP/1.0 200 OK\r\n\r\n".to_vec();
+    page.extend(fs::read(folder.file("sent")).expect("it is there"));
+    fs::write(folder.file("page"), page).expect("room for it");
+    let line = format!("openssl s_server -HTTP -accept PORT -key {key} -cert {cert}");
+    let Some(mut server) = preloaded("openssl", &line, &port) else {
+        return;
+    };
+    server.current_dir(&folder.0);
+    let server = Talking::start(server);
+    let line = format!("curl -sSk -o {} https://ADDR:PORT/page", at("got"));
+    if preloaded("curl", "curl", &port).is_some() {
+        let client = until(
+            // 7: nobody listens.
+            |ran| ran.code != Some(7),
+            || run(preloaded("curl", &line, &port).expect("it was there")),
+        );
+        assert_eq!(client.code, Some(0), "{client:?}");
+        folder.assert_arrived("curl");
+    }
+    drop(server);
+}
+
+#[test]
+fn iperf3_moves_100_mib_either_way() {
+    let _alone = alone();
+    for way in ["", "-R"] {
+        let port = port();
+        let Some(server) = preloaded("iperf3", "iperf3 -s -1 -B ADDR -p PORT", &port) else {
+            return;
+        };
+        let server = start(server);
+        let line = format!("iperf3 -c ADDR -p PORT -n 104857600 {way}");
+        let client = until(
+            |ran| ran.code == Some(0) || server.is_finished(),
+            || run(preloaded("iperf3", &line, &port).expect("it was there")),
+        );
+        let server = server.join().expect("it does not panic");
+        assert_eq!(client.code, Some(0), "{way}: {client:?} {server:?}");
+        assert_eq!(server.code, Some(0), "{way}: {server:?}");
+        assert!(client.text.contains("100 MBytes"), "{way}: {client:?}");
+    }
+}
