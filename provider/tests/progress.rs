@@ -190,3 +190,44 @@ fn a_program_that_looks_at_its_memory_is_not_left_to_ticks() {
         "{since} ticks for {ROUNDS} messages each way"
     );
 }
+
+/// The same, but each side completes its WRITE by polling before it looks at its memory again
+/// (perftest's `ib_write_lat`). The ACK travels with the answer, so that the poll which
+/// waits for the one finds the other too. If it came before, the program would go and look
+/// at its memory, and only a tick would fetch the answer.
+#[test]
+fn a_program_that_completes_its_writes_finds_the_answers_beside_the_acks() {
+    const ROUNDS: u64 = 600;
+    /// Far more than a round trip, and less than a tick.
+    const SLOW: Duration = Duration::from_micros(500);
+    let (a, b) = pair_with(&patient());
+    let (at_a, at_b) = (a.memory(8), b.memory(8));
+    let slow = std::thread::scope(|scope| {
+        let side = |end: &End, mine: &Mr, peer: &Mr, is_first: u64| {
+            let mut slow = 0;
+            for n in 1..=ROUNDS {
+                let start = Instant::now();
+                while mine.load_u64(0) != n - is_first {
+                    assert!(start.elapsed() < common::PATIENCE, "message {n}");
+                    std::hint::spin_loop();
+                }
+                let bytes = n.to_ne_bytes();
+                let write = SendWr::rdma_write_inline(n, &bytes, peer.addr(), peer.rkey());
+                end.qp.post_send(&write.signaled()).expect("room");
+                end.succeed();
+                slow += u64::from(start.elapsed() > SLOW);
+            }
+            slow
+        };
+        let (a, b, at_a, at_b) = (&a, &b, &at_a, &at_b);
+        let other = scope.spawn(move || side(b, at_b, at_a, 0));
+        let slow = side(a, at_a, at_b, 1);
+        other.join().expect("the other side");
+        slow
+    });
+    // Some may be when the machine is busy with others.
+    assert!(
+        slow < ROUNDS / 3,
+        "{slow} of {ROUNDS} round trips were slow"
+    );
+}

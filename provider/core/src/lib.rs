@@ -78,6 +78,7 @@ pub use context::Env;
 pub use create_error::CreateQpError;
 pub use detail::ErrorDetail;
 pub use path::RxPath;
+pub use qp::ack::ANSWER_NS;
 pub use qp::report::{QpReport, RequesterCounts, ResponderCounts};
 pub use qp::{AckMode, QpInit};
 pub use shard::{Handled, Shard};

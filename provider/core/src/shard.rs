@@ -412,6 +412,9 @@ impl Shard {
         let fits = match verdict {
             IcrcVerdict::Ok { ident } if policy != IcrcPolicy::SolveIdent => Some(ident),
             IcrcVerdict::Ok { ident } => {
+                if ident != ident_hint && qp.ident.knows_trains() {
+                    self.common.stats.split_pkts += 1;
+                }
                 let belief = qp.ident.accept(ident, ident_hint, now);
                 let (seen, sources) = ((path.source, ident), &mut self.common.sources);
                 let is_believed =
@@ -478,7 +481,8 @@ impl Shard {
         }
         match acks {
             AckMode::Now => {}
-            AckMode::Patient if self.held.is_none_or(|until| until <= env.now) => {}
+            AckMode::Patient | AckMode::Answered
+                if self.held.is_none_or(|until| until <= env.now) => {}
             AckMode::Defer if self.held.is_none() => {}
             // Nothing has happened since the last call, which found nothing to send.
             _ => return false,

@@ -33,6 +33,8 @@ counters! {
     sent_pkts,
     /// Packets received, the bad ones too.
     rcvd_pkts,
+    /// Packets that left in a train and arrived alone, as far as their IPv4 Identification shows.
+    split_pkts,
     /// Duplicate requests received.
     duplicate_request,
     /// Requests received ahead of the expected PSN.

@@ -28,6 +28,7 @@ mod progress;
 mod purge;
 mod shard_state;
 mod sockets;
+mod split_trains;
 mod srq;
 mod strict;
 mod sync;

@@ -21,7 +21,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
-use urxe_core::{AckMode, Time};
+use urxe_core::{ANSWER_NS, AckMode, Time};
 use urxe_udp::{EventFd, Interest, WAIT_MAX, wait_for};
 
 use super::Engine;
@@ -47,9 +47,6 @@ const BULK_PACKETS: u64 = 16;
 /// the sender some microseconds and the stream some tens of them, for every train; a
 /// stream's next train comes sooner than this. Single messages never make it spin.
 const BULK_SPIN_NS: u64 = 50_000;
-/// How long an ACK waits for the answer of a program that looks at its memory: some times
-/// what the program needs to see the change and to post.
-const ANSWER_NS: u64 = 20_000;
 
 /// What other threads and the progress thread tell each other.
 #[derive(Debug)]
@@ -233,6 +230,8 @@ struct Progress<'a> {
     tick: Duration,
     watches_seen: u64,
     vigilance: Vigilance,
+    /// The last tick fetched something and holds its ACK back, for the answer.
+    expects_answer: bool,
     /// Wake-ups and kicks since they were counted.
     wakes: Cell<u64>,
     kicks: Cell<u64>,
@@ -247,6 +246,7 @@ impl<'a> Progress<'a> {
             tick: TICK_MIN,
             watches_seen: 0,
             vigilance: Vigilance::default(),
+            expects_answer: false,
             wakes: Cell::new(0),
             kicks: Cell::new(0),
         }
@@ -331,10 +331,13 @@ impl<'a> Progress<'a> {
             }
             let found =
                 self.is_silent(state.now, SILENT_AT_TICK_NS) && state.receive(1, Which::Active);
-            self.vigilance.on_tick(found);
+            if !self.expects_answer {
+                self.vigilance.on_tick(found);
+            }
             state.handle_timers();
             // One of a moment ago may still find an answer to travel with.
             state.transmit(AckMode::Patient);
+            self.expects_answer = found && state.shard.has_work();
             due = state.due();
             state.counters.progress_ticks += 1;
             self.count(&mut state);
@@ -344,6 +347,11 @@ impl<'a> Progress<'a> {
         // a tick.
         let end = now + tick.as_nanos() as u64;
         let end = due.map_or(end, |due| due.max(now + RECENT_NS).min(end));
+        let end = if self.expects_answer {
+            now + ANSWER_NS
+        } else {
+            end
+        };
         let end = self.housekeeping.due().map_or(end, |other| other.min(end));
         self.engine
             .progress
@@ -382,7 +390,7 @@ impl<'a> Progress<'a> {
         let acks = if self.vigilance.is_on() {
             AckMode::Patient
         } else {
-            AckMode::Now
+            AckMode::Answered
         };
         loop {
             let is_silent = self.is_silent(self.engine.clock.now(), SILENT_NS);
@@ -404,7 +412,7 @@ impl<'a> Progress<'a> {
         let (now, backlog) = (state.now, state.tx.has_backlog());
         state.counters.progress_watches += 1;
         self.count(&mut state);
-        let answer = (acks == AckMode::Patient && state.shard.has_work()).then(|| now + ANSWER_NS);
+        let answer = state.shard.has_work().then(|| now + ANSWER_NS);
         // While the lock is held: whoever adds a timer sees how long this sleep will be.
         let ends = [state.due(), self.housekeeping.due(), answer];
         let end = ends.into_iter().flatten().min();

@@ -23,6 +23,7 @@ use super::doorbell::Combined;
 use super::post::QpShared;
 use super::progress::ProgressShared;
 use super::sockets::{ListensAt, Port, Sockets, Which};
+use super::split_trains::SplitTrains;
 use super::srq::SrqShared;
 use super::strict::{handle_strictly, strict_acks};
 use super::tap::Tap;
@@ -77,6 +78,7 @@ pub(crate) struct ShardState {
     pub(crate) nothing_new: bool,
     /// The path of the last datagram, as its sender is likely to send the next.
     last_path: Option<(SocketAddr, RxPath)>,
+    split_trains: SplitTrains,
     /// The sockets of the groups that QPs are attached to.
     pub(crate) groups: Vec<Port>,
     pub(crate) strict: Option<Box<RefCell<Strict>>>,
@@ -174,6 +176,7 @@ impl ShardState {
             membership,
             nothing_new: false,
             last_path: None,
+            split_trains: SplitTrains::default(),
             groups: Vec::new(),
             strict,
             cm: CmTable::default(),
@@ -203,6 +206,7 @@ impl ShardState {
             rx,
             tap,
             last_path,
+            split_trains,
             counters,
             sockets,
             groups,
@@ -249,6 +253,9 @@ impl ShardState {
                             })
                         };
                         unowned.settle(shard, env.now);
+                        if split_trains.want_joining(shard.stats()) {
+                            port.socket.join_packets();
+                        }
                         // A batch that is not full was all there was.
                         if count < rx.slots() {
                             break;

@@ -88,6 +88,9 @@ impl UdpSocket {
     /// Would take the program away; there is none.
     pub fn detach_steering(&self) {}
 
+    /// Nothing: packets are never joined here.
+    pub fn join_packets(&self) {}
+
     /// Would have the traffic class reported; here there is no way to.
     ///
     /// # Errors

@@ -108,6 +108,7 @@ fn only_linux_steers() {
     let error = portable.attach_steering(&program).expect_err("it cannot");
     assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
     portable.detach_steering();
+    portable.join_packets();
 }
 
 /// The portable backend knows no groups, and says so.

@@ -11,6 +11,18 @@ use crate::time::Time;
 /// How long a peer that was not seen waiting may be silent until an ACK leaves: longer
 /// than a round trip between processes of one host, and far below any ACK timeout.
 const PATIENCE_NS: u64 = 8_000;
+/// How long an ACK waits for the answer of an application that looks at its memory
+/// ([`AckMode::Answered`](crate::AckMode::Answered)): some times what it needs to see the
+/// change and to post.
+pub const ANSWER_NS: u64 = 20_000;
+/// Packets in a row that stayed without an answer until none is expected any more.
+const UNANSWERED_MAX: u8 = 2;
+/// Requests that must then follow soon after a packet, until its ACK waits for them again; the
+/// first time. Two programs that send to each other at the same moment and wait for both ACKs
+/// look like two that answer, so each time it is twice as many.
+const FOLLOWED: u16 = 4;
+/// Most of them.
+const FOLLOWED_MAX: u16 = 4096;
 /// Packets after which an ACK leaves in any case, so that windows and queues move on.
 const PACKETS_MAX: u32 = 16;
 /// Times in a row that the patience ran out before the peer is taken to be waiting.
@@ -46,6 +58,12 @@ pub(crate) struct OwedAck {
     prompt_left: u16,
     /// How many it will be the next time.
     prompt_next: u16,
+    /// Packets that may stay without an answer until none is expected.
+    answers_expected: u8,
+    /// Requests that must follow until one is expected again.
+    follow_left: u16,
+    /// How many it will be the next time.
+    follow_next: u16,
 }
 
 impl OwedAck {
@@ -61,6 +79,9 @@ impl OwedAck {
             expired_in_a_row: 0,
             prompt_left: 0,
             prompt_next: PROMPT_ACKS,
+            answers_expected: UNANSWERED_MAX,
+            follow_left: 0,
+            follow_next: FOLLOWED,
         }
     }
 
@@ -143,8 +164,9 @@ impl OwedAck {
     /// The time at which an owed ACK should not be held back any longer.
     #[inline]
     pub(crate) fn due_at(&self) -> Time {
-        if self.urgent || self.prompt_left > 0 || self.is_starving() || self.packets >= PACKETS_MAX
-        {
+        // A WRITE's ACK waits for the answer, if there used to be one.
+        let is_prompt = self.prompt_left > 0 && (self.receive_used || self.answers_expected == 0);
+        if self.urgent || is_prompt || self.is_starving() || self.packets >= PACKETS_MAX {
             Time::ZERO
         } else {
             self.since + PATIENCE_NS
@@ -157,16 +179,65 @@ impl OwedAck {
         self.due_at() <= now
     }
 
+    /// True if the application will not answer, or would have by now: time for the ACK
+    /// that a thread owes which fetches packets in the application's place
+    /// ([`AckMode::Answered`](crate::AckMode::Answered)).
+    pub(crate) fn is_unanswered(&self, now: Time) -> bool {
+        self.urgent
+            // For messages it polls, or sleeps.
+            || self.receive_used
+            || self.answers_expected == 0
+            || self.packets >= PACKETS_MAX
+            || now.since_ns(self.since) >= ANSWER_NS
+    }
+
+    /// Requests leave, and perhaps answer what came last.
+    #[inline]
+    pub(crate) fn on_requests(&mut self, now: Time) {
+        if self.answers_expected == 0 {
+            self.on_requests_after_ack(now);
+        } else if self.owed {
+            self.answers_expected = UNANSWERED_MAX;
+            self.follow_next = FOLLOWED;
+        }
+    }
+
+    /// The ACK should perhaps have waited for them.
+    #[cold]
+    fn on_requests_after_ack(&mut self, now: Time) {
+        if now.since_ns(self.since) < ANSWER_NS {
+            self.follow_left = self.follow_left.saturating_sub(1);
+            if self.follow_left == 0 {
+                self.answers_expected = UNANSWERED_MAX;
+            }
+        }
+    }
+
+    /// No request left in time.
+    fn on_unanswered(&mut self) {
+        if self.answers_expected == 0 {
+            return;
+        }
+        self.answers_expected -= 1;
+        if self.answers_expected == 0 {
+            self.follow_left = self.follow_next;
+            self.follow_next = (2 * self.follow_next).min(FOLLOWED_MAX);
+        }
+    }
+
     /// The ACK leaves.
     #[inline]
     pub(crate) fn on_sent(&mut self, now: Time) {
-        if self.prompt_left > 0 {
-            self.prompt_left -= 1;
-        } else if !self.urgent
+        let is_late = !self.urgent
             && !self.is_starving()
             && self.packets < PACKETS_MAX
-            && now.since_ns(self.since) >= PATIENCE_NS
-        {
+            && now.since_ns(self.since) >= PATIENCE_NS;
+        if is_late {
+            self.on_unanswered();
+        }
+        if self.prompt_left > 0 {
+            self.prompt_left -= 1;
+        } else if is_late {
             self.expired_in_a_row += 1;
             if self.expired_in_a_row >= EXPIRED_MAX {
                 self.expired_in_a_row = 0;
@@ -282,6 +353,61 @@ mod tests {
             ack.on_receive_used();
         }
         assert_eq!(ack.rides_with(), 1, "to a peer that waits");
+    }
+
+    /// A peer that waits, and whose messages are answered, gets its ACKs with the answers.
+    #[test]
+    fn the_ack_for_a_peer_that_waits_leaves_with_the_answer() {
+        let (mut ack, mut now) = waited_for();
+        let mut alone = 0;
+        for _ in 0..1000 {
+            ack.on_executed(Time(now), true);
+            ack.on_receive_used();
+            if ack.is_due(Time(now)) {
+                ack.on_sent(Time(now));
+                alone += 1;
+            }
+            now += PATIENCE_NS / 2;
+            ack.on_requests(Time(now));
+            if ack.is_owed() {
+                if ack.rides_with() > 1 {
+                    now += PATIENCE_NS;
+                    alone += 1;
+                }
+                ack.on_sent(Time(now));
+            }
+        }
+        assert!(alone < 40, "{alone} of 1000 ACKs left alone");
+    }
+
+    /// Two programs that send at the same moment, and send again when they have their ACKs,
+    /// would wait for each other.
+    #[test]
+    fn an_exchange_is_not_taken_for_answers_for_long() {
+        let (mut ack, mut now) = waited_for();
+        let mut late = 0;
+        for _ in 0..100_000 {
+            ack.on_executed(Time(now), true);
+            if !ack.is_due(Time(now)) {
+                now += PATIENCE_NS;
+                late += 1;
+            }
+            ack.on_sent(Time(now));
+            now += 1_000;
+            ack.on_requests(Time(now));
+        }
+        assert!(late < 150, "{late} of 100,000 ACKs were late");
+    }
+
+    fn waited_for() -> (OwedAck, u64) {
+        let mut ack = owed_ack();
+        let mut now = 0;
+        for _ in 0..EXPIRED_MAX {
+            ack.on_executed(Time(now), true);
+            now += PATIENCE_NS;
+            ack.on_sent(Time(now));
+        }
+        (ack, now)
     }
 
     #[test]

@@ -89,6 +89,11 @@ impl IdentTrack {
         }
     }
 
+    /// True if the peer's Identifications are places in trains.
+    pub(crate) fn knows_trains(&self) -> bool {
+        matches!(self.habit, Habit::Trains)
+    }
+
     /// The peer's counter is here, as another of its connections shows.
     pub(crate) fn jump_to(&mut self, ident: u16, now: Time) {
         self.habit = Habit::Counter(ident, steps(now));

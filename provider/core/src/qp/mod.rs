@@ -2,7 +2,7 @@
 //! (requester and completer on the send queue, responder on the receive queue). The
 //! services that acknowledge nothing share the queues, and have roles of their own.
 
-mod ack;
+pub(crate) mod ack;
 mod ack_first;
 pub mod attr;
 mod completer;
@@ -98,6 +98,10 @@ pub enum AckMode {
     /// a caller that is about to hand completions to an application which will
     /// probably answer, or that sends this answer and has time for the ACK after it.
     Defer,
+    /// At once, unless the application used to answer WRITEs: then with the answer, or when
+    /// that does not come. For a caller who fetches packets in the place of an application
+    /// that looks at its memory.
+    Answered,
 }
 
 /// Facts about the connection that all roles need and only a modify changes.
@@ -422,12 +426,16 @@ impl Qp {
             Ok(counts) => counts,
             Err(turn) => return turn,
         };
+        if sends > 0 {
+            self.resp.ack.on_requests(cx.now());
+        }
         if self.resp.ack.is_owed() && !self.resp.owes_response() {
             let rides = sends >= self.resp.ack.rides_with();
             let leaves = match acks {
                 AckMode::Now => true,
                 AckMode::Patient => rides || self.resp.ack.is_due(cx.now()),
                 AckMode::Defer => rides,
+                AckMode::Answered => rides || self.resp.ack.is_unanswered(cx.now()),
             };
             if !leaves {
                 mark!(AckHeldBack);

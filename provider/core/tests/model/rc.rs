@@ -380,7 +380,12 @@ fn run_program(seed: u64) -> Run {
             .set_congestion_control(qp, control, now);
         set.expect("sensible parameters");
     }
-    pair.acks = rng.pick(&[AckMode::Now, AckMode::Now, AckMode::Defer]);
+    pair.acks = rng.pick(&[
+        AckMode::Now,
+        AckMode::Now,
+        AckMode::Defer,
+        AckMode::Answered,
+    ]);
     let mut runners: Vec<Runner> = (0..2)
         .map(|side| {
             let start = rng.bytes(SHARED_LEN as usize);
@@ -417,9 +422,7 @@ fn run_program(seed: u64) -> Run {
         if busy {
             pair.run_until(until);
         } else {
-            if pair.acks == AckMode::Defer {
-                pair.acks = AckMode::Now;
-            }
+            pair.acks = AckMode::Now;
             pair.run();
         }
         for r in &mut runners {

@@ -135,12 +135,14 @@ impl UdpSocket {
         let _ = sys::set_option(self.as_fd(), SOL_SOCKET, DETACH, 0);
     }
 
-    /// Has the kernel join packets from now on, if that was put off.
+    /// Has the kernel join packets from now on, if that was put off
+    /// ([`UdpConfig::gro_on_demand`]). Bursts do it by themselves; call it when shorter
+    /// trains come again and again.
     ///
     /// Never undone: a train that is in the socket when joining is turned off would
     /// arrive without the size of its packets.
     #[inline]
-    fn join_packets(&self) {
+    pub fn join_packets(&self) {
         if self.gro_wanted.load(Relaxed) {
             self.gro_wanted.store(false, Relaxed);
             self.plain.store(false, Relaxed);
