@@ -331,15 +331,16 @@ impl<'a> Progress<'a> {
             }
             let found =
                 self.is_silent(state.now, SILENT_AT_TICK_NS) && state.receive(1, Which::Active);
+            // What it came back for is no tick.
             if !self.expects_answer {
                 self.vigilance.on_tick(found);
+                state.counters.progress_ticks += 1;
             }
             state.handle_timers();
             // One of a moment ago may still find an answer to travel with.
             state.transmit(AckMode::Patient);
             self.expects_answer = found && state.shard.has_work();
             due = state.due();
-            state.counters.progress_ticks += 1;
             self.count(&mut state);
         }
         self.housekeeping.do_if_due(self.engine, now);
