@@ -253,9 +253,7 @@ impl ShardState {
                             })
                         };
                         unowned.settle(shard, env.now);
-                        if split_trains.want_joining(shard.stats()) {
-                            port.socket.join_packets();
-                        }
+                        split_trains.look(shard.stats(), &port.socket);
                         // A batch that is not full was all there was.
                         if count < rx.slots() {
                             break;

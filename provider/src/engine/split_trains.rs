@@ -7,6 +7,7 @@
 //! round trip is 3.4 us with joining and 4.3 without.
 
 use urxe_core::Stats;
+use urxe_udp::UdpSocket;
 
 /// Packets of trains that arrived alone, from which on it is looked at closely.
 const SPLIT_MIN: u64 = 16;
@@ -22,9 +23,16 @@ pub(super) struct SplitTrains {
 }
 
 impl SplitTrains {
-    /// True if the kernel should join packets from now on.
+    /// After packets were handled: has the kernel join those of the socket, if that is better.
     #[inline]
-    pub(super) fn want_joining(&mut self, stats: &Stats) -> bool {
+    pub(super) fn look(&mut self, stats: &Stats, socket: &UdpSocket) {
+        if self.want_joining(stats) {
+            socket.join_packets();
+        }
+    }
+
+    #[inline]
+    fn want_joining(&mut self, stats: &Stats) -> bool {
         stats.split_pkts - self.split >= SPLIT_MIN && self.are_a_habit(stats)
     }
 
