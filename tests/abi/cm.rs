@@ -237,6 +237,25 @@ fn the_example_in_c() {
     assert!(client.contains("1000 messages"), "{client}");
 }
 
+/// A program that ends without closing: its peer hears of it. What a forked child of it does is not its end.
+#[test]
+fn the_exit_of_a_process_ends_its_connections() {
+    let Some(compiled) = compile("abi/leave.c", &["-lrdmacm", "-libverbs"]) else {
+        return;
+    };
+    let binary = &compiled.binary;
+    for fork in ["", "fork"] {
+        let (server, _) = cm_ends(
+            User::Myself,
+            "gcc",
+            &format!("{binary} serve ADDR PORT"),
+            &format!("{binary} go ADDR PORT {fork}"),
+        )
+        .expect("it was just made");
+        assert!(server.contains("disconnected"), "{fork}: {server}");
+    }
+}
+
 /// A port without anybody refuses at once: no connection is waited for in vain.
 #[test]
 fn nobody_listens() {

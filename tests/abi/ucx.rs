@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
 
+use crate::cm_ends::Talking;
+use crate::ends::alone;
 use crate::harness::{Ran, addresses, pair, pair_of, port, program, run, urxe};
 
 /// `urxe run` in front of a program: UCX takes no device without the files that this shows it. None where the
@@ -80,6 +82,40 @@ fn ucx_transports() {
         all.extend(args.split(' '));
         perftest(None, &all, count);
     }
+}
+
+/// UCX meets by the connection manager where a program listens at an address (`rdmacm`): io_demo, which comes with it,
+/// and checks the data (`-q`) that its client writes to the server and reads back.
+#[test]
+fn ucx_by_addresses() {
+    let (address, _) = addresses();
+    let port = port();
+    let end = |args: &str| {
+        let mut command = launched("io_demo", "ucx-utils", address)?;
+        command
+            .args(["-p", &port, "-q", "-d", "65536"])
+            .args(args.split_whitespace())
+            .env("UCX_TLS", "rc_verbs,ud_verbs:aux")
+            .env("UCX_NET_DEVICES", "urxe0:1")
+            .env("UCX_SOCKADDR_TLS_PRIORITY", "rdmacm");
+        Some(command)
+    };
+    let Some(server) = end("") else {
+        return;
+    };
+    let _alone = alone();
+    // It serves until it is ended.
+    let mut server = Talking::start(server);
+    server.wait_for("started listener");
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let number: u16 = port.parse().expect("a number");
+    let by_tcp = format!(":{number:04X} 00000000:0000 0A");
+    assert!(!table.contains(&by_tcp), "it listens by TCP");
+    let client = run(end(&format!("-i 100 -o read,write {address}")).expect("it was there"));
+    drop(server);
+    assert_eq!(client.code, Some(0), "{client:?}");
+    let ended = client.text.contains("Client exit with status 'OK'");
+    assert!(ended, "{client:?}");
 }
 
 #[test]
