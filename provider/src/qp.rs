@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use urxe_core::qp::attr::{AttrMask, QpAttr, QpCap};
 use urxe_core::qp::state::{QpState, QpType};
+use urxe_core::table::QpIndex;
 use urxe_core::work::{RecvQueue, SendQueue};
 use urxe_core::{ErrorDetail, QpInit};
 use urxe_wire::{Psn, Qpn};
@@ -389,6 +390,11 @@ impl Qp {
             },
             AttrMask::STATE,
         )
+    }
+
+    /// Where the core has it, and its number, by which one knows whether it is still there.
+    pub(crate) fn in_core(&self) -> (QpIndex, Qpn) {
+        (self.shared.index, self.shared.qpn)
     }
 
     /// All its attributes.

@@ -12,7 +12,7 @@ use urxe::cm::{
     self, CmError, CmOption, ConnParam, ConnectBuilder, Event, EventChannel, EventKind, Id,
     Manager, Opener, PortSpace, RejReason, UDP_QKEY,
 };
-use urxe::{Access, Context, Cq, Error, Pd, Qp, QpState, QpType, RecvWr, SendWr};
+use urxe::{Access, Context, Cq, Error, Pd, Qp, QpState, QpType, RecvWr, SendWr, WcStatus};
 
 /// The contexts of one end.
 struct Contexts(Vec<Context>);
@@ -535,6 +535,18 @@ fn both_ends_may_end_at_once_and_a_dropped_identifier_tells_its_peer() {
     drop((passive, active));
     let (passive, active, _theirs, _ours, _listener) = connected(&server, &client);
     drop(active);
+    assert_eq!(server.expect(EventKind::Disconnected).id, passive);
+}
+
+/// Who waits for messages alone hears of the end as well.
+#[test]
+fn what_was_posted_completes_when_the_connection_ends() {
+    let [server, client] = Host::pair();
+    let (passive, active, theirs, _ours, _listener) = connected(&server, &client);
+    theirs.qp.post_recv(&RecvWr::new(7, &[])).expect("room");
+    active.disconnect().expect("disconnects");
+    let wc = theirs.cq.poll_one().expect("polls");
+    assert_eq!((wc.status, wc.wr_id), (WcStatus::WrFlushErr, 7));
     assert_eq!(server.expect(EventKind::Disconnected).id, passive);
 }
 

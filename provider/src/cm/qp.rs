@@ -83,6 +83,7 @@ impl Id {
             qp.start_datagrams(self.qkey())?;
         } else {
             qp.init(rights(ConnParam::MAX_DEPTH))?;
+            self.handle.mailbox.follow(Some(qp.in_core()));
         }
         let mut state = self.state();
         state.attached = qp.downgrade();
@@ -93,6 +94,7 @@ impl Id {
 
     /// Names the QP of a program that brings it from state to state itself.
     pub fn set_qp(&self, qpn: Qpn, has_srq: bool) {
+        self.handle.mailbox.follow(None);
         let mut state = self.state();
         (state.qpn, state.has_srq) = (qpn, has_srq);
     }

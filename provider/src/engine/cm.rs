@@ -10,11 +10,15 @@ use urxe_core::cm::{
     Agent, AgentConfig, CmError as CoreError, CmEvent, CommId, ConnectRequest, DatagramRequest,
     ListenerId, Scope,
 };
+use urxe_core::qp::attr::{AttrMask, QpAttr};
+use urxe_core::qp::state::QpState;
 use urxe_core::qpn_table::{CHUNKS, QpnChunk};
+use urxe_core::table::QpIndex;
+use urxe_wire::Qpn;
 use urxe_wire::cm::PortSpace;
 
 use super::Engine;
-use super::shard_state::ShardState;
+use super::shard_state::{ShardState, with_env};
 use super::sockets::ListensAt;
 use crate::cm::{Handle, Queue, Queued, What};
 use crate::error::Error;
@@ -26,6 +30,8 @@ pub(crate) struct Mailbox {
     queue: Mutex<Arc<Queue>>,
     /// The identifier; set once it is made.
     to: OnceLock<Weak<Handle>>,
+    /// The QP that follows its connection, if one does.
+    qp: Mutex<Option<(QpIndex, Qpn)>>,
 }
 
 impl Mailbox {
@@ -33,7 +39,17 @@ impl Mailbox {
         Arc::new(Mailbox {
             queue: Mutex::new(queue),
             to: OnceLock::new(),
+            qp: Mutex::new(None),
         })
+    }
+
+    /// A QP fails when the connection ends, whether or not the program looks for events.
+    pub(crate) fn follow(&self, qp: Option<(QpIndex, Qpn)>) {
+        *self.qp.lock().unwrap_or_else(PoisonError::into_inner) = qp;
+    }
+
+    fn follower(&self) -> Option<(QpIndex, Qpn)> {
+        *self.qp.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn address(&self, to: Weak<Handle>) {
@@ -117,10 +133,37 @@ impl ShardState {
             let id = event.id();
             let place = self.shard.cm(|agent| id.place(agent)).flatten();
             let mailbox = place.and_then(|place| self.cm.ids.get(place));
-            if let Some(Some(mailbox)) = mailbox {
-                mailbox.push(What::Agent(event));
+            let Some(Some(mailbox)) = mailbox else {
+                continue;
+            };
+            let mailbox = mailbox.clone();
+            if let CmEvent::Disconnected { .. } = event
+                && let Some((index, qpn)) = mailbox.follower()
+            {
+                self.fail_qp(index, qpn);
             }
+            mailbox.push(What::Agent(event));
         }
+    }
+
+    /// Fails a QP whose connection is over, so that what was posted completes: who waits for that may wait for nothing
+    /// else.
+    fn fail_qp(&mut self, index: QpIndex, qpn: Qpn) {
+        // Another one may have its place.
+        if self.qpn(index) != Some(qpn) {
+            return;
+        }
+        let attr = QpAttr {
+            qp_state: QpState::Err,
+            ..QpAttr::default()
+        };
+        // Of a QP that the program took back to RESET nothing is posted.
+        let _ = with_env!(self, |shard, env| shard.modify_qp(
+            index,
+            &attr,
+            AttrMask::STATE,
+            env
+        ));
     }
 
     fn assign(&mut self, id: CommId, mailbox: Option<Arc<Mailbox>>) {

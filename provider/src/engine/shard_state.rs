@@ -372,12 +372,13 @@ impl ShardState {
     }
 
     /// The number of the QP at a place, if there is one.
-    fn qpn(&self, index: QpIndex) -> Option<Qpn> {
+    pub(super) fn qpn(&self, index: QpIndex) -> Option<Qpn> {
         Some(self.qps.get(index.0 as usize)?.as_ref()?.shared.qpn)
     }
 
     /// Hands asynchronous events over to the program.
     fn publish_events(&mut self) {
+        self.deliver_cm_events();
         while let Some(event) = self.shard.poll_event() {
             let event = match event {
                 CoreEvent::CqErr(cq) => {
@@ -404,7 +405,6 @@ impl ShardState {
                 self.events.push(event);
             }
         }
-        self.deliver_cm_events();
     }
 }
 
