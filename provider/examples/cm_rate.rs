@@ -64,6 +64,7 @@ fn serve(at: SocketAddr) -> Result<(), Error> {
                 if guests.is_empty() {
                     println!("{most} at once; memory {} KiB", resident_kib());
                     most = 0;
+                    guests.shrink_to_fit();
                 }
             }
             _ => {}
