@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::lab::{Lab, PATIENCE, Requester};
 use crate::matrix::Row;
-use crate::programs::{Running, background, finish, finish_background, in_guest, start};
+use crate::programs::{background, finish, finish_background, in_guest, start};
 use crate::side::Result;
 
 pub(crate) const ROWS: &[Row] = &[
@@ -187,14 +187,28 @@ fn groups(lab: &mut Lab) -> Result<()> {
     let done = if lab.requester == Requester::Urxe {
         lab.guest(&format!("{} {IN_GROUP}", background(&member)))?;
         let sender = with_addresses(lab, &format!("{sender} -C 5"));
-        let sent = start(&sender, urxe).and_then(finish);
+        // A member attaches its queue pair after it joined.
+        let sent = until_done(lab, |lab| {
+            start(&sender, urxe).and_then(finish)?;
+            let done = lab.guest("[ ! -e /tmp/program.rc ] || echo done")?;
+            Ok(!done.is_empty())
+        });
         finish_background(lab, sent)
     } else {
         // Sending, rxe looks for the address handle, and mckey's sender destroys it as soon as its requests are
         // posted: of five messages none or one leaves, of a hundred most do.
         let sender = with_addresses(lab, &format!("{sender} -C 100"));
         let mut member = start(&member, urxe)?;
-        let sent = in_group().and_then(|()| send_until_done(lab, &sender, &mut member));
+        let sent = in_group().and_then(|()| {
+            until_done(lab, |lab| {
+                in_guest(lab, &sender)?;
+                let end = member.child.try_wait().map_err(|e| e.to_string())?;
+                Ok(end.is_some())
+            })
+        });
+        if sent.is_err() {
+            member.child.kill().map_err(|e| e.to_string())?;
+        }
         let member = finish(member);
         sent.and(member)
     };
@@ -204,19 +218,12 @@ fn groups(lab: &mut Lab) -> Result<()> {
 }
 
 /// Sends again until the member has what it waits for.
-fn send_until_done(lab: &mut Lab, sender: &str, member: &mut Running) -> Result<()> {
+fn until_done(lab: &mut Lab, mut send: impl FnMut(&mut Lab) -> Result<bool>) -> Result<()> {
     let start = Instant::now();
-    while member
-        .child
-        .try_wait()
-        .map_err(|e| e.to_string())?
-        .is_none()
-    {
+    while !send(lab)? {
         if start.elapsed() > PATIENCE {
-            member.child.kill().map_err(|e| e.to_string())?;
-            return Err("what the kernel sends to the group does not arrive".to_owned());
+            return Err("what is sent to the group does not arrive".to_owned());
         }
-        in_guest(lab, sender)?;
     }
     Ok(())
 }

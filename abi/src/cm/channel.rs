@@ -32,6 +32,12 @@ impl Channel {
         // SAFETY: the caller's promise.
         unsafe { of::<Channel>(channel) }
     }
+
+    /// For who waits. Some programs (rping) destroy a channel while a thread of theirs waits on it, and then exit: with
+    /// a kernel that thread sleeps on, so it must here.
+    fn hold(&self) -> urxe::cm::EventChannel {
+        self.urxe.clone()
+    }
 }
 
 pub(crate) unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
@@ -75,12 +81,12 @@ pub(crate) unsafe extern "C" fn rdma_get_cm_event(
 /// A live channel.
 pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event, Errno> {
     // SAFETY: the caller's promise; the descriptor does not change.
-    let (object, fd) = unsafe { (Channel::of(channel), (*channel).fd) };
+    let (urxe, fd) = unsafe { (Channel::of(channel).hold(), (*channel).fd) };
     loop {
-        let found = match object.urxe.try_next()? {
+        let found = match urxe.try_next()? {
             Some(found) => found,
             None if is_non_blocking(fd) => return Err(Errno(libc::EAGAIN)),
-            None => match object.urxe.wait(None)? {
+            None => match urxe.wait(None)? {
                 Some(found) => found,
                 None => continue,
             },
@@ -89,5 +95,24 @@ pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_
         if let Some(event) = event::translate(channel, found)? {
             return Ok(event);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_outlives_the_channel() {
+        // SAFETY: a channel that is not used after it was destroyed.
+        let held = unsafe {
+            let channel = rdma_create_event_channel();
+            assert!(!channel.is_null());
+            let held = Channel::of(channel).hold();
+            rdma_destroy_event_channel(channel);
+            held
+        };
+        let soon = Some(core::time::Duration::from_millis(10));
+        assert!(held.wait(soon).expect("it is whole").is_none());
     }
 }
