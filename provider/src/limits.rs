@@ -6,7 +6,7 @@ use urxe_core::work::MESSAGE_MAX;
 use urxe_core::{QpLimits, Shard, ShardConfig};
 
 /// How far atomics reach, with the numbers of `enum ibv_atomic_cap`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[doc(alias = "ibv_atomic_cap")]
 pub enum AtomicCap {
     /// No atomics.

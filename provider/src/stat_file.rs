@@ -2,7 +2,8 @@
 //!
 //! Every context keeps a small text file up to date, about ten times a second while
 //! packets flow, in `$XDG_RUNTIME_DIR` or `/dev/shm`. It is gone when the context is
-//! closed; those that a killed process left are removed by the next reader.
+//! closed. Those that a process left which was killed, or ended without closing, are removed by
+//! the next reader, and by the next process that opens a context: they do not gather.
 
 use core::fmt::Write as _;
 use core::net::IpAddr;
@@ -12,6 +13,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, getuid, test_kill_process};
 
 const MAGIC: &str = "urxe-counters 1";
@@ -39,31 +41,68 @@ pub fn read_all() -> io::Result<Vec<ContextCounters>> {
     let Some(directory) = directory() else {
         return Ok(Vec::new());
     };
-    let prefix = format!("urxe.{}.", getuid().as_raw());
     let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(&prefix)) else {
-            continue;
-        };
-        let mut parts = rest.split('.');
-        let Some(pid) = parts.next().and_then(|pid| pid.parse().ok()) else {
-            continue;
-        };
-        // Beside the counters: where QPs are asked for, and the answers.
-        let is_counters = parts.count() == 1;
-        if is_alive(pid) {
-            if is_counters {
-                found.extend(read_one(&entry.path(), pid));
-            }
-        } else {
+    for entry in Entry::all(&directory)? {
+        if entry.is_abandoned(&directory) {
             // Somebody else may have been faster.
-            let _ = fs::remove_file(entry.path());
+            let _ = fs::remove_file(entry.path);
+        } else if entry.is_counters {
+            found.extend(read_one(&entry.path, entry.pid));
         }
     }
     found.sort_by_key(|context| context.pid);
     Ok(found)
+}
+
+/// One file of some context: its counters, or, beside them, where its QPs are asked for, or
+/// the answer.
+struct Entry {
+    path: PathBuf,
+    pid: u32,
+    /// The name of the counters' file.
+    owner: String,
+    is_counters: bool,
+}
+
+impl Entry {
+    /// Those of this user.
+    fn all(directory: &Path) -> io::Result<impl Iterator<Item = Entry>> {
+        let prefix = format!("urxe.{}.", getuid().as_raw());
+        let entries = fs::read_dir(directory)?.filter_map(Result::ok);
+        Ok(entries.filter_map(move |entry| {
+            let name = entry.file_name();
+            let rest = name.to_str()?.strip_prefix(&prefix)?;
+            let mut parts = rest.split('.');
+            let (pid, number) = (parts.next()?, parts.next()?);
+            Some(Entry {
+                path: entry.path(),
+                pid: pid.parse().ok()?,
+                owner: format!("{prefix}{pid}.{number}"),
+                is_counters: parts.next().is_none(),
+            })
+        }))
+    }
+
+    /// Its process is gone. Where another system of process ids shares the directory (a
+    /// container), the id tells nothing, but the owner has its file locked.
+    fn is_abandoned(&self, directory: &Path) -> bool {
+        if is_alive(self.pid) {
+            return false;
+        }
+        let owner = File::open(directory.join(&self.owner));
+        owner.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
+            || !directory.join(&self.owner).exists()
+    }
+}
+
+/// Removes what dead processes left.
+fn tidy(directory: &Path) {
+    let Ok(entries) = Entry::all(directory) else {
+        return;
+    };
+    for entry in entries.filter(|entry| entry.is_abandoned(directory)) {
+        let _ = fs::remove_file(entry.path);
+    }
 }
 
 /// The writer's side.
@@ -82,7 +121,11 @@ impl StatFile {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (uid, pid) = (getuid().as_raw(), std::process::id());
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = directory()?.join(format!("urxe.{uid}.{pid}.{number}"));
+        let directory = directory()?;
+        if number == 0 {
+            tidy(&directory);
+        }
+        let path = directory.join(format!("urxe.{uid}.{pid}.{number}"));
         // One of the same name is from a dead process that had our id.
         let _ = fs::remove_file(&path);
         let file = OpenOptions::new()
@@ -91,6 +134,8 @@ impl StatFile {
             .mode(0o600)
             .open(&path)
             .ok()?;
+        // For as long as it lives, and nobody waits for it.
+        let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
         let mut head = format!("program {}\naddresses", program());
         for address in addresses {
             write!(head, " {address}").expect("a string takes everything");
@@ -224,6 +269,39 @@ mod tests {
         let path = file.path.clone();
         drop(file);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_dead_processes_left_is_removed_and_nothing_else() {
+        let directory = std::env::temp_dir().join(format!("urxe-stat-tidy-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("writable");
+        let uid = getuid().as_raw();
+        // No process has such an id: they end at 2^22.
+        let dead = 1 << 30;
+        let make = |name: String| {
+            let path = directory.join(name);
+            File::create(&path).expect("writable");
+            path
+        };
+        let gone = [
+            make(format!("urxe.{uid}.{dead}.0.ask")),
+            make(format!("urxe.{uid}.{dead}.0")),
+            make(format!("urxe.{uid}.{dead}.1.answer")),
+        ];
+        let stays = [
+            make(format!("urxe.{uid}.{}.0", std::process::id())),
+            make(format!("urxe.{uid}.{dead}.7")),
+            make(format!("urxe.{uid}.{dead}.7.ask")),
+            make(format!("urxe.{}.{dead}.0", uid + 1)),
+            make("urxe-0".into()),
+        ];
+        // In a container of its own, where its process id is another.
+        let owner = File::open(&stays[1]).expect("there");
+        flock(&owner, FlockOperation::NonBlockingLockExclusive).expect("nobody has it");
+        tidy(&directory);
+        assert!(gone.iter().all(|path| !path.exists()));
+        assert!(stays.iter().all(|path| path.exists()));
+        fs::remove_dir_all(&directory).expect("it is ours");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
-use urxe::DeviceAttr;
+use urxe::{AtomicCap, DeviceAttr};
 
 use super::gid::table_len;
 use crate::device::{Device, copy_text};
@@ -114,7 +114,9 @@ fn device_attr(limits: &DeviceAttr, device: &Device) -> ibv_device_attr {
     attr.max_qp_rd_atom = int(limits.max_qp_rd_atom);
     attr.max_res_rd_atom = int(limits.max_qp_rd_atom.saturating_mul(limits.max_qp));
     attr.max_qp_init_rd_atom = int(limits.max_qp_init_rd_atom);
-    attr.atomic_cap = limits.atomic_cap as c_int;
+    // They are atomic with respect to the processor too (`Glob`). But adapters, and Linux's
+    // rdma_rxe, say "HCA", and UCX uses atomics where it finds this very value.
+    attr.atomic_cap = limits.atomic_cap.min(AtomicCap::Hca) as c_int;
     attr.max_ah = int(limits.max_ah);
     attr.max_mcast_grp = int(limits.max_mcast_grp);
     attr.max_mcast_qp_attach = int(limits.max_mcast_qp_attach);
