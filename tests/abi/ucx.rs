@@ -75,7 +75,7 @@ fn ucx_transports() {
         ("rc_verbs", "-t put_bw -s 1048576 -D zcopy", "10"),
         ("rc_verbs", "-t get -s 8 -D bcopy", "50"),
         ("rc_verbs", "-t get -s 1048576 -D zcopy", "10"),
-        ("rc_verbs", "-t add -s 8", "200"),
+        ("rc_verbs", "-t add_mr -s 8", "200"),
         ("rc_verbs", "-t fadd -s 8", "50"),
         ("rc_verbs", "-t cswap -s 8", "50"),
         ("ud_verbs", "-t am_lat -s 8", "50"),
