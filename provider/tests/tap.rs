@@ -2,7 +2,9 @@
 
 mod common;
 
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use common::{End, address, connect};
 use urxe::{ConnectOptions, Context, SendWr};
@@ -164,4 +166,27 @@ fn a_full_disk_stops_the_tap_and_not_the_traffic() {
         .expect("room");
     assert_eq!(b.succeed().byte_len, 2 << 20);
     a.succeed();
+}
+
+/// What owners of an address send to themselves, to see which socket is theirs, is no traffic. What strangers send is.
+#[test]
+fn probes_of_sockets_are_left_out() {
+    const PROBE: &[u8] = b"\xffURX\0\0\0\0somebody";
+    let capture = Capture::new("probes");
+    let addr = address();
+    let context = Context::builder(addr).pcap(&capture.0).open();
+    let end = End::on(context.expect("free"));
+    let stranger = UdpSocket::bind((addr, 0)).expect("a socket");
+    for bytes in [PROBE, b"one", b"two", b"three"] {
+        stranger.send_to(bytes, (addr, 4791)).expect("room");
+    }
+    let start = Instant::now();
+    while end.counter("rcvd_pkts") < 3 {
+        assert!(start.elapsed() < common::PATIENCE, "they do not arrive");
+        end.cq.poll(&mut []).expect("it works");
+    }
+    drop(end);
+    let packets = capture.packets();
+    assert!(packets.iter().any(|packet| packet.ends_with(b"one")));
+    assert!(!packets.iter().any(|packet| packet.ends_with(PROBE)));
 }

@@ -32,7 +32,7 @@ use crate::async_event::AsyncEvent;
 use crate::faults::FaultyPath;
 use crate::mem::UserMemory;
 use crate::network::Network;
-use crate::share::{Handed, Membership, Shared};
+use crate::share::{Handed, Membership, Shared, is_probe};
 use crate::strict::Strict;
 
 /// Receive calls that one turn makes on one socket, at most: 8 datagrams each, which
@@ -473,7 +473,9 @@ impl Trains<'_> {
                     }
                 }
             }
-            if let Some(tap) = tap {
+            if let Some(tap) = tap
+                && !(others.is_some() && is_probe(datagram.data))
+            {
                 tap.received(path, &datagram);
             }
         }

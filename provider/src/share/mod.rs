@@ -21,3 +21,4 @@ pub use census::{Participant, participants};
 pub(crate) use hand_over::Handed;
 pub(crate) use membership::{JoinError, Joined, Membership, Shared};
 pub(crate) use ports::{BLOCK as PORT_BLOCK, PortName};
+pub(crate) use steer::is_probe;

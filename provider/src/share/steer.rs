@@ -93,7 +93,7 @@ pub(super) fn parse_probe(bytes: &[u8], nonce: u64) -> Option<u32> {
 }
 
 /// True if it is a probe, whosever.
-pub(super) fn is_probe(bytes: &[u8]) -> bool {
+pub(crate) fn is_probe(bytes: &[u8]) -> bool {
     bytes.starts_with(&PROBE)
 }
 
