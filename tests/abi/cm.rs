@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::c_program::compile;
 use crate::cm_ends::{Talking, cm_ends, command};
-use crate::ends::{User, alone};
+use crate::ends::{User, alone, loopback};
 use crate::harness::{LIMIT, port, run, wait_for_listener};
 
 const UTILS: &str = "rdmacm-utils";
@@ -145,6 +145,7 @@ fn cmtime_makes_a_thousand_connections() {
 
 #[test]
 fn all_over_ipv6() {
+    let _loopback = loopback();
     for (server, client) in [
         (
             "rping -s -a ADDR6 -p PORT -C 20 -V",

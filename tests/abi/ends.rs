@@ -112,6 +112,12 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     BUSY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// For who uses 127.0.0.1 or ::1 in RDMA: these cannot be had by two users at once.
+pub(crate) fn loopback() -> MutexGuard<'static, ()> {
+    static BUSY: Mutex<()> = Mutex::new(());
+    BUSY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs both ends, which must end well; `None` if the program is missing. Returns what the server and the client
 /// printed.
 pub(crate) fn both_ends(

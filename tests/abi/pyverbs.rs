@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::ends::loopback;
 use crate::harness::{LIMIT, addresses, program, run_within, urxe};
 
 /// Where the package `python3-pyverbs` has the suite, with its larger files compressed.
@@ -14,6 +15,8 @@ const SUITE: &str = "/usr/share/doc/rdma-core/tests";
 const PYTHON: &str = "/usr/bin/python3";
 /// What does not run and pass, and why; the words are explained in the file.
 const EXPECTED: &str = include_str!("pyverbs-expected.txt");
+/// Tests of the connection manager, which take all addresses of an interface.
+const CONNECTING: &str = "test_rdmacm";
 /// Fewer than these passing would mean that the suite did not do what it is there for.
 const PASSING_MIN: usize = 140;
 /// `nobody`, where there is such a user; nothing depends on it.
@@ -198,7 +201,7 @@ impl Place {
     /// which `urxe run` shows them.
     fn python(&self, device: Ipv4Addr, module: &str) -> Command {
         let python = match module {
-            "test_rdmacm" => vec![self.urxe("urxe"), "run --device lo --".to_owned()],
+            CONNECTING => vec![self.urxe("urxe"), "run --device lo --".to_owned()],
             _ => Vec::new(),
         };
         let python = python.join(" ") + " " + PYTHON;
@@ -228,6 +231,7 @@ impl Place {
     /// a crash or the time limit, is an outcome of its own.
     fn run(&self, module: &str) -> BTreeMap<String, String> {
         let (device, _) = addresses();
+        let _loopback = (module == CONNECTING).then(loopback);
         let mut command = self.python(device, module);
         // A warning would come between a test's name and its outcome.
         command.env("PYTHONWARNINGS", "ignore");
