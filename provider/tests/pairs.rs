@@ -8,7 +8,7 @@ use std::time::Instant;
 use common::{End, PATIENCE, pair};
 use urxe::{Mr, SendWr, Wc};
 
-const ROUNDS: u64 = 300;
+const ROUNDS: u64 = 40_000;
 
 /// A WRITE of one side, which the other finds in its memory.
 fn write(n: u64, from: &End, to: &End, at: &Mr) {
