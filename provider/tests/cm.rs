@@ -550,6 +550,25 @@ fn what_was_posted_completes_when_the_connection_ends() {
     assert_eq!(server.expect(EventKind::Disconnected).id, passive);
 }
 
+/// What a program has received is acknowledged before the connection ends: the sender's message has not failed.
+#[test]
+fn what_was_received_completes_at_the_sender_before_the_end() {
+    let [server, client] = Host::pair();
+    for _ in 0..20 {
+        let (passive, _active, theirs, ours, _listener) = connected(&server, &client);
+        theirs.qp.post_recv(&RecvWr::new(7, &[])).expect("room");
+        let send = SendWr::send_inline(1, b"").signaled();
+        ours.qp.post_send(&send).expect("room");
+        let wc = theirs.cq.poll_one().expect("polls");
+        assert_eq!(wc.status, WcStatus::Success);
+        // Its QP lives on: the identifier alone ends the connection.
+        drop(passive);
+        let wc = ours.cq.poll_one().expect("polls");
+        assert_eq!((wc.status, wc.wr_id), (WcStatus::Success, 1));
+        client.expect(EventKind::Disconnected);
+    }
+}
+
 #[test]
 fn a_number_rests_while_packets_of_its_connection_may_be_under_way() {
     let [server, client] = Host::pair();

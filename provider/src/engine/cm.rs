@@ -195,6 +195,10 @@ impl Engine {
                 self.progress.kick();
             }
         }
+        // What the program posted and received before this call leaves before what the agent has to say: behind the
+        // end of a connection the peer would have no use for an ACK.
+        state.serve_bells();
+        state.transmit(AckMode::Now);
         let now = state.now;
         let result = act(&mut state, now);
         state.transmit(AckMode::Now);
