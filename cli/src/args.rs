@@ -122,6 +122,10 @@ pub(crate) struct BenchArgs {
     /// as ib_send_lat does
     #[arg(long)]
     pub(crate) signaled: bool,
+    /// Both processes on one address, as programs on one host often are: a program in the kernel says which of them a
+    /// packet is for
+    #[arg(long)]
+    pub(crate) one_address: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -64,6 +64,16 @@ fn completing_each_message_first() {
 }
 
 #[test]
+fn both_processes_on_one_address() {
+    let _pair = loopback_pair();
+    for more in [&["--lat", "--size", "8"][..], &["--size", "4096"]] {
+        let args = ["bench", "send", "--one-address", "--iters", "100"];
+        let ran = run(urxe().args(args).args(more)).expect_success();
+        assert!(ran.stdout.contains("both sides on one address"), "{ran:?}");
+    }
+}
+
+#[test]
 fn the_table_says_what_the_ratio_is() {
     let _pair = loopback_pair();
     let ran = run(urxe().args(["bench", "write", "--size", "4096", "--iters", "100"]));

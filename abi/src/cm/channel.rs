@@ -2,21 +2,38 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
+use core::time::Duration;
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use super::event;
 use super::manager::manager;
 use crate::errno::{Errno, minus_one, pointer};
 use crate::layout::{rdma_cm_event, rdma_event_channel};
-use crate::object::{Object, delete, new, of};
+use crate::object::{Object, Shared, delete, new, of};
 use crate::verbs::context::{is_non_blocking, make_blocking};
 
 /// Behind `rdma_event_channel`.
 #[repr(C)]
 pub(crate) struct Channel {
     ibv: UnsafeCell<rdma_event_channel>,
-    pub(super) urxe: urxe::cm::EventChannel,
+    life: Mutex<Life>,
 }
+
+enum Life {
+    Live(urxe::cm::EventChannel),
+    /// The thread that destroyed it.
+    Destroyed(ThreadId),
+}
+
+/// Channels that were destroyed, the latest last: their memory stays for a while, for threads that do not know it yet.
+static DESTROYED: Mutex<VecDeque<Shared<rdma_event_channel>>> = Mutex::new(VecDeque::new());
+const DESTROYED_MAX: usize = 64;
+
+/// How long a call for an event waits on a channel that another thread has destroyed.
+const WAIT_IN_VAIN: Duration = Duration::from_secs(5);
 
 // SAFETY: repr(C), and `ibv` is first.
 unsafe impl Object for Channel {
@@ -33,11 +50,40 @@ impl Channel {
         unsafe { of::<Channel>(channel) }
     }
 
-    /// For who waits. Some programs (rping) destroy a channel while a thread of theirs waits on it, and then exit: with
-    /// a kernel that thread sleeps on, so it must here.
-    fn hold(&self) -> urxe::cm::EventChannel {
-        self.urxe.clone()
+    /// For who uses it. Some programs (rping) destroy a channel while a thread of theirs waits on it, and then exit: with
+    /// a kernel that thread sleeps on, so it must here. The error is the thread that destroyed it.
+    fn hold(&self) -> Result<urxe::cm::EventChannel, ThreadId> {
+        match &*lock(&self.life) {
+            Life::Live(channel) => Ok(channel.clone()),
+            Life::Destroyed(by) => Err(*by),
+        }
     }
+
+    /// The channel, to make ids on.
+    ///
+    /// # Errors
+    /// `EBADF` if it was destroyed.
+    pub(super) fn urxe(&self) -> Result<urxe::cm::EventChannel, Errno> {
+        self.hold().map_err(|_| Errno(libc::EBADF))
+    }
+
+    /// For who wants an event. A thread of rping's may call a moment after another has destroyed the channel and is about
+    /// to exit: it waits, as it would have if it had called a moment before.
+    ///
+    /// # Errors
+    /// `EBADF` if it was destroyed.
+    fn hold_to_wait(&self) -> Result<urxe::cm::EventChannel, Errno> {
+        self.hold().map_err(|by| {
+            if by != thread::current().id() {
+                thread::sleep(WAIT_IN_VAIN);
+            }
+            Errno(libc::EBADF)
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
@@ -50,14 +96,27 @@ fn create() -> Result<*mut rdma_event_channel, Errno> {
     make_blocking(fd)?;
     Ok(new(Channel {
         ibv: UnsafeCell::new(rdma_event_channel { fd }),
-        urxe,
+        life: Mutex::new(Life::Live(urxe)),
     }))
 }
 
 pub(crate) unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
-    if !channel.is_null() {
-        // SAFETY: a channel that the program does not use again, by the rules of the function.
-        unsafe { delete::<Channel>(channel) };
+    if channel.is_null() {
+        return;
+    }
+    let destroyed = Life::Destroyed(thread::current().id());
+    // SAFETY: a channel, by the rules of the function.
+    let life = core::mem::replace(&mut *lock(unsafe { &Channel::of(channel).life }), destroyed);
+    if let Life::Live(urxe) = life {
+        drop(urxe);
+        let mut all = lock(&DESTROYED);
+        all.push_back(Shared(channel));
+        let oldest = (all.len() > DESTROYED_MAX).then(|| all.pop_front());
+        drop(all);
+        if let Some(Shared(oldest)) = oldest.flatten() {
+            // SAFETY: it was destroyed once, and long ago: the program does not use it, by the rules of the function.
+            unsafe { delete::<Channel>(oldest) };
+        }
     }
 }
 
@@ -80,8 +139,10 @@ pub(crate) unsafe extern "C" fn rdma_get_cm_event(
 /// # Safety
 /// A live channel.
 pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event, Errno> {
-    // SAFETY: the caller's promise; the descriptor does not change.
-    let (urxe, fd) = unsafe { (Channel::of(channel).hold(), (*channel).fd) };
+    // SAFETY: the caller's promise.
+    let urxe = unsafe { Channel::of(channel) }.hold_to_wait()?;
+    // SAFETY: the same; the descriptor does not change.
+    let fd = unsafe { (*channel).fd };
     loop {
         let found = match urxe.try_next()? {
             Some(found) => found,
@@ -102,17 +163,51 @@ pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_
 mod tests {
     use super::*;
 
+    fn made() -> *mut rdma_event_channel {
+        // SAFETY: it has no rules.
+        let channel = unsafe { rdma_create_event_channel() };
+        assert!(!channel.is_null());
+        channel
+    }
+
+    fn hold(channel: *mut rdma_event_channel) -> Result<urxe::cm::EventChannel, ThreadId> {
+        // SAFETY: one of `made`, whose memory is there.
+        unsafe { Channel::of(channel) }.hold()
+    }
+
     #[test]
     fn who_waits_outlives_the_channel() {
+        let channel = made();
+        let held = hold(channel).expect("it lives");
         // SAFETY: a channel that is not used after it was destroyed.
-        let held = unsafe {
-            let channel = rdma_create_event_channel();
-            assert!(!channel.is_null());
-            let held = Channel::of(channel).hold();
-            rdma_destroy_event_channel(channel);
-            held
-        };
-        let soon = Some(core::time::Duration::from_millis(10));
+        unsafe { rdma_destroy_event_channel(channel) };
+        let soon = Some(Duration::from_millis(10));
         assert!(held.wait(soon).expect("it is whole").is_none());
+    }
+
+    #[test]
+    fn who_comes_late_finds_no_channel_and_nothing_of_another() {
+        let channel = made();
+        let late = Shared(channel);
+        let by = thread::current().id();
+        // SAFETY: its memory is there for a while, also for who does not know it.
+        unsafe { rdma_destroy_event_channel(channel) };
+        let others: Vec<_> = (0..DESTROYED_MAX - 1).map(|_| made()).collect();
+        assert!(!others.contains(&channel));
+        thread::spawn(move || {
+            let Shared(channel) = { late };
+            assert_eq!(hold(channel).err(), Some(by));
+        })
+        .join()
+        .expect("it finds nothing");
+        let mut event = core::ptr::null_mut();
+        // SAFETY: the same, and a place for a pointer.
+        let code = unsafe { rdma_get_cm_event(channel, &raw mut event) };
+        assert_eq!(code, -1, "who destroyed it himself does not wait");
+        assert_eq!(Errno::last().0, libc::EBADF);
+        for other in others {
+            // SAFETY: live channels.
+            unsafe { rdma_destroy_event_channel(other) };
+        }
     }
 }

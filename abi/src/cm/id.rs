@@ -235,7 +235,8 @@ pub(super) unsafe fn create(
     let is_sync = channel.is_null();
     let channel = if is_sync { own_channel()? } else { channel };
     // SAFETY: a channel, by the caller's promise, or the one that was just made.
-    let made = urxe::cm::Id::with_qp_type(unsafe { &Channel::of(channel).urxe }, space, service);
+    let on = unsafe { Channel::of(channel) }.urxe()?;
+    let made = urxe::cm::Id::with_qp_type(&on, space, service);
     let urxe = match made {
         Ok(urxe) => urxe,
         Err(error) => {
@@ -313,7 +314,8 @@ pub(super) unsafe fn migrate(
     }
     let channel = if to_own { own_channel()? } else { channel };
     // SAFETY: a channel.
-    let moved = object.urxe.migrate(unsafe { &Channel::of(channel).urxe });
+    let to = unsafe { Channel::of(channel) }.urxe()?;
+    let moved = object.urxe.migrate(&to);
     if let Err(error) = moved {
         if to_own {
             // SAFETY: made above, and nobody else's.

@@ -112,6 +112,7 @@ fn plan(args: &BenchArgs) -> Result<Plan, CliError> {
         is_latency: args.lat,
         is_event: args.event,
         is_signaled: args.signaled,
+        is_one_address: args.one_address,
     })
 }
 

@@ -31,6 +31,14 @@ impl Op {
 
     /// What the number is, in words.
     pub(crate) fn measure(self, plan: &Plan) -> String {
+        let mut words = self.measured(plan);
+        if plan.is_one_address {
+            words.push_str(", both sides on one address");
+        }
+        words
+    }
+
+    fn measured(self, plan: &Plan) -> String {
         let waiting = if plan.is_event {
             "sleeping for events"
         } else {
@@ -73,6 +81,8 @@ pub(crate) struct Plan {
     pub(crate) is_event: bool,
     /// Each message of a ping-pong is completed before the answer is looked for.
     pub(crate) is_signaled: bool,
+    /// Both processes are on one address.
+    pub(crate) is_one_address: bool,
 }
 
 /// Samples of ours and of the floor, each.
@@ -151,6 +161,7 @@ mod tests {
                 is_latency: false,
                 is_event: false,
                 is_signaled: false,
+                is_one_address: false,
             };
             assert!(plan.depth() >= 2 * plan.list_len(), "{plan:?}");
             assert_eq!(plan.depth() % plan.list_len(), 0, "{plan:?}");

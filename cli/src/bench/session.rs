@@ -39,7 +39,12 @@ impl Session {
         let mut child = ChildGuard::spawn("target", &args, Stdio::piped())?;
         let port = control::announced_port(&child.first_line()?)?;
         let mut control = control::connect(LOOPBACK_SERVER, port, Some(LOOPBACK_CLIENT))?;
-        let station = Station::open(LOOPBACK_CLIENT)?;
+        let own = if plan.is_one_address {
+            LOOPBACK_SERVER
+        } else {
+            LOOPBACK_CLIENT
+        };
+        let station = Station::open(own)?;
         let link = Link::new(&station, plan)?;
         if matches!(plan.op, Op::Send | Op::Write) {
             link.fill(0);
