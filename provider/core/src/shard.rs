@@ -532,6 +532,12 @@ impl Shard {
         !self.ready.is_empty() || !self.notifies.is_empty() || self.management.has_mail
     }
 
+    /// True if there is an asynchronous event to poll.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.common.events.is_empty()
+    }
+
     /// The next asynchronous event.
     pub fn poll_event(&mut self) -> Option<AsyncEvent> {
         loop {

@@ -45,6 +45,8 @@ pub(super) trait Queue {
     /// Names one of the core's queues of this kind.
     type Place: Copy;
     type Wr<'a>: Copy;
+    /// Posting starts nothing by itself: in most cases neither the time matters nor does anybody have to be told.
+    const IS_QUIET: bool;
 
     /// The core's queue is posted to.
     fn post(state: &mut ShardState, at: Self::Place, wr: &Self::Wr<'_>) -> Result<(), PostError>;
@@ -98,8 +100,12 @@ impl<Q: Queue> Inlet<Q> {
         start: impl FnOnce(&mut ShardState),
     ) -> Result<(), Refused> {
         let mut posted = lock(&self.post);
+        let mut had_work = false;
         let mut held = match engine.combiner.try_lock()? {
-            Attempt::Held(guard) => Some(self.enter(owner, &mut posted, guard)),
+            Attempt::Held(guard) => {
+                had_work = guard.shard.has_work();
+                Some(self.enter(owner, &mut posted, guard))
+            }
             Attempt::Busy => None,
         };
         let mut result = Ok(());
@@ -127,6 +133,9 @@ impl<Q: Queue> Inlet<Q> {
             Some(mut state) => {
                 posted.outstanding = Q::outstanding(&state, owner.place());
                 start(&mut state);
+                if Q::IS_QUIET {
+                    state.nothing_new = state.is_quiet(had_work);
+                }
             }
             None if posted.staged => {
                 drop(posted);
@@ -196,7 +205,9 @@ impl<Q: Queue> Inlet<Q> {
         posted: &mut Posted,
         mut state: Guard<'e, ShardState>,
     ) -> Guard<'e, ShardState> {
-        state.start_turn();
+        if !Q::IS_QUIET || posted.staged || state.is_watched() {
+            state.start_turn();
+        }
         if posted.staged {
             self.serve(&mut state, owner.place());
             posted.staged = false;

@@ -36,6 +36,7 @@ pub(crate) struct QpShared {
 impl Queue for SendQueue {
     type Place = QpIndex;
     type Wr<'a> = SendWr<'a>;
+    const IS_QUIET: bool = false;
 
     #[inline]
     fn post(state: &mut ShardState, index: QpIndex, wr: &SendWr<'_>) -> Result<(), PostError> {
@@ -59,6 +60,7 @@ impl Queue for SendQueue {
 impl Queue for RecvQueue {
     type Place = QpIndex;
     type Wr<'a> = RecvWr<'a>;
+    const IS_QUIET: bool = true;
 
     #[inline]
     fn post(state: &mut ShardState, index: QpIndex, wr: &RecvWr<'_>) -> Result<(), PostError> {

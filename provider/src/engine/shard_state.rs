@@ -358,6 +358,21 @@ impl ShardState {
         any
     }
 
+    /// Somebody keeps account of when things happen: strict mode, or a network.
+    pub(super) fn is_watched(&self) -> bool {
+        self.strict.is_some() || self.network.is_some()
+    }
+
+    /// After a post that started nothing: nobody has to be told of anything, as what there was to do before (`had_work`)
+    /// was told before.
+    #[inline]
+    pub(super) fn is_quiet(&self, had_work: bool) -> bool {
+        (had_work || !self.shard.has_work())
+            && !self.shard.has_events()
+            && self.cqs.due().is_none()
+            && !self.is_watched()
+    }
+
     /// When somebody must come back at the latest: a timer, or something held back.
     pub(crate) fn due(&self) -> Option<Time> {
         let held = self.strict.as_ref().and_then(|s| s.borrow().due());
@@ -551,6 +566,7 @@ impl Combined for ShardState {
     }
 
     fn served(&mut self) {
+        self.nothing_new = false;
         self.transmit(AckMode::Defer);
     }
 

@@ -10,7 +10,7 @@ use urxe_core::Stats;
 use urxe_udp::UdpSocket;
 
 /// Packets of trains that arrived alone, from which on it is looked at closely.
-const SPLIT_MIN: u64 = 4096;
+const SPLIT_MIN: u64 = 1024;
 /// Among at most so many packets they are a habit: in a conversation of pairs every second
 /// one is. One of lone packets has a pair now and then, for its ACKs; it is better off
 /// without joining, which costs it a tenth of its round trip and lasts: so the habit has to

@@ -32,6 +32,7 @@ struct SharedRecvs(RecvQueue);
 impl Queue for SharedRecvs {
     type Place = SrqId;
     type Wr<'a> = RecvWr<'a>;
+    const IS_QUIET: bool = true;
 
     #[inline]
     fn post(state: &mut ShardState, at: SrqId, wr: &RecvWr<'_>) -> Result<(), PostError> {

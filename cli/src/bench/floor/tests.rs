@@ -92,19 +92,29 @@ fn full_batches_are_four_runs() {
     }
 }
 
-#[test]
-fn a_stream_flows() {
-    for (message, mtu) in [(8, 1024), (1 << 20, 1024)] {
-        let duration = Duration::from_millis(100);
+/// A sample in which something arrived. Where the machine is busy with others the receiver may get no processor for all
+/// of a short one: then the next is longer.
+fn stream(message: usize, mtu: usize) -> FloorBandwidth {
+    for tenths in 1..=20 {
         let config = FloorConfig {
-            duration,
+            duration: Duration::from_millis(100 * tenths),
             cpus: None,
             ..FloorConfig::write(message, mtu)
         };
         let to = start_receiver(Measure::Bandwidth, &config);
         let socket = bind(config.sender, Measure::Bandwidth).expect("bind");
         let result = bandwidth::send(&socket, &config, to).expect("a result");
-        assert!(result.msg_per_s > 1.0, "{result:?}");
+        if result.msg_per_s > 1.0 {
+            return result;
+        }
+    }
+    panic!("nothing flows");
+}
+
+#[test]
+fn a_stream_flows() {
+    for (message, mtu) in [(8, 1024), (1 << 20, 1024)] {
+        let result = stream(message, mtu);
         let bits = result.msg_per_s * message as f64 * 8.0;
         assert!((bits / 1e9 - result.gbit_per_s).abs() < 1e-6 * result.gbit_per_s);
     }
