@@ -5,6 +5,7 @@ mod common;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{PATIENCE, address};
@@ -335,6 +336,64 @@ fn the_backlog_holds_and_no_more() {
     id.attach_qp(&ends[2].1.qp).expect("attaches");
     id.connect(&ConnParam::default()).expect("asks");
     server.expect(EventKind::ConnectRequest);
+}
+
+/// Requests that come while `listen` is under way, to a program that takes events in another thread: each is heard of.
+#[test]
+fn requests_come_as_soon_as_somebody_listens() {
+    const REQUESTS: usize = 64;
+    let [server, client] = Host::pair();
+    let to = SocketAddr::new(server.addr, 4711);
+    let qps: Vec<End> = (0..REQUESTS)
+        .map(|_| End::new(&client, QpType::Rc))
+        .collect();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let soon = Some(Duration::from_millis(10));
+                let event = server.channel.wait(soon).expect("waits");
+                if let Some(event) = event.filter(|e| e.kind == EventKind::ConnectRequest) {
+                    // One whose listener is gone meanwhile was refused already.
+                    let _ = event.id.reject(b"");
+                }
+            }
+        });
+        let _over = Over(&is_over);
+        for round in 0..200 {
+            let ids: Vec<Id> = qps
+                .iter()
+                .map(|end| {
+                    let id = client.resolved(PortSpace::Tcp, to);
+                    id.attach_qp(&end.qp).expect("a fresh one");
+                    id.connect(&ConnParam::default()).expect("asks");
+                    id
+                })
+                .collect();
+            let listener = Id::new(&server.channel, PortSpace::Tcp).expect("an identifier");
+            listener.bind_addr(to).expect("binds");
+            // Requests that were refused come again: this is at one time or another of that.
+            std::thread::sleep(Duration::from_micros(round % 20 * 500));
+            listener.listen(0).expect("listens");
+            for _ in 0..REQUESTS {
+                client.expect(EventKind::Rejected);
+            }
+            drop(listener);
+            drop(ids);
+            for end in &qps {
+                end.qp.modify_state(QpState::Reset).expect("resets");
+            }
+        }
+    });
+}
+
+/// Tells another thread to end, also when this one panics.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Asynchronous events: what happens without a work request to report it by.
 
 use crate::cq::CqId;
+use crate::shard::Shard;
 use crate::srq::SrqId;
 use crate::table::QpIndex;
 
@@ -28,4 +29,27 @@ pub enum AsyncEvent {
     SrqLimitReached(SrqId),
     /// The QP failed and takes no more receives from its shared receive queue.
     QpLastWqeReached(QpIndex),
+}
+
+impl Shard {
+    /// True if there is an asynchronous event to poll.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.common.events.is_empty()
+    }
+
+    /// The next asynchronous event.
+    pub fn poll_event(&mut self) -> Option<AsyncEvent> {
+        loop {
+            let event = self.common.events.pop_front()?;
+            match event {
+                AsyncEvent::Heard(index) => self.on_heard(index),
+                AsyncEvent::CommEst(index) => {
+                    self.on_heard(index);
+                    return Some(event);
+                }
+                _ => return Some(event),
+            }
+        }
+    }
 }

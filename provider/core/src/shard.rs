@@ -13,7 +13,6 @@ use crate::cq::{CqId, CqSink};
 use crate::create_error::CreateQpError;
 use crate::detail::ErrorDetail;
 use crate::error::DropReason;
-use crate::event::AsyncEvent;
 use crate::memory::Memory;
 use crate::multicast::Groups;
 use crate::path::RxPath;
@@ -532,29 +531,8 @@ impl Shard {
         !self.ready.is_empty() || !self.notifies.is_empty() || self.management.has_mail
     }
 
-    /// True if there is an asynchronous event to poll.
-    #[inline]
-    pub fn has_events(&self) -> bool {
-        !self.common.events.is_empty()
-    }
-
-    /// The next asynchronous event.
-    pub fn poll_event(&mut self) -> Option<AsyncEvent> {
-        loop {
-            let event = self.common.events.pop_front()?;
-            match event {
-                AsyncEvent::Heard(index) => self.on_heard(index),
-                AsyncEvent::CommEst(index) => {
-                    self.on_heard(index);
-                    return Some(event);
-                }
-                _ => return Some(event),
-            }
-        }
-    }
-
     /// Fails every QP that uses a completion queue, because that lost a completion: for
-    /// whoever takes [`AsyncEvent::CqErr`] out. Looks at all QPs.
+    /// whoever takes [`AsyncEvent::CqErr`](crate::event::AsyncEvent::CqErr) out. Looks at all QPs.
     pub fn fail_cq<M: Memory, C: CqSink>(&mut self, cq: CqId, env: &mut Env<'_, M, C>) {
         let users = self.qps.iter().filter(|(_, qp)| qp.uses_cq(cq));
         let users: Vec<QpIndex> = users.map(|(index, _)| index).collect();

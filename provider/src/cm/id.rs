@@ -74,7 +74,8 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Listening {
     pub(super) context: Context,
-    pub(super) id: ListenerId,
+    /// None until the context's agent has it.
+    pub(super) id: Option<ListenerId>,
     /// What other processes know of it.
     pub(super) names: Vec<PortName>,
 }

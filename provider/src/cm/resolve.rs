@@ -102,7 +102,7 @@ impl Id {
     /// Listens on one context, if it does not yet.
     pub(super) fn listen_on(&self, context: &Context) -> Result<(), Error> {
         let (name, backlog, number) = {
-            let state = self.state();
+            let mut state = self.state();
             let is_there = |listening: &Listening| listening.context == *context;
             if state.step != Step::Listening || state.listening.iter().any(is_there) {
                 return Ok(());
@@ -110,7 +110,14 @@ impl Id {
             let Some(lease) = &state.lease else {
                 return Ok(());
             };
-            (lease.name(), state.backlog, state.listening.len())
+            let found = (lease.name(), state.backlog, state.listening.len());
+            // It is there before the first request can be: another thread may take that at once.
+            state.listening.push(Listening {
+                context: context.clone(),
+                id: None,
+                names: Vec::new(),
+            });
+            found
         };
         let scope = match name.addr {
             IpAddr::V4(addr) if addr.is_unspecified() => Scope::AnyV4,
@@ -124,22 +131,24 @@ impl Id {
         let id = engine
             .cm_listen(to, (space, name.port), scope, backlog)?
             .map_err(|_| CmError::PortInUse(SocketAddr::new(name.addr, name.port)))?;
-        let mut listening = Listening {
+        let mut names = Vec::new();
+        let noted = note_names(context, scope, name, &mut names);
+        let begun = Listening {
             context: context.clone(),
-            id,
-            names: Vec::new(),
+            id: Some(id),
+            names,
         };
-        if let Some(membership) = &engine.membership {
-            for addr in context.addresses().filter(|addr| scope.includes(*addr)) {
-                let name = PortName { addr, ..name };
-                membership
-                    .note_listening(name)
-                    .map_err(Error::io("noting a listener in the registry of this host"))?;
-                listening.names.push(name);
+        let called_off = match self.state().listening.get_mut(number) {
+            Some(place) => {
+                *place = begun;
+                None
             }
+            None => Some(begun),
+        };
+        if let Some(begun) = called_off {
+            begun.end();
         }
-        self.state().listening.push(listening);
-        Ok(())
+        noted
     }
 
     /// Finds the device by which a peer is reached, and binds to it:
@@ -219,6 +228,26 @@ impl Id {
     }
 }
 
+/// Lets the other processes on the addresses know who listens; `noted` is what they know.
+fn note_names(
+    context: &Context,
+    scope: Scope,
+    name: PortName,
+    noted: &mut Vec<PortName>,
+) -> Result<(), Error> {
+    let Some(membership) = &context.engine().membership else {
+        return Ok(());
+    };
+    for addr in context.addresses().filter(|addr| scope.includes(*addr)) {
+        let name = PortName { addr, ..name };
+        membership
+            .note_listening(name)
+            .map_err(Error::io("noting a listener in the registry of this host"))?;
+        noted.push(name);
+    }
+    Ok(())
+}
+
 impl Listening {
     pub(super) fn end(self) {
         let engine = self.context.engine();
@@ -230,7 +259,9 @@ impl Listening {
                 let _ = membership.release_port(*name, true);
             }
         }
-        engine.cm_unlisten(self.id);
+        if let Some(id) = self.id {
+            engine.cm_unlisten(id);
+        }
     }
 }
 
