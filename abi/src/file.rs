@@ -4,7 +4,7 @@
 //! duplicate of the descriptor can make a second context of it (`ibv_import_device`) and, by their numbers, second
 //! handles of its protection domains, regions and device memory.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File as SystemFile;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -26,15 +26,16 @@ pub(crate) struct File {
     process: u32,
 }
 
-/// Objects by number: by what the engine's events name them, and by their handles.
+/// Objects by number: by what the engine's events name them, and by their handles. In trees, which have no memory left
+/// when thousands of objects are gone.
 #[derive(Default)]
 pub(crate) struct Registry {
-    pub(crate) cqs: HashMap<u32, Shared<ibv_cq>>,
-    pub(crate) qps: HashMap<u32, Shared<ibv_qp>>,
-    pub(crate) srqs: HashMap<u32, Shared<ibv_srq>>,
-    pub(crate) pds: HashMap<u32, (urxe::Pd, Arc<Users>)>,
-    pub(crate) mrs: HashMap<u32, Weak<MrState>>,
-    pub(crate) dms: HashMap<u32, urxe::Dm>,
+    pub(crate) cqs: BTreeMap<u32, Shared<ibv_cq>>,
+    pub(crate) qps: BTreeMap<u32, Shared<ibv_qp>>,
+    pub(crate) srqs: BTreeMap<u32, Shared<ibv_srq>>,
+    pub(crate) pds: BTreeMap<u32, (urxe::Pd, Arc<Users>)>,
+    pub(crate) mrs: BTreeMap<u32, Weak<MrState>>,
+    pub(crate) dms: BTreeMap<u32, urxe::Dm>,
 }
 
 /// Device and inode number: what all duplicates of a descriptor have in common.

@@ -4,7 +4,8 @@
 //! `cm_rate listen ADDRESS:PORT`
 //! `cm_rate connect ADDRESS:PORT FROM COUNT AT_ONCE [hold]`
 //!
-//! With `hold` all are made before the first is ended, and memory is told.
+//! With `hold` all are made before the first is ended, and memory is told. What there was once all have ended rests for half
+//! a second, and goes back to the system a second after.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,6 +13,9 @@ use std::time::{Duration, Instant};
 
 use urxe::cm::{ConnParam, Event, EventChannel, EventKind, Id, PortSpace};
 use urxe::{Cq, Error, Pd, Qp};
+
+/// After so long all is gone that connections had.
+const REST: Duration = Duration::from_secs(3);
 
 /// One side's QPs.
 struct Qps {
@@ -45,7 +49,16 @@ fn serve(at: SocketAddr) -> Result<(), Error> {
     let mut qps = None;
     let mut guests: HashMap<u64, (Id, Qp)> = HashMap::new();
     let mut most = 0;
-    while let Some(event) = channel.wait(None)? {
+    loop {
+        let is_over = guests.is_empty() && most > 0;
+        let Some(event) = channel.wait(is_over.then_some(REST))? else {
+            println!(
+                "{most} at once; memory {} KiB {REST:?} later",
+                resident_kib()
+            );
+            most = 0;
+            continue;
+        };
         let Event { kind, id, .. } = event;
         match kind {
             EventKind::ConnectRequest => {
@@ -62,15 +75,12 @@ fn serve(at: SocketAddr) -> Result<(), Error> {
                 most = most.max(guests.len());
                 guests.remove(&id.number());
                 if guests.is_empty() {
-                    println!("{most} at once; memory {} KiB", resident_kib());
-                    most = 0;
                     guests.shrink_to_fit();
                 }
             }
             _ => {}
         }
     }
-    Ok(())
 }
 
 struct Client {
@@ -96,6 +106,11 @@ impl Client {
         id.connect(&ConnParam::default())?;
         self.under_way.insert(id.number(), (id, qp));
         Ok(())
+    }
+
+    fn counters(&self) -> Result<Vec<(&'static str, u64)>, Error> {
+        let qps = self.qps.as_ref().expect("there were connections");
+        qps.pd.context().counters()
     }
 
     /// The next event that matters.
@@ -166,14 +181,21 @@ fn connect(to: SocketAddr, from: IpAddr, numbers: [usize; 2], hold: bool) -> Res
     let start = Instant::now();
     client.run(count, at_once, hold)?;
     let rate = count as f64 / start.elapsed().as_secs_f64();
-    // What rests until packets can be under way no longer.
-    std::thread::sleep(Duration::from_secs(1));
-    while client.channel.try_next()?.is_some() {}
+    let ended = resident_kib();
+    let resting = Instant::now();
+    while let Some(left) = REST.checked_sub(resting.elapsed()) {
+        client.channel.wait(Some(left))?;
+    }
     println!(
-        "{count} connections, {} failed, {rate:.0} a second; memory {before} KiB before, {} KiB after",
+        "{count} connections, {} failed, {rate:.0} a second; memory {before} KiB before, {ended} KiB when they had ended, {} KiB {REST:?} later",
         client.failed,
         resident_kib()
     );
+    for (name, value) in client.counters()? {
+        if name.starts_with("heap_trim") {
+            println!("{name} {value}");
+        }
+    }
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! So many QPs that they are asked for before they are needed: nothing but time may differ.
+//! Very many QPs. They are asked for before they are needed: nothing but time may differ. When they are gone, so is what
+//! they took.
 
 mod common;
 
@@ -63,4 +64,37 @@ fn packets_for_nobody_among_many_qps_are_counted() {
         let _ = end.cq.poll(&mut []).expect("polling works");
         end.counter("rcvd_pkts") == before + 40
     });
+}
+
+/// None of them is ever connected, so nothing keeps the progress thread awake.
+#[test]
+fn when_thousands_of_qps_are_gone_memory_is_given_back() {
+    if !cfg!(target_env = "gnu") {
+        println!("skipped: only glibc is told to give memory back");
+        return;
+    }
+    let end = End::open();
+    for time in 1..=2 {
+        let qp = || end.pd.qp(&end.cq).max_send_wr(1).max_recv_wr(1).create();
+        let mut qps: Vec<Qp> = (0..2000).map(|_| qp().expect("a QP")).collect();
+        // A few stay, some of them at the end of every table.
+        qps.drain(10..1990);
+        wait_until("memory to be given back", || {
+            end.counter("heap_trims") >= time
+        });
+        assert!(end.counter("heap_trims") <= 4 * time);
+        let others: Vec<Qp> = (0..QPS).map(|_| qp().expect("a QP")).collect();
+        for pair in qps.chunks(2).chain(others.chunks(2)) {
+            connect(&pair[0], &pair[1], &ConnectOptions::default());
+        }
+        let last = &others[QPS - 1];
+        others[QPS - 2]
+            .post_recv(&RecvWr::new(8, &[]))
+            .expect("room");
+        last.post_send(&SendWr::send_inline(7, b"").signaled())
+            .expect("room");
+        let mut ids = [poll(&end.cq), poll(&end.cq)].map(|wc| wc.wr_id);
+        ids.sort_unstable();
+        assert_eq!(ids, [7, 8]);
+    }
 }

@@ -3,7 +3,7 @@
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -57,9 +57,9 @@ unsafe impl Object for Id {
     type C = rdma_cm_id;
 }
 
-/// Ids by key. An event may come for one that is just being destroyed.
-fn known() -> MutexGuard<'static, HashMap<usize, Shared<rdma_cm_id>>> {
-    static KNOWN: OnceLock<Mutex<HashMap<usize, Shared<rdma_cm_id>>>> = OnceLock::new();
+/// Ids by key, in a tree: it has no memory left when thousands are gone. An event may come for one that is just being destroyed.
+fn known() -> MutexGuard<'static, BTreeMap<usize, Shared<rdma_cm_id>>> {
+    static KNOWN: OnceLock<Mutex<BTreeMap<usize, Shared<rdma_cm_id>>>> = OnceLock::new();
     let known = KNOWN.get_or_init(Mutex::default);
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }

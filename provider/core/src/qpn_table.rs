@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use urxe_wire::Qpn;
 
-use crate::table::QpIndex;
+use crate::table::{Occupancy, QpIndex, cut};
 
 /// Bits of a QPN below its chunk.
 pub const CHUNK_BITS: u32 = 12;
@@ -217,6 +217,27 @@ impl<T> QpnTable<T> {
         self.len() == 0
     }
 
+    /// How many places there are, and how many QPs in them.
+    #[inline]
+    pub fn occupancy(&self) -> Occupancy {
+        Occupancy {
+            used: self.len(),
+            places: self.slots.len(),
+        }
+    }
+
+    /// Gives up places that no QP has, if hardly any of very many is left ([`Occupancy::is_sparse`]). Numbers rest as
+    /// before. Looks at all places.
+    pub fn shrink(&mut self) {
+        if !self.occupancy().is_sparse() {
+            return;
+        }
+        let places = Occupancy::places_to_keep(&self.slots, |slot| slot.value.is_some());
+        cut(&mut self.slots, places);
+        self.free_slots.retain(|&place| (place as usize) < places);
+        self.free_slots.shrink_to_fit();
+    }
+
     /// All QPs.
     pub fn iter(&self) -> impl Iterator<Item = (QpIndex, &T)> {
         self.slots
@@ -307,6 +328,61 @@ mod tests {
             between += 1;
         }
         assert_eq!(between, CHUNK_LEN - 1);
+    }
+
+    #[test]
+    fn a_table_that_shrank_knows_who_stayed_and_lets_numbers_rest() {
+        const MANY: usize = 3 * CHUNK_LEN;
+        let mut t = table(&[3, 4, 5]);
+        let all: Vec<_> = (0..MANY)
+            .map(|_| t.insert_with(|_, _| 'a').expect("room"))
+            .collect();
+        t.shrink();
+        assert_eq!(t.occupancy().places, MANY, "all are in use");
+        let stays = |place: usize| place.is_multiple_of(41) && place < 2000;
+        for &(index, _) in all.iter().filter(|(index, _)| !stays(index.0 as usize)) {
+            t.remove(index);
+        }
+        t.shrink();
+        assert_eq!(t.occupancy().places, 1969, "up to the last in use");
+        for &(index, qpn) in &all {
+            let is_there = stays(index.0 as usize);
+            assert_eq!(t.find(qpn), is_there.then_some(index));
+            assert_eq!(t.at(index).is_some(), is_there);
+            t.remove(index);
+        }
+        t.shrink();
+        let occupancy = Occupancy {
+            used: 0,
+            places: Occupancy::KEPT,
+        };
+        assert_eq!(t.occupancy(), occupancy);
+        assert!(t.slots.capacity() + t.free_slots.capacity() < 4 * Occupancy::KEPT);
+        // The number that was given back first comes first, after all that have waited longer.
+        let again: Vec<_> = (0..MANY)
+            .map(|_| t.insert_with(|_, _| 'b').expect("room").1)
+            .collect();
+        let waited = all.iter().filter(|(index, _)| !stays(index.0 as usize));
+        let late = all.iter().filter(|(index, _)| stays(index.0 as usize));
+        let order: Vec<_> = waited.chain(late).map(|&(_, qpn)| qpn).collect();
+        assert_eq!(again, order);
+        assert!(t.is_exhausted());
+    }
+
+    #[test]
+    fn hundreds_of_qps_that_come_and_go_find_their_places() {
+        let mut t = table(&[3]);
+        for _ in 0..3 {
+            let few = Occupancy::LARGE - 1;
+            let all: Vec<_> = (0..few)
+                .map(|_| t.insert_with(|_, _| 'a').expect("room").0)
+                .collect();
+            for index in all {
+                t.remove(index);
+            }
+            t.shrink();
+            assert_eq!(t.occupancy().places, few);
+        }
     }
 
     #[test]

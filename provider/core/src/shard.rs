@@ -44,8 +44,8 @@ pub enum Handled {
 #[derive(Debug)]
 pub struct Shard {
     pub(crate) qps: QpnTable<Box<Qp>>,
-    ready: VecDeque<QpIndex>,
-    timers: TimerWheel,
+    pub(crate) ready: VecDeque<QpIndex>,
+    pub(crate) timers: TimerWheel,
     pub(crate) common: Common,
     pub(crate) groups: Groups,
     /// Nothing is ready but ACKs that are held back, the first until this time.

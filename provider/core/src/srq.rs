@@ -194,6 +194,12 @@ impl SrqTable {
         }
     }
 
+    /// Gives up places that nobody needs, if hardly any are in use; returns how many there are.
+    pub(crate) fn shrink(&mut self) -> usize {
+        self.srqs.shrink();
+        self.srqs.occupancy().places
+    }
+
     fn at_mut(&mut self, id: SrqId) -> Result<&mut Srq, SrqError> {
         self.srqs.at_mut(QpIndex(id.0)).ok_or(SrqError::NoSrq)
     }

@@ -5,7 +5,7 @@
 //! timer that fires early is cheap by design: the owner looks at its real
 //! deadline and arms again. Nothing needs to be cancelled on the packet path.
 
-use crate::table::QpIndex;
+use crate::table::{QpIndex, cut};
 use crate::time::Time;
 
 /// 2^14 ns = 16.4 us: fine enough for the shortest RNR timers, which are rounded up.
@@ -64,6 +64,15 @@ impl TimerWheel {
                 },
             );
         }
+    }
+
+    /// Gives up the entries from `places` on, as far as none of them is armed.
+    pub(crate) fn shrink(&mut self, places: usize) {
+        let armed = self.entries.iter().rposition(|entry| entry.place.is_some());
+        cut(
+            &mut self.entries,
+            places.max(armed.map_or(0, |last| last + 1)),
+        );
     }
 
     /// Makes the entry fire no later than about `deadline`. An entry that is armed
@@ -298,6 +307,24 @@ mod tests {
         /// and must have fired here.
         by: u64,
         rests: bool,
+    }
+
+    #[test]
+    fn a_wheel_that_shrank_keeps_what_is_armed() {
+        let mut w = TimerWheel::default();
+        w.reserve(QpIndex(4999));
+        for index in [7, 300, 2000, 4999] {
+            w.arm(QpIndex(index), Time(u64::from(index) << TICK_BITS));
+        }
+        w.cancel(QpIndex(4999));
+        w.shrink(100);
+        assert_eq!(w.entries.len(), 2001, "up to the last that is armed");
+        w.reserve(QpIndex(3000));
+        w.arm(QpIndex(3000), Time(1));
+        assert_eq!(drain(&mut w, Time(u64::MAX >> 1)), [7, 300, 2000, 3000]);
+        w.shrink(100);
+        assert_eq!(w.entries.len(), 100);
+        assert_eq!(w.next_deadline(), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Ports of this process: who has which, and free ones to give out. Between processes the
 //! registry sees to it ([`crate::share`]).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -35,7 +35,8 @@ struct Holder {
 #[derive(Debug)]
 struct Table {
     generation: Generation,
-    held: HashMap<(u16, u16), Vec<Holder>>,
+    /// In a tree, which has no memory left when thousands are free again.
+    held: BTreeMap<(u16, u16), Vec<Holder>>,
     /// By port space: ports to give out, the longest unused first.
     free: HashMap<u16, VecDeque<u16>>,
     next: u64,
@@ -52,7 +53,7 @@ fn table() -> MutexGuard<'static, Option<Table>> {
     {
         *table = Some(Table {
             generation: Generation::current(),
-            held: HashMap::new(),
+            held: BTreeMap::new(),
             free: HashMap::new(),
             next: 0,
         });

@@ -10,6 +10,8 @@ use urxe_udp::EventFd;
 
 /// Places that the queue starts with; more are allocated if events are left lying.
 const CAPACITY: usize = 64;
+/// An empty queue with more than that gives them up.
+const CAPACITY_KEPT: usize = 1024;
 
 /// The queue.
 #[derive(Debug)]
@@ -116,9 +118,15 @@ impl<T> Channel<T> {
 
     /// Left readable while there is more, for other threads and exposed descriptors.
     fn settle(&self, inner: &mut Inner<T>) {
-        if inner.events.is_empty() && inner.notified {
+        if !inner.events.is_empty() {
+            return;
+        }
+        if inner.notified {
             inner.notified = false;
             self.wake.drain();
+        }
+        if inner.events.capacity() > CAPACITY_KEPT {
+            inner.events.shrink_to(CAPACITY);
         }
     }
 
@@ -172,6 +180,16 @@ mod tests {
         drop(permit);
         assert_eq!((channel.try_take(), channel.try_take()), (Some(2), Some(3)));
         assert_eq!(channel.try_take(), None);
+    }
+
+    #[test]
+    fn a_queue_that_was_long_is_short_again() {
+        let channel = Channel::new().expect("a descriptor");
+        for n in 0..5000 {
+            channel.push(n);
+        }
+        assert!((0..5000).all(|n| channel.try_take() == Some(n)));
+        assert!(channel.lock().events.capacity() < CAPACITY_KEPT);
     }
 
     #[test]

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use urxe_core::AckMode;
 use urxe_core::Time;
 use urxe_core::cm::{
-    Agent, AgentConfig, CmError as CoreError, CmEvent, CommId, ConnectRequest, DatagramRequest,
-    ListenerId, Scope,
+    Agent, AgentConfig, CmError as CoreError, CmEvent, CmPlaces, CommId, ConnectRequest,
+    DatagramRequest, ListenerId, Scope,
 };
 use urxe_core::qp::attr::{AttrMask, QpAttr};
 use urxe_core::qp::state::QpState;
 use urxe_core::qpn_table::{CHUNKS, QpnChunk};
-use urxe_core::table::QpIndex;
+use urxe_core::table::{QpIndex, cut};
 use urxe_wire::Qpn;
 use urxe_wire::cm::PortSpace;
 
@@ -101,6 +101,14 @@ pub(crate) struct CmTable {
     listeners: Vec<Option<(Arc<Mailbox>, usize)>>,
     /// Its sockets are looked at, though no QP may use them.
     is_used: bool,
+}
+
+impl CmTable {
+    /// Gives up places that the agent has not any more.
+    pub(super) fn shrink(&mut self, places: CmPlaces) {
+        cut(&mut self.ids, places.conns);
+        cut(&mut self.listeners, places.listeners);
+    }
 }
 
 /// How the agent of a context is.
@@ -201,6 +209,7 @@ impl Engine {
         state.transmit(AckMode::Now);
         let now = state.now;
         let result = act(&mut state, now);
+        self.note_gone(state.shard.cm_occupancy());
         state.transmit(AckMode::Now);
         Ok(result)
     }

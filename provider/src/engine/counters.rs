@@ -64,4 +64,8 @@ counters! {
     progress_ticks,
     /// Times that the progress thread drove itself.
     progress_watches,
+    /// Times that freed memory was given back to the system, after very many QPs or connections.
+    heap_trims,
+    /// Microseconds that this took.
+    heap_trim_us,
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use urxe_core::Time;
 use urxe_core::cq::{CqId, CqOverrun, CqSink, Cqe};
+use urxe_core::table::{Occupancy, cut};
 
 use super::cq::{CqCore, CqInit};
 use super::moderation::ModerationClock;
@@ -41,6 +42,20 @@ impl CqTable {
     pub(crate) fn remove(&mut self, id: CqId) {
         if self.cqs[id.0 as usize].take().is_some() {
             self.free.push(id.0);
+        }
+    }
+
+    /// Gives up places that no queue has, if hardly any of very many are left.
+    pub(crate) fn shrink(&mut self) {
+        let table = Occupancy {
+            used: self.cqs.len() - self.free.len(),
+            places: self.cqs.len(),
+        };
+        if table.is_sparse() {
+            let places = Occupancy::places_to_keep(&self.cqs, Option::is_some);
+            cut(&mut self.cqs, places);
+            self.free.retain(|&place| (place as usize) < places);
+            self.free.shrink_to_fit();
         }
     }
 
@@ -125,5 +140,23 @@ mod tests {
         table.remove(CqId(5));
         assert_eq!(table.create(small()).expect("free").id, CqId(5));
         assert!(table.create(small()).is_err());
+    }
+
+    #[test]
+    fn an_almost_empty_table_is_small_again() {
+        let mut table = CqTable::default();
+        let all: Vec<_> = (0..5000)
+            .map(|_| table.create(small()).expect("free").id)
+            .collect();
+        for &id in all.iter().filter(|id| id.0 != 1000) {
+            table.remove(id);
+        }
+        table.shrink();
+        assert_eq!(table.cqs.len(), 1001);
+        assert!(table.at(CqId(1000)).is_some());
+        let again: Vec<_> = (0..4999)
+            .map(|_| table.create(small()).expect("free").id)
+            .collect();
+        assert!(!again.contains(&CqId(1000)) && again.contains(&CqId(4999)));
     }
 }

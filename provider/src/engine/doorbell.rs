@@ -102,6 +102,14 @@ impl<T: Combined> Combiner<T> {
         Ok(())
     }
 
+    /// Fewer bells will ring from now on: gives up room beyond that for so many.
+    pub(crate) fn shrink(&self, bells: usize) {
+        // Of a poisoned one nobody uses the room.
+        if let Ok(mut rung) = self.rung.lock() {
+            rung.shrink_to(bells);
+        }
+    }
+
     /// Waits for the lock.
     #[inline]
     pub(crate) fn lock(&self) -> Result<Guard<'_, T>, Poisoned> {

@@ -1,6 +1,7 @@
 //! What the progress thread does about ten times a second while packets flow: captured
 //! packets go to their file, counters to where other processes can read them, and the
-//! handler of memory faults is seen to be in place. And, when somebody asks, the list of QPs.
+//! handler of memory faults is seen to be in place. And, when somebody asks, the list of QPs; and what is done when very
+//! many QPs are gone.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,6 +10,7 @@ use urxe_core::table::QpIndex;
 
 use super::Engine;
 use super::doorbell::Attempt;
+use super::give_back::GiveBack;
 use super::shard_state::ShardState;
 use crate::mem::guarded;
 use crate::stat_file::StatFile;
@@ -26,6 +28,7 @@ pub(crate) struct Housekeeping {
     stats: Option<StatFile>,
     /// None if there can be no socket there.
     asked: Option<Asked>,
+    give_back: GiveBack,
 }
 
 /// QPs that are listed while the lock is held once: some tens of microseconds.
@@ -40,16 +43,19 @@ impl Housekeeping {
             due: Some(Time::ZERO),
             packets: 0,
             stats,
+            give_back: GiveBack::default(),
         }
     }
 
     /// When [`Housekeeping::do_if_due`] has something to do.
     pub(crate) fn due(&self) -> Option<Time> {
-        self.due
+        let dues = [self.due, self.give_back.due()];
+        dues.into_iter().flatten().min()
     }
 
-    /// Looks whether there were packets, and so something to do soon.
-    pub(crate) fn note_packets(&mut self, state: &ShardState) {
+    /// Looks whether there were packets, or most QPs are gone, and so something to do soon.
+    pub(crate) fn look(&mut self, state: &ShardState) {
+        self.give_back.look(state);
         let stats = state.shard.stats();
         let packets = stats.sent_pkts + stats.rcvd_pkts;
         if packets != self.packets {
@@ -59,6 +65,7 @@ impl Housekeeping {
     }
 
     pub(crate) fn do_if_due(&mut self, engine: &Engine, now: Time) {
+        self.give_back.do_if_due(engine, now);
         if self.due.is_none_or(|due| due > now) {
             return;
         }

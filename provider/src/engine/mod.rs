@@ -11,6 +11,7 @@ mod counters;
 mod cq;
 mod cq_table;
 mod doorbell;
+mod give_back;
 mod housekeeping;
 mod impaired;
 mod inlet;

@@ -104,6 +104,7 @@ impl Engine {
         state.settle_faults();
         state.strict_mut(|strict, shard, cqs| strict.on_qp_destroyed(qp.qpn, shard, cqs));
         state.shard.destroy_qp(qp.index);
+        self.note_gone(state.shard.occupancy());
         state.mrs.unbind_qp(qp.qpn);
         self.combiner.forget(qp.bell());
         if let Some(Some(slot)) = state.qps.get_mut(qp.index.0 as usize).map(Option::take) {

@@ -299,6 +299,11 @@ impl<'a> Progress<'a> {
     }
 
     fn sleep_idle(&mut self, now: Time) -> Option<()> {
+        if let Ok(mut state) = self.engine.combiner.lock() {
+            state.start_turn();
+            state.nothing_new = true;
+            self.housekeeping.look(&state);
+        }
         self.housekeeping.do_if_due(self.engine, now);
         let limit = self.housekeeping.due();
         self.sleep(now, limit);
@@ -315,7 +320,7 @@ impl<'a> Progress<'a> {
     fn count(&mut self, state: &mut ShardState) {
         state.counters.progress_wakes += self.wakes.take();
         state.counters.progress_kicks += self.kicks.take();
-        self.housekeeping.note_packets(state);
+        self.housekeeping.look(state);
     }
 
     /// Others drive: sends what they held back, and lets them.

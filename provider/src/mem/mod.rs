@@ -3,6 +3,7 @@
 
 pub(crate) mod fork;
 pub(crate) mod guarded;
+mod heap;
 pub(crate) mod many;
 pub(crate) mod persist;
 mod region;
@@ -12,6 +13,7 @@ mod user_memory;
 #[cfg(test)]
 mod vanish_tests;
 
+pub(crate) use heap::trim_heap;
 pub(crate) use region::Region;
 pub(crate) use scratch::null_scratch;
 pub(crate) use user_memory::{UserMemory, touch};

@@ -10,6 +10,7 @@ use super::conn::Conn;
 use super::index::{Hasher, Index, halves};
 use super::terms::CommId;
 use crate::qpn_table::{CHUNK_BITS, QpnChunk};
+use crate::table::{Occupancy, cut};
 
 /// Bits of an id below its owner.
 const ID_BITS: u32 = 32 - (24 - CHUNK_BITS);
@@ -22,15 +23,10 @@ pub(super) fn owner_of(id: CommId) -> QpnChunk {
 }
 
 #[derive(Debug)]
-struct Slot {
-    conn: Option<Box<Conn>>,
-    /// Counts how often the place was used, so that an id comes back late.
-    generation: u32,
-}
-
-#[derive(Debug)]
 pub(super) struct Conns {
-    slots: Vec<Slot>,
+    slots: Vec<Option<Box<Conn>>>,
+    /// By place: counts how often it was used, so that an id comes back late. It outlives the place ([`Conns::shrink`]).
+    generations: Vec<u8>,
     /// The longest unused first.
     free: VecDeque<u32>,
     owner: QpnChunk,
@@ -49,6 +45,7 @@ impl Conns {
     pub(super) fn new(owner: QpnChunk, secret: u64, hasher: Hasher) -> Conns {
         Conns {
             slots: Vec::new(),
+            generations: Vec::new(),
             free: VecDeque::new(),
             owner,
             mask: (secret >> 40) as u32 & ((1 << ID_BITS) - 1),
@@ -63,31 +60,57 @@ impl Conns {
         self.slots.len() - self.free.len()
     }
 
+    /// How many places there are, and how many of them are in use.
+    pub(super) fn occupancy(&self) -> Occupancy {
+        Occupancy {
+            used: self.len(),
+            places: self.slots.len(),
+        }
+    }
+
+    /// Gives up places that nobody needs, if hardly any are in use. What counts how often they were used stays: an id
+    /// comes back no earlier for it.
+    pub(super) fn shrink(&mut self) {
+        if !self.occupancy().is_sparse() {
+            return;
+        }
+        let places = Occupancy::places_to_keep(&self.slots, Option::is_some);
+        cut(&mut self.slots, places);
+        self.free.retain(|&place| (place as usize) < places);
+        self.free.shrink_to_fit();
+        for index in [
+            &mut self.by_remote,
+            &mut self.by_remote_qpn,
+            &mut self.by_local_qpn,
+        ] {
+            index.shrink(places);
+        }
+    }
+
     /// Puts one in and gives it its id.
     pub(super) fn insert(&mut self, mut conn: Conn) -> Option<usize> {
         let place = match self.free.pop_front() {
             Some(place) => place,
             None if self.slots.len() == Self::LEN_MAX => return None,
             None => {
-                self.slots.push(Slot {
-                    conn: None,
-                    generation: 0,
-                });
+                self.slots.push(None);
+                let places = self.slots.len().max(self.generations.len());
+                self.generations.resize(places, 0);
                 self.slots.len() as u32 - 1
             }
         };
         let (owner, mask) = (self.owner, self.mask);
-        let slot = &mut self.slots[place as usize];
+        let generation = &mut self.generations[place as usize];
         loop {
-            slot.generation = (slot.generation + 1) % GENERATIONS;
-            let low = (slot.generation << PLACE_BITS | place) ^ mask;
+            *generation = (*generation + 1) % GENERATIONS as u8;
+            let low = (u32::from(*generation) << PLACE_BITS | place) ^ mask;
             conn.id = CommId(u32::from(owner.0) << ID_BITS | low);
             // 0 means none in a REJ.
             if conn.id.0 != 0 {
                 break;
             }
         }
-        slot.conn = Some(Box::new(conn));
+        self.slots[place as usize] = Some(Box::new(conn));
         Some(place as usize)
     }
 
@@ -97,21 +120,20 @@ impl Conns {
         }
         let low = (id.0 & ((1 << ID_BITS) - 1)) ^ self.mask;
         let place = (low & ((1 << PLACE_BITS) - 1)) as usize;
-        let conn = self.slots.get(place)?.conn.as_ref()?;
+        let conn = self.at(place)?;
         (conn.id == id).then_some(place)
     }
 
     pub(super) fn at(&self, place: usize) -> Option<&Conn> {
-        self.slots.get(place)?.conn.as_deref()
+        self.slots.get(place)?.as_deref()
     }
 
     pub(super) fn at_mut(&mut self, place: usize) -> Option<&mut Conn> {
-        self.slots.get_mut(place)?.conn.as_deref_mut()
+        self.slots.get_mut(place)?.as_deref_mut()
     }
 
     pub(super) fn remove(&mut self, place: usize) -> Option<Conn> {
-        let slot = self.slots.get_mut(place)?;
-        let conn = *slot.conn.take()?;
+        let conn = *self.slots.get_mut(place)?.take()?;
         self.free.push_back(place as u32);
         if conn.remote_id != 0 {
             self.by_remote.remove(self.remote_hash(&conn), place);
@@ -181,7 +203,7 @@ impl Conns {
     /// The places of those that fit. Looks at all.
     pub(super) fn places(&self, fits: impl Fn(&Conn) -> bool) -> Vec<usize> {
         let all = self.slots.iter().enumerate();
-        all.filter(|(_, slot)| slot.conn.as_ref().is_some_and(|conn| fits(conn)))
+        all.filter(|(_, slot)| slot.as_ref().is_some_and(|conn| fits(conn)))
             .map(|(place, _)| place)
             .collect()
     }
@@ -200,5 +222,119 @@ impl Conns {
         let [high, low] = halves(addr);
         self.hasher
             .hash(&[high, low, numbers[0], numbers[1], numbers[2]])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::conn::State;
+    use super::super::terms::MadPath;
+    use super::*;
+
+    const MANY: usize = 5000;
+
+    fn conns() -> Conns {
+        Conns::new(QpnChunk(9), 0x1234_5678_9abc_def0, Hasher::new(3))
+    }
+
+    /// One that knows its own QP and its peer: by the number.
+    fn add(conns: &mut Conns, number: u32) -> usize {
+        let path = MadPath {
+            local: IpAddr::from([10, 0, 0, 1]),
+            remote: IpAddr::from([10, 0, 0, 2]),
+            tos: 0,
+        };
+        let place = conns.insert(Conn::new(path, State::Established));
+        let place = place.expect("room");
+        conns.know_qp(place, Qpn::new(number));
+        conns.know_remote(place, number, 7, Qpn::new(number));
+        place
+    }
+
+    fn finds(conns: &Conns, number: u32, place: Option<usize>) {
+        let addr = IpAddr::from([10, 0, 0, 2]);
+        let qpn = Qpn::new(number);
+        assert_eq!(conns.find_remote(addr, 7, number), place, "{number}");
+        assert_eq!(conns.find_remote_qpn(addr, 7, qpn), place, "{number}");
+        assert_eq!(conns.find_qp(qpn, |_| true), place, "{number}");
+    }
+
+    #[test]
+    fn an_empty_table_is_small_again_and_a_small_one_stays() {
+        let mut conns = conns();
+        for few in [100, Occupancy::LARGE - 1] {
+            let places: Vec<_> = (0..few).map(|n| add(&mut conns, n as u32 + 1)).collect();
+            for place in places {
+                conns.remove(place);
+            }
+            conns.shrink();
+            assert_eq!(conns.occupancy().places, few, "hundreds are no reason");
+        }
+        let places: Vec<_> = (0..MANY).map(|n| add(&mut conns, n as u32 + 1)).collect();
+        conns.shrink();
+        assert_eq!(conns.occupancy().places, MANY, "all are in use");
+        for place in places {
+            conns.remove(place);
+        }
+        conns.shrink();
+        let occupancy = Occupancy {
+            used: 0,
+            places: Occupancy::KEPT,
+        };
+        assert_eq!(conns.occupancy(), occupancy);
+        assert!(conns.slots.capacity() + conns.free.capacity() < 4 * Occupancy::KEPT);
+        for index in [&conns.by_remote, &conns.by_remote_qpn, &conns.by_local_qpn] {
+            assert!(index.capacity() < 4 * Occupancy::KEPT);
+        }
+    }
+
+    #[test]
+    fn those_that_stay_are_found_by_everything() {
+        let mut conns = conns();
+        let places: Vec<_> = (0..MANY).map(|n| add(&mut conns, n as u32 + 1)).collect();
+        let stay = |number: usize| number.is_multiple_of(37) && number < 3000;
+        for (number, &place) in places.iter().enumerate() {
+            if !stay(number) {
+                conns.remove(place);
+            }
+        }
+        let ids: Vec<_> = (0..MANY)
+            .map(|n| conns.at(places[n]).map(|c| c.id))
+            .collect();
+        conns.shrink();
+        assert_eq!(conns.occupancy().places, 2998, "up to the last in use");
+        for (number, &place) in places.iter().enumerate() {
+            finds(&conns, number as u32 + 1, stay(number).then_some(place));
+            if let Some(id) = ids[number] {
+                assert_eq!(conns.find(id), Some(place));
+            }
+        }
+        // It grows again, over the same places and beyond.
+        for number in MANY..2 * MANY {
+            let place = add(&mut conns, number as u32 + 1);
+            finds(&conns, number as u32 + 1, Some(place));
+        }
+    }
+
+    #[test]
+    fn an_id_comes_back_late_also_when_the_table_shrank_in_between() {
+        let mut conns = conns();
+        let mut given = BTreeMap::new();
+        // Each round uses every place once, and shrinks the table.
+        for round in 0..GENERATIONS {
+            let places: Vec<_> = (0..MANY).map(|n| add(&mut conns, n as u32 + 1)).collect();
+            for place in places {
+                let id = conns.at(place).expect("just put in").id;
+                if let Some(before) = given.insert(id.0, round) {
+                    panic!("{id:?} in round {before} and again in {round}");
+                }
+                conns.remove(place);
+            }
+            conns.shrink();
+            assert_eq!(conns.occupancy().places, Occupancy::KEPT);
+        }
+        assert_eq!(given.len(), MANY * GENERATIONS as usize);
     }
 }

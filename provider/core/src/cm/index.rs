@@ -3,6 +3,8 @@
 
 use core::net::IpAddr;
 
+use crate::table::cut;
+
 const NONE: u32 = u32::MAX;
 /// Buckets to begin with.
 const BUCKETS: usize = 16;
@@ -43,7 +45,7 @@ impl Index {
     /// Puts a place in, which is in it not yet.
     pub(super) fn insert(&mut self, hash: u64, place: usize) {
         if self.len >= self.heads.len() {
-            self.grow();
+            self.rebuild(self.heads.len() * 2);
         }
         if self.links.len() <= place {
             self.links.resize(place + 1, (NONE, 0));
@@ -73,9 +75,18 @@ impl Index {
         }
     }
 
-    fn grow(&mut self) {
-        let old = core::mem::take(&mut self.heads);
-        self.heads = vec![NONE; old.len() * 2];
+    /// Gives up the places from `places` on, which are not in it, and buckets that there are too many of.
+    pub(super) fn shrink(&mut self, places: usize) {
+        let buckets = self.len.next_power_of_two().max(BUCKETS);
+        if buckets < self.heads.len() {
+            self.rebuild(buckets);
+        }
+        cut(&mut self.links, places);
+    }
+
+    /// Deals everything out again, to another number of buckets: a power of two.
+    fn rebuild(&mut self, buckets: usize) {
+        let old = core::mem::replace(&mut self.heads, vec![NONE; buckets]);
         for head in old {
             let mut at = head;
             while at != NONE {
@@ -86,6 +97,11 @@ impl Index {
                 at = next;
             }
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.heads.capacity().max(self.links.capacity())
     }
 
     /// The number of buckets is a power of two.

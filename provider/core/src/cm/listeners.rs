@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use super::index::{Hasher, Index};
+use crate::table::{Occupancy, cut};
 
 /// A listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -138,5 +139,21 @@ impl Listeners {
 
     pub(super) fn len(&self) -> usize {
         self.places.len() - self.free.len()
+    }
+
+    /// Gives up places that nobody needs, if hardly any are in use; returns how many there are.
+    pub(super) fn shrink(&mut self) -> usize {
+        let occupancy = Occupancy {
+            used: self.len(),
+            places: self.places.len(),
+        };
+        if occupancy.is_sparse() {
+            let places = Occupancy::places_to_keep(&self.places, Option::is_some);
+            cut(&mut self.places, places);
+            self.free.retain(|&place| (place as usize) < places);
+            self.free.shrink_to_fit();
+            self.by_service.shrink(places);
+        }
+        self.places.len()
     }
 }

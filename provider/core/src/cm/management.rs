@@ -8,6 +8,7 @@ use urxe_wire::{
 use super::agent::{Agent, AgentConfig};
 use super::event::CmEvent;
 use super::route::GSI_QPN;
+use super::shrink::CmPlaces;
 use super::terms::MadPath;
 use crate::error::DropReason;
 use crate::path::RxPath;
@@ -40,6 +41,17 @@ impl Default for Management {
             has_news: false,
             next_psn: Psn::new(0),
         }
+    }
+}
+
+impl Management {
+    pub(crate) fn agent(&self) -> Option<&Agent> {
+        self.agent.as_deref()
+    }
+
+    /// Makes tables smaller that were large; returns how large they are.
+    pub(crate) fn shrink(&mut self) -> Option<CmPlaces> {
+        Some(self.agent.as_deref_mut()?.shrink())
     }
 }
 

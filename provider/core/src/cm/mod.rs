@@ -21,6 +21,7 @@
 //! | `listeners.rs` | who waits for requests |
 //! | `message.rs` | messages, written |
 //! | `route.rs` | whose a message is, where several share an address |
+//! | `shrink.rs` | tables made smaller when very many connections are gone |
 //! | `terms.rs`, `event.rs` | what both sides agree on; what the application hears |
 //! | `management.rs` | the agent behind a shard's QP 1 |
 
@@ -36,6 +37,7 @@ mod management;
 mod message;
 mod requests;
 mod route;
+mod shrink;
 mod terms;
 
 pub use agent::{Agent, AgentConfig, Counts, Outgoing};
@@ -43,6 +45,7 @@ pub use event::CmEvent;
 pub use listeners::{ListenerId, Scope};
 pub(crate) use management::Management;
 pub use route::{Destination, destination};
+pub use shrink::CmPlaces;
 pub use terms::{
     Answer, CmError, CommId, ConnectRequest, DatagramAnswer, DatagramRequest, Incoming, MadPath,
     Patience, Reply, Terms, Transport, VendorOptions,

@@ -17,6 +17,7 @@ use urxe_wire::{Lkey, Rkey};
 
 use crate::detail::MrFacts;
 use crate::permute::Permutation24;
+use crate::table::{Occupancy, cut};
 pub use access::Access;
 pub use region::{AccessFault, Accessor, MrInit, MrKeys, MrSpan, PdId, RegisterError};
 pub use rereg::MrChange;
@@ -27,7 +28,6 @@ pub use window::{BindMw, MwType, WindowFault, inc_rkey};
 struct Slot {
     init: MrInit,
     keys: MrKeys,
-    generation: u32,
     live: bool,
     rkey_valid: bool,
     kind: Kind,
@@ -48,6 +48,8 @@ enum Kind {
 #[derive(Debug)]
 pub struct MrTable {
     slots: Vec<Slot>,
+    /// By slot: counts how often it was used, so that keys come back late. It outlives the slot ([`MrTable::shrink`]).
+    generations: Vec<u8>,
     /// Windows that are bound to a QP.
     qp_windows: u32,
     free: Vec<u32>,
@@ -67,6 +69,7 @@ impl MrTable {
     pub fn new(secret: u64) -> MrTable {
         MrTable {
             slots: Vec::new(),
+            generations: Vec::new(),
             qp_windows: 0,
             free: Vec::new(),
             permutation: Permutation24::new(secret),
@@ -119,17 +122,19 @@ impl MrTable {
                         lkey: Lkey(0),
                         rkey: Rkey(0),
                     },
-                    generation: 0,
                     live: false,
                     rkey_valid: false,
                     kind,
                 });
+                let slots = self.slots.len().max(self.generations.len());
+                self.generations.resize(slots, 0);
                 self.slots.len() as u32 - 1
             }
             None => return Err(RegisterError::Full(Self::REGIONS_MAX)),
         };
-        let generation = (self.slots[slot as usize].generation + 1) & ((1 << GENERATION_BITS) - 1);
-        let index = (generation << SLOT_BITS) | slot;
+        let generation = &mut self.generations[slot as usize];
+        *generation = (*generation + 1) & ((1 << GENERATION_BITS) - 1);
+        let index = (u32::from(*generation) << SLOT_BITS) | slot;
         let keys = MrKeys {
             lkey: Lkey(self.make_key(index)),
             rkey: Rkey(self.make_key(index | REMOTE_BIT)),
@@ -137,7 +142,6 @@ impl MrTable {
         self.slots[slot as usize] = Slot {
             init,
             keys,
-            generation,
             live: true,
             rkey_valid,
             kind,
@@ -329,6 +333,21 @@ impl MrTable {
     /// Number of regions and windows.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// Gives up slots that nobody has, if hardly any of very many is used. What counts how often they were used stays: a
+    /// key comes back no earlier for it. Looks at all slots.
+    pub fn shrink(&mut self) {
+        let table = Occupancy {
+            used: self.len(),
+            places: self.slots.len(),
+        };
+        if table.is_sparse() {
+            let slots = Occupancy::places_to_keep(&self.slots, |slot| slot.live);
+            cut(&mut self.slots, slots);
+            self.free.retain(|&slot| (slot as usize) < slots);
+            self.free.shrink_to_fit();
+        }
     }
 
     /// True if nothing is registered.

@@ -226,3 +226,27 @@ fn a_region_is_registered_again_in_place() {
     t.deregister(k.lkey);
     assert_eq!(t.reregister(k.lkey, &change), Err(RegisterError::NoRegion));
 }
+
+#[test]
+fn keys_come_back_late_also_when_the_table_shrank_in_between() {
+    const MANY: usize = 2000;
+    let (mut t, stays) = table();
+    let mut given = std::collections::BTreeSet::new();
+    // Each round uses every slot once; a slot has 64 keys, of which the first is not used at first.
+    for round in 0..63 {
+        let all: Vec<_> = (0..MANY)
+            .map(|_| t.register(init(Access(0xf))).expect("fits"))
+            .collect();
+        for keys in all {
+            assert!(given.insert(keys.lkey.0), "{keys:?} again in round {round}");
+            t.deregister(keys.lkey);
+            let gone = t.check_local(keys.lkey, PD, 0x1000, 1, Access::NONE);
+            assert_eq!(gone, Err(AccessFault::Key));
+        }
+        t.shrink();
+        assert_eq!(t.slots.len(), Occupancy::KEPT, "after round {round}");
+        let there = t.check_local(stays.lkey, PD, 0x1000, 1, Access::NONE);
+        assert!(there.is_ok());
+    }
+    assert!(t.slots.capacity() + t.free.capacity() < 4 * Occupancy::KEPT);
+}

@@ -282,8 +282,8 @@ impl MrTable {
         let slot = self.slot_of(rkey.0, REMOTE_BIT)?;
         let index = self.permutation.backward(rkey.0 >> 8);
         let generation = (index & !REMOTE_BIT) >> SLOT_BITS;
-        let found = &self.slots[slot];
-        (matches!(found.kind, Kind::Window(_)) && found.generation == generation).then_some(slot)
+        let is_window = matches!(self.slots[slot].kind, Kind::Window(_));
+        (is_window && u32::from(self.generations[slot]) == generation).then_some(slot)
     }
 }
 

@@ -1,0 +1,35 @@
+//! Tables made smaller when very many connections are gone.
+
+use super::agent::Agent;
+use crate::table::Occupancy;
+
+/// Places that an agent's tables have: whatever somebody keeps by place needs no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CmPlaces {
+    /// Of connections, and with that of ids.
+    pub conns: usize,
+    /// Of listeners.
+    pub listeners: usize,
+}
+
+impl Agent {
+    /// How many places for connections there are, and how many are in use.
+    pub fn occupancy(&self) -> Occupancy {
+        self.conns.occupancy()
+    }
+
+    /// Gives up what tables hold for connections and listeners that are gone, where hardly any of very many are left
+    /// ([`Occupancy::is_sparse`]). Looks at all places.
+    pub(crate) fn shrink(&mut self) -> CmPlaces {
+        self.conns.shrink();
+        let places = CmPlaces {
+            conns: self.conns.occupancy().places,
+            listeners: self.listeners.shrink(),
+        };
+        self.timers.shrink(places.conns);
+        self.out.shrink_to(Occupancy::KEPT);
+        self.events.shrink_to(Occupancy::KEPT);
+        self.released.shrink_to(Occupancy::KEPT);
+        places
+    }
+}
