@@ -171,6 +171,30 @@ fn owners_of_one_address_are_told_apart_by_port_and_id() {
     );
 }
 
+/// Who came to an address a moment ago is known to the others there, whose socket his first answer may come to.
+#[test]
+fn answers_reach_who_has_just_come() {
+    let (shared, elsewhere) = (address(), address());
+    let server = Server::start(SocketAddr::new(elsewhere, 0));
+    let bystander = Context::open(shared).expect("shared");
+    let resident = owner(shared);
+    let mut connections = Vec::new();
+    for _ in 0..10 {
+        // The bystander reads who is there,
+        common::steer_all_to(shared, 0);
+        connections.push(connect_by(&resident, shared, server.addr).expect("connects"));
+        // and then somebody comes.
+        let newcomer = owner(shared);
+        common::steer_all_to(shared, 0);
+        connections.push(connect_by(&newcomer, shared, server.addr).expect("connects"));
+    }
+    let counters = bystander.counters().expect("it is whole");
+    let count = |name| counters.iter().find(|(other, _)| *other == name);
+    assert!(count("handed_over").is_some_and(|(_, count)| *count > 0));
+    // He had nothing to say, such as that nobody is there.
+    assert_eq!(count("cm_sent_msgs"), Some(&("cm_sent_msgs", 0)));
+}
+
 #[test]
 fn a_dead_process_leaves_no_port() {
     let (shared, elsewhere) = (address(), address());

@@ -75,27 +75,6 @@ fn when_one_leaves_the_others_go_on() {
     }
 }
 
-/// Has the kernel deliver everything to one of the sockets on an address.
-fn steer_all_to(addr: std::net::IpAddr, number: u32) {
-    use urxe_udp::{Steering, UdpConfig, UdpSocket};
-    let config = UdpConfig {
-        reuse_port: true,
-        ..UdpConfig::default()
-    };
-    // It is in the group for a moment, as the last: nobody else is renumbered.
-    let socket = UdpSocket::bind((addr, 4791).into(), &config).expect("of the same user");
-    let steering = Steering {
-        probe: urxe_core::qpn_table::PROBE,
-        offset: 4,
-        mask: 0x00ff_ffff,
-        shift: 12,
-        by_other: None,
-        map: &[(0, number)],
-    };
-    let program = steering.program().expect("short");
-    socket.attach_steering(&program).expect("attached");
-}
-
 #[test]
 fn what_the_kernel_steers_wrong_is_handed_over_and_put_right() {
     let shared = address();
@@ -104,7 +83,7 @@ fn what_the_kernel_steers_wrong_is_handed_over_and_put_right() {
     connect(&second.qp, &far.qp, &ConnectOptions::default());
     common::exchange(&second, &far, 1);
     assert_eq!(second.counter("taken_over"), 0);
-    steer_all_to(shared, 0);
+    common::steer_all_to(shared, 0);
     common::exchange(&second, &far, 2);
     assert!(first.counter("handed_over") > 0);
     assert!(second.counter("taken_over") > 0);

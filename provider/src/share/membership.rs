@@ -17,9 +17,13 @@ use super::ports::{PortName, Ports};
 use super::registry::{Locked, Registry, Row, SocketEntry};
 use super::steer;
 
-/// How long the list of holders is believed. A chunk's holder changes seldom, and never
-/// without a rest of some seconds.
+/// How long the list of holders is believed, if it names one. A chunk's holder changes seldom, and never without a rest
+/// of some seconds.
 const HOLDERS_NS: u64 = 20_000_000;
+
+/// How long it is believed that the holder has no socket on an address: far less than somebody takes who comes there,
+/// until he is heard of; far more than it takes to read the list.
+const NO_SOCKET_NS: u64 = 100_000;
 
 /// How long nobody waits for a participant who did not fetch his packets when he was waited for: a stopped process is
 /// not to hold up the others.
@@ -73,6 +77,28 @@ struct Holders {
     rows: Vec<Option<Row>>,
     sockets: Vec<SocketEntry>,
     read_at: Option<Time>,
+}
+
+impl Holders {
+    fn are_younger(&self, now: Time, limit_ns: u64) -> bool {
+        self.read_at
+            .is_some_and(|read_at| now.since_ns(read_at) < limit_ns)
+    }
+
+    fn read(&mut self, registry: &Registry, now: Time) {
+        (self.rows, self.sockets) = registry.holders().unwrap_or_default();
+        self.read_at = Some(now);
+    }
+
+    fn of(&self, chunk: QpnChunk) -> Option<Row> {
+        self.rows.get(usize::from(chunk.0)).copied().flatten()
+    }
+
+    fn find(&self, chunk: QpnChunk, addr: IpAddr) -> Option<Row> {
+        let row = self.of(chunk)?;
+        let is_here = |entry: &SocketEntry| entry.row == row && entry.addr == addr;
+        self.sockets.iter().any(is_here).then_some(row)
+    }
 }
 
 /// What became of a packet for another.
@@ -254,19 +280,22 @@ impl Membership {
         is_sent
     }
 
-    /// Whoever has the chunk, and a socket on this address.
+    /// Whoever has the chunk, and a socket on this address. Who came there a moment ago is found as well: his
+    /// messages are answered, and the answers are to reach him.
     fn holder(&self, chunk: QpnChunk, addr: IpAddr, now: Time) -> Option<Row> {
         let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_fresh = holders
-            .read_at
-            .is_some_and(|read_at| now.since_ns(read_at) < HOLDERS_NS);
-        if !is_fresh {
-            (holders.rows, holders.sockets) = self.registry.holders().unwrap_or_default();
-            holders.read_at = Some(now);
+        if !holders.are_younger(now, HOLDERS_NS) {
+            holders.read(&self.registry, now);
         }
-        let row = holders.rows.get(usize::from(chunk.0)).copied().flatten()?;
-        let is_here = |entry: &SocketEntry| entry.row == row && entry.addr == addr;
-        holders.sockets.iter().any(is_here).then_some(row)
+        if let Some(row) = holders.find(chunk, addr) {
+            return Some(row);
+        }
+        let is_known = holders.of(chunk) == self.registry.holder_of(chunk);
+        if is_known && (holders.of(chunk).is_none() || holders.are_younger(now, NO_SOCKET_NS)) {
+            return None;
+        }
+        holders.read(&self.registry, now);
+        holders.find(chunk, addr)
     }
 
     /// Who listens for a service at an address. There is no list in memory: one who listens

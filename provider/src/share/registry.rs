@@ -128,6 +128,14 @@ impl Registry {
         read.is_ok() && Participant::parse(&bytes).nonce == nonce
     }
 
+    /// Who has a chunk now: one small read.
+    pub(super) fn holder_of(&self, chunk: QpnChunk) -> Option<Row> {
+        let mut bytes = [0; CHUNK_LEN];
+        let at = CHUNKS_AT + (usize::from(chunk.0) * CHUNK_LEN) as u64;
+        self.file.read_exact_at(&mut bytes, at).ok()?;
+        ChunkEntry::parse(&bytes).holder
+    }
+
     /// The holders of all chunks, and all sockets, read without the lock: entries are
     /// whole, if not all of one moment.
     pub(super) fn holders(&self) -> io::Result<(Vec<Option<Row>>, Vec<SocketEntry>)> {

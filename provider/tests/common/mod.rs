@@ -255,3 +255,24 @@ pub fn ip(args: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "ip {args}: {errors}");
 }
+
+/// Has the kernel deliver everything to one of the sockets on an address.
+pub fn steer_all_to(addr: IpAddr, number: u32) {
+    use urxe_udp::{Steering, UdpConfig, UdpSocket};
+    let config = UdpConfig {
+        reuse_port: true,
+        ..UdpConfig::default()
+    };
+    // It is in the group for a moment, as the last: nobody else is renumbered.
+    let socket = UdpSocket::bind((addr, 4791).into(), &config).expect("of the same user");
+    let steering = Steering {
+        probe: urxe_core::qpn_table::PROBE,
+        offset: 4,
+        mask: 0x00ff_ffff,
+        shift: 12,
+        by_other: None,
+        map: &[(0, number)],
+    };
+    let program = steering.program().expect("short");
+    socket.attach_steering(&program).expect("attached");
+}
