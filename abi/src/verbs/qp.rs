@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::ptr;
 
-use urxe::{Access, AttrMask, Mtu, Psn, Qkey, QpAttr, QpCap, QpState, Qpn};
+use urxe::{Access, AttrMask, Mtu, Psn, Qkey, QpAttr, QpCap, QpState, QpType, Qpn};
 
 use super::ah::{path, path_attr};
 use crate::errno::{Errno, number};
@@ -38,12 +38,25 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
 
 /// Changes the QP, and what the program reads of its state.
 pub(crate) fn modify(object: &Qp, attr: &QpAttr, mask: AttrMask) -> Result<(), Errno> {
+    let mask = mask.without(of_the_other_half(object.urxe.qp_type()));
     object.urxe.modify(attr, mask)?;
     if mask.contains(AttrMask::STATE) {
         // SAFETY: the program's part, which it does not touch during this call.
         unsafe { (*object.ibv.get()).qp_base.state = attr.qp_state as c_int };
     }
     Ok(())
+}
+
+/// Attributes of a connection's side that a QP of XRC does not have. Linux takes them out of the mask before anybody
+/// looks at it, so programs (perftest) give both halves what they give an RC QP.
+fn of_the_other_half(qp_type: QpType) -> AttrMask {
+    match qp_type {
+        QpType::XrcSend => AttrMask::MAX_DEST_RD_ATOMIC.union(AttrMask::MIN_RNR_TIMER),
+        QpType::XrcRecv => AttrMask::MAX_QP_RD_ATOMIC
+            .union(AttrMask::RETRY_CNT)
+            .union(AttrMask::RNR_RETRY),
+        QpType::Rc | QpType::Uc | QpType::Ud => AttrMask::NONE,
+    }
 }
 
 /// What the mask does not name may be anything, and is not looked at.
