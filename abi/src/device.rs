@@ -95,8 +95,8 @@ impl Device {
         self.ibv.name.as_ptr()
     }
 
-    pub(crate) fn open(&self) -> Result<urxe::Context, Errno> {
-        Ok(self.source.open()?)
+    pub(crate) fn open(&self) -> Result<urxe::Context, urxe::Error> {
+        self.source.open()
     }
 
     /// The system's number of the network interface, 0 if it is not known.

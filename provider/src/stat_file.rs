@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Access, FlockOperation, access, flock};
 use rustix::process::{Pid, getuid, test_kill_process};
 
 const MAGIC: &str = "urxe-counters 1";
@@ -197,7 +197,9 @@ fn program() -> String {
 fn directory() -> Option<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let candidates = [runtime, Some("/dev/shm".into())];
-    candidates.into_iter().flatten().find(|path| path.is_dir())
+    // Who became another user (`su`, `setpriv`) may still have the first one's XDG_RUNTIME_DIR.
+    let is_usable = |path: &PathBuf| path.is_dir() && access(path, Access::WRITE_OK).is_ok();
+    candidates.into_iter().flatten().find(is_usable)
 }
 
 fn is_alive(pid: u32) -> bool {

@@ -80,7 +80,9 @@ fn remove_leftovers() {
         let Some(pid) = name.to_str().and_then(|name| name.strip_prefix(FOR_ALL)) else {
             continue;
         };
-        let is_mine = pid == std::process::id().to_string();
+        // `PID`, or `PID-` and what it is.
+        let pid = pid.split('-').next().unwrap_or(pid);
+        let is_mine = name == *format!("{FOR_ALL}{}", std::process::id());
         if is_mine || !Path::new("/proc").join(pid).exists() {
             // Another user's stays.
             let _ = fs::remove_dir_all(entry.path());

@@ -16,5 +16,6 @@ mod preloaded;
 mod programs;
 mod pyverbs;
 mod rsockets;
+mod surroundings;
 mod symbols;
 mod ucx;

@@ -19,19 +19,7 @@ pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut
 }
 
 fn open(device: &'static Device) -> Result<*mut ibv_context, Errno> {
-    let urxe = match device.open() {
-        Ok(urxe) => urxe,
-        Err(errno) => {
-            // Programs say "couldn't get context": the one error that users meet first deserves its reason.
-            if let Errno(libc::EADDRINUSE) = errno {
-                eprintln!(
-                    "urxe: UDP port 4791 of the device's address is in use; choose another address of this host by \
-                     URXE_DEVICES (on loopback any 127.x.y.z)"
-                );
-            }
-            return Err(errno);
-        }
-    };
+    let urxe = device.open().map_err(|error| told(&error))?;
     crate::exit::prepare();
     // SAFETY: a string and a number.
     let cmd_fd = unsafe { libc::memfd_create(c"urxe".as_ptr(), libc::MFD_CLOEXEC) };
@@ -43,6 +31,19 @@ fn open(device: &'static Device) -> Result<*mut ibv_context, Errno> {
     make_blocking(urxe.async_fd().as_raw_fd())?;
     let file = File::new(&cmd_fd, urxe, device)?;
     give(file, cmd_fd)
+}
+
+/// Programs say "couldn't get context": the one error that users meet first, and make by what they tell urxe
+/// (addresses, the capture file), deserves its reason, also where nothing else is told.
+#[cold]
+fn told(error: &urxe::Error) -> Errno {
+    eprintln!("urxe: the device is not opened: {error}");
+    if error.errno() == libc::EADDRINUSE {
+        eprintln!(
+            "urxe: another address of this host can be chosen by `urxe run --device` or URXE_DEVICES"
+        );
+    }
+    Errno(error.errno())
 }
 
 /// A context of a file, which may have others.

@@ -1,6 +1,7 @@
 //! `urxe run` and `urxe env`: programs that were built for RDMA adapters, on urxe.
 
 mod library;
+mod reach;
 mod tree;
 
 use std::ffi::OsString;
@@ -25,6 +26,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
     };
     // The program has the process id that this process has.
     let variables = variables(&args.launch, std::process::id())?;
+    if let Some(obstacle) = reach::obstacle(program) {
+        // It may still start others, which are reached.
+        let program = program.to_string_lossy();
+        eprintln!("urxe: {program} itself does not see urxe: it is {obstacle}");
+    }
     let root = variables.iter().find(|(name, _)| *name == tree::VARIABLE);
     let root = root.map(|(_, root)| root.clone());
     let error = Command::new(program).args(rest).envs(variables).exec();

@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
 use nix::sys::signal::kill;
-use nix::unistd::{Pid, getuid};
+use nix::unistd::{AccessFlags, Pid, access, getuid};
 use urxe::ListedDevice;
 
 /// The library for `LD_PRELOAD`, beside the drop-in library.
@@ -68,7 +68,8 @@ fn base() -> PathBuf {
     let mut present = candidates
         .into_iter()
         .flatten()
-        .filter(|path| path.is_dir());
+        // Who became another user (`su`, `setpriv`) may still have the first one's XDG_RUNTIME_DIR.
+        .filter(|path| path.is_dir() && access(path, AccessFlags::W_OK).is_ok());
     present.next().unwrap_or_else(std::env::temp_dir)
 }
 

@@ -11,6 +11,7 @@
 //! comes next sees that and takes its chunks back, after a rest.
 
 mod census;
+mod directory;
 mod hand_over;
 mod membership;
 mod ports;

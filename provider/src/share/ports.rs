@@ -7,11 +7,12 @@
 //! dead need not be cleared away. It is changed under the registry's lock, and read
 //! without.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 
+use super::directory::open_shared;
 use super::registry::{Locked, Registry, Row};
 
 const MAGIC: [u8; 12] = *b"urxe ports 1";
@@ -87,13 +88,7 @@ pub(super) struct Ports {
 impl Ports {
     /// Reads it, or makes it.
     pub(super) fn open(registry: &Registry) -> io::Result<Ports> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(registry.ports_path())?;
+        let file = open_shared(&registry.ports_path())?;
         let mut head = [0; HEAD];
         let len = file.read_at(&mut head, 0)?;
         if len < HEAD {

@@ -6,16 +6,17 @@
 //! (an OFD lock), which the kernel drops when he dies. All entries are small and
 //! written one by one, so a process that is killed leaves whole entries.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
 
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::getuid;
 use urxe_core::qpn_table::{CHUNKS, QpnChunk};
+
+use super::directory::{open_shared, own_directory};
 
 const MAGIC: [u8; 16] = *b"urxe registry 1\n";
 const HEAD: u64 = 64;
@@ -75,13 +76,7 @@ impl Registry {
     pub(super) fn open() -> io::Result<Registry> {
         let directory = own_directory()?;
         let namespace = fs::metadata("/proc/self/ns/net").map_or(0, |meta| meta.ino());
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(directory.join(format!("qpns-{namespace}")))?;
+        let file = open_shared(&directory.join(format!("qpns-{namespace}")))?;
         Ok(Registry {
             file,
             directory,
@@ -402,28 +397,6 @@ impl ChunkEntry {
         bytes[4..].copy_from_slice(&self.free_since.to_le_bytes());
         bytes
     }
-}
-
-/// A directory that only this user can enter. Not one that the environment names: all
-/// processes of the user must find the same.
-fn own_directory() -> io::Result<PathBuf> {
-    let uid = getuid().as_raw();
-    let shm = Path::new("/dev/shm");
-    let base = if shm.is_dir() { shm } else { Path::new("/tmp") };
-    let directory = base.join(format!("urxe-{uid}"));
-    match DirBuilder::new().mode(0o700).create(&directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let meta = fs::symlink_metadata(&directory)?;
-    if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o077 != 0 {
-        let text = format!(
-            "{} is not a directory that belongs to this user alone",
-            directory.display()
-        );
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
-    }
-    Ok(directory)
 }
 
 fn byte_lock(row: Row, kind: i32) -> libc::flock {

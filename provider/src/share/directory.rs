@@ -1,0 +1,121 @@
+//! Where the files are that all processes of one user share.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+use rustix::process::getuid;
+
+/// A directory that only this user can enter. Not one that the environment names: all
+/// processes of the user must find the same.
+pub(super) fn own_directory() -> io::Result<PathBuf> {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let uid = getuid().as_raw();
+    let name = format!("urxe-{}", outside(&map, uid));
+    first_usable(["/dev/shm", "/tmp"].map(Path::new), &name, uid)
+}
+
+/// Opens a file in it for reading and writing, or makes it.
+pub(super) fn open_shared(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)?;
+    // The umask may have taken even the owner's rights, and the next one has to open it.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
+}
+
+/// The user's number outside of a user namespace (`man 7 user_namespaces`): inside, everybody may be 0,
+/// and what is called that in /dev/shm is root's.
+fn outside(map: &str, uid: u32) -> u32 {
+    let ranges = map.lines().filter_map(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u32>);
+        let mut next = || numbers.next()?.ok();
+        Some((next()?, next()?, next()?))
+    });
+    let mut found = ranges.filter_map(|(inside, outside, count)| {
+        let place = uid.checked_sub(inside).filter(|place| *place < count)?;
+        outside.checked_add(place)
+    });
+    found.next().unwrap_or(uid)
+}
+
+/// Falls back where the first one is missing, read-only, or has somebody else's directory of that name.
+fn first_usable<const N: usize>(bases: [&Path; N], name: &str, uid: u32) -> io::Result<PathBuf> {
+    let mut first_error = None;
+    for base in bases {
+        match make(&base.join(name), uid) {
+            Ok(directory) => return Ok(directory),
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    Err(first_error.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+fn make(directory: &Path, uid: u32) -> io::Result<PathBuf> {
+    match DirBuilder::new().mode(0o700).create(directory) {
+        // As above.
+        Ok(()) => fs::set_permissions(directory, Permissions::from_mode(0o700))?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    let meta = fs::symlink_metadata(directory)?;
+    if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o077 != 0 {
+        let text = format!(
+            "{} is not a directory that belongs to this user alone",
+            directory.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    access(directory, Access::WRITE_OK | Access::EXEC_OK)?;
+    Ok(directory.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_known_by_the_number_outside_of_a_user_namespace() {
+        for (map, inside, expected) in [
+            ("         0          0 4294967295\n", 1000, 1000),
+            ("         0      65534          1\n", 0, 65534),
+            ("0 1000 1\n1 100000 65536\n", 0, 1000),
+            ("0 1000 1\n1 100000 65536\n", 33, 100_032),
+            // Not mapped, or unreadable.
+            ("0 1000 1\n", 7, 7),
+            ("", 7, 7),
+            ("x y z\n0 1\n", 7, 7),
+            ("0 4294967295 4294967295\n", 1, 1),
+        ] {
+            assert_eq!(outside(map, inside), expected, "{map:?} {inside}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_passed_over() {
+        let place = std::env::temp_dir().join(format!("urxe-usable-{}", std::process::id()));
+        let [open, taken, good] = ["open", "taken", "good"].map(|name| place.join(name));
+        for base in [&open, &taken, &good] {
+            fs::create_dir_all(base).expect("the tests may write there");
+        }
+        // One that everybody can enter, a file of that name, and no folder to make it in.
+        fs::create_dir(open.join("x")).expect("a folder");
+        fs::set_permissions(open.join("x"), Permissions::from_mode(0o755)).expect("it is ours");
+        fs::write(taken.join("x"), "").expect("a file");
+        let missing = place.join("missing");
+
+        let uid = getuid().as_raw();
+        let found = first_usable([&*missing, &*open, &*taken, &*good], "x", uid);
+        assert_eq!(found.expect("the last one is good"), good.join("x"));
+        let error = first_usable([&*open, &*missing], "x", uid).expect_err("neither is good");
+        assert!(error.to_string().contains("this user alone"), "{error}");
+        fs::remove_dir_all(&place).expect("it is ours");
+    }
+}
