@@ -114,6 +114,14 @@ impl Talking {
         }
     }
 
+    /// A number in KiB that the system knows of it (`VmHWM`, `RssAnon`, ...); `None` if it has ended.
+    pub(crate) fn memory_kib(&self, name: &str) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let mut rows = status.lines().filter_map(|line| line.split_once(':'));
+        let (_, number) = rows.find(|(of, _)| *of == name)?;
+        number.split_whitespace().next()?.parse().ok()
+    }
+
     pub(crate) fn wait_for(&mut self, text: &str) {
         let start = Instant::now();
         while !self.said().contains(text) {

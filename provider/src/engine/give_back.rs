@@ -71,19 +71,20 @@ impl GiveBack {
         self.due = [qps, conns].into_iter().flatten().min();
     }
 
-    pub(super) fn do_if_due(&mut self, engine: &Engine, now: Time) {
+    /// Returns true if there is something new to count.
+    pub(super) fn do_if_due(&mut self, engine: &Engine, now: Time) -> bool {
         if self.due.is_none_or(|due| due > now) {
-            return;
+            return false;
         }
         // Busy people are not waited for.
         let Ok(Attempt::Held(mut state)) = engine.combiner.try_lock() else {
             self.due = Some(now + LATER_NS);
-            return;
+            return false;
         };
         state.start_turn();
         self.look(&state);
         if self.due.is_none_or(|due| due > state.now) {
-            return;
+            return false;
         }
         let places = state.shrink();
         // What the other one needs has been done with this.
@@ -95,13 +96,14 @@ impl GiveBack {
         // Without the lock, as it looks at the whole heap.
         let begin = Instant::now();
         if !trim_heap() {
-            return;
+            return false;
         }
         let took = begin.elapsed();
         if let Ok(mut state) = engine.combiner.lock() {
             state.counters.heap_trims += 1;
             state.counters.heap_trim_us += took.as_micros() as u64;
         }
+        true
     }
 }
 

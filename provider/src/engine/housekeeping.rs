@@ -65,7 +65,10 @@ impl Housekeeping {
     }
 
     pub(crate) fn do_if_due(&mut self, engine: &Engine, now: Time) {
-        self.give_back.do_if_due(engine, now);
+        if self.give_back.do_if_due(engine, now) {
+            // The counters say so, packets or not.
+            self.due = Some(now);
+        }
         if self.due.is_none_or(|due| due > now) {
             return;
         }
