@@ -363,15 +363,15 @@ fn requests_come_as_soon_as_somebody_listens() {
         for round in 0..200 {
             let ids: Vec<Id> = qps
                 .iter()
-                .map(|end| {
-                    let id = client.resolved(PortSpace::Tcp, to);
-                    id.attach_qp(&end.qp).expect("a fresh one");
-                    id.connect(&ConnParam::default()).expect("asks");
-                    id
-                })
+                .map(|_| client.resolved(PortSpace::Tcp, to))
                 .collect();
+            for (id, end) in ids.iter().zip(&qps) {
+                id.attach_qp(&end.qp).expect("a fresh one");
+                id.connect(&ConnParam::default()).expect("asks");
+            }
             let listener = Id::new(&server.channel, PortSpace::Tcp).expect("an identifier");
-            listener.bind_addr(to).expect("binds");
+            // The thread that takes events may have one of the listener before.
+            common::wait_until("the port is free", || listener.bind_addr(to).is_ok());
             // Requests that were refused come again: this is at one time or another of that.
             std::thread::sleep(Duration::from_micros(round % 20 * 500));
             listener.listen(0).expect("listens");
@@ -594,6 +594,18 @@ fn both_ends_may_end_at_once_and_a_dropped_identifier_tells_its_peer() {
     drop((passive, active));
     let (passive, active, _theirs, _ours, _listener) = connected(&server, &client);
     drop(active);
+    assert_eq!(server.expect(EventKind::Disconnected).id, passive);
+}
+
+/// A process that ends can wait for its peers' answers.
+#[test]
+fn peers_hear_of_the_end_before_the_process_ends() {
+    let [server, client] = Host::pair();
+    let (passive, active, _theirs, _ours, _listener) = connected(&server, &client);
+    let contexts = [client.context.clone()];
+    assert_eq!(cm::finish_disconnects(&contexts, PATIENCE), 0);
+    active.disconnect().expect("disconnects");
+    assert_eq!(cm::finish_disconnects(&contexts, PATIENCE), 0);
     assert_eq!(server.expect(EventKind::Disconnected).id, passive);
 }
 

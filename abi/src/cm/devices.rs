@@ -9,7 +9,7 @@ use crate::device::{Device, list};
 use crate::errno::{Errno, pointer};
 use crate::instance;
 use crate::layout::{CStruct, ibv_context, ibv_pd, ibv_xrcd, ibv_xrcd_init_attr};
-use crate::object::Shared;
+use crate::object::{Context, Shared};
 use crate::verbs::context::ibv_open_device;
 use crate::verbs::pd::ibv_alloc_pd;
 use crate::verbs::xrcd::open_xrcd;
@@ -44,6 +44,13 @@ fn open() -> MutexGuard<'static, Open> {
         open.devices.clear();
     }
     open
+}
+
+/// What this process has opened so far.
+pub(super) fn opened() -> Vec<urxe::Context> {
+    // SAFETY: contexts that are never closed.
+    let of = |opened: &Opened| unsafe { Context::of(opened.context.0) }.urxe.clone();
+    open().devices.iter().map(of).collect()
 }
 
 impl Open {

@@ -6,11 +6,14 @@ use std::sync::{Arc, Condvar, Mutex, Once, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::id;
+use super::{devices, id};
 use crate::rsocket;
 
 /// What a stream has not sent after that is lost, as it is with an adapter.
 const LIMIT: Duration = Duration::from_secs(2);
+
+/// How long peers are asked to acknowledge the end of their connections. One that is gone as well costs this time.
+const DISCONNECT_LIMIT: Duration = Duration::from_millis(300);
 
 /// The process that opened something.
 static OPENER: AtomicI32 = AtomicI32::new(0);
@@ -40,6 +43,8 @@ extern "C" fn end_connections() {
     let started = thread::Builder::new().spawn(move || {
         rsocket::close_all();
         id::disconnect_all();
+        // Those too that the program has just ended itself. Who does not answer is left alone: the process ends.
+        urxe::cm::finish_disconnects(&devices::opened(), DISCONNECT_LIMIT);
         *finishes.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         finishes.1.notify_one();
     });

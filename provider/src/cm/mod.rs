@@ -13,6 +13,7 @@
 mod channel;
 mod connecting;
 mod connection;
+mod ending;
 mod error;
 mod event;
 mod groups;
@@ -28,6 +29,7 @@ mod resolve;
 
 pub use channel::EventChannel;
 pub use connection::{ConnectBuilder, Connection, Listener, connect, listen};
+pub use ending::finish_disconnects;
 pub use error::CmError;
 pub use event::{Event, EventKind, EventParam};
 pub(crate) use id::Handle;

@@ -12,6 +12,10 @@ use crate::error::Error;
 use crate::mem::fork::Generation;
 use crate::share::{PORT_BLOCK, PortName};
 
+/// A new block may be one that this process had by a context that is closed, with all its ports still held: then another
+/// is tried.
+const BLOCKS_TRIED: usize = 8;
+
 /// A port, as long as this lives.
 #[derive(Debug)]
 pub(super) struct Lease {
@@ -105,7 +109,7 @@ impl Lease {
     fn take_any(name: PortName, home: &Context) -> Result<Lease, Error> {
         let mut table = table();
         let table = table.as_mut().expect("made above");
-        for _ in 0..2 {
+        for _ in 0..BLOCKS_TRIED {
             let free = table.free.entry(name.space).or_default();
             for _ in 0..free.len() {
                 let Some(port) = free.pop_front() else { break };

@@ -58,6 +58,27 @@ impl Agent {
         true
     }
 
+    /// Connections whose end the other side has not acknowledged. Looks at all.
+    pub fn disconnecting(&self) -> usize {
+        self.conns
+            .places(|conn| conn.state == State::DreqSent)
+            .len()
+    }
+
+    /// Tells those once more, before it is time to; returns how many there are. Looks at all.
+    pub fn repeat_disconnects(&mut self) -> usize {
+        let places = self.conns.places(|conn| conn.state == State::DreqSent);
+        for &place in &places {
+            let found = self.conns.at(place);
+            if let Some((path, mad)) = found.and_then(|conn| Some((conn.path, conn.sent.clone()?)))
+            {
+                self.counts.retries += 1;
+                self.send(path, *mad);
+            }
+        }
+        places.len()
+    }
+
     pub(super) fn arm(&mut self, place: usize, deadline: Time) {
         if let Some(conn) = self.conns.at_mut(place) {
             conn.deadline = Some(deadline);

@@ -76,6 +76,27 @@ fn terms_cross_over_and_connections_end() {
     wire.assert_empty("the end");
 }
 
+/// A process that is about to end says once more what may have been lost, and not only when it is time to.
+#[test]
+fn the_end_can_be_told_again_before_it_is_time() {
+    let mut wire = Wire::perfect();
+    let [passive, active] = wire.connected([1, 2]);
+    wire.lost = 1000;
+    let now = wire.now;
+    wire.agents[1].disconnect(now, active).expect("there");
+    wire.run(10);
+    assert_eq!(wire.agents[1].disconnecting(), 1);
+    assert!(wire.agents[0].poll_event().is_none(), "it was lost");
+    wire.lost = 0;
+    assert_eq!(wire.agents[1].repeat_disconnects(), 1);
+    wire.run(1);
+    let event = wire.agents[0].poll_event();
+    let is_it = matches!(event, Some(CmEvent::Disconnected { id, .. }) if id == passive);
+    assert!(is_it, "{event:?}");
+    assert_eq!(wire.agents[1].disconnecting(), 0, "it is acknowledged");
+    assert_eq!(wire.agents[1].repeat_disconnects(), 0);
+}
+
 #[test]
 fn whoever_asks_in_vain_gives_up() {
     let mut wire = Wire::new(1, 1000, 0, 1);
