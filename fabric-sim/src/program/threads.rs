@@ -18,9 +18,11 @@ use core::any::Any;
 use core::cell::RefCell;
 use core::panic::AssertUnwindSafe;
 use std::panic::{catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::program::wait::Wait;
 
@@ -60,65 +62,38 @@ pub(crate) enum Turn {
     Keeps,
 }
 
-/// Whose turn it is.
-#[derive(Debug)]
-enum Holder {
-    Simulation,
-    Program,
+/// The program's ends of the two channels that hand the turn round. Each holds one word at most.
+#[derive(Clone, Debug)]
+struct Seat {
+    /// Gives the turn. It is closed when the program shall end.
+    turns: Receiver<()>,
+    /// Takes the turn back.
+    words: Sender<Turn>,
 }
 
-#[derive(Debug)]
-struct State {
-    holder: Holder,
-    /// What the program says as it gives its turn back.
-    word: Option<Turn>,
-    /// The program shall end as soon as it has its turn.
-    kill: bool,
-}
-
-#[derive(Debug)]
-struct Handoff {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-impl Handoff {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The program's side: gives the turn back and waits for the next. False if the program shall end.
+impl Seat {
+    /// Gives the turn back and waits for the next. False if the program shall end.
     fn yield_turn(&self, word: Turn) -> bool {
-        let mut state = self.lock();
-        state.word = Some(word);
-        state.holder = Holder::Simulation;
-        self.changed.notify_all();
-        self.await_turn(state)
+        self.say(word);
+        self.await_turn()
     }
 
-    fn await_turn(&self, mut state: MutexGuard<'_, State>) -> bool {
-        while matches!(state.holder, Holder::Simulation) {
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        !state.kill
+    fn await_turn(&self) -> bool {
+        self.turns.recv().is_ok()
     }
 
-    /// The last word.
-    fn end(&self, ending: Ending) {
-        let mut state = self.lock();
-        state.word = Some(Turn::Ended(ending));
-        state.holder = Holder::Simulation;
-        self.changed.notify_all();
+    fn say(&self, word: Turn) {
+        // An error means that the simulation has given the program up: then no turn follows either.
+        let _ = self.words.send(word);
     }
 }
 
 /// A program that runs when it is given a turn.
 #[derive(Debug)]
 pub(crate) struct Coroutine {
-    handoff: Arc<Handoff>,
+    /// `None` when the program shall end.
+    turns: Option<Sender<()>>,
+    words: Receiver<Turn>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -127,7 +102,7 @@ struct Killed;
 
 /// What the calling thread is.
 struct Current {
-    handoff: Arc<Handoff>,
+    seat: Seat,
     context: Arc<dyn Any + Send + Sync>,
 }
 
@@ -142,44 +117,37 @@ impl Coroutine {
         context: Arc<dyn Any + Send + Sync>,
         body: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<Coroutine> {
-        let handoff = Arc::new(Handoff {
-            state: Mutex::new(State {
-                holder: Holder::Simulation,
-                word: None,
-                kill: false,
-            }),
-            changed: Condvar::new(),
-        });
-        let mine = handoff.clone();
+        let (turns, its_turns) = bounded(1);
+        let (its_words, words) = bounded(1);
+        let seat = Seat {
+            turns: its_turns,
+            words: its_words,
+        };
         let thread = thread::Builder::new()
             .name(name)
-            .spawn(move || run(mine, context, body))?;
+            .spawn(move || run(seat, context, body))?;
         Ok(Coroutine {
-            handoff,
+            turns: Some(turns),
+            words,
             thread: Some(thread),
         })
     }
 
     /// Gives it a turn, and waits until it gives that back or the patience is over.
     pub(crate) fn resume(&mut self, kill: bool, patience: Duration) -> Turn {
-        let mut state = self.handoff.lock();
-        state.kill |= kill;
-        state.holder = Holder::Program;
-        self.handoff.changed.notify_all();
-        let end = Instant::now() + patience;
-        while state.word.is_none() {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                // Should it ever come back, it ends.
-                state.kill = true;
-                self.thread = None;
-                return Turn::Keeps;
-            }
-            let waited = self.handoff.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if kill {
+            self.turns = None;
         }
-        let word = state.word.take().unwrap_or(Turn::Keeps);
-        drop(state);
+        if let Some(turns) = &self.turns {
+            // An error means that the thread has ended: no word follows.
+            let _ = turns.send(());
+        }
+        let Ok(word) = self.words.recv_timeout(patience) else {
+            // Should it ever come back, it ends.
+            self.turns = None;
+            self.thread = None;
+            return Turn::Keeps;
+        };
         if matches!(word, Turn::Ended(_))
             && let Some(thread) = self.thread.take()
         {
@@ -190,10 +158,10 @@ impl Coroutine {
     }
 }
 
-fn run(handoff: Arc<Handoff>, context: Arc<dyn Any + Send + Sync>, body: impl FnOnce()) {
-    let may_begin = handoff.await_turn(handoff.lock());
+fn run(seat: Seat, context: Arc<dyn Any + Send + Sync>, body: impl FnOnce()) {
+    let may_begin = seat.await_turn();
     let current = Current {
-        handoff: handoff.clone(),
+        seat: seat.clone(),
         context,
     };
     CURRENT.set(Some(current));
@@ -205,7 +173,7 @@ fn run(handoff: Arc<Handoff>, context: Arc<dyn Any + Send + Sync>, body: impl Fn
         false => Ending::Killed,
     };
     CURRENT.set(None);
-    handoff.end(ending);
+    seat.say(Turn::Ended(ending));
 }
 
 fn ending_of(payload: &(dyn Any + Send)) -> Ending {
@@ -235,12 +203,12 @@ pub(crate) fn wait(wait: Wait) -> bool {
     if thread::panicking() {
         return false;
     }
-    let handoff = CURRENT.with_borrow(|current| Some(current.as_ref()?.handoff.clone()));
-    let handoff = handoff.expect(
+    let seat = CURRENT.with_borrow(|current| Some(current.as_ref()?.seat.clone()));
+    let seat = seat.expect(
         "a thread that the simulation does not know calls into a simulated host: \
          start threads with fabric_sim::program::spawn",
     );
-    if !handoff.yield_turn(Turn::Waits(wait)) {
+    if !seat.yield_turn(Turn::Waits(wait)) {
         resume_unwind(Box::new(Killed));
     }
     true

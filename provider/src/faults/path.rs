@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 use std::collections::{BTreeMap, VecDeque};
 
+use bytes::{Bytes, BytesMut};
 use urxe_core::Time;
 use urxe_core::transmit::{TxBatch, TxDest};
 
@@ -32,7 +33,7 @@ pub(crate) struct FaultCounts {
 #[derive(Debug)]
 struct Held {
     dest: TxDest,
-    bytes: Box<[u8]>,
+    bytes: Bytes,
     due: Time,
     /// Its place among all packets.
     number: u64,
@@ -54,7 +55,7 @@ pub(crate) struct FaultyPath {
     aside: Vec<Held>,
     held_bytes: usize,
     /// The last packet to a QP, if that did not arrive.
-    lost_last: BTreeMap<Peer, (TxDest, Box<[u8]>)>,
+    lost_last: BTreeMap<Peer, (TxDest, Bytes)>,
     counts: FaultCounts,
 }
 
@@ -107,12 +108,13 @@ impl FaultyPath {
             self.counts.dropped += 1;
             return;
         }
-        let mut bytes: Box<[u8]> = bytes.into();
-        if let Some(choice) = fate.corrupt {
-            self.counts.corrupted += 1;
-            let bit = choice % (bytes.len() as u64 * 8);
-            bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
-        }
+        let bytes = match fate.corrupt {
+            None => Bytes::copy_from_slice(bytes),
+            Some(choice) => {
+                self.counts.corrupted += 1;
+                damaged(bytes, choice)
+            }
+        };
         let mut due = now;
         if self.spec.delay.is_some() {
             self.counts.delayed += 1;
@@ -136,7 +138,8 @@ impl FaultyPath {
         let key = (dest.remote, qpn);
         let is_lost = fate.is_dropped || fate.corrupt.is_some();
         if is_lost && self.lost_last.len() < LOST_LAST_MAX {
-            self.lost_last.insert(key, (dest, bytes.into()));
+            let kept = Bytes::copy_from_slice(bytes);
+            self.lost_last.insert(key, (dest, kept));
         } else {
             self.lost_last.remove(&key);
         }
@@ -154,7 +157,7 @@ impl FaultyPath {
         }
     }
 
-    fn hold(&mut self, dest: TxDest, bytes: Box<[u8]>, due: Time, overtakers: u8) {
+    fn hold(&mut self, dest: TxDest, bytes: Bytes, due: Time, overtakers: u8) {
         if self.held_bytes + bytes.len() > HELD_BYTES_MAX {
             self.counts.overflowed += 1;
             return;
@@ -219,6 +222,14 @@ impl FaultyPath {
         let first = self.queue.front().map(|held| held.due);
         [aside, first].into_iter().flatten().min()
     }
+}
+
+/// A copy with one bit turned over.
+fn damaged(bytes: &[u8], choice: u64) -> Bytes {
+    let mut copy = BytesMut::from(bytes);
+    let bit = choice % (copy.len() as u64 * 8);
+    copy[(bit / 8) as usize] ^= 1 << (bit % 8);
+    copy.freeze()
 }
 
 fn put(batch: &mut TxBatch, held: &Held) -> bool {
