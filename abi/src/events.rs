@@ -1,10 +1,13 @@
 //! Counting events that were delivered and acknowledged: an object cannot be destroyed in between.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The events of one kind of one object.
+/// The events of one kind of one object. A clone counts the same ones.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Acks(Arc<Count>);
+
 #[derive(Debug, Default)]
-pub(crate) struct Acks {
+struct Count {
     /// Delivered, and not acknowledged.
     open: Mutex<i64>,
     changed: Condvar,
@@ -16,31 +19,31 @@ impl Acks {
         *self.lock() += 1;
     }
 
-    /// The program acknowledges so many.
-    pub(crate) fn ack(&self, count: u32) {
+    /// The program acknowledges so many. Takes a clone: with the last acknowledgement the object may go in another
+    /// thread, before this one has told that thread.
+    pub(crate) fn ack(self, count: u32) {
         *self.lock() -= i64::from(count);
-        self.changed.notify_all();
+        self.0.changed.notify_all();
     }
 
     /// Waits until all are acknowledged, for ever if need be (`man ibv_ack_cq_events`).
     pub(crate) fn wait(&self) {
         let mut open = self.lock();
         while *open > 0 {
-            open = self
-                .changed
-                .wait(open)
-                .unwrap_or_else(PoisonError::into_inner);
+            let changed = self.0.changed.wait(open);
+            open = changed.unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, i64> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Shared;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
@@ -49,11 +52,11 @@ mod tests {
         acks.wait();
         acks.deliver();
         acks.deliver();
-        acks.ack(1);
+        acks.clone().ack(1);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 acked.store(true, Ordering::SeqCst);
-                acks.ack(1);
+                acks.clone().ack(1);
             });
             acks.wait();
             assert!(
@@ -61,5 +64,35 @@ mod tests {
                 "one event is not acknowledged"
             );
         });
+    }
+
+    /// What `ibv_ack_cq_events` in one thread beside `ibv_destroy_cq` in another one does.
+    #[test]
+    fn an_object_may_go_as_soon_as_its_last_event_is_acknowledged() {
+        struct Object {
+            events: Acks,
+        }
+        let objects: Vec<*mut Object> = (0..16)
+            .map(|_| {
+                let events = Acks::default();
+                events.deliver();
+                Box::into_raw(Box::new(Object { events }))
+            })
+            .collect();
+        let shared: Vec<_> = objects.iter().map(|&object| Shared(object)).collect();
+        let acking = std::thread::spawn(move || {
+            for object in shared {
+                // SAFETY: its event is not acknowledged, so it is there.
+                unsafe { &*object.0 }.events.clone().ack(1);
+            }
+        });
+        for object in objects {
+            // SAFETY: made above, and freed once: nothing but its event holds it.
+            unsafe {
+                (*object).events.wait();
+                drop(Box::from_raw(object));
+            }
+        }
+        acking.join().expect("no panic");
     }
 }

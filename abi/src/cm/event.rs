@@ -69,7 +69,7 @@ pub(super) fn translate(
             Err(_) => {
                 // The peer is refused as the id goes.
                 // SAFETY: counted above.
-                unsafe { Id::of(counted) }.events.ack(1);
+                unsafe { Id::of(counted) }.events.clone().ack(1);
                 return Ok(None);
             }
         }
@@ -220,7 +220,7 @@ pub(crate) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> 
         let counted = of::<Event>(event).counted;
         delete::<Event>(event);
         // Last: whoever waits for it may destroy the id now.
-        Id::of(counted).events.ack(1);
+        Id::of(counted).events.clone().ack(1);
     }
     0
 }

@@ -85,5 +85,5 @@ pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: u32) {
     // SAFETY: a CQ, by the rules of the function.
     let cq = unsafe { Cq::of(cq) };
     cq.urxe.ack_events(count);
-    cq.comp_events.ack(count);
+    cq.comp_events.clone().ack(count);
 }

@@ -92,11 +92,11 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
     // SAFETY: the type says what the element is, which is not destroyed before this is acknowledged.
     unsafe {
         if is(EventType::CqErr) {
-            Cq::of(event.element.cast()).async_events.ack(1);
+            Cq::of(event.element.cast()).async_events.clone().ack(1);
         } else if is(EventType::SrqLimitReached) {
-            Srq::of(event.element.cast()).async_events.ack(1);
+            Srq::of(event.element.cast()).async_events.clone().ack(1);
         } else if of_qp.into_iter().any(is) {
-            Qp::of(event.element.cast()).async_events.ack(1);
+            Qp::of(event.element.cast()).async_events.clone().ack(1);
         }
     }
 }
