@@ -12,9 +12,10 @@ use urxe_core::qpn_table::QpnChunk;
 use urxe_udp::{UdpConfig, UdpSocket};
 use urxe_wire::Qpn;
 
+use super::entries::{Row, SocketEntry};
 use super::hand_over::{Delivery, Handed, Inbox};
 use super::ports::{PortName, Ports};
-use super::registry::{Locked, Registry, Row, SocketEntry};
+use super::registry::{Locked, Registry};
 use super::steer;
 
 /// How long the list of holders is believed, if it names one. A chunk's holder changes seldom, and never without a rest

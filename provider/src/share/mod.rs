@@ -12,6 +12,7 @@
 
 mod census;
 mod directory;
+mod entries;
 mod hand_over;
 mod membership;
 mod ports;

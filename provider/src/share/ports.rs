@@ -13,7 +13,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::fs::FileExt;
 
 use super::directory::open_shared;
-use super::registry::{Locked, Registry, Row};
+use super::entries::Row;
+use super::registry::{Locked, Registry};
 
 const MAGIC: [u8; 12] = *b"urxe ports 1";
 /// The magic, and how many entries were ever used.

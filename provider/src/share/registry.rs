@@ -8,7 +8,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
@@ -17,16 +17,14 @@ use rustix::fs::{FlockOperation, flock};
 use urxe_core::qpn_table::{CHUNKS, QpnChunk};
 
 use super::directory::{open_shared, own_directory};
+use super::entries::{
+    CHUNK_LEN, ChunkEntry, Participant, ROW_LEN, ROWS, Row, SOCKET_LEN, SocketEntry,
+};
 
 const MAGIC: [u8; 16] = *b"urxe registry 1\n";
 const HEAD: u64 = 64;
-/// Participants at once.
-pub(super) const ROWS: usize = 512;
-const ROW_LEN: usize = 16;
 /// Sockets of all participants.
 const SOCKETS: usize = 2048;
-const SOCKET_LEN: usize = 24;
-const CHUNK_LEN: usize = 8;
 const SOCKETS_AT: u64 = HEAD + (ROWS * ROW_LEN) as u64;
 const CHUNKS_AT: u64 = SOCKETS_AT + (SOCKETS * SOCKET_LEN) as u64;
 /// Bytes that are locked by the living, one for each row. Far behind the contents.
@@ -34,34 +32,6 @@ const LOCKS_AT: u64 = 1 << 32;
 
 /// Seconds that the QPNs of the dead rest: peers may still send to them.
 const QUARANTINE_S: u32 = 10;
-
-/// A participant's place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
-pub(super) struct Row(pub(super) u16);
-
-/// A participant. Free rows have nonce 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Participant {
-    nonce: u64,
-    pid: u32,
-}
-
-/// A socket of a participant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SocketEntry {
-    pub(super) row: Row,
-    /// Its number in the kernel's group, if that is known.
-    pub(super) index: Option<u32>,
-    pub(super) addr: IpAddr,
-}
-
-/// Who has a chunk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct ChunkEntry {
-    holder: Option<Row>,
-    /// When the last holder died or left, in seconds since the system started.
-    free_since: u32,
-}
 
 /// The open file, not locked.
 #[derive(Debug)]
@@ -338,67 +308,6 @@ impl Drop for Locked<'_> {
     }
 }
 
-impl Participant {
-    fn parse(bytes: &[u8; ROW_LEN]) -> Participant {
-        Participant {
-            nonce: u64_at(bytes, 0),
-            pid: u32_at(bytes, 8),
-        }
-    }
-
-    fn emit(self) -> [u8; ROW_LEN] {
-        let mut bytes = [0; ROW_LEN];
-        bytes[..8].copy_from_slice(&self.nonce.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.pid.to_le_bytes());
-        bytes
-    }
-}
-
-impl SocketEntry {
-    /// `None` for a free place: its first half-word is 0.
-    fn parse(bytes: &[u8; SOCKET_LEN]) -> Option<SocketEntry> {
-        let row = Row(u16::from_le_bytes([bytes[0], bytes[1]]).checked_sub(1)?);
-        let mut addr = [0; 16];
-        addr.copy_from_slice(&bytes[8..]);
-        let index = u32_at(bytes, 4);
-        Some(SocketEntry {
-            row,
-            index: (index != u32::MAX).then_some(index),
-            addr: Ipv6Addr::from(addr).to_canonical(),
-        })
-    }
-
-    fn emit(self) -> [u8; SOCKET_LEN] {
-        let mut bytes = [0; SOCKET_LEN];
-        bytes[..2].copy_from_slice(&(self.row.0 + 1).to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.index.unwrap_or(u32::MAX).to_le_bytes());
-        let addr = match self.addr {
-            IpAddr::V4(addr) => addr.to_ipv6_mapped(),
-            IpAddr::V6(addr) => addr,
-        };
-        bytes[8..].copy_from_slice(&addr.octets());
-        bytes
-    }
-}
-
-impl ChunkEntry {
-    fn parse(bytes: &[u8; CHUNK_LEN]) -> ChunkEntry {
-        let holder = u16::from_le_bytes([bytes[0], bytes[1]]);
-        ChunkEntry {
-            holder: holder.checked_sub(1).map(Row),
-            free_since: u32_at(bytes, 4),
-        }
-    }
-
-    fn emit(self) -> [u8; CHUNK_LEN] {
-        let holder = self.holder.map_or(0, |row| row.0 + 1);
-        let mut bytes = [0; CHUNK_LEN];
-        bytes[..2].copy_from_slice(&holder.to_le_bytes());
-        bytes[4..].copy_from_slice(&self.free_since.to_le_bytes());
-        bytes
-    }
-}
-
 fn byte_lock(row: Row, kind: i32) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,
@@ -425,12 +334,4 @@ fn read_up_to(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
 fn seconds_since_start() -> u32 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     u32::try_from(time.tv_sec).unwrap_or(u32::MAX).max(1)
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }

@@ -10,7 +10,8 @@ use urxe_udp::{
     UdpSocket,
 };
 
-use super::registry::{Locked, ROWS};
+use super::entries::ROWS;
+use super::registry::Locked;
 
 /// The word of a BTH that holds the destination QPN, in its lower 24 bits.
 const QPN_OFFSET: u32 = 4;

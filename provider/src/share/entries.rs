@@ -1,0 +1,106 @@
+//! What the bytes of the registry say: its entries, each of a fixed length.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Participants at once.
+pub(super) const ROWS: usize = 512;
+pub(super) const ROW_LEN: usize = 16;
+pub(super) const SOCKET_LEN: usize = 24;
+pub(super) const CHUNK_LEN: usize = 8;
+
+/// A participant's place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub(super) struct Row(pub(super) u16);
+
+/// A participant. Free rows have nonce 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Participant {
+    pub(super) nonce: u64,
+    pub(super) pid: u32,
+}
+
+/// A socket of a participant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SocketEntry {
+    pub(super) row: Row,
+    /// Its number in the kernel's group, if that is known.
+    pub(super) index: Option<u32>,
+    pub(super) addr: IpAddr,
+}
+
+/// Who has a chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ChunkEntry {
+    pub(super) holder: Option<Row>,
+    /// When the last holder died or left, in seconds since the system started.
+    pub(super) free_since: u32,
+}
+
+impl Participant {
+    pub(super) fn parse(bytes: &[u8; ROW_LEN]) -> Participant {
+        Participant {
+            nonce: u64_at(bytes, 0),
+            pid: u32_at(bytes, 8),
+        }
+    }
+
+    pub(super) fn emit(self) -> [u8; ROW_LEN] {
+        let mut bytes = [0; ROW_LEN];
+        bytes[..8].copy_from_slice(&self.nonce.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.pid.to_le_bytes());
+        bytes
+    }
+}
+
+impl SocketEntry {
+    /// `None` for a free place: its first half-word is 0.
+    pub(super) fn parse(bytes: &[u8; SOCKET_LEN]) -> Option<SocketEntry> {
+        let row = Row(u16::from_le_bytes([bytes[0], bytes[1]]).checked_sub(1)?);
+        let mut addr = [0; 16];
+        addr.copy_from_slice(&bytes[8..]);
+        let index = u32_at(bytes, 4);
+        Some(SocketEntry {
+            row,
+            index: (index != u32::MAX).then_some(index),
+            addr: Ipv6Addr::from(addr).to_canonical(),
+        })
+    }
+
+    pub(super) fn emit(self) -> [u8; SOCKET_LEN] {
+        let mut bytes = [0; SOCKET_LEN];
+        bytes[..2].copy_from_slice(&(self.row.0 + 1).to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.index.unwrap_or(u32::MAX).to_le_bytes());
+        let addr = match self.addr {
+            IpAddr::V4(addr) => addr.to_ipv6_mapped(),
+            IpAddr::V6(addr) => addr,
+        };
+        bytes[8..].copy_from_slice(&addr.octets());
+        bytes
+    }
+}
+
+impl ChunkEntry {
+    pub(super) fn parse(bytes: &[u8; CHUNK_LEN]) -> ChunkEntry {
+        let holder = u16::from_le_bytes([bytes[0], bytes[1]]);
+        ChunkEntry {
+            holder: holder.checked_sub(1).map(Row),
+            free_since: u32_at(bytes, 4),
+        }
+    }
+
+    pub(super) fn emit(self) -> [u8; CHUNK_LEN] {
+        let holder = self.holder.map_or(0, |row| row.0 + 1);
+        let mut bytes = [0; CHUNK_LEN];
+        bytes[..2].copy_from_slice(&holder.to_le_bytes());
+        bytes[4..].copy_from_slice(&self.free_since.to_le_bytes());
+        bytes
+    }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
