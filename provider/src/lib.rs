@@ -110,6 +110,9 @@ mod error;
 mod event_type;
 mod explain;
 mod faults;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod limits;
 mod listed;
 #[allow(

@@ -37,8 +37,7 @@ pub struct Participant {
 /// ```
 pub fn participants() -> io::Result<Vec<Participant>> {
     let registry = Registry::open()?;
-    let mut locked = registry.lock()?;
     // This open file holds no row's lock.
-    locked.bury_the_dead(None)?;
+    let locked = registry.lock(None)?;
     Ok(locked.participants().collect())
 }

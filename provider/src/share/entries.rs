@@ -12,6 +12,25 @@ pub(super) const CHUNK_LEN: usize = 8;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub(super) struct Row(pub(super) u16);
 
+/// An entry is of a row that there is not: something else has written to the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Damaged(pub(super) Row);
+
+impl Row {
+    /// From a half-word that is 0 for none, and one more than the row otherwise.
+    fn parse(half_word: [u8; 2]) -> Result<Option<Row>, Damaged> {
+        let row = u16::from_le_bytes(half_word).checked_sub(1).map(Row);
+        match row {
+            Some(row) if !row.exists() => Err(Damaged(row)),
+            row => Ok(row),
+        }
+    }
+
+    pub(super) fn exists(self) -> bool {
+        usize::from(self.0) < ROWS
+    }
+}
+
 /// A participant. Free rows have nonce 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Participant {
@@ -54,16 +73,18 @@ impl Participant {
 
 impl SocketEntry {
     /// `None` for a free place: its first half-word is 0.
-    pub(super) fn parse(bytes: &[u8; SOCKET_LEN]) -> Option<SocketEntry> {
-        let row = Row(u16::from_le_bytes([bytes[0], bytes[1]]).checked_sub(1)?);
+    pub(super) fn parse(bytes: &[u8; SOCKET_LEN]) -> Result<Option<SocketEntry>, Damaged> {
+        let Some(row) = Row::parse([bytes[0], bytes[1]])? else {
+            return Ok(None);
+        };
         let mut addr = [0; 16];
         addr.copy_from_slice(&bytes[8..]);
         let index = u32_at(bytes, 4);
-        Some(SocketEntry {
+        Ok(Some(SocketEntry {
             row,
             index: (index != u32::MAX).then_some(index),
             addr: Ipv6Addr::from(addr).to_canonical(),
-        })
+        }))
     }
 
     pub(super) fn emit(self) -> [u8; SOCKET_LEN] {
@@ -80,12 +101,11 @@ impl SocketEntry {
 }
 
 impl ChunkEntry {
-    pub(super) fn parse(bytes: &[u8; CHUNK_LEN]) -> ChunkEntry {
-        let holder = u16::from_le_bytes([bytes[0], bytes[1]]);
-        ChunkEntry {
-            holder: holder.checked_sub(1).map(Row),
+    pub(super) fn parse(bytes: &[u8; CHUNK_LEN]) -> Result<ChunkEntry, Damaged> {
+        Ok(ChunkEntry {
+            holder: Row::parse([bytes[0], bytes[1]])?,
             free_since: u32_at(bytes, 4),
-        }
+        })
     }
 
     pub(super) fn emit(self) -> [u8; CHUNK_LEN] {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// What goes before the packet: both addresses, the source port, the place in its
 /// train, ECN, and padding.
-const HEAD: usize = 40;
+pub(super) const HEAD: usize = 40;
 /// No packet is longer: a path MTU of 4096 and all headers.
 const PACKET_MAX: usize = 8 << 10;
 
@@ -114,7 +114,7 @@ fn send_by(socket: &UnixDatagram, to: &Path, handed: &Handed<'_>) -> Delivery {
 }
 
 impl Handed<'_> {
-    fn emit(&self, out: &mut [u8]) -> Option<usize> {
+    pub(super) fn emit(&self, out: &mut [u8]) -> Option<usize> {
         let len = HEAD + self.packet.len();
         let (head, packet) = out.get_mut(..len)?.split_at_mut(HEAD);
         head[..16].copy_from_slice(&v6(self.source));
@@ -126,7 +126,7 @@ impl Handed<'_> {
         Some(len)
     }
 
-    fn parse(bytes: &[u8]) -> Option<Handed<'_>> {
+    pub(super) fn parse(bytes: &[u8]) -> Option<Handed<'_>> {
         let (head, packet) = bytes.split_first_chunk::<HEAD>()?;
         let addr = |at: usize| {
             let octets: [u8; 16] = head[at..at + 16].try_into().expect("sixteen bytes");

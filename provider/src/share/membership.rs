@@ -121,11 +121,19 @@ impl Membership {
         addrs: &[IpAddr],
         port: u16,
         config: &UdpConfig,
+        random: impl FnMut() -> u64,
+    ) -> Result<Joined, JoinError> {
+        Membership::join_by(Registry::open()?, addrs, port, config, random)
+    }
+
+    fn join_by(
+        registry: Registry,
+        addrs: &[IpAddr],
+        port: u16,
+        config: &UdpConfig,
         mut random: impl FnMut() -> u64,
     ) -> Result<Joined, JoinError> {
-        let registry = Registry::open()?;
-        let mut locked = registry.lock()?;
-        locked.bury_the_dead(None)?;
+        let mut locked = registry.lock(None)?;
         let nonce = random().max(1);
         let full = || JoinError::NoRegistry(io::ErrorKind::StorageFull.into());
         let row = locked.add(nonce)?.ok_or_else(full)?;
@@ -209,8 +217,7 @@ impl Membership {
         random: u64,
         sockets: impl Iterator<Item = &'s UdpSocket>,
     ) -> io::Result<Option<QpnChunk>> {
-        let mut locked = self.registry.lock()?;
-        locked.bury_the_dead(Some(self.row))?;
+        let mut locked = self.registry.lock(Some(self.row))?;
         let Some(chunk) = locked.grant(self.row, random)? else {
             return Ok(None);
         };
@@ -336,8 +343,7 @@ impl Membership {
         &self,
         act: impl FnOnce(&Locked<'_>, &mut Ports) -> io::Result<R>,
     ) -> io::Result<R> {
-        let mut locked = self.registry.lock()?;
-        locked.bury_the_dead(Some(self.row))?;
+        let locked = self.registry.lock(Some(self.row))?;
         act(&locked, &mut Ports::open(&self.registry)?)
     }
 
@@ -373,10 +379,9 @@ impl Membership {
         sockets: impl Iterator<Item = &'s UdpSocket> + Clone,
         mut receive: impl FnMut(),
     ) -> io::Result<()> {
-        let Some(mut locked) = self.registry.try_lock()? else {
+        let Some(mut locked) = self.registry.try_lock(Some(self.row))? else {
             return Ok(());
         };
-        locked.bury_the_dead(Some(self.row))?;
         for socket in sockets.clone() {
             let addr = socket.local_addr();
             let end = locked.sockets_on(addr.ip()).count() as u32 + 8;
@@ -411,8 +416,7 @@ impl Membership {
         &self,
         sockets: impl Iterator<Item = &'s UdpSocket> + Clone,
     ) -> io::Result<()> {
-        let mut locked = self.registry.lock()?;
-        locked.bury_the_dead(Some(self.row))?;
+        let mut locked = self.registry.lock(Some(self.row))?;
         for socket in sockets.clone() {
             let addr = socket.local_addr().ip();
             let own = locked.sockets_on(addr).find(|entry| entry.row == self.row);
@@ -457,3 +461,6 @@ fn attach_all<'s>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

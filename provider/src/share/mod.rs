@@ -13,11 +13,14 @@
 mod census;
 mod directory;
 mod entries;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod hand_over;
 mod membership;
 mod ports;
 mod registry;
 mod steer;
+mod tables;
 
 pub use census::{Participant, participants};
 pub(crate) use hand_over::Handed;

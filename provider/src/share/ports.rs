@@ -14,7 +14,8 @@ use std::os::unix::fs::FileExt;
 
 use super::directory::open_shared;
 use super::entries::Row;
-use super::registry::{Locked, Registry};
+use super::registry::{Registry, read_up_to};
+use super::tables::Tables;
 
 const MAGIC: [u8; 12] = *b"urxe ports 1";
 /// The magic, and how many entries were ever used.
@@ -91,8 +92,8 @@ impl Ports {
     pub(super) fn open(registry: &Registry) -> io::Result<Ports> {
         let file = open_shared(&registry.ports_path())?;
         let mut head = [0; HEAD];
-        let len = file.read_at(&mut head, 0)?;
-        if len < HEAD {
+        read_up_to(&file, &mut head, 0)?;
+        if head[..MAGIC.len()] == [0; MAGIC.len()] {
             head[..MAGIC.len()].copy_from_slice(&MAGIC);
             file.write_all_at(&head, 0)?;
         } else if head[..MAGIC.len()] != MAGIC {
@@ -101,10 +102,15 @@ impl Ports {
         }
         let used = u32::from_le_bytes([head[12], head[13], head[14], head[15]]);
         let mut bytes = vec![0; (used as usize).min(ENTRIES) * ENTRY_LEN];
-        file.read_exact_at(&mut bytes, HEAD as u64)?;
-        let entries = bytes.as_chunks::<ENTRY_LEN>().0;
-        let entries = entries.iter().map(Entry::parse).collect();
-        Ok(Ports { file, entries })
+        read_up_to(&file, &mut bytes, HEAD as u64)?;
+        Ok(Ports::parse(file, &bytes))
+    }
+
+    /// From the bytes behind the head. An entry that makes no sense is nobody's, and so a free place.
+    pub(super) fn parse(file: File, bytes: &[u8]) -> Ports {
+        let entries = bytes.as_chunks::<ENTRY_LEN>().0.iter();
+        let entries = entries.map(Entry::parse).collect();
+        Ports { file, entries }
     }
 
     /// Who listens for requests to an address. `has_row` tells the owners that the registry knows from those that are
@@ -126,7 +132,7 @@ impl Ports {
     /// Binds a port. False if somebody has it.
     pub(super) fn bind(
         &mut self,
-        locked: &Locked<'_>,
+        tables: &Tables,
         owner: Owner,
         name: PortName,
         reuse: bool,
@@ -138,21 +144,21 @@ impl Ports {
                 let first = entry.name.port;
                 let is_inside = (first..first + BLOCK).contains(&name.port);
                 // One's own is to choose from.
-                is_inside && entry.name.space == name.space && !locked.is_of_this_process(entry.row)
+                is_inside && entry.name.space == name.space && !tables.is_of_this_process(entry.row)
             }
         };
-        if self.living(locked).any(|entry| is_taken(&entry)) {
+        if self.living(tables).any(|entry| is_taken(&entry)) {
             return Ok(false);
         }
         let kind = if reuse { Kind::Reusable } else { Kind::Bound };
-        self.add(locked, Entry::of(owner, kind, name))?;
+        self.add(tables, Entry::of(owner, kind, name))?;
         Ok(true)
     }
 
     /// Takes a block of ports; `None` if all are taken. `random` chooses.
     pub(super) fn take_block(
         &mut self,
-        locked: &Locked<'_>,
+        tables: &Tables,
         owner: Owner,
         space: u16,
         random: u64,
@@ -164,7 +170,7 @@ impl Ports {
                 let held = entry.name.port;
                 entry.name.space == space && (port..port + BLOCK).contains(&held)
             };
-            if self.living(locked).any(has_it) {
+            if self.living(tables).any(has_it) {
                 continue;
             }
             let name = PortName {
@@ -173,7 +179,7 @@ impl Ports {
                 port,
                 v6_only: false,
             };
-            self.add(locked, Entry::of(owner, Kind::Block, name))?;
+            self.add(tables, Entry::of(owner, Kind::Block, name))?;
             return Ok(Some(port));
         }
         Ok(None)
@@ -182,11 +188,11 @@ impl Ports {
     /// Says that somebody listens.
     pub(super) fn listen(
         &mut self,
-        locked: &Locked<'_>,
+        tables: &Tables,
         owner: Owner,
         name: PortName,
     ) -> io::Result<()> {
-        self.add(locked, Entry::of(owner, Kind::Listening, name))
+        self.add(tables, Entry::of(owner, Kind::Listening, name))
     }
 
     /// Takes one's own entry out again.
@@ -215,13 +221,23 @@ impl Ports {
         Ok(())
     }
 
-    fn living<'a>(&'a self, locked: &'a Locked<'_>) -> impl Iterator<Item = Entry> + 'a {
-        let entries = self.entries.iter().flatten().copied();
-        entries.filter(|entry| locked.is_there(entry.row, entry.nonce))
+    /// For fuzz targets: all that is read can be compared, and is written as it was read.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn check(&self) {
+        for entry in self.entries.iter().flatten() {
+            assert_eq!(Entry::parse(&entry.emit()), Some(*entry));
+            assert!(entry.kind != Kind::Block || entry.name.port.checked_add(BLOCK).is_some());
+            assert!(entry.name.meets(&entry.name));
+        }
     }
 
-    fn add(&mut self, locked: &Locked<'_>, entry: Entry) -> io::Result<()> {
-        let lives = |e: &Entry| locked.is_there(e.row, e.nonce);
+    fn living<'a>(&'a self, tables: &'a Tables) -> impl Iterator<Item = Entry> + 'a {
+        let entries = self.entries.iter().flatten().copied();
+        entries.filter(|entry| tables.is_there(entry.row, entry.nonce))
+    }
+
+    fn add(&mut self, tables: &Tables, entry: Entry) -> io::Result<()> {
+        let lives = |e: &Entry| tables.is_there(e.row, e.nonce);
         let free = |e: &Option<Entry>| !e.as_ref().is_some_and(lives);
         let place = self
             .entries
@@ -259,7 +275,7 @@ impl Entry {
         }
     }
 
-    /// `None` for a free place: its nonce is 0.
+    /// `None` for a free place: its nonce is 0, or there can be no such entry.
     fn parse(bytes: &[u8; ENTRY_LEN]) -> Option<Entry> {
         let [
             n0,
@@ -288,6 +304,9 @@ impl Entry {
             4 => Kind::Listening,
             _ => return None,
         };
+        let row = Row(u16::from_le_bytes([r0, r1]));
+        let port = u16::from_le_bytes([p0, p1]);
+        let is_sound = nonce != 0 && row.exists() && (kind != Kind::Block || is_block(port));
         // The flag keeps "all of IPv4" apart from "all".
         let addr = Ipv6Addr::from(addr);
         let addr = if flags & 2 != 0 {
@@ -295,14 +314,14 @@ impl Entry {
         } else {
             addr.into()
         };
-        (nonce != 0).then_some(Entry {
-            row: Row(u16::from_le_bytes([r0, r1])),
+        is_sound.then_some(Entry {
+            row,
             nonce,
             kind,
             name: PortName {
                 space: u16::from_le_bytes([s0, s1]),
                 addr,
-                port: u16::from_le_bytes([p0, p1]),
+                port,
                 v6_only: flags & 1 != 0,
             },
         })
@@ -330,6 +349,12 @@ impl Entry {
     }
 }
 
+/// True if a block of ports begins there.
+fn is_block(first: u16) -> bool {
+    let offset = first.checked_sub(FIRST);
+    offset.is_some_and(|offset| offset % BLOCK == 0 && offset / BLOCK < BLOCKS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -351,7 +376,10 @@ mod tests {
                     row: Row(7),
                     nonce: 5,
                     kind,
-                    name: name(addr, kind == Kind::Bound),
+                    name: PortName {
+                        port: FIRST + 3 * BLOCK,
+                        ..name(addr, kind == Kind::Bound)
+                    },
                 };
                 assert_eq!(Entry::parse(&entry.emit()), Some(entry));
             }

@@ -6,11 +6,12 @@
 //! (an OFD lock), which the kernel drops when he dies. All entries are small and
 //! written one by one, so a process that is killed leaves whole entries.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io;
-use std::net::IpAddr;
+use std::ops::{Deref, Range};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{FlockOperation, flock};
@@ -20,13 +21,8 @@ use super::directory::{open_shared, own_directory};
 use super::entries::{
     CHUNK_LEN, ChunkEntry, Participant, ROW_LEN, ROWS, Row, SOCKET_LEN, SocketEntry,
 };
+use super::tables::{CHUNKS_AT, HEAD, LEN, MAGIC, SOCKETS, SOCKETS_AT, Tables};
 
-const MAGIC: [u8; 16] = *b"urxe registry 1\n";
-const HEAD: u64 = 64;
-/// Sockets of all participants.
-const SOCKETS: usize = 2048;
-const SOCKETS_AT: u64 = HEAD + (ROWS * ROW_LEN) as u64;
-const CHUNKS_AT: u64 = SOCKETS_AT + (SOCKETS * SOCKET_LEN) as u64;
 /// Bytes that are locked by the living, one for each row. Far behind the contents.
 const LOCKS_AT: u64 = 1 << 32;
 
@@ -44,9 +40,12 @@ pub(super) struct Registry {
 impl Registry {
     /// Opens the file of this user and network namespace, or makes it.
     pub(super) fn open() -> io::Result<Registry> {
-        let directory = own_directory()?;
         let namespace = fs::metadata("/proc/self/ns/net").map_or(0, |meta| meta.ino());
-        let file = open_shared(&directory.join(format!("qpns-{namespace}")))?;
+        Registry::open_in(own_directory()?, namespace)
+    }
+
+    pub(super) fn open_in(directory: PathBuf, namespace: u64) -> io::Result<Registry> {
+        let file = open_shared(&path_in(&directory, namespace))?;
         Ok(Registry {
             file,
             directory,
@@ -56,6 +55,10 @@ impl Registry {
 
     pub(super) fn file(&self) -> &File {
         &self.file
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        path_in(&self.directory, self.namespace)
     }
 
     /// Where a participant takes packets that others got for him.
@@ -69,19 +72,34 @@ impl Registry {
         self.directory.join(format!("ports-{}", self.namespace))
     }
 
-    /// Waits for the lock and reads everything.
-    pub(super) fn lock(&self) -> io::Result<Locked<'_>> {
+    /// Waits for the lock, reads everything, and frees what the dead have left. `own` is the row whose lock this open
+    /// file holds: locks never conflict with one's own, so it would look dead.
+    pub(super) fn lock(&self, own: Option<Row>) -> io::Result<Locked<'_>> {
         flock(&self.file, FlockOperation::LockExclusive)?;
-        Locked::read(self)
+        Locked::read(self, own)
     }
 
     /// The same, if nobody else has it.
-    pub(super) fn try_lock(&self) -> io::Result<Option<Locked<'_>>> {
+    pub(super) fn try_lock(&self, own: Option<Row>) -> io::Result<Option<Locked<'_>>> {
         match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Locked::read(self).map(Some),
+            Ok(()) => Locked::read(self, own).map(Some),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// True if another open file holds the lock of one of these rows.
+    fn is_any_alive(&self, rows: Range<usize>) -> io::Result<bool> {
+        let mut lock = byte_locks(rows, libc::F_WRLCK);
+        fcntl(&self.file, FcntlArg::F_OFD_GETLK(&mut lock))?;
+        #[allow(clippy::unnecessary_cast, reason = "another type in some C libraries")]
+        Ok(lock.l_type != libc::F_UNLCK as i16)
+    }
+
+    fn unusable(&self, why: &dyn Display) -> io::Error {
+        let path = self.path();
+        let text = format!("the registry of QPNs, {}, {why}", path.display());
+        io::Error::new(io::ErrorKind::InvalidData, text)
     }
 
     /// True if this participant has that row, as far as is known without the lock: he may have died without being
@@ -98,11 +116,11 @@ impl Registry {
         let mut bytes = [0; CHUNK_LEN];
         let at = CHUNKS_AT + (usize::from(chunk.0) * CHUNK_LEN) as u64;
         self.file.read_exact_at(&mut bytes, at).ok()?;
-        ChunkEntry::parse(&bytes).holder
+        ChunkEntry::parse(&bytes).ok()?.holder
     }
 
     /// The holders of all chunks, and all sockets, read without the lock: entries are
-    /// whole, if not all of one moment.
+    /// whole, if not all of one moment. One that is damaged is nobody's.
     pub(super) fn holders(&self) -> io::Result<(Vec<Option<Row>>, Vec<SocketEntry>)> {
         let mut bytes = vec![0; SOCKETS * SOCKET_LEN + CHUNKS * CHUNK_LEN];
         read_up_to(&self.file, &mut bytes, SOCKETS_AT)?;
@@ -110,8 +128,12 @@ impl Registry {
         let chunks = chunks.as_chunks::<CHUNK_LEN>().0.iter();
         let sockets = sockets.as_chunks::<SOCKET_LEN>().0.iter();
         Ok((
-            chunks.map(|b| ChunkEntry::parse(b).holder).collect(),
-            sockets.filter_map(SocketEntry::parse).collect(),
+            chunks
+                .map(|bytes| ChunkEntry::parse(bytes).ok()?.holder)
+                .collect(),
+            sockets
+                .filter_map(|bytes| SocketEntry::parse(bytes).ok()?)
+                .collect(),
         ))
     }
 }
@@ -120,114 +142,127 @@ impl Registry {
 #[derive(Debug)]
 pub(super) struct Locked<'a> {
     registry: &'a Registry,
-    participants: Vec<Participant>,
-    sockets: Vec<Option<SocketEntry>>,
-    chunks: Vec<ChunkEntry>,
+    tables: Tables,
     /// The lock outlives this value: see [`Locked::keep`].
     kept: bool,
 }
 
+impl Deref for Locked<'_> {
+    type Target = Tables;
+
+    fn deref(&self) -> &Tables {
+        &self.tables
+    }
+}
+
 impl<'a> Locked<'a> {
-    fn read(registry: &'a Registry) -> io::Result<Locked<'a>> {
+    fn read(registry: &'a Registry, own: Option<Row>) -> io::Result<Locked<'a>> {
+        // From here on dropping it lets the lock go.
         let mut locked = Locked {
             registry,
-            participants: Vec::new(),
-            sockets: Vec::new(),
-            chunks: Vec::new(),
+            tables: Tables::empty(),
             kept: false,
         };
-        let mut bytes = vec![0; CHUNKS_AT as usize + CHUNKS * CHUNK_LEN];
+        let mut bytes = vec![0; LEN];
         read_up_to(&registry.file, &mut bytes, 0)?;
-        if bytes[..MAGIC.len()] == [0; 16] {
+        if bytes[..MAGIC.len()] == [0; MAGIC.len()] {
             registry.file.write_all_at(&MAGIC, 0)?;
         } else if bytes[..MAGIC.len()] != MAGIC {
-            let text = "the registry of QPNs is of another version of urxe";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+            return Err(registry.unusable(&"is of another version of urxe"));
         }
-        let part = |at: u64, len: usize| &bytes[at as usize..at as usize + len];
-        let rows = part(HEAD, ROWS * ROW_LEN).as_chunks::<ROW_LEN>().0;
-        locked.participants = rows.iter().map(Participant::parse).collect();
-        let sockets = part(SOCKETS_AT, SOCKETS * SOCKET_LEN);
-        let sockets = sockets.as_chunks::<SOCKET_LEN>().0;
-        locked.sockets = sockets.iter().map(SocketEntry::parse).collect();
-        let chunks = part(CHUNKS_AT, CHUNKS * CHUNK_LEN);
-        let chunks = chunks.as_chunks::<CHUNK_LEN>().0;
-        locked.chunks = chunks.iter().map(ChunkEntry::parse).collect();
+        match Tables::parse(&bytes) {
+            Ok(tables) => locked.tables = tables,
+            Err(_) if own.is_none() && !registry.is_any_alive(0..ROWS)? => {
+                // Nobody has anything in it.
+                registry.file.set_len(0)?;
+                registry.file.write_all_at(&MAGIC, 0)?;
+            }
+            Err(damaged) => {
+                let advice = "remove it when no process of this user uses urxe";
+                return Err(registry.unusable(&format_args!("{damaged}: {advice}")));
+            }
+        }
+        locked.bury_the_dead(own)?;
         Ok(locked)
     }
 
-    /// Frees what the dead have left. `own` is the row whose lock this open file holds:
-    /// locks never conflict with one's own, so it would look dead.
-    pub(super) fn bury_the_dead(&mut self, own: Option<Row>) -> io::Result<()> {
-        for number in 0..ROWS {
+    fn bury_the_dead(&mut self, own: Option<Row>) -> io::Result<()> {
+        let mut is_gone = [false; ROWS];
+        for (number, is_gone) in is_gone.iter_mut().enumerate() {
             let row = Row(number as u16);
-            let is_taken = self.participants[number].nonce != 0 && own != Some(row);
-            if is_taken && !self.is_alive(row)? {
-                self.remove(row)?;
+            if self.tables.participants[number].nonce == 0 {
+                // Nothing is of a free row, but for damage.
+                *is_gone = true;
+            } else if own != Some(row) && !self.registry.is_any_alive(number..number + 1)? {
+                *is_gone = true;
+                self.free_row(row)?;
                 // Nobody can be at this name: the row is free, and we have the lock.
                 let _ = fs::remove_file(self.registry.hand_over_path(row));
             }
         }
-        Ok(())
+        self.free_all_of(|row| is_gone[usize::from(row.0)])
     }
 
     /// Takes a place for this process; `None` if all are taken.
     pub(super) fn add(&mut self, nonce: u64) -> io::Result<Option<Row>> {
-        let free = self.participants.iter().position(|p| p.nonce == 0);
+        let free = self.tables.participants.iter().position(|p| p.nonce == 0);
         let Some(number) = free else {
             return Ok(None);
         };
         let row = Row(number as u16);
         // First the sign of life.
-        let lock = byte_lock(row, libc::F_WRLCK);
+        let lock = byte_locks(number..number + 1, libc::F_WRLCK);
         fcntl(&self.registry.file, FcntlArg::F_OFD_SETLK(&lock))?;
         let pid = std::process::id();
-        self.participants[number] = Participant { nonce, pid };
-        self.write(HEAD, number, &self.participants[number].emit())?;
+        self.tables.participants[number] = Participant { nonce, pid };
+        self.write(HEAD, number, &self.tables.participants[number].emit())?;
         Ok(Some(row))
     }
 
     /// Takes a participant out, with all that he has.
     pub(super) fn remove(&mut self, row: Row) -> io::Result<()> {
-        let now = seconds_since_start();
+        self.free_all_of(|other| other == row)?;
+        self.free_row(row)
+    }
+
+    fn free_row(&mut self, row: Row) -> io::Result<()> {
+        let number = usize::from(row.0);
+        self.tables.participants[number] = Participant::default();
+        self.write(HEAD, number, &[0; ROW_LEN])
+    }
+
+    fn free_all_of(&mut self, is_gone: impl Fn(Row) -> bool) -> io::Result<()> {
+        let free_since = seconds_since_start();
         for chunk in 0..CHUNKS {
-            if self.chunks[chunk].holder == Some(row) {
-                self.chunks[chunk] = ChunkEntry {
+            if self.tables.chunks[chunk].holder.is_some_and(&is_gone) {
+                self.tables.chunks[chunk] = ChunkEntry {
                     holder: None,
-                    free_since: now,
+                    free_since,
                 };
-                self.write(CHUNKS_AT, chunk, &self.chunks[chunk].emit())?;
+                self.write(CHUNKS_AT, chunk, &self.tables.chunks[chunk].emit())?;
             }
         }
         for place in 0..SOCKETS {
-            if self.sockets[place].is_some_and(|entry| entry.row == row) {
-                self.sockets[place] = None;
+            if self.tables.sockets[place].is_some_and(|entry| is_gone(entry.row)) {
+                self.tables.sockets[place] = None;
                 self.write(SOCKETS_AT, place, &[0; SOCKET_LEN])?;
             }
         }
-        let number = usize::from(row.0);
-        self.participants[number] = Participant::default();
-        self.write(HEAD, number, &[0; ROW_LEN])
+        Ok(())
     }
 
     /// Notes a socket, or what its number is now. False if there is no room.
     pub(super) fn set_socket(&mut self, entry: SocketEntry) -> io::Result<bool> {
         let same =
             |e: &Option<SocketEntry>| e.is_some_and(|e| e.row == entry.row && e.addr == entry.addr);
-        let place = self.sockets.iter().position(same);
-        let place = place.or_else(|| self.sockets.iter().position(Option::is_none));
+        let place = self.tables.sockets.iter().position(same);
+        let place = place.or_else(|| self.tables.sockets.iter().position(Option::is_none));
         let Some(place) = place else {
             return Ok(false);
         };
-        self.sockets[place] = Some(entry);
+        self.tables.sockets[place] = Some(entry);
         self.write(SOCKETS_AT, place, &entry.emit())?;
         Ok(true)
-    }
-
-    /// All sockets on an address.
-    pub(super) fn sockets_on(&self, addr: IpAddr) -> impl Iterator<Item = SocketEntry> + '_ {
-        let entries = self.sockets.iter().flatten().copied();
-        entries.filter(move |entry| entry.addr == addr)
     }
 
     /// Gives a participant a chunk that nobody had for a while; `random` chooses. `None`
@@ -235,62 +270,23 @@ impl<'a> Locked<'a> {
     pub(super) fn grant(&mut self, row: Row, random: u64) -> io::Result<Option<QpnChunk>> {
         let now = seconds_since_start();
         let is_free = |entry: &ChunkEntry| {
-            let rested = entry.free_since == 0 || now >= entry.free_since + QUARANTINE_S;
-            entry.holder.is_none() && rested
+            // Who left at a time that is yet to come, left before the system started anew.
+            let rested = now.checked_sub(entry.free_since);
+            entry.holder.is_none() && rested.is_none_or(|rested| rested >= QUARANTINE_S)
         };
         let first = (random % CHUNKS as u64) as usize;
         let mut places = (0..CHUNKS).map(|n| (first + n) % CHUNKS);
-        let Some(place) = places.find(|&place| is_free(&self.chunks[place])) else {
+        let Some(place) = places.find(|&place| is_free(&self.tables.chunks[place])) else {
             return Ok(None);
         };
-        self.chunks[place].holder = Some(row);
-        self.write(CHUNKS_AT, place, &self.chunks[place].emit())?;
+        self.tables.chunks[place].holder = Some(row);
+        self.write(CHUNKS_AT, place, &self.tables.chunks[place].emit())?;
         Ok(Some(QpnChunk(place as u16)))
-    }
-
-    /// Every chunk that somebody has, in order.
-    pub(super) fn held_chunks(&self) -> impl Iterator<Item = (QpnChunk, Row)> + '_ {
-        let entries = self.chunks.iter().enumerate();
-        entries.filter_map(|(n, entry)| Some((QpnChunk(n as u16), entry.holder?)))
-    }
-
-    /// Everybody, with what he has.
-    pub(super) fn participants(&self) -> impl Iterator<Item = super::Participant> + '_ {
-        let rows = self.participants.iter().enumerate();
-        rows.filter(|(_, p)| p.nonce != 0).map(|(number, p)| {
-            let row = Row(number as u16);
-            let sockets = self.sockets.iter().flatten();
-            let chunks = self.chunks.iter();
-            super::Participant {
-                pid: p.pid,
-                addresses: sockets.filter(|s| s.row == row).map(|s| s.addr).collect(),
-                qpn_chunks: chunks.filter(|c| c.holder == Some(row)).count() as u32,
-            }
-        })
-    }
-
-    /// True if this participant has that row now.
-    pub(super) fn is_there(&self, row: Row, nonce: u64) -> bool {
-        let participant = self.participants.get(usize::from(row.0));
-        participant.is_some_and(|p| p.nonce == nonce)
-    }
-
-    /// True if the row is a context's of this process.
-    pub(super) fn is_of_this_process(&self, row: Row) -> bool {
-        let participant = self.participants.get(usize::from(row.0));
-        participant.is_some_and(|p| p.pid == std::process::id())
     }
 
     /// Leaves the lock with the file, which is about to be closed.
     pub(super) fn keep(mut self) {
         self.kept = true;
-    }
-
-    fn is_alive(&self, row: Row) -> io::Result<bool> {
-        let mut lock = byte_lock(row, libc::F_WRLCK);
-        fcntl(&self.registry.file, FcntlArg::F_OFD_GETLK(&mut lock))?;
-        #[allow(clippy::unnecessary_cast, reason = "another type in some C libraries")]
-        Ok(lock.l_type != libc::F_UNLCK as i16)
     }
 
     fn write(&self, table: u64, place: usize, bytes: &[u8]) -> io::Result<()> {
@@ -308,18 +304,22 @@ impl Drop for Locked<'_> {
     }
 }
 
-fn byte_lock(row: Row, kind: i32) -> libc::flock {
+fn byte_locks(rows: Range<usize>, kind: i32) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: (LOCKS_AT + u64::from(row.0)).cast_signed(),
-        l_len: 1,
+        l_start: (LOCKS_AT + rows.start as u64).cast_signed(),
+        l_len: (rows.len() as u64).cast_signed(),
         l_pid: 0,
     }
 }
 
+fn path_in(directory: &Path, namespace: u64) -> PathBuf {
+    directory.join(format!("qpns-{namespace}"))
+}
+
 /// Reads as much as there is: the rest of a young file counts as zeros.
-fn read_up_to(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+pub(super) fn read_up_to(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
         match file.read_at(&mut bytes[done..], at + done as u64)? {

@@ -11,7 +11,7 @@ use urxe_udp::{
 };
 
 use super::entries::ROWS;
-use super::registry::Locked;
+use super::tables::Tables;
 
 /// The word of a BTH that holds the destination QPN, in its lower 24 bits.
 const QPN_OFFSET: u32 = 4;
@@ -33,13 +33,13 @@ const PROBE_LEN: usize = 16;
 
 /// The program for the sockets on an address; `None` if no socket has a number, or there
 /// are too many chunks for a program.
-pub(super) fn program(locked: &Locked<'_>, addr: IpAddr) -> Option<SteeringProgram> {
+pub(super) fn program(tables: &Tables, addr: IpAddr) -> Option<SteeringProgram> {
     let mut numbers = [None; ROWS];
-    for entry in locked.sockets_on(addr) {
+    for entry in tables.sockets_on(addr) {
         numbers[usize::from(entry.row.0)] = entry.index;
     }
     let mut map: Vec<(u32, u32)> = Vec::new();
-    for (chunk, row) in locked.held_chunks() {
+    for (chunk, row) in tables.held_chunks() {
         // The chunks of those who are not at this address: whoever gets a packet for
         // them drops it.
         let Some(number) = numbers[usize::from(row.0)] else {
