@@ -91,6 +91,8 @@ counters! {
     cm_retries,
     /// Requests for connections refused because nobody listens, the backlog is full, or they are stale.
     cm_refused_reqs,
+    /// Connections given up before their time as there were too many: half open, or at rest after their end.
+    cm_evicted,
 }
 
 impl Stats {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use urxe_wire::cm::{MraMessage, RejMessage, RejReason, SidrStatus, service_id};
 use urxe_wire::{MAD_LEN, Qpn};
 
+use super::bounds::Unasked;
 use super::conn::{Conn, Holder, State, exponent_ns};
 use super::conns::Conns;
 use super::event::CmEvent;
@@ -59,6 +60,8 @@ pub struct Counts {
     pub retries: u64,
     /// Requests refused: nobody listens, or the backlog is full.
     pub refused: u64,
+    /// Connections given up before their time as there were too many, the oldest first: half open, or at rest.
+    pub evicted: u64,
 }
 
 /// All connections and listeners of one owner of an address.
@@ -71,6 +74,7 @@ pub struct Agent {
     pub(super) out: VecDeque<Outgoing>,
     pub(super) events: VecDeque<CmEvent>,
     pub(super) counts: Counts,
+    pub(super) unasked: Unasked,
     /// QPNs that rest no longer.
     pub(super) released: Vec<Qpn>,
 }
@@ -87,6 +91,7 @@ impl Agent {
             out: VecDeque::new(),
             events: VecDeque::new(),
             counts: Counts::default(),
+            unasked: Unasked::default(),
             released: Vec::new(),
         }
     }
@@ -174,6 +179,8 @@ impl Agent {
         patience: Patience,
         write: impl FnOnce(&Conn) -> Result<Mad, CmError>,
     ) -> Result<usize, CmError> {
+        // The program chose that address.
+        conn.proven = true;
         conn.max_retries = patience.max_retries.min(15);
         conn.max_refusals = patience.refusals.min(15);
         let place = self.insert(conn)?;
@@ -311,7 +318,8 @@ impl Agent {
         }
         let wanted = [State::RepSent, State::RepReceived, State::Established];
         let place = self.in_state(id, &wanted)?;
-        let mad = message::dreq(self.conns.at(place).expect("found"));
+        let conn = self.conns.at(place).expect("found");
+        let mad = message::dreq(conn, conn.remote_qpn);
         self.set_state(place, State::DreqSent);
         self.send_and_wait(now, place, mad);
         Ok(())
@@ -332,41 +340,49 @@ impl Agent {
             }
             _ => None,
         };
+        let (state, dreq) = (conn.state, message::dreq(conn, conn.remote_qpn));
         if let Some((message, reason)) = about {
-            let refusal = Refusal {
-                local: conn.id.0,
-                remote: conn.remote_id,
-                message,
-                reason,
-                guid: (reason == RejReason::TIMEOUT).then_some(self.config.guid),
-                private_data: &[],
-            };
-            let (state, dreq) = (conn.state, message::dreq(conn));
-            if let Ok(mad) = message::rej(&refusal, conn.transaction_id) {
-                let path = conn.path;
-                self.send(path, mad);
+            if state == State::RepSent && !self.may_send_unasked(now, place) {
+                return self.remove(place);
             }
+            self.refuse(place, message, reason);
             if state == State::RepSent {
                 // The refusal may be lost, and nothing else would tell one who has the reply
                 // already: he is asked to disconnect, if nothing is heard of him.
                 return self.insist(now, place, dreq);
             }
-            self.remove(place);
-            return;
+            return self.remove(place);
         }
-        match conn.state {
+        match state {
             State::SidrReceived => {
                 // Without private data there is no failure.
                 let _ = self.reject(now, id, RejReason::CONSUMER_DEFINED, &[]);
                 self.remove(place);
             }
             State::SidrSent | State::SidrDone | State::Dead => self.remove(place),
-            State::Timewait | State::DreqSent => {}
+            State::Timewait | State::DreqSent => self.queue_up(place),
             _ => {
-                let mad = message::dreq(conn);
                 self.set_state(place, State::DreqSent);
-                self.send_and_wait(now, place, mad);
+                self.send_and_wait(now, place, dreq);
             }
+        }
+    }
+
+    /// The other side hears that its request or reply comes to nothing.
+    fn refuse(&mut self, place: usize, message: RejMessage, reason: RejReason) {
+        let Some(conn) = self.conns.at(place) else {
+            return;
+        };
+        let refusal = Refusal {
+            local: conn.id.0,
+            remote: conn.remote_id,
+            message,
+            reason,
+            guid: (reason == RejReason::TIMEOUT).then_some(self.config.guid),
+            private_data: &[],
+        };
+        if let Ok(mad) = message::rej(&refusal, conn.transaction_id) {
+            self.send(conn.path, mad);
         }
     }
 
@@ -457,13 +473,7 @@ impl Agent {
             conn.state = state;
             conn.deadline = None;
         }
-    }
-
-    pub(super) fn insert(&mut self, conn: Conn) -> Result<usize, CmError> {
-        let place = self.conns.insert(conn);
-        let place = place.ok_or(CmError::Full(Conns::LEN_MAX))?;
-        self.timers.reserve(QpIndex(place as u32));
-        Ok(place)
+        self.queue_up(place);
     }
 
     pub(super) fn remove(&mut self, place: usize) {
@@ -532,6 +542,7 @@ impl Agent {
         };
         if conn.state == State::RepSent {
             let id = conn.id;
+            self.conns.prove(place);
             self.set_state(place, State::Established);
             self.events
                 .push_back(CmEvent::Established(id, private_data));

@@ -77,8 +77,9 @@ impl Agent {
                     && !conn.is_datagram()
             })
         });
-        if place.is_none() {
-            self.counts.stray += 1;
+        match place {
+            Some(place) => self.conns.prove(place),
+            None => self.counts.stray += 1,
         }
         place
     }
@@ -102,6 +103,7 @@ impl Agent {
             State::ReqSent if rep.local_comm_id != 0 => {
                 self.conns
                     .know_remote(place, rep.local_comm_id, rep.local_ca_guid, rep.local_qpn);
+                self.conns.prove(place);
                 self.set_state(place, State::RepReceived);
                 let reply = Reply::Connection {
                     terms: message::terms_of_rep(rep, header.attribute_modifier),
@@ -151,7 +153,9 @@ impl Agent {
             .is_some_and(|conn| {
                 let waits = match mra.message {
                     MraMessage::REQ => conn.state == State::ReqSent,
-                    MraMessage::REP => conn.state == State::RepSent,
+                    MraMessage::REP => {
+                        conn.state == State::RepSent && conn.remote_id == mra.local_comm_id
+                    }
                     _ => false,
                 };
                 waits && conn.path.remote == path.remote && conn.path.local == path.local
@@ -160,6 +164,7 @@ impl Agent {
             self.counts.stray += 1;
             return;
         };
+        self.conns.prove(place);
         let wait = exponent_ns(mra.service_timeout.min(SERVICE_TIMEOUT));
         let conn = self.conns.at_mut(place).expect("found");
         // The message arrived: it need not be sent again before that time.
@@ -260,7 +265,13 @@ impl Agent {
             return;
         };
         let conn = self.conns.at(place).expect("found");
-        if conn.state != State::DreqSent {
+        let is_over = match conn.state {
+            State::DreqSent => true,
+            // It was asked whether it still knows the connection, and does not.
+            State::RepSent | State::RepReceived | State::Established => conn.probed,
+            _ => false,
+        };
+        if !is_over {
             self.counts.stray += 1;
             return;
         }

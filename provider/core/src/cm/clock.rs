@@ -111,8 +111,10 @@ impl Agent {
             conn.retries_left -= 1;
             let (path, wait, sent) = (conn.path, conn.timeout_ns, conn.sent.clone());
             if let Some(mad) = sent {
-                self.counts.retries += 1;
-                self.send(path, *mad);
+                if self.may_send_unasked(now, place) {
+                    self.counts.retries += 1;
+                    self.send(path, *mad);
+                }
                 self.arm(place, now + wait);
             }
             return;

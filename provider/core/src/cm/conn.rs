@@ -54,9 +54,15 @@ pub(super) struct Conn {
     pub(super) remote_id: u32,
     pub(super) remote_guid: u64,
     pub(super) remote_qpn: Qpn,
+    /// It is found by that.
+    pub(super) remote_qp_known: bool,
     pub(super) local_qpn: Qpn,
     /// Its QP was destroyed: the number is given back when this is gone.
     pub(super) qp_gone: bool,
+    /// The address is the peer's own: it answered, or the program chose it.
+    pub(super) proven: bool,
+    /// Its peer was asked whether it still knows the connection.
+    pub(super) probed: bool,
     pub(super) transaction_id: u64,
     pub(super) service_id: u64,
     /// The message that is sent again: by the clock, or when the other side repeats its own.
@@ -84,8 +90,11 @@ impl Conn {
             remote_id: 0,
             remote_guid: 0,
             remote_qpn: Qpn::new(0),
+            remote_qp_known: false,
             local_qpn: Qpn::new(0),
             qp_gone: false,
+            proven: false,
+            probed: false,
             transaction_id: 0,
             service_id: 0,
             sent: None,

@@ -8,6 +8,7 @@ use urxe_wire::Qpn;
 
 use super::conn::Conn;
 use super::index::{Hasher, Index, halves};
+use super::lines::Lines;
 use super::terms::CommId;
 use crate::qpn_table::{CHUNK_BITS, QpnChunk};
 use crate::table::{Occupancy, cut};
@@ -36,6 +37,7 @@ pub(super) struct Conns {
     by_remote: Index,
     by_remote_qpn: Index,
     by_local_qpn: Index,
+    pub(super) lines: Lines,
 }
 
 impl Conns {
@@ -53,11 +55,16 @@ impl Conns {
             by_remote: Index::default(),
             by_remote_qpn: Index::default(),
             by_local_qpn: Index::default(),
+            lines: Lines::default(),
         }
     }
 
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.len() == Self::LEN_MAX
     }
 
     /// How many places there are, and how many of them are in use.
@@ -85,6 +92,7 @@ impl Conns {
         ] {
             index.shrink(places);
         }
+        self.lines.shrink(places);
     }
 
     /// Puts one in and gives it its id.
@@ -135,8 +143,11 @@ impl Conns {
     pub(super) fn remove(&mut self, place: usize) -> Option<Conn> {
         let conn = *self.slots.get_mut(place)?.take()?;
         self.free.push_back(place as u32);
+        self.lines.stand(place, None);
         if conn.remote_id != 0 {
             self.by_remote.remove(self.remote_hash(&conn), place);
+        }
+        if conn.remote_qp_known {
             self.by_remote_qpn
                 .remove(self.remote_qpn_hash(&conn), place);
         }
@@ -154,9 +165,29 @@ impl Conns {
         };
         (conn.remote_id, conn.remote_guid, conn.remote_qpn) = (id, guid, qpn);
         let conn = self.at(place).expect("it was there");
-        let (remote, qpn) = (self.remote_hash(conn), self.remote_qpn_hash(conn));
+        let remote = self.remote_hash(conn);
         self.by_remote.insert(remote, place);
-        self.by_remote_qpn.insert(qpn, place);
+    }
+
+    /// The other side has answered, so its address is its own: its QP is in a connection. (Before that anybody may have
+    /// said so.)
+    pub(super) fn prove(&mut self, place: usize) {
+        let Some(conn) = self.at_mut(place) else {
+            return;
+        };
+        conn.proven = true;
+        if conn.remote_id == 0 || conn.remote_qp_known {
+            return;
+        }
+        let (addr, guid, qpn) = (conn.path.remote, conn.remote_guid, conn.remote_qpn);
+        // Once: whoever names one QP in thousands of requests makes no long chain.
+        if self.find_remote_qpn(addr, guid, qpn).is_some() {
+            return;
+        }
+        let conn = self.at_mut(place).expect("it was there");
+        conn.remote_qp_known = true;
+        let conn = self.at(place).expect("it was there");
+        self.by_remote_qpn.insert(self.remote_qpn_hash(conn), place);
     }
 
     /// Its own QP became known.
@@ -250,6 +281,7 @@ mod tests {
         let place = place.expect("room");
         conns.know_qp(place, Qpn::new(number));
         conns.know_remote(place, number, 7, Qpn::new(number));
+        conns.prove(place);
         place
     }
 

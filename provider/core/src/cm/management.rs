@@ -100,6 +100,7 @@ impl Shard {
         stats.cm_duplicate_msgs += counts.duplicates;
         stats.cm_retries += counts.retries;
         stats.cm_refused_reqs += counts.refused;
+        stats.cm_evicted += counts.evicted;
     }
 
     /// True if the packet is for QP 1 and there is one. (A group's packets are not.)

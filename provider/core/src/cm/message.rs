@@ -127,11 +127,11 @@ pub(super) fn mra(conn: &Conn, message: MraMessage) -> Mad {
     CmMessage::Mra(message).emit_mad(conn.transaction_id)
 }
 
-pub(super) fn dreq(conn: &Conn) -> Mad {
+pub(super) fn dreq(conn: &Conn, remote_qpn: Qpn) -> Mad {
     let message = Dreq {
         local_comm_id: conn.id.0,
         remote_comm_id: conn.remote_id,
-        remote_qpn: conn.remote_qpn,
+        remote_qpn,
         ..Dreq::default()
     };
     CmMessage::Dreq(message).emit_mad(conn.transaction_id)

@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `agent.rs` | the agent, and what the application asks for |
 //! | `arrivals.rs`, `requests.rs` | messages that arrive: of connections, of strangers |
+//! | `bounds.rs`, `lines.rs` | what peers choose is capped; what is given up when there is too much of it |
 //! | `clock.rs` | what happens when nothing does: messages sent again, timewait |
 //! | `conn.rs`, `conns.rs`, `index.rs` | a connection, all of them, finding one |
 //! | `listeners.rs` | who waits for requests |
@@ -27,11 +28,13 @@
 
 mod agent;
 mod arrivals;
+mod bounds;
 mod clock;
 mod conn;
 mod conns;
 mod event;
 mod index;
+mod lines;
 mod listeners;
 mod management;
 mod message;

@@ -6,7 +6,8 @@ use urxe_wire::cm::{IpCmHeader, PortSpace, RejMessage, RejReason, Req, SidrReq, 
 use urxe_wire::{MadHeader, Pkey, Qpn};
 
 use super::agent::Agent;
-use super::conn::{Conn, Holder, State, exponent_ns};
+use super::bounds::{response_ns, timewait_ns};
+use super::conn::{Conn, Holder, State};
 use super::event::CmEvent;
 use super::listeners::ListenerId;
 use super::message::{self, Refusal};
@@ -59,8 +60,9 @@ impl Agent {
         if let Some(place) = self.conns.find_remote_qpn(path.remote, guid, req.local_qpn) {
             let is_over = self.conns.at(place).is_none_or(|c| c.state == State::Dead);
             if !is_over {
-                // The other side has forgotten that connection, or it would not use the QP again.
-                self.forget_stale(now, place);
+                // The other side has forgotten that connection, or it would not use the QP again. Or somebody else
+                // says so: only itself can tell.
+                self.probe(now, place);
                 return self.refuse_req(path, header, req, RejReason::STALE_CONNECTION);
             }
         }
@@ -79,8 +81,8 @@ impl Agent {
         conn.holder = Holder::Listener(incoming.listener);
         conn.transaction_id = header.transaction_id;
         conn.service_id = req.service_id;
-        conn.timeout_ns = exponent_ns(req.local_cm_response_timeout);
-        conn.timewait_ns = exponent_ns(incoming.ack_timeout);
+        conn.timeout_ns = response_ns(req.local_cm_response_timeout);
+        conn.timewait_ns = timewait_ns(incoming.ack_timeout);
         conn.max_retries = req.max_cm_retries;
         let listener = incoming.listener;
         let Ok(place) = self.insert(conn) else {
@@ -92,21 +94,6 @@ impl Agent {
         let id = self.conns.at(place).expect("just put in").id;
         self.events
             .push_back(CmEvent::Request(id, Box::new(incoming)));
-    }
-
-    /// A connection that the other side does not know any more.
-    fn forget_stale(&mut self, now: Time, place: usize) {
-        let Some(conn) = self.conns.at(place) else {
-            return;
-        };
-        let id = conn.id;
-        let is_connected = matches!(
-            conn.state,
-            State::RepSent | State::RepReceived | State::Established
-        );
-        if is_connected && self.disconnect(now, id).is_ok() {
-            self.counts.stray += 1;
-        }
     }
 
     /// Refuses a request of which nothing is kept.

@@ -3,6 +3,7 @@
 
 mod connections;
 mod datagrams;
+mod flood;
 mod many;
 mod numbers;
 mod random;

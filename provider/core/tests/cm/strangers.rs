@@ -3,10 +3,10 @@
 use std::net::Ipv4Addr;
 
 use urxe_core::cm::{CmEvent, CommId, MadPath};
-use urxe_wire::cm::{CmMessage, Dreq, Lap, RejReason, Rep, Rtu};
+use urxe_wire::cm::{CmMessage, Drep, Dreq, Lap, RejReason, Rep, Rtu};
 use urxe_wire::{MadHeader, Qpn};
 
-use crate::wire::{Wire, path};
+use crate::wire::{MS, Wire, agent, path, request};
 
 /// A message with both ids of a connection, as a third host or the peer could write it.
 pub(crate) fn forged(ids: [CommId; 2], make: fn(u32, u32) -> CmMessage) -> Vec<u8> {
@@ -129,4 +129,49 @@ fn what_is_asked_about_nothing_is_answered() {
         Some(CmMessage::Apr(apr)) => assert_eq!(apr.status, 2),
         other => panic!("{other:?}"),
     }
+}
+
+/// Address, GUID and QP of a peer are no secret: a request that names them in its name ends nothing, however often it
+/// comes.
+#[test]
+fn a_forged_request_ends_no_connection() {
+    let mut wire = Wire::perfect();
+    let [passive, active] = wire.connected([0x5678, 0x1234]);
+    let mut peer = agent(1, 99);
+    let reasked = peer.connect(wire.now, &request(0x1234, b"")).expect("room");
+    let forged = peer.front().expect("a REQ").mad.to_vec();
+    for _ in 0..1000 {
+        wire.now = wire.now + MS;
+        let now = wire.now;
+        wire.agents[0].handle_mad(now, path(0), &forged);
+        wire.run(1);
+        for (host, agent) in wire.agents.iter_mut().enumerate() {
+            let event = agent.poll_event();
+            assert!(event.is_none(), "host {host}: {event:?}");
+        }
+    }
+    assert_ne!(reasked, active);
+    // Both are as they were: what ends them is an end.
+    let now = wire.now;
+    wire.agents[1].disconnect(now, active).expect("there");
+    let event = wire.event(0);
+    assert!(matches!(event, CmEvent::Disconnected { id, .. } if id == passive));
+}
+
+/// Nor does an acknowledgement of an end that nobody asked for.
+#[test]
+fn an_unasked_drep_ends_no_connection() {
+    let mut wire = Wire::perfect();
+    let ids = wire.connected([0x5678, 0x1234]);
+    let drep = forged(ids, |local, remote| {
+        CmMessage::Drep(Drep {
+            local_comm_id: local,
+            remote_comm_id: remote,
+            ..Drep::default()
+        })
+    });
+    let now = wire.now;
+    wire.agents[0].handle_mad(now, path(0), &drep);
+    assert!(wire.agents[0].poll_event().is_none());
+    assert_eq!(wire.agents[0].take_counts().stray, 1);
 }
