@@ -1,7 +1,7 @@
 //! Connections in three lines.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,9 @@ use crate::qp::Qp;
 
 /// RNR NAKs of these connections ask for 0.64 ms: RDMA-CM's own 655 ms are for those who ask.
 const MIN_RNR_TIMER: u8 = 12;
+
+/// Guests that were answered and say nothing, at most: each has a QP, 37 to 63 KiB, and anybody can ask.
+const GUESTS_MAX: usize = 256;
 
 /// A connection that is ready: a QP in RTS, and a completion queue for both its directions.
 /// When it is dropped the peer is told.
@@ -119,7 +122,8 @@ pub struct Listener {
     channel: EventChannel,
     settings: QpSettings,
     private_data: Vec<u8>,
-    guests: Mutex<HashMap<u64, Guest>>,
+    /// By number, and so by age.
+    guests: Mutex<BTreeMap<u64, Guest>>,
 }
 
 impl Listener {
@@ -148,10 +152,10 @@ impl Listener {
         self
     }
 
-    /// Waits for a peer and accepts it.
+    /// Waits for a peer and accepts it. One for whom there are no resources is refused, and the next is waited for.
     ///
     /// # Errors
-    /// If the system cannot wait, or a QP cannot be created.
+    /// If the system cannot wait.
     pub fn accept(&self) -> Result<Connection, Error> {
         loop {
             let accepted = self.accept_timeout(Duration::from_secs(3600))?;
@@ -170,9 +174,9 @@ impl Listener {
         let end = Instant::now().checked_add(timeout);
         while let Some(event) = next_until(&self.channel, end)? {
             match event.kind {
-                EventKind::ConnectRequest => self.welcome(&event)?,
+                EventKind::ConnectRequest => self.welcome(&event),
                 EventKind::Established => {
-                    if let Some(connection) = self.finish(&event.id)? {
+                    if let Some(connection) = self.finish(&event.id) {
                         return Ok(Some(connection));
                     }
                 }
@@ -183,53 +187,57 @@ impl Listener {
         Ok(None)
     }
 
-    /// Accepts a peer. Many can be on their way: none is waited for alone.
-    fn welcome(&self, event: &Event) -> Result<(), Error> {
+    /// Accepts a peer. Many can be on their way: none is waited for alone. What cannot be made for a peer is the peer's
+    /// end, and not the listener's.
+    fn welcome(&self, event: &Event) {
+        if self.accept_guest(event).is_err() {
+            drop(self.guests().remove(&event.id.number()));
+            // A peer that has given up cannot be told.
+            let _ = event.id.reject_with(RejReason::NO_RESOURCES, &[]);
+        }
+    }
+
+    fn accept_guest(&self, event: &Event) -> Result<(), Error> {
         let id = &event.id;
         let (qp, cq) = self.settings.create(id)?;
-        let private_data = trimmed(event.private_data());
-        // Another thread may find it established before the call returns.
-        self.guests().insert(
-            id.number(),
-            Guest {
-                id: id.clone(),
-                qp,
-                cq,
-                private_data,
-            },
-        );
-        let accepted = id.accept(&ConnParam {
+        let guest = Guest {
+            id: id.clone(),
+            qp,
+            cq,
+            private_data: trimmed(event.private_data()),
+        };
+        let oldest = {
+            let mut guests = self.guests();
+            // Another thread may find it established before the call returns.
+            guests.insert(id.number(), guest);
+            match guests.len() > GUESTS_MAX {
+                true => guests.pop_first(),
+                false => None,
+            }
+        };
+        drop(oldest);
+        id.accept(&ConnParam {
             private_data: self.private_data.clone(),
             ..ConnParam::default()
-        });
-        if let Err(error) = accepted {
-            self.guests().remove(&id.number());
-            // A peer that has given up is no failure of ours.
-            if !matches!(error.cm(), Some(CmError::State(_))) {
-                return Err(error);
-            }
-        }
-        Ok(())
+        })
     }
 
     /// A peer is there.
-    fn finish(&self, id: &Id) -> Result<Option<Connection>, Error> {
-        let Some(guest) = self.guests().remove(&id.number()) else {
-            return Ok(None);
-        };
-        // Its further events are its own.
-        let channel = EventChannel::with_manager(id.manager())?;
-        id.migrate(&channel)?;
-        Ok(Some(Connection {
+    fn finish(&self, id: &Id) -> Option<Connection> {
+        let guest = self.guests().remove(&id.number())?;
+        // Its further events are its own. Without a channel for them it is disconnected.
+        let channel = EventChannel::with_manager(id.manager()).ok()?;
+        id.migrate(&channel).ok()?;
+        Some(Connection {
             id: guest.id,
             channel,
             qp: guest.qp,
             cq: guest.cq,
             private_data: guest.private_data,
-        }))
+        })
     }
 
-    fn guests(&self) -> MutexGuard<'_, HashMap<u64, Guest>> {
+    fn guests(&self) -> MutexGuard<'_, BTreeMap<u64, Guest>> {
         self.guests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
