@@ -157,6 +157,55 @@ fn a_question_and_an_answer_over_ipv6() {
     }
 }
 
+/// The traffic class in the header before the datagram that `node` received.
+fn traffic_class(node: &Node) -> u8 {
+    let grh = node.grh();
+    match node.address() {
+        IpAddr::V4(_) => grh[21],
+        IpAddr::V6(_) => grh[0] << 4 | grh[1] >> 4,
+    }
+}
+
+#[test]
+fn the_header_of_a_datagram_has_its_traffic_class() {
+    const CLASS: u8 = 26 << 2;
+    let group = "239.77.1.9".parse().expect("an address");
+    let mut nodes = vec![(Node::open(), Node::open())];
+    match Context::open("::1".parse().expect("an address")) {
+        Ok(context) => {
+            let node = || Node::on(context.clone(), false);
+            nodes.push((node(), node()));
+        }
+        Err(error) => eprintln!("skipped over IPv6: {error}"),
+    }
+    for (alice, bob) in &nodes {
+        let to = alice.ah(bob.address()).query();
+        for traffic_class in [CLASS, 0, CLASS + 1] {
+            let path = AddressVector {
+                traffic_class,
+                ..to
+            };
+            let ah = alice.end.pd.create_ah(&path).expect("a path");
+            bob.expect(1);
+            alice.send(&ah, bob, b"x");
+            bob.receive();
+            assert_eq!(self::traffic_class(bob), traffic_class, "{path:?}");
+        }
+    }
+    let (alice, bob) = &nodes[0];
+    bob.attach(group);
+    bob.expect(2);
+    let path = AddressVector {
+        traffic_class: CLASS,
+        ..alice.ah(group).query()
+    };
+    let ah = alice.end.pd.create_ah(&path).expect("a path");
+    let wr = SendWr::send_inline(1, b"all").ud_addr(&ah, Qpn::MULTICAST, QKEY);
+    alice.end.qp.post_send(&wr).expect("posts");
+    bob.receive();
+    assert_eq!(traffic_class(bob), CLASS, "to a group");
+}
+
 #[test]
 fn one_handle_serves_many_qps_and_many_datagrams_at_once() {
     let (alice, bob) = (Node::open(), Node::open());

@@ -281,7 +281,7 @@ impl Sim {
                 (frame.src, 0, frame.tos, &scratch[..len as usize])
             }
         };
-        transport.receive(now, super::address_of(from), source_port, tos & 3, packet);
+        transport.receive(now, super::address_of(from), source_port, tos, packet);
         if transport.cqs.model.has_news {
             self.check_news(host);
         }

@@ -188,7 +188,7 @@ impl Transport {
         now: Time,
         from: IpAddr,
         source_port: u16,
-        ecn: u8,
+        tos: u8,
         packet: &[u8],
     ) {
         let local = self.addr;
@@ -196,7 +196,7 @@ impl Transport {
             .paths
             .entry((from, source_port))
             .or_insert_with(|| RxPath::new(from, source_port, local, 0));
-        path.ecn = ecn;
+        path.tos = tos;
         self.cqs.model.now = now;
         let before = seen(&self.shard, &self.memory);
         let mut env = Env {

@@ -13,20 +13,26 @@ pub struct RxPath {
     pub source: IpAddr,
     /// The address that it was sent to.
     pub local: IpAddr,
-    /// The two ECN bits of its IP header.
-    pub ecn: u8,
+    /// The traffic class of its IP header.
+    pub tos: u8,
     /// What the ICRC of every packet on this path has in common.
     pub seed: IcrcSeed,
 }
 
 impl RxPath {
     /// The path of a datagram from `source`:`source_port` to `local`:4791.
-    pub fn new(source: IpAddr, source_port: u16, local: IpAddr, ecn: u8) -> RxPath {
+    pub fn new(source: IpAddr, source_port: u16, local: IpAddr, tos: u8) -> RxPath {
         RxPath {
             source,
             local,
-            ecn,
+            tos,
             seed: icrc_seed(source, source_port, local),
         }
+    }
+
+    /// The two ECN bits of its IP header.
+    #[inline]
+    pub fn ecn(&self) -> u8 {
+        self.tos & 3
     }
 }

@@ -339,7 +339,7 @@ impl Shard {
                         Service::Xrc => qp.handle_xrc(&packet, &mut cx),
                         _ => qp.handle_packet(&packet, &mut cx),
                     }
-                    if path.ecn == CONGESTION_EXPERIENCED {
+                    if path.ecn() == CONGESTION_EXPERIENCED {
                         self.on_marked(index, env.now);
                     }
                     self.settle(index);

@@ -11,6 +11,7 @@ use std::io;
 use urxe_core::qp::attr::AddressVector;
 use urxe_udp::UdpSocket;
 
+use super::objects::REPORT_TOS;
 use super::post::QpShared;
 use super::shard_state::ShardState;
 use super::sockets::Port;
@@ -102,6 +103,7 @@ impl Engine {
                 io::ErrorKind::AddrInUse => ErrorKind::AddrInUse(group).into(),
                 _ => Error::io("joining the multicast group")(error),
             })?;
+        socket.report_tos().map_err(Error::io(REPORT_TOS))?;
         Ok(Port::of_group(group, socket))
     }
 }

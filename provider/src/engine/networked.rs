@@ -51,12 +51,7 @@ impl Engine {
         };
         guard.start_turn();
         let state = &mut *guard;
-        let path = RxPath::new(
-            packet.source,
-            packet.source_port,
-            packet.dest,
-            packet.tos & 3,
-        );
+        let path = RxPath::new(packet.source, packet.source_port, packet.dest, packet.tos);
         let ShardState {
             shard,
             mrs,

@@ -25,6 +25,9 @@ use crate::limits::LIMITS;
 /// congestion. Where a connection sets them, those of its packets are looked at.
 const ECN_BITS: u8 = 3;
 
+/// What failed when a socket does not report the traffic class of what it receives.
+pub(super) const REPORT_TOS: &str = "asking for the traffic class of packets";
+
 /// Q_Keys with this bit are given to QPs by privileged programs only (IBTA 10.2.5).
 const CONTROLLED_QKEY: u32 = 1 << 31;
 
@@ -42,6 +45,9 @@ impl Engine {
         &self,
         init: &QpInit,
     ) -> Result<(Arc<QpShared>, Option<Range<usize>>), Error> {
+        if init.qp_type == QpType::Ud {
+            self.report_tos_of_all()?;
+        }
         let (mut state, index, qpn) = loop {
             let mut state = self.enter()?;
             match state.shard.create_qp(init) {
@@ -160,20 +166,25 @@ impl Engine {
             return Err(ErrorKind::ForeignAddress(path.local).into());
         }
         if path.traffic_class & ECN_BITS != 0 {
-            self.report_marks(path.local)?;
+            self.report_tos(path.local)?;
         }
         Ok(())
     }
 
-    /// What is received at an address is looked at for marks of congested switches.
-    fn report_marks(&self, local: IpAddr) -> Result<(), Error> {
+    /// What is received at an address comes with its traffic class: the marks of congested switches, and what the
+    /// header before a datagram says.
+    fn report_tos(&self, local: IpAddr) -> Result<(), Error> {
         // A network says it of every packet.
         let Some(socket) = self.sockets.of(local) else {
             return Ok(());
         };
-        socket
-            .report_tos()
-            .map_err(Error::io("asking for the traffic class of packets"))
+        socket.report_tos().map_err(Error::io(REPORT_TOS))
+    }
+
+    fn report_tos_of_all(&self) -> Result<(), Error> {
+        self.sockets
+            .addrs()
+            .try_for_each(|local| self.report_tos(local))
     }
 
     pub(crate) fn set_congestion_control(
@@ -185,10 +196,8 @@ impl Engine {
         let now = state.now;
         state.shard.set_congestion_control(qp.index, control, now)?;
         if matches!(control, CongestionControl::Dcqcn(_)) {
-            // The QP's path may not be known yet: all addresses of the context will do.
-            for local in self.sockets.addrs() {
-                self.report_marks(local)?;
-            }
+            // The QP's path may not be known yet.
+            self.report_tos_of_all()?;
         }
         state.transmit(AckMode::Now);
         Ok(())

@@ -282,10 +282,10 @@ impl ShardState {
                 source_port,
                 local,
                 place,
-                ecn,
+                tos,
                 packet,
             } = handed;
-            let path = RxPath::new(source, source_port, local, ecn);
+            let path = RxPath::new(source, source_port, local, tos);
             let handled = with_env!(self, |shard, env| shard
                 .handle_packet(&path, place, packet, env));
             if handled == Handled::OfAnother {
@@ -465,11 +465,11 @@ impl Trains<'_> {
                 continue;
             }
             let same = last_path.as_ref().is_some_and(|(source, path)| {
-                *source == datagram.source && path.local == port.addr && path.ecn == datagram.ecn()
+                *source == datagram.source && path.local == port.addr && path.tos == datagram.tos
             });
             if !same {
                 let (ip, udp_port) = (datagram.source.ip(), datagram.source.port());
-                let path = RxPath::new(ip, udp_port, port.addr, datagram.ecn());
+                let path = RxPath::new(ip, udp_port, port.addr, datagram.tos);
                 *last_path = Some((datagram.source, path));
             }
             let (_, path) = last_path.as_ref().expect("just set");
@@ -480,7 +480,7 @@ impl Trains<'_> {
                         source_port: datagram.source.port(),
                         local: port.addr,
                         place: place as u16,
-                        ecn: datagram.ecn(),
+                        tos: datagram.tos,
                         packet,
                     };
                     if !pass_on(others, &handed, now, counters) {
@@ -528,10 +528,10 @@ impl Unowned {
             source,
             source_port,
             local,
-            ecn,
+            tos,
             ..
         } = *handed;
-        let path = RxPath::new(source, source_port, local, ecn);
+        let path = RxPath::new(source, source_port, local, tos);
         self.mads.push((path, handed.packet.into()));
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What goes before the packet: both addresses, the source port, the place in its
-/// train, ECN, and padding.
+/// train, the traffic class, and padding.
 pub(super) const HEAD: usize = 40;
 /// No packet is longer: a path MTU of 4096 and all headers.
 const PACKET_MAX: usize = 8 << 10;
@@ -21,7 +21,7 @@ pub(crate) struct Handed<'a> {
     pub(crate) source_port: u16,
     pub(crate) local: IpAddr,
     pub(crate) place: u16,
-    pub(crate) ecn: u8,
+    pub(crate) tos: u8,
     pub(crate) packet: &'a [u8],
 }
 
@@ -121,7 +121,7 @@ impl Handed<'_> {
         head[16..32].copy_from_slice(&v6(self.local));
         head[32..34].copy_from_slice(&self.source_port.to_be_bytes());
         head[34..36].copy_from_slice(&self.place.to_be_bytes());
-        head[36] = self.ecn;
+        head[36] = self.tos;
         packet.copy_from_slice(self.packet);
         Some(len)
     }
@@ -137,7 +137,7 @@ impl Handed<'_> {
             local: addr(16),
             source_port: u16::from_be_bytes([head[32], head[33]]),
             place: u16::from_be_bytes([head[34], head[35]]),
-            ecn: head[36],
+            tos: head[36],
             packet,
         })
     }
@@ -167,7 +167,7 @@ mod tests {
             source_port: 4791,
             local: IpAddr::from([10, 0, 0, 2]),
             place: 0,
-            ecn: 0,
+            tos: 0,
             packet: &[7; 300],
         };
         let mut lost = 0;
@@ -210,7 +210,7 @@ mod tests {
             local: local.parse().expect("literal"),
             source_port: 0xc123,
             place: 5,
-            ecn: 3,
+            tos: 0x6b,
             packet,
         });
         for one in &handed {

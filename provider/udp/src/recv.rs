@@ -138,11 +138,6 @@ pub struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// The two ECN bits.
-    pub fn ecn(&self) -> u8 {
-        self.tos & 3
-    }
-
     /// The packets, each with its place in the train.
     #[inline]
     pub fn segments(&self) -> Segments<'a> {

@@ -155,7 +155,7 @@ fn grh_of(arrival: Arrival<'_>, packet_len: usize) -> [u8; Grh::LEN] {
     let grh = match (path.source, path.local) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let mut header = Ipv4 {
-                tos: path.ecn,
+                tos: path.tos,
                 total_len: packet_len.saturating_add(IPV4_UDP_LEN),
                 ident: arrival.ident,
                 flags_and_offset: Ipv4::DF,
@@ -169,7 +169,7 @@ fn grh_of(arrival: Arrival<'_>, packet_len: usize) -> [u8; Grh::LEN] {
             Grh::V4(header)
         }
         (src, dst) => Grh::V6(Ipv6 {
-            traffic_class: path.ecn,
+            traffic_class: path.tos,
             flow_label: 0,
             payload_len: packet_len.saturating_add(UDP_LEN),
             next_header: PROTOCOL_UDP,

@@ -82,7 +82,7 @@ fn live_on(place: &Place, resident: &Joined, addr: IpAddr, random: &mut Random) 
             source_port: 4791,
             local: addr,
             place: 0,
-            ecn: 0,
+            tos: 0,
             packet: &packet,
         };
         membership.take_foreign(&handed, Time(n * HOLDERS_NS));
