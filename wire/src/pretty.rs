@@ -6,7 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 use crate::cm::CmMessage;
 use crate::frame::{Frame, RoceFrame};
 use crate::ids::Qpn;
-use crate::opcode::Operation;
+use crate::opcode::{Opcode, OpcodeInfo, Operation};
 use crate::packet::Packet;
 use crate::pfc::{Pause, PauseFrame};
 use crate::syndrome::{NakCode, Syndrome, SyndromeKind};
@@ -15,9 +15,9 @@ use crate::syndrome::{NakCode, Syndrome, SyndromeKind};
 impl fmt::Display for Packet<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bth = self.bth();
-        f.write_str(self.info().name)?;
-        if self.info().operation == Operation::Unassigned {
-            write!(f, " {:#04x}", bth.opcode.0)?;
+        match self.info().operation {
+            Operation::Unassigned => fmt_unassigned(bth.opcode, f)?,
+            _ => f.write_str(self.info().name)?,
         }
         write!(f, " QPN {:#x}", bth.dest_qp.get())?;
         if let Some(deth) = self.deth() {
@@ -45,6 +45,21 @@ impl fmt::Display for Packet<'_> {
             Some(message) => write!(f, ", {message}"),
             None => Ok(()),
         }
+    }
+}
+
+/// The name of an opcode that no service here has: of reliable datagrams (010), whose opcodes are numbered as those of reliable
+/// connections, or of a manufacturer (110, 111), as those of dynamically connected QPs (DC) are.
+fn fmt_unassigned(opcode: Opcode, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    const RESYNC: u8 = 0x55;
+    let Opcode(number) = opcode;
+    match (number, Opcode(number & 0x1f).info()) {
+        (RESYNC, _) => f.write_str("RD RESYNC"),
+        (0x40..RESYNC, Some(like)) => {
+            write!(f, "RD {}", like.name.trim_start_matches("RC "))
+        }
+        (0xc0.., _) => write!(f, "manufacturer's opcode {number:#04x} (DC or the like)"),
+        _ => write!(f, "{} {number:#04x}", OpcodeInfo::UNASSIGNED.name),
     }
 }
 

@@ -31,6 +31,11 @@ pub(crate) enum Icrc {
     },
     /// The capture holds only the beginning of the packet.
     NotChecked,
+    /// So it does, and does not say so: the IP header tells of more bytes.
+    CutShort {
+        have: usize,
+        whole: usize,
+    },
 }
 
 impl Finding {
@@ -56,20 +61,12 @@ impl Finding {
         match Frame::parse(link, &bytes) {
             Ok(Frame::Roce(frame)) => {
                 let found = u32::from_le_bytes(frame.packet.icrc());
-                // The verdict is told here, with more in it than the frame's own text has.
-                let shown = RoceFrame {
-                    icrc_expected: found,
-                    ..frame
-                };
                 let icrc = match frame.icrc_expected {
                     _ if is_cut => Icrc::NotChecked,
                     expected if expected == found => Icrc::Ok,
                     expected => Icrc::Bad { found, expected },
                 };
-                Finding::Roce {
-                    text: shown.to_string(),
-                    icrc,
-                }
+                Finding::of_roce(frame, icrc)
             }
             Ok(other) => Finding::Other {
                 text: other.to_string(),
@@ -80,10 +77,38 @@ impl Finding {
             Err(error) if is_cut => Finding::Other {
                 text: format!("cut off by the capture before its end: {error}"),
             },
-            Err(error) if is_below_udp(error) => Finding::Other {
-                text: format!("not RoCE: {error}"),
-            },
+            Err(error) if is_below_udp(error) => Finding::of_short(link, &bytes, error)
+                .unwrap_or_else(|| Finding::Other {
+                    text: format!("not RoCE: {error}"),
+                }),
             Err(error) => Finding::Broken { error },
+        }
+    }
+
+    fn of_roce(frame: RoceFrame<'_>, icrc: Icrc) -> Finding {
+        // The verdict is told here, with more in it than the frame's own text has.
+        let shown = RoceFrame {
+            icrc_expected: u32::from_le_bytes(frame.packet.icrc()),
+            ..frame
+        };
+        let text = shown.to_string();
+        Finding::Roce { text, icrc }
+    }
+
+    /// Of a frame with fewer bytes than its IP header tells of: a packet of RoCE, if the ports say so.
+    fn of_short(link: LinkType, bytes: &[u8], error: ParseError) -> Option<Finding> {
+        let ParseError::Truncated { needed, have, .. } = error else {
+            return None;
+        };
+        let whole = bytes.len() + needed.checked_sub(have)?;
+        let mut padded = bytes.to_vec();
+        padded.resize(whole.min(FRAME_LEN_MAX), 0);
+        match Frame::parse(link, &padded) {
+            Ok(Frame::Roce(frame)) => {
+                let have = bytes.len();
+                Some(Finding::of_roce(frame, Icrc::CutShort { have, whole }))
+            }
+            _ => None,
         }
     }
 }
@@ -120,6 +145,9 @@ impl fmt::Display for Icrc {
                 write!(f, "ICRC BAD ({found:#010x}, should be {expected:#010x})")
             }
             Icrc::NotChecked => f.write_str("icrc not checked (cut off by the capture)"),
+            Icrc::CutShort { have, whole } => {
+                write!(f, "icrc not checked (cut short: {have} of {whole} bytes)")
+            }
         }
     }
 }
@@ -229,14 +257,44 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_that_is_shorter_than_its_ip_header_says_is_cut_short() {
+        let whole = frame();
+        // From where the ports are there.
+        for len in 14 + 20 + 4..whole.data.len() {
+            let mut captured = whole.clone();
+            captured.data.truncate(len);
+            captured.len_on_wire = len;
+            let text = Finding::of(&captured).to_string();
+            let says = format!("cut short: {len} of {} bytes", whole.data.len());
+            assert!(text.contains(&says), "{text}");
+        }
+        let mut captured = whole;
+        captured.data[36] ^= 1;
+        captured.data.truncate(100);
+        captured.len_on_wire = 100;
+        let text = Finding::of(&captured).to_string();
+        assert!(text.starts_with("not RoCE"), "another port: {text}");
+    }
+
+    #[test]
     fn an_unassigned_opcode_is_shown_and_another_port_is_not_ours() {
         let mut captured = frame();
-        // Ethernet 14, IPv4 20, UDP 8: the opcode is the first byte after them.
-        captured.data[42] = 0x46;
-        let Finding::Roce { text, icrc } = Finding::of(&captured) else {
+        for (opcode, name) in [
+            (0x46, "RD RDMA WRITE First"),
+            (0x54, "RD FetchAdd"),
+            (0x55, "RD RESYNC"),
+            (0xc4, "manufacturer's opcode 0xc4 (DC or the like)"),
+            (0x56, "unassigned opcode 0x56"),
+            (0x18, "unassigned opcode 0x18"),
+        ] {
+            // Ethernet 14, IPv4 20, UDP 8: the opcode is the first byte after them.
+            captured.data[42] = opcode;
+            let text = Finding::of(&captured).to_string();
+            assert!(text.contains(&format!("{name} QPN")), "{text}");
+        }
+        let Finding::Roce { icrc, .. } = Finding::of(&captured) else {
             panic!("a vendor's packet is a packet");
         };
-        assert!(text.contains("unassigned opcode 0x46 QPN"), "{text}");
         assert!(
             matches!(icrc, Icrc::Bad { .. }),
             "it was computed for another opcode"
