@@ -19,7 +19,7 @@ impl Capture {
         Capture(std::env::temp_dir().join(format!("urxe-tap-{pid}-{name}.pcapng")))
     }
 
-    fn packets(&self) -> Vec<Vec<u8>> {
+    fn packets(&self) -> Vec<(u32, Vec<u8>)> {
         packets(&self.0)
     }
 }
@@ -30,8 +30,9 @@ impl Drop for Capture {
     }
 }
 
-/// The packets of a pcapng file: enhanced packet blocks of a raw IP interface.
-fn packets(path: &Path) -> Vec<Vec<u8>> {
+/// The packets of a pcapng file, enhanced packet blocks of a raw IP interface, with their flags: 1 for a packet that came,
+/// 2 for one that left.
+fn packets(path: &Path) -> Vec<(u32, Vec<u8>)> {
     let bytes = std::fs::read(path).expect("the file is there");
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
     let (mut at, mut found, mut last_time) = (0, Vec::new(), 0);
@@ -51,7 +52,11 @@ fn packets(path: &Path) -> Vec<Vec<u8>> {
                 last_time = time;
                 let size = word(at + 20) as usize;
                 assert_eq!(word(at + 24) as usize, size, "nothing is cut off");
-                found.push(bytes[at + 28..at + 28 + size].to_vec());
+                let options = at + 28 + size.next_multiple_of(4);
+                // `epb_flags`, of 4 bytes.
+                assert_eq!(word(options), 2 | 4 << 16, "there is no other option");
+                let packet = bytes[at + 28..at + 28 + size].to_vec();
+                found.push((word(options + 4), packet));
             }
             _ => panic!("a block of type {kind}"),
         }
@@ -102,7 +107,9 @@ fn converse(v6: bool, capture: &Capture, other: &Capture) {
         sent + received,
         "every packet, once for each way it went"
     );
-    for packet in &packets {
+    let went = |way| packets.iter().filter(|(flags, _)| *flags == way).count() as u64;
+    assert_eq!((went(1), went(2)), (received, sent), "each says which way");
+    for (_, packet) in &packets {
         match Frame::parse(LinkType::RawIp, packet).expect("a RoCEv2 packet") {
             Frame::Roce(frame) => assert!(frame.is_icrc_ok(), "{frame:?}"),
             other => panic!("{other:?}"),
@@ -187,6 +194,6 @@ fn probes_of_sockets_are_left_out() {
     }
     drop(end);
     let packets = capture.packets();
-    assert!(packets.iter().any(|packet| packet.ends_with(b"one")));
-    assert!(!packets.iter().any(|packet| packet.ends_with(PROBE)));
+    assert!(packets.iter().any(|(_, packet)| packet.ends_with(b"one")));
+    assert!(!packets.iter().any(|(_, packet)| packet.ends_with(PROBE)));
 }

@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use urxe_core::RxPath;
 use urxe_core::transmit::TxBatch;
 use urxe_udp::Datagram;
-use urxe_wire::pcapng::{self, Interface, Packet};
+use urxe_wire::pcapng::{self, Direction, Interface, Packet};
 use urxe_wire::{IcrcPolicy, IcrcVerdict};
 
 use super::ROCE_PORT;
@@ -75,6 +75,7 @@ impl Tap {
                 let headers = Headers {
                     source: SocketAddr::new(source, ROCE_PORT),
                     dest,
+                    direction: Direction::Outbound,
                     tos: run.dest.tos,
                     ident: place as u16,
                 };
@@ -95,6 +96,7 @@ impl Tap {
             let headers = Headers {
                 source: datagram.source,
                 dest: path.local,
+                direction: Direction::Inbound,
                 tos: datagram.tos,
                 ident,
             };
@@ -115,6 +117,7 @@ impl Tap {
             time_ns,
             bytes: &frame,
             original_len: frame.len() as u32,
+            direction: headers.direction,
             ..Packet::default()
         };
         self.write_block(|block| packet.write(block));
@@ -196,10 +199,11 @@ fn now_ns() -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// What of the IP and UDP headers is not the same for all packets.
+/// What of the IP and UDP headers is not the same for all packets, and which way the packet went.
 struct Headers {
     source: SocketAddr,
     dest: IpAddr,
+    direction: Direction,
     tos: u8,
     ident: u16,
 }
