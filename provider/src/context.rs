@@ -195,6 +195,17 @@ impl Context {
         })
     }
 
+    /// What the system's clock said when the raw clock of [`Context::query_rt_values`] said this, in nanoseconds since
+    /// 1970.
+    ///
+    /// The two clocks are compared once, when the context is opened. So times never go back, and lie as far from each
+    /// other as the raw ones; and where the system's clock is set later, they do not follow, as those of an adapter,
+    /// whose clock is set when its driver starts, do not.
+    #[doc(alias = "ibv_wc_read_completion_wallclock_ns")]
+    pub fn wallclock_ns(&self, raw_clock_ns: u64) -> u64 {
+        self.engine().wall_ns(urxe_core::Time(raw_clock_ns))
+    }
+
     /// A channel on which completion queues raise events.
     ///
     /// # Errors

@@ -1,7 +1,5 @@
 //! Polling completions one by one, with their times.
 
-use std::time::{Duration, SystemTime};
-
 use urxe_core::Time;
 
 use crate::cq::Cq;
@@ -105,19 +103,11 @@ impl CqPoll<'_> {
         self.stamp.map(|stamp| stamp.0)
     }
 
-    /// The same on the system's clock, as nanoseconds since 1970. Both clocks are read
-    /// now, so the answer follows when the system's clock was set meanwhile.
+    /// The same on the system's clock, as nanoseconds since 1970
+    /// ([`crate::Context::wallclock_ns`]).
     #[doc(alias = "ibv_wc_read_completion_wallclock_ns")]
     pub fn completion_wallclock_ns(&self) -> Option<u64> {
         let engine = self.cq.context().engine();
-        if engine.network.is_some() {
-            // Its time began with it: there is no other.
-            return self.completion_ts();
-        }
-        let raw = engine.clock_now();
-        let age = Duration::from_nanos(raw.since_ns(self.stamp?));
-        let then = SystemTime::now().checked_sub(age)?;
-        let since = then.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-        u64::try_from(since.as_nanos()).ok()
+        self.stamp.map(|stamp| engine.wall_ns(stamp))
     }
 }

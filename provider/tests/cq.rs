@@ -232,6 +232,42 @@ fn an_event_of_a_queue_that_is_gone_is_nobodys() {
 }
 
 #[test]
+fn times_on_the_wall_lie_as_far_apart_as_the_raw_ones() {
+    let (a, b) = (End::open(), End::open());
+    let cq = a.context.cq(64).timestamps().create().expect("a CQ");
+    let qp = a.pd.qp(&cq).signal_all().create().expect("a QP");
+    connect(&qp, &b.qp, &ConnectOptions::default());
+    let mut times = Vec::new();
+    for n in 0..200 {
+        // A read of no bytes is answered, and takes no receive.
+        let wr = SendWr::rdma_read(n, &[], 0, urxe::Rkey(0));
+        qp.post_send(&wr).expect("room");
+        common::wait_until("it completes", || {
+            let Some(poll) = cq.start_poll().expect("polls") else {
+                return false;
+            };
+            let time = |poll: &urxe::CqPoll<'_>| {
+                (
+                    poll.completion_ts().expect("the queue keeps it"),
+                    poll.completion_wallclock_ns().expect("the queue keeps it"),
+                )
+            };
+            // Asked twice.
+            times.extend([time(&poll), time(&poll)]);
+            true
+        });
+    }
+    for pair in times.windows(2) {
+        let ((raw, wall), (next_raw, next_wall)) = (pair[0], pair[1]);
+        assert_eq!(
+            next_wall.wrapping_sub(wall),
+            next_raw.checked_sub(raw).expect("times do not go back")
+        );
+    }
+    assert_eq!(a.context.wallclock_ns(times[0].0), times[0].1);
+}
+
+#[test]
 fn completions_bear_their_time() {
     let (a, b) = pair();
     let cq = a.context.cq(16).timestamps().single_threaded().create();

@@ -1,7 +1,6 @@
 //! `ibv_cq_ex`: completions one by one (`ibv_start_poll`, `ibv_next_poll`, `ibv_wc_read_*`).
 
 use core::ffi::{c_int, c_uint, c_void};
-use std::time::{Duration, SystemTime};
 
 use urxe::Wc;
 
@@ -111,16 +110,9 @@ unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
     unsafe { current(cq) }.completion_ts.unwrap_or(0)
 }
 
-/// Both clocks are read now.
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     // SAFETY: as for the other readers.
     let (object, current) = unsafe { (Cq::of(cq.cast()), current(cq)) };
-    let wallclock = || {
-        let now = object.urxe.context().query_rt_values().ok()?.raw_clock_ns;
-        let age = Duration::from_nanos(now.saturating_sub(current.completion_ts?));
-        let then = SystemTime::now().checked_sub(age)?;
-        let since = then.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-        u64::try_from(since.as_nanos()).ok()
-    };
-    wallclock().unwrap_or(0)
+    let wallclock = |raw| object.urxe.context().wallclock_ns(raw);
+    current.completion_ts.map_or(0, wallclock)
 }

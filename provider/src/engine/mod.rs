@@ -234,6 +234,11 @@ impl Engine {
         self.clock.now()
     }
 
+    /// The same on the system's clock.
+    pub(crate) fn wall_ns(&self, then: urxe_core::Time) -> u64 {
+        self.clock.wall_ns(then)
+    }
+
     /// A number that nobody can guess.
     pub(crate) fn random(&self) -> Result<u64, Error> {
         match &self.network {
