@@ -278,8 +278,8 @@ impl Context {
         Ok(self.engine().take_strict_reports()?)
     }
 
-    /// True if both are the same context.
-    pub(crate) fn is(&self, other: &Context) -> bool {
+    /// True if both are handles of one context.
+    pub fn is(&self, other: &Context) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 

@@ -109,6 +109,15 @@ impl Mw {
         self.request(wr_id, bind)
     }
 
+    /// The rkey whose low 8 bits are these, for a request that binds the window
+    /// ([`SendWrFields::bind_mw`](crate::SendWrFields::bind_mw)). Any will do, those that it has now too. [`Mw::rkey`] tells
+    /// it from here on.
+    pub fn choose_rkey(&self, low: u8) -> Rkey {
+        let rkey = Rkey(self.rkey().0 & !0xff | u32::from(low));
+        self.rkey.store(rkey.0, Ordering::Relaxed);
+        rkey
+    }
+
     /// Takes the window back, which dropping does too.
     #[doc(alias = "ibv_dealloc_mw")]
     pub fn dealloc(self) {}
@@ -135,11 +144,12 @@ impl Drop for Mw {
 impl Qp {
     /// Binds a window of type 1 to a part of a region ([`crate::Mr::bind_info`]); a length of
     /// 0 unbinds it. It is a send request: it makes a completion, if `signaled`, when it is
-    /// done. Returns the new rkey.
+    /// done. Returns the new rkey. A window of another protection domain than the QP makes it fail, as what
+    /// the request says of the region can: with `MwBindErr`, in its completion.
     ///
     /// # Errors
-    /// If the window is of type 2 or of another protection domain than the QP, or the
-    /// request cannot be posted; then the window keeps what it is bound to.
+    /// If the window is of type 2 or of another context, or the request cannot be posted; then the window keeps what it
+    /// is bound to.
     #[doc(alias = "ibv_bind_mw")]
     #[track_caller]
     pub fn bind_mw(
@@ -152,8 +162,8 @@ impl Qp {
         if mw.mw_type != MwType::Type1 {
             return Err(ErrorKind::WindowType.into());
         }
-        if mw.pd.id() != self.pd().id() || !mw.pd.context().is(self.pd().context()) {
-            return Err(ErrorKind::ForeignPd("memory window").into());
+        if !mw.pd.context().is(self.pd().context()) {
+            return Err(ErrorKind::ForeignObject("memory window").into());
         }
         let before = mw.rkey();
         let wr = mw.request(wr_id, bind);

@@ -110,19 +110,18 @@ fn a_window_of_type_2_opens_to_the_qp_that_bound_it() {
 
 #[test]
 fn windows_that_cannot_be_bound() {
-    let (_a, b) = pair();
+    let (a, b) = pair();
     let plain = b.memory(64);
     let one = b.pd.alloc_mw(MwType::Type1).expect("a window");
     let two = b.pd.alloc_mw(MwType::Type2).expect("a window");
     let part = plain.bind_info(.., Access::REMOTE_READ);
     let error = b.qp.bind_mw(&two, 1, &part, true).expect_err("of type 2");
     assert_eq!((error.kind(), error.errno()), (&ErrorKind::WindowType, 22));
-    let other = b.context.alloc_pd().expect("a PD");
-    let foreign = other.alloc_mw(MwType::Type1).expect("a window");
+    let elsewhere = a.pd.alloc_mw(MwType::Type1).expect("a window");
     let error =
-        b.qp.bind_mw(&foreign, 1, &part, true)
-            .expect_err("of another PD");
-    assert_eq!(error.kind(), &ErrorKind::ForeignPd("memory window"));
+        b.qp.bind_mw(&elsewhere, 1, &part, true)
+            .expect_err("of another context");
+    assert_eq!(error.kind(), &ErrorKind::ForeignObject("memory window"));
     let before = one.rkey();
     let reset = b.pd.qp(&b.cq).create().expect("a QP");
     reset
@@ -137,6 +136,21 @@ fn windows_that_cannot_be_bound() {
         "without MW_BIND: {wc}"
     );
     assert_eq!(wc.fault(), Fault::WindowBind);
+}
+
+#[test]
+fn a_window_of_another_domain_than_the_qp_is_a_bind_error() {
+    let (_a, b) = pair();
+    let other = b.context.alloc_pd().expect("a PD");
+    let memory = other.reg_owned(vec![0; 64], WINDOWS).expect("memory");
+    let window = other.alloc_mw(MwType::Type1).expect("a window");
+    let part = memory.bind_info(.., Access::REMOTE_READ);
+    b.qp.bind_mw(&window, 3, &part, true)
+        .expect("that is found when it is carried out");
+    let wc = b.complete();
+    assert_eq!((wc.wr_id, wc.status), (3, WcStatus::MwBindErr), "{wc}");
+    assert_eq!(wc.fault(), Fault::WindowBind);
+    memory.dereg().expect("nothing is bound to it");
 }
 
 #[test]

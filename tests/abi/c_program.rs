@@ -101,6 +101,11 @@ fn imported_handles_are_of_the_same_objects() {
 }
 
 #[test]
+fn a_bind_is_of_the_window_that_it_names() {
+    check(VERBS, "windows");
+}
+
+#[test]
 fn names_and_hints_become_addresses() {
     check(CM, "addrinfo");
 }

@@ -55,7 +55,8 @@ static struct end make_end(void) {
         .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
         .pd = pd,
         .send_ops_flags =
-            IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_ATOMIC_WRITE | WITH_FLUSH,
+            IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_ATOMIC_WRITE |
+            WITH_FLUSH,
     };
     CHECK(end.qp = ibv_create_qp_ex(context, &init));
     CHECK(init.cap.max_send_wr == DEPTH);
@@ -187,6 +188,72 @@ static void check_placement(void) {
     CHECK(attr.device_cap_flags_ex >> 38 & 1 && attr.device_cap_flags_ex >> 40 & 1);
 }
 
+static struct ibv_wc write_through(struct end *from, uint64_t addr, uint32_t rkey) {
+    ibv_wr_start(from->ex);
+    from->ex->wr_id = 9;
+    from->ex->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_rdma_write(from->ex, rkey, addr);
+    ibv_wr_set_inline_data(from->ex, "x", 1);
+    CHECK(ibv_wr_complete(from->ex) == 0);
+    return next_completion(from->cq);
+}
+
+static uint32_t with_low_bits(uint32_t rkey, uint32_t low) { return (rkey & ~0xffu) | (low & 0xff); }
+
+/* A bind binds the window that it names, whatever the upper 24 bits of the key say, even those of another window;
+ * afterwards the structure has the new key. A bind that is not posted changes nothing. */
+static void check_windows(void) {
+    struct end a = make_end(), b = make_end();
+    connect_ends(&a, &b);
+    static char memory[BYTES];
+    struct ibv_mr *mr = ibv_reg_mr(pd, memory, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+    struct ibv_mw *named = ibv_alloc_mw(pd, IBV_MW_TYPE_2), *other = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+    CHECK(mr && named && other);
+    uint32_t before = named->rkey, key_of_other = other->rkey;
+    struct ibv_send_wr bind = {
+        .wr_id = 1,
+        .opcode = IBV_WR_BIND_MW,
+        .send_flags = IBV_SEND_SIGNALED,
+        .bind_mw = {.mw = named,
+                    .rkey = key_of_other,
+                    .bind_info = {.mr = mr, .addr = (uintptr_t)memory, .length = 64,
+                                  .mw_access_flags = IBV_ACCESS_REMOTE_WRITE}},
+    };
+    struct ibv_send_wr write = {
+        .wr_id = 2, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED, .next = &bind}, *bad;
+    /* Among others in a list, too. */
+    CHECK(ibv_post_send(b.qp, &write, &bad) == 0);
+    for (int n = 0; n < 2; n++)
+        CHECK(next_completion(b.cq).status == IBV_WC_SUCCESS);
+    CHECK(named->rkey == with_low_bits(before, key_of_other) && other->rkey == key_of_other);
+    CHECK(write_through(&a, (uintptr_t)memory, named->rkey).status == IBV_WC_SUCCESS);
+
+    struct ibv_mw_bind_info info = bind.bind_mw.bind_info;
+    info.addr += 64;
+    ibv_wr_start(b.ex);
+    b.ex->wr_id = 3;
+    b.ex->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_bind_mw(b.ex, other, 0x77, &info);
+    build_sends(&b, 4, DEPTH); /* one too many */
+    CHECK(ibv_wr_complete(b.ex) == ENOMEM && other->rkey == key_of_other);
+    ibv_wr_start(b.ex);
+    b.ex->wr_id = 3;
+    ibv_wr_bind_mw(b.ex, other, with_low_bits(named->rkey, 0x77), &info);
+    CHECK(ibv_wr_complete(b.ex) == 0);
+    struct ibv_wc wc = next_completion(b.cq);
+    CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == 3 && wc.opcode == IBV_WC_BIND_MW);
+    CHECK(other->rkey == with_low_bits(key_of_other, 0x77));
+    CHECK(write_through(&a, info.addr, other->rkey).status == IBV_WC_SUCCESS);
+    CHECK(write_through(&a, (uintptr_t)memory, named->rkey).status == IBV_WC_SUCCESS);
+
+    bind.bind_mw.mw = NULL;
+    CHECK(ibv_post_send(b.qp, &bind, &bad) == EINVAL && bad == &bind);
+    ibv_wr_start(b.ex);
+    ibv_wr_bind_mw(b.ex, NULL, 0, &info);
+    CHECK(ibv_wr_complete(b.ex) == EINVAL);
+    CHECK(ibv_dealloc_mw(named) == 0 && ibv_dealloc_mw(other) == 0);
+}
+
 static int is_readable(int fd, int timeout_ms) {
     struct pollfd it = {.fd = fd, .events = POLLIN};
     int ready = poll(&it, 1, timeout_ms);
@@ -205,6 +272,9 @@ static void check_events(void) {
     connect_ends(&a, &b);
     struct ibv_cq *cq;
     void *cq_context;
+    /* Of a queue without a channel nothing is told, and nobody minds. */
+    CHECK(cq = ibv_create_cq(context, 1, NULL, NULL, 0));
+    CHECK(ibv_req_notify_cq(cq, 0) == 0 && ibv_destroy_cq(cq) == 0);
     set_non_blocking(channel->fd);
     CHECK(!is_readable(channel->fd, 0));
     CHECK(ibv_get_cq_event(channel, &cq, &cq_context) == -1 && errno == EAGAIN);
@@ -309,7 +379,7 @@ int main(int argc, char **argv) {
         void (*check)(void);
     } checks[] = {
         {"batch", check_batch}, {"placement", check_placement}, {"events", check_events},
-        {"newer", check_newer}, {"import", check_import},
+        {"newer", check_newer}, {"import", check_import},       {"windows", check_windows},
     };
     CHECK(argc >= 2);
     for (size_t n = 0; n < sizeof checks / sizeof *checks; n++) {

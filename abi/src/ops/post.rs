@@ -10,11 +10,14 @@ use urxe::{
 
 use crate::layout::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
 use crate::object::{Ah, Names, Qp, Srq};
-use crate::verbs::mw::bind_info;
+use crate::verbs::mw::bind_request;
 
 /// Flags of a request that mean something beside INLINE.
 const KNOWN_FLAGS: SendFlags =
     SendFlags(SendFlags::FENCE.0 | SendFlags::SIGNALED.0 | SendFlags::SOLICITED.0);
+
+/// `IBV_WR_BIND_MW`
+const BIND_MW: c_int = 8;
 
 /// Most inline bytes of a request: what several entries are gathered into.
 pub(crate) const INLINE_MAX: usize = 1024;
@@ -69,24 +72,53 @@ unsafe fn report<T>(result: Posted<T>, bad_wr: *mut *mut T) -> c_int {
 unsafe fn post_one_send(qp: &Qp, at: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
     // SAFETY: the caller's promise.
     let wr = unsafe { &*at };
-    if is_gathered(wr) {
+    if is_apart(wr) {
         // SAFETY: the caller's promise.
-        return unsafe { post_gathered(qp, at) };
+        return unsafe { post_apart(qp, at) };
     }
     // SAFETY: the caller's promise.
     let wr = unsafe { send_wr(qp, wr) }.map_err(|errno| (at, errno))?;
     qp.urxe.post_send(&wr).map_err(|error| (at, error.errno()))
 }
 
-/// Inline bytes in several places: they have to be brought together first.
+/// Requests that are posted alone: inline bytes in several places, which have to be brought together first, and binds,
+/// after which the window has another key.
 #[inline]
-fn is_gathered(wr: &ibv_send_wr) -> bool {
-    wr.send_flags & SendFlags::INLINE.0 != 0 && wr.num_sge > 1
+fn is_apart(wr: &ibv_send_wr) -> bool {
+    wr.send_flags & SendFlags::INLINE.0 != 0 && wr.num_sge > 1 || wr.opcode == BIND_MW
 }
 
 /// # Safety
 /// As for [`send_wr`].
 #[cold]
+unsafe fn post_apart(qp: &Qp, at: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (*at).opcode {
+            BIND_MW => post_bind(qp, &*at).map_err(|errno| (at, errno)),
+            _ => post_gathered(qp, at),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`send_wr`].
+unsafe fn post_bind(qp: &Qp, wr: &ibv_send_wr) -> Result<(), c_int> {
+    let bind = &wr.bind_mw;
+    // SAFETY: a live window and a live region, or null, by the caller's promise.
+    let fields = unsafe { bind_request(qp, wr.wr_id, bind.mw, bind.rkey, &bind.bind_info) }?;
+    let flags = SendFlags(wr.send_flags & KNOWN_FLAGS.0);
+    let posted = qp
+        .urxe
+        .post_send(&SendWr::from(SendWrFields { flags, ..fields }));
+    posted.map_err(|error| error.errno())?;
+    // SAFETY: as above; the program does not touch the window during this call.
+    unsafe { (*bind.mw).rkey = fields.rkey.0 };
+    Ok(())
+}
+
+/// # Safety
+/// As for [`send_wr`].
 unsafe fn post_gathered(qp: &Qp, at: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
     // SAFETY: the caller's promise.
     let wr = unsafe { &*at };
@@ -134,7 +166,7 @@ unsafe fn post_sends(qp: &Qp, first: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
     let mut next = first;
     while !next.is_null() {
         // SAFETY: the caller's promise.
-        if is_gathered(unsafe { &*next }) {
+        if is_apart(unsafe { &*next }) {
             // SAFETY: the caller's promise.
             next = unsafe {
                 post_one_send(qp, next)?;
@@ -147,7 +179,7 @@ unsafe fn post_sends(qp: &Qp, first: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
         while !next.is_null() {
             // SAFETY: the caller's promise.
             let wr = unsafe { &*next };
-            if is_gathered(wr) {
+            if is_apart(wr) {
                 break;
             }
             // SAFETY: the caller's promise.
@@ -220,8 +252,7 @@ fn at_index<T: Linked>(first: *mut T, bad: BadWr) -> (*mut T, c_int) {
 #[inline]
 unsafe fn send_wr<'a>(qp: &Qp, wr: &'a ibv_send_wr) -> Result<SendWr<'a>, c_int> {
     let Some(opcode) = opcode(wr.opcode) else {
-        // SAFETY: the caller's promise.
-        return unsafe { local_wr(wr) };
+        return local_wr(wr);
     };
     // SAFETY: the caller's promise.
     let sges = unsafe { sges(wr.sg_list, wr.num_sge) }?;
@@ -250,24 +281,14 @@ unsafe fn send_wr<'a>(qp: &Qp, wr: &'a ibv_send_wr) -> Result<SendWr<'a>, c_int>
     }
 }
 
-/// Requests that concern no peer: binding and taking back memory windows.
-///
-/// # Safety
-/// As for [`send_wr`].
+/// Requests that concern no peer, but for binds: taking back memory windows.
 #[cold]
-unsafe fn local_wr(wr: &ibv_send_wr) -> Result<SendWr<'_>, c_int> {
+fn local_wr(wr: &ibv_send_wr) -> Result<SendWr<'_>, c_int> {
     const LOCAL_INV: c_int = 7;
-    const BIND_MW: c_int = 8;
-    let fields = match wr.opcode {
-        LOCAL_INV => SendWrFields::local_inv(wr.wr_id, Rkey(wr.imm_data)),
-        BIND_MW => {
-            let bind = &wr.bind_mw;
-            // SAFETY: a live region or null, by the caller's promise.
-            let info = unsafe { bind_info(&bind.bind_info) };
-            SendWrFields::bind_mw(wr.wr_id, Rkey(bind.rkey), &info)
-        }
-        _ => return Err(libc::EINVAL),
-    };
+    if wr.opcode != LOCAL_INV {
+        return Err(libc::EINVAL);
+    }
+    let fields = SendWrFields::local_inv(wr.wr_id, Rkey(wr.imm_data));
     let flags = SendFlags(wr.send_flags & KNOWN_FLAGS.0);
     Ok(SendWr::from(SendWrFields { flags, ..fields }))
 }

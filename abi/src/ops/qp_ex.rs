@@ -15,7 +15,7 @@ use super::post::sges;
 use crate::errno::Errno;
 use crate::layout::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
 use crate::object::{Ah, Qp};
-use crate::verbs::mw::bind_info;
+use crate::verbs::mw::bind_request;
 
 /// `IBV_QP_EX_WITH_*` of the operations below.
 const OPERATIONS: u64 = 0x3ff | 1 << 11 | 1 << 12;
@@ -32,6 +32,8 @@ struct Requests {
     built: Vec<Built>,
     sges: Vec<Sge>,
     inline: Vec<u8>,
+    /// Windows that are bound, and what their keys become.
+    windows: Vec<(*mut ibv_mw, Rkey)>,
     /// What was wrong with a request: then none of them is posted.
     error: Option<c_int>,
 }
@@ -142,7 +144,13 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
                 _ => object.urxe.post_send_all(wrs),
             };
             match posted {
-                Ok(()) => 0,
+                Ok(()) => {
+                    for (mw, rkey) in requests.windows.drain(..) {
+                        // SAFETY: live windows, by the rules of `ibv_wr_bind_mw`.
+                        unsafe { (*mw).rkey = rkey.0 };
+                    }
+                    0
+                }
                 Err(bad) => Error::from(bad).errno(),
             }
         }
@@ -159,6 +167,7 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     requests.built.clear();
     requests.sges.clear();
     requests.inline.clear();
+    requests.windows.clear();
     requests.error = None;
     if let Some(batch) = &object.batch {
         batch.is_building.store(false, Ordering::Release);
@@ -268,16 +277,20 @@ unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
 
 unsafe extern "C" fn wr_bind_mw(
     qp: *mut ibv_qp_ex,
-    _mw: *mut ibv_mw,
+    mw: *mut ibv_mw,
     rkey: u32,
     info: *const ibv_mw_bind_info,
 ) {
-    // SAFETY: after `ibv_wr_start`, with a description of a live region, by the rules of the function.
+    // SAFETY: after `ibv_wr_start`, with a live window and a description of a live region, by the rules of the function.
     unsafe {
-        let bind = bind_info(&*info);
-        begin_whole(qp, WrOpcode::BindMw, |wr_id| {
-            SendWrFields::bind_mw(wr_id, Rkey(rkey), &bind)
-        });
+        let (object, requests) = building(qp);
+        match bind_request(object, (*qp).wr_id, mw, rkey, &*info) {
+            Ok(request) => {
+                requests.windows.push((mw, request.rkey));
+                begin_whole(qp, WrOpcode::BindMw, |_| request);
+            }
+            Err(errno) => requests.error = Some(errno),
+        }
     }
 }
 

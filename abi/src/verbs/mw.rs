@@ -3,7 +3,7 @@
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_uint};
 
-use urxe::{Access, BindMw, Lkey, MwType};
+use urxe::{Access, BindMw, Lkey, MwType, SendWrFields};
 
 use crate::errno::{Errno, number, pointer};
 use crate::layout::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
@@ -59,9 +59,33 @@ pub(crate) unsafe extern "C" fn bind_mw(
     }))
 }
 
+/// `IBV_WR_BIND_MW`: the window is the one that is named, and of `rkey` its last 8 bits count, as with adapters (`mlx5` and
+/// `rxe` of rdma-core pass the window's own key beside it, `irdma` takes the upper 24 bits from there).
+///
+/// # Safety
+/// The window and the region must be live, or null.
+pub(crate) unsafe fn bind_request(
+    qp: &Qp,
+    wr_id: u64,
+    mw: *mut ibv_mw,
+    rkey: u32,
+    info: &ibv_mw_bind_info,
+) -> Result<SendWrFields<'static>, c_int> {
+    if mw.is_null() {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: the caller's promise.
+    let (window, info) = unsafe { (Mw::of(mw), bind_info(info)) };
+    if !window.urxe.pd().context().is(qp.urxe.pd().context()) {
+        return Err(libc::EINVAL);
+    }
+    let rkey = window.urxe.choose_rkey(rkey as u8);
+    Ok(SendWrFields::bind_mw(wr_id, rkey, &info))
+}
+
 /// # Safety
 /// The region must be live, or null.
-pub(crate) unsafe fn bind_info(info: &ibv_mw_bind_info) -> BindMw {
+unsafe fn bind_info(info: &ibv_mw_bind_info) -> BindMw {
     let lkey = if info.mr.is_null() {
         0
     } else {

@@ -46,8 +46,8 @@ pub enum WindowFault {
     /// The window, the region and the QP are not of one protection domain.
     #[error("a window, an MR and a QP of different protection domains")]
     Pd,
-    /// A type 2 window that is not free, or of the same key as before.
-    #[error("a type 2 window that is bound already, or whose key is the one it had")]
+    /// A type 2 window that is not free.
+    #[error("a type 2 window that is bound already")]
     State,
     /// Rights that windows of this type cannot give.
     #[error("rights that windows of this type cannot give")]
@@ -140,7 +140,7 @@ impl MrTable {
         if window.pd != by.pd {
             return Err(WindowFault::Pd);
         }
-        self.check_state(slot, &window, rkey, bind)?;
+        check_state(&window, bind)?;
         if bind.length == 0 {
             return Ok((slot, None));
         }
@@ -159,33 +159,6 @@ impl MrTable {
                 self.unbind(slot);
             }
         }
-    }
-
-    /// IBTA 10.6.7.2: a type 2 window is bound when it is free, under another key each
-    /// time, and to something.
-    fn check_state(
-        &self,
-        slot: usize,
-        window: &Window,
-        rkey: Rkey,
-        bind: &BindMw,
-    ) -> Result<(), WindowFault> {
-        let may = match window.mw_type {
-            MwType::Type1 => Access::REMOTE,
-            MwType::Type2 => Access::REMOTE | Access::ZERO_BASED,
-        };
-        if !may.contains(bind.access) {
-            return Err(WindowFault::Access);
-        }
-        if window.mw_type == MwType::Type2 {
-            if window.region.is_some() || self.slots[slot].keys.rkey == rkey {
-                return Err(WindowFault::State);
-            }
-            if bind.length == 0 {
-                return Err(WindowFault::Bounds);
-            }
-        }
-        Ok(())
     }
 
     /// The slot of a region that the window can be bound to.
@@ -284,6 +257,25 @@ impl MrTable {
         let generation = (index & !REMOTE_BIT) >> SLOT_BITS;
         let is_window = matches!(self.slots[slot].kind, Kind::Window(_));
         (is_window && u32::from(self.generations[slot]) == generation).then_some(slot)
+    }
+}
+
+/// IBTA 10.6.7.2: a type 2 window is bound when it is free, and to something. Its key may be any, the last one too.
+fn check_state(window: &Window, bind: &BindMw) -> Result<(), WindowFault> {
+    let is_type_2 = window.mw_type == MwType::Type2;
+    let may = if is_type_2 {
+        Access::REMOTE | Access::ZERO_BASED
+    } else {
+        Access::REMOTE
+    };
+    if !may.contains(bind.access) {
+        Err(WindowFault::Access)
+    } else if is_type_2 && window.region.is_some() {
+        Err(WindowFault::State)
+    } else if is_type_2 && bind.length == 0 {
+        Err(WindowFault::Bounds)
+    } else {
+        Ok(())
     }
 }
 

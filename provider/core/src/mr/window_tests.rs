@@ -102,11 +102,6 @@ fn a_window_of_type_2_opens_to_its_qp_until_it_is_invalidated() {
     let mut t = MrTable::new(2);
     let keys = region(&mut t, ALL);
     let free = t.alloc_mw(PD, MwType::Type2).expect("fits");
-    assert_eq!(
-        t.bind_mw(ME, free, &bind(keys)),
-        Err(WindowFault::State),
-        "same key"
-    );
     assert_eq!(t.check_invalidate(free, ME), Err(AccessFault::Key), "free");
     let rkey = inc_rkey(free);
     let nothing = BindMw {
@@ -126,11 +121,6 @@ fn a_window_of_type_2_opens_to_its_qp_until_it_is_invalidated() {
     t.invalidate(rkey);
     assert_eq!(write(&t, ME, rkey, BASE + 0x10), Err(AccessFault::Key));
     assert_eq!(t.windows_of(keys.lkey), 0);
-    assert_eq!(
-        t.bind_mw(ME, rkey, &bind(keys)),
-        Err(WindowFault::State),
-        "same key"
-    );
 
     let zero_based = BindMw {
         access: bind(keys).access | Access::ZERO_BASED,
@@ -147,6 +137,67 @@ fn a_window_of_type_2_opens_to_its_qp_until_it_is_invalidated() {
     t.unbind_qp(ME.qpn);
     assert_eq!(write(&t, ME, rkey, 0), Err(AccessFault::Key));
     assert_eq!(t.windows_of(keys.lkey), 0);
+}
+
+#[test]
+fn a_window_of_type_2_is_bound_with_any_8_bits() {
+    let mut t = MrTable::new(3);
+    let keys = region(&mut t, ALL);
+    for low in 0..=0xff {
+        let free = t.alloc_mw(PD, MwType::Type2).expect("fits");
+        let rkey = Rkey(free.0 & !0xff | low);
+        t.bind_mw(ME, rkey, &bind(keys))
+            .unwrap_or_else(|fault| panic!("{free:?} with {low:#x}: {fault}"));
+        // The same again, once it is free.
+        t.invalidate(rkey);
+        assert_eq!(write(&t, ME, rkey, BASE + 0x10), Err(AccessFault::Key));
+        t.bind_mw(ME, rkey, &bind(keys)).expect("it is free");
+        assert_eq!(write(&t, ME, rkey, BASE + 0x10), Ok(0x9010));
+        assert!(t.dealloc_mw(rkey));
+    }
+}
+
+#[test]
+fn a_bind_that_fails_leaves_what_was_bound() {
+    let mut t = MrTable::new(6);
+    let keys = region(&mut t, ALL);
+    let no_bind = region(&mut t, Access(0xf)).lkey;
+    for mw_type in [MwType::Type1, MwType::Type2] {
+        let rkey = inc_rkey(t.alloc_mw(PD, mw_type).expect("fits"));
+        let good = bind(keys);
+        t.bind_mw(ME, rkey, &good).expect("may be bound");
+        let stranger = Accessor { pd: PdId(7), ..ME };
+        for (by, bad) in [
+            (stranger, good),
+            (
+                ME,
+                BindMw {
+                    lkey: no_bind,
+                    ..good
+                },
+            ),
+            (
+                ME,
+                BindMw {
+                    addr: BASE + LEN,
+                    ..good
+                },
+            ),
+            (
+                ME,
+                BindMw {
+                    access: Access::LOCAL_WRITE,
+                    ..good
+                },
+            ),
+        ] {
+            t.bind_mw(by, inc_rkey(rkey), &bad).expect_err("refused");
+            assert_eq!(write(&t, ME, rkey, BASE + 0x10), Ok(0x9010), "{bad:?}");
+            let new = write(&t, ME, inc_rkey(rkey), BASE + 0x10);
+            assert_eq!(new, Err(AccessFault::Key), "{bad:?}");
+        }
+    }
+    assert_eq!(t.windows_of(keys.lkey), 2);
 }
 
 #[test]
