@@ -4,10 +4,8 @@ use core::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use urxe_core::mr::PdId;
 use urxe_core::qp::attr::Mtu;
 use urxe_core::{ShardConfig, SourcePorts};
 use urxe_udp::UdpConfig;
@@ -24,6 +22,7 @@ use crate::faults::{self, FaultSpec, FaultSpecError};
 use crate::limits::{DeviceAttr, LIMITS};
 use crate::network::{self, Adapter, Network};
 use crate::pd::Pd;
+use crate::pd_numbers::PdNumbers;
 use crate::port::{Link, PortAttr, PortState};
 use crate::strict::{StrictMode, StrictReport};
 use crate::xrcd::XrcdTable;
@@ -55,7 +54,7 @@ struct ContextInner {
     _progress: Option<ProgressThread>,
     engine: Arc<Engine>,
     active_mtu: Mtu,
-    next_pd: AtomicU32,
+    pd_numbers: PdNumbers,
     xrcds: XrcdTable,
 }
 
@@ -149,14 +148,11 @@ impl Context {
     /// A new protection domain.
     ///
     /// # Errors
-    /// After a fork, in the child.
+    /// [`ErrorKind::TooManyPds`]; after a fork, in the child.
     #[doc(alias = "ibv_alloc_pd")]
     pub fn alloc_pd(&self) -> Result<Pd, Error> {
         self.engine().check_process()?;
-        Ok(Pd::new(
-            self,
-            PdId(self.inner.next_pd.fetch_add(1, Ordering::Relaxed)),
-        ))
+        Ok(Pd::new(self, self.inner.pd_numbers.take()?))
     }
 
     /// A completion queue for up to `cqe` completions, to be polled.
@@ -281,6 +277,10 @@ impl Context {
     /// True if both are handles of one context.
     pub fn is(&self, other: &Context) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    pub(crate) fn pd_numbers(&self) -> &PdNumbers {
+        &self.inner.pd_numbers
     }
 
     /// Its XRC domains that can be found by a file.
@@ -517,7 +517,7 @@ impl ContextBuilder {
             _progress: progress,
             engine,
             active_mtu,
-            next_pd: AtomicU32::new(1),
+            pd_numbers: PdNumbers::new(LIMITS.max_pd),
             xrcds: XrcdTable::default(),
         };
         Ok(Context {

@@ -141,6 +141,9 @@ pub enum ErrorKind {
     /// The device has no more completion queues.
     #[error("all {0} completion queues are in use")]
     TooManyCqs(u32),
+    /// The device has no more protection domains.
+    #[error("all {0} protection domains are in use")]
+    TooManyPds(u32),
     /// Something that this device does not offer.
     #[error("{0}")]
     Unsupported(&'static str),
@@ -246,6 +249,7 @@ impl Error {
             ErrorKind::Post(PostError::QueueFull(_))
             | ErrorKind::CreateQp(CreateQpError::Full(_))
             | ErrorKind::TooManyCqs(_)
+            | ErrorKind::TooManyPds(_)
             | ErrorKind::Srq(SrqError::Full(_))
             | ErrorKind::Mcast(McastError::TooManyGroups(_))
             | ErrorKind::Register(RegisterError::Full(_)) => Blame::Limit,
@@ -269,6 +273,7 @@ impl Error {
             ErrorKind::Post(PostError::QueueFull(_))
             | ErrorKind::CreateQp(CreateQpError::Full(_))
             | ErrorKind::TooManyCqs(_)
+            | ErrorKind::TooManyPds(_)
             | ErrorKind::Srq(SrqError::Full(_))
             | ErrorKind::Register(RegisterError::Full(_)) => libc::ENOMEM,
             ErrorKind::Srq(SrqError::InUse(_)) | ErrorKind::Register(RegisterError::Bound(_)) => {

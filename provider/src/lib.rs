@@ -124,6 +124,7 @@ mod mr;
 mod mw;
 pub mod network;
 mod pd;
+mod pd_numbers;
 mod port;
 mod qp;
 mod rereg;

@@ -36,6 +36,12 @@ struct PdInner {
     id: PdId,
 }
 
+impl Drop for PdInner {
+    fn drop(&mut self) {
+        self.context.pd_numbers().give_back(self.id);
+    }
+}
+
 impl Pd {
     pub(crate) fn new(context: &Context, id: PdId) -> Pd {
         Pd {

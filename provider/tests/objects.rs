@@ -3,7 +3,7 @@
 mod common;
 
 use common::{ALL, End, address, connect, pair};
-use urxe::{Access, AttrMask, ConnectOptions, Context, Mtu, QpAttr, QpState, SendWr};
+use urxe::{Access, AttrMask, ConnectOptions, Context, ErrorKind, Mtu, QpAttr, QpState, SendWr};
 
 #[test]
 fn the_loopback_device_is_listed_and_describes_itself() {
@@ -40,6 +40,25 @@ fn a_context_knows_its_port() {
         .max_send_wr(limits.max_qp_wr)
         .create()
         .expect("exactly as many");
+}
+
+#[test]
+fn there_are_max_pd_domains_and_no_more() {
+    let context = Context::open(address()).expect("free");
+    let max = context.query_device().max_pd;
+    let mut pds: Vec<_> = (0..max)
+        .map(|_| context.alloc_pd().expect("there is room"))
+        .collect();
+    let error = context.alloc_pd().expect_err("one too many");
+    assert_eq!(error.kind(), &ErrorKind::TooManyPds(max));
+    assert_eq!(error.errno(), 12, "ENOMEM");
+    // Memory keeps its domain.
+    let last = pds.pop().expect("it has one");
+    let memory = last.reg_owned(vec![0; 64], ALL).expect("memory");
+    drop(last);
+    assert!(context.alloc_pd().is_err());
+    drop(memory);
+    context.alloc_pd().expect("there is room again");
 }
 
 #[test]
