@@ -11,7 +11,7 @@ use std::fs;
 use tree::{files, report, root};
 
 /// What a test's name in the table begins with, and the folder it stands for.
-const FOLDERS: [(&str, &str); 7] = [
+const FOLDERS: [(&str, &str); 8] = [
     ("verbs/", "tests/verbs/"),
     ("core/", "provider/core/tests/"),
     ("src/", "provider/core/src/"),
@@ -19,6 +19,7 @@ const FOLDERS: [(&str, &str); 7] = [
     ("urxe/", "provider/src/"),
     ("udp/", "provider/udp/tests/"),
     ("wire/", "wire/tests/"),
+    ("abi/", "tests/abi/"),
 ];
 
 struct Row {

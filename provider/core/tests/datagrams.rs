@@ -260,6 +260,7 @@ fn bad_posts_are_refused_and_change_nothing() {
     for opcode in [
         WrOpcode::RdmaWrite,
         WrOpcode::RdmaRead,
+        WrOpcode::AtomicFetchAndAdd,
         WrOpcode::SendWithInv,
     ] {
         let qp_type = QpType::Ud;

@@ -141,6 +141,32 @@ fn bad_remote_keys_bounds_and_rights_are_access_errors() {
     }
 }
 
+/// Whatever its length: of a WRITE of several packets, the first, which is refused, does not say that there will be
+/// immediate data.
+#[test]
+fn a_refused_write_with_immediate_data_takes_no_receive() {
+    for len in [0, 8, 3000] {
+        let mut p = pair(|_| ());
+        receive(&mut p, 1, 5, 64);
+        let sges = [sge(&p, 0, 0x8000, len)];
+        let mut wr = SendWr::new(1, WrOpcode::RdmaWriteWithImm, WrData::Sges(&sges));
+        (wr.remote_addr, wr.rkey) = (IOVA, Rkey(p.nodes[1].keys.rkey.0 ^ 0x100));
+        p.post_send(0, &wr);
+        if len == 0 {
+            // Without bytes there is nothing to be refused.
+            p.run();
+            assert_eq!(p.nodes[1].take(RECV_CQ)[0].status, WcStatus::Success);
+            continue;
+        }
+        assert_eq!(failed(&mut p).status, WcStatus::RemAccessErr);
+        let received = p.nodes[1].take(RECV_CQ);
+        let [cqe] = &received[..] else {
+            panic!("{received:?}");
+        };
+        assert_eq!((cqe.wr_id, cqe.status), (5, WcStatus::WrFlushErr), "{len}");
+    }
+}
+
 #[test]
 fn a_region_of_another_pd_or_without_the_right_refuses() {
     for (pd, access, opcode) in [

@@ -79,7 +79,8 @@ impl Retry {
         Ok(true)
     }
 
-    /// An RNR NAK: wait.
+    /// An RNR NAK: wait. What refills the counters is that something was acknowledged ([`Retry::on_progress`]), which the
+    /// NAK does for the requests before its PSN and no others.
     pub(crate) fn on_rnr(&mut self, now: Time, timer: RnrTimer) -> Result<(), Exhausted> {
         if self.rnr_retry != RNR_RETRY_FOREVER {
             self.rnr_left = self.rnr_left.checked_sub(1).ok_or(Exhausted)?;
@@ -205,6 +206,20 @@ mod tests {
         r.on_progress(Time(2), false);
         assert_eq!(r.on_sequence_error(Time(3), Psn::new(10)), Ok(true));
         assert_eq!(r.on_sequence_error(Time(4), Psn::new(11)), Err(Exhausted));
+    }
+
+    #[test]
+    fn an_rnr_nak_refills_no_counter() {
+        let mut r = retry(14, 1, 7);
+        r.on_sent(Time(0));
+        assert_eq!(r.expire(r.deadline().expect("armed")), Expired::AckTimeout);
+        for _ in 0..3 {
+            assert_eq!(r.on_rnr(Time(0), RnrTimer::new(12)), Ok(()));
+            let until = r.deadline().expect("it waits");
+            assert_eq!(r.expire(until), Expired::RnrOver);
+        }
+        r.on_sent(Time(0));
+        assert_eq!(r.expire(r.deadline().expect("armed")), Expired::GiveUp);
     }
 
     #[test]
