@@ -2,14 +2,16 @@
 
 mod capture;
 mod finding;
+mod lines;
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
-use self::capture::{CaptureError, CaptureReader};
-use self::finding::{Finding, Summary};
+use self::capture::CaptureError;
+use self::finding::Summary;
+use self::lines::{Ended, decode};
 use crate::args::DecodeArgs;
 use crate::error::CliError;
 
@@ -38,53 +40,4 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<(), CliError> {
         ))),
         Ok(()) => Ok(()),
     }
-}
-
-/// What ends a decoding before the end of the file.
-enum Ended {
-    Capture(CaptureError),
-    Output(io::Error),
-}
-
-impl From<CaptureError> for Ended {
-    fn from(error: CaptureError) -> Ended {
-        Ended::Capture(error)
-    }
-}
-
-impl From<io::Error> for Ended {
-    fn from(error: io::Error) -> Ended {
-        Ended::Output(error)
-    }
-}
-
-fn decode(
-    reader: impl Read,
-    is_quiet: bool,
-    out: &mut impl Write,
-    summary: &mut Summary,
-) -> Result<(), Ended> {
-    let mut reader = CaptureReader::new(BufReader::with_capacity(1 << 18, reader))?;
-    let mut first_ns = None;
-    while let Some(captured) = reader.next()? {
-        let finding = Finding::of(&captured);
-        summary.add(&finding);
-        if is_quiet {
-            continue;
-        }
-        write!(out, "{:6} ", summary.packets)?;
-        match captured.time_ns {
-            Some(time_ns) => {
-                // Seconds since the first packet: what one looks for in a trace are distances.
-                let first = *first_ns.get_or_insert(time_ns);
-                let sign = if time_ns < first { "-" } else { "" };
-                let distance = time_ns.abs_diff(first);
-                let (seconds, nanos) = (distance / 1_000_000_000, distance % 1_000_000_000);
-                write!(out, "{sign}{seconds}.{nanos:09} ")?;
-            }
-            None => write!(out, "- ")?,
-        }
-        writeln!(out, "{finding}")?;
-    }
-    Ok(())
 }
