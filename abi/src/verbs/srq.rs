@@ -42,7 +42,9 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         Errno::NOT_SUPPORTED.set();
         return ptr::null_mut();
     }
-    if !has(PD) || (kind == XRC && !(has(XRCD) && has(CQ))) {
+    let has_pd = has(PD) && !attr.pd.is_null();
+    let has_xrc = has(XRCD) && !attr.xrcd.is_null() && has(CQ) && !attr.cq.is_null();
+    if !has_pd || (kind == XRC && !has_xrc) {
         Errno::INVAL.set();
         return ptr::null_mut();
     }
