@@ -54,7 +54,7 @@ pub(crate) fn list() -> Result<Vec<&'static Device>, Errno> {
 }
 
 impl Device {
-    fn new(index: i32, source: ListedDevice) -> Device {
+    pub(crate) fn new(index: i32, source: ListedDevice) -> Device {
         let (name, dev_name) = (source.name(), format!("uverbs{index}"));
         let sys = crate::verbs::sysfs::root();
         let mut ibv = ibv_device::zeroed();

@@ -11,12 +11,19 @@
 //!
 //! A panic in a function with C linkage ends the process: nothing unwinds into C.
 
+#![cfg_attr(
+    feature = "fuzzing",
+    allow(dead_code, reason = "nothing is exported there")
+)]
+
 mod cm;
 mod device;
 mod errno;
 mod events;
 mod exit;
 mod file;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod instance;
 mod layout;
 mod object;

@@ -16,4 +16,6 @@ mod table;
 pub(crate) mod transfer;
 mod wire;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use stream::hostile;
 pub(crate) use table::close_all;

@@ -1,5 +1,8 @@
 //! A connection: rings, credits and messages, without waiting.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod hostile;
+
 use std::collections::VecDeque;
 
 use urxe::{Access, CompChannel, Cq, Mr, Pd, Qp, RecvWr, SendWr, Sge, Wc, WcStatus};
@@ -221,8 +224,9 @@ impl Connection {
         let message = Message::Data(len as u32);
         self.sent = self.sent.wrapping_add(1);
         // Before it is sent: the peer may write the entry anew as soon as it has the data.
+        // Addresses are the peer's, who may name any: what it has no memory at, it refuses.
         self.store_target(Span {
-            addr: target.addr + len as u64,
+            addr: target.addr.wrapping_add(len as u64),
             length: target.length - len as u32,
             ..target
         });
@@ -236,8 +240,8 @@ impl Connection {
     /// A message beside the data that takes a credit: an entry of the peer's map.
     pub(super) fn send_entry(&mut self, index: u32, entry: &[u8; IOMAP_LEN]) -> Result<(), Errno> {
         let list = self.peer.target_list;
-        let maps_at = list.addr + u64::from(list.length) * SGE_LEN as u64;
-        let addr = maps_at + u64::from(index) * IOMAP_LEN as u64;
+        let before = u64::from(list.length) * SGE_LEN as u64 + u64::from(index) * IOMAP_LEN as u64;
+        let addr = list.addr.wrapping_add(before);
         self.sent = self.sent.wrapping_add(1);
         self.write(entry, addr, list.key, Some(Message::Iomap(index)))
     }
@@ -347,7 +351,9 @@ impl Connection {
         self.send_ring.write(at, &entry);
         let sges = [self.send_ring.sge(at..at + SGE_LEN)];
         let list = self.peer.target_list;
-        let addr = list.addr + u64::from(self.peer_entry) * SGE_LEN as u64;
+        let addr = list
+            .addr
+            .wrapping_add(u64::from(self.peer_entry) * SGE_LEN as u64);
         self.freed -= half;
         self.shown_at = (self.shown_at + half) % (2 * half);
         self.peer_entry = (self.peer_entry + 1) % list.length;

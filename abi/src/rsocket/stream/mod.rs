@@ -12,6 +12,9 @@ mod ready;
 mod tests;
 mod transfer;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::connection::hostile;
+
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
