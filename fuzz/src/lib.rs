@@ -8,13 +8,20 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod cm;
 pub mod cm_agent;
+pub mod decode;
+pub mod fault_spec;
 pub mod frame;
 pub mod icrc;
+mod lan;
 pub mod parse;
 pub mod responder;
 pub mod roundtrip;
+pub mod rsocket;
+pub mod rsocket_wire;
+pub mod scenario;
 
 // The core's own test harness, from where it lives.
 #[path = "../../provider/core/tests/support/cm_hostile.rs"]
@@ -36,4 +43,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cm_agent", cm_agent::target),
     ("frame", frame::target),
     ("responder", responder::target),
+    ("fault_spec", fault_spec::target),
+    ("decode", decode::target),
+    ("scenario", scenario::target),
+    ("rsocket_wire", rsocket_wire::target),
+    ("rsocket", rsocket::target),
+    ("calls", calls::target),
 ];

@@ -1,12 +1,17 @@
 //! Runs every committed input, and simple changes of it, through its target.
 
 use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::path::Path;
+use std::sync::Mutex;
 
 use urxe_fuzz::{TARGETS, Target};
 
+/// What is replayed, for those who see a process end: no panic leaves a function with C linkage.
+static CURRENT: Mutex<String> = Mutex::new(String::new());
+
 fn run(name: &str, file: &str, change: &str, target: Target, data: &[u8]) {
+    *CURRENT.lock().expect("it is not held for long") = format!("{name}: {file} {change}");
     let outcome = catch_unwind(AssertUnwindSafe(|| target(data)));
     assert!(
         outcome.is_ok(),
@@ -16,6 +21,12 @@ fn run(name: &str, file: &str, change: &str, target: Target, data: &[u8]) {
 
 #[test]
 fn corpora() {
+    let before = take_hook();
+    set_hook(Box::new(move |panic| {
+        let current = CURRENT.lock().map(|text| text.clone());
+        eprintln!("replaying {}", current.unwrap_or_default());
+        before(panic);
+    }));
     for &(name, target) in TARGETS {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("corpus")
