@@ -85,7 +85,7 @@ impl Peer {
             buffer: span(0, RING as u32 / 2),
         };
         let mut bytes: [u8; CONN_DATA_LEN] = honest.to_bytes();
-        for _ in 0..script.byte() % 8 {
+        for _ in 0..script.byte() % 16 {
             let at = usize::from(script.byte()) % CONN_DATA_LEN;
             bytes[at] = script.byte();
         }
