@@ -126,6 +126,11 @@ fn both_ends_of_a_connection_in_one_thread() {
 }
 
 #[test]
+fn the_qp_that_a_program_puts_into_an_id_is_the_connections() {
+    check(CM, "moved");
+}
+
+#[test]
 fn endpoints_that_wait_by_themselves() {
     check(CM, "endpoints");
 }

@@ -294,6 +294,64 @@ static void connection(void) {
     rdma_destroy_event_channel(active);
 }
 
+/* A QP of another id, as DAPL has it: made before it is known whose it will be. */
+static struct ibv_qp *borrow(struct rdma_cm_id *from, struct rdma_cm_id *to) {
+    to->qp = from->qp;
+    from->qp = NULL;
+    return to->qp;
+}
+
+static void moved(void) {
+    struct rdma_event_channel *passive = rdma_create_event_channel(), *active = rdma_create_event_channel();
+    CHECK(passive && active);
+    struct rdma_cm_id *server = listener(passive), *spare[2] = {client(active, server), client(active, server)};
+    struct rdma_cm_id *id = client(active, server);
+    rdma_destroy_qp(id);
+    struct ibv_qp *qps[2] = {borrow(spare[0], id), NULL};
+    struct rdma_conn_param param = {.responder_resources = 1, .initiator_depth = 1, .retry_count = 7};
+    CHECK(rdma_connect(id, &param) == 0);
+    struct rdma_cm_event *event = next(passive, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_id *child = event->id;
+    CHECK(event->param.conn.qp_num == qps[0]->qp_num);
+    CHECK(rdma_ack_cm_event(event) == 0);
+    qps[1] = borrow(spare[1], child);
+    CHECK(rdma_accept(child, &param) == 0);
+    event = next(active, RDMA_CM_EVENT_ESTABLISHED);
+    CHECK(event->param.conn.qp_num == qps[1]->qp_num);
+    CHECK(rdma_ack_cm_event(event) == 0);
+    pass(passive, RDMA_CM_EVENT_ESTABLISHED);
+
+    struct ibv_mr *mr = ibv_reg_mr(id->pd, buffer[0], BYTES, IBV_ACCESS_LOCAL_WRITE);
+    CHECK(mr);
+    struct ibv_sge sge = {.addr = (uintptr_t)buffer[0], .length = 8, .lkey = mr->lkey};
+    struct ibv_recv_wr recv = {.sg_list = &sge, .num_sge = 1}, *bad_recv;
+    struct ibv_send_wr send = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad_send;
+    struct ibv_wc wc;
+    CHECK(ibv_post_recv(qps[1], &recv, &bad_recv) == 0);
+    CHECK(ibv_post_send(qps[0], &send, &bad_send) == 0);
+    int polled;
+    while ((polled = ibv_poll_cq(qps[1]->recv_cq, 1, &wc)) == 0) {
+    }
+    CHECK(polled == 1 && wc.status == IBV_WC_SUCCESS && wc.byte_len == 8);
+    CHECK(ibv_dereg_mr(mr) == 0);
+
+    CHECK(rdma_disconnect(id) == 0);
+    pass(passive, RDMA_CM_EVENT_DISCONNECTED);
+    pass(active, RDMA_CM_EVENT_DISCONNECTED);
+    CHECK(qps[0]->state == IBV_QPS_ERR);
+    /* They go back to those that made them. */
+    spare[0]->qp = id->qp;
+    spare[1]->qp = child->qp;
+    id->qp = child->qp = NULL;
+    for (int i = 0; i < 2; i++) {
+        rdma_destroy_qp(spare[i]);
+        CHECK(rdma_destroy_id(spare[i]) == 0);
+    }
+    CHECK(rdma_destroy_id(id) == 0 && rdma_destroy_id(child) == 0 && rdma_destroy_id(server) == 0);
+    rdma_destroy_event_channel(passive);
+    rdma_destroy_event_channel(active);
+}
+
 static void *serve(void *listen_id) {
     struct rdma_cm_id *id;
     struct ibv_wc wc;
@@ -411,6 +469,7 @@ int main(int argc, char **argv) {
     } checks[] = {
         {"addrinfo", addrinfo},     {"channel", channel}, {"errors", errors},           {"connection", connection},
         {"endpoints", endpoints},   {"refusal", refusal}, {"acknowledge", acknowledge},
+        {"moved", moved},
     };
     CHECK(argc == 3);
     address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(7471)};

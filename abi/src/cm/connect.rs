@@ -31,6 +31,7 @@ unsafe fn connect(id: *mut rdma_cm_id, mut param: ConnParam) -> Result<(), Errno
     let object = unsafe { Id::of(id) };
     // SAFETY: as above.
     unsafe { check(id, &param) }?;
+    name_present_qp(object);
     let mut data = object.state().connect_data.clone();
     data.append(&mut param.private_data);
     param.private_data = data;
@@ -48,6 +49,15 @@ unsafe fn check(id: *mut rdma_cm_id, param: &ConnParam) -> Result<(), Errno> {
             return Err(Errno::INVAL);
         }
         check_depth(&Context::of((*id).verbs).urxe, param)
+    }
+}
+
+/// The handshake is about the QP that the id has now: programs move QPs from one id to another (`accepted->qp =
+/// other->qp`, as DAPL does). Without one the parameters name it.
+fn name_present_qp(id: &Id) {
+    match qp_of(id) {
+        Some(qp) => id.name_qp(qp),
+        None => id.disown_qp(),
     }
 }
 
@@ -90,6 +100,7 @@ unsafe fn accept(id: *mut rdma_cm_id, mut param: ConnParam) -> Result<(), Errno>
     if param.initiator_depth == ConnParam::MAX_DEPTH {
         param.initiator_depth = requested.1;
     }
+    name_present_qp(object);
     let qp = qp_of(object);
     if let Some(qp) = qp.filter(|qp| !is_datagram(qp)) {
         // Before the peer is told: what it sends at once finds the QP ready.
