@@ -4,6 +4,8 @@
 //! (`librspreload.so`) puts them in place of the C library's, so nothing here may call those for sockets of its own:
 //! `sys` makes system calls by number.
 
+#[cfg(test)]
+mod alone;
 pub(crate) mod calls;
 mod datagram;
 pub(crate) mod mapping;

@@ -1,7 +1,7 @@
 //! System calls by number: programs may have put functions of their own in place of the C library's.
 
 use core::ffi::{c_int, c_long};
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::ptr;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -114,6 +114,75 @@ pub(super) fn route(peer: SocketAddr) -> Result<SocketAddr, Errno> {
     // SAFETY: an address with its length.
     result(unsafe { libc::syscall(libc::SYS_connect, fd, storage.as_ptr(), len) })?;
     name(fd)
+}
+
+/// Sends from one of this host's addresses, whatever the socket is bound to.
+pub(super) fn send_from(
+    fd: RawFd,
+    bytes: &[u8],
+    to: SocketAddr,
+    from: IpAddr,
+) -> Result<(), Errno> {
+    let (mut storage, len) = write(to);
+    let mut part = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    // Room for the larger of the two, aligned as the kernel has it.
+    let mut control = [0_u64; 8];
+    // SAFETY: numbers and pointers, for which zeros are values.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_name = storage.as_mut_ptr().cast();
+    message.msg_namelen = len;
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    match (to, from) {
+        (SocketAddr::V4(_), IpAddr::V4(from)) => {
+            let info = libc::in_pktinfo {
+                ipi_ifindex: 0,
+                ipi_spec_dst: libc::in_addr {
+                    s_addr: u32::from(from).to_be(),
+                },
+                ipi_addr: libc::in_addr { s_addr: 0 },
+            };
+            // SAFETY: there is room for it.
+            unsafe { add_control(&mut message, libc::IPPROTO_IP, libc::IP_PKTINFO, info) };
+        }
+        _ => {
+            let from = match from {
+                IpAddr::V4(from) => from.to_ipv6_mapped(),
+                IpAddr::V6(from) => from,
+            };
+            let info = libc::in6_pktinfo {
+                ipi6_addr: libc::in6_addr {
+                    s6_addr: from.octets(),
+                },
+                ipi6_ifindex: 0,
+            };
+            // SAFETY: there is room for it.
+            unsafe { add_control(&mut message, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info) };
+        }
+    }
+    // SAFETY: all that it leads to lives until the call returns, and the kernel only reads it.
+    result(unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const message, 0) }).map(drop)
+}
+
+/// Writes the one control message of a message.
+///
+/// # Safety
+/// `msg_control` leads to zeros that are aligned as `u64`, with room for it.
+unsafe fn add_control<T>(message: &mut libc::msghdr, level: c_int, kind: c_int, what: T) {
+    let len = size_of::<T>() as u32;
+    // SAFETY: the caller's promise.
+    unsafe {
+        message.msg_controllen = libc::CMSG_SPACE(len) as _;
+        let header = libc::CMSG_FIRSTHDR(message);
+        (*header).cmsg_level = level;
+        (*header).cmsg_type = kind;
+        (*header).cmsg_len = libc::CMSG_LEN(len) as _;
+        libc::CMSG_DATA(header).cast::<T>().write_unaligned(what);
+    }
 }
 
 pub(super) fn epoll() -> Result<OwnedFd, Errno> {

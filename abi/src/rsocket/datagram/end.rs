@@ -1,6 +1,6 @@
 //! A queue pair of a datagram socket: one for each address of this host that it sends from.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use urxe::cm::UDP_QKEY;
 use urxe::{
@@ -75,7 +75,7 @@ impl End {
     }
 
     /// The way to a peer's queue pair.
-    pub(super) fn way_to(&self, peer: core::net::IpAddr) -> Result<AddressHandle, Errno> {
+    pub(super) fn way_to(&self, peer: IpAddr) -> Result<AddressHandle, Errno> {
         Ok(self.qp.pd().create_ah(&AddressVector {
             local: self.local.ip(),
             remote: peer,
@@ -115,8 +115,8 @@ impl End {
         Ok(posted?)
     }
 
-    /// Takes what is complete; each datagram that came is handed over, without what lay in front of it.
-    pub(super) fn progress(&mut self, mut take: impl FnMut(&[u8])) -> Result<(), Errno> {
+    /// Takes what is complete; each datagram that came is handed over, with the address of its packet.
+    pub(super) fn progress(&mut self, mut take: impl FnMut(IpAddr, &[u8])) -> Result<(), Errno> {
         let mut wcs = [Wc::default(); 16];
         let mut bytes = [0; MESSAGE_MAX];
         loop {
@@ -131,9 +131,14 @@ impl End {
                     .saturating_sub(GRH_LEN)
                     .min(MESSAGE_MAX);
                 if wc.is_success() {
-                    let at = slot * (GRH_LEN + MESSAGE_MAX) + GRH_LEN;
-                    self.recv_slots.read(at, &mut bytes[..len]);
-                    take(&bytes[..len]);
+                    let at = slot * (GRH_LEN + MESSAGE_MAX);
+                    let mut grh = [0; GRH_LEN];
+                    self.recv_slots.read(at, &mut grh);
+                    self.recv_slots.read(at + GRH_LEN, &mut bytes[..len]);
+                    // One to an address that was lost meanwhile is lost too.
+                    if let Ok(way) = self.qp.pd().context().init_ah_from_wc(1, wc, &grh) {
+                        take(way.remote, &bytes[..len]);
+                    }
                     self.post(slot)?;
                 }
             }

@@ -5,18 +5,20 @@
 //! says which one to send to from then on.
 
 mod end;
+mod peers;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use core::net::{IpAddr, SocketAddr};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use urxe::AddressHandle;
-
 use self::end::{End, MESSAGE_MAX};
+use self::peers::{Peer, Peers};
 use self::wire::Introduction;
 use super::settings::Settings;
 use super::sys;
@@ -25,9 +27,6 @@ use crate::errno::Errno;
 
 /// How long closing waits for what is on its way: it leaves without anybody's answer.
 const LINGER: Duration = Duration::from_secs(1);
-
-/// Peers that may introduce themselves: strangers can, so they are limited.
-const PEERS_MAX: usize = 4096;
 
 /// A socket.
 pub(super) struct Datagram {
@@ -41,16 +40,9 @@ pub(super) struct State {
     pub(super) settings: Settings,
     pub(super) flags: i32,
     ends: Vec<End>,
-    peers: HashMap<SocketAddr, Peer>,
+    peers: Peers,
     connected: Option<SocketAddr>,
     arrived: VecDeque<(SocketAddr, Vec<u8>)>,
-}
-
-/// Somebody who was sent to, or who sent.
-struct Peer {
-    end: usize,
-    /// The way to his queue pair, and its number, once he told.
-    way: Option<(AddressHandle, u32)>,
 }
 
 impl Datagram {
@@ -65,7 +57,7 @@ impl Datagram {
                 settings: Settings::default(),
                 flags: libc::O_RDWR,
                 ends: Vec::new(),
-                peers: HashMap::new(),
+                peers: Peers::default(),
                 connected: None,
                 arrived: VecDeque::new(),
             }),
@@ -101,7 +93,7 @@ impl Datagram {
 
     /// The queue pair for an address, made with the first message to it.
     fn peer<'a>(&self, state: &'a mut State, addr: SocketAddr) -> Result<&'a mut Peer, Errno> {
-        if !state.peers.contains_key(&addr) {
+        if !state.peers.contains(addr) {
             let local = self.local_for(addr)?;
             let known = state.ends.iter().position(|end| end.local == local);
             let end = match known {
@@ -114,9 +106,9 @@ impl Datagram {
                     state.ends.len() - 1
                 }
             };
-            state.peers.insert(addr, Peer { end, way: None });
+            state.peers.add(addr, end);
         }
-        state.peers.get_mut(&addr).ok_or(Errno::INVAL)
+        state.peers.get_mut(addr).ok_or(Errno::INVAL)
     }
 
     /// Our address for a peer, with the port of the UDP socket.
@@ -153,7 +145,7 @@ impl Datagram {
             self.peer(&mut state, to)?;
             self.progress(&mut state)?;
             let State { ends, peers, .. } = &mut *state;
-            let Some(Peer { end, way }) = peers.get(&to) else {
+            let Some(Peer { end, way, .. }) = peers.use_one(to) else {
                 continue;
             };
             let end = &mut ends[*end];
@@ -184,8 +176,7 @@ impl Datagram {
         if bytes.len() > MESSAGE_MAX {
             return Err(Errno(libc::EMSGSIZE));
         }
-        self.udp.send_to(&bytes, to).map_err(from_io)?;
-        Ok(())
+        sys::send_from(self.fd(), &bytes, to, end.local.ip())
     }
 
     pub(super) fn recv(
@@ -241,9 +232,10 @@ impl Datagram {
         let room = state.settings.bounded().recv_depth as usize;
         let State { ends, arrived, .. } = state;
         for end in ends {
-            end.progress(|bytes| {
-                // What there is no room for is lost, as datagrams are.
+            end.progress(|source, bytes| {
+                // What there is no room for is lost, as datagrams are. So is what is said in another's name.
                 if let Some((from, data)) = wire::parse(bytes)
+                    && is_same(from.ip(), source)
                     && arrived.len() < room
                 {
                     arrived.push_back((from, data.to_vec()));
@@ -259,26 +251,28 @@ impl Datagram {
         Ok(())
     }
 
-    /// Somebody says which queue pair is his.
+    /// Somebody says which queue pair it has. Anybody can say that of any address: it is believed of the address that
+    /// the packet is from.
     fn meet(&self, state: &mut State, from: SocketAddr, his: Introduction, data: &[u8]) {
+        if !is_same(his.ip, from.ip()) {
+            return;
+        }
+        // The same address, perhaps written in another way.
         let qp_addr = SocketAddr::new(his.ip, from.port());
         for addr in [from, qp_addr] {
-            if state.peers.len() >= PEERS_MAX && !state.peers.contains_key(&addr) {
-                return;
-            }
             let Ok(Peer { end, .. }) = self.peer(state, addr) else {
                 continue;
             };
             let end = *end;
             let way = state.ends[end].way_to(his.ip).ok();
-            if let Some(peer) = state.peers.get_mut(&addr) {
+            if let Some(peer) = state.peers.get_mut(addr) {
                 peer.way = way.map(|way| (way, his.qpn));
             }
         }
         if !his.is_data {
             return;
         }
-        let end = state.peers.get(&from).map(|peer| &state.ends[peer.end]);
+        let end = state.peers.get(from).map(|peer| &state.ends[peer.end]);
         if let Some(end) = end {
             let ours = Introduction {
                 is_data: false,
@@ -286,7 +280,7 @@ impl Datagram {
                 ip: end.local.ip(),
             };
             // If it is lost, his next message comes over UDP again.
-            let _ = self.udp.send_to(&ours.to_bytes(), from);
+            let _ = sys::send_from(self.fd(), &ours.to_bytes(), from, ours.ip);
         }
         if state.arrived.len() < state.settings.bounded().recv_depth as usize {
             state.arrived.push_back((qp_addr, data.to_vec()));
@@ -341,6 +335,11 @@ impl State {
     pub(super) fn is_made(&self) -> bool {
         !self.ends.is_empty()
     }
+}
+
+/// Two ways to write one address.
+fn is_same(one: IpAddr, other: IpAddr) -> bool {
+    one.to_canonical() == other.to_canonical()
 }
 
 fn from_io(error: std::io::Error) -> Errno {
