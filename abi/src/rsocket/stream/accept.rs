@@ -17,18 +17,17 @@ use crate::rsocket::settings::Settings;
 use crate::rsocket::wire::ConnData;
 
 /// Peers that were answered and say nothing, at most: each has the memory of a connection, and nobody vouches for it.
-const ANSWERED_MAX: usize = 128;
+/// One more, and the oldest of them goes.
+pub(super) const ANSWERED_MAX: usize = 128;
 
 /// Those who asked a listening socket for a connection.
 #[derive(Default)]
 pub(super) struct Guests {
-    /// Answered, and not ready yet.
+    /// Answered, and not ready yet; the oldest first.
     answered: Vec<Guest>,
     /// For `raccept` to take. There is one at most, unless somebody polls: who waits for the next one waits for an
     /// event.
     ready: VecDeque<Guest>,
-    /// Why one could not be taken in, for `raccept` to tell.
-    failed: Option<Errno>,
 }
 
 struct Guest {
@@ -38,15 +37,16 @@ struct Guest {
 
 impl Guests {
     fn has_news(&self) -> bool {
-        !self.ready.is_empty() || self.failed.is_some()
+        !self.ready.is_empty()
     }
 
     /// What became of one of them, or a new one.
     fn take(&mut self, event: &Event, settings: &Settings) {
         if event.kind == EventKind::ConnectRequest {
-            match self.welcome(event, settings) {
-                Ok(()) => {}
-                Err(errno) => self.failed = Some(errno),
+            if self.welcome(event, settings).is_err() {
+                // No rsocket, or there are no resources for it: its end, not the listener's. If it cannot be told, it is
+                // gone.
+                let _ = event.id.reject(&[]);
             }
             return;
         }
@@ -54,25 +54,23 @@ impl Guests {
         let Some(found) = found else { return };
         match event.kind {
             EventKind::Established => {
-                let guest = self.answered.swap_remove(found);
+                let guest = self.answered.remove(found);
                 self.ready.push_back(guest);
             }
             EventKind::ConnectError
             | EventKind::Unreachable
             | EventKind::Rejected
-            | EventKind::Disconnected => drop(self.answered.swap_remove(found)),
+            | EventKind::Disconnected => drop(self.answered.remove(found)),
             _ => {}
         }
     }
 
-    /// Answers a request. Who cannot be taken in is refused.
+    /// Answers a request.
     fn welcome(&mut self, event: &Event, settings: &Settings) -> Result<(), Errno> {
-        let peer = ConnData::parse(event.private_data());
-        let Some(peer) = peer.filter(|_| self.answered.len() < ANSWERED_MAX) else {
-            // No rsocket, or one too many. If it cannot be told, it is gone.
-            let _ = event.id.reject(&[]);
-            return Ok(());
-        };
+        let peer = ConnData::parse(event.private_data()).ok_or(Errno::INVAL)?;
+        if self.answered.len() >= ANSWERED_MAX {
+            drop(self.answered.remove(0));
+        }
         let mut connection = prepare(&event.id, settings)?;
         connection.meet(peer);
         let offer = event.conn().cloned().unwrap_or_default();
@@ -133,9 +131,6 @@ impl Stream {
                 let settings = state.settings.clone();
                 drop(state);
                 return guest.into_stream(settings);
-            }
-            if let Some(errno) = state.guests.failed.take() {
-                return Err(errno);
             }
             if state.is_non_blocking() {
                 return Err(Errno(libc::EAGAIN));

@@ -9,6 +9,8 @@ mod mapped;
 mod open;
 mod ready;
 #[cfg(test)]
+mod strangers;
+#[cfg(test)]
 mod tests;
 mod transfer;
 
@@ -17,6 +19,7 @@ pub(crate) use self::connection::hostile;
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use urxe::cm::{CmOption, EventChannel, Id, PortSpace};
 
@@ -26,6 +29,36 @@ use super::settings::Settings;
 use super::wire::Message;
 use crate::cm::manager::manager;
 use crate::errno::Errno;
+
+/// How long closing waits for the peer to take what was sent: as long as Linux keeps a TCP socket that nobody has.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// How long a call waits.
+#[derive(Clone, Copy)]
+enum Wait {
+    No,
+    Until(Instant),
+    Ever,
+}
+
+impl Wait {
+    fn of(may_wait: bool) -> Wait {
+        if may_wait { Wait::Ever } else { Wait::No }
+    }
+
+    /// What is left of it: for ever, if it is none. `EAGAIN` if nothing is.
+    fn left(self) -> Result<Option<Duration>, Errno> {
+        let left = match self {
+            Wait::Ever => return Ok(None),
+            Wait::Until(end) => end.saturating_duration_since(Instant::now()),
+            Wait::No => Duration::ZERO,
+        };
+        if left.is_zero() {
+            return Err(Errno(libc::EAGAIN));
+        }
+        Ok(Some(left))
+    }
+}
 
 /// A socket.
 pub(super) struct Stream {
@@ -107,7 +140,7 @@ impl Stream {
     fn wait_for<'a>(
         &'a self,
         mut state: Guard<'a>,
-        may_wait: bool,
+        wait: Wait,
         holds: impl Fn(&Connection) -> bool,
     ) -> Result<Guard<'a>, Errno> {
         loop {
@@ -121,15 +154,16 @@ impl Stream {
             if holds(connection) {
                 return Ok(state);
             }
-            if !may_wait {
-                return Err(Errno(libc::EAGAIN));
-            }
+            let left = wait.left()?;
             if is_watched {
                 state.sleepers += 1;
+                // Without an end it looks again now and then.
+                let left = left.unwrap_or(LINGER);
                 state = self
                     .woken
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
+                    .wait_timeout(state, left)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
                 state.sleepers -= 1;
                 continue;
             }
@@ -142,19 +176,28 @@ impl Stream {
             let events = connection.events.clone();
             state.is_watched = true;
             drop(state);
-            let waited = events.wait();
+            let waited = match left {
+                Some(left) => events.wait_timeout(left),
+                None => events.wait().map(Some),
+            };
             state = self.lock();
             state.is_watched = false;
             if state.sleepers > 0 {
                 // One of them waits from now on, if this one does not.
                 self.woken.notify_all();
             }
-            state.connection()?.is_armed = false;
-            waited?.ack_events(1);
+            if let Some(cq) = waited? {
+                state.connection()?.is_armed = false;
+                cq.ack_events(1);
+            }
         }
     }
 
     pub(super) fn shutdown(&self, how: i32) -> Result<(), Errno> {
+        self.shut(how, Wait::Ever)
+    }
+
+    fn shut(&self, how: i32, wait: Wait) -> Result<(), Errno> {
         let (no_reads, no_writes) = match how {
             libc::SHUT_RD => (true, false),
             libc::SHUT_WR => (false, true),
@@ -176,19 +219,24 @@ impl Stream {
         } else {
             Message::Disconnect
         };
-        let mut state = self.wait_for(state, true, Connection::can_control)?;
+        let mut state = self.wait_for(state, wait, Connection::can_control)?;
         if state.connection()?.link == Link::Up {
             // If it cannot be sent, the peer has found out already.
             let _ = state.connection()?.send_bye(bye);
         }
-        drop(self.wait_for(state, true, Connection::is_idle)?);
+        drop(self.wait_for(state, wait, Connection::is_idle)?);
         Ok(())
     }
 
     /// The last thing that happens to it.
     pub(super) fn close(&self) {
-        // What cannot be sent any more is lost with the socket.
-        let _ = self.shutdown(libc::SHUT_RDWR);
+        self.close_within(LINGER);
+    }
+
+    fn close_within(&self, linger: Duration) {
+        let end = Instant::now() + linger;
+        // What cannot be sent any more, or is not taken by then, is lost with the socket.
+        let _ = self.shut(libc::SHUT_RDWR, Wait::Until(end));
     }
 
     pub(super) fn address(&self, of_peer: bool) -> Result<core::net::SocketAddr, Errno> {

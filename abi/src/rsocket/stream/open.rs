@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use urxe::cm::{CmOption, ConnParam, Event, EventKind, Id};
 
+use super::accept::ANSWERED_MAX;
 use super::connection::Connection;
 use super::{Guard, Phase, State, Stream};
 use crate::cm::manager::source_for;
@@ -25,7 +26,8 @@ impl Stream {
     pub(in super::super) fn listen(&self, backlog: u32) -> Result<(), Errno> {
         let mut state = self.lock();
         if state.phase != Phase::Listening {
-            state.id.listen(backlog)?;
+            // The program counts those that are there, and those that only ask wait here too.
+            state.id.listen(backlog.max(ANSWERED_MAX as u32))?;
             state.phase = Phase::Listening;
         }
         Ok(())

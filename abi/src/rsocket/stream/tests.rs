@@ -10,6 +10,14 @@ use crate::rsocket::wire::Message;
 
 /// Both ends, on an address that no other test has.
 fn pair(last: u8, settings: &Settings) -> (Connection, Connection) {
+    let (one, other) = pair_without_receives(last, settings);
+    for end in [&one, &other] {
+        end.post_receives().expect("there is room");
+    }
+    (one, other)
+}
+
+pub(super) fn pair_without_receives(last: u8, settings: &Settings) -> (Connection, Connection) {
     let pid = std::process::id();
     let addr = format!("127.{}.{}.{last}", 100 + pid / 250 % 90, pid % 250);
     let context = Context::open(addr.parse().expect("an address")).expect("loopback is there");
@@ -21,7 +29,6 @@ fn pair(last: u8, settings: &Settings) -> (Connection, Connection) {
         from.qp
             .connect(&peer, &ConnectOptions::default())
             .expect("both are new");
-        from.post_receives().expect("there is room");
     }
     one.meet(other.introduction());
     other.meet(one.introduction());

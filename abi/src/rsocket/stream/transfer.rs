@@ -1,7 +1,7 @@
 //! Sending and receiving.
 
 use super::connection::{Connection, Link};
-use super::{Guard, Phase, Stream};
+use super::{Guard, Phase, Stream, Wait};
 use crate::errno::Errno;
 
 /// Bytes of the first message of a call; each one after it may have twice as many, so that the first are under way
@@ -62,7 +62,7 @@ impl Stream {
                 Link::Broken(errno) => return Err(errno),
             }
             if !connection.can_send() {
-                state = self.wait_for(state, may_wait, |connection| {
+                state = self.wait_for(state, Wait::of(may_wait), |connection| {
                     connection.can_send() || connection.link != Link::Up || !connection.writes
                 })?;
                 continue;
@@ -95,7 +95,7 @@ impl Stream {
                     if !is_first && !to_the_end {
                         return Ok(received);
                     }
-                    let waited = self.wait_for(state, may_wait, Connection::is_readable);
+                    let waited = self.wait_for(state, Wait::of(may_wait), Connection::is_readable);
                     state = match waited {
                         Ok(state) => state,
                         Err(_) if !is_first => return Ok(received),
