@@ -22,6 +22,7 @@ pub mod roundtrip;
 pub mod rsocket;
 pub mod rsocket_wire;
 pub mod scenario;
+pub mod shared;
 
 // The core's own test harness, from where it lives.
 #[path = "../../provider/core/tests/support/cm_hostile.rs"]
@@ -49,4 +50,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("rsocket_wire", rsocket_wire::target),
     ("rsocket", rsocket::target),
     ("calls", calls::target),
+    ("registry", shared::registry),
+    ("ports", shared::ports),
+    ("hand_over", shared::hand_over),
 ];
