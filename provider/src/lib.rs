@@ -174,7 +174,7 @@ pub use srq::Srq;
 pub use stat_qps::QpStatus;
 #[cfg(feature = "tokio")]
 pub use stream::{AsyncEvents, CmEvents, CompEvents, CqStream};
-pub use strict::{StrictMode, StrictReport, StrictRule};
+pub use strict::{Caller, Callers, StrictMode, StrictReport, StrictRule, name_callers};
 pub use td::Td;
 pub use urxe_core::CreateQpError;
 pub use urxe_core::ErrorDetail;

@@ -2,7 +2,6 @@
 
 use core::marker::PhantomData;
 use core::ops::{Bound, Deref, RangeBounds};
-use core::panic::Location;
 use core::sync::atomic::Ordering;
 
 use urxe_core::mr::{Access, BindMw, MrInit, MrKeys};
@@ -12,6 +11,7 @@ use urxe_wire::{Lkey, Rkey};
 use crate::error::Error;
 use crate::mem::{Region, guarded, persist};
 use crate::pd::Pd;
+use crate::strict::Place;
 
 /// Registered memory.
 ///
@@ -305,7 +305,8 @@ impl Mr {
         let engine = self.registration.pd.context().engine();
         if engine.is_observed && len > 0 && engine.check_process().is_ok() {
             let start = self.region.expose() + offset as u64;
-            engine.on_program_access(start, len, is_write, Location::caller());
+            let place = Place::here();
+            engine.on_program_access(start, len, is_write, place);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Queue pairs.
 
 use core::ops::Range;
-use core::panic::Location;
 use std::sync::{Arc, Weak};
 
 use urxe_core::qp::attr::{AttrMask, QpAttr, QpCap};
@@ -17,6 +16,7 @@ use crate::error::{BadWr, Error, ErrorKind};
 use crate::mem::many::{prefetch, prefetch_value};
 use crate::pd::Pd;
 use crate::srq::Srq;
+use crate::strict::Place;
 use crate::wc::Wc;
 use crate::wr::{RecvWr, SendWr};
 use crate::xrcd::Xrcd;
@@ -496,7 +496,7 @@ impl Qp {
             .map_err(|error| BadWr { index: 0, error })?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         if engine.is_observed {
-            let at = Location::caller();
+            let at = Place::here();
             let posted = self.shared.post_sends_observed(engine, wrs, at);
             return posted.map_err(bad_wr);
         }
@@ -520,7 +520,7 @@ impl Qp {
         let wrs = wrs.into_iter().map(|wr| wr.core);
         let shared = &self.shared;
         let posted = if engine.is_observed {
-            shared.post_all_sends_observed(engine, wrs, Location::caller())
+            shared.post_all_sends_observed(engine, wrs, Place::here())
         } else {
             shared.post_all_sends(engine, wrs)
         };
@@ -568,7 +568,7 @@ impl Qp {
             .map_err(|error| BadWr { index: 0, error })?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         if engine.is_observed {
-            let at = Location::caller();
+            let at = Place::here();
             let posted = self.shared.post_recvs_observed(engine, wrs, at);
             return posted.map_err(bad_wr);
         }

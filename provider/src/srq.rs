@@ -1,6 +1,5 @@
 //! Shared receive queues.
 
-use core::panic::Location;
 use std::sync::Arc;
 
 use urxe_core::srq::{SrqAttr, SrqAttrMask, SrqError, SrqId, SrqInit, SrqXrc};
@@ -11,6 +10,7 @@ use crate::engine::SrqShared;
 use crate::error::{BadWr, Error};
 use crate::pd::Pd;
 use crate::qp::bad_wr;
+use crate::strict::Place;
 use crate::wr::RecvWr;
 use crate::xrcd::Xrcd;
 
@@ -151,7 +151,7 @@ impl Srq {
             .map_err(|error| BadWr { index: 0, error })?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         if engine.is_observed {
-            let at = Location::caller();
+            let at = Place::here();
             let posted = self.inner.shared.post_recvs_observed(engine, wrs, at);
             return posted.map_err(bad_wr);
         }

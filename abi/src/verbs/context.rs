@@ -21,6 +21,7 @@ pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut
 fn open(device: &'static Device) -> Result<*mut ibv_context, Errno> {
     let urxe = device.open().map_err(|error| told(&error))?;
     crate::exit::prepare();
+    crate::caller::prepare();
     // SAFETY: a string and a number.
     let cmd_fd = unsafe { libc::memfd_create(c"urxe".as_ptr(), libc::MFD_CLOEXEC) };
     if cmd_fd < 0 {

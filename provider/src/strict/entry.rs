@@ -1,7 +1,5 @@
 //! One work request that the adapter has, and the bytes that it owns meanwhile.
 
-use core::panic::Location;
-
 use urxe_core::cq::WcOpcode;
 use urxe_core::error::WcStatus;
 use urxe_core::memory::Memory;
@@ -11,13 +9,11 @@ use urxe_core::work::WrOpcode;
 use urxe_wire::{Lkey, Qpn};
 
 use super::hash::Hashes;
+use super::place::Place;
 use super::poison;
 use super::report::StrictReport;
 use super::rule::StrictRule;
 use crate::mem::UserMemory;
-
-/// Where a request was posted from.
-pub(crate) type Place = &'static Location<'static>;
 
 /// A work queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -241,9 +237,8 @@ impl Entry {
 
     /// Who wrote, where that is known.
     fn writer(&self) -> String {
-        self.written_at.map_or_else(String::new, |at| {
-            format!(" (at {}:{})", at.file(), at.line())
-        })
+        self.written_at
+            .map_or_else(String::new, |at| format!(" (at {at})"))
     }
 }
 

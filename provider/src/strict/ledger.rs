@@ -8,7 +8,8 @@ use urxe_core::memory::{Memory, MemoryFault};
 use urxe_core::mr::MrSpan;
 use urxe_wire::{Lkey, Qpn};
 
-use super::entry::{Buffer, Done, Entry, Place, Queue};
+use super::entry::{Buffer, Done, Entry, Queue};
+use super::place::Place;
 use super::ranges::{Owned, Owner, Range, Shared};
 use super::report::StrictReport;
 use super::rule::StrictRule;

@@ -14,6 +14,7 @@ mod entry;
 mod hash;
 mod hooks;
 mod ledger;
+mod place;
 mod placement;
 mod poison;
 mod post;
@@ -32,8 +33,10 @@ use urxe_core::table::QpIndex;
 use urxe_core::{QpInit, Time};
 use urxe_wire::Qpn;
 
-pub(crate) use entry::{Place, Queue};
+pub(crate) use entry::Queue;
 pub(crate) use hooks::{StrictCqs, StrictMemory};
+pub(crate) use place::Place;
+pub use place::{Caller, Callers, name_callers};
 pub use report::StrictReport;
 pub use rule::StrictRule;
 

@@ -5,7 +5,8 @@ use urxe_core::mr::{Access, AccessFault, MrTable};
 use urxe_core::work::{PostError, RecvWr, SendFlags, SendWr, Sge, WrData, WrOpcode};
 use urxe_wire::Qpn;
 
-use super::entry::{Piece, Place, Queue, name_of};
+use super::entry::{Piece, Queue, name_of};
+use super::place::Place;
 use super::report::StrictReport;
 use super::rule::StrictRule;
 use super::{QpNotes, Strict};

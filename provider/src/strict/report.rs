@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use urxe_wire::Qpn;
 
 use super::StrictMode;
+use super::place::{Caller, Place};
 use super::rule::StrictRule;
 
 /// One finding of strict mode: a use of verbs that works by luck, or would not elsewhere.
@@ -23,6 +24,8 @@ pub struct StrictReport {
     pub qpn: Option<Qpn>,
     /// The call that posted the work request, or that broke the rule.
     pub at: Option<&'static Location<'static>>,
+    /// The same call where the program is not written in Rust ([`crate::name_callers`]).
+    pub caller: Option<Caller>,
     /// How often it was found at this place since reports were last taken.
     pub count: u64,
     /// What happened, in one or two sentences.
@@ -36,14 +39,15 @@ impl StrictReport {
             wr_id: None,
             qpn: None,
             at: None,
+            caller: None,
             count: 1,
             text,
         }
     }
 
-    pub(crate) fn of(mut self, wr_id: u64, at: &'static Location<'static>) -> StrictReport {
-        (self.wr_id, self.at) = (Some(wr_id), Some(at));
-        self
+    pub(crate) fn of(mut self, wr_id: u64, place: Place) -> StrictReport {
+        self.wr_id = Some(wr_id);
+        self.by(place)
     }
 
     pub(crate) fn on(mut self, qpn: impl Into<Option<Qpn>>) -> StrictReport {
@@ -52,13 +56,18 @@ impl StrictReport {
     }
 
     /// The call that broke the rule, where that is not the post.
-    pub(crate) fn by(mut self, at: &'static Location<'static>) -> StrictReport {
-        self.at = Some(at);
+    pub(crate) fn by(mut self, place: Place) -> StrictReport {
+        (self.at, self.caller) = (Some(place.at), place.caller);
         self
     }
 
+    fn place(&self) -> Option<Place> {
+        let caller = self.caller;
+        self.at.map(|at| Place { at, caller })
+    }
+
     fn is_same_place(&self, other: &StrictReport) -> bool {
-        (self.rule, self.qpn, self.at) == (other.rule, other.qpn, other.at)
+        (self.rule, self.qpn, self.place()) == (other.rule, other.qpn, other.place())
     }
 }
 
@@ -66,8 +75,8 @@ impl fmt::Display for StrictReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "urxe strict: {}", self.rule)?;
         writeln!(f, "  what: {}", self.text)?;
-        if let Some(at) = self.at {
-            writeln!(f, "  call: {}:{}", at.file(), at.line())?;
+        if let Some(place) = self.place() {
+            writeln!(f, "  call: {place}")?;
         }
         if self.count > 1 {
             writeln!(f, "  seen: {} times", self.count)?;
@@ -86,7 +95,7 @@ pub(super) struct Reports {
     mode: StrictMode,
     waiting: VecDeque<StrictReport>,
     /// What was printed: the same kind of thing at the same place is printed once.
-    printed: BTreeSet<(StrictRule, Option<(&'static str, u32)>)>,
+    printed: BTreeSet<(StrictRule, Option<Place>)>,
     /// The program takes the reports, so they need not be printed.
     are_taken: bool,
 }
@@ -111,8 +120,7 @@ impl Reports {
             same.count += 1;
             return;
         }
-        let place = report.at.map(|at| (at.file(), at.line()));
-        if !self.are_taken && self.printed.insert((report.rule, place)) {
+        if !self.are_taken && self.printed.insert((report.rule, report.place())) {
             print(&report);
         }
         if self.waiting.len() < REPORTS_MAX {

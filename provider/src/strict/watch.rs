@@ -7,7 +7,8 @@ use urxe_core::{Shard, Stats};
 use urxe_wire::{Lkey, Operation, Packet, Qpn};
 
 use super::Strict;
-use super::entry::{Place, Queue};
+use super::entry::Queue;
+use super::place::Place;
 use super::ranges::Range;
 use super::report::StrictReport;
 use super::rule::StrictRule;
@@ -207,12 +208,9 @@ impl Strict {
             return;
         };
         let text = format!(
-            "the program reads the buffer of a {} (wr_id {}, posted at {}:{}) before it polled the \
+            "the program reads the buffer of a {} (wr_id {}, posted at {}) before it polled the \
              completion.",
-            entry.name,
-            entry.wr_id,
-            entry.at.file(),
-            entry.at.line()
+            entry.name, entry.wr_id, entry.at
         );
         let report = entry.report(StrictRule::ReceiveBufferRead, queue.qpn(), text);
         self.reports.add(report.by(at));
