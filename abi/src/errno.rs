@@ -3,6 +3,8 @@
 use core::ffi::c_int;
 use core::ptr;
 
+use crate::verbose::tell_error;
+
 /// A number of `errno.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) c_int);
@@ -30,16 +32,8 @@ impl Errno {
 
 impl From<urxe::Error> for Errno {
     fn from(error: urxe::Error) -> Errno {
-        explain(&error);
+        tell_error(&error);
         Errno(error.errno())
-    }
-}
-
-/// A bare number says little: with `URXE_VERBOSE` in the environment the reason is printed.
-#[cold]
-fn explain(error: &urxe::Error) {
-    if std::env::var_os("URXE_VERBOSE").is_some() {
-        eprintln!("urxe: {error}");
     }
 }
 

@@ -3,12 +3,14 @@
 
 use std::sync::Once;
 
+use crate::{file, verbose};
+
 /// Has the C library call us when the process exits, where there is a capture to be completed (`URXE_PCAP`), or
-/// somebody wants to know what faults on purpose did (`URXE_FAULTS` with `URXE_VERBOSE`).
+/// somebody wants to know what faults on purpose did, and how many requests were flushed (`URXE_VERBOSE`).
 pub(crate) fn prepare() {
     static ONCE: Once = Once::new();
     let is_set = |name| std::env::var_os(name).is_some();
-    if is_set("URXE_PCAP") || is_set("URXE_FAULTS") && is_set("URXE_VERBOSE") {
+    if is_set("URXE_PCAP") || verbose::is_on() {
         ONCE.call_once(|| {
             // SAFETY: the function is of a library that is never unloaded. Without memory for it nothing is done.
             unsafe { libc::atexit(at_exit) };
@@ -18,7 +20,12 @@ pub(crate) fn prepare() {
 
 extern "C" fn at_exit() {
     urxe::flush_open_captures();
-    if std::env::var_os("URXE_VERBOSE").is_some() {
+    if verbose::is_on() {
         urxe::report_open_faults();
+        for file in file::open_files() {
+            if let Some(registry) = file.registry_of_this_process() {
+                verbose::tell_rest_of_all(&registry);
+            }
+        }
     }
 }

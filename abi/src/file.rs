@@ -91,6 +91,15 @@ impl File {
     }
 }
 
+/// The files that are open now.
+pub(crate) fn open_files() -> impl Iterator<Item = Arc<File>> {
+    let open: Vec<_> = lock(&OPEN)
+        .iter()
+        .filter_map(|(_, file)| file.upgrade())
+        .collect();
+    open.into_iter()
+}
+
 /// Nothing panics half way through a change.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -31,6 +31,7 @@ mod object;
 mod ops;
 mod rsocket;
 mod stub;
+mod verbose;
 mod verbs;
 
 include!(concat!(env!("OUT_DIR"), "/exports.rs"));

@@ -16,6 +16,7 @@ use crate::layout::{
     ibv_ah, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_dm, ibv_mr, ibv_mw, ibv_pd,
     ibv_qp, ibv_qp_ex, ibv_srq, ibv_td, ibv_xrcd, verbs_context,
 };
+use crate::verbose::Failures;
 
 /// A structure whose first field is `UnsafeCell<C>`: the program may write to its part at any time.
 ///
@@ -285,6 +286,7 @@ pub(crate) struct Qp {
     /// It was made for `ibv_wr_*`.
     pub(crate) batch: Option<Box<crate::ops::qp_ex::Batch>>,
     pub(crate) async_events: Acks,
+    pub(crate) failures: Failures,
     /// An XRC target has no domain of this kind.
     pub(crate) _pd: Option<Hold>,
 }

@@ -1,6 +1,7 @@
 //! Functions that exist because programs name them, and that this library does not offer.
 
 use crate::errno::Errno;
+use crate::verbose;
 
 /// `EOPNOTSUPP`, as verbs return it.
 pub(crate) fn no_verb(name: &str) -> isize {
@@ -24,7 +25,7 @@ pub(crate) fn no_cm(name: &str) -> isize {
 }
 
 fn tell(name: &str) {
-    if std::env::var_os("URXE_VERBOSE").is_some() {
+    if verbose::is_on() {
         eprintln!("urxe: {name} is not offered");
     }
 }

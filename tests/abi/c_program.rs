@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::harness::{addresses, program, run};
+use crate::harness::{Ran, addresses, program, run};
 
 const VERBS: &str = "abi/verbs.c";
 const CM: &str = "abi/cm.c";
@@ -68,11 +68,61 @@ fn check(source: &str, name: &str) {
     let Some(compiled) = compile(source, &["-lrdmacm", "-libverbs", "-ldl", "-lpthread"]) else {
         return;
     };
+    let ran = run_check(&compiled, name, None);
+    assert_eq!(ran.code, Some(0), "{name}: {}", ran.text);
+}
+
+/// Runs a check of a compiled program, with one variable more in its environment.
+fn run_check(compiled: &Compiled, name: &str, variable: Option<&str>) -> Ran {
     let (device, _) = addresses();
     let mut command = program(&compiled.binary, "gcc", device).expect("it was just made");
     command.arg(name).arg(device.to_string());
-    let ran = run(command);
+    if let Some(variable) = variable {
+        command.env(variable, "1");
+    }
+    run(command)
+}
+
+/// What a check prints on standard error with this variable; nothing without it.
+fn told(name: &str, variable: &str) -> Option<String> {
+    // With the names of the program's own functions for the dynamic linker.
+    let compiled = compile(VERBS, &["-libverbs", "-ldl", "-rdynamic"])?;
+    let silent = run_check(&compiled, name, None);
+    assert_eq!((silent.code, &silent.text[..]), (Some(0), ""), "{name}");
+    let ran = run_check(&compiled, name, Some(variable));
     assert_eq!(ran.code, Some(0), "{name}: {}", ran.text);
+    Some(ran.text)
+}
+
+/// Which posts were refused and why, the first failure of a QP, and how many followed.
+#[test]
+fn verbose_tells_refused_posts_and_failed_completions() {
+    let Some(text) = told("verbose", "URXE_VERBOSE") else {
+        return;
+    };
+    let lines: Vec<&str> = text.lines().collect();
+    let [opcode, full, failed, detail, more] = lines[..] else {
+        panic!("{text}");
+    };
+    assert!(opcode.contains("refused: an opcode that there is not"));
+    assert!(full.contains("the queue is full"), "{full}");
+    assert!(failed.contains("remote access error"), "{failed}");
+    assert!(detail.contains("expected"), "{detail}");
+    assert!(
+        more.contains("3 more of its requests were flushed"),
+        "{more}"
+    );
+}
+
+#[test]
+fn strict_mode_names_the_calls_of_a_program_in_c() {
+    let Some(text) = told("strict", "URXE_STRICT") else {
+        return;
+    };
+    for function in ["write_through", "post_write_through"] {
+        let call = format!("call: {function} (");
+        assert_eq!(text.matches(&call).count(), 1, "{text}");
+    }
 }
 
 #[test]
@@ -103,6 +153,11 @@ fn imported_handles_are_of_the_same_objects() {
 #[test]
 fn a_bind_is_of_the_window_that_it_names() {
     check(VERBS, "windows");
+}
+
+#[test]
+fn zero_based_regions_and_windows_count_from_their_beginning() {
+    check(VERBS, "zero_based");
 }
 
 #[test]

@@ -188,7 +188,8 @@ static void check_placement(void) {
     CHECK(attr.device_cap_flags_ex >> 38 & 1 && attr.device_cap_flags_ex >> 40 & 1);
 }
 
-static struct ibv_wc write_through(struct end *from, uint64_t addr, uint32_t rkey) {
+/* Exported, for strict mode to name it. */
+__attribute__((noinline)) struct ibv_wc write_through(struct end *from, uint64_t addr, uint32_t rkey) {
     ibv_wr_start(from->ex);
     from->ex->wr_id = 9;
     from->ex->wr_flags = IBV_SEND_SIGNALED;
@@ -252,6 +253,87 @@ static void check_windows(void) {
     ibv_wr_bind_mw(b.ex, NULL, 0, &info);
     CHECK(ibv_wr_complete(b.ex) == EINVAL);
     CHECK(ibv_dealloc_mw(named) == 0 && ibv_dealloc_mw(other) == 0);
+}
+
+/* Posts that are refused; a write whose key none has, and what is flushed behind it. */
+static void check_verbose(void) {
+    struct end a = make_end(), b = make_end(), c = make_end(), d = make_end();
+    connect_ends(&a, &b);
+    connect_ends(&c, &d);
+    struct ibv_send_wr wr = {.opcode = 99, .send_flags = IBV_SEND_SIGNALED}, *bad;
+    CHECK(ibv_post_send(a.qp, &wr, &bad) == EINVAL);
+    /* Without receives the sends stay, and the queue is full. */
+    ibv_wr_start(c.ex);
+    build_sends(&c, 0, DEPTH);
+    CHECK(ibv_wr_complete(c.ex) == 0);
+    wr.opcode = IBV_WR_SEND;
+    for (int n = 0; n < 3; n++)
+        CHECK(ibv_post_send(c.qp, &wr, &bad) == ENOMEM);
+
+    struct ibv_send_wr list[DEPTH];
+    for (int n = 0; n < DEPTH; n++)
+        list[n] = (struct ibv_send_wr){
+            .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE, .next = &list[n + 1]};
+    struct ibv_sge sge = {.addr = (uintptr_t) "x", .length = 1};
+    list[0].sg_list = &sge;
+    list[0].num_sge = 1;
+    list[0].wr.rdma.rkey = 0xdead;
+    list[DEPTH - 1].next = NULL;
+    CHECK(ibv_post_send(a.qp, list, &bad) == 0);
+    CHECK(next_completion(a.cq).status == IBV_WC_REM_ACCESS_ERR);
+    for (int n = 1; n < DEPTH; n++)
+        CHECK(next_completion(a.cq).status == IBV_WC_WR_FLUSH_ERR);
+    CHECK(ibv_destroy_qp(a.qp) == 0);
+}
+
+/* The same by the other interface: to strict mode it is another place. */
+__attribute__((noinline)) struct ibv_wc post_write_through(struct end *from, uint64_t addr, uint32_t rkey) {
+    struct ibv_sge sge = {.addr = (uintptr_t) "x", .length = 1};
+    struct ibv_send_wr *bad, wr = {
+        .opcode = IBV_WR_RDMA_WRITE,
+        .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+        .sg_list = &sge,
+        .num_sge = 1,
+        .wr.rdma = {.remote_addr = addr, .rkey = rkey},
+    };
+    CHECK(ibv_post_send(from->qp, &wr, &bad) == 0);
+    return next_completion(from->cq);
+}
+
+/* An lkey where the rkey belongs. */
+static void check_strict(void) {
+    static char memory[64];
+    struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    CHECK(mr);
+    struct ibv_wc (*const functions[])(struct end *, uint64_t, uint32_t) = {write_through, post_write_through};
+    for (int n = 0; n < 2; n++) {
+        struct end a = make_end(), b = make_end();
+        connect_ends(&a, &b);
+        CHECK(functions[n](&a, (uintptr_t)memory, mr->lkey).status == IBV_WC_REM_ACCESS_ERR);
+    }
+}
+
+/* What is zero-based counts its addresses from its beginning: a region, and a window of a region that is not. */
+static void check_zero_based(void) {
+    struct end a = make_end(), b = make_end();
+    connect_ends(&a, &b);
+    static char memory[BYTES];
+    int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    struct ibv_mr *zero = ibv_reg_mr(pd, memory, BYTES, access | IBV_ACCESS_ZERO_BASED);
+    struct ibv_mr *mr = ibv_reg_mr(pd, memory, BYTES, access | IBV_ACCESS_MW_BIND);
+    struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+    CHECK(zero && mr && mw);
+    CHECK(write_through(&a, 5, zero->rkey).status == IBV_WC_SUCCESS && memory[5] == 'x');
+    struct ibv_send_wr bind = {
+        .opcode = IBV_WR_BIND_MW,
+        .send_flags = IBV_SEND_SIGNALED,
+        .bind_mw = {.mw = mw,
+                    .bind_info = {.mr = mr, .addr = (uintptr_t)memory + 64, .length = 8,
+                                  .mw_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_ZERO_BASED}},
+    }, *bad;
+    CHECK(ibv_post_send(b.qp, &bind, &bad) == 0 && next_completion(b.cq).status == IBV_WC_SUCCESS);
+    CHECK(write_through(&a, 7, mw->rkey).status == IBV_WC_SUCCESS && memory[71] == 'x');
+    CHECK(write_through(&a, 8, mw->rkey).status == IBV_WC_REM_ACCESS_ERR && memory[72] == 0);
 }
 
 static int is_readable(int fd, int timeout_ms) {
@@ -380,6 +462,8 @@ int main(int argc, char **argv) {
     } checks[] = {
         {"batch", check_batch}, {"placement", check_placement}, {"events", check_events},
         {"newer", check_newer}, {"import", check_import},       {"windows", check_windows},
+        {"verbose", check_verbose}, {"strict", check_strict},
+        {"zero_based", check_zero_based},
     };
     CHECK(argc >= 2);
     for (size_t n = 0; n < sizeof checks / sizeof *checks; n++) {

@@ -7,6 +7,7 @@ use urxe::Wc;
 use super::poll::{header_kind, immediate};
 use crate::layout::ibv_cq_ex;
 use crate::object::Cq;
+use crate::verbose::tell_failure;
 
 /// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`, and the one on the system's clock.
 pub(crate) const TIMESTAMPS: u64 = 1 << 7 | 1 << 11;
@@ -55,6 +56,9 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     match object.urxe.start_poll() {
         Ok(Some(poll)) => {
             let (wc, completion_ts) = (*poll.wc(), poll.completion_ts());
+            if !wc.is_success() {
+                tell_failure(object, &wc);
+            }
             // SAFETY: one thread polls an extended queue at a time, by the rules of `ibv_start_poll`.
             unsafe {
                 let ibv = object.ibv.get();

@@ -6,6 +6,7 @@ use urxe::Wc;
 
 use crate::layout::{ibv_cq, ibv_wc};
 use crate::object::Cq;
+use crate::verbose::tell_failure;
 
 /// `IBV_WC_GRH`, `IBV_WC_WITH_IMM`, `IBV_WC_WITH_INV`
 pub(crate) const GRH: u32 = 1 << 0;
@@ -42,6 +43,9 @@ unsafe fn poll_into(cq: &Cq, batch: &mut [Wc], out: *mut ibv_wc, count: usize) -
             Err(error) => return -error.errno(),
         };
         for (n, wc) in batch[..found].iter().enumerate() {
+            if !wc.is_success() {
+                tell_failure(cq, wc);
+            }
             // SAFETY: less than `count`, by the caller's promise.
             unsafe { out.add(taken + n).write(completion(wc)) };
         }

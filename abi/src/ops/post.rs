@@ -8,8 +8,10 @@ use urxe::{
     BadWr, Error, Qkey, Qpn, RecvWr, Rkey, SendFlags, SendWr, SendWrFields, Sge, WrData, WrOpcode,
 };
 
+use crate::errno::Errno;
 use crate::layout::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
 use crate::object::{Ah, Names, Qp, Srq};
+use crate::verbose::invalid_wr;
 use crate::verbs::mw::bind_request;
 
 /// Flags of a request that mean something beside INLINE.
@@ -78,7 +80,9 @@ unsafe fn post_one_send(qp: &Qp, at: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
     }
     // SAFETY: the caller's promise.
     let wr = unsafe { send_wr(qp, wr) }.map_err(|errno| (at, errno))?;
-    qp.urxe.post_send(&wr).map_err(|error| (at, error.errno()))
+    qp.urxe
+        .post_send(&wr)
+        .map_err(|error| (at, Errno::from(error).0))
 }
 
 /// Requests that are posted alone: inline bytes in several places, which have to be brought together first, and binds,
@@ -111,7 +115,7 @@ unsafe fn post_bind(qp: &Qp, wr: &ibv_send_wr) -> Result<(), c_int> {
     let posted = qp
         .urxe
         .post_send(&SendWr::from(SendWrFields { flags, ..fields }));
-    posted.map_err(|error| error.errno())?;
+    posted.map_err(|error| Errno::from(error).0)?;
     // SAFETY: as above; the program does not touch the window during this call.
     unsafe { (*bind.mw).rkey = fields.rkey.0 };
     Ok(())
@@ -137,7 +141,9 @@ unsafe fn post_gathered(qp: &Qp, at: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
     };
     // SAFETY: as before, with inline bytes of our own.
     let wr = unsafe { send_wr(qp, &one) }.map_err(|errno| (at, errno))?;
-    qp.urxe.post_send(&wr).map_err(|error| (at, error.errno()))
+    qp.urxe
+        .post_send(&wr)
+        .map_err(|error| (at, Errno::from(error).0))
 }
 
 /// # Safety
@@ -150,7 +156,7 @@ unsafe fn gather(wr: &ibv_send_wr, bytes: &mut [u8; INLINE_MAX]) -> Result<usize
         let room = bytes
             .get_mut(length..)
             .and_then(|rest| rest.get_mut(..part));
-        let room = room.ok_or(libc::EINVAL)?;
+        let room = room.ok_or_else(|| invalid_wr("more inline bytes than any QP takes"))?;
         // SAFETY: inline data is readable at these addresses, by the caller's promise.
         unsafe { ptr::copy(address(sge.addr), room.as_mut_ptr(), part) };
         length += part;
@@ -242,7 +248,7 @@ impl<T: Linked> Iterator for List<T> {
 #[cold]
 fn at_index<T: Linked>(first: *mut T, bad: BadWr) -> (*mut T, c_int) {
     let at = List(first).nth(bad.index).unwrap_or(first);
-    (at, Error::from(bad).errno())
+    (at, Errno::from(Error::from(bad)).0)
 }
 
 /// C's request as the engine's.
@@ -286,7 +292,7 @@ unsafe fn send_wr<'a>(qp: &Qp, wr: &'a ibv_send_wr) -> Result<SendWr<'a>, c_int>
 fn local_wr(wr: &ibv_send_wr) -> Result<SendWr<'_>, c_int> {
     const LOCAL_INV: c_int = 7;
     if wr.opcode != LOCAL_INV {
-        return Err(libc::EINVAL);
+        return Err(invalid_wr("an opcode that there is not"));
     }
     let fields = SendWrFields::local_inv(wr.wr_id, Rkey(wr.imm_data));
     let flags = SendFlags(wr.send_flags & KNOWN_FLAGS.0);
@@ -299,7 +305,7 @@ unsafe fn with_ud<'a>(posted: SendWr<'a>, wr: &'a ibv_send_wr) -> Result<SendWr<
     // SAFETY: any bytes are numbers and a pointer.
     let ud = unsafe { wr.wr.ud };
     if ud.ah.is_null() {
-        return Err(libc::EINVAL);
+        return Err(invalid_wr("a datagram without an address handle"));
     }
     // SAFETY: a live address handle, by the caller's promise.
     let ah = unsafe { Ah::of(ud.ah) };
@@ -342,10 +348,10 @@ fn opcode(number: c_int) -> Option<WrOpcode> {
 pub(crate) unsafe fn sges<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [Sge], c_int> {
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
-        Ok(_) if list.is_null() => Err(libc::EINVAL),
+        Ok(_) if list.is_null() => Err(invalid_wr("sg_list is null, and num_sge is not 0")),
         // SAFETY: the caller's promise; the layouts are the same (asserted above).
         Ok(count) => Ok(unsafe { slice::from_raw_parts(list.cast(), count) }),
-        Err(_) => Err(libc::EINVAL),
+        Err(_) => Err(invalid_wr("num_sge is negative")),
     }
 }
 

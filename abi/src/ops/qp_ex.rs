@@ -151,7 +151,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
                     }
                     0
                 }
-                Err(bad) => Error::from(bad).errno(),
+                Err(bad) => Errno::from(Error::from(bad)).0,
             }
         }
     };

@@ -8,6 +8,7 @@ use urxe::{Access, BindMw, Lkey, MwType, SendWrFields};
 use crate::errno::{Errno, number, pointer};
 use crate::layout::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
 use crate::object::{Hold, Mw, Pd, Qp, delete, new};
+use crate::verbose::invalid_wr;
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {
     // SAFETY: a PD, by the rules of `ibv_alloc_mw`.
@@ -72,12 +73,12 @@ pub(crate) unsafe fn bind_request(
     info: &ibv_mw_bind_info,
 ) -> Result<SendWrFields<'static>, c_int> {
     if mw.is_null() {
-        return Err(libc::EINVAL);
+        return Err(invalid_wr("a bind without a window"));
     }
     // SAFETY: the caller's promise.
     let (window, info) = unsafe { (Mw::of(mw), bind_info(info)) };
     if !window.urxe.pd().context().is(qp.urxe.pd().context()) {
-        return Err(libc::EINVAL);
+        return Err(invalid_wr("the window is of another device than the QP"));
     }
     let rkey = window.urxe.choose_rkey(rkey as u8);
     Ok(SendWrFields::bind_mw(wr_id, rkey, &info))

@@ -9,6 +9,7 @@ use super::ah::{path, path_attr};
 use crate::errno::{Errno, number};
 use crate::layout::{CStruct, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr};
 use crate::object::Qp;
+use crate::verbose::tell_rest;
 
 /// `IBV_ACCESS_*` that say something of regions alone (MW_BIND, ZERO_BASED, ON_DEMAND, HUGETLB, and the optional
 /// ones). Programs give a QP the flags that they give their regions, and adapters do not mind.
@@ -41,6 +42,9 @@ pub(crate) fn modify(object: &Qp, attr: &QpAttr, mask: AttrMask) -> Result<(), E
     let mask = mask.without(of_the_other_half(object.urxe.qp_type()));
     object.urxe.modify(attr, mask)?;
     if mask.contains(AttrMask::STATE) {
+        if attr.qp_state == QpState::Reset {
+            tell_rest(object);
+        }
         // SAFETY: the program's part, which it does not touch during this call.
         unsafe { (*object.ibv.get()).qp_base.state = attr.qp_state as c_int };
     }

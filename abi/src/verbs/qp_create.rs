@@ -17,6 +17,7 @@ use crate::object::{
     Context, Cq, Hold, Names, Object, Pd, Qp, Shared, Srq, Users, Xrcd, delete, new, of,
 };
 use crate::ops::qp_ex;
+use crate::verbose::{Failures, tell_rest};
 
 /// `enum ibv_qp_type`
 pub(crate) const RC: c_int = 2;
@@ -214,6 +215,7 @@ unsafe fn give(wanted: &Wanted, urxe: urxe::Qp) -> *mut ibv_qp {
         xrcd: (!xrcd.is_null()).then_some(xrcd),
         sq_sig_all: wanted.sq_sig_all,
         async_events: Acks::default(),
+        failures: Failures::default(),
         // SAFETY: the caller's promise.
         _pd: unsafe { some::<Pd>(wanted.pd) }.map(|pd| Hold::of(&pd.users)),
     });
@@ -330,6 +332,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     }
     drop(registry);
     object.async_events.wait();
+    tell_rest(object);
     // SAFETY: nobody uses it any more, by the rules of the function; what it was made of cannot be destroyed before
     // it is gone.
     unsafe {

@@ -1,0 +1,86 @@
+//! Words on standard error for programs that see numbers alone, with `URXE_VERBOSE` in the environment.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::LazyLock;
+
+use urxe::{ErrorKind, PostError, Wc};
+
+use crate::file::Registry;
+use crate::object::{Context, Cq, Qp};
+
+/// `URXE_VERBOSE` is set.
+pub(crate) fn is_on() -> bool {
+    static IS_SET: LazyLock<bool> = LazyLock::new(|| std::env::var_os("URXE_VERBOSE").is_some());
+    *IS_SET
+}
+
+/// Why a call failed. Programs that post until the queue is full mean it: that is told once.
+#[cold]
+pub(crate) fn tell_error(error: &urxe::Error) {
+    static FULL: AtomicBool = AtomicBool::new(false);
+    if !is_on() {
+        return;
+    }
+    let is_full = matches!(error.kind(), ErrorKind::Post(PostError::QueueFull(_)));
+    if !is_full || !FULL.swap(true, Ordering::Relaxed) {
+        eprintln!("urxe: {error}");
+    }
+}
+
+/// `EINVAL`, of a work request that C's structures make possible and the engine does not have.
+#[cold]
+pub(crate) fn invalid_wr(why: &str) -> i32 {
+    if is_on() {
+        eprintln!("urxe: the work request was refused: {why}");
+    }
+    libc::EINVAL
+}
+
+/// What was told of the failed completions of a QP. When it fails, hundreds are flushed: the first is told, with the reason,
+/// and the others are counted.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    is_told: AtomicBool,
+    more: AtomicU64,
+}
+
+/// A program polls a completion that says that its request failed.
+#[cold]
+pub(crate) fn tell_failure(cq: &Cq, wc: &Wc) {
+    if !is_on() {
+        return;
+    }
+    // SAFETY: a CQ's context never changes, and lives longer.
+    let context = unsafe { Context::of((*cq.ibv.get()).context) };
+    let registry = context.registry();
+    let Some(qp) = registry.qps.get(&wc.qp_num.get()) else {
+        return;
+    };
+    // SAFETY: it is registered, and not destroyed while the registry is locked.
+    let qp = unsafe { Qp::of(qp.0) };
+    if qp.failures.is_told.swap(true, Ordering::Relaxed) {
+        qp.failures.more.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let text = qp.urxe.explain(wc).unwrap_or_else(|_| wc.to_string());
+    eprintln!("urxe: QP {:#x}: {text}", wc.qp_num.get());
+}
+
+/// A QP begins anew, or is gone: how many failed completions were not told.
+pub(crate) fn tell_rest(qp: &Qp) {
+    let Failures { is_told, more } = &qp.failures;
+    is_told.store(false, Ordering::Relaxed);
+    let more = more.swap(0, Ordering::Relaxed);
+    if more > 0 {
+        let qpn = qp.urxe.qp_num().get();
+        eprintln!("urxe: QP {qpn:#x}: {more} more of its requests were flushed or failed");
+    }
+}
+
+/// The same, of all QPs: the program ends without destroying them.
+pub(crate) fn tell_rest_of_all(registry: &Registry) {
+    for qp in registry.qps.values() {
+        // SAFETY: it is registered, and not destroyed while the registry is locked.
+        tell_rest(unsafe { Qp::of(qp.0) });
+    }
+}
