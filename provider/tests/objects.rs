@@ -49,7 +49,7 @@ fn there_are_max_pd_domains_and_no_more() {
     let mut pds: Vec<_> = (0..max)
         .map(|_| context.alloc_pd().expect("there is room"))
         .collect();
-    let error = context.alloc_pd().expect_err("one too many");
+    let error = context.alloc_pd().map(drop).expect_err("one too many");
     assert_eq!(error.kind(), &ErrorKind::TooManyPds(max));
     assert_eq!(error.errno(), 12, "ENOMEM");
     // Memory keeps its domain.
