@@ -168,7 +168,7 @@ pub use pd::Pd;
 pub use port::{PortAttr, PortState};
 pub use qp::{Ece, Qp, QpBuilder, QpInitAttr};
 pub use rereg::Rereg;
-pub use share::{Participant, participants};
+pub use share::{Participant, participants, user_directory};
 pub use special_mr::{ImplicitMr, NullMr};
 pub use srq::Srq;
 pub use stat_qps::QpStatus;

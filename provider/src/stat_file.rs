@@ -1,7 +1,7 @@
 //! Counters of running processes, for others of the same user to look at.
 //!
 //! Every context keeps a small text file up to date, about ten times a second while
-//! packets flow, in `$XDG_RUNTIME_DIR` or `/dev/shm`. It is gone when the context is
+//! packets flow, in the user's own directory ([`user_directory`](crate::user_directory)). It is gone when the context is
 //! closed. Those that a process left which was killed, or ended without closing, are removed by
 //! the next reader, and by the next process that opens a context: they do not gather.
 
@@ -9,19 +9,25 @@ use core::fmt::Write as _;
 use core::net::IpAddr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::{Access, FlockOperation, access, flock};
-use rustix::process::{Pid, getuid, test_kill_process};
+use rustix::fs::{FlockOperation, flock};
+
+use crate::share::{create_own, open_own, printable, read_own, user_directory};
 
 const MAGIC: &str = "urxe-counters 1";
+/// How names of files begin; the process and a number follow.
+const NAME: &str = "stat.";
+/// Far more than the counters of a context take.
+const LEN_MAX: u64 = 1 << 20;
 
 /// Counters of one context of some process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextCounters {
-    /// The process.
+    /// The process, by the number that it has in its own PID namespace.
     pub pid: u32,
     /// Its name.
     pub program: String,
@@ -36,11 +42,9 @@ pub struct ContextCounters {
 /// Counters of all contexts that processes of this user have open.
 ///
 /// # Errors
-/// If the directory with the files cannot be read.
+/// If there is no directory for the files, or it cannot be read.
 pub fn read_all() -> io::Result<Vec<ContextCounters>> {
-    let Some(directory) = directory() else {
-        return Ok(Vec::new());
-    };
+    let directory = user_directory()?;
     let mut found = Vec::new();
     for entry in Entry::all(&directory)? {
         if entry.is_abandoned(&directory) {
@@ -65,33 +69,30 @@ struct Entry {
 }
 
 impl Entry {
-    /// Those of this user.
     fn all(directory: &Path) -> io::Result<impl Iterator<Item = Entry>> {
-        let prefix = format!("urxe.{}.", getuid().as_raw());
         let entries = fs::read_dir(directory)?.filter_map(Result::ok);
         Ok(entries.filter_map(move |entry| {
             let name = entry.file_name();
-            let rest = name.to_str()?.strip_prefix(&prefix)?;
+            let rest = name.to_str()?.strip_prefix(NAME)?;
             let mut parts = rest.split('.');
             let (pid, number) = (parts.next()?, parts.next()?);
             Some(Entry {
                 path: entry.path(),
                 pid: pid.parse().ok()?,
-                owner: format!("{prefix}{pid}.{number}"),
+                owner: format!("{NAME}{pid}.{number}"),
                 is_counters: parts.next().is_none(),
             })
         }))
     }
 
-    /// Its process is gone. Where another system of process ids shares the directory (a
-    /// container), the id tells nothing, but the owner has its file locked.
+    /// Its context is gone: nobody has the file of counters locked. A process id would tell nothing where another PID
+    /// namespace shares the directory (a container).
     fn is_abandoned(&self, directory: &Path) -> bool {
-        if is_alive(self.pid) {
-            return false;
+        let owner = directory.join(&self.owner);
+        match open_own(&owner, OpenOptions::new().read(true)) {
+            Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_ok(),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
         }
-        let owner = File::open(directory.join(&self.owner));
-        owner.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
-            || !directory.join(&self.owner).exists()
     }
 }
 
@@ -118,24 +119,11 @@ pub(crate) struct StatFile {
 impl StatFile {
     /// A file for a context with these addresses; `None` where there is no place for it.
     pub(crate) fn create(addresses: impl Iterator<Item = IpAddr>) -> Option<StatFile> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let (uid, pid) = (getuid().as_raw(), std::process::id());
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let directory = directory()?;
-        if number == 0 {
-            tidy(&directory);
-        }
-        let path = directory.join(format!("urxe.{uid}.{pid}.{number}"));
-        // One of the same name is from a dead process that had our id.
-        let _ = fs::remove_file(&path);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .ok()?;
-        // For as long as it lives, and nobody waits for it.
-        let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        let directory = user_directory().ok()?;
+        static IS_TIDY: Once = Once::new();
+        IS_TIDY.call_once(|| tidy(&directory));
+        // Names may be taken: by one who is dead, or by who has the same id in another PID namespace.
+        let (path, file) = (0..ATTEMPTS).find_map(|_| create_locked(&directory))?;
         let mut head = format!("program {}\naddresses", program());
         for address in addresses {
             write!(head, " {address}").expect("a string takes everything");
@@ -185,6 +173,21 @@ impl Drop for StatFile {
     }
 }
 
+/// Names that are tried.
+const ATTEMPTS: u32 = 1000;
+
+/// A new file, locked for as long as its context lives; `None` if there is one of that name, or somebody who tidies took it
+/// for abandoned before it was locked.
+fn create_locked(directory: &Path) -> Option<(PathBuf, File)> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = directory.join(format!("{NAME}{}.{number}", std::process::id()));
+    let file = create_own(&path).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    let is_there = file.metadata().is_ok_and(|meta| meta.nlink() > 0);
+    is_there.then_some((path, file))
+}
+
 fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     let name = path
@@ -194,23 +197,10 @@ fn program() -> String {
     name.replace(char::is_whitespace, "_")
 }
 
-fn directory() -> Option<PathBuf> {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let candidates = [runtime, Some("/dev/shm".into())];
-    // Who became another user (`su`, `setpriv`) may still have the first one's XDG_RUNTIME_DIR.
-    let is_usable = |path: &PathBuf| path.is_dir() && access(path, Access::WRITE_OK).is_ok();
-    candidates.into_iter().flatten().find(is_usable)
-}
-
-fn is_alive(pid: u32) -> bool {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    pid.is_some_and(|pid| !matches!(test_kill_process(pid), Err(rustix::io::Errno::SRCH)))
-}
-
 /// Reads a file; again if it was being written meanwhile.
 fn read_one(path: &Path, pid: u32) -> Option<ContextCounters> {
     const ATTEMPTS: u32 = 10;
-    let read = || parse(&fs::read_to_string(path).ok()?, pid);
+    let read = || parse(&read_own(path, LEN_MAX).ok()?, pid);
     let mut context = (0..ATTEMPTS).find_map(|_| read())?;
     context.path = path.into();
     Some(context)
@@ -229,13 +219,15 @@ fn parse(text: &str, pid: u32) -> Option<ContextCounters> {
     for line in lines {
         let (name, value) = line.split_once(' ').unwrap_or((line, ""));
         match name {
-            "program" => context.program = value.into(),
+            "program" => context.program = printable(value),
             "addresses" => {
                 context.addresses = value.split(' ').filter_map(|a| a.parse().ok()).collect();
             }
             // Written first and last: equal if the text is of one piece.
             "end" => return (value == version).then_some(context),
-            _ => context.counters.push((name.into(), value.parse().ok()?)),
+            _ => context
+                .counters
+                .push((printable(name), value.parse().ok()?)),
         }
     }
     None
@@ -252,7 +244,7 @@ mod tests {
             IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]),
         ];
         let Some(mut file) = StatFile::create(addresses.into_iter()) else {
-            println!("skipped: neither XDG_RUNTIME_DIR nor /dev/shm is there");
+            println!("skipped: neither /dev/shm nor /tmp can be written");
             return;
         };
         let pid = std::process::id();
@@ -277,33 +269,40 @@ mod tests {
     fn what_dead_processes_left_is_removed_and_nothing_else() {
         let directory = std::env::temp_dir().join(format!("urxe-stat-tidy-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("writable");
-        let uid = getuid().as_raw();
-        // No process has such an id: they end at 2^22.
-        let dead = 1 << 30;
-        let make = |name: String| {
+        let make = |name: &str| {
             let path = directory.join(name);
             File::create(&path).expect("writable");
             path
         };
+        let own = std::process::id();
+        // The process may be there, but nobody has the context's file locked.
         let gone = [
-            make(format!("urxe.{uid}.{dead}.0.ask")),
-            make(format!("urxe.{uid}.{dead}.0")),
-            make(format!("urxe.{uid}.{dead}.1.answer")),
+            make("stat.7.0.ask"),
+            make("stat.7.0"),
+            make("stat.7.1.answer"),
+            make(&format!("stat.{own}.3")),
         ];
         let stays = [
-            make(format!("urxe.{uid}.{}.0", std::process::id())),
-            make(format!("urxe.{uid}.{dead}.7")),
-            make(format!("urxe.{uid}.{dead}.7.ask")),
-            make(format!("urxe.{}.{dead}.0", uid + 1)),
-            make("urxe-0".into()),
+            make("stat.7.7"),
+            make("stat.7.7.ask"),
+            make("stat.x.7"),
+            make("qpns-0"),
         ];
-        // In a container of its own, where its process id is another.
-        let owner = File::open(&stays[1]).expect("there");
+        // No process here need have that id: where its owner is, it is another.
+        let owner = File::open(&stays[0]).expect("there");
         flock(&owner, FlockOperation::NonBlockingLockExclusive).expect("nobody has it");
         tidy(&directory);
         assert!(gone.iter().all(|path| !path.exists()));
         assert!(stays.iter().all(|path| path.exists()));
         fs::remove_dir_all(&directory).expect("it is ours");
+    }
+
+    #[test]
+    fn names_come_without_escape_sequences() {
+        let text = format!("{MAGIC} 1\nprogram \x1b[31mx\x07\na\u{9b}b 1\naddresses\nend 1\n");
+        let context = parse(&text, 1).expect("it is whole");
+        assert_eq!(context.program, "?[31mx?");
+        assert_eq!(context.counters, [("a?b".to_owned(), 1)]);
     }
 
     #[test]

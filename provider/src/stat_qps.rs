@@ -7,16 +7,21 @@
 
 use core::fmt::Write as _;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use urxe_core::QpReport;
 
+use crate::share::{create_own, printable, read_own};
 use crate::stat_file::ContextCounters;
+
+/// More than a million QPs take.
+const LEN_MAX: u64 = 1 << 28;
 
 /// How long a process may take to answer: it is busy, or stopped.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -52,13 +57,23 @@ impl ContextCounters {
     /// # Errors
     /// If the process does not answer, or ended.
     pub fn qps(&self) -> io::Result<Vec<QpStatus>> {
-        let mut asking = UnixStream::connect(beside(&self.path, "ask"))?;
+        let asking = ask(&beside(&self.path, "ask"))?;
         asking.set_read_timeout(Some(PATIENCE))?;
         // The answer is the end of the connection: the file is written.
-        asking.read_to_end(&mut Vec::new())?;
-        let text = fs::read_to_string(beside(&self.path, "qps"))?;
+        io::copy(&mut asking.take(1), &mut io::sink())?;
+        let text = read_own(&beside(&self.path, "qps"), LEN_MAX)?;
         Ok(text.lines().filter_map(parse).collect())
     }
+}
+
+/// Connects to a process, which may be stopped, and have more who ask than the kernel keeps for it: that is not waited for.
+fn ask(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let asking = UnixStream::from(socket);
+    asking.set_nonblocking(false)?;
+    Ok(asking)
 }
 
 /// The side of the process that is asked.
@@ -159,14 +174,14 @@ fn parse(line: &str) -> Option<QpStatus> {
         Some((line, error)) => (line, Some(error)),
         None => (line, None),
     };
-    qp.last_error = error.map(str::to_owned);
+    qp.last_error = error.map(printable);
     for part in line.split(' ') {
         let (name, value) = part.split_once('=')?;
         match name {
             "qpn" => qp.qpn = u32::from_str_radix(value.strip_prefix("0x")?, 16).ok()?,
-            "type" => qp.qp_type = value.into(),
-            "state" => qp.state = value.into(),
-            "peer" => qp.peer = Some(value.into()),
+            "type" => qp.qp_type = printable(value),
+            "state" => qp.state = printable(value),
+            "peer" => qp.peer = Some(printable(value)),
             "sq" => qp.sq = of(value)?,
             "rq" => qp.rq = of(value)?,
             "psns" => {
@@ -175,7 +190,7 @@ fn parse(line: &str) -> Option<QpStatus> {
                     *psn = numbers.next()?.ok()?;
                 }
             }
-            _ => qp.counters.push((name.into(), value.parse().ok()?)),
+            _ => qp.counters.push((printable(name), value.parse().ok()?)),
         }
     }
     Some(qp)
@@ -195,15 +210,7 @@ fn beside(counters: &Path, what: &str) -> PathBuf {
 }
 
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-
-    let mut options = fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(text.as_bytes())
+    // One that is there was not finished.
+    let _ = fs::remove_file(path);
+    create_own(path)?.write_all(text.as_bytes())
 }

@@ -1,16 +1,19 @@
 //! Where the files are that all processes of one user share.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 use rustix::process::getuid;
 
-/// A directory that only this user can enter. Not one that the environment names: all
-/// processes of the user must find the same.
-pub(super) fn own_directory() -> io::Result<PathBuf> {
+/// The directory with all that processes of this user share, which only the user can enter: `/dev/shm/urxe-UID`, or one in
+/// `/tmp`. Not one that the environment names: all processes of the user must find the same. It is made if it is not there.
+///
+/// # Errors
+/// If there is no place for it, or if it is another user's in both places.
+pub fn user_directory() -> io::Result<PathBuf> {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let uid = getuid().as_raw();
     let name = format!("urxe-{}", outside(&map, uid));
@@ -18,17 +21,49 @@ pub(super) fn own_directory() -> io::Result<PathBuf> {
 }
 
 /// Opens a file in it for reading and writing, or makes it.
-pub(super) fn open_shared(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)?;
+pub(crate) fn open_shared(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).mode(0o600);
+    let file = open_own(path, &mut options)?;
     // The umask may have taken even the owner's rights, and the next one has to open it.
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
+}
+
+/// Makes a file in it that is not there yet.
+pub(crate) fn create_own(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    open_own(path, options.write(true).create_new(true).mode(0o600))
+}
+
+/// Opens a file that is this user's, and a file: no link is followed, no pipe is waited for.
+pub(crate) fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let file = options
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.uid() != getuid().as_raw() {
+        let text = format!("{} is not a file of this user", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    Ok(file)
+}
+
+/// What is in such a file, if it is not longer than `len_max`.
+pub(crate) fn read_own(path: &Path, len_max: u64) -> io::Result<String> {
+    let file = open_own(path, OpenOptions::new().read(true))?;
+    let mut text = String::new();
+    let len = file.take(len_max + 1).read_to_string(&mut text)?;
+    if len as u64 > len_max {
+        let text = format!("{} is longer than {len_max} bytes", path.display());
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+    }
+    Ok(text)
+}
+
+/// For a terminal: without escape sequences.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(char::is_control, "?")
 }
 
 /// The user's number outside of a user namespace (`man 7 user_namespaces`): inside, everybody may be 0,
@@ -96,6 +131,30 @@ mod tests {
         ] {
             assert_eq!(outside(map, inside), expected, "{map:?} {inside}");
         }
+    }
+
+    #[test]
+    fn only_files_of_the_user_are_opened_and_none_without_an_end() {
+        let place = std::env::temp_dir().join(format!("urxe-own-{}", std::process::id()));
+        fs::create_dir_all(&place).expect("the tests may write there");
+        let path = |name: &str| place.join(name);
+        fs::write(path("file"), "text").expect("it is ours");
+        std::os::unix::fs::symlink(path("file"), path("link")).expect("it is ours");
+        std::os::unix::fs::symlink("/dev/zero", path("zero")).expect("it is ours");
+        let pipe = nix::unistd::mkfifo(&path("pipe"), nix::sys::stat::Mode::S_IRWXU);
+        pipe.expect("it is ours");
+        assert_eq!(read_own(&path("file"), 4).expect("a file"), "text");
+        read_own(&path("file"), 3).expect_err("too long");
+        for name in ["link", "zero", "pipe", ".", "missing"] {
+            read_own(&path(name), 4).expect_err(name);
+        }
+        open_shared(&path("pipe")).expect_err("no file");
+        open_shared(&path("link")).expect_err("no file");
+        create_own(&path("file")).expect_err("it is there");
+        create_own(&path("link")).expect_err("it is there");
+        assert_eq!(read_own(&path("file"), 4).expect("a file"), "text");
+        read_own(Path::new("/dev/zero"), 4).expect_err("no file");
+        fs::remove_dir_all(&place).expect("it is ours");
     }
 
     #[test]

@@ -23,6 +23,8 @@ mod steer;
 mod tables;
 
 pub use census::{Participant, participants};
+pub use directory::user_directory;
+pub(crate) use directory::{create_own, open_own, printable, read_own};
 pub(crate) use hand_over::Handed;
 pub(crate) use membership::{JoinError, Joined, Membership, Shared};
 pub(crate) use ports::{BLOCK as PORT_BLOCK, PortName};

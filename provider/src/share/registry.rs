@@ -17,7 +17,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{FlockOperation, flock};
 use urxe_core::qpn_table::{CHUNKS, QpnChunk};
 
-use super::directory::{open_shared, own_directory};
+use super::directory::{open_shared, user_directory};
 use super::entries::{
     CHUNK_LEN, ChunkEntry, Participant, ROW_LEN, ROWS, Row, SOCKET_LEN, SocketEntry,
 };
@@ -41,7 +41,7 @@ impl Registry {
     /// Opens the file of this user and network namespace, or makes it.
     pub(super) fn open() -> io::Result<Registry> {
         let namespace = fs::metadata("/proc/self/ns/net").map_or(0, |meta| meta.ino());
-        Registry::open_in(own_directory()?, namespace)
+        Registry::open_in(user_directory()?, namespace)
     }
 
     pub(super) fn open_in(directory: PathBuf, namespace: u64) -> io::Result<Registry> {
