@@ -32,6 +32,7 @@ use super::shard_state::{DEFER_NS, ShardState};
 use super::sockets::Which;
 use super::vigilance::{SILENT_AT_TICK_NS, SILENT_NS, Vigilance};
 use crate::error::Error;
+use crate::share::Retried;
 
 /// The engine was driven by the program so recently that it is likely to be again. A
 /// polling program comes back within microseconds; one that handles a message within
@@ -412,6 +413,7 @@ impl<'a> Progress<'a> {
                 break;
             }
             drop(state);
+            self.hand_over_waiting();
             state = self.engine.combiner.lock().ok()?;
         }
         self.vigilance.on_watch(found);
@@ -446,6 +448,23 @@ impl<'a> Progress<'a> {
         self.wait(list, len, now, end);
     }
 
+    /// Gives neighbours what their inboxes had no room for. Without the engine's lock: others go on meanwhile.
+    fn hand_over_waiting(&self) {
+        let Some(membership) = &self.engine.membership else {
+            return;
+        };
+        if membership.waiting_due().is_none() {
+            return;
+        }
+        let Retried { delivered, lost } = membership.hand_over_waiting(self.engine.clock.now());
+        if delivered + lost > 0
+            && let Ok(mut state) = self.engine.combiner.lock()
+        {
+            state.counters.handed_over += delivered;
+            state.counters.hand_over_lost += lost;
+        }
+    }
+
     /// What always wakes the thread: a kick, changes of the interface, and questions; the
     /// kick is first.
     fn interests(&self) -> ([Interest<'_>; WAIT_MAX], usize) {
@@ -473,10 +492,14 @@ impl<'a> Progress<'a> {
             list[len] = Interest::readable(membership.inbox());
             len += 1;
         }
+        let waiting = self.engine.membership.as_ref();
+        let waiting = waiting.and_then(|membership| membership.waiting_due());
+        let end = [end, waiting].into_iter().flatten().min();
         let progress = &*self.engine.progress;
         // A failure of poll is a lack of memory: look around instead of sleeping.
         let ready = wait_for(&list[..len], end.map(|end| until(now, end))).unwrap_or_default();
         self.wakes.set(self.wakes.get() + 1);
+        self.hand_over_waiting();
         if self.engine.membership.is_some()
             && ready.is_ready(len - 1)
             && let Ok(mut state) = self.engine.combiner.lock()

@@ -212,6 +212,7 @@ impl ShardState {
             groups,
             strict,
             membership,
+            progress,
             ..
         } = self;
         let mut env = Env {
@@ -241,6 +242,7 @@ impl ShardState {
                             tap,
                             counters,
                             others: membership.as_deref(),
+                            progress,
                             now: env.now,
                         };
                         let unowned = if let Some(strict) = strict {
@@ -441,6 +443,7 @@ struct Trains<'a> {
     tap: &'a mut Option<Tap>,
     counters: &'a mut EngineCounters,
     others: Option<&'a Membership>,
+    progress: &'a ProgressShared,
     now: Time,
 }
 
@@ -456,6 +459,7 @@ impl Trains<'_> {
             tap,
             counters,
             others,
+            progress,
             now,
         } = self;
         let mut unowned = Unowned::default();
@@ -483,7 +487,11 @@ impl Trains<'_> {
                         tos: datagram.tos,
                         packet,
                     };
-                    if !pass_on(others, &handed, now, counters) {
+                    let shared = pass_on(others, &handed, now, counters);
+                    if shared == Shared::Waits {
+                        progress.kick();
+                    }
+                    if shared == Shared::NoOwner {
                         unowned.add(&handed);
                     }
                 }
@@ -536,22 +544,21 @@ impl Unowned {
     }
 }
 
-/// A packet that is not for this context goes to whoever it is for. False if it is for
-/// nobody.
+/// A packet that is not for this context goes to whoever it is for.
 #[cold]
 fn pass_on(
     others: Option<&Membership>,
     handed: &Handed<'_>,
     now: Time,
     counters: &mut EngineCounters,
-) -> bool {
+) -> Shared {
     let shared = others.map_or(Shared::NoOwner, |others| others.take_foreign(handed, now));
     match shared {
         Shared::HandedOver => counters.handed_over += 1,
         Shared::Lost => counters.hand_over_lost += 1,
-        Shared::NoOwner | Shared::Probe => {}
+        Shared::Waits | Shared::NoOwner | Shared::Probe => {}
     }
-    shared != Shared::NoOwner
+    shared
 }
 
 impl Combined for ShardState {

@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// What goes before the packet: both addresses, the source port, the place in its
 /// train, the traffic class, and padding.
@@ -25,16 +24,11 @@ pub(crate) struct Handed<'a> {
     pub(crate) packet: &'a [u8],
 }
 
-/// How long [`Inbox::send_patiently`] waits.
-const PATIENCE: Duration = Duration::from_millis(50);
-
 /// Where a participant takes his packets. The path is in a directory that other users
 /// cannot enter.
 #[derive(Debug)]
 pub(super) struct Inbox {
     socket: UnixDatagram,
-    /// Waits for a place in another's inbox, for a moment.
-    patient: UnixDatagram,
     path: PathBuf,
 }
 
@@ -44,13 +38,7 @@ impl Inbox {
         let _ = fs::remove_file(&path);
         let socket = UnixDatagram::bind(&path)?;
         socket.set_nonblocking(true)?;
-        let patient = UnixDatagram::unbound()?;
-        patient.set_write_timeout(Some(PATIENCE))?;
-        Ok(Inbox {
-            socket,
-            patient,
-            path,
-        })
+        Ok(Inbox { socket, path })
     }
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -58,15 +46,25 @@ impl Inbox {
     }
 
     /// Hands a packet to the owner of another inbox. If he is gone, or does not fetch what he has, it is lost, as if
-    /// on the way.
+    /// on the way: nothing waits for him. The kernel holds ten packets (`net.unix.max_dgram_qlen`).
     pub(super) fn send(&self, to: &Path, handed: &Handed<'_>) -> Delivery {
-        send_by(&self.socket, to, handed)
+        let mut bytes = [0; HEAD + PACKET_MAX];
+        match handed.emit(&mut bytes) {
+            Some(len) => self.send_bytes(to, &bytes[..len]),
+            None => Delivery::Full,
+        }
     }
 
-    /// The same, but where the inbox is full its owner gets a moment to fetch what he has. The kernel holds ten packets
-    /// for him (`net.unix.max_dgram_qlen`).
-    pub(super) fn send_patiently(&self, to: &Path, handed: &Handed<'_>) -> Delivery {
-        send_by(&self.patient, to, handed)
+    /// The same, of one that was written before.
+    pub(super) fn send_bytes(&self, to: &Path, bytes: &[u8]) -> Delivery {
+        match self.socket.send_to(bytes, to) {
+            Ok(_) => Delivery::Taken,
+            // Nobody has the socket open, though its name may have stayed.
+            Err(error) => match error.kind() {
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Delivery::Gone,
+                _ => Delivery::Full,
+            },
+        }
     }
 
     /// Calls `take` with everything that was handed to us; returns how many packets.
@@ -98,24 +96,15 @@ pub(super) enum Delivery {
     Gone,
 }
 
-fn send_by(socket: &UnixDatagram, to: &Path, handed: &Handed<'_>) -> Delivery {
-    let mut bytes = [0; HEAD + PACKET_MAX];
-    let Some(len) = handed.emit(&mut bytes) else {
-        return Delivery::Full;
-    };
-    match socket.send_to(&bytes[..len], to) {
-        Ok(_) => Delivery::Taken,
-        // Nobody has the socket open, though its name may have stayed.
-        Err(error) => match error.kind() {
-            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Delivery::Gone,
-            _ => Delivery::Full,
-        },
-    }
-}
-
 impl Handed<'_> {
+    /// Bytes that it takes.
+    pub(super) fn len(&self) -> usize {
+        HEAD + self.packet.len()
+    }
+
+    /// Writes it; `None` if there is no room.
     pub(super) fn emit(&self, out: &mut [u8]) -> Option<usize> {
-        let len = HEAD + self.packet.len();
+        let len = self.len();
         let (head, packet) = out.get_mut(..len)?.split_at_mut(HEAD);
         head[..16].copy_from_slice(&v6(self.source));
         head[16..32].copy_from_slice(&v6(self.local));
@@ -153,46 +142,6 @@ fn v6(addr: IpAddr) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// More than the kernel holds, for somebody who fetches them late: none is lost. For somebody who does not fetch
-    /// them, waiting ends.
-    #[test]
-    fn a_full_inbox_is_waited_for() {
-        let path =
-            |name: &str| std::env::temp_dir().join(format!("urxe-{name}-{}", std::process::id()));
-        let a = Inbox::create(path("patient-a")).expect("a socket");
-        let b = Inbox::create(path("patient-b")).expect("a socket");
-        let packet = Handed {
-            source: IpAddr::from([10, 0, 0, 1]),
-            source_port: 4791,
-            local: IpAddr::from([10, 0, 0, 2]),
-            place: 0,
-            tos: 0,
-            packet: &[7; 300],
-        };
-        let mut lost = 0;
-        while lost == 0 {
-            lost += u32::from(a.send(&path("patient-b"), &packet) == Delivery::Full);
-        }
-        assert_eq!(
-            a.send_patiently(&path("patient-b"), &packet),
-            Delivery::Full,
-            "nobody fetches"
-        );
-        let all = std::thread::scope(|scope| {
-            let sender = scope.spawn(|| {
-                (0..500).all(|_| a.send_patiently(&path("patient-b"), &packet) == Delivery::Taken)
-            });
-            while !sender.is_finished() {
-                b.drain(|_| ());
-                std::thread::yield_now();
-            }
-            sender.join().expect("it does not panic")
-        });
-        assert!(all, "he fetched them in time");
-        a.close();
-        b.close();
-    }
 
     #[test]
     fn a_packet_arrives_as_it_was_received() {

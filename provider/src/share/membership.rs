@@ -17,6 +17,7 @@ use super::hand_over::{Delivery, Handed, Inbox};
 use super::ports::{PortName, Ports};
 use super::registry::{Locked, Registry};
 use super::steer;
+use super::waiting::{Retried, Waiting};
 
 /// How long the list of holders is believed, if it names one. A chunk's holder changes seldom, and never without a rest
 /// of some seconds.
@@ -25,10 +26,6 @@ const HOLDERS_NS: u64 = 20_000_000;
 /// How long it is believed that the holder has no socket on an address: far less than somebody takes who comes there,
 /// until he is heard of; far more than it takes to read the list.
 const NO_SOCKET_NS: u64 = 100_000;
-
-/// How long nobody waits for a participant who did not fetch his packets when he was waited for: a stopped process is
-/// not to hold up the others.
-const UNFETCHED_NS: u64 = 1_000_000_000;
 
 /// What a context gets that joins.
 pub(crate) struct Joined {
@@ -63,8 +60,7 @@ pub(crate) struct Membership {
     row: Row,
     nonce: u64,
     holders: Mutex<Holders>,
-    /// Who did not fetch his packets, and since when.
-    unfetched: Mutex<Vec<(Row, Time)>>,
+    waiting: Waiting,
     /// Somebody had to hand us a packet: the program in the kernel is wrong.
     is_stale: AtomicBool,
     /// A probe of ours came back: its number, plus 1.
@@ -107,6 +103,9 @@ impl Holders {
 pub(crate) enum Shared {
     /// Its owner has it.
     HandedOver,
+    /// Its owner gets it as soon as there is room in his inbox, if he makes room soon: see
+    /// [`Membership::hand_over_waiting`].
+    Waits,
     /// Its owner could not take it.
     Lost,
     /// Nobody has that QPN.
@@ -157,7 +156,7 @@ impl Membership {
             row,
             nonce,
             holders: Mutex::default(),
-            unfetched: Mutex::default(),
+            waiting: Waiting::default(),
             is_stale: AtomicBool::new(false),
             probed: AtomicU64::new(0),
             registry,
@@ -253,9 +252,8 @@ impl Membership {
                     Delivery::Taken => Shared::HandedOver,
                     // He died a moment ago. Who asks gets an answer all the same, as from a kernel.
                     Delivery::Gone if is_message => Shared::NoOwner,
-                    Delivery::Full if is_message && self.send_patiently(row, handed, now) => {
-                        Shared::HandedOver
-                    }
+                    // Messages of the connection manager are few, and a lost one costs its sender seconds.
+                    Delivery::Full if is_message && self.keep(row, handed, now) => Shared::Waits,
                     _ => Shared::Lost,
                 }
             }
@@ -267,25 +265,23 @@ impl Membership {
         self.inbox.send(&self.registry.hand_over_path(row), handed)
     }
 
-    /// Messages of the connection manager are few, and a lost one costs its sender seconds: who had no processor for
-    /// a moment is waited for.
-    fn send_patiently(&self, row: Row, handed: &Handed<'_>, now: Time) -> bool {
-        let lock = || {
-            self.unfetched
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
-        let is_hopeless = {
-            let mut unfetched = lock();
-            unfetched.retain(|(_, since)| now.since_ns(*since) < UNFETCHED_NS);
-            unfetched.iter().any(|(other, _)| *other == row)
-        };
-        let path = self.registry.hand_over_path(row);
-        let is_sent = !is_hopeless && self.inbox.send_patiently(&path, handed) == Delivery::Taken;
-        if !is_sent && !is_hopeless {
-            lock().push((row, now));
-        }
-        is_sent
+    fn keep(&self, row: Row, handed: &Handed<'_>, now: Time) -> bool {
+        let mut bytes = vec![0; handed.len()];
+        let is_written = handed.emit(&mut bytes).is_some();
+        is_written && self.waiting.keep(row, &bytes, now)
+    }
+
+    /// When [`Membership::hand_over_waiting`] is due.
+    pub(crate) fn waiting_due(&self) -> Option<Time> {
+        self.waiting.due()
+    }
+
+    /// Tries again to hand over what a full inbox had no room for.
+    pub(crate) fn hand_over_waiting(&self, now: Time) -> Retried {
+        self.waiting.retry(now, |row, bytes| {
+            self.inbox
+                .send_bytes(&self.registry.hand_over_path(row), bytes)
+        })
     }
 
     /// Whoever has the chunk, and a socket on this address. Who came there a moment ago is found as well: his

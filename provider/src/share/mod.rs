@@ -21,6 +21,7 @@ mod ports;
 mod registry;
 mod steer;
 mod tables;
+mod waiting;
 
 pub use census::{Participant, participants};
 pub use directory::user_directory;
@@ -29,3 +30,4 @@ pub(crate) use hand_over::Handed;
 pub(crate) use membership::{JoinError, Joined, Membership, Shared};
 pub(crate) use ports::{BLOCK as PORT_BLOCK, PortName};
 pub(crate) use steer::is_probe;
+pub(crate) use waiting::Retried;
