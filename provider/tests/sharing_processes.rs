@@ -166,6 +166,90 @@ fn a_killed_process_takes_nothing_with_it() {
     survivor.kill();
 }
 
+/// DREQs for whoever has a chunk, which come to somebody else: what a stranger can send without knowing anything.
+fn flood_for(chunk: u32, from: IpAddr, to: IpAddr) -> (urxe_udp::UdpSocket, Vec<u8>) {
+    use urxe_wire::cm::{CmMessage, Dreq};
+    use urxe_wire::{Bth, Deth, IcrcSeed, MAD_LEN, Opcode, PacketWriter, PathHeader, Qkey};
+
+    let (IpAddr::V4(src), IpAddr::V4(dst)) = (from, to) else {
+        panic!("tests are on 127.0.0.0/8")
+    };
+    let config = urxe_udp::UdpConfig::default();
+    let socket = urxe_udp::UdpSocket::bind((from, 0).into(), &config).expect("free");
+    let seed = IcrcSeed::new(&PathHeader::V4 {
+        src: src.octets(),
+        dst: dst.octets(),
+        sport: socket.local_addr().port(),
+        dport: 4791,
+    });
+    let message = CmMessage::Dreq(Dreq {
+        local_comm_id: 1,
+        remote_comm_id: chunk << 20,
+        remote_qpn: urxe::Qpn::new(2),
+        reserved11: 0,
+        private_data: [0; 220],
+    });
+    let gsi = urxe::Qpn::new(1);
+    let info = Opcode::UD_SEND_ONLY.info().expect("an opcode of the table");
+    let mut bytes = vec![0; urxe_wire::packet_len(info, MAD_LEN)];
+    let bth = Bth::new(Opcode::UD_SEND_ONLY, gsi, urxe::Psn::new(0));
+    let mut writer = PacketWriter::new(&mut bytes, &bth);
+    writer.deth(&Deth {
+        qkey: Qkey::GSI,
+        reserved: 0,
+        src_qp: gsi,
+    });
+    let mad = message.emit_mad(1);
+    writer.payload_mut(MAD_LEN).copy_from_slice(&mad);
+    writer.finish(&seed, 0);
+    (socket, bytes)
+}
+
+#[test]
+fn stopped_neighbours_stop_nobody_whatever_is_sent_to_them() {
+    use rustix::process::{Pid, Signal, kill_process};
+    use urxe_udp::{Dest, SendBatch, Transmit};
+
+    let shared = address();
+    let (near, far) = (end_at(shared), End::open());
+    connect(&near.qp, &far.qp, &ConnectOptions::default());
+    let from = address();
+    let floods: Vec<_> = (0..24)
+        .map(|_| {
+            let mut peer = Peer::start(shared);
+            let endpoint: Endpoint = peer.line("peer: endpoint ").parse().expect("an endpoint");
+            let pid = Pid::from_child(&peer.process);
+            kill_process(pid, Signal::STOP).expect("ours");
+            (peer, flood_for(endpoint.qpn.get() >> 12, from, shared))
+        })
+        .collect();
+    // All that comes, comes to the one that is at work; nobody else puts that right.
+    common::steer_all_to(shared, 0);
+    let mut rounds = 0;
+    let passed_on = || near.counter("handed_over") + near.counter("hand_over_lost");
+    while passed_on() < 10_000 {
+        for (_, (socket, bytes)) in &floods {
+            let dest = Dest::new((shared, 4791).into());
+            let _ = socket.send(SendBatch {
+                bytes,
+                transmits: &[Transmit::single(0..bytes.len(), dest)],
+            });
+        }
+        rounds += 1;
+        // Fails if a retry counter is used up.
+        exchange(&near, &far, rounds);
+    }
+    println!(
+        "{rounds} exchanges, {} messages for stopped processes",
+        passed_on()
+    );
+    assert!(near.counter("hand_over_lost") > 0, "their inboxes are full");
+    assert_eq!(near.qp.state().expect("queries"), urxe::QpState::Rts);
+    for (peer, _) in floods {
+        peer.kill();
+    }
+}
+
 #[test]
 fn a_child_of_a_fork_does_not_hold_the_address() {
     let shared = address();

@@ -56,6 +56,8 @@ counters! {
     hand_over_lost,
     /// Packets of ours on a shared address that others got, and handed over.
     taken_over,
+    /// Times that the kernel's program was made anew that says whose a packet is.
+    steering_repairs,
     /// Times that the progress thread woke up.
     progress_wakes,
     /// Times that the progress thread was woken by another thread.

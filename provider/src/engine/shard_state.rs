@@ -296,12 +296,13 @@ impl ShardState {
             }
         });
         self.counters.taken_over += count as u64;
-        if membership.is_stale() {
+        if membership.needs_repair(self.now) {
             let sockets = self.sockets.clone();
-            // Failing (somebody holds the registry) is no harm: the next one tries again.
-            let _ = membership.repair(sockets.each(), || {
+            let repaired = membership.repair(self.now, sockets.each(), || {
                 self.receive(1, Which::All);
             });
+            // Failing (somebody holds the registry) is no harm: the next one tries again.
+            self.counters.steering_repairs += u64::from(repaired.unwrap_or(false));
         }
     }
 

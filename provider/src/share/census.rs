@@ -10,7 +10,7 @@ use super::registry::Registry;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Participant {
-    /// Its process.
+    /// Its process, by the number that it has in its own PID namespace.
     pub pid: u32,
     /// Addresses whose UDP port 4791 it has a socket on.
     pub addresses: Vec<IpAddr>,

@@ -2,11 +2,11 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
-use rustix::process::getuid;
+use rustix::process::{Resource, getrlimit, getuid};
 
 /// The directory with all that processes of this user share, which only the user can enter: `/dev/shm/urxe-UID`, or one in
 /// `/tmp`. Not one that the environment names: all processes of the user must find the same. It is made if it is not there.
@@ -59,6 +59,18 @@ pub(crate) fn read_own(path: &Path, len_max: u64) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
     Ok(text)
+}
+
+/// Writes to such a file, unless it is too long for the limit of file sizes then: the system would end the program.
+pub(super) fn write_own(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    let limit = getrlimit(Resource::Fsize).current;
+    let end = at + bytes.len() as u64;
+    if let Some(limit) = limit.filter(|limit| *limit < end) {
+        let text =
+            format!("the limit of file sizes (ulimit -f) is {limit} bytes, and {end} are needed");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+    }
+    file.write_all_at(bytes, at)
 }
 
 /// For a terminal: without escape sequences.

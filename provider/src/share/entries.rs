@@ -1,6 +1,8 @@
 //! What the bytes of the registry say: its entries, each of a fixed length.
 
+use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
+use std::os::unix::fs::MetadataExt;
 
 /// Participants at once.
 pub(super) const ROWS: usize = 512;
@@ -35,7 +37,26 @@ impl Row {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Participant {
     pub(super) nonce: u64,
+    pub(super) process: ProcessId,
+}
+
+/// A process: its number says something in its own PID namespace alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ProcessId {
     pub(super) pid: u32,
+    /// The number of its namespace; 0 if that is not known.
+    namespace: u32,
+}
+
+impl ProcessId {
+    pub(super) fn own() -> ProcessId {
+        let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino());
+        ProcessId {
+            pid: std::process::id(),
+            // They are of 32 bits.
+            namespace: namespace as u32,
+        }
+    }
 }
 
 /// A socket of a participant.
@@ -59,14 +80,18 @@ impl Participant {
     pub(super) fn parse(bytes: &[u8; ROW_LEN]) -> Participant {
         Participant {
             nonce: u64_at(bytes, 0),
-            pid: u32_at(bytes, 8),
+            process: ProcessId {
+                pid: u32_at(bytes, 8),
+                namespace: u32_at(bytes, 12),
+            },
         }
     }
 
     pub(super) fn emit(self) -> [u8; ROW_LEN] {
         let mut bytes = [0; ROW_LEN];
         bytes[..8].copy_from_slice(&self.nonce.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.pid.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.process.pid.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.process.namespace.to_le_bytes());
         bytes
     }
 }

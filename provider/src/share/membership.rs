@@ -1,10 +1,11 @@
 //! One participant: a context that shares its addresses.
 
+use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use urxe_core::Time;
 use urxe_core::cm::{Destination, destination};
@@ -12,11 +13,13 @@ use urxe_core::qpn_table::QpnChunk;
 use urxe_udp::{UdpConfig, UdpSocket};
 use urxe_wire::Qpn;
 
-use super::entries::{Row, SocketEntry};
+use super::entries::{ROWS, Row, SocketEntry};
 use super::hand_over::{Delivery, Handed, Inbox};
+use super::pace::Pace;
 use super::ports::{PortName, Ports};
 use super::registry::{Locked, Registry};
 use super::steer;
+use super::tables::SOCKETS;
 use super::waiting::{Retried, Waiting};
 
 /// How long the list of holders is believed, if it names one. A chunk's holder changes seldom, and never without a rest
@@ -61,8 +64,11 @@ pub(crate) struct Membership {
     nonce: u64,
     holders: Mutex<Holders>,
     waiting: Waiting,
-    /// Somebody had to hand us a packet: the program in the kernel is wrong.
+    /// Somebody had to hand us a packet: the program in the kernel may be wrong.
     is_stale: AtomicBool,
+    pace: Mutex<Pace>,
+    /// Ports that could not be given back.
+    unreleased: Mutex<Vec<(PortName, bool)>>,
     /// A probe of ours came back: its number, plus 1.
     probed: AtomicU64,
     /// Dropped last: with the file the lock goes, after the sockets.
@@ -134,11 +140,12 @@ impl Membership {
     ) -> Result<Joined, JoinError> {
         let mut locked = registry.lock(None)?;
         let nonce = random().max(1);
-        let full = || JoinError::NoRegistry(io::ErrorKind::StorageFull.into());
-        let row = locked.add(nonce)?.ok_or_else(full)?;
+        let row = locked.add(nonce)?;
+        let row = row.ok_or_else(|| full(&format!("{ROWS} contexts of this user")))?;
         let bound = Self::bind_all(&mut locked, row, nonce, addrs, port, config);
         let taken = bound.and_then(|sockets| {
-            let chunk = locked.grant(row, random())?.ok_or_else(full)?;
+            let chunk = locked.grant(row, random())?;
+            let chunk = chunk.ok_or_else(|| full(&"all QP numbers"))?;
             attach_all(&locked, &sockets)?;
             let inbox = Inbox::create(registry.hand_over_path(row))?;
             Ok((sockets, chunk, inbox))
@@ -158,6 +165,8 @@ impl Membership {
             holders: Mutex::default(),
             waiting: Waiting::default(),
             is_stale: AtomicBool::new(false),
+            pace: Mutex::default(),
+            unreleased: Mutex::default(),
             probed: AtomicU64::new(0),
             registry,
         };
@@ -203,7 +212,7 @@ impl Membership {
                 addr,
             };
             if !locked.set_socket(entry)? {
-                return Err(JoinError::NoRegistry(io::ErrorKind::StorageFull.into()));
+                return Err(full(&format!("{SOCKETS} sockets of this user")));
             }
             sockets.push(socket);
         }
@@ -329,10 +338,16 @@ impl Membership {
         self.with_ports(|locked, ports| ports.listen(locked, own, name))
     }
 
-    /// Gives back what [`Membership::bind_port`] had, or what was noted.
+    /// Gives back what [`Membership::bind_port`] had, or what was noted; later, if somebody has the registry locked for long.
     pub(crate) fn release_port(&self, name: PortName, listening: bool) -> io::Result<()> {
-        let own = (self.row, self.nonce);
-        self.with_ports(|_, ports| ports.remove(own, name, listening))
+        self.unreleased().push((name, listening));
+        let locked = self.registry.lock_to_give_back(self.row)?;
+        self.ports(&locked).map(|_| ())
+    }
+
+    fn unreleased(&self) -> MutexGuard<'_, Vec<(PortName, bool)>> {
+        let unreleased = self.unreleased.lock();
+        unreleased.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with_ports<R>(
@@ -340,7 +355,18 @@ impl Membership {
         act: impl FnOnce(&Locked<'_>, &mut Ports) -> io::Result<R>,
     ) -> io::Result<R> {
         let locked = self.registry.lock(Some(self.row))?;
-        act(&locked, &mut Ports::open(&self.registry)?)
+        act(&locked, &mut self.ports(&locked)?)
+    }
+
+    /// The ports, without those of ours that are given back.
+    fn ports(&self, _: &Locked<'_>) -> io::Result<Ports> {
+        let mut ports = Ports::open(&self.registry)?;
+        let mut unreleased = self.unreleased();
+        while let Some((name, listening)) = unreleased.last().copied() {
+            ports.remove((self.row, self.nonce), name, listening)?;
+            unreleased.pop();
+        }
+        Ok(ports)
     }
 
     /// Where others put packets of ours.
@@ -364,19 +390,27 @@ impl Membership {
     }
 
     /// True if [`Membership::repair`] is due.
-    pub(crate) fn is_stale(&self) -> bool {
+    pub(crate) fn needs_repair(&self, now: Time) -> bool {
         self.is_stale.load(Ordering::Relaxed)
+            && self.pace().is_due(now, || self.registry.generation())
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts the kernel's program right, if nobody else changes the registry now.
-    /// `receive` fetches packets from the sockets, as always.
+    /// `receive` fetches packets from the sockets, as always. False if somebody does.
     pub(crate) fn repair<'s>(
         &self,
+        now: Time,
         sockets: impl Iterator<Item = &'s UdpSocket> + Clone,
         mut receive: impl FnMut(),
-    ) -> io::Result<()> {
-        let Some(mut locked) = self.registry.try_lock(Some(self.row))? else {
-            return Ok(());
+    ) -> io::Result<bool> {
+        let attempt = self.registry.try_lock(Some(self.row));
+        let attempt = attempt.inspect_err(|_| self.pace().note(now, self.registry.generation()));
+        let Some(mut locked) = attempt? else {
+            return Ok(false);
         };
         for socket in sockets.clone() {
             let addr = socket.local_addr();
@@ -403,16 +437,18 @@ impl Membership {
         }
         attach_all(&locked, sockets)?;
         self.is_stale.store(false, Ordering::Relaxed);
-        Ok(())
+        self.pace().note(now, self.registry.generation());
+        Ok(true)
     }
 
     /// Gives everything back. The registry stays locked until this is dropped, which the
-    /// sockets must be before.
+    /// sockets must be before. If somebody has it locked for long, the next one finds what is left, as of who was killed.
     pub(crate) fn leave<'s>(
         &self,
         sockets: impl Iterator<Item = &'s UdpSocket> + Clone,
     ) -> io::Result<()> {
-        let mut locked = self.registry.lock(Some(self.row))?;
+        self.inbox.close();
+        let mut locked = self.registry.lock_to_give_back(self.row)?;
         for socket in sockets.clone() {
             let addr = socket.local_addr().ip();
             let own = locked.sockets_on(addr).find(|entry| entry.row == self.row);
@@ -429,7 +465,6 @@ impl Membership {
         }
         locked.remove(self.row)?;
         attach_all(&locked, sockets)?;
-        self.inbox.close();
         locked.keep();
         Ok(())
     }
@@ -439,6 +474,12 @@ impl Membership {
     pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.registry.file().as_fd(), self.inbox.as_fd()]
     }
+}
+
+/// There is no room for one more.
+fn full(what: &dyn Display) -> JoinError {
+    let text = format!("the registry has {what}, and no room for more");
+    JoinError::NoRegistry(io::Error::new(io::ErrorKind::StorageFull, text))
 }
 
 /// Has the kernel steer by what the registry says; where only one is, it need not: the

@@ -13,10 +13,12 @@
 mod census;
 mod directory;
 mod entries;
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod hand_over;
+mod lock;
 mod membership;
+mod pace;
 mod ports;
 mod registry;
 mod steer;

@@ -10,9 +10,8 @@
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::unix::fs::FileExt;
 
-use super::directory::open_shared;
+use super::directory::{open_shared, write_own};
 use super::entries::Row;
 use super::registry::{Registry, read_up_to};
 use super::tables::Tables;
@@ -95,7 +94,7 @@ impl Ports {
         read_up_to(&file, &mut head, 0)?;
         if head[..MAGIC.len()] == [0; MAGIC.len()] {
             head[..MAGIC.len()].copy_from_slice(&MAGIC);
-            file.write_all_at(&head, 0)?;
+            write_own(&file, &head, 0)?;
         } else if head[..MAGIC.len()] != MAGIC {
             let text = "the registry of ports is of another version of urxe";
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
@@ -144,7 +143,9 @@ impl Ports {
                 let first = entry.name.port;
                 let is_inside = (first..first + BLOCK).contains(&name.port);
                 // One's own is to choose from.
-                is_inside && entry.name.space == name.space && !tables.is_of_this_process(entry.row)
+                is_inside
+                    && entry.name.space == name.space
+                    && !tables.are_of_one_process(entry.row, owner.0)
             }
         };
         if self.living(tables).any(|entry| is_taken(&entry)) {
@@ -222,7 +223,7 @@ impl Ports {
     }
 
     /// For fuzz targets: all that is read can be compared, and is written as it was read.
-    #[cfg(feature = "fuzzing")]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn check(&self) {
         for entry in self.entries.iter().flatten() {
             assert_eq!(Entry::parse(&entry.emit()), Some(*entry));
@@ -251,8 +252,7 @@ impl Ports {
         if place == self.entries.len() {
             self.entries.push(Some(entry));
             let used = self.entries.len() as u32;
-            self.file
-                .write_all_at(&used.to_le_bytes(), MAGIC.len() as u64)?;
+            write_own(&self.file, &used.to_le_bytes(), MAGIC.len() as u64)?;
         } else {
             self.entries[place] = Some(entry);
         }
@@ -261,7 +261,7 @@ impl Ports {
 
     fn write(&self, place: usize, bytes: &[u8; ENTRY_LEN]) -> io::Result<()> {
         let at = HEAD + place * ENTRY_LEN;
-        self.file.write_all_at(bytes, at as u64)
+        write_own(&self.file, bytes, at as u64)
     }
 }
 

@@ -12,16 +12,19 @@ use std::io;
 use std::ops::{Deref, Range};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{FlockOperation, flock};
 use urxe_core::qpn_table::{CHUNKS, QpnChunk};
 
-use super::directory::{open_shared, user_directory};
+use super::directory::{open_shared, user_directory, write_own};
 use super::entries::{
-    CHUNK_LEN, ChunkEntry, Participant, ROW_LEN, ROWS, Row, SOCKET_LEN, SocketEntry,
+    CHUNK_LEN, ChunkEntry, Participant, ProcessId, ROW_LEN, ROWS, Row, SOCKET_LEN, SocketEntry,
 };
-use super::tables::{CHUNKS_AT, HEAD, LEN, MAGIC, SOCKETS, SOCKETS_AT, Tables};
+use super::lock;
+use super::tables::{CHUNKS_AT, GENERATION_AT, HEAD, LEN, MAGIC, SOCKETS, SOCKETS_AT, Tables};
 
 /// Bytes that are locked by the living, one for each row. Far behind the contents.
 const LOCKS_AT: u64 = 1 << 32;
@@ -35,6 +38,11 @@ pub(super) struct Registry {
     file: File,
     directory: PathBuf,
     namespace: u64,
+    pub(super) process: ProcessId,
+    /// How long the lock is waited for.
+    pub(super) patience: Duration,
+    /// The last time that was in vain.
+    is_stuck: AtomicBool,
 }
 
 impl Registry {
@@ -50,6 +58,9 @@ impl Registry {
             file,
             directory,
             namespace,
+            process: ProcessId::own(),
+            patience: lock::PATIENCE,
+            is_stuck: AtomicBool::new(false),
         })
     }
 
@@ -75,17 +86,42 @@ impl Registry {
     /// Waits for the lock, reads everything, and frees what the dead have left. `own` is the row whose lock this open
     /// file holds: locks never conflict with one's own, so it would look dead.
     pub(super) fn lock(&self, own: Option<Row>) -> io::Result<Locked<'_>> {
-        flock(&self.file, FlockOperation::LockExclusive)?;
+        self.lock_within(own, self.patience)
+    }
+
+    /// The same, for who gives something back: what is not given back is found by others when its owner is gone. So this
+    /// waits for less, and not again and again.
+    pub(super) fn lock_to_give_back(&self, own: Row) -> io::Result<Locked<'_>> {
+        let is_stuck = self.is_stuck.load(Ordering::Relaxed);
+        let patience = if is_stuck {
+            Duration::ZERO
+        } else {
+            self.patience / 5
+        };
+        self.lock_within(Some(own), patience)
+    }
+
+    fn lock_within(&self, own: Option<Row>, patience: Duration) -> io::Result<Locked<'_>> {
+        let taken = lock::acquire(&self.file, &self.path(), patience);
+        self.is_stuck.store(taken.is_err(), Ordering::Relaxed);
+        taken?;
         Locked::read(self, own)
     }
 
     /// The same, if nobody else has it.
     pub(super) fn try_lock(&self, own: Option<Row>) -> io::Result<Option<Locked<'_>>> {
-        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Locked::read(self, own).map(Some),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
+        if !lock::try_acquire(&self.file)? {
+            return Ok(None);
         }
+        Locked::read(self, own).map(Some)
+    }
+
+    /// A number that every change raises.
+    pub(super) fn generation(&self) -> u64 {
+        let mut bytes = [0; 8];
+        // A young file has none.
+        let _ = self.file.read_exact_at(&mut bytes, GENERATION_AT);
+        u64::from_le_bytes(bytes)
     }
 
     /// True if another open file holds the lock of one of these rows.
@@ -143,6 +179,7 @@ impl Registry {
 pub(super) struct Locked<'a> {
     registry: &'a Registry,
     tables: Tables,
+    is_changed: bool,
     /// The lock outlives this value: see [`Locked::keep`].
     kept: bool,
 }
@@ -161,12 +198,13 @@ impl<'a> Locked<'a> {
         let mut locked = Locked {
             registry,
             tables: Tables::empty(),
+            is_changed: false,
             kept: false,
         };
         let mut bytes = vec![0; LEN];
         read_up_to(&registry.file, &mut bytes, 0)?;
         if bytes[..MAGIC.len()] == [0; MAGIC.len()] {
-            registry.file.write_all_at(&MAGIC, 0)?;
+            write_own(&registry.file, &MAGIC, 0)?;
         } else if bytes[..MAGIC.len()] != MAGIC {
             return Err(registry.unusable(&"is of another version of urxe"));
         }
@@ -175,7 +213,7 @@ impl<'a> Locked<'a> {
             Err(_) if own.is_none() && !registry.is_any_alive(0..ROWS)? => {
                 // Nobody has anything in it.
                 registry.file.set_len(0)?;
-                registry.file.write_all_at(&MAGIC, 0)?;
+                write_own(&registry.file, &MAGIC, 0)?;
             }
             Err(damaged) => {
                 let advice = "remove it when no process of this user uses urxe";
@@ -213,8 +251,10 @@ impl<'a> Locked<'a> {
         // First the sign of life.
         let lock = byte_locks(number..number + 1, libc::F_WRLCK);
         fcntl(&self.registry.file, FcntlArg::F_OFD_SETLK(&lock))?;
-        let pid = std::process::id();
-        self.tables.participants[number] = Participant { nonce, pid };
+        self.tables.participants[number] = Participant {
+            nonce,
+            process: self.registry.process,
+        };
         self.write(HEAD, number, &self.tables.participants[number].emit())?;
         Ok(Some(row))
     }
@@ -260,6 +300,9 @@ impl<'a> Locked<'a> {
         let Some(place) = place else {
             return Ok(false);
         };
+        if self.tables.sockets[place] == Some(entry) {
+            return Ok(true);
+        }
         self.tables.sockets[place] = Some(entry);
         self.write(SOCKETS_AT, place, &entry.emit())?;
         Ok(true)
@@ -289,9 +332,14 @@ impl<'a> Locked<'a> {
         self.kept = true;
     }
 
-    fn write(&self, table: u64, place: usize, bytes: &[u8]) -> io::Result<()> {
+    fn write(&mut self, table: u64, place: usize, bytes: &[u8]) -> io::Result<()> {
+        if !self.is_changed {
+            let next = self.registry.generation().wrapping_add(1);
+            write_own(&self.registry.file, &next.to_le_bytes(), GENERATION_AT)?;
+            self.is_changed = true;
+        }
         let at = table + (place * bytes.len()) as u64;
-        self.registry.file.write_all_at(bytes, at)
+        write_own(&self.registry.file, bytes, at)
     }
 }
 

@@ -10,6 +10,8 @@ use super::entries::{
 };
 
 pub(super) const MAGIC: [u8; 16] = *b"urxe registry 1\n";
+/// Where a number is that every change raises.
+pub(super) const GENERATION_AT: u64 = 16;
 pub(super) const HEAD: u64 = 64;
 /// Sockets of all participants.
 pub(super) const SOCKETS: usize = 2048;
@@ -70,7 +72,7 @@ impl Tables {
             let sockets = self.sockets.iter().flatten();
             let chunks = self.chunks.iter();
             super::Participant {
-                pid: p.pid,
+                pid: p.process.pid,
                 addresses: sockets.filter(|s| s.row == row).map(|s| s.addr).collect(),
                 qpn_chunks: chunks.filter(|c| c.holder == Some(row)).count() as u32,
             }
@@ -83,10 +85,10 @@ impl Tables {
         participant.is_some_and(|p| p.nonce == nonce)
     }
 
-    /// True if the row is a context's of this process.
-    pub(super) fn is_of_this_process(&self, row: Row) -> bool {
-        let participant = self.participants.get(usize::from(row.0));
-        participant.is_some_and(|p| p.pid == std::process::id())
+    /// True if both rows are contexts' of one process.
+    pub(super) fn are_of_one_process(&self, row: Row, other: Row) -> bool {
+        let process = |row: Row| Some(self.participants.get(usize::from(row.0))?.process);
+        process(row) == process(other)
     }
 }
 

@@ -1,10 +1,18 @@
 //! A participant beside files that something else has written to.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use urxe_wire::cm::{CmMessage, Dreq};
+use urxe_wire::{Bth, Deth, MAD_LEN, Opcode, PacketWriter, Psn, Qkey, packet_len};
 
 use super::super::tables::{LEN, MAGIC};
+use super::super::{fuzzing, lock};
 use super::*;
 
 struct Random(u64);
@@ -94,7 +102,9 @@ fn live_on(place: &Place, resident: &Joined, addr: IpAddr, random: &mut Random) 
         v6_only: false,
     };
     let results = [
-        membership.repair(sockets.iter(), || ()),
+        membership
+            .repair(Time::ZERO, sockets.iter(), || ())
+            .map(|_| ()),
         membership.grant(random.next(), sockets.iter()).map(|_| ()),
         membership.bind_port(name, false).map(|_| ()),
         membership.take_port_block(0x106, random.next()).map(|_| ()),
@@ -123,11 +133,31 @@ fn live_on(place: &Place, resident: &Joined, addr: IpAddr, random: &mut Random) 
 }
 
 #[test]
+fn damaged_contents_are_read_without_a_panic() {
+    for seed in 1..=5000_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut bytes = vec![0; LEN];
+        for _ in 0..random.next() % 200 {
+            let at = (random.next() as usize % (LEN - 8)) & !1;
+            let word = (random.next() % 514) as u16;
+            bytes[at..at + 2].copy_from_slice(&word.to_le_bytes());
+        }
+        let len = bytes.len() - random.next() as usize % 200;
+        let read = std::panic::catch_unwind(|| {
+            fuzzing::registry(&bytes);
+            fuzzing::ports(&bytes[..len]);
+            fuzzing::handed(&bytes[..len % 100]);
+        });
+        assert!(read.is_ok(), "it panicked: seed {seed}");
+    }
+}
+
+#[test]
 fn damaged_files_of_the_registry_are_an_error_in_words_and_heal_when_all_are_gone() {
     let place = Place::new("damaged");
     let addr = crate::testing::address().into();
     let mut refused = 0;
-    for seed in 1..=2000_u64 {
+    for seed in 1..=300_u64 {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let at_work = std::panic::AssertUnwindSafe(|| {
             let resident = place.join(addr, &mut random).expect("nobody is there");
@@ -147,4 +177,195 @@ fn damaged_files_of_the_registry_are_an_error_in_words_and_heal_when_all_are_gon
         refused += done.unwrap_or_else(|_| panic!("it panicked: seed {seed}"));
     }
     assert!(refused > 0, "no damage was noticed");
+}
+
+/// A DREQ for whoever has this chunk, in its packet.
+fn dreq(chunk: QpnChunk) -> Vec<u8> {
+    let message = CmMessage::Dreq(Dreq {
+        local_comm_id: 1,
+        remote_comm_id: u32::from(chunk.0) << 20,
+        remote_qpn: Qpn::new(2),
+        reserved11: 0,
+        private_data: [0; 220],
+    });
+    let gsi = Qpn::new(1);
+    let info = Opcode::UD_SEND_ONLY.info().expect("an opcode of the table");
+    let mut bytes = vec![0; packet_len(info, MAD_LEN)];
+    let bth = Bth::new(Opcode::UD_SEND_ONLY, gsi, Psn::new(0));
+    let mut writer = PacketWriter::new(&mut bytes, &bth);
+    writer.deth(&Deth {
+        qkey: Qkey::GSI,
+        reserved: 0,
+        src_qp: gsi,
+    });
+    let mad = message.emit_mad(1);
+    writer.payload_mut(MAD_LEN).copy_from_slice(&mad);
+    // It is routed before anybody looks at the ICRC.
+    let _ = writer;
+    bytes
+}
+
+/// How often this thread gave the processor away to wait for something.
+fn waits() -> u64 {
+    let status = fs::read_to_string("/proc/thread-self/status").expect("Linux has it");
+    let mut words = status.lines().filter_map(|line| {
+        let count = line.strip_prefix("voluntary_ctxt_switches:")?;
+        count.trim().parse().ok()
+    });
+    words.next().expect("it is listed")
+}
+
+#[test]
+fn whoever_receives_for_neighbours_that_fetch_nothing_does_not_wait() {
+    let place = Place::new("stopped");
+    let addr = crate::testing::address().into();
+    let mut random = Random(7);
+    let resident = place.join(addr, &mut random).expect("nobody is there");
+    // Nobody drains their inboxes.
+    let stopped: Vec<Joined> = (0..20)
+        .map(|_| place.join(addr, &mut random).expect("shared"))
+        .collect();
+    let packets: Vec<Vec<u8>> = stopped.iter().map(|one| dreq(one.chunk)).collect();
+    let mut outcomes = [0; 3];
+    let before = waits();
+    for ms in 0..5000_u64 {
+        let now = Time(1 + ms * 1_000_000);
+        for packet in &packets {
+            let handed = Handed {
+                source: addr,
+                source_port: 4791,
+                local: addr,
+                place: 0,
+                ecn: 0,
+                packet,
+            };
+            match resident.membership.take_foreign(&handed, now) {
+                Shared::HandedOver => outcomes[0] += 1,
+                Shared::Waits => outcomes[1] += 1,
+                Shared::Lost => outcomes[2] += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        resident.membership.hand_over_waiting(now);
+    }
+    let waited = waits() - before;
+    println!("{outcomes:?} (handed over, kept, lost), {waited} waits");
+    assert!(outcomes.iter().all(|&count| count > 0), "{outcomes:?}");
+    // Reading the list of holders may do so, seldom.
+    assert!(waited < 20, "{waited} waits for 100,000 messages");
+}
+
+/// Says to this test binary, started again, which file it is to lock.
+const LOCK: &str = "URXE_TEST_LOCK";
+
+/// Not a test by itself: locks a file and keeps it.
+#[test]
+fn holder_process() {
+    let Some(path) = std::env::var_os(LOCK) else {
+        println!("skipped: this is what another test starts");
+        return;
+    };
+    let file = File::open(path).expect("it is there");
+    assert!(lock::try_acquire(&file).expect("a lock"), "nobody has it");
+    println!("\nlocked");
+    io::stdin().read_line(&mut String::new()).expect("a pipe");
+}
+
+#[test]
+fn a_process_that_is_stopped_with_the_registry_locked_stops_nobody_for_long() {
+    let place = Place::new("locked");
+    let addr = crate::testing::address().into();
+    let mut random = Random(7);
+    let mut join = || {
+        let mut registry = place.registry();
+        registry.patience = Duration::from_millis(200);
+        let config = UdpConfig::default();
+        Membership::join_by(registry, &[addr], PORT, &config, || random.next())
+    };
+    let [stays, leaves] = [(); 2].map(|()| join().expect("free or shared"));
+    let name = PortName {
+        space: 0x106,
+        addr,
+        port: 33_001,
+        v6_only: false,
+    };
+    assert!(stays.membership.bind_port(name, false).expect("a registry"));
+
+    let program = std::env::current_exe().expect("this test binary");
+    let test = "share::membership::tests::holder_process";
+    let mut holder = Command::new(program)
+        .args([test, "--exact", "--nocapture", "--quiet"])
+        .env(LOCK, stays.membership.registry.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let output = BufReader::new(holder.stdout.take().expect("piped"));
+    let mut lines = output.lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == "locked"), "it has the lock");
+    let pid = Pid::from_child(&holder);
+    kill_process(pid, Signal::STOP).expect("ours");
+
+    let joined = join().map(|_| ()).expect_err("it is locked");
+    let JoinError::NoRegistry(joined) = joined else {
+        panic!("{joined:?}")
+    };
+    let granted = stays.membership.grant(1, stays.sockets.iter());
+    let listened = stays.membership.note_listening(name);
+    for error in [
+        joined,
+        granted.expect_err("locked"),
+        listened.expect_err("locked"),
+    ] {
+        let text = error.to_string();
+        let who = format!("locked by process {}", holder.id());
+        assert!(text.contains(&who) && text.contains("qpns-7"), "{text}");
+    }
+    stays
+        .membership
+        .release_port(name, false)
+        .expect_err("locked");
+    assert!(
+        !stays
+            .membership
+            .repair(Time::ZERO, stays.sockets.iter(), || ())
+            .expect("no error")
+    );
+    leaves
+        .membership
+        .leave(leaves.sockets.iter())
+        .expect_err("locked");
+    let chunk = leaves.chunk;
+    drop(leaves);
+
+    kill_process(pid, Signal::CONT).expect("ours");
+    drop(holder.stdin.take());
+    assert!(holder.wait().expect("ours").success());
+    // What could not be given back then, is free now.
+    let joined = join().expect("shared");
+    let other = joined
+        .membership
+        .bind_port(name, false)
+        .expect("a registry");
+    assert!(
+        !other,
+        "it is another's until that looks at the ports again"
+    );
+    stays.membership.note_listening(name).expect("a registry");
+    stays
+        .membership
+        .release_port(name, true)
+        .expect("a registry");
+    assert!(
+        joined
+            .membership
+            .bind_port(name, false)
+            .expect("a registry")
+    );
+    assert_eq!(stays.membership.registry.holder_of(chunk), None);
+    for one in [joined, stays] {
+        one.membership
+            .leave(one.sockets.iter())
+            .expect("a registry");
+    }
 }
