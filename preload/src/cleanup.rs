@@ -3,11 +3,12 @@
 use core::ffi::CStr;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What the name of a tree begins with; its owner's process id follows the last dot. `urxe run` makes such names
+/// What the name of a tree begins with; its owner's PID namespace and process id follow. `urxe run` makes such names
 /// (`cli/src/launch/tree.rs`).
-const NAME: &str = "urxe-tree.";
+const NAME: &str = "tree-";
 
 /// Called when the process exits. One that is killed, or ends by `_exit` (which may be called where nothing can be
 /// allocated), leaves its tree to the next `urxe run`.
@@ -21,19 +22,19 @@ extern "C" fn at_exit() {
     let root = Path::new(OsStr::from_bytes(
         unsafe { CStr::from_ptr(root) }.to_bytes(),
     ));
-    if is_tree_of(root, std::process::id()) {
+    let namespace = std::fs::metadata("/proc/self/ns/pid").map(|meta| meta.ino());
+    if namespace.is_ok_and(|namespace| is_tree_of(root, namespace, std::process::id())) {
         // Somebody may have been faster.
         let _ = std::fs::remove_dir_all(root);
     }
 }
 
-/// True if this process is the tree's owner: children have the variable too, and end earlier.
-fn is_tree_of(root: &Path, pid: u32) -> bool {
+/// True if this process is the tree's owner: children have the variable too, and end earlier; in a PID namespace of its own
+/// one may have its parent's number.
+fn is_tree_of(root: &Path, namespace: u64, pid: u32) -> bool {
     let name = root.file_name().and_then(OsStr::to_str);
-    let owner = name
-        .and_then(|name| name.strip_prefix(NAME))
-        .and_then(|rest| rest.rsplit('.').next());
-    owner.is_some_and(|owner| owner == pid.to_string())
+    let owner = name.and_then(|name| name.strip_prefix(NAME));
+    owner.is_some_and(|owner| owner == format!("{namespace}.{pid}"))
 }
 
 /// The loader calls what is listed here when the process exits.
@@ -45,15 +46,17 @@ static AT_EXIT: extern "C" fn() = at_exit;
 #[cfg(test)]
 #[test]
 fn only_the_owner_takes_the_tree_away() {
-    assert!(is_tree_of(Path::new("/dev/shm/urxe-tree.0.123"), 123));
+    assert!(is_tree_of(Path::new("/dev/shm/urxe-0/tree-7.123"), 7, 123));
     for root in [
-        "/dev/shm/urxe-tree.0.124",
-        "/dev/shm/123",
+        "/dev/shm/urxe-0/tree-7.124",
+        "/dev/shm/urxe-0/tree-8.123",
+        "/dev/shm/urxe-0/tree-77.123",
+        "/dev/shm/urxe-0/7.123",
         "/",
         "",
-        "urxe-tree.0.123/x",
+        "tree-7.123/x",
     ] {
-        assert!(!is_tree_of(Path::new(root), 123), "{root}");
+        assert!(!is_tree_of(Path::new(root), 7, 123), "{root}");
     }
     let _ = at_exit as extern "C" fn();
 }

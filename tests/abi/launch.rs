@@ -78,6 +78,35 @@ fn device_files_of_a_killed_program_go_with_the_next() {
 }
 
 #[test]
+fn device_files_of_a_program_stay_when_another_pid_namespace_makes_its_own() {
+    if !rustix::process::getuid().is_root() {
+        println!("skipped: only root can make a PID namespace");
+        return;
+    }
+    let (mut child, root) = waiting();
+    // There nobody has the first program's number.
+    let mut other = Command::new("unshare");
+    other.args(["--pid", "--fork", "--mount-proc"]);
+    let command = urxe();
+    other.arg(command.get_program());
+    other.envs(command.get_envs().filter_map(|(k, v)| Some((k, v?))));
+    let script =
+        "test $$ = 1; echo $?; echo $URXE_ROOT; test -e $URXE_ROOT/dev/infiniband/uverbs0; echo $?";
+    let (code, text) = run_command(other.args(["run", "--", "bash", "-c", script]));
+    assert_eq!(code, Some(0), "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines[0], lines[2]), ("0", "0"), "{text}");
+    assert_ne!(Path::new(lines[1]), root);
+    assert!(
+        root.join("dev/infiniband/uverbs0").exists(),
+        "{root:?} is gone"
+    );
+    drop(child.stdin.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(5));
+    assert!(!root.exists(), "{root:?} is left");
+}
+
+#[test]
 fn programs_that_look_for_device_files_find_them() {
     let mut command = shell(
         "cat /sys/class/infiniband/urxe0/ports/1/gid_attrs/types/0 && ls /sys/class/infiniband/ && \

@@ -2,22 +2,27 @@
 //! and the library that leads its paths there (`preload`).
 //!
 //! `urxe run` becomes the program, so the program takes the tree away when it exits (`preload/src/cleanup.rs`); trees
-//! of programs that were killed, or that end by `_exit`, go when the next one is made.
+//! of programs that were killed, or that end by `_exit`, go when the next one is made. A process id says something in its
+//! own PID namespace alone, so a tree is called by both: containers that share the user's directory, in each of which the
+//! first process is number 1, have trees of their own and take away no others'.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::Path;
 
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::kill;
-use nix::unistd::{AccessFlags, Pid, access, getuid};
+use nix::unistd::Pid;
 use urxe::ListedDevice;
 
 /// The library for `LD_PRELOAD`, beside the drop-in library.
 pub(crate) const PRELOAD: &str = "liburxe_preload.so";
-/// Trees are called this, and the ids of their user and process.
-const NAME: &str = "urxe-tree";
+/// Trees are called this; the PID namespace and the process id of their owners follow.
+const NAME: &str = "tree-";
+/// Longer than any file of a tree.
+const FILE_LEN_MAX: u64 = 4096;
 
 /// Says where the tree is.
 pub(super) const VARIABLE: &str = "URXE_ROOT";
@@ -33,9 +38,17 @@ pub(super) fn variables(
     if !preload.is_file() {
         return Ok(None);
     }
-    let base = base();
-    remove_dead(&base);
-    let root = base.join(format!("{NAME}.{}.{owner}", getuid()));
+    if getrlimit(Resource::RLIMIT_FSIZE).is_ok_and(|(limit, _)| limit < FILE_LEN_MAX) {
+        // To write more would end this process.
+        return Err(io::Error::other(
+            "the limit of file sizes (ulimit -f) is too low",
+        ));
+    }
+    let base = urxe::user_directory()?;
+    // Where it is not known, other namespaces' names look like ours.
+    let namespace = fs::metadata("/proc/self/ns/pid")?.ino();
+    remove_dead(&base, namespace);
+    let root = base.join(format!("{NAME}{namespace}.{owner}"));
     make(&root, devices).inspect_err(|_| {
         // What there is of it is of no use.
         let _ = fs::remove_dir_all(&root);
@@ -61,21 +74,9 @@ fn with_more(variable: &str, ours: OsString) -> OsString {
     value
 }
 
-/// Where files of running programs belong.
-fn base() -> PathBuf {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let candidates = [runtime, Some("/dev/shm".into())];
-    let mut present = candidates
-        .into_iter()
-        .flatten()
-        // Who became another user (`su`, `setpriv`) may still have the first one's XDG_RUNTIME_DIR.
-        .filter(|path| path.is_dir() && access(path, AccessFlags::W_OK).is_ok());
-    present.next().unwrap_or_else(std::env::temp_dir)
-}
-
-/// Takes away what killed programs of this user left.
-fn remove_dead(base: &Path) {
-    let prefix = format!("{NAME}.{}.", getuid());
+/// Takes away what killed programs left in this PID namespace.
+fn remove_dead(base: &Path, namespace: u64) {
+    let prefix = format!("{NAME}{namespace}.");
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.strip_prefix(&prefix));
@@ -90,7 +91,7 @@ fn remove_dead(base: &Path) {
 fn make(root: &Path, devices: &[ListedDevice]) -> io::Result<()> {
     let create = || DirBuilder::new().mode(0o700).create(root);
     if let Err(error) = create() {
-        // Of a dead process that had our id; another user's is not to be removed, and is not taken.
+        // Of a dead process that had our id.
         if error.kind() != io::ErrorKind::AlreadyExists || fs::remove_dir_all(root).is_err() {
             return Err(error);
         }
@@ -191,7 +192,7 @@ fn write(folder: &Path, name: &str, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn scratch(name: &str) -> PathBuf {
+    fn scratch(name: &str) -> std::path::PathBuf {
         let folder = std::env::temp_dir().join(format!("urxe-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         folder
@@ -229,15 +230,16 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().expect("true");
         let dead = child.id();
         child.wait().expect("it ends");
-        let uid = getuid();
-        let name = |owner: &str| base.join(format!("{NAME}.{uid}.{owner}"));
-        let own = std::process::id().to_string();
-        for owner in [dead.to_string().as_str(), &own, "x"] {
-            fs::create_dir_all(name(owner).join("sys")).expect("a folder");
+        let name = |namespace: u64, owner: &str| base.join(format!("{NAME}{namespace}.{owner}"));
+        let (own, dead) = (std::process::id().to_string(), dead.to_string());
+        // In another PID namespace there may be such a process.
+        let stays = [name(7, &own), name(7, "x"), name(8, &dead), name(71, &dead)];
+        for tree in stays.iter().chain([&name(7, &dead)]) {
+            fs::create_dir_all(tree.join("sys")).expect("a folder");
         }
-        remove_dead(&base);
-        assert!(!name(&dead.to_string()).exists());
-        assert!(name(&own).exists() && name("x").exists());
+        remove_dead(&base, 7);
+        assert!(!name(7, &dead).exists());
+        assert!(stays.iter().all(|tree| tree.exists()));
         fs::remove_dir_all(&base).expect("it is ours");
     }
 }
