@@ -215,6 +215,44 @@ fn waits() -> u64 {
     words.next().expect("it is listed")
 }
 
+/// More than the kernel holds, for somebody who fetches them late: none is lost.
+#[test]
+fn messages_for_a_full_inbox_arrive_when_its_owner_fetches_what_it_has() {
+    let place = Place::new("busy");
+    let addr = crate::testing::address().into();
+    let mut random = Random(7);
+    let [resident, busy] = [(); 2].map(|()| place.join(addr, &mut random).expect("shared"));
+    let packet = dreq(busy.chunk);
+    let handed = Handed {
+        source: addr,
+        source_port: 4791,
+        local: addr,
+        place: 0,
+        tos: 0,
+        packet: &packet,
+    };
+    let (mut fetched, mut kept) = (0, 0);
+    for n in 0..500_u64 {
+        let now = Time(1 + n * 1_000_000);
+        match resident.membership.take_foreign(&handed, now) {
+            Shared::HandedOver => {}
+            Shared::Waits => kept += 1,
+            other => panic!("{other:?}"),
+        }
+        let retried = resident.membership.hand_over_waiting(now);
+        assert_eq!(retried.lost, 0);
+        // It had no processor for twenty milliseconds.
+        if n % 20 == 19 {
+            fetched += busy.membership.drain_inbox(|got| assert_eq!(got, handed));
+            let soon = Time(now.0 + 1_000_000);
+            assert_eq!(resident.membership.hand_over_waiting(soon).lost, 0);
+            fetched += busy.membership.drain_inbox(|got| assert_eq!(got, handed));
+        }
+    }
+    assert!(kept > 0, "the inbox was full");
+    assert_eq!(fetched, 500, "{kept} were kept");
+}
+
 #[test]
 fn whoever_receives_for_neighbours_that_fetch_nothing_does_not_wait() {
     let place = Place::new("stopped");
@@ -236,7 +274,7 @@ fn whoever_receives_for_neighbours_that_fetch_nothing_does_not_wait() {
                 source_port: 4791,
                 local: addr,
                 place: 0,
-                ecn: 0,
+                tos: 0,
                 packet,
             };
             match resident.membership.take_foreign(&handed, now) {
