@@ -19,3 +19,4 @@ mod rsockets;
 mod surroundings;
 mod symbols;
 mod ucx;
+mod valgrind;

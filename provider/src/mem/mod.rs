@@ -1,6 +1,8 @@
 //! Everything that needs `unsafe`: memory that peers and adapters write to behind the
 //! compiler's back, and what happens to a process at `fork`.
 
+use nix::unistd::{SysconfVar, sysconf};
+
 pub(crate) mod fork;
 pub(crate) mod guarded;
 mod heap;
@@ -17,3 +19,10 @@ pub(crate) use heap::trim_heap;
 pub(crate) use region::Region;
 pub(crate) use scratch::null_scratch;
 pub(crate) use user_memory::{UserMemory, touch};
+
+/// Bytes of a page.
+pub(crate) fn page_size() -> usize {
+    let size = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+    size.and_then(|size| usize::try_from(size).ok())
+        .expect("every system has pages")
+}

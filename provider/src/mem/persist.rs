@@ -7,6 +7,7 @@ use rustix::mm::{MsyncFlags, msync};
 use urxe_core::memory::MemoryFault;
 use urxe_core::mr::MrSpan;
 
+use super::page_size;
 use crate::error::{Error, ErrorKind};
 
 /// File systems whose files are gone after a loss of power: tmpfs, ramfs, hugetlbfs.
@@ -45,7 +46,7 @@ pub(crate) fn write_back(span: MrSpan) -> Result<(), MemoryFault> {
     if span.is_empty() {
         return Ok(());
     }
-    let page = rustix::param::page_size();
+    let page = page_size();
     let addr = span.host_addr() as usize;
     let start = addr - addr % page;
     let first = ptr::with_exposed_provenance_mut(start);

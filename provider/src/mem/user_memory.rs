@@ -6,6 +6,7 @@ use urxe_core::memory::{Memory, MemoryFault};
 use urxe_core::mr::MrSpan;
 
 use super::guarded::{self, Gone};
+use super::page_size;
 
 /// The memory of this process. A span's address is a pointer.
 ///
@@ -76,7 +77,7 @@ impl Memory for UserMemory {
 /// # Errors
 /// [`MemoryFault`] when a page cannot be reached like this.
 pub(crate) fn touch(span: MrSpan, for_writing: bool) -> Result<(), MemoryFault> {
-    let page = rustix::param::page_size();
+    let page = page_size();
     let (start, end) = (pointer(span), pointer(span).addr() + span.len());
     let mut at = start;
     while at.addr() < end {

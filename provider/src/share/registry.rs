@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, fcntl};
+use nix::time::{ClockId, clock_gettime};
 use rustix::fs::{FlockOperation, flock};
 use urxe_core::qpn_table::{CHUNKS, QpnChunk};
 
@@ -380,6 +381,6 @@ pub(super) fn read_up_to(file: &File, bytes: &mut [u8], at: u64) -> io::Result<(
 
 /// Never 0, which means never.
 fn seconds_since_start() -> u32 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    u32::try_from(time.tv_sec).unwrap_or(u32::MAX).max(1)
+    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |time| time.tv_sec());
+    u32::try_from(time).unwrap_or(u32::MAX).max(1)
 }

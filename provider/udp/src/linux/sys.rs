@@ -5,7 +5,7 @@
 //! RDMA connections. A provider that were caught by them would carry itself.
 
 use std::io;
-use std::mem::size_of;
+use std::mem::{offset_of, size_of};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
@@ -156,18 +156,32 @@ pub(crate) fn epoll_remove(set: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Resul
     count(ret).map(drop)
 }
 
+/// `sock_fprog` without bytes that are not initialised: the kernel reads all of them.
+#[repr(C)]
+struct Program {
+    len: u16,
+    padding: [u8; size_of::<usize>() - size_of::<u16>()],
+    filter: *mut libc::sock_filter,
+}
+
+const _: () = assert!(
+    size_of::<Program>() == size_of::<libc::sock_fprog>()
+        && offset_of!(Program, filter) == offset_of!(libc::sock_fprog, filter)
+);
+
 /// Has `insns` choose among the sockets of the group that `fd` belongs to.
 pub(crate) fn attach_reuseport(fd: BorrowedFd<'_>, insns: &[Insn]) -> io::Result<()> {
     let mut filter: Vec<libc::sock_filter> = insns
         .iter()
         .map(|&Insn { code, jt, jf, k }| libc::sock_filter { code, jt, jf, k })
         .collect();
-    let program = libc::sock_fprog {
+    let program = Program {
         len: u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        padding: [0; size_of::<usize>() - size_of::<u16>()],
         filter: filter.as_mut_ptr(),
     };
-    // SAFETY: the kernel reads one `sock_fprog`, and the `len` instructions that it points
-    // to, which are alive until the call returns.
+    // SAFETY: `Program` is laid out as `sock_fprog`, of which the kernel reads one, and the
+    // `len` instructions that it points to, which are alive until the call returns.
     let ret = unsafe {
         syscall(
             libc::SYS_setsockopt,
@@ -175,7 +189,7 @@ pub(crate) fn attach_reuseport(fd: BorrowedFd<'_>, insns: &[Insn]) -> io::Result
             libc::SOL_SOCKET,
             libc::SO_ATTACH_REUSEPORT_CBPF,
             ptr::from_ref(&program),
-            size_of::<libc::sock_fprog>(),
+            size_of::<Program>(),
         )
     };
     count(ret).map(drop)
