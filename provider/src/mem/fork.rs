@@ -8,10 +8,12 @@
 //!
 //! A child made by the bare system call (not by libc's `fork`) is not noticed.
 
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::fs::File;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Once;
+
+use super::guarded;
 
 /// Forks between the start of the first process and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -25,10 +27,11 @@ impl Generation {
     /// This process. Forks are noticed from now on.
     pub(crate) fn current() -> Generation {
         INSTALL.call_once(|| {
-            // SAFETY: the handler is a function of this library, which is never unloaded
-            // while its code runs, and does nothing but add to an atomic, which is
+            // SAFETY: the handlers are functions of this library, which is never unloaded
+            // while its code runs. They take and let go a lock that is held for some
+            // system calls and never at a fork, and in the child add to an atomic: that is
             // allowed between fork and exec. A failure (no memory) leaves forks unnoticed.
-            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+            unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
         });
         Generation(GENERATION.load(Ordering::Relaxed))
     }
@@ -40,15 +43,36 @@ impl Generation {
     }
 }
 
+extern "C" fn before() {
+    guarded::before_fork();
+}
+
+extern "C" fn in_parent() {
+    guarded::after_fork();
+}
+
 extern "C" fn in_child() {
+    guarded::after_fork();
     GENERATION.fetch_add(1, Ordering::Relaxed);
     let null = NULL.load(Ordering::Relaxed);
     for place in &DESCRIPTORS {
-        let fd = place.load(Ordering::Relaxed);
-        if fd >= 0 && null >= 0 {
+        let fd = place.fd.load(Ordering::Acquire);
+        let is_ours = || identity(fd) == Some(place.identity.load(Ordering::Relaxed));
+        // Not if the program has closed it and opened something of its own there.
+        if fd >= 0 && null >= 0 && is_ours() {
             // SAFETY: takes numbers only. Both are open: they were when the parent forked.
             unsafe { libc::syscall(libc::SYS_dup3, null, fd, libc::O_CLOEXEC) };
         }
+    }
+}
+
+/// A number that another file at the same descriptor would not have. None if nothing is open there.
+fn identity(fd: RawFd) -> Option<u64> {
+    // SAFETY: all zeros are valid; the kernel writes the structure. Allowed between fork and exec.
+    unsafe {
+        let mut stat: libc::stat = core::mem::zeroed();
+        let is_open = libc::fstat(fd, &raw mut stat) == 0;
+        is_open.then(|| stat.st_dev.rotate_left(32) ^ stat.st_ino)
     }
 }
 
@@ -56,8 +80,39 @@ extern "C" fn in_child() {
 /// the parent's sockets for alive, and its locks, even after the parent's death. The
 /// child closes them by putting /dev/null in their place: their numbers stay taken, as
 /// objects in the child still name (and close) them.
-static DESCRIPTORS: [AtomicI32; 1024] = [const { AtomicI32::new(-1) }; 1024];
+static DESCRIPTORS: [Place; 1024] = [const { Place::free() }; 1024];
 static NULL: AtomicI32 = AtomicI32::new(-1);
+
+/// Room for a descriptor.
+struct Place {
+    fd: AtomicI32,
+    /// Written before `fd`.
+    identity: AtomicU64,
+}
+
+/// No descriptor; one is being entered.
+const FREE: i32 = -1;
+const TAKEN: i32 = -2;
+
+impl Place {
+    const fn free() -> Place {
+        Place {
+            fd: AtomicI32::new(FREE),
+            identity: AtomicU64::new(0),
+        }
+    }
+
+    /// False if it is not free.
+    fn enter(&self, fd: RawFd, identity: u64) -> bool {
+        let (order, not) = (Ordering::Relaxed, Ordering::Relaxed);
+        let is_mine = self.fd.compare_exchange(FREE, TAKEN, order, not).is_ok();
+        if is_mine {
+            self.identity.store(identity, Ordering::Relaxed);
+            self.fd.store(fd, Ordering::Release);
+        }
+        is_mine
+    }
+}
 
 /// Has these closed in children. More than there is room for stay open there.
 pub(crate) fn close_in_child<'f>(fds: impl Iterator<Item = BorrowedFd<'f>>) {
@@ -73,11 +128,9 @@ pub(crate) fn close_in_child<'f>(fds: impl Iterator<Item = BorrowedFd<'f>>) {
     }
     for fd in fds {
         let fd = fd.as_raw_fd();
-        let free = |place: &&AtomicI32| {
-            let taken = place.compare_exchange(-1, fd, Ordering::Relaxed, Ordering::Relaxed);
-            taken.is_ok()
-        };
-        let _ = DESCRIPTORS.iter().find(free);
+        if let Some(identity) = identity(fd) {
+            let _ = DESCRIPTORS.iter().find(|place| place.enter(fd, identity));
+        }
     }
 }
 
@@ -86,13 +139,16 @@ pub(crate) fn forget<'f>(fds: impl Iterator<Item = BorrowedFd<'f>>) {
     for fd in fds {
         let fd = fd.as_raw_fd();
         for place in &DESCRIPTORS {
-            let _ = place.compare_exchange(fd, -1, Ordering::Relaxed, Ordering::Relaxed);
+            let (order, not) = (Ordering::Relaxed, Ordering::Relaxed);
+            let _ = place.fd.compare_exchange(fd, FREE, order, not);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::{AsFd, AsRawFd};
+
     use crate::testing::address;
     use crate::{Access, Advice, Blame, Context, ErrorKind, MwType, Rereg, SendWr, Wc};
 
@@ -199,6 +255,22 @@ mod tests {
         let parents = Context::open(address().into()).expect("free");
         assert!(fork(|| Context::open(address().into()).is_ok()));
         drop(parents);
+    }
+
+    #[test]
+    fn a_child_keeps_what_the_program_opened_where_a_descriptor_was_closed_behind_our_back() {
+        let _ = super::Generation::current();
+        let open = |name: &str| super::File::open(name).expect("it is there");
+        let (ours, theirs) = (open("/proc/self/status"), open("/proc/self/maps"));
+        super::close_in_child([ours.as_fd()].into_iter());
+        let kept = |file: &super::File| super::identity(file.as_raw_fd());
+        let (before, other) = (kept(&ours), kept(&theirs));
+        assert!(fork(|| kept(&ours) != before), "the child keeps it open");
+        // SAFETY: takes numbers.
+        let number = unsafe { libc::dup2(theirs.as_raw_fd(), ours.as_raw_fd()) };
+        assert_eq!(number, ours.as_raw_fd());
+        assert!(fork(|| kept(&ours) == other), "the child lost its file");
+        super::forget([ours.as_fd()].into_iter());
     }
 
     #[test]

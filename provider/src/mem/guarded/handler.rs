@@ -16,7 +16,9 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use core::{mem, ptr};
-use std::sync::{Mutex, PoisonError};
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::routines;
 
@@ -42,29 +44,77 @@ static USED: Mutex<[usize; SIGNALS.len()]> = Mutex::new([0; SIGNALS.len()]);
 
 /// Puts the handler in front, if it is not.
 pub(super) fn install() {
-    let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+    // Most often it is, and nothing is to be locked.
+    if SIGNALS.iter().all(|&signal| is_ours(&action(signal, None))) {
+        return;
+    }
+    let mut used = lock();
     for (place, &signal) in SIGNALS.iter().enumerate() {
-        let current = action(signal, None);
-        let is_ours = ENTRIES.iter().any(|&e| e as usize == current.sa_sigaction);
-        if is_ours || used[place] == ENTRIES_MAX {
+        let mut current = action(signal, None);
+        if is_ours(&current) || used[place] == ENTRIES_MAX {
             continue;
         }
         let entry = used[place];
         used[place] += 1;
-        // Before the entry can be entered; and again, should somebody have been quick.
-        displace(entry, place, current);
-        let ours = libc::sigaction {
-            sa_sigaction: ENTRIES[entry] as usize,
-            // The signal stack, as the fault may be an overflow of the other. A handler
-            // that relied on being interrupted by its own signal still is.
-            sa_flags: libc::SA_SIGINFO | libc::SA_ONSTACK | current.sa_flags & libc::SA_NODEFER,
-            ..current
-        };
-        let found = action(signal, Some(&ours));
-        if found.sa_sigaction != current.sa_sigaction {
-            displace(entry, place, found);
+        loop {
+            // Before the entry can be entered.
+            displace(entry, place, current);
+            let found = action(signal, Some(&in_front_of(&current, entry)));
+            // Again, should somebody have been quick.
+            if is_ours(&found) || found.sa_sigaction == current.sa_sigaction {
+                break;
+            }
+            current = found;
         }
     }
+}
+
+fn is_ours(action: &libc::sigaction) -> bool {
+    ENTRIES.iter().any(|&e| e as usize == action.sa_sigaction)
+}
+
+fn lock() -> Used {
+    USED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type Used = MutexGuard<'static, [usize; SIGNALS.len()]>;
+
+thread_local! {
+    /// The lock, in the thread that forks. (Without a destructor: there may be no memory for one.)
+    static FORKING: Cell<Option<ManuallyDrop<Used>>> = const { Cell::new(None) };
+}
+
+/// No other thread has the lock when this one forks: the child could never take it.
+pub(crate) fn before_fork() {
+    FORKING.set(Some(ManuallyDrop::new(lock())));
+}
+
+/// In the parent and in the child.
+pub(crate) fn after_fork() {
+    drop(FORKING.take().map(ManuallyDrop::into_inner));
+}
+
+/// What the kernel is to do for an entry: as for the handler that it displaces, which is called from it, on
+/// the same stack and with the same signals blocked.
+fn in_front_of(displaced: &libc::sigaction, entry: usize) -> libc::sigaction {
+    let flags = if is_handler(displaced) {
+        // The entry sees to it that this one is called once only.
+        displaced.sa_flags & !libc::SA_RESETHAND
+    } else {
+        // The signal stack, as the fault may be an overflow of the other. Calls that a
+        // signal interrupts which is ignored go on.
+        libc::SA_ONSTACK | libc::SA_RESTART
+    };
+    libc::sigaction {
+        sa_sigaction: ENTRIES[entry] as usize,
+        sa_flags: flags | libc::SA_SIGINFO,
+        ..*displaced
+    }
+}
+
+/// True unless nothing is called.
+fn is_handler(action: &libc::sigaction) -> bool {
+    ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction)
 }
 
 fn displace(entry: usize, place: usize, action: libc::sigaction) {
@@ -108,7 +158,6 @@ unsafe extern "C" fn enter<const N: usize>(
 /// # Safety
 /// The pointers are what a handler gets.
 unsafe fn recover(info: *const libc::siginfo_t, context: *mut libc::ucontext_t) -> bool {
-    // Not if somebody sent the signal: nothing is gone.
     // SAFETY: as the caller says; handlers that forward without them are not forgotten.
     let (Some(info), Some(context)) = (unsafe { (info.as_ref(), context.as_mut()) }) else {
         return false;
@@ -117,10 +166,19 @@ unsafe fn recover(info: *const libc::siginfo_t, context: *mut libc::ucontext_t) 
     let is_ours = routines::ranges()
         .iter()
         .any(|range| range.contains(&(*at as usize)));
-    if is_ours && info.si_code > 0 {
+    // Not if it was sent: nothing is gone.
+    if is_ours && is_fault(info) {
         *at = routines::gone as *const () as usize as _;
+        return true;
     }
-    is_ours && info.si_code > 0
+    false
+}
+
+/// True if the interrupted instruction is why the signal came. Others were sent: by a process, or by the
+/// kernel, which tells of broken memory that nobody touches now (`BUS_MCEERR_AO`).
+fn is_fault(info: &libc::siginfo_t) -> bool {
+    let is_notice = info.si_signo == libc::SIGBUS && info.si_code == libc::BUS_MCEERR_AO;
+    info.si_code > 0 && !is_notice
 }
 
 /// Does what would have happened without us.
@@ -128,16 +186,23 @@ unsafe fn recover(info: *const libc::siginfo_t, context: *mut libc::ucontext_t) 
 /// # Safety
 /// The pointers are what a handler gets.
 unsafe fn pass_on(entry: usize, signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let place = usize::from(signal != SIGNALS[0]);
-    let displaced = DISPLACED[entry][place].load(Ordering::Acquire);
+    let displaced = &DISPLACED[entry][usize::from(signal != SIGNALS[0])];
+    let action = displaced.load(Ordering::Acquire);
     // SAFETY: null or a `sigaction` that is never freed; and as the caller says.
-    let (displaced, is_fault) = unsafe {
-        let is_fault = info.as_ref().is_none_or(|info| info.si_code > 0);
-        (displaced.as_ref(), is_fault)
+    let (mut found, is_fault) = unsafe {
+        let is_fault = info.as_ref().is_none_or(is_fault);
+        (action.as_ref(), is_fault)
     };
-    match displaced {
+    if found.is_some_and(|found| is_handler(found) && found.sa_flags & libc::SA_RESETHAND != 0)
+        // Once: from now on there is the default.
+        && displaced.swap(ptr::null_mut(), Ordering::AcqRel).is_null()
+    {
+        // Another thread was called meanwhile.
+        found = None;
+    }
+    match found {
         Some(action) if action.sa_sigaction == libc::SIG_IGN && !is_fault => {}
-        Some(action) if ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction) => {
+        Some(action) if is_handler(action) => {
             // SAFETY: a handler that was installed for this signal, called as the kernel
             // would have called it: with three arguments if it asked for them.
             unsafe {
@@ -162,5 +227,64 @@ unsafe fn pass_on(entry: usize, signal: c_int, info: *mut libc::siginfo_t, conte
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn a_notice_of_broken_memory_is_no_fault_of_the_copy_that_it_interrupts() {
+        let at = routines::copy as *const () as usize;
+        for (signal, code, is_gone) in [
+            (libc::SIGBUS, libc::BUS_ADRERR, true),
+            (libc::SIGBUS, libc::BUS_MCEERR_AR, true),
+            (libc::SIGBUS, libc::BUS_MCEERR_AO, false),
+            // The same number means something else here.
+            (libc::SIGSEGV, libc::BUS_MCEERR_AO, true),
+            (libc::SIGSEGV, libc::SI_TKILL, false),
+        ] {
+            // SAFETY: plain numbers and pointers, of which all zeros are valid.
+            let (mut info, mut context): (libc::siginfo_t, libc::ucontext_t) =
+                unsafe { (mem::zeroed(), mem::zeroed()) };
+            (info.si_signo, info.si_code) = (signal, code);
+            *routines::program_counter(&mut context) = at as _;
+            // SAFETY: what a handler gets.
+            let recovered = unsafe { recover(&raw const info, &raw mut context) };
+            assert_eq!(recovered, is_gone, "{signal} {code}");
+            let goes_on_at = *routines::program_counter(&mut context) as usize;
+            assert_eq!(goes_on_at == at, !is_gone, "{signal} {code}");
+        }
+    }
+
+    #[test]
+    fn a_child_finds_the_lock_free_whoever_has_it_at_the_fork() {
+        let _ = crate::mem::fork::Generation::current();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let _held = lock();
+                    (0..1000).for_each(|_| core::hint::spin_loop());
+                }
+            });
+            for _ in 0..50 {
+                // SAFETY: the child looks at the lock and ends.
+                let child = unsafe {
+                    match libc::fork() {
+                        0 => libc::_exit(c_int::from(USED.try_lock().is_err())),
+                        child => child,
+                    }
+                };
+                let mut status = -1;
+                // SAFETY: the kernel writes an int.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                assert_eq!(status, 0, "a thread that the child does not have holds it");
+            }
+            done.store(true, Ordering::Relaxed);
+        });
     }
 }

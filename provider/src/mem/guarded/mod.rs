@@ -8,6 +8,8 @@
 //! them lets it return "gone" instead (as an operating system copies from its users).
 //! As long as nothing vanishes this costs nothing: there is no branch and no flag.
 
+#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
+mod displaced_tests;
 #[cfg(all(
     target_os = "linux",
     target_pointer_width = "64",
@@ -36,6 +38,17 @@ mod routines;
 )))]
 #[path = "elsewhere.rs"]
 mod routines;
+/// The kernel copies there: no fault comes to the process.
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+mod handler {
+    pub(super) fn install() {}
+    pub(crate) fn before_fork() {}
+    pub(crate) fn after_fork() {}
+}
 
 use core::sync::atomic::{Ordering, fence};
 
@@ -64,13 +77,12 @@ impl Answer {
 /// Sees to it that faults are caught from now on. To be called when memory is
 /// registered: it notices if the program has put its own handlers in front since.
 pub(crate) fn protect() {
-    #[cfg(all(
-        target_os = "linux",
-        target_pointer_width = "64",
-        any(target_arch = "x86_64", target_arch = "aarch64")
-    ))]
     handler::install();
 }
+
+/// To be called by `fork` before it copies the process, and after that in both: what [`protect`] locks is free in
+/// the child.
+pub(super) use handler::{after_fork, before_fork};
 
 /// Copies `len` bytes. If some of either side are gone, others may have been copied.
 ///
