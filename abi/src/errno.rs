@@ -11,6 +11,7 @@ pub(crate) struct Errno(pub(crate) c_int);
 
 impl Errno {
     pub(crate) const INVAL: Errno = Errno(libc::EINVAL);
+    pub(crate) const NO_ENTRY: Errno = Errno(libc::ENOENT);
     pub(crate) const BUSY: Errno = Errno(libc::EBUSY);
     pub(crate) const NOT_SUPPORTED: Errno = Errno(libc::EOPNOTSUPP);
 

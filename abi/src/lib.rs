@@ -27,6 +27,7 @@ mod file;
 pub mod fuzzing;
 mod instance;
 mod layout;
+mod live;
 mod object;
 mod ops;
 mod rsocket;

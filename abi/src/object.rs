@@ -1,6 +1,7 @@
 //! What stands behind the pointers that programs hold: C's structure first, then what is ours.
 //!
-//! A pointer becomes a reference by [`of`] with no look-up: the data path leans on it.
+//! A pointer becomes a reference by [`of`] with no look-up: the data path leans on it. Other calls look it up first
+//! ([`live`]).
 
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
@@ -16,15 +17,27 @@ use crate::layout::{
     ibv_ah, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_dm, ibv_mr, ibv_mw, ibv_pd,
     ibv_qp, ibv_qp_ex, ibv_srq, ibv_td, ibv_xrcd, verbs_context,
 };
+use crate::live;
 use crate::verbose::Failures;
 
 /// A structure whose first field is `UnsafeCell<C>`: the program may write to its part at any time.
 ///
 /// # Safety
 /// The layout must be `repr(C)`, with C's part at offset 0.
-pub(crate) unsafe trait Object: Sized {
-    /// What programs hold pointers to.
+pub(crate) unsafe trait Object: Kind {}
+
+/// What programs hold pointers to, and may ask to be destroyed.
+pub(crate) trait Kind: Sized + 'static {
+    /// C's structure.
     type C;
+
+    /// What C calls its handle, if that is in the structure.
+    ///
+    /// # Safety
+    /// The object lives.
+    unsafe fn handle(_ptr: *const Self::C) -> u32 {
+        0
+    }
 }
 
 /// The object behind a program's pointer.
@@ -108,6 +121,10 @@ pub(crate) struct Context {
     pub(crate) _cmd_fd: OwnedFd,
 }
 
+impl Kind for Context {
+    type C = ibv_context;
+}
+
 impl Context {
     /// Gives a context to the program.
     pub(crate) fn give(ibv: verbs_context, file: Arc<File>, cmd_fd: OwnedFd) -> *mut ibv_context {
@@ -118,9 +135,12 @@ impl Context {
             file,
             _cmd_fd: cmd_fd,
         }));
-        context
+        let context = context
             .cast::<ibv_context>()
-            .wrapping_byte_add(offset_of!(verbs_context, context))
+            .wrapping_byte_add(offset_of!(verbs_context, context));
+        // SAFETY: just made.
+        unsafe { live::add::<Context>(context) };
+        context
     }
 
     /// The context behind a program's pointer.
@@ -132,13 +152,15 @@ impl Context {
         unsafe { &*Context::outer(context) }
     }
 
-    /// Takes it back.
+    /// Takes it back, if it is one.
     ///
     /// # Safety
     /// As for [`Context::of`]; nobody may use the pointer, or a reference made of it, again.
-    pub(crate) unsafe fn take_back(context: *mut ibv_context) {
-        // SAFETY: the caller's promise.
-        drop(unsafe { Box::from_raw(Context::outer(context)) });
+    pub(crate) unsafe fn take_back(context: *mut ibv_context) -> Result<(), Errno> {
+        live::remove::<Context>(context)?;
+        // SAFETY: it was one until now; and the caller's promise.
+        unsafe { live::bury_at(Context::outer(context)) };
+        Ok(())
     }
 
     fn outer(context: *mut ibv_context) -> *mut Context {
@@ -311,11 +333,18 @@ pub(crate) struct Ah {
 }
 
 macro_rules! objects {
-    ($($name:ident: $c:ty;)*) => {
+    ($($name:ident: $c:ty $(, $handle:ident)?;)*) => {
         $(
             // SAFETY: repr(C), and `ibv` is first.
-            unsafe impl Object for $name {
+            unsafe impl Object for $name {}
+
+            impl Kind for $name {
                 type C = $c;
+
+                $(unsafe fn handle(ptr: *const $c) -> u32 {
+                    // SAFETY: the caller's promise; the program does not write to it during the calls that look.
+                    unsafe { (*ptr).$handle }
+                })?
             }
 
             impl $name {
@@ -323,10 +352,21 @@ macro_rules! objects {
                 ///
                 /// # Safety
                 /// As for [`of`].
+                #[allow(dead_code, reason = "some kinds are always looked up")]
                 #[inline]
                 pub(crate) unsafe fn of<'a>(ptr: *mut $c) -> &'a $name {
                     // SAFETY: the caller's promise.
                     unsafe { of::<$name>(ptr) }
+                }
+
+                /// The same, looked up first.
+                ///
+                /// # Safety
+                /// As for [`live::find`].
+                #[allow(dead_code, reason = "some kinds are only destroyed")]
+                pub(crate) unsafe fn find<'a>(ptr: *mut $c) -> Result<&'a $name, Errno> {
+                    // SAFETY: the caller's promise.
+                    unsafe { live::find::<$name>(ptr) }
                 }
             }
         )*
@@ -334,15 +374,15 @@ macro_rules! objects {
 }
 
 objects! {
-    Pd: ibv_pd;
+    Pd: ibv_pd, handle;
     Td: ibv_td;
-    Mr: ibv_mr;
-    Mw: ibv_mw;
-    Dm: ibv_dm;
+    Mr: ibv_mr, handle;
+    Mw: ibv_mw, handle;
+    Dm: ibv_dm, handle;
     Channel: ibv_comp_channel;
-    Cq: ibv_cq;
-    Srq: ibv_srq;
+    Cq: ibv_cq, handle;
+    Srq: ibv_srq, handle;
     Xrcd: ibv_xrcd;
-    Qp: ibv_qp;
-    Ah: ibv_ah;
+    Qp: ibv_qp, handle;
+    Ah: ibv_ah, handle;
 }

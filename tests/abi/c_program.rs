@@ -1,4 +1,4 @@
-//! Checks in C, by the distribution's headers (`verbs.c`, `cm.c`).
+//! Checks in C, by the distribution's headers (`verbs.c`, `cm.c`, `handles.c`).
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use crate::harness::{Ran, addresses, program, run};
 
 const VERBS: &str = "abi/verbs.c";
 const CM: &str = "abi/cm.c";
+const HANDLES: &str = "abi/handles.c";
 
 /// A C program of this folder, or of another one of the repository, compiled by the distribution's headers. It is removed
 /// when this is dropped.
@@ -158,6 +159,26 @@ fn a_bind_is_of_the_window_that_it_names() {
 #[test]
 fn zero_based_regions_and_windows_count_from_their_beginning() {
     check(VERBS, "zero_based");
+}
+
+#[test]
+fn what_was_destroyed_is_not_destroyed_again() {
+    check(HANDLES, "twice");
+}
+
+#[test]
+fn what_is_in_use_stays() {
+    check(HANDLES, "busy");
+}
+
+#[test]
+fn what_is_gone_is_not_used() {
+    check(HANDLES, "gone");
+}
+
+#[test]
+fn a_handle_of_another_object_is_refused() {
+    check(HANDLES, "another");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::event;
 use super::manager::manager;
 use crate::errno::{Errno, minus_one, pointer};
 use crate::layout::{rdma_cm_event, rdma_event_channel};
-use crate::object::{Object, Shared, delete, new, of};
+use crate::object::{Kind, Object, Shared, delete, new, of};
 use crate::verbs::context::{is_non_blocking, make_blocking};
 
 /// Behind `rdma_event_channel`.
@@ -36,7 +36,9 @@ const DESTROYED_MAX: usize = 64;
 const WAIT_IN_VAIN: Duration = Duration::from_secs(5);
 
 // SAFETY: repr(C), and `ibv` is first.
-unsafe impl Object for Channel {
+unsafe impl Object for Channel {}
+
+impl Kind for Channel {
     type C = rdma_event_channel;
 }
 

@@ -125,14 +125,14 @@ pub(crate) unsafe extern "C" fn rdma_get_request(
 /// A live id.
 unsafe fn next_request(listen: *mut rdma_cm_id) -> Result<*mut rdma_cm_id, Errno> {
     // SAFETY: the caller's promise.
-    let (object, ibv) = unsafe { (Id::of(listen), &mut *listen) };
+    let object = unsafe { Id::of(listen) };
     if !object.is_sync.load(Ordering::Relaxed) {
         return Err(Errno::INVAL);
     }
     // SAFETY: the id's own event and channel.
     let event = unsafe {
-        forget_event(ibv);
-        channel::next(ibv.channel)?
+        forget_event(listen);
+        channel::next((*listen).channel)?
     };
     // SAFETY: just taken.
     let (kind, status, child) = unsafe { ((*event).event, (*event).status, (*event).id) };
@@ -145,7 +145,8 @@ unsafe fn next_request(listen: *mut rdma_cm_id) -> Result<*mut rdma_cm_id, Errno
         _ => Some(Errno::INVAL),
     };
     if let Some(errno) = refused {
-        ibv.event = event;
+        // SAFETY: the caller's promise.
+        unsafe { (*listen).event = event };
         return Err(errno);
     }
     // SAFETY: the child's; it is acknowledged with the child's next event, or its end.

@@ -12,7 +12,7 @@ use super::multicast;
 use super::param;
 use crate::errno::{Errno, minus_one};
 use crate::layout::{CStruct, rdma_cm_event, rdma_cm_id, rdma_event_channel, rdma_event_param};
-use crate::object::{Object, Qp, delete, new, of};
+use crate::object::{Kind, Object, Qp, delete, new, of};
 
 /// Behind `rdma_cm_event`.
 #[repr(C)]
@@ -25,7 +25,9 @@ struct Event {
 }
 
 // SAFETY: repr(C), and `ibv` is first.
-unsafe impl Object for Event {
+unsafe impl Object for Event {}
+
+impl Kind for Event {
     type C = rdma_cm_event;
 }
 
@@ -106,13 +108,17 @@ unsafe fn welcome(
     listener: *mut rdma_cm_id,
     urxe: urxe::cm::Id,
 ) -> Result<*mut rdma_cm_id, Errno> {
+    let of_listener = listener;
     // SAFETY: the caller's promise.
-    let (listener, of_listener) = unsafe { (Id::of(listener), &*listener) };
+    let listener = unsafe { Id::of(listener) };
     let mut ibv = rdma_cm_id::zeroed();
     ibv.channel = channel;
-    ibv.context = of_listener.context;
-    ibv.ps = of_listener.ps;
-    ibv.qp_type = of_listener.qp_type;
+    // SAFETY: the caller's promise; these fields do not change.
+    unsafe {
+        ibv.context = (*of_listener).context;
+        ibv.ps = (*of_listener).ps;
+        ibv.qp_type = (*of_listener).qp_type;
+    }
     let child = Id::give(urxe, ibv, false);
     // SAFETY: just made.
     let ready = unsafe { Id::of(child) }.refresh().and_then(|()| {

@@ -18,7 +18,8 @@ use crate::events::Acks;
 use crate::layout::{
     CStruct, ibv_pd, ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_event_channel,
 };
-use crate::object::{Object, Qp, Shared, delete, new, of};
+use crate::live::{self, bury};
+use crate::object::{Kind, Object, Qp, Shared, of};
 use crate::verbs::gid::from_gid;
 use crate::verbs::qp_create::{RC, UC, UD, XRC_RECV, XRC_SEND};
 
@@ -53,7 +54,9 @@ pub(super) struct State {
 unsafe impl Send for State {}
 
 // SAFETY: repr(C), and `ibv` is first.
-unsafe impl Object for Id {
+unsafe impl Object for Id {}
+
+impl Kind for Id {
     type C = rdma_cm_id;
 }
 
@@ -101,7 +104,7 @@ impl Id {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let key = NEXT.fetch_add(1, Ordering::Relaxed);
         urxe.set_token(key);
-        let id = new(Id {
+        let id = live::give(Id {
             ibv: UnsafeCell::new(ibv),
             urxe,
             key,
@@ -266,29 +269,30 @@ fn own_channel() -> Result<*mut rdma_event_channel, Errno> {
 
 pub(crate) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     // SAFETY: an id that the program does not use again, by the rules of the function.
-    unsafe { destroy(id) };
-    0
+    minus_one(unsafe { destroy(id) })
 }
 
 /// Waits until the events that the program got are acknowledged; those that it did not get are gone.
 ///
 /// # Safety
 /// An id that nobody uses again.
-unsafe fn destroy(id: *mut rdma_cm_id) {
+unsafe fn destroy(id: *mut rdma_cm_id) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
-    let (object, ibv) = unsafe { (Id::of(id), &mut *id) };
+    let object = unsafe { live::take::<Id>(id, |_| Ok(())) }?;
     known().remove(&object.key);
     // SAFETY: it was got by a function that waited, and not acknowledged yet.
-    unsafe { forget_event(ibv) };
+    unsafe { forget_event(id) };
     object.events.wait();
     let is_sync = object.is_sync.load(Ordering::Relaxed);
-    let channel = is_sync.then_some(ibv.channel);
+    // SAFETY: the caller's promise.
+    let channel = is_sync.then(|| unsafe { (*id).channel });
     // SAFETY: nobody uses it any more.
-    unsafe { delete::<Id>(id) };
+    unsafe { bury::<Id>(id) };
     if let Some(channel) = channel {
         // SAFETY: the id's own.
         unsafe { rdma_destroy_event_channel(channel) };
     }
+    Ok(())
 }
 
 pub(crate) unsafe extern "C" fn rdma_migrate_id(
@@ -306,7 +310,7 @@ pub(super) unsafe fn migrate(
     channel: *mut rdma_event_channel,
 ) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
-    let (object, ibv) = unsafe { (Id::of(id), &mut *id) };
+    let object = unsafe { Id::of(id) };
     let to_own = channel.is_null();
     let was_own = object.is_sync.load(Ordering::Relaxed);
     if to_own && was_own {
@@ -326,11 +330,12 @@ pub(super) unsafe fn migrate(
     if was_own {
         // SAFETY: the id's own: its events are, and the last one is with the id.
         unsafe {
-            forget_event(ibv);
-            rdma_destroy_event_channel(ibv.channel);
+            forget_event(id);
+            rdma_destroy_event_channel((*id).channel);
         }
     }
-    ibv.channel = channel;
+    // SAFETY: the caller's promise; no event changes this field.
+    unsafe { (*id).channel = channel };
     object.is_sync.store(to_own, Ordering::Relaxed);
     // Nobody deals with events of the old channel after this.
     object.events.wait();
@@ -341,10 +346,12 @@ pub(super) unsafe fn migrate(
 ///
 /// # Safety
 /// A live id, whose event is null or was not acknowledged.
-pub(super) unsafe fn forget_event(ibv: &mut rdma_cm_id) {
-    if !ibv.event.is_null() {
-        // SAFETY: the caller's promise.
-        unsafe { rdma_ack_cm_event(ibv.event) };
-        ibv.event = ptr::null_mut();
+pub(super) unsafe fn forget_event(id: *mut rdma_cm_id) {
+    // SAFETY: the caller's promise. By field: a thread that takes an event may be writing to others.
+    unsafe {
+        if !(*id).event.is_null() {
+            rdma_ack_cm_event((*id).event);
+            (*id).event = ptr::null_mut();
+        }
     }
 }

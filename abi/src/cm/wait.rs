@@ -16,17 +16,18 @@ const REJECTED: i32 = 8;
 /// A live id.
 pub(super) unsafe fn finish(id: *mut rdma_cm_id) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
-    let (object, ibv) = unsafe { (Id::of(id), &mut *id) };
+    let object = unsafe { Id::of(id) };
     if !object.is_sync.load(Ordering::Relaxed) {
         return Ok(());
     }
     // SAFETY: the id's own event and channel.
     unsafe {
-        forget_event(ibv);
-        ibv.event = channel::next(ibv.channel)?;
-        match (*ibv.event).status {
+        forget_event(id);
+        let event = channel::next((*id).channel)?;
+        (*id).event = event;
+        match (*event).status {
             0 => Ok(()),
-            _ if (*ibv.event).event == REJECTED => Err(Errno(libc::ECONNREFUSED)),
+            _ if (*event).event == REJECTED => Err(Errno(libc::ECONNREFUSED)),
             status => Err(Errno(status.abs())),
         }
     }

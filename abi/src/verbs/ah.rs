@@ -6,9 +6,10 @@ use core::ffi::c_int;
 use urxe::AddressVector;
 
 use super::gid::{from_gid, local_address, to_gid};
-use crate::errno::{Errno, minus_one, pointer};
+use crate::errno::{Errno, minus_one, number, pointer};
 use crate::layout::{CStruct, ibv_ah, ibv_ah_attr, ibv_context, ibv_pd, ibv_wc};
-use crate::object::{Ah, Context, Hold, Pd, delete, new};
+use crate::live::{self, bury};
+use crate::object::{Ah, Context, Hold, Pd};
 use crate::ops::GRH;
 
 pub(crate) unsafe extern "C" fn ibv_create_ah(
@@ -16,9 +17,11 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(
     attr: *mut ibv_ah_attr,
 ) -> *mut ibv_ah {
     // SAFETY: a PD and attributes, by the rules of the function.
-    let (owner, attr) = unsafe { (Pd::of(pd), &*attr) };
-    let path = path(owner.urxe.context(), attr);
-    pointer(path.and_then(|path| give(pd, owner, &path)))
+    let (owner, attr) = unsafe { (Pd::find(pd), &*attr) };
+    pointer(owner.and_then(|owner| {
+        let path = path(owner.urxe.context(), attr)?;
+        give(pd, owner, &path)
+    }))
 }
 
 fn give(pd: *mut ibv_pd, owner: &Pd, path: &AddressVector) -> Result<*mut ibv_ah, Errno> {
@@ -27,7 +30,7 @@ fn give(pd: *mut ibv_pd, owner: &Pd, path: &AddressVector) -> Result<*mut ibv_ah
     // SAFETY: the PD's part of the program, whose context never changes.
     ibv.context = unsafe { (*owner.ibv.get()).context };
     ibv.pd = pd;
-    Ok(new(Ah {
+    Ok(live::give(Ah {
         ibv: UnsafeCell::new(ibv),
         urxe,
         _pd: Hold::of(&owner.users),
@@ -42,10 +45,12 @@ pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
     port: u8,
 ) -> *mut ibv_ah {
     // SAFETY: a PD, by the rules of the function.
-    let owner = unsafe { Pd::of(pd) };
-    // SAFETY: a completion and the beginning of its receive, by the rules of the function.
-    let path = unsafe { path_back(owner.urxe.context(), port, wc, grh) };
-    pointer(path.and_then(|path| give(pd, owner, &path)))
+    let owner = unsafe { Pd::find(pd) };
+    pointer(owner.and_then(|owner| {
+        // SAFETY: a completion and the beginning of its receive, by the rules of the function.
+        let path = unsafe { path_back(owner.urxe.context(), port, wc, grh) }?;
+        give(pd, owner, &path)
+    }))
 }
 
 /// The same as attributes. Returns 0 or -1.
@@ -89,8 +94,11 @@ unsafe fn path_back(
 
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     // SAFETY: an address handle that the program does not use again, by the rules of the function.
-    unsafe { delete::<Ah>(ah) };
-    0
+    let taken = unsafe { live::take::<Ah>(ah, |_| Ok(())) };
+    number(taken.map(|_| {
+        // SAFETY: taken just now.
+        unsafe { bury::<Ah>(ah) };
+    }))
 }
 
 /// The engine's form of a path. RoCE has no other addresses than GIDs.

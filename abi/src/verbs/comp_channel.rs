@@ -7,7 +7,8 @@ use std::os::fd::AsRawFd;
 use super::context::{is_non_blocking, make_blocking};
 use crate::errno::{Errno, minus_one, number, pointer};
 use crate::layout::{ibv_comp_channel, ibv_context, ibv_cq};
-use crate::object::{Channel, Context, Cq, Shared, Users, delete, new};
+use crate::live::{self, bury};
+use crate::object::{Channel, Context, Cq, Shared, Users};
 
 pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
@@ -20,7 +21,7 @@ fn create(context: *mut ibv_context, object: &Context) -> Result<*mut ibv_comp_c
     let urxe = object.urxe.create_comp_channel()?;
     let fd = urxe.as_raw_fd();
     make_blocking(fd)?;
-    Ok(new(Channel {
+    Ok(live::give(Channel {
         ibv: UnsafeCell::new(ibv_comp_channel {
             context,
             fd,
@@ -33,11 +34,12 @@ fn create(context: *mut ibv_context, object: &Context) -> Result<*mut ibv_comp_c
 
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     // SAFETY: a channel, by the rules of the function.
-    if let Err(busy) = unsafe { Channel::of(channel) }.users.check_none() {
-        return number(Err(busy));
+    let taken = unsafe { live::take::<Channel>(channel, |channel| channel.users.check_none()) };
+    if let Err(errno) = taken {
+        return number(Err(errno));
     }
     // SAFETY: nobody uses it any more, by the count and the rules of the function.
-    unsafe { delete::<Channel>(channel) };
+    unsafe { bury::<Channel>(channel) };
     0
 }
 

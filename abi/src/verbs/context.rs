@@ -111,6 +111,5 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
     }
     // SAFETY: a context that the program does not use again, by the rules of the function. Objects that it did not
     // destroy hold what they need.
-    unsafe { Context::take_back(context) };
-    0
+    minus_one(unsafe { Context::take_back(context) })
 }

@@ -10,7 +10,8 @@ use crate::layout::{
     CStruct, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex,
     ibv_modify_cq_attr,
 };
-use crate::object::{Channel, Context, Cq, Shared, Users, delete, new};
+use crate::live::{self, bury};
+use crate::object::{Channel, Context, Cq, Shared, Users};
 use crate::ops::cq_ex;
 
 /// What is asked for, by either function.
@@ -80,7 +81,8 @@ unsafe fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut ibv_
     let owner = unsafe { Context::of(context) };
     let channel = (!wanted.channel.is_null()).then_some(wanted.channel);
     // SAFETY: the caller's promise.
-    let channel_object = channel.map(|channel| unsafe { Channel::of(channel) });
+    let channel_object = channel.map(|channel| unsafe { Channel::find(channel) });
+    let channel_object = channel_object.transpose()?;
     let mut builder = owner
         .urxe
         .cq(wanted.cqe as usize)
@@ -103,7 +105,7 @@ unsafe fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut ibv_
     if let Some(channel) = channel_object {
         channel.users.add();
     }
-    let cq = new(Cq {
+    let cq = live::give(Cq {
         ibv: UnsafeCell::new(ibv),
         urxe,
         channel,
@@ -118,10 +120,10 @@ unsafe fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut ibv_
 
 pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     // SAFETY: a CQ, by the rules of the function.
-    let object = unsafe { Cq::of(cq) };
-    if let Err(busy) = object.users.check_none() {
-        return number(Err(busy));
-    }
+    let object = match unsafe { live::take::<Cq>(cq, |cq| cq.users.check_none()) } {
+        Ok(object) => object,
+        Err(errno) => return number(Err(errno)),
+    };
     // SAFETY: the program's part; its context never changes, and lives longer.
     let context = unsafe { Context::of((*object.ibv.get()).context) };
     context.registry().cqs.remove(&object.urxe.id().0);
@@ -132,34 +134,31 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         unsafe { Channel::of(channel) }.users.remove();
     }
     // SAFETY: nobody uses it any more, by the counts and the rules of the function.
-    unsafe { delete::<Cq>(cq) };
+    unsafe { bury::<Cq>(cq) };
     0
 }
 
 pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     // SAFETY: a CQ, by the rules of the function.
-    let object = unsafe { Cq::of(cq) };
-    let resized = usize::try_from(cqe)
-        .map_err(|_| Errno::INVAL)
-        .and_then(|cqe| object.urxe.resize(cqe).map_err(Errno::from));
-    number(resized.map(|()| {
+    let object = unsafe { Cq::find(cq) };
+    number(object.and_then(|object| {
+        let cqe = usize::try_from(cqe).map_err(|_| Errno::INVAL)?;
+        object.urxe.resize(cqe)?;
         // SAFETY: the program's part, which it does not touch during this call.
         unsafe { (*object.ibv.get()).cqe = object.urxe.capacity() as c_int };
+        Ok(())
     }))
 }
 
 pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
     const MODERATE: u32 = 1 << 0;
     // SAFETY: a CQ and attributes, by the rules of the function.
-    let (object, attr) = unsafe { (Cq::of(cq), &*attr) };
-    if attr.attr_mask != MODERATE {
-        return number(Err(Errno::INVAL));
-    }
-    let moderate = attr.moderate;
-    number(
-        object
-            .urxe
-            .modify(moderate.cq_count, moderate.cq_period)
-            .map_err(Errno::from),
-    )
+    let (object, attr) = unsafe { (Cq::find(cq), &*attr) };
+    number(object.and_then(|object| {
+        if attr.attr_mask != MODERATE {
+            return Err(Errno::INVAL);
+        }
+        let moderate = attr.moderate;
+        Ok(object.urxe.modify(moderate.cq_count, moderate.cq_period)?)
+    }))
 }

@@ -9,7 +9,8 @@ use urxe::Access;
 use super::mr;
 use crate::errno::{Errno, minus_one, number, pointer};
 use crate::layout::{CStruct, ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
-use crate::object::{Context, Dm, Memory, Pd, delete, new};
+use crate::live::{self, bury};
+use crate::object::{Context, Dm, Memory, Pd};
 
 pub(crate) unsafe extern "C" fn alloc_dm(
     context: *mut ibv_context,
@@ -39,7 +40,7 @@ pub(super) fn give(context: *mut ibv_context, handle: u32, urxe: urxe::Dm) -> *m
     ibv.memcpy_to_dm = Some(memcpy_to_dm);
     ibv.memcpy_from_dm = Some(memcpy_from_dm);
     ibv.handle = handle;
-    new(Dm {
+    live::give(Dm {
         ibv: UnsafeCell::new(ibv),
         urxe,
     })
@@ -47,16 +48,21 @@ pub(super) fn give(context: *mut ibv_context, handle: u32, urxe: urxe::Dm) -> *m
 
 /// Regions over it keep it.
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
+    // SAFETY: device memory, by the rules of `ibv_free_dm`.
+    let object = match unsafe { live::take::<Dm>(dm, |_| Ok(())) } {
+        Ok(object) => object,
+        Err(errno) => return number(Err(errno)),
+    };
     // SAFETY: the program's part; its context never changes, and lives longer.
     let (file, handle) = unsafe {
-        let ibv = &*Dm::of(dm).ibv.get();
+        let ibv = &*object.ibv.get();
         (&Context::of(ibv.context).file, ibv.handle)
     };
     if let Some(mut registry) = file.registry_of_this_process() {
         registry.dms.remove(&handle);
     }
     // SAFETY: device memory that the program does not use again, by the rules of `ibv_free_dm`.
-    unsafe { delete::<Dm>(dm) };
+    unsafe { bury::<Dm>(dm) };
     0
 }
 
@@ -109,10 +115,11 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
     access: c_uint,
 ) -> *mut ibv_mr {
     // SAFETY: a PD and device memory, by the rules of `ibv_reg_dm_mr`.
-    let (owner, dm) = unsafe { (Pd::of(pd), Dm::of(dm)) };
-    let urxe = owner
-        .urxe
-        .reg_dm_mr(&dm.urxe, offset as usize, length, Access(access));
-    let urxe = urxe.map_err(Errno::from);
-    pointer(urxe.map(|mr| mr::give(pd, owner, Memory::Region(mr), ptr::null_mut(), length)))
+    let (owner, dm) = unsafe { (Pd::find(pd), Dm::find(dm)) };
+    pointer(owner.and_then(|owner| {
+        let (offset, access) = (offset as usize, Access(access));
+        let urxe = owner.urxe.reg_dm_mr(&dm?.urxe, offset, length, access)?;
+        let memory = Memory::Region(urxe);
+        Ok(mr::give(pd, owner, memory, ptr::null_mut(), length))
+    }))
 }

@@ -11,7 +11,8 @@ use super::{context, dm, pd};
 use crate::errno::{Errno, pointer};
 use crate::file::File;
 use crate::layout::{ibv_context, ibv_dm, ibv_mr, ibv_pd};
-use crate::object::{Context, Dm, Mr, Pd, delete, new};
+use crate::live::{self, bury};
+use crate::object::{Context, Dm, Mr, Object, Pd};
 
 /// Takes the descriptor, if it succeeds: closing the context closes it.
 pub(crate) unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
@@ -42,7 +43,7 @@ pub(crate) unsafe extern "C" fn ibv_import_pd(
 pub(crate) unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
     // SAFETY: an imported PD that the program does not use again, by the rules of the function. What was made of it
     // holds what it needs.
-    unsafe { delete::<Pd>(pd) };
+    unsafe { unimport::<Pd>(pd) };
 }
 
 /// Its address is null (`man ibv_import_mr`).
@@ -54,7 +55,7 @@ pub(crate) unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *
     };
     let found = file.registry().mrs.get(&handle).and_then(|mr| mr.upgrade());
     pointer(found.ok_or(Errno::INVAL).map(|state| {
-        new(Mr {
+        live::give(Mr {
             ibv: UnsafeCell::new(ibv_mr {
                 context,
                 pd,
@@ -71,7 +72,7 @@ pub(crate) unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *
 
 pub(crate) unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
     // SAFETY: an imported region that the program does not use again, by the rules of the function.
-    unsafe { delete::<Mr>(mr) };
+    unsafe { unimport::<Mr>(mr) };
 }
 
 pub(crate) unsafe extern "C" fn ibv_import_dm(
@@ -90,5 +91,18 @@ pub(crate) unsafe extern "C" fn ibv_import_dm(
 
 pub(crate) unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
     // SAFETY: imported device memory that the program does not use again, by the rules of the function.
-    unsafe { delete::<Dm>(dm) };
+    unsafe { unimport::<Dm>(dm) };
+}
+
+/// There is no way to say that the handle is none.
+///
+/// # Safety
+/// As for [`live::take`]; the program does not use it again.
+unsafe fn unimport<T: Object>(ptr: *mut T::C) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if live::take::<T>(ptr, |_| Ok(())).is_ok() {
+            bury::<T>(ptr);
+        }
+    }
 }

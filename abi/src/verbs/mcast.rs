@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 
 use super::gid::to_gid;
-use crate::errno::{Errno, number};
+use crate::errno::number;
 use crate::layout::{ibv_gid, ibv_qp};
 use crate::object::Qp;
 
@@ -13,8 +13,8 @@ pub(crate) unsafe extern "C" fn ibv_attach_mcast(
     _lid: u16,
 ) -> c_int {
     // SAFETY: a QP and a GID, by the rules of the function.
-    let (qp, gid) = unsafe { (Qp::of(qp), *gid) };
-    number(qp.urxe.attach_mcast(to_gid(gid)).map_err(Errno::from))
+    let (qp, gid) = unsafe { (Qp::find(qp), *gid) };
+    number(qp.and_then(|qp| Ok(qp.urxe.attach_mcast(to_gid(gid))?)))
 }
 
 pub(crate) unsafe extern "C" fn ibv_detach_mcast(
@@ -23,6 +23,6 @@ pub(crate) unsafe extern "C" fn ibv_detach_mcast(
     _lid: u16,
 ) -> c_int {
     // SAFETY: a QP and a GID, by the rules of the function.
-    let (qp, gid) = unsafe { (Qp::of(qp), *gid) };
-    number(qp.urxe.detach_mcast(to_gid(gid)).map_err(Errno::from))
+    let (qp, gid) = unsafe { (Qp::find(qp), *gid) };
+    number(qp.and_then(|qp| Ok(qp.urxe.detach_mcast(to_gid(gid))?)))
 }

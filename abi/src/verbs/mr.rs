@@ -9,7 +9,8 @@ use urxe::{Access, Advice, Rereg};
 
 use crate::errno::{Errno, number, pointer};
 use crate::layout::{ibv_mr, ibv_pd, ibv_sge};
-use crate::object::{Context, Hold, Memory, Mr, MrState, Pd, delete, new};
+use crate::live::{self, bury};
+use crate::object::{Context, Hold, Memory, Mr, MrState, Pd};
 use crate::ops::sges;
 
 /// `IBV_ACCESS_*` that are known; those beyond are optional, or refused.
@@ -66,7 +67,10 @@ unsafe fn register(
     access: u32,
 ) -> *mut ibv_mr {
     // SAFETY: a PD, by the rules of the function.
-    let owner = unsafe { Pd::of(pd) };
+    let owner = match unsafe { Pd::find(pd) } {
+        Ok(owner) => owner,
+        Err(errno) => return pointer(Err(errno)),
+    };
     let memory = check_access(access).and_then(|access| {
         // SAFETY: the program keeps the memory mapped, or finds its requests failing; C knows no references.
         unsafe {
@@ -115,7 +119,7 @@ pub(super) fn give(
     let hold = Hold::of(&owner.users);
     let state = Arc::new(MrState::new(lkey, rkey, length, memory, hold));
     file.registry().mrs.insert(lkey, Arc::downgrade(&state));
-    new(Mr {
+    live::give(Mr {
         ibv: UnsafeCell::new(ibv_mr {
             context,
             pd,
@@ -131,7 +135,10 @@ pub(super) fn give(
 
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     // SAFETY: a region, by the rules of the function.
-    let object = unsafe { Mr::of(mr) };
+    let object = match unsafe { live::take::<Mr>(mr, |_| Ok(())) } {
+        Ok(object) => object,
+        Err(errno) => return number(Err(errno)),
+    };
     // SAFETY: the program's part; its context never changes, and lives longer.
     let file = unsafe { &Context::of((*object.ibv.get()).context).file };
     let mut memory = object.state.lock();
@@ -139,6 +146,8 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         Some((Memory::Region(region), pd)) => {
             if let Err((region, busy)) = region.dereg() {
                 *memory = Some((Memory::Region(region), pd));
+                // SAFETY: taken above.
+                unsafe { live::add::<Mr>(mr) };
                 return number(Err(busy.into()));
             }
         }
@@ -147,14 +156,14 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         None => {
             drop(memory);
             // SAFETY: the program does not use this handle again, by the rules of the function.
-            unsafe { delete::<Mr>(mr) };
+            unsafe { bury::<Mr>(mr) };
             return 0;
         }
     }
     drop(memory);
     file.registry().mrs.remove(&object.state.lkey);
     // SAFETY: nobody uses it any more, by the rules of the function.
-    unsafe { delete::<Mr>(mr) };
+    unsafe { bury::<Mr>(mr) };
     0
 }
 
@@ -168,7 +177,13 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     access: c_int,
 ) -> c_int {
     // SAFETY: a region, by the rules of the function.
-    let object = unsafe { Mr::of(mr) };
+    let object = match unsafe { Mr::find(mr) } {
+        Ok(object) => object,
+        Err(errno) => {
+            errno.set();
+            return ERR_INPUT;
+        }
+    };
     let has = |bit| flags & bit != 0;
     let is_known = flags & !(CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS) == 0 && flags != 0;
     let needs_memory = has(CHANGE_TRANSLATION) && (addr.is_null() || length == 0);
@@ -222,9 +237,11 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
 
 pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     // SAFETY: a PD, by the rules of `ibv_alloc_null_mr`.
-    let owner = unsafe { Pd::of(pd) };
-    let null = owner.urxe.alloc_null_mr().map_err(Errno::from);
-    pointer(null.map(|null| give(pd, owner, Memory::Null(null), ptr::null_mut(), usize::MAX)))
+    let owner = unsafe { Pd::find(pd) };
+    pointer(owner.and_then(|owner| {
+        let memory = Memory::Null(owner.urxe.alloc_null_mr()?);
+        Ok(give(pd, owner, memory, ptr::null_mut(), usize::MAX))
+    }))
 }
 
 pub(crate) unsafe extern "C" fn advise_mr(

@@ -7,20 +7,21 @@ use urxe::{Access, BindMw, Lkey, MwType, SendWrFields};
 
 use crate::errno::{Errno, number, pointer};
 use crate::layout::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
-use crate::object::{Hold, Mw, Pd, Qp, delete, new};
+use crate::live::{self, bury};
+use crate::object::{Hold, Mw, Pd, Qp};
 use crate::verbose::invalid_wr;
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {
     // SAFETY: a PD, by the rules of `ibv_alloc_mw`.
-    let owner = unsafe { Pd::of(pd) };
+    let owner = unsafe { Pd::find(pd) };
     let mw_type = match kind {
         1 => Ok(MwType::Type1),
         2 => Ok(MwType::Type2),
         _ => Err(Errno::INVAL),
     };
-    let urxe = mw_type.and_then(|mw_type| owner.urxe.alloc_mw(mw_type).map_err(Errno::from));
-    pointer(urxe.map(|urxe| {
-        new(Mw {
+    let made = owner.and_then(|owner| Ok((owner, owner.urxe.alloc_mw(mw_type?)?)));
+    pointer(made.map(|(owner, urxe)| {
+        live::give(Mw {
             ibv: UnsafeCell::new(ibv_mw {
                 // SAFETY: the PD's part of the program, whose context never changes.
                 context: unsafe { (*owner.ibv.get()).context },
@@ -37,8 +38,11 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut i
 
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     // SAFETY: a window that the program does not use again, by the rules of `ibv_dealloc_mw`.
-    unsafe { delete::<Mw>(mw) };
-    0
+    let taken = unsafe { live::take::<Mw>(mw, |_| Ok(())) };
+    number(taken.map(|_| {
+        // SAFETY: taken just now.
+        unsafe { bury::<Mw>(mw) };
+    }))
 }
 
 /// A window of type 1. The header has looked at the type and the PDs.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use crate::errno::{Errno, number, pointer};
 use crate::layout::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td};
-use crate::object::{Context, Pd, Td, Users, delete, new};
+use crate::live::{self, bury};
+use crate::object::{Context, Pd, Td, Users};
 
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: a context, by the rules of the function.
@@ -28,7 +29,7 @@ pub(super) fn give(
     users: Arc<Users>,
     parents: Option<(*mut ibv_pd, *mut ibv_td)>,
 ) -> *mut ibv_pd {
-    new(Pd {
+    live::give(Pd {
         ibv: UnsafeCell::new(ibv_pd { context, handle }),
         urxe,
         users,
@@ -39,10 +40,10 @@ pub(super) fn give(
 /// A parent domain too.
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     // SAFETY: a PD, by the rules of the function.
-    let object = unsafe { Pd::of(pd) };
-    if let Err(busy) = object.users.check_none() {
-        return number(Err(busy));
-    }
+    let object = match unsafe { live::take::<Pd>(pd, |pd| pd.users.check_none()) } {
+        Ok(object) => object,
+        Err(errno) => return number(Err(errno)),
+    };
     // SAFETY: the program's part; its context never changes, and lives longer.
     let (file, handle) = unsafe {
         let ibv = &*object.ibv.get();
@@ -60,7 +61,7 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
         }
     }
     // SAFETY: nobody uses it any more, by the count and the rules of the function.
-    unsafe { delete::<Pd>(pd) };
+    unsafe { bury::<Pd>(pd) };
     0
 }
 
@@ -68,7 +69,7 @@ pub(crate) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
     _attr: *mut c_void,
 ) -> *mut ibv_td {
-    new(Td {
+    live::give(Td {
         ibv: UnsafeCell::new(ibv_td { context }),
         users: Users::default(),
     })
@@ -76,11 +77,11 @@ pub(crate) unsafe extern "C" fn alloc_td(
 
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     // SAFETY: a thread domain, by the rules of the function.
-    if let Err(busy) = unsafe { Td::of(td) }.users.check_none() {
-        return number(Err(busy));
+    if let Err(errno) = unsafe { live::take::<Td>(td, |td| td.users.check_none()) } {
+        return number(Err(errno));
     }
     // SAFETY: nobody uses it any more.
-    unsafe { delete::<Td>(td) };
+    unsafe { bury::<Td>(td) };
     0
 }
 
@@ -98,15 +99,19 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         Errno::INVAL.set();
         return ptr::null_mut();
     }
-    // SAFETY: a PD, by the rules of the function.
-    let parent = unsafe { Pd::of(attr.pd) };
-    parent.users.add();
-    if !attr.td.is_null() {
-        // SAFETY: a thread domain, by the rules of the function.
-        unsafe { Td::of(attr.td) }.users.add();
-    }
-    // SAFETY: the program's part, which does not change.
-    let handle = unsafe { (*parent.ibv.get()).handle };
-    let (urxe, users) = (parent.urxe.clone(), Arc::default());
-    give(context, handle, urxe, users, Some((attr.pd, attr.td)))
+    // SAFETY: a PD and a thread domain or null, by the rules of the function.
+    let made_of = unsafe {
+        let td = (!attr.td.is_null()).then(|| Td::find(attr.td));
+        Pd::find(attr.pd).and_then(|parent| Ok((parent, td.transpose()?)))
+    };
+    pointer(made_of.map(|(parent, td)| {
+        parent.users.add();
+        if let Some(td) = td {
+            td.users.add();
+        }
+        // SAFETY: the program's part, which does not change.
+        let handle = unsafe { (*parent.ibv.get()).handle };
+        let (urxe, users) = (parent.urxe.clone(), Arc::default());
+        give(context, handle, urxe, users, Some((attr.pd, attr.td)))
+    }))
 }

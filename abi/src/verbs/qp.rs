@@ -31,10 +31,12 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
     mask: c_int,
 ) -> c_int {
     // SAFETY: a QP and attributes, by the rules of the function.
-    let (object, attr) = unsafe { (Qp::of(qp), &*attr) };
+    let (object, attr) = unsafe { (Qp::find(qp), &*attr) };
     let mask = AttrMask(mask as u32);
-    let context = object.urxe.pd().context();
-    number(to_attr(context, attr, mask).and_then(|attr| modify(object, &attr, mask)))
+    number(object.and_then(|object| {
+        let attr = to_attr(object.urxe.pd().context(), attr, mask)?;
+        modify(object, &attr, mask)
+    }))
 }
 
 /// Changes the QP, and what the program reads of its state.
@@ -109,8 +111,9 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
     // SAFETY: a QP, by the rules of the function.
-    let object = unsafe { Qp::of(qp) };
-    number(object.urxe.query().map_err(Errno::from).map(|found| {
+    let object = unsafe { Qp::find(qp) };
+    let found = object.and_then(|object| Ok((object, object.urxe.query()?)));
+    number(found.map(|(object, found)| {
         // SAFETY: the program's part, and places for the attributes, by the rules of the function.
         unsafe {
             let base = &mut (*object.ibv.get()).qp_base;

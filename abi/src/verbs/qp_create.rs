@@ -7,15 +7,14 @@ use core::ptr;
 use urxe::{QpCap, QpInitAttr, QpType, Qpn};
 
 use super::qp::from_cap;
-use crate::errno::{Errno, pointer};
+use crate::errno::{Errno, number, pointer};
 use crate::events::Acks;
 use crate::layout::{
     CStruct, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr,
     ibv_qp_init_attr_ex, ibv_qp_open_attr, ibv_srq, ibv_xrcd,
 };
-use crate::object::{
-    Context, Cq, Hold, Names, Object, Pd, Qp, Shared, Srq, Users, Xrcd, delete, new, of,
-};
+use crate::live::{self, bury};
+use crate::object::{Context, Cq, Hold, Names, Object, Pd, Qp, Shared, Srq, Users, Xrcd, of};
 use crate::ops::qp_ex;
 use crate::verbose::{Failures, tell_rest};
 
@@ -138,7 +137,7 @@ unsafe fn create(wanted: &Wanted, cap: &mut ibv_qp_cap) -> Result<*mut ibv_qp, E
 /// As for [`create`].
 unsafe fn target(wanted: &Wanted) -> Result<urxe::Qp, Errno> {
     // SAFETY: the caller's promise.
-    let xrcd = unsafe { some::<Xrcd>(wanted.xrcd) }.ok_or(Errno::INVAL)?;
+    let xrcd = unsafe { find_some::<Xrcd>(wanted.xrcd) }?.ok_or(Errno::INVAL)?;
     Ok(xrcd.urxe.create_target()?)
 }
 
@@ -148,10 +147,10 @@ unsafe fn initiator(wanted: &Wanted) -> Result<urxe::Qp, Errno> {
     // SAFETY: the caller's promise.
     let (pd, send_cq, recv_cq, srq) = unsafe {
         (
-            some::<Pd>(wanted.pd).ok_or(Errno::INVAL)?,
-            some::<Cq>(wanted.send_cq).ok_or(Errno::INVAL)?,
-            some::<Cq>(wanted.recv_cq),
-            some::<Srq>(wanted.srq),
+            find_some::<Pd>(wanted.pd)?.ok_or(Errno::INVAL)?,
+            find_some::<Cq>(wanted.send_cq)?.ok_or(Errno::INVAL)?,
+            find_some::<Cq>(wanted.recv_cq)?,
+            find_some::<Srq>(wanted.srq)?,
         )
     };
     let qp_type = match wanted.qp_type {
@@ -203,7 +202,7 @@ unsafe fn give(wanted: &Wanted, urxe: urxe::Qp) -> *mut ibv_qp {
     // SAFETY: the caller's promise.
     unsafe { users(wanted).for_each(Users::add) };
     let (qpn, xrcd) = (ibv.qp_base.qp_num, wanted.xrcd);
-    let qp = new(Qp {
+    let qp = live::give(Qp {
         ibv: UnsafeCell::new(ibv),
         names: match wanted.qp_type {
             UD => Names::Datagram,
@@ -249,6 +248,16 @@ unsafe fn some<T: Object + 'static>(ptr: *mut T::C) -> Option<&'static T> {
     (!ptr.is_null()).then(|| unsafe { of::<T>(ptr) })
 }
 
+/// The same, looked up.
+///
+/// # Safety
+/// As for [`live::find`].
+unsafe fn find_some<T: Object>(ptr: *mut T::C) -> Result<Option<&'static T>, Errno> {
+    // SAFETY: the caller's promise.
+    let found = (!ptr.is_null()).then(|| unsafe { live::find::<T>(ptr) });
+    found.transpose()
+}
+
 fn to_cap(cap: &ibv_qp_cap) -> QpCap {
     QpCap {
         max_send_wr: cap.max_send_wr,
@@ -292,20 +301,20 @@ pub(crate) unsafe extern "C" fn open_qp(
         send_ops: None,
     };
     // SAFETY: a domain, by the rules of the function.
-    let found = unsafe { Xrcd::of(attr.xrcd) }
-        .urxe
-        .open_qp(Qpn::new(attr.qp_num));
-    // SAFETY: as above.
-    pointer(
-        found
-            .map_err(Errno::from)
-            .map(|urxe| unsafe { give(&wanted, urxe) }),
-    )
+    let xrcd = unsafe { Xrcd::find(attr.xrcd) };
+    pointer(xrcd.and_then(|xrcd| {
+        let urxe = xrcd.urxe.open_qp(Qpn::new(attr.qp_num))?;
+        // SAFETY: as above.
+        Ok(unsafe { give(&wanted, urxe) })
+    }))
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     // SAFETY: a QP, by the rules of the function.
-    let object = unsafe { Qp::of(qp) };
+    let object = match unsafe { live::take::<Qp>(qp, |_| Ok(())) } {
+        Ok(object) => object,
+        Err(errno) => return number(Err(errno)),
+    };
     // SAFETY: the program's part; what it was made of never changes.
     let base = unsafe { &(*object.ibv.get()).qp_base };
     let made_of = Wanted {
@@ -336,7 +345,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     // SAFETY: nobody uses it any more, by the rules of the function; what it was made of cannot be destroyed before
     // it is gone.
     unsafe {
-        delete::<Qp>(qp);
+        bury::<Qp>(qp);
         users(&made_of).for_each(Users::remove);
     }
     0

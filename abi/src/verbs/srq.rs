@@ -12,7 +12,8 @@ use crate::layout::{
     CStruct, ibv_context, ibv_cq, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
     ibv_srq_init_attr_ex, ibv_xrcd,
 };
-use crate::object::{Context, Cq, Hold, Pd, Shared, Srq, Users, Xrcd, delete, new};
+use crate::live::{self, bury};
+use crate::object::{Context, Cq, Hold, Pd, Shared, Srq, Users, Xrcd};
 
 pub(crate) unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
@@ -62,9 +63,12 @@ unsafe fn create(
     attr: &mut ibv_srq_attr,
 ) -> Result<*mut ibv_srq, Errno> {
     // SAFETY: the caller's promise.
-    let owner = unsafe { Pd::of(pd) };
-    // SAFETY: the caller's promise.
-    let xrc_objects = xrc.map(|(xrcd, cq)| unsafe { (Xrcd::of(xrcd), Cq::of(cq)) });
+    let owner = unsafe { Pd::find(pd) }?;
+    let xrc_objects = match xrc {
+        // SAFETY: the caller's promise.
+        Some((xrcd, cq)) => Some(unsafe { (Xrcd::find(xrcd)?, Cq::find(cq)?) }),
+        None => None,
+    };
     let wanted = SrqAttr {
         max_wr: attr.max_wr,
         max_sge: attr.max_sge,
@@ -89,7 +93,7 @@ unsafe fn create(
     ibv.pd = pd;
     ibv.handle = id;
     let context = ibv.context;
-    let srq = new(Srq {
+    let srq = live::give(Srq {
         ibv: UnsafeCell::new(ibv),
         urxe,
         users: Users::default(),
@@ -109,20 +113,20 @@ pub(crate) unsafe extern "C" fn ibv_modify_srq(
     mask: c_int,
 ) -> c_int {
     // SAFETY: an SRQ and attributes, by the rules of the function.
-    let (object, attr) = unsafe { (Srq::of(srq), &*attr) };
+    let (object, attr) = unsafe { (Srq::find(srq), &*attr) };
     let wanted = SrqAttr {
         max_wr: attr.max_wr,
         max_sge: attr.max_sge,
         srq_limit: attr.srq_limit,
     };
-    let modified = object.urxe.modify(&wanted, SrqAttrMask(mask as u32));
-    number(modified.map_err(Errno::from))
+    number(object.and_then(|object| Ok(object.urxe.modify(&wanted, SrqAttrMask(mask as u32))?)))
 }
 
 pub(crate) unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
     // SAFETY: an SRQ, by the rules of the function.
-    let object = unsafe { Srq::of(srq) };
-    number(object.urxe.query().map_err(Errno::from).map(|found| {
+    let object = unsafe { Srq::find(srq) };
+    let found = object.and_then(|object| Ok(object.urxe.query()?));
+    number(found.map(|found| {
         let found = ibv_srq_attr {
             max_wr: found.max_wr,
             max_sge: found.max_sge,
@@ -135,10 +139,10 @@ pub(crate) unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_
 
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     // SAFETY: an SRQ, by the rules of the function.
-    let object = unsafe { Srq::of(srq) };
-    if let Err(busy) = object.users.check_none() {
-        return number(Err(busy));
-    }
+    let object = match unsafe { live::take::<Srq>(srq, |srq| srq.users.check_none()) } {
+        Ok(object) => object,
+        Err(errno) => return number(Err(errno)),
+    };
     // SAFETY: the program's part; its context never changes, and lives longer.
     let context = unsafe { Context::of((*object.ibv.get()).context) };
     context.registry().srqs.remove(&object.urxe.id().0);
@@ -151,6 +155,6 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         }
     }
     // SAFETY: nobody uses it any more, by the counts and the rules of the function.
-    unsafe { delete::<Srq>(srq) };
+    unsafe { bury::<Srq>(srq) };
     0
 }

@@ -8,7 +8,8 @@ use urxe::XrcdOpen;
 
 use crate::errno::{Errno, number, pointer};
 use crate::layout::{ibv_context, ibv_srq, ibv_xrcd, ibv_xrcd_init_attr};
-use crate::object::{Context, Srq, Users, Xrcd, delete, new};
+use crate::live::{self, bury};
+use crate::object::{Context, Srq, Users, Xrcd};
 
 pub(crate) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,
@@ -17,7 +18,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(
     // SAFETY: a context and attributes, by the rules of `ibv_open_xrcd`.
     let (owner, attr) = unsafe { (Context::of(context), &*attr) };
     pointer(open(owner, attr).map(|urxe| {
-        new(Xrcd {
+        live::give(Xrcd {
             ibv: UnsafeCell::new(ibv_xrcd { context }),
             urxe,
             users: Users::default(),
@@ -56,22 +57,22 @@ fn open(owner: &Context, attr: &ibv_xrcd_init_attr) -> Result<urxe::Xrcd, Errno>
 
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     // SAFETY: a domain, by the rules of `ibv_close_xrcd`.
-    if let Err(busy) = unsafe { Xrcd::of(xrcd) }.users.check_none() {
-        return number(Err(busy));
+    if let Err(errno) = unsafe { live::take::<Xrcd>(xrcd, |xrcd| xrcd.users.check_none()) } {
+        return number(Err(errno));
     }
     // SAFETY: nobody uses it any more, by the count and the rules of the function.
-    unsafe { delete::<Xrcd>(xrcd) };
+    unsafe { bury::<Xrcd>(xrcd) };
     0
 }
 
 /// The number by which senders name an XRC queue.
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: *mut u32) -> c_int {
     // SAFETY: an SRQ, by the rules of `ibv_get_srq_num`.
-    let object = unsafe { Srq::of(srq) };
-    if object.xrc.is_none() {
-        return number(Err(Errno::INVAL));
-    }
-    // SAFETY: a place for a number, by the same rules.
-    unsafe { srq_num.write(object.urxe.srq_num().get()) };
-    0
+    let object = unsafe { Srq::find(srq) };
+    number(object.and_then(|object| {
+        object.xrc.ok_or(Errno::INVAL)?;
+        // SAFETY: a place for a number, by the same rules.
+        unsafe { srq_num.write(object.urxe.srq_num().get()) };
+        Ok(())
+    }))
 }

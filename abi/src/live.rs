@@ -1,0 +1,145 @@
+//! Which of the pointers that programs bring are objects that live.
+//!
+//! Linux finds objects by their handles, and says `ENOENT` of one that is gone. Here calls that make something of an
+//! object, change it or destroy it look at this table first. The data path does not: it goes by the pointer.
+
+use core::alloc::Layout;
+use core::any::TypeId;
+use std::alloc::dealloc;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::errno::Errno;
+use crate::object::{Kind, Object, new, of};
+
+/// In a tree, which has no memory left when thousands of objects are gone.
+struct Table {
+    objects: BTreeMap<usize, Entry>,
+    /// Memory of objects that are gone, the latest last.
+    gone: VecDeque<Memory>,
+}
+
+struct Entry {
+    kind: TypeId,
+    handle: u32,
+}
+
+struct Memory {
+    addr: *mut u8,
+    layout: Layout,
+}
+
+// SAFETY: nobody else uses it any more.
+unsafe impl Send for Memory {}
+
+/// For so many the memory stays as it was: functions of the C header read an object's context before they call the
+/// library, and its address is no other object's so soon.
+const GONE_MAX: usize = 64;
+
+fn table() -> MutexGuard<'static, Table> {
+    static TABLE: Mutex<Table> = Mutex::new(Table {
+        objects: BTreeMap::new(),
+        gone: VecDeque::new(),
+    });
+    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Table {
+    /// As the kernel says it: `ENOENT` if there is none, `EINVAL` if it is of another kind.
+    fn find<T: Kind>(&self, ptr: *mut T::C) -> Result<(), Errno> {
+        let entry = self.objects.get(&ptr.addr()).ok_or(Errno::NO_ENTRY)?;
+        if entry.kind != TypeId::of::<T>() {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: an object in the table lives, and stays as long as that is locked.
+        if unsafe { T::handle(ptr) } != entry.handle {
+            return Err(Errno::NO_ENTRY);
+        }
+        Ok(())
+    }
+}
+
+/// Gives an object to the program.
+pub(crate) fn give<T: Object>(object: T) -> *mut T::C {
+    let ptr = new(object);
+    // SAFETY: just made.
+    unsafe { add::<T>(ptr) };
+    ptr
+}
+
+/// The object behind a program's pointer, if there is one.
+///
+/// # Safety
+/// The object must not be destroyed while the reference is used.
+pub(crate) unsafe fn find<'a, T: Object>(ptr: *mut T::C) -> Result<&'a T, Errno> {
+    table().find::<T>(ptr)?;
+    // SAFETY: it lives; and the caller's promise.
+    Ok(unsafe { of(ptr) })
+}
+
+/// Begins to destroy an object, if there is one and it may go: from now on nothing finds it.
+///
+/// # Safety
+/// As for [`find`].
+pub(crate) unsafe fn take<'a, T: Object>(
+    ptr: *mut T::C,
+    may_go: impl FnOnce(&T) -> Result<(), Errno>,
+) -> Result<&'a T, Errno> {
+    let mut table = table();
+    table.find::<T>(ptr)?;
+    // SAFETY: it lives; and the caller's promise.
+    let object = unsafe { of(ptr) };
+    may_go(object)?;
+    table.objects.remove(&ptr.addr());
+    Ok(object)
+}
+
+/// Lets look-ups find an object; also one that was taken, and does not go after all.
+///
+/// # Safety
+/// It lives.
+pub(crate) unsafe fn add<T: Kind>(ptr: *mut T::C) {
+    let entry = Entry {
+        kind: TypeId::of::<T>(),
+        // SAFETY: the caller's promise.
+        handle: unsafe { T::handle(ptr) },
+    };
+    table().objects.insert(ptr.addr(), entry);
+}
+
+/// [`take`] of what may go at any time.
+pub(crate) fn remove<T: Kind>(ptr: *mut T::C) -> Result<(), Errno> {
+    let mut table = table();
+    table.find::<T>(ptr)?;
+    table.objects.remove(&ptr.addr());
+    Ok(())
+}
+
+/// Ends an object that was taken.
+///
+/// # Safety
+/// It was taken, and there is no reference to it any more.
+pub(crate) unsafe fn bury<T: Object>(ptr: *mut T::C) {
+    // SAFETY: the caller's promise; C's part is at offset 0.
+    unsafe { bury_at(ptr.cast::<T>()) };
+}
+
+/// The same for what is not found at C's part.
+///
+/// # Safety
+/// As for [`bury`].
+pub(crate) unsafe fn bury_at<T>(object: *mut T) {
+    // SAFETY: the caller's promise: it is dropped once, and its memory is given back once.
+    unsafe { object.drop_in_place() };
+    let mut table = table();
+    table.gone.push_back(Memory {
+        addr: object.cast(),
+        layout: Layout::new::<T>(),
+    });
+    if table.gone.len() > GONE_MAX
+        && let Some(Memory { addr, layout }) = table.gone.pop_front()
+    {
+        // SAFETY: from the `Box` of an object that was dropped.
+        unsafe { dealloc(addr, layout) };
+    }
+}
