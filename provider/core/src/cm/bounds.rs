@@ -17,6 +17,8 @@ use crate::time::Time;
 /// needs longer says so with an MRA.
 const RESPONSE_MIN: u8 = 16;
 const RESPONSE_MAX: u8 = 20;
+/// Exponent of the time after which our QP sends again: 69 s. (0 would be never.)
+const ACK_TIMEOUT_MAX: u8 = 24;
 /// Exponent of the time that a connection rests: 4.1 s, which no packet is under way.
 const TIMEWAIT_MAX: u8 = 20;
 /// Connections that were answered and whose peer says nothing, at most.
@@ -30,6 +32,14 @@ const UNASKED_EACH_NS: u64 = 1_000_000_000 / 16;
 /// How long a peer's answer is waited for, by the exponent in its REQ.
 pub(super) fn response_ns(exponent: u8) -> u64 {
     exponent_ns(exponent.clamp(RESPONSE_MIN, RESPONSE_MAX))
+}
+
+/// Exponent of our QP's ACK timeout, by the one in the peer's REQ.
+pub(super) fn ack_timeout(exponent: u8) -> u8 {
+    match exponent {
+        1..=ACK_TIMEOUT_MAX => exponent,
+        _ => ACK_TIMEOUT_MAX,
+    }
 }
 
 /// How long a connection rests, by the exponent in the peer's REQ.
@@ -158,10 +168,12 @@ mod tests {
         for exponent in 0..=255 {
             assert!((0.25..4.2).contains(&seconds(response_ns(exponent))));
             assert!(seconds(timewait_ns(exponent)) < 4.2);
+            assert!((1..=24).contains(&ack_timeout(exponent)));
         }
         // What Linux says is taken as it is.
         assert_eq!(response_ns(20), 4096 * 1_000_000);
         assert_eq!(timewait_ns(17), 512 * 1_000_000);
+        assert_eq!(ack_timeout(17), 17);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use urxe_wire::cm::{IpCmHeader, PortSpace, RejMessage, RejReason, Req, SidrReq, 
 use urxe_wire::{MadHeader, Pkey, Qpn};
 
 use super::agent::Agent;
-use super::bounds::{response_ns, timewait_ns};
+use super::bounds::{ack_timeout, response_ns, timewait_ns};
 use super::conn::{Conn, Holder, State};
 use super::event::CmEvent;
 use super::listeners::ListenerId;
@@ -229,7 +229,7 @@ fn read_req(
         terms: message::terms_of_req(req, header.attribute_modifier),
         transport: Some(transport),
         path_mtu,
-        ack_timeout: req.primary_path.local_ack_timeout,
+        ack_timeout: ack_timeout(req.primary_path.local_ack_timeout),
         private_data,
     })
 }

@@ -180,7 +180,7 @@ pub struct Incoming {
     pub transport: Option<Transport>,
     /// Payload bytes a packet.
     pub path_mtu: Mtu,
-    /// Exponent of the QPs' ACK timeout.
+    /// Exponent of the QPs' ACK timeout: 1 to 24, whatever the other side says.
     pub ack_timeout: u8,
     /// What the other side's program sent, to the end of its field.
     pub private_data: Box<[u8]>,

@@ -67,7 +67,9 @@ impl Host {
         while let Some(event) = self.agent.poll_event() {
             let (id, now) = (event.id(), self.now);
             match event {
-                CmEvent::Request(..) => {
+                CmEvent::Request(_, incoming) => {
+                    // Our QP waits that long for an ACK.
+                    assert!((1..=24).contains(&incoming.ack_timeout));
                     assert!(self.agent.take(id));
                     self.next_qpn = self.next_qpn % 1_000_000 + 2;
                     let accepted = self.agent.accept(now, id, &answer(self.next_qpn));
