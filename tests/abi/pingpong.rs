@@ -1,6 +1,9 @@
 //! The ping-pongs of ibverbs-utils, with every option that they have.
 
-use crate::ends::{User, both_ends};
+use std::net::Ipv6Addr;
+
+use crate::ends::{User, alone, both_ends, loopback};
+use crate::harness::{pair_of, port, program};
 
 const UTILS: &str = "ibverbs-utils";
 
@@ -65,6 +68,26 @@ fn ibv_rc_pingpong_with_every_option() {
 #[test]
 fn ibv_uc_ud_srq_and_xsrq_pingpong() {
     others(User::Myself);
+}
+
+/// Over IPv6 there is no Identification, by which a packet in the middle of a train that the
+/// kernel joined could be refused: of an unreliable connection it is not sent again.
+#[test]
+fn ibv_uc_pingpong_of_long_messages_over_ipv6() {
+    let (_loopback, _alone) = (loopback(), alone());
+    let port = port();
+    let start = || {
+        let mut command = program("ibv_uc_pingpong", UTILS, Ipv6Addr::LOCALHOST)?;
+        command.args(["-g", "0", "-p", &port, "-s", "60000", "-n", "1000"]);
+        Some(command)
+    };
+    let Some((server, client)) = pair_of(start, &port) else {
+        return;
+    };
+    for end in [server, client] {
+        assert_eq!(end.code, Some(0), "{}", end.text);
+        assert!(end.text.contains("iters in"), "{}", end.text);
+    }
 }
 
 #[test]

@@ -3,15 +3,12 @@
 
 use std::collections::VecDeque;
 
-use urxe_wire::{IcrcPolicy, IcrcVerdict};
-
 use crate::cq::{CqId, CqSink, Cqe};
-use crate::error::{DropReason, Fault, WcStatus};
+use crate::error::{Fault, WcStatus};
 use crate::event::AsyncEvent;
 use crate::memory::Memory;
 use crate::mr::MrTable;
-use crate::path::RxPath;
-use crate::qp::{Arrival, SourceIdents};
+use crate::qp::SourceIdents;
 use crate::stats::Stats;
 use crate::time::Time;
 
@@ -48,38 +45,6 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// True if the host that sent a datagram is likely to have used the Identification
-    /// that its ICRC fits with.
-    pub(crate) fn knows_ident(&mut self, arrival: Arrival<'_>, now: Time) -> bool {
-        let source = arrival.path.source;
-        self.sources
-            .accept(source, arrival.ident, arrival.ident_hint, now)
-    }
-
-    /// The checks of a datagram that no QP makes for itself: the ICRC, and whether its
-    /// Identification is plausible.
-    pub(crate) fn verify_datagram<'p>(
-        &mut self,
-        path: &'p RxPath,
-        ident_hint: u16,
-        bytes: &[u8],
-        now: Time,
-    ) -> Result<Arrival<'p>, DropReason> {
-        let policy = self.config.icrc;
-        let IcrcVerdict::Ok { ident } = path.seed.verify_with(policy, ident_hint, bytes) else {
-            return Err(DropReason::Icrc);
-        };
-        let arrival = Arrival {
-            path,
-            ident,
-            ident_hint,
-        };
-        if policy == IcrcPolicy::SolveIdent && !self.knows_ident(arrival, now) {
-            return Err(DropReason::Icrc);
-        }
-        Ok(arrival)
-    }
-
     pub(crate) fn push_event(&mut self, event: AsyncEvent) {
         tell!(INFO, ?event, "asynchronous event");
         if self.events.len() == EVENTS_MAX {

@@ -22,6 +22,7 @@
 //! | file | what |
 //! |---|---|
 //! | `shard.rs` | the entry points; checks of identity before anything changes |
+//! | `icrc.rs`, `qp/ident.rs`, `qp/source_ident.rs` | is the ICRC right, under an Identification that the sender is likely to use |
 //! | `qp/requester.rs`, `qp/completer.rs`, `qp/retry.rs`, `qp/credit.rs`, `qp/window.rs` | sending requests, taking responses, recovery |
 //! | `qp/responder.rs`, `qp/execute.rs`, `qp/respond.rs`, `qp/replay.rs`, `qp/ack.rs` | taking requests, sending responses |
 //! | `qp/unreliable.rs`, `qp/uc.rs`, `qp/ud.rs`, `ah.rs`, `multicast.rs` | the services that acknowledge nothing |
@@ -55,6 +56,7 @@ mod detail;
 pub mod error;
 pub mod event;
 pub mod flush;
+mod icrc;
 pub mod memory;
 pub mod mr;
 pub mod multicast;

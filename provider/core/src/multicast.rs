@@ -157,13 +157,27 @@ impl Shard {
         if !bth.pkey.matches(Pkey::DEFAULT) {
             return Err(DropReason::Pkey);
         }
-        let common = &mut self.common;
-        let arrival = common.verify_datagram(path, ident_hint, bytes, env.now)?;
+        let mut arrival = self.common.fit_datagram(path, ident_hint, bytes)?;
+        // Once for all members, if one of them would take it.
+        if self.is_for_members(path.local, &packet) {
+            if !self.common.believes(arrival, env.now) {
+                return Err(DropReason::Icrc);
+            }
+            arrival.is_believed = true;
+        }
         for place in 0..members {
             let index = self.groups.members[&path.local][place];
             self.deliver_copy(index, arrival, &packet, env);
         }
         Ok(())
+    }
+
+    /// True if a member of the group has the packet's Q_Key.
+    fn is_for_members(&self, group: IpAddr, packet: &Packet<'_>) -> bool {
+        let qkey = packet.deth().map(|deth| deth.qkey);
+        let members = self.groups.members.get(&group);
+        let mut qps = members.into_iter().flatten().map(|&i| self.qps.at(i));
+        qps.any(|qp| qp.map(|qp| qp.attr.qkey) == qkey)
     }
 
     /// One attached QP's copy; what keeps this one from receiving it does not matter to

@@ -3,7 +3,7 @@
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use urxe_wire::{IcrcPolicy, IcrcVerdict, Packet, Pkey, Qpn, Service};
+use urxe_wire::{Packet, Pkey, Qpn, Service};
 
 use crate::cm::Management;
 use crate::config::{QpLimits, ShardConfig};
@@ -13,13 +13,14 @@ use crate::cq::{CqId, CqSink};
 use crate::create_error::CreateQpError;
 use crate::detail::ErrorDetail;
 use crate::error::DropReason;
+use crate::icrc::Fit;
 use crate::memory::Memory;
 use crate::multicast::Groups;
 use crate::path::RxPath;
 use crate::qp::attr::{AttrMask, QpAttr};
 use crate::qp::report::QpReport;
 use crate::qp::state::ModifyError;
-use crate::qp::{AckMode, Arrival, Belief, Qp, QpInit, RecvSource, SourceIdents, Turn, prefetch};
+use crate::qp::{AckMode, Arrival, Qp, QpInit, RecvSource, SourceIdents, Turn, prefetch};
 use crate::qpn_table::{PROBE, QpnChunk, QpnTable};
 use crate::srq::SrqTable;
 use crate::stats::Stats;
@@ -324,20 +325,27 @@ impl Shard {
             Err(DropReason::NoQp) => self.handle_stray(path, ident_hint, bytes, env),
             Err(reason) => self.common.stats.drop_packet(reason),
             Ok(None) => self.common.stats.rcvd_cnp += 1,
-            Ok(Some((packet, index, ident))) => {
+            Ok(Some((packet, index, fit))) => {
                 let qp = self.qps.at_mut(index).expect("admit() found it");
                 if qp.is_unreliable() {
                     let arrival = Arrival {
                         path,
-                        ident,
+                        ident: fit.ident,
                         ident_hint,
+                        is_news: fit.is_news,
+                        is_believed: false,
                     };
                     self.handle_unreliable(index, arrival, &packet, env);
                 } else {
+                    let before = fit.is_news.then(|| qp.progress());
                     let mut cx = Cx::new(env, &mut self.common);
                     match qp.service {
                         Service::Xrc => qp.handle_xrc(&packet, &mut cx),
                         _ => qp.handle_packet(&packet, &mut cx),
+                    }
+                    if before.is_some_and(|before| before != qp.progress()) {
+                        let seen = (fit.ident, ident_hint);
+                        self.common.learn(qp, path.source, seen, env.now);
                     }
                     if path.ecn() == CONGESTION_EXPERIENCED {
                         self.on_marked(index, env.now);
@@ -368,8 +376,8 @@ impl Shard {
     }
 
     /// Every check that must pass before a packet may change anything: nothing that
-    /// a stranger sends gets beyond this, but datagrams. Returns the packet, its QP and its
-    /// IPv4 Identification; `None` for a congestion notification.
+    /// a stranger sends gets beyond this, but datagrams. Returns the packet, its QP and how
+    /// its ICRC fits; `None` for a congestion notification.
     #[inline]
     fn admit<'p>(
         &mut self,
@@ -377,7 +385,7 @@ impl Shard {
         ident_hint: u16,
         bytes: &'p [u8],
         now: Time,
-    ) -> Result<Option<(Packet<'p>, QpIndex, u16)>, DropReason> {
+    ) -> Result<Option<(Packet<'p>, QpIndex, Fit)>, DropReason> {
         let packet = Packet::parse(bytes).map_err(|_| DropReason::Malformed)?;
         let bth = packet.bth();
         if bth.tver != 0 {
@@ -406,31 +414,16 @@ impl Shard {
         if !bth.pkey.matches(Pkey::DEFAULT) {
             return Err(DropReason::Pkey);
         }
-        let policy = self.common.config.icrc;
-        let verdict = path.seed.verify_with(policy, ident_hint, bytes);
-        let fits = match verdict {
-            IcrcVerdict::Ok { ident } if policy != IcrcPolicy::SolveIdent => Some(ident),
-            IcrcVerdict::Ok { ident } => {
-                if ident != ident_hint && qp.ident.knows_trains() {
-                    self.common.stats.split_pkts += 1;
-                }
-                let belief = qp.ident.accept(ident, ident_hint, now);
-                let (seen, sources) = ((path.source, ident), &mut self.common.sources);
-                let is_believed =
-                    belief == Belief::Yes || sources.settle(&mut qp.ident, belief, seen, now);
-                is_believed.then_some(ident)
-            }
-            IcrcVerdict::Bad => None,
-        };
-        let Some(ident) = fits else {
-            qp.ident.on_bad();
-            return Err(DropReason::Icrc);
-        };
+        let fit = self.common.verify(qp, path, ident_hint, &packet, now);
+        let fit = fit.ok_or(DropReason::Icrc)?;
+        if fit.ident != ident_hint && qp.ident.knows_trains() {
+            self.common.stats.split_pkts += u64::from(path.source.is_ipv4());
+        }
         if info.service == Service::Cnp {
             qp.on_cnp(now);
             return Ok(None);
         }
-        Ok(Some((packet, index, ident)))
+        Ok(Some((packet, index, fit)))
     }
 
     /// Does what is due at `env.now`.

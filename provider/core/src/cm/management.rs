@@ -13,6 +13,7 @@ use super::terms::MadPath;
 use crate::error::DropReason;
 use crate::path::RxPath;
 use crate::qp::modify::icrc_seed;
+use crate::qp::{Arrival, SourceIdents};
 use crate::qpn_table::QpnChunk;
 use crate::shard::{Handled, Shard};
 use crate::table::QpIndex;
@@ -30,6 +31,8 @@ pub(crate) struct Management {
     /// The agent has something to tell.
     has_news: bool,
     next_psn: Psn,
+    /// What hosts that send messages use as Identifications.
+    idents: Option<SourceIdents>,
 }
 
 impl Default for Management {
@@ -40,6 +43,7 @@ impl Default for Management {
             has_mail: false,
             has_news: false,
             next_psn: Psn::new(0),
+            idents: None,
         }
     }
 }
@@ -47,6 +51,14 @@ impl Default for Management {
 impl Management {
     pub(crate) fn agent(&self) -> Option<&Agent> {
         self.agent.as_deref()
+    }
+
+    /// The agent took a message.
+    fn learn(&mut self, arrival: Arrival<'_>, now: Time) {
+        if let Some(idents) = &mut self.idents {
+            let source = arrival.path.source;
+            idents.learn(source, arrival.ident, arrival.ident_hint, now);
+        }
     }
 
     /// Makes tables smaller that were large; returns how large they are.
@@ -59,6 +71,7 @@ impl Shard {
     /// Gives it a QP 1, with an agent behind it. Without one, packets to QP 1 are dropped.
     pub fn start_cm(&mut self, config: AgentConfig) {
         self.management.agent = Some(Box::new(Agent::new(config)));
+        self.management.idents = Some(SourceIdents::default());
         self.common.has_cm = true;
     }
 
@@ -120,7 +133,7 @@ impl Shard {
         bytes: &[u8],
         now: Time,
     ) -> Handled {
-        let mad = match self.open_mad(path, ident_hint, bytes, now) {
+        let (mad, arrival) = match self.open_mad(path, ident_hint, bytes, now) {
             Ok(mad) => mad,
             Err(reason) => {
                 self.common.stats.drop_packet(reason);
@@ -128,11 +141,21 @@ impl Shard {
             }
         };
         let path = mad_path(path);
+        let refused = self.refused_mads();
         let handled = self.cm(|agent| agent.handle_mad(now, path, &mad));
         if handled == Some(Handled::OfAnother) {
             self.common.stats.rcvd_pkts -= 1;
         }
+        if handled == Some(Handled::Here) && refused == self.refused_mads() {
+            self.management.learn(arrival, now);
+        }
         handled.unwrap_or(Handled::Here)
+    }
+
+    /// Messages that the agent could not use.
+    fn refused_mads(&self) -> u64 {
+        let stats = &self.common.stats;
+        stats.cm_malformed + stats.cm_stray_msgs + stats.cm_refused_reqs
     }
 
     /// Takes a packet to QP 1 that was [`Handled::OfAnother`] and turned out to be nobody's:
@@ -151,13 +174,13 @@ impl Shard {
     }
 
     /// The datagram of a packet that is what it says it is.
-    fn open_mad(
+    fn open_mad<'p>(
         &mut self,
-        path: &RxPath,
+        path: &'p RxPath,
         ident_hint: u16,
         bytes: &[u8],
         now: Time,
-    ) -> Result<[u8; MAD_LEN], DropReason> {
+    ) -> Result<([u8; MAD_LEN], Arrival<'p>), DropReason> {
         let packet = Packet::parse(bytes).map_err(|_| DropReason::Malformed)?;
         let bth = packet.bth();
         if bth.opcode != Opcode::UD_SEND_ONLY {
@@ -176,9 +199,13 @@ impl Shard {
             .payload()
             .try_into()
             .map_err(|_| DropReason::Malformed)?;
-        let common = &mut self.common;
-        common.verify_datagram(path, ident_hint, bytes, now)?;
-        Ok(mad)
+        let arrival = self.common.fit_datagram(path, ident_hint, bytes)?;
+        if let Some(idents) = &mut self.management.idents
+            && !self.common.believes_mad(idents, arrival, now)
+        {
+            return Err(DropReason::Icrc);
+        }
+        Ok((mad, arrival))
     }
 
     /// Does what is due for the agent.

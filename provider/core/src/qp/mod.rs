@@ -51,7 +51,6 @@ use crate::transmit::{TxBatch, TxDest};
 use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
 use crate::xrc::XrcdId;
 use attr::{QpAttr, QpCap};
-pub(crate) use ident::Belief;
 use requester::{Requester, SendStep};
 use respond::RespondStep;
 use responder::{Refusal, Responder};

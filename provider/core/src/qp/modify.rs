@@ -127,7 +127,7 @@ impl Qp {
         }) = mine.ah_attr
         {
             if remote != link.dest.remote {
-                self.ident = IdentTrack::default();
+                self.ident = IdentTrack::of(self.service);
             }
             link.local = local;
             link.dest = TxDest {

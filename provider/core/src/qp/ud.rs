@@ -47,6 +47,9 @@ impl Qp {
         if payload.len() > self.link.mtu as usize {
             return Err(Loss::Dropped(DropReason::Refused));
         }
+        if !arrival.is_believed && !cx.common.believes(arrival, cx.env.now) {
+            return Err(Loss::Dropped(DropReason::Icrc));
+        }
         if self.resp.rq.is_empty() && !self.resp.take_shared(cx) {
             return Err(Loss::Dropped(DropReason::NoReceive));
         }
@@ -75,6 +78,7 @@ impl Qp {
             solicited: packet.bth().solicited,
         };
         self.resp.rq.pop();
+        cx.common.learn_datagram(arrival, cx.env.now);
         cx.common.stats.rcvd_messages += 1;
         cx.complete(self.resp.recvs.cq, cqe);
         Ok(())

@@ -2,7 +2,7 @@
 //! so a request is complete when its last packet is in the batch, and a fault of a send
 //! stops the send queue alone (SQE).
 
-use urxe_wire::{IcrcPolicy, Packet, Service};
+use urxe_wire::{Packet, Service};
 
 use crate::context::{Cx, Env};
 use crate::cq::CqSink;
@@ -25,6 +25,10 @@ pub(crate) struct Arrival<'a> {
     pub(crate) ident: u16,
     /// The one that it was expected to have: its place in the received train.
     pub(crate) ident_hint: u16,
+    /// The Identification is more than the QP knows, if the packet is executed (UC).
+    pub(crate) is_news: bool,
+    /// The Identification was judged already (UD).
+    pub(crate) is_believed: bool,
 }
 
 /// Why an unreliable request was not carried out.
@@ -45,13 +49,6 @@ impl Shard {
         packet: &Packet<'_>,
         env: &mut Env<'_, M, C>,
     ) {
-        let solves = self.common.config.icrc == IcrcPolicy::SolveIdent;
-        if packet.info().service == Service::Ud
-            && solves
-            && !self.common.knows_ident(arrival, env.now)
-        {
-            return self.common.stats.drop_packet(DropReason::Icrc);
-        }
         if let Some(qp) = self.qps.at_mut(index) {
             qp.handle_unreliable(arrival, packet, &mut Cx::new(env, &mut self.common));
             self.settle(index);
@@ -86,6 +83,10 @@ impl Qp {
             self.resp.handle_uc_request(&self.link, packet, cx)
         };
         match result {
+            Ok(()) if arrival.is_news => {
+                let seen = (arrival.ident, arrival.ident_hint);
+                cx.common.learn(self, arrival.path.source, seen, cx.env.now);
+            }
             Ok(()) => {}
             Err(Loss::Dropped(reason)) => cx.common.stats.drop_packet(reason),
             Err(Loss::Failed(fault)) => {

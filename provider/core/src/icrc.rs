@@ -1,0 +1,190 @@
+//! Whether a packet's ICRC is right. Over IPv4 it may be right under an Identification
+//! that is not its sender's (`qp/ident.rs`), so that it matters who taught what the sender's
+//! are. Each of these is learnt from packets that did what the next line says, and doubts
+//! come from packets that could have:
+//!
+//! - a reliable connection, from requests with the expected PSN that were executed, and responses
+//!   that completed something: as much as a stranger needs to put data into the connection;
+//! - an unreliable one, whose PSNs protect nothing, from packets that were executed;
+//! - datagrams, from those that had the Q_Key and a receive;
+//! - QP 1, whose Q_Key everybody knows, from messages that its agent took; what they show
+//!   is kept apart, and says nothing about other datagrams.
+//!
+//! Over IPv6 there is no Identification: the ICRC is right or wrong.
+
+use core::net::IpAddr;
+
+use urxe_wire::{IcrcPolicy, IcrcVerdict, Packet, Psn, Service};
+
+use crate::context::Common;
+use crate::error::DropReason;
+use crate::path::RxPath;
+use crate::qp::state::QpType;
+use crate::qp::{Arrival, Qp, SourceIdents};
+use crate::time::Time;
+
+/// How a packet's ICRC fits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fit {
+    /// The Identification that it fits with.
+    pub(crate) ident: u16,
+    /// That is more than the QP knows, if the packet is executed.
+    pub(crate) is_news: bool,
+}
+
+impl Common {
+    /// Verifies a packet to a QP.
+    #[inline]
+    pub(crate) fn verify(
+        &self,
+        qp: &mut Qp,
+        path: &RxPath,
+        ident_hint: u16,
+        packet: &Packet<'_>,
+        now: Time,
+    ) -> Option<Fit> {
+        let verdict = path
+            .seed
+            .verify_with(self.config.icrc, ident_hint, packet.bytes());
+        match verdict {
+            // Datagrams are judged by their sender, once it is known to have the Q_Key.
+            IcrcVerdict::Ok { ident } if !self.solves(path) || qp.service == Service::Ud => {
+                Some(Fit {
+                    ident,
+                    is_news: false,
+                })
+            }
+            IcrcVerdict::Ok { ident }
+                if qp.ident.judge(ident, ident_hint, now)
+                    || self.sources.has_counter(path.source, ident, now) =>
+            {
+                Some(Fit {
+                    ident,
+                    is_news: qp.ident.can_learn(),
+                })
+            }
+            IcrcVerdict::Ok { ident } => {
+                if qp.is_in_reach(packet) {
+                    qp.ident.doubt(ident, now);
+                }
+                None
+            }
+            IcrcVerdict::Bad => {
+                if qp.ident.can_learn() && qp.is_in_reach(packet) {
+                    qp.ident.confirm();
+                }
+                None
+            }
+        }
+    }
+
+    /// A packet to a connection that was news was executed, or completed something.
+    #[inline(never)]
+    pub(crate) fn learn(&mut self, qp: &mut Qp, source: IpAddr, seen: (u16, u16), now: Time) {
+        let sources = &self.sources;
+        let has_moved = qp
+            .ident
+            .learn(seen, now, || sources.has_counter(source, seen.0, now));
+        if has_moved && !qp.is_unreliable() {
+            self.sources.note(source, seen.0, now);
+        }
+    }
+
+    /// Verifies a datagram that no QP is found for by its number.
+    pub(crate) fn fit_datagram<'p>(
+        &self,
+        path: &'p RxPath,
+        ident_hint: u16,
+        bytes: &[u8],
+    ) -> Result<Arrival<'p>, DropReason> {
+        match path.seed.verify_with(self.config.icrc, ident_hint, bytes) {
+            IcrcVerdict::Ok { ident } => Ok(Arrival {
+                path,
+                ident,
+                ident_hint,
+                is_news: false,
+                is_believed: false,
+            }),
+            IcrcVerdict::Bad => Err(DropReason::Icrc),
+        }
+    }
+
+    /// True if the host that sent a datagram, about which all else is right, is likely to
+    /// have used the Identification that its ICRC fits with.
+    pub(crate) fn believes(&mut self, arrival: Arrival<'_>, now: Time) -> bool {
+        let Arrival {
+            path,
+            ident,
+            ident_hint,
+            ..
+        } = arrival;
+        if !self.solves(path) || self.sources.judge(path.source, ident, ident_hint, now) {
+            return true;
+        }
+        self.sources.doubt(path.source, ident, now);
+        false
+    }
+
+    /// A datagram was delivered.
+    pub(crate) fn learn_datagram(&mut self, arrival: Arrival<'_>, now: Time) {
+        if self.solves(arrival.path) {
+            let (ident, hint) = (arrival.ident, arrival.ident_hint);
+            self.sources.learn(arrival.path.source, ident, hint, now);
+        }
+    }
+
+    /// The same as [`Common::believes`] for QP 1, with what it knows beside.
+    pub(crate) fn believes_mad(
+        &self,
+        mads: &mut SourceIdents,
+        arrival: Arrival<'_>,
+        now: Time,
+    ) -> bool {
+        let (source, ident) = (arrival.path.source, arrival.ident);
+        let is_likely = !self.solves(arrival.path)
+            || mads.judge(source, ident, arrival.ident_hint, now)
+            || self.sources.has_counter(source, ident, now);
+        if !is_likely {
+            mads.doubt(source, ident, now);
+        }
+        is_likely
+    }
+
+    /// True if ICRCs of packets on this path are solved for their Identification.
+    #[inline]
+    fn solves(&self, path: &RxPath) -> bool {
+        self.config.icrc == IcrcPolicy::SolveIdent && path.source.is_ipv4()
+    }
+}
+
+impl Qp {
+    /// What moves when a packet of an acknowledged service is executed, or completes
+    /// something.
+    #[inline]
+    pub(crate) fn progress(&self) -> (Psn, Psn) {
+        (self.resp.epsn, self.req.una)
+    }
+
+    /// True if the packet's PSN is one that the peer may well send now: a stranger hits it
+    /// by chance only. A request may be one that is repeated because its answer was lost.
+    #[cold]
+    fn is_in_reach(&self, packet: &Packet<'_>) -> bool {
+        /// As many packets as are under way.
+        const REACH: u32 = 1024;
+        let (info, psn) = (packet.info(), packet.bth().psn);
+        if info.service == Service::Cnp {
+            return false;
+        }
+        if self.is_unreliable() {
+            return true;
+        }
+        if info.is_response() {
+            return self.init.qp_type != QpType::XrcRecv
+                && !psn.is_before(self.req.una)
+                && psn.is_before(self.req.sent_end);
+        }
+        self.init.qp_type != QpType::XrcSend
+            && (psn.diff(self.resp.epsn).unsigned_abs() <= REACH
+                || self.resp.replay.find(psn).is_some())
+    }
+}

@@ -1,0 +1,9 @@
+//! IPv4 Identifications, in virtual time: those of genuine peers, however they number their
+//! packets, and those of strangers who send from a peer's address and want its packets refused.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod genuine;
+mod strangers;
+mod wire;
