@@ -103,12 +103,15 @@ impl Finding {
         let whole = bytes.len() + needed.checked_sub(have)?;
         let mut padded = bytes.to_vec();
         padded.resize(whole.min(FRAME_LEN_MAX), 0);
+        let have = bytes.len();
         match Frame::parse(link, &padded) {
-            Ok(Frame::Roce(frame)) => {
-                let have = bytes.len();
-                Some(Finding::of_roce(frame, Icrc::CutShort { have, whole }))
-            }
-            _ => None,
+            Ok(Frame::Roce(frame)) => Some(Finding::of_roce(frame, Icrc::CutShort { have, whole })),
+            Err(ParseError::NotRoce { .. }) | Ok(_) => None,
+            Err(error) if is_below_udp(error) => None,
+            // The port is there, and too little of the rest to show it.
+            Err(_) => Some(Finding::Other {
+                text: format!("RoCE, cut short: {have} of {whole} bytes"),
+            }),
         }
     }
 }
