@@ -33,6 +33,7 @@
 //! | `mr/`, `memory.rs` | keys and checks; the only door to memory |
 //! | `work.rs`, `cq.rs`, `event.rs`, `error.rs`, `wc_status.rs` | work requests, completions, events, reasons |
 //! | `detail.rs`, `qp/diagnose.rs` | failures in words: what was expected, what was found |
+//! | `turns.rs`, `poll_transmit.rs` | which QP sends next, and how much |
 //! | `path.rs`, `table.rs`, `permute.rs`, `timer.rs`, `transmit.rs`, `stats.rs` | tables, timers, batches, counters |
 //! | `cm/` | QP 1: the communication manager |
 //! | `marks.rs` | places that the seeded tests must reach |
@@ -62,6 +63,7 @@ pub mod mr;
 pub mod multicast;
 mod path;
 mod permute;
+mod poll_transmit;
 pub mod qp;
 pub mod qpn_table;
 mod shard;
@@ -72,6 +74,7 @@ pub mod table;
 mod time;
 mod timer;
 pub mod transmit;
+mod turns;
 mod wc_status;
 pub mod work;
 pub mod xrc;
@@ -89,4 +92,5 @@ pub use shrink::Places;
 pub use stats::Stats;
 pub use time::Time;
 pub use transmit::SourcePorts;
+pub use turns::Sending;
 pub use wc_status::WcStatus;

@@ -20,14 +20,14 @@ use crate::path::RxPath;
 use crate::qp::attr::{AttrMask, QpAttr};
 use crate::qp::report::QpReport;
 use crate::qp::state::ModifyError;
-use crate::qp::{AckMode, Arrival, Qp, QpInit, RecvSource, SourceIdents, Turn, prefetch};
+use crate::qp::{Arrival, Qp, QpInit, RecvSource, SourceIdents, prefetch};
 use crate::qpn_table::{PROBE, QpnChunk, QpnTable};
 use crate::srq::SrqTable;
 use crate::stats::Stats;
 use crate::table::QpIndex;
 use crate::time::Time;
 use crate::timer::TimerWheel;
-use crate::transmit::TxBatch;
+use crate::turns::Turns;
 use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
 
 /// What became of a packet.
@@ -45,12 +45,12 @@ pub enum Handled {
 #[derive(Debug)]
 pub struct Shard {
     pub(crate) qps: QpnTable<Box<Qp>>,
-    pub(crate) ready: VecDeque<QpIndex>,
+    pub(crate) turns: Turns,
     pub(crate) timers: TimerWheel,
     pub(crate) common: Common,
     pub(crate) groups: Groups,
     /// Nothing is ready but ACKs that are held back, the first until this time.
-    held: Option<Time>,
+    pub(crate) held: Option<Time>,
     /// QPs that congestion control holds back, the next one first.
     pub(crate) paced: BinaryHeap<Reverse<(Time, QpIndex)>>,
     /// QPs that owe their peer a congestion notification.
@@ -64,7 +64,7 @@ impl Shard {
     pub fn new(config: ShardConfig) -> Shard {
         Shard {
             qps: QpnTable::new(config.secret),
-            ready: VecDeque::new(),
+            turns: Turns::default(),
             timers: TimerWheel::default(),
             common: Common {
                 stats: Stats::default(),
@@ -119,9 +119,8 @@ impl Shard {
             self.common.srqs.attach(srq, true);
         }
         self.timers.reserve(index);
-        // From here on the ready list has a place for every QP.
-        self.ready
-            .reserve(self.qps.len().saturating_sub(self.ready.len()));
+        // From here on its lists have a place for every QP.
+        self.turns.reserve(self.qps.len());
         Ok((index, qpn))
     }
 
@@ -160,9 +159,7 @@ impl Shard {
                 if qp.service == Service::Ud {
                     self.groups.forget(index);
                 }
-                if qp.in_ready {
-                    self.ready.retain(|&i| i != index);
-                }
+                self.turns.forget(index, &qp.share);
                 true
             }
             None => false,
@@ -456,74 +453,6 @@ impl Shard {
         }
     }
 
-    /// Fills the batch, one QP after the other. Returns true if the batch is full
-    /// and there is more: send it, clear it, and call again.
-    #[must_use]
-    pub fn poll_transmit<M: Memory, C: CqSink>(
-        &mut self,
-        env: &mut Env<'_, M, C>,
-        batch: &mut TxBatch,
-        acks: AckMode,
-    ) -> bool {
-        if !self.notifies.is_empty() && !self.send_notifications(env, batch) {
-            return true;
-        }
-        if self.management.has_mail && !self.send_mads(batch) {
-            return true;
-        }
-        match acks {
-            AckMode::Now => {}
-            AckMode::Patient | AckMode::Answered
-                if self.held.is_none_or(|until| until <= env.now) => {}
-            AckMode::Defer if self.held.is_none() => {}
-            // Nothing has happened since the last call, which found nothing to send.
-            _ => return false,
-        }
-        self.held = None;
-        // QPs in a row that have nothing but an ACK to defer.
-        let mut deferred = 0;
-        let mut held = Time(u64::MAX);
-        while deferred < self.ready.len() {
-            let Some(index) = self.ready.pop_front() else {
-                break;
-            };
-            let Some(qp) = self.qps.at_mut(index) else {
-                continue;
-            };
-            let turn = qp.take_turn(acks, &mut Cx::new(env, &mut self.common), batch);
-            qp.in_ready = !matches!(turn, Turn::Idle | Turn::Paced(_));
-            match turn {
-                Turn::Idle => deferred = 0,
-                Turn::Again => {
-                    self.ready.push_back(index);
-                    deferred = 0;
-                }
-                Turn::Deferred => {
-                    held = held.min(qp.resp.ack.due_at());
-                    self.ready.push_back(index);
-                    deferred += 1;
-                }
-                Turn::Paced(until) => self.hold_paced(index, until),
-                Turn::BatchFull => {
-                    self.ready.push_front(index);
-                    self.arm(index);
-                    return true;
-                }
-            }
-            self.arm(index);
-        }
-        if !self.ready.is_empty() {
-            self.held = Some(held);
-        }
-        false
-    }
-
-    /// True if a QP has something to send (an ACK that was deferred counts).
-    #[inline]
-    pub fn has_work(&self) -> bool {
-        !self.ready.is_empty() || !self.notifies.is_empty() || self.management.has_mail
-    }
-
     /// Fails every QP that uses a completion queue, because that lost a completion: for
     /// whoever takes [`AsyncEvent::CqErr`](crate::event::AsyncEvent::CqErr) out. Looks at all QPs.
     pub fn fail_cq<M: Memory, C: CqSink>(&mut self, cq: CqId, env: &mut Env<'_, M, C>) {
@@ -550,28 +479,5 @@ impl Shard {
     /// Number of QPs.
     pub fn qp_count(&self) -> usize {
         self.qps.len()
-    }
-
-    /// After every input: the QP joins the ready list if it can send, and its timer
-    /// is set.
-    #[inline]
-    pub(crate) fn settle(&mut self, index: QpIndex) {
-        self.held = None;
-        let Some(qp) = self.qps.at_mut(index) else {
-            return;
-        };
-        if !qp.in_ready && qp.wants_turn() {
-            qp.in_ready = true;
-            self.ready.push_back(index);
-        }
-        self.arm(index);
-    }
-
-    #[inline]
-    fn arm(&mut self, index: QpIndex) {
-        match self.qps.at(index).and_then(|qp| qp.deadline()) {
-            Some(deadline) => self.timers.arm(index, deadline),
-            None => self.timers.rest(index),
-        }
     }
 }

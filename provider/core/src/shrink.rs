@@ -38,7 +38,7 @@ impl Shard {
         self.timers.shrink(qps.places);
         // Places for every QP, as creating one promises.
         let kept = qps.used.max(Occupancy::KEPT);
-        self.ready.shrink_to(kept);
+        self.turns.shrink(kept);
         self.paced.shrink_to(kept);
         self.notifies.shrink_to(Occupancy::KEPT);
         self.common.events.shrink_to(Occupancy::KEPT);

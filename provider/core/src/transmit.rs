@@ -198,6 +198,11 @@ impl TxBatch {
         self.packets
     }
 
+    /// Bytes that an empty one has room for.
+    pub fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// True if nothing was gathered.
     pub fn is_empty(&self) -> bool {
         self.packets == 0

@@ -7,9 +7,10 @@ use crate::memory::Memory;
 use crate::qp::requester::{Requester, SendStep};
 use crate::qp::respond::RespondStep;
 use crate::qp::state::QpState;
-use crate::qp::{Qp, TURN_PACKETS, Turn};
+use crate::qp::{Qp, Turn};
 use crate::time::Time;
 use crate::transmit::{TxBatch, TxDest};
+use crate::turns::Budget;
 
 /// The ECN bits that say: may be marked (RFC 3168, ECT(0)), as RoCE adapters send them.
 const ECN_CAPABLE: u8 = 0b10;
@@ -117,12 +118,13 @@ impl Qp {
     /// not held back: the peer measures by them.
     pub(crate) fn take_controlled_turn<M: Memory, C: CqSink>(
         &mut self,
+        budget: &mut Budget,
         cx: &mut Cx<'_, '_, M, C>,
         batch: &mut TxBatch,
     ) -> Turn {
         let mut turn = Turn::Again;
-        for _ in 0..TURN_PACKETS {
-            match self.controlled_step(cx, batch) {
+        while !budget.is_used_up(batch) {
+            match self.controlled_step(budget, cx, batch) {
                 Ok(()) => {}
                 Err(Turn::BatchFull) => return Turn::BatchFull,
                 Err(end) => {
@@ -141,6 +143,7 @@ impl Qp {
     /// Sends one packet, or says why not.
     fn controlled_step<M: Memory, C: CqSink>(
         &mut self,
+        budget: &mut Budget,
         cx: &mut Cx<'_, '_, M, C>,
         batch: &mut TxBatch,
     ) -> Result<(), Turn> {
@@ -162,19 +165,14 @@ impl Qp {
         }
         let before = batch.bytes().len();
         if self.resp.owes_response() {
-            match self.resp.poll_response(&self.link, cx, batch) {
-                Ok(RespondStep::Sent) => {
+            match self.respond(cx, batch) {
+                RespondStep::Sent => {
                     if response_is_due && self.paces_responses() {
                         self.charge(batch.bytes().len() - before, cx.now());
                     }
                 }
-                Ok(RespondStep::BatchFull) => return Err(Turn::BatchFull),
-                Ok(RespondStep::Nothing) => {}
-                Err(refusal) => {
-                    cx.common.stats.responder_err += 1;
-                    self.fail_recv(refusal, None, cx);
-                    self.after(cx);
-                }
+                RespondStep::BatchFull => return Err(Turn::BatchFull),
+                RespondStep::Nothing => {}
             }
             return Ok(());
         }
@@ -188,7 +186,10 @@ impl Qp {
                 self.charge(batch.bytes().len() - before, cx.now());
                 Ok(())
             }
-            SendStep::Local => Ok(()),
+            SendStep::Local => {
+                budget.local += 1;
+                Ok(())
+            }
             SendStep::BatchFull => Err(Turn::BatchFull),
             SendStep::Blocked => {
                 if let Some(fault) = self.req.oldest_local_fault() {

@@ -4,6 +4,7 @@
 
 pub(crate) mod ack;
 mod ack_first;
+mod answer;
 pub mod attr;
 mod completer;
 mod controlled;
@@ -48,8 +49,10 @@ use crate::srq::SrqId;
 use crate::table::QpIndex;
 use crate::time::Time;
 use crate::transmit::{TxBatch, TxDest};
+use crate::turns::{Budget, Share};
 use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
 use crate::xrc::XrcdId;
+pub(crate) use answer::Answered;
 use attr::{QpAttr, QpCap};
 use requester::{Requester, SendStep};
 use respond::RespondStep;
@@ -142,10 +145,6 @@ impl Link {
     }
 }
 
-/// Packets that a QP may send before the next one has its turn: long enough for a
-/// full train of small packets, short enough that others are not starved.
-const TURN_PACKETS: u32 = 128;
-
 /// How a QP's turn ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
@@ -153,8 +152,6 @@ pub(crate) enum Turn {
     Idle,
     /// There is more, after others had their turn.
     Again,
-    /// Only an ACK that was to be deferred.
-    Deferred,
     /// The batch is full.
     BatchFull,
     /// Congestion control lets nothing more leave before this time.
@@ -173,8 +170,10 @@ pub(crate) struct Qp {
     pub(crate) resp: Responder,
     /// What the peer's IPv4 Identifications look like.
     pub(crate) ident: ident::IdentTrack,
-    /// The QP is in the shard's ready list.
-    pub(crate) in_ready: bool,
+    /// Its part of what the shard sends.
+    pub(crate) share: Share,
+    /// The last turn went to responses, while requests waited.
+    requests_next: bool,
     /// What is known about marks of congested switches.
     pub(crate) notification: NotificationPoint,
     /// A drained send queue is to be reported (SQD).
@@ -234,7 +233,8 @@ impl Qp {
             )),
             resp: Responder::new(recvs.queue(init.qp_type, &cap), recvs),
             ident: ident::IdentTrack::of(service),
-            in_ready: false,
+            share: Share::default(),
+            requests_next: false,
             notification: NotificationPoint::default(),
             drain_pending: false,
             established: false,
@@ -370,13 +370,19 @@ impl Qp {
         self.req.retry.deadline()
     }
 
-    /// True if a turn would send something.
+    /// True if a turn would send something: requests, or responses with data.
     #[inline]
-    pub(crate) fn wants_turn(&self) -> bool {
+    pub(crate) fn has_data(&self) -> bool {
         if self.is_unreliable() {
             return self.can_send_unreliable();
         }
-        self.resp.owes_anything() || self.can_send()
+        (self.resp.replay.is_due() && !self.owes_result()) || self.can_send()
+    }
+
+    /// True if requests wait that may not leave now.
+    #[inline]
+    pub(crate) fn is_backlogged(&self) -> bool {
+        self.req.cursor != self.req.sq.tail()
     }
 
     #[inline]
@@ -394,26 +400,25 @@ impl Qp {
     pub(crate) fn take_turn<M: Memory, C: CqSink>(
         &mut self,
         acks: AckMode,
+        budget: &mut Budget,
         cx: &mut Cx<'_, '_, M, C>,
         batch: &mut TxBatch,
     ) -> Turn {
         if self.is_unreliable() {
-            return self.take_unreliable_turn(cx, batch);
+            return self.take_unreliable_turn(budget, cx, batch);
         }
         if self.req.congestion.is_some() {
-            return self.take_controlled_turn(cx, batch);
+            return self.take_controlled_turn(budget, cx, batch);
         }
-        let mut budget = TURN_PACKETS;
-        while budget > 0 && self.resp.owes_response() {
-            match self.resp.poll_response(&self.link, cx, batch) {
-                Ok(RespondStep::Sent) => budget -= 1,
-                Ok(RespondStep::BatchFull) => return Turn::BatchFull,
-                Ok(RespondStep::Nothing) => break,
-                Err(refusal) => {
-                    cx.common.stats.responder_err += 1;
-                    self.fail_recv(refusal, None, cx);
-                    self.after(cx);
-                }
+        // Neither direction waits until the other has nothing left.
+        let both = self.resp.owes_response() && self.can_send();
+        let skips_responses = both && self.requests_next;
+        self.requests_next = both && !skips_responses;
+        while self.resp.owes_response() && !skips_responses && !budget.is_used_up(batch) {
+            match self.respond(cx, batch) {
+                RespondStep::Sent => {}
+                RespondStep::BatchFull => return Turn::BatchFull,
+                RespondStep::Nothing => break,
             }
         }
         if self.link.ack_first
@@ -421,30 +426,18 @@ impl Qp {
         {
             return Turn::BatchFull;
         }
-        let (sends, more) = match self.send_requests(&mut budget, cx, batch) {
+        let (sends, more) = match self.send_requests(budget, cx, batch) {
             Ok(counts) => counts,
             Err(turn) => return turn,
         };
         if sends > 0 {
             self.resp.ack.on_requests(cx.now());
         }
-        if self.resp.ack.is_owed() && !self.resp.owes_response() {
-            let rides = sends >= self.resp.ack.rides_with();
-            let leaves = match acks {
-                AckMode::Now => true,
-                AckMode::Patient => rides || self.resp.ack.is_due(cx.now()),
-                AckMode::Defer => rides,
-                AckMode::Answered => rides || self.resp.ack.is_unanswered(cx.now()),
-            };
-            if !leaves {
-                mark!(AckHeldBack);
-                return Turn::Deferred;
-            }
-            if let RespondStep::BatchFull = self.resp.poll_ack(&self.link, cx, batch) {
-                return Turn::BatchFull;
-            }
+        let rides = sends >= self.resp.ack.rides_with();
+        if let RespondStep::BatchFull = self.send_ack(acks, rides, cx, batch) {
+            return Turn::BatchFull;
         }
-        if more || self.resp.owes_anything() {
+        if more || self.resp.owes_response() {
             Turn::Again
         } else {
             Turn::Idle
@@ -455,7 +448,7 @@ impl Qp {
     #[inline]
     fn send_requests<M: Memory, C: CqSink>(
         &mut self,
-        budget: &mut u32,
+        budget: &mut Budget,
         cx: &mut Cx<'_, '_, M, C>,
         batch: &mut TxBatch,
     ) -> Result<(u32, bool), Turn> {
@@ -465,13 +458,10 @@ impl Qp {
             _ => return Ok((0, false)),
         };
         let mut sends = 0;
-        while *budget > 0 {
+        while !budget.is_used_up(batch) {
             match self.req.poll_packet(&self.link, may_start, cx, batch) {
-                SendStep::Sent => {
-                    *budget -= 1;
-                    sends += 1;
-                }
-                SendStep::Local => *budget -= 1,
+                SendStep::Sent => sends += 1,
+                SendStep::Local => budget.local += 1,
                 SendStep::BatchFull => {
                     mark!(BatchFull);
                     return Err(Turn::BatchFull);

@@ -32,7 +32,7 @@ impl Qp {
             ^ u64::from(resp.nak_owed.is_some());
         let rest = u64::from(self.link.mtu)
             ^ u64::from(self.link.dest.source_port)
-            ^ u64::from(self.in_ready)
+            ^ u64::from(self.share.owes)
             ^ u64::from(self.init.sq_sig_all);
         black_box(state ^ req ^ resp ^ rest);
     }

@@ -123,6 +123,12 @@ impl Replay {
         self.unsent != self.tail
     }
 
+    /// True if the answer that is due carries no data.
+    #[inline]
+    pub(crate) fn owes_result(&self) -> bool {
+        self.is_due() && !matches!(self.at(self.unsent).kind, ResourceKind::Read { .. })
+    }
+
     /// The response packet that is due.
     pub(crate) fn peek(&self) -> Option<NextResponse> {
         self.is_due().then(|| NextResponse {

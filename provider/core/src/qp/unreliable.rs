@@ -12,10 +12,11 @@ use crate::path::RxPath;
 use crate::qp::requester::SendStep;
 use crate::qp::responder::{Incoming, Refusal};
 use crate::qp::state::QpState;
-use crate::qp::{Qp, TURN_PACKETS, Turn};
+use crate::qp::{Qp, Turn};
 use crate::shard::Shard;
 use crate::table::QpIndex;
 use crate::transmit::TxBatch;
+use crate::turns::Budget;
 
 /// What is known of a packet beside its bytes.
 #[derive(Clone, Copy)]
@@ -111,11 +112,12 @@ impl Qp {
     /// Sends what is due, and completes it.
     pub(crate) fn take_unreliable_turn<M: Memory, C: CqSink>(
         &mut self,
+        budget: &mut Budget,
         cx: &mut Cx<'_, '_, M, C>,
         batch: &mut TxBatch,
     ) -> Turn {
         let mut turn = Turn::Again;
-        for _ in 0..TURN_PACKETS {
+        while !budget.is_used_up(batch) {
             if !self.can_send_unreliable() {
                 turn = Turn::Idle;
                 break;
@@ -131,8 +133,9 @@ impl Qp {
                     turn = Turn::BatchFull;
                     break;
                 }
-                Ok(_) if !cx.overrun => {}
-                Ok(_) => break,
+                Ok(_) if cx.overrun => break,
+                Ok(SendStep::Local) => budget.local += 1,
+                Ok(_) => {}
                 Err(fault) => self.fail_send(fault, None, cx),
             }
         }

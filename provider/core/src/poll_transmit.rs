@@ -1,0 +1,158 @@
+//! What a shard sends: the entry point, and in which order QPs are asked.
+
+use crate::context::{Cx, Env};
+use crate::cq::CqSink;
+use crate::memory::Memory;
+use crate::qp::{AckMode, Answered, Turn};
+use crate::shard::Shard;
+use crate::table::QpIndex;
+use crate::time::Time;
+use crate::transmit::TxBatch;
+use crate::turns::{Sending, TurnEnd};
+
+impl Shard {
+    /// Fills the batch: what is owed to peers, then data, QP after QP. Returns true if the batch is full
+    /// and there is more: send it, clear it, and call again.
+    #[must_use]
+    pub fn poll_transmit<M: Memory, C: CqSink>(
+        &mut self,
+        env: &mut Env<'_, M, C>,
+        batch: &mut TxBatch,
+        acks: AckMode,
+    ) -> bool {
+        if !self.notifies.is_empty() && !self.send_notifications(env, batch) {
+            return true;
+        }
+        if self.management.has_mail && !self.send_mads(batch) {
+            return true;
+        }
+        if !self.turns.owing.is_empty() && !self.send_answers(env, batch, acks) {
+            return true;
+        }
+        !self.send_data(env, batch, acks)
+    }
+
+    /// Sends ACKs, NAKs and results of atomics, or holds ACKs back. Returns false if the batch is full before.
+    fn send_answers<M: Memory, C: CqSink>(
+        &mut self,
+        env: &mut Env<'_, M, C>,
+        batch: &mut TxBatch,
+        acks: AckMode,
+    ) -> bool {
+        match acks {
+            AckMode::Now => {}
+            AckMode::Patient | AckMode::Answered
+                if self.held.is_none_or(|until| until <= env.now) => {}
+            AckMode::Defer if self.held.is_none() => {}
+            // Nothing has happened since the last call, which found nothing to send.
+            _ => return true,
+        }
+        self.held = None;
+        let mut held = Time(u64::MAX);
+        // Each once: those whose ACK is held back join the end again.
+        for _ in 0..self.turns.owing.len() {
+            let Some(&index) = self.turns.owing.front() else {
+                break;
+            };
+            let Some(qp) = self.qps.at_mut(index) else {
+                self.turns.owing.pop_front();
+                continue;
+            };
+            match qp.answer(acks, &mut Cx::new(env, &mut self.common), batch) {
+                Answered::BatchFull => return false,
+                Answered::Held(until) => {
+                    held = held.min(until);
+                    self.turns.owing.rotate_left(1);
+                }
+                Answered::All => {
+                    qp.share.owes = false;
+                    self.turns.owing.pop_front();
+                    if qp.has_data() {
+                        self.turns.add(index, &mut qp.share);
+                    }
+                }
+            }
+        }
+        if !self.turns.owing.is_empty() {
+            self.held = Some(held);
+        }
+        true
+    }
+
+    /// Sends requests and READ responses. Returns false if the batch is full before.
+    fn send_data<M: Memory, C: CqSink>(
+        &mut self,
+        env: &mut Env<'_, M, C>,
+        batch: &mut TxBatch,
+        acks: AckMode,
+    ) -> bool {
+        self.turns.begin(batch);
+        while let Some(index) = self.turns.peek() {
+            let qp = self.qps.at_mut(index).expect("a QP that goes is forgotten");
+            let mut budget = self.turns.budget(&mut qp.share, batch);
+            let turn = qp.take_turn(
+                acks,
+                &mut budget,
+                &mut Cx::new(env, &mut self.common),
+                batch,
+            );
+            let end = match turn {
+                Turn::Idle if qp.is_backlogged() => TurnEnd::Blocked,
+                Turn::Idle | Turn::Paced(_) => TurnEnd::Empty,
+                Turn::Again => TurnEnd::More,
+                Turn::BatchFull => TurnEnd::BatchFull,
+            };
+            self.turns.end(&mut qp.share, &budget, end, batch);
+            if qp.owes_answer() {
+                self.turns.add_owing(index, &mut qp.share);
+            }
+            if let Turn::Paced(until) = turn {
+                self.hold_paced(index, until);
+            }
+            self.arm(index);
+            if turn == Turn::BatchFull {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// True if a QP has something to send (an ACK that is held back counts).
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.turns.has_any() || !self.notifies.is_empty() || self.management.has_mail
+    }
+
+    /// What a QP had of the time to send; `None` if there is no such QP.
+    pub fn sending(&self, index: QpIndex) -> Option<Sending> {
+        let qp = self.qps.at(index)?;
+        let congestion = qp.req.congestion.as_ref();
+        let is_paced = congestion.is_some_and(|congestion| congestion.is_held);
+        Some(qp.share.sending(qp.has_data() && !is_paced))
+    }
+
+    /// After every input: the QP joins the lists of those that can send, and its timer
+    /// is set.
+    #[inline]
+    pub(crate) fn settle(&mut self, index: QpIndex) {
+        self.held = None;
+        let Some(qp) = self.qps.at_mut(index) else {
+            return;
+        };
+        if qp.owes_answer() {
+            self.turns.add_owing(index, &mut qp.share);
+        }
+        if qp.has_data() {
+            self.turns.add(index, &mut qp.share);
+        }
+        self.arm(index);
+    }
+
+    #[inline]
+    fn arm(&mut self, index: QpIndex) {
+        match self.qps.at(index).and_then(|qp| qp.deadline()) {
+            Some(deadline) => self.timers.arm(index, deadline),
+            None => self.timers.rest(index),
+        }
+    }
+}
