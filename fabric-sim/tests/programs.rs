@@ -34,6 +34,10 @@ impl End {
     fn open(channel: bool) -> (End, Option<CompChannel>) {
         let here = host().expect("in a simulation");
         let context = Context::open(fabric_sim::host::address_of(here)).expect("opens");
+        End::of(context, channel)
+    }
+
+    fn of(context: Context, channel: bool) -> (End, Option<CompChannel>) {
         let pd = context.alloc_pd().expect("a PD");
         let channel = channel.then(|| context.create_comp_channel().expect("a channel"));
         let cq = match &channel {
@@ -318,6 +322,69 @@ fn two_qps_of_one_host_talk_through_it() {
     });
     let report = sim.run().expect("it ends");
     assert_eq!(report.drops().total(), 0);
+}
+
+/// A program that keeps several QPs busy gets as much done on each, be they of one context or of several.
+#[test]
+fn qps_of_a_program_get_equal_shares() {
+    for is_shared in [true, false] {
+        let counts = completions_on_three_qps(is_shared);
+        let (least, most) = (counts.iter().min(), counts.iter().max());
+        let (least, most) = (*least.expect("three"), *most.expect("three"));
+        assert!(
+            least > 50 && most * 10 <= least * 11,
+            "{is_shared} {counts:?}"
+        );
+    }
+}
+
+fn completions_on_three_qps(is_shared: bool) -> [u64; 3] {
+    const PEERS: [&str; 3] = ["x", "y", "z"];
+    const LEN: usize = 1 << 16;
+    let completions = Arc::new([const { AtomicU64::new(0) }; 3]);
+    let counted = completions.clone();
+    let mut sim = Simulation::new(7);
+    sim.host(A, move || {
+        let (first, _) = End::open(false);
+        let ends = PEERS.map(|peer| {
+            let (end, _) = match is_shared {
+                true => End::of(first.context.clone(), false),
+                false => End::open(false),
+            };
+            let there = end.meet(&format!("a to {peer}"), peer, &ConnectOptions::default());
+            (end, there)
+        });
+        let post = |at: usize| {
+            let (end, (addr, rkey)) = &ends[at];
+            let sges = [end.memory.sge(..LEN)];
+            let wr = SendWr::rdma_write(at as u64, &sges, *addr, *rkey).signaled();
+            end.qp.post_send(&wr).expect("posts");
+        };
+        for at in 0..12 {
+            post(at % 3);
+        }
+        while now() < Duration::from_millis(2) {
+            for at in 0..3 {
+                let mut wcs = [Wc::default(); 16];
+                let count = ends[at].0.cq.poll(&mut wcs).expect("polls");
+                for wc in &wcs[..count] {
+                    assert_eq!(wc.status, WcStatus::Success);
+                    counted[at].fetch_add(1, Ordering::Relaxed);
+                    post(at);
+                }
+            }
+        }
+        tell("done", "");
+    });
+    for (at, peer) in PEERS.into_iter().enumerate() {
+        sim.host(HostId(at as u32 + 1), move || {
+            let (end, _) = End::open(false);
+            end.meet(peer, &format!("a to {peer}"), &ConnectOptions::default());
+            ask("done");
+        });
+    }
+    sim.run().expect("they end");
+    [0, 1, 2].map(|at| completions[at].load(Ordering::Relaxed))
 }
 
 fn cause(result: Result<impl std::fmt::Debug, Failure>) -> Cause {

@@ -7,6 +7,7 @@
 mod deadlock;
 mod marks;
 mod model;
+mod shares;
 
 use core::fmt;
 
@@ -16,6 +17,7 @@ use crate::topology::{HostId, Node, PortName};
 
 pub use marks::{Mark, Marks};
 pub(crate) use model::{Model, Received, Seen};
+pub(crate) use shares::Shares;
 
 /// Something that must hold.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -36,11 +38,13 @@ pub enum Check {
     Deadlock,
     /// Requests come to an end in bounded time when all faults are over.
     Progress,
+    /// Of two QPs of a host that both can send, each gets its part.
+    Fairness,
 }
 
 impl Check {
     /// All, in order.
-    pub const ALL: [Check; 8] = [
+    pub const ALL: [Check; 9] = [
         Check::Lossless,
         Check::Books,
         Check::Delivery,
@@ -49,6 +53,7 @@ impl Check {
         Check::Credits,
         Check::Deadlock,
         Check::Progress,
+        Check::Fairness,
     ];
 
     /// Its name in scenarios and reports.
@@ -62,6 +67,7 @@ impl Check {
             Check::Credits => "credits",
             Check::Deadlock => "deadlock",
             Check::Progress => "progress",
+            Check::Fairness => "fairness",
         }
     }
 }
@@ -223,7 +229,10 @@ impl Sim {
         self.look_at_nodes(now);
         self.look_for_deadlock(now);
         self.look_for_progress(now);
-        self.checks.last_look = now;
+        if now.since(self.checks.last_look) >= LOOK {
+            self.compare_shares(now);
+            self.checks.last_look = now;
+        }
     }
 
     fn look_for_overruns(&mut self) {
@@ -292,6 +301,19 @@ impl Sim {
                     format!("nothing is left to happen, and {count} requests have no completion");
                 self.checks.report(Check::Completions, now, place, fault);
             }
+        }
+    }
+
+    /// Compares QPs of a host with each other.
+    fn compare_shares(&mut self, now: Time) {
+        for host in self.fabric.topology().hosts().collect::<Vec<HostId>>() {
+            let transport = self.drivers.transports[host.0 as usize].as_mut();
+            let Some((qpn, fault)) = transport.and_then(|t| t.compare_shares()) else {
+                continue;
+            };
+            let name = self.fabric.topology().name(host);
+            let place = format!("{name} QP {qpn:#x}");
+            self.checks.report(Check::Fairness, now, place, fault);
         }
     }
 

@@ -165,6 +165,11 @@ impl Model {
         self.by_index.get(&index).copied().unwrap_or(0)
     }
 
+    /// The QPs, with their numbers.
+    pub(crate) fn indices(&self) -> impl Iterator<Item = (QpIndex, u32)> {
+        self.by_index.iter().map(|(&index, &qpn)| (index, qpn))
+    }
+
     /// The post was refused.
     pub(crate) fn take_post_back(&mut self, qpn: u32) {
         let Some(qp) = self.find(qpn) else {

@@ -17,7 +17,7 @@ use urxe_core::{
 };
 use urxe_wire::{IcrcPolicy, Psn, Qpn};
 
-use crate::check::{Model, Received, Seen};
+use crate::check::{Model, Received, Seen, Shares};
 use crate::engine::{Entity, Rng, Time};
 use crate::fabric::Mode;
 use crate::host::memory::{Contents, HostMemory};
@@ -145,6 +145,7 @@ pub struct Transport {
     stream_cq: Option<CqId>,
     next_psn: Rng,
     first_psn: Option<Psn>,
+    pub(crate) shares: Shares,
 }
 
 impl Transport {
@@ -178,7 +179,15 @@ impl Transport {
             stream_cq: None,
             next_psn: Rng::stream(seed, Entity::Host(host.0), "first PSNs"),
             first_psn: config.first_psn,
+            shares: Shares::default(),
         }
+    }
+
+    /// Compares what its QPs were allowed to send since the last look with each other.
+    pub(crate) fn compare_shares(&mut self) -> Option<(u32, String)> {
+        let (shard, qps) = (&self.shard, self.cqs.model.indices());
+        self.shares
+            .look(qps.filter_map(|(index, qpn)| Some((qpn, shard.sending(index)?))))
     }
 
     /// Takes a packet in.

@@ -96,6 +96,14 @@ impl Nic {
         })
     }
 
+    /// The context at this place took the last room: next time the one behind it is the first.
+    pub(crate) fn go_on_after(&self, place: usize) {
+        self.inner.with(|inner| {
+            let first = (place + 1) % inner.adapters.len().max(1);
+            inner.adapters.rotate_left(first);
+        });
+    }
+
     /// What was sent since the last call; `waiting` is what the fabric's queues hold.
     pub(crate) fn take_outgoing(&self) -> Option<Outgoing> {
         self.inner.with(|inner| inner.outbox.pop_front())

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use urxe::network::Packet;
+use urxe::network::{Network, Packet};
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::transmit::TxDest;
 
@@ -360,8 +360,14 @@ impl World {
             }
             Upcall::Room(host) => {
                 self.prepare(host);
-                for adapter in self.nic(host).adapters() {
+                let nic = self.nic(host).clone();
+                let mut has_room = true;
+                for (place, adapter) in nic.adapters().into_iter().enumerate() {
                     adapter.on_room();
+                    if has_room && !nic.has_room() {
+                        has_room = false;
+                        nic.go_on_after(place);
+                    }
                 }
                 self.after_call(host);
             }
