@@ -97,6 +97,30 @@ fn the_end_can_be_told_again_before_it_is_time() {
     assert_eq!(wire.agents[1].repeat_disconnects(), 0);
 }
 
+/// Who waits for us to speak first never repeats a lost RTU by itself: the REP that comes again asks for it, also where
+/// nothing was ever heard from that address.
+#[test]
+fn a_lost_rtu_is_asked_for() {
+    let mut wire = Wire::perfect();
+    let active = wire.asks(0x1234);
+    let CmEvent::Request(passive, _) = wire.event(0) else {
+        panic!("no request")
+    };
+    let now = wire.now;
+    wire.agents[0]
+        .accept(now, passive, &answer(0x5678))
+        .expect("asked");
+    assert!(matches!(wire.event(1), CmEvent::Reply(..)));
+    wire.agents[1].establish(active).expect("replied");
+    wire.lost = 1000;
+    wire.run(4000);
+    assert!(wire.agents[0].poll_event().is_none(), "it was lost");
+    wire.lost = 0;
+    let event = wire.event(0);
+    assert!(matches!(event, CmEvent::Established(id, _) if id == passive));
+    assert!(wire.now.since_ns(now) < 4200 * MS);
+}
+
 #[test]
 fn whoever_asks_in_vain_gives_up() {
     let mut wire = Wire::new(1, 1000, 0, 1);
