@@ -232,9 +232,7 @@ impl ShardState {
                     Ok(count) => {
                         counters.rx_calls += 1;
                         any = true;
-                        if shard.has_many() {
-                            prefetch(shard, rx);
-                        }
+                        prefetch(shard, rx);
                         let trains = Trains {
                             port,
                             rx,
@@ -426,9 +424,13 @@ impl ShardState {
     }
 }
 
-/// Has the QPs that packets came for brought into the cache all at once, not each when its packet's turn comes.
+/// Fetches the QPs that packets came for into the cache all at once, not each when its packet's turn comes, if there are
+/// too many QPs for it.
 #[inline]
 fn prefetch(shard: &Shard, rx: &RecvBatch) {
+    if !shard.has_many() {
+        return;
+    }
     for datagram in rx.iter() {
         for (_, packet) in datagram.segments() {
             shard.prefetch(packet);
