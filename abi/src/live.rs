@@ -143,3 +143,80 @@ pub(crate) unsafe fn bury_at<T>(object: *mut T) {
         unsafe { dealloc(addr, layout) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::cell::UnsafeCell;
+
+    use super::*;
+
+    /// Two kinds of objects, with a handle.
+    #[repr(C)]
+    struct Sort<const N: usize> {
+        ibv: UnsafeCell<u32>,
+        _more: Box<u32>,
+    }
+
+    // SAFETY: repr(C), and `ibv` is first.
+    unsafe impl<const N: usize> Object for Sort<N> {}
+
+    impl<const N: usize> Kind for Sort<N> {
+        type C = u32;
+
+        unsafe fn handle(ptr: *const u32) -> u32 {
+            // SAFETY: the caller's promise.
+            unsafe { *ptr }
+        }
+    }
+
+    fn make(handle: u32) -> *mut u32 {
+        give(Sort::<0> {
+            ibv: UnsafeCell::new(handle),
+            _more: Box::new(handle),
+        })
+    }
+
+    fn end(ptr: *mut u32) -> Result<(), Errno> {
+        // SAFETY: found nowhere else.
+        unsafe {
+            take::<Sort<0>>(ptr, |_| Ok(()))?;
+            bury::<Sort<0>>(ptr);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn an_object_is_found_by_its_kind_and_handle_until_it_goes() {
+        let ptr = make(7);
+        // SAFETY: it goes below, and the references are not kept.
+        unsafe {
+            assert!(find::<Sort<0>>(ptr).is_ok());
+            assert_eq!(find::<Sort<1>>(ptr).err(), Some(Errno::INVAL));
+            ptr.write(8);
+            assert_eq!(find::<Sort<0>>(ptr).err(), Some(Errno::NO_ENTRY));
+            ptr.write(7);
+            let busy = take::<Sort<0>>(ptr, |_| Err(Errno::BUSY));
+            assert_eq!(busy.err(), Some(Errno::BUSY));
+        }
+        assert_eq!(end(ptr), Ok(()));
+        assert_eq!(end(ptr), Err(Errno::NO_ENTRY));
+        // SAFETY: as above.
+        assert!(unsafe { find::<Sort<0>>(ptr) }.is_err());
+    }
+
+    #[test]
+    fn an_address_is_not_used_again_so_soon_and_memory_is_given_back_in_the_end() {
+        let gone = make(0);
+        assert_eq!(end(gone), Ok(()));
+        // The other test ends an object too.
+        for handle in 1..GONE_MAX as u32 / 2 {
+            let ptr = make(handle);
+            assert_ne!(ptr, gone);
+            // SAFETY: its memory stays as it was.
+            assert_eq!(unsafe { *gone }, 0);
+            assert_eq!(end(ptr), Ok(()));
+        }
+        (0..GONE_MAX as u32).for_each(|handle| assert_eq!(end(make(handle)), Ok(())));
+        assert!(table().gone.len() <= GONE_MAX);
+    }
+}
