@@ -163,7 +163,8 @@ impl Session<'_> {
         let (addr, length) = self.part();
         // SAFETY: a region, a domain or null, and memory that lives as long as this session.
         let result = unsafe { mr::ibv_rereg_mr(mr, flags, pd, addr, length, access) };
-        assert!((-1..=10).contains(&result), "rereg: {result}");
+        // `enum ibv_rereg_mr_err_code`
+        assert!((-5..=0).contains(&result), "rereg: {result}");
     }
 
     /// A window of type 1.
