@@ -1,35 +1,46 @@
 //! Destroying objects: what others are made of stays, with `EBUSY`.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 
 use super::Session;
 use crate::verbs::context::ibv_close_device;
 use crate::verbs::{ah, comp_channel, cq, dm, mr, mw, pd, qp_create, srq, xrcd};
 
+/// Objects that are gone, and are destroyed once more.
+const GONE: usize = 8;
+
 /// What destroys an object of a kind.
 type Destroy<T> = unsafe extern "C" fn(*mut T) -> c_int;
 
-/// Destroys the one at a place of the list, which it is then taken from; false if others need it.
-fn destroy<T>(list: &mut Vec<*mut T>, place: usize, by: Destroy<T>) -> bool {
+/// Destroys the one at a place of the list, which it is then taken from; nothing if others need it.
+fn destroy<T>(list: &mut Vec<*mut T>, place: usize, by: Destroy<T>) -> Option<*mut c_void> {
     if list.is_empty() {
-        return true;
+        return None;
     }
     let place = place % list.len();
     // SAFETY: it is alive, and not used again if it says that it is gone.
     match unsafe { by(list[place]) } {
-        0 => {
-            list.remove(place);
-            true
-        }
-        libc::EBUSY => false,
+        0 => Some(list.remove(place).cast()),
+        libc::EBUSY => None,
         other => panic!("{other} instead of EBUSY"),
+    }
+}
+
+/// The same of something that is gone or of another kind: nothing happens.
+fn refuse<T>(list: &[*mut T], it: *mut c_void, by: Destroy<T>) {
+    if !list.contains(&it.cast()) {
+        // SAFETY: the function looks whether it is one of its objects.
+        let result = unsafe { by(it.cast()) };
+        assert!([libc::ENOENT, libc::EINVAL].contains(&result), "{result}");
     }
 }
 
 /// Destroys all, in any order that works.
 fn destroy_all<T>(list: &mut Vec<*mut T>, by: Destroy<T>) {
     while !list.is_empty() {
-        let gone = (0..list.len()).rev().any(|place| destroy(list, place, by));
+        let gone = (0..list.len())
+            .rev()
+            .any(|place| destroy(list, place, by).is_some());
         assert!(gone, "{} objects need each other", list.len());
     }
 }
@@ -37,8 +48,11 @@ fn destroy_all<T>(list: &mut Vec<*mut T>, by: Destroy<T>) {
 impl Session<'_> {
     pub(super) fn destroy(&mut self) {
         let [kind, place] = self.script.array();
+        if kind >= 192 {
+            return self.destroy_again(kind, place);
+        }
         let place = usize::from(place);
-        match kind % 12 {
+        let gone = match kind % 12 {
             0 => destroy(
                 &mut self.channels,
                 place,
@@ -59,6 +73,35 @@ impl Session<'_> {
             9 => destroy(&mut self.dms, place, dm::free_dm),
             _ => destroy(&mut self.qps, place, qp_create::ibv_destroy_qp),
         };
+        self.gone.extend(gone);
+        // The library remembers a number of them.
+        let long_ago = self.gone.len().saturating_sub(GONE);
+        self.gone.drain(..long_ago);
+    }
+
+    /// What is gone, or of another kind.
+    fn destroy_again(&mut self, kind: u8, place: u8) {
+        let it = match place % 4 {
+            0 => self.some(|s| &s.mrs).cast(),
+            1 => self.some(|s| &s.qps).cast(),
+            _ => self.some(|s| &s.gone),
+        };
+        if it.is_null() {
+            return;
+        }
+        match kind % 12 {
+            0 => refuse(&self.channels, it, comp_channel::ibv_destroy_comp_channel),
+            1 => refuse(&self.pds, it, pd::ibv_dealloc_pd),
+            2 => refuse(&self.tds, it, pd::dealloc_td),
+            3 => refuse(&self.cqs, it, cq::ibv_destroy_cq),
+            4 => refuse(&self.xrcds, it, xrcd::close_xrcd),
+            5 => refuse(&self.srqs, it, srq::ibv_destroy_srq),
+            6 => refuse(&self.ahs, it, ah::ibv_destroy_ah),
+            7 => refuse(&self.mrs, it, mr::ibv_dereg_mr),
+            8 => refuse(&self.mws, it, mw::dealloc_mw),
+            9 => refuse(&self.dms, it, dm::free_dm),
+            _ => refuse(&self.qps, it, qp_create::ibv_destroy_qp),
+        }
     }
 
     /// Takes what is there, and destroys everything: the last objects first.

@@ -1,4 +1,4 @@
-//! Calls of the library in any order, on objects that are alive, with any arguments that the manual pages allow a program to
+//! Calls of the library in any order, on objects that are alive (to be destroyed, also on others), with any arguments that the manual pages allow a program to
 //! pass: what they say no to included. The bytes are a script.
 //!
 //! Two devices, on networks in memory, so that what one sends the other gets. Every work request has its own number: it
@@ -11,7 +11,7 @@ mod post;
 mod post_ex;
 mod query;
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use core::net::IpAddr;
 use core::ptr;
 use std::sync::{Arc, OnceLock};
@@ -79,6 +79,8 @@ struct Session<'a> {
     mrs: Vec<*mut ibv_mr>,
     mws: Vec<*mut ibv_mw>,
     dms: Vec<*mut ibv_dm>,
+    /// Of any kind.
+    gone: Vec<*mut c_void>,
     memory: Box<[u8]>,
     /// A region of everything there is: requests may write to the margins.
     has_all: bool,
@@ -110,6 +112,7 @@ impl<'a> Session<'a> {
             mrs: Vec::new(),
             mws: Vec::new(),
             dms: Vec::new(),
+            gone: Vec::new(),
             memory: vec![UNTOUCHED; MEMORY + 2 * MARGIN].into(),
             has_all: false,
             works: Vec::new(),
