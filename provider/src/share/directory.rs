@@ -61,16 +61,21 @@ pub(crate) fn read_own(path: &Path, len_max: u64) -> io::Result<String> {
     Ok(text)
 }
 
-/// Writes to such a file, unless it is too long for the limit of file sizes then: the system would end the program.
+/// Writes to such a file, if the limit of file sizes lets it.
 pub(super) fn write_own(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
-    let limit = getrlimit(Resource::Fsize).current;
-    let end = at + bytes.len() as u64;
-    if let Some(limit) = limit.filter(|limit| *limit < end) {
-        let text =
-            format!("the limit of file sizes (ulimit -f) is {limit} bytes, and {end} are needed");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
-    }
+    check_file_limit(at + bytes.len() as u64)?;
     file.write_all_at(bytes, at)
+}
+
+/// An error if a file may not be that long: the system would end the program that writes to it.
+pub(super) fn check_file_limit(len: u64) -> io::Result<()> {
+    let limit = getrlimit(Resource::Fsize).current;
+    let Some(limit) = limit.filter(|limit| *limit < len) else {
+        return Ok(());
+    };
+    let text =
+        format!("the limit of file sizes (ulimit -f) is {limit} bytes, and {len} are needed");
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, text))
 }
 
 /// For a terminal: without escape sequences.

@@ -20,7 +20,7 @@ use nix::time::{ClockId, clock_gettime};
 use rustix::fs::{FlockOperation, flock};
 use urxe_core::qpn_table::{CHUNKS, QpnChunk};
 
-use super::directory::{open_shared, user_directory, write_own};
+use super::directory::{check_file_limit, open_shared, user_directory, write_own};
 use super::entries::{
     CHUNK_LEN, ChunkEntry, Participant, ProcessId, ROW_LEN, ROWS, Row, SOCKET_LEN, SocketEntry,
 };
@@ -54,6 +54,7 @@ impl Registry {
     }
 
     pub(super) fn open_in(directory: PathBuf, namespace: u64) -> io::Result<Registry> {
+        check_file_limit(LEN as u64)?;
         let file = open_shared(&path_in(&directory, namespace))?;
         Ok(Registry {
             file,

@@ -407,3 +407,24 @@ fn a_process_that_is_stopped_with_the_registry_locked_stops_nobody_for_long() {
             .expect("a registry");
     }
 }
+
+#[test]
+fn a_full_registry_says_how_many_there_are() {
+    let place = Place::new("full");
+    let addr = crate::testing::address().into();
+    // One open file has the locks of all rows.
+    let others = place.registry();
+    let mut locked = others.lock(None).expect("a registry");
+    for n in 1..=ROWS as u64 {
+        assert!(locked.add(n).expect("a lock").is_some());
+    }
+    drop(locked);
+    let refused = place.join(addr, &mut Random(7));
+    let Err(JoinError::NoRegistry(error)) = refused.map(|_| ()) else {
+        panic!("there is no room")
+    };
+    assert!(
+        error.to_string().contains("512 contexts of this user"),
+        "{error}"
+    );
+}
