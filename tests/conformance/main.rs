@@ -1,4 +1,5 @@
-//! docs/VERBS.md, checked: every rule has a test that exists, or a reason to have none.
+//! docs/VERBS.md, checked: every rule has a test that exists, or a reason to have none. So has every line of
+//! SECURITY.md's tables.
 //! Prints how many rules and tests there are, by family.
 
 #[path = "../tidy/tree.rs"]
@@ -11,7 +12,7 @@ use std::fs;
 use tree::{files, report, root};
 
 /// What a test's name in the table begins with, and the folder it stands for.
-const FOLDERS: [(&str, &str); 8] = [
+const FOLDERS: [(&str, &str); 10] = [
     ("verbs/", "tests/verbs/"),
     ("core/", "provider/core/tests/"),
     ("src/", "provider/core/src/"),
@@ -20,6 +21,8 @@ const FOLDERS: [(&str, &str); 8] = [
     ("udp/", "provider/udp/tests/"),
     ("wire/", "wire/tests/"),
     ("abi/", "tests/abi/"),
+    ("rsocket/", "abi/src/rsocket/"),
+    ("sharing/", "tests/sharing/"),
 ];
 
 struct Row {
@@ -127,6 +130,31 @@ fn every_rule_has_a_test_or_a_reason_to_have_none() {
     }
     report("docs/VERBS.md and the tests disagree", &faults);
     print_rules(&rows);
+}
+
+/// The last cell of every line of a table names tests, or says `none`.
+#[test]
+fn what_strangers_can_do_is_tested() {
+    let path = root().join("SECURITY.md");
+    let text = fs::read_to_string(path).expect("SECURITY.md is there");
+    let (mut faults, mut tests) = (Vec::new(), 0);
+    for (line, text) in (1..).zip(text.lines()) {
+        let Some(cells) = text.strip_prefix('|').and_then(|t| t.strip_suffix('|')) else {
+            continue;
+        };
+        let last = cells.rsplit('|').next().unwrap_or_default().trim();
+        if ["tests", "none"].contains(&last) || last.chars().all(|c| c == '-') && !last.is_empty() {
+            continue;
+        }
+        for test in last.split(',').map(str::trim) {
+            tests += 1;
+            if let Err(reason) = check_test(test) {
+                faults.push(format!("SECURITY.md:{line}: {test}: {reason}"));
+            }
+        }
+    }
+    report("SECURITY.md and the tests disagree", &faults);
+    assert!(tests > 20, "{tests} tests were found");
 }
 
 fn print_rules(rows: &[Row]) {
