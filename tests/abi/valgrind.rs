@@ -6,7 +6,11 @@ use crate::ends::{User, alone};
 use crate::harness::{pair_of, port, program};
 
 /// Prints what it finds and nothing else; its threads take turns, as they poll.
-const VALGRIND: &str = "valgrind --quiet --fair-sched=try --error-exitcode=9";
+const VALGRIND: &str = concat!(
+    "valgrind --quiet --fair-sched=try --error-exitcode=9 --suppressions=",
+    env!("CARGO_MANIFEST_DIR"),
+    "/abi/valgrind.supp"
+);
 
 /// Valgrind begins its lines so.
 #[track_caller]
