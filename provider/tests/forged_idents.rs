@@ -16,6 +16,8 @@ use urxe_wire::{
 /// Messages of a test, and forged packets to each side before each of them.
 const MESSAGES: u64 = 2000;
 const FORGED: u64 = 25;
+/// The first message that they are sent before.
+const FIRST: u64 = 10;
 const QKEY: Qkey = Qkey(0x1111_1111);
 const GRH: usize = 40;
 
@@ -122,7 +124,7 @@ fn all_arrive(qp_type: QpType) {
     let skip = if qp_type == QpType::Ud { GRH } else { 0 };
     let mut strangers = [(Stranger::new(&a, &b), &b), (Stranger::new(&b, &a), &a)];
     for number in 0..MESSAGES {
-        if number > 10 {
+        if number >= FIRST {
             for (stranger, target) in &mut strangers {
                 let before = target.counter("rcvd_pkts");
                 (0..FORGED).for_each(|_| stranger.forge(qp_type));
@@ -143,6 +145,15 @@ fn all_arrive(qp_type: QpType) {
     }
     for end in [&a, &b] {
         assert_eq!(end.qp.state().expect("there"), QpState::Rts);
+        if qp_type == QpType::Rc {
+            // Those alone: what is refused of the peer is sent again, and no message tells of it.
+            let forged = (MESSAGES - FIRST) * FORGED;
+            assert_eq!(
+                end.counter("drop_icrc"),
+                forged,
+                "the stranger's packets are refused"
+            );
+        }
     }
     assert!(
         b.counter("drop_icrc") + b.counter("drop_qkey") > 0,
