@@ -181,6 +181,17 @@ fn a_handle_of_another_object_is_refused() {
     check(HANDLES, "another");
 }
 
+/// What state machines rely on that expect their SEND to complete before its answer comes.
+#[test]
+fn a_message_completes_before_its_answer() {
+    let Some(compiled) = compile("abi/order.c", &["-libverbs"]) else {
+        return;
+    };
+    let (device, _) = addresses();
+    let ran = run(program(&compiled.binary, "gcc", device).expect("it was just made"));
+    assert_eq!(ran.code, Some(0), "{}", ran.text);
+}
+
 #[test]
 fn names_and_hints_become_addresses() {
     check(CM, "addrinfo");

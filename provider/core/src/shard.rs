@@ -133,9 +133,9 @@ impl Shard {
         }
     }
 
-    /// From now on an ACK that a QP owes leaves before its own requests, while the program
-    /// waits for an event of its send queue ([`CqSink::is_armed`]). For QPs whose two
-    /// completion queues tell of completions by one channel, where their order matters.
+    /// From now on an ACK that a QP owes leaves before its own requests, once the program
+    /// has asked for an event of its send queue ([`CqSink::was_armed`]). For QPs with a
+    /// completion channel.
     pub fn acknowledge_first(&mut self, index: QpIndex) {
         if let Some(qp) = self.qps.at_mut(index) {
             qp.link.ack_first = true;

@@ -64,14 +64,9 @@ impl CqTable {
         self.at(id).map_or(0, |cq| cq.capacity())
     }
 
-    /// True if two different queues raise their events on one channel.
-    pub(crate) fn share_a_channel(&self, one: CqId, other: CqId) -> bool {
-        let channel = |id| self.at(id)?.channel.as_ref();
-        one != other
-            && match (channel(one), channel(other)) {
-                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-                _ => false,
-            }
+    /// True if a queue can raise events.
+    pub(crate) fn has_channel(&self, id: CqId) -> bool {
+        self.at(id).is_some_and(|cq| cq.channel.is_some())
     }
 
     /// Completions that a queue can take now.
@@ -111,8 +106,8 @@ impl CqSink for CqTable {
         }
     }
 
-    fn is_armed(&self, id: CqId) -> bool {
-        self.at(id).is_some_and(|cq| cq.is_armed())
+    fn was_armed(&self, id: CqId) -> bool {
+        self.at(id).is_some_and(|cq| cq.was_armed())
     }
 }
 

@@ -66,7 +66,7 @@ impl Engine {
             &init.cap,
             state.shard.rules(init),
         ));
-        if state.cqs.share_a_channel(init.send_cq, init.recv_cq) {
+        if state.cqs.has_channel(init.send_cq) {
             state.shard.acknowledge_first(index);
         }
         let place = index.0 as usize;

@@ -87,7 +87,7 @@ impl CqSink for StrictCqs<'_> {
     }
 
     /// No ACK goes first while there are WRITEs that it would acknowledge too early.
-    fn is_armed(&self, cq: CqId) -> bool {
-        !self.strict.borrow().holds_writes() && self.cqs.is_armed(cq)
+    fn was_armed(&self, cq: CqId) -> bool {
+        !self.strict.borrow().holds_writes() && self.cqs.was_armed(cq)
     }
 }

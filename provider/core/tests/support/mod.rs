@@ -150,7 +150,7 @@ impl CqSink for Cqs {
         Ok(())
     }
 
-    fn is_armed(&self, cq: CqId) -> bool {
+    fn was_armed(&self, cq: CqId) -> bool {
         self.armed == Some(cq)
     }
 }
