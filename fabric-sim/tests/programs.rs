@@ -331,8 +331,10 @@ fn qps_of_a_program_get_equal_shares() {
         let counts = completions_on_three_qps(is_shared);
         let (least, most) = (counts.iter().min(), counts.iter().max());
         let (least, most) = (*least.expect("three"), *most.expect("three"));
+        // Contexts are asked in turn when the adapter has room, but one that posts while there is room sends at once.
+        let tolerance = if is_shared { 10 } else { 25 };
         assert!(
-            least > 50 && most * 10 <= least * 11,
+            least > 50 && most * 100 <= least * (100 + tolerance),
             "{is_shared} {counts:?}"
         );
     }

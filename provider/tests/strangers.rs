@@ -104,13 +104,16 @@ fn a_million_datagrams_of_strangers_move_nothing_but_counters() {
         println!("{reason}: {}", dropped(reason));
     }
     let sum: u64 = reasons.into_iter().map(dropped).sum();
-    assert_eq!(sum, COUNT, "{:?}", b.context.counters());
+    // A third of a million random ICRCs, each of which fits a likely Identification with a chance of 2^-25.2: one run in a
+    // hundred has such a packet. Its PSN is that of a message which was there before, so it is a duplicate.
+    let by_chance = b.counter("duplicate_request");
+    assert!(by_chance <= 3, "{:?}", b.context.counters());
+    assert_eq!(sum + by_chance, COUNT, "{:?}", b.context.counters());
     assert!(
         dropped("icrc") > COUNT / 4,
         "most are only refused by their ICRC"
     );
     assert_eq!(b.qp.state().expect("there"), QpState::Rts);
     assert!(bytes(&lent, 4096) == untouched, "memory was written");
-    assert_eq!(b.counter("duplicate_request"), 0);
     assert_eq!(b.counter("out_of_seq_request"), 0);
 }
