@@ -11,17 +11,18 @@ use urxe_core::Time;
 use super::entries::Row;
 use super::hand_over::Delivery;
 
-/// Messages for all neighbours together: a quarter of a megabyte.
-const LEN_MAX: usize = 256;
-/// Messages for one of them: more than its inbox holds.
-const OF_ONE_MAX: usize = 16;
+/// Messages for all neighbours together: some megabytes.
+const LEN_MAX: usize = 1 << 14;
+/// Messages for one of them: thousands of requests may come at once, and its inbox holds ten.
+const OF_ONE_MAX: usize = 1 << 13;
 /// Bytes of a message: any management datagram with all that is around it.
 const BYTES_MAX: usize = 1024;
-/// How long a message is kept.
+/// How long messages are kept for a neighbour that fetches nothing.
 const PATIENCE_NS: u64 = 50_000_000;
-/// Between two attempts.
+/// Between two attempts, and where the last one has found room.
 const RETRY_NS: u64 = 1_000_000;
-/// How long nothing is kept for a participant that fetched nothing in all that time.
+const RETRY_SOON_NS: u64 = 50_000;
+/// How long nothing is kept for a neighbour that fetched nothing in all that time.
 const UNFETCHED_NS: u64 = 1_000_000_000;
 
 const NEVER: u64 = u64::MAX;
@@ -35,16 +36,19 @@ pub(super) struct Waiting {
 
 #[derive(Debug, Default)]
 struct Queue {
-    letters: VecDeque<Letter>,
-    /// Who did not fetch what was kept, and since when.
-    unfetched: Vec<(Row, Time)>,
+    neighbours: Vec<Neighbour>,
+    /// Messages for all of them.
+    len: usize,
 }
 
+/// A neighbour that has messages, or is given up.
 #[derive(Debug)]
-struct Letter {
-    to: Row,
-    until: Time,
-    bytes: Box<[u8]>,
+struct Neighbour {
+    row: Row,
+    letters: VecDeque<Box<[u8]>>,
+    /// Since then it has fetched nothing that waited for it.
+    idle_since: Time,
+    is_given_up: bool,
 }
 
 /// What became of messages that waited.
@@ -67,23 +71,31 @@ impl Waiting {
     /// Keeps a message. False if there is no place for it, or no hope.
     pub(super) fn keep(&self, to: Row, bytes: &[u8], now: Time) -> bool {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let Queue { letters, unfetched } = &mut *queue;
-        unfetched.retain(|(_, since)| now.since_ns(*since) < UNFETCHED_NS);
-        let of_this_one = letters.iter().filter(|letter| letter.to == to).count();
-        if unfetched.iter().any(|(other, _)| *other == to)
-            || letters.len() == LEN_MAX
-            || of_this_one == OF_ONE_MAX
-            || bytes.len() > BYTES_MAX
-        {
+        let Queue { neighbours, len } = &mut *queue;
+        neighbours.retain(|n| {
+            let is_over = !n.is_given_up || now.since_ns(n.idle_since) >= UNFETCHED_NS;
+            !(is_over && n.letters.is_empty())
+        });
+        let place = neighbours.iter().position(|n| n.row == to);
+        let is_full = place.is_some_and(|place| {
+            let neighbour = &neighbours[place];
+            neighbour.is_given_up || neighbour.letters.len() == OF_ONE_MAX
+        });
+        if is_full || *len == LEN_MAX || bytes.len() > BYTES_MAX {
             return false;
         }
-        letters.push_back(Letter {
-            to,
-            until: now + PATIENCE_NS,
-            bytes: bytes.into(),
+        let place = place.unwrap_or_else(|| {
+            neighbours.push(Neighbour {
+                row: to,
+                letters: VecDeque::new(),
+                idle_since: now,
+                is_given_up: false,
+            });
+            neighbours.len() - 1
         });
-        let due = (now + RETRY_NS).0;
-        self.due.fetch_min(due, Ordering::Relaxed);
+        neighbours[place].letters.push_back(bytes.into());
+        *len += 1;
+        self.due.fetch_min((now + RETRY_NS).0, Ordering::Relaxed);
         true
     }
 
@@ -93,45 +105,56 @@ impl Waiting {
         (due != NEVER).then_some(Time(due))
     }
 
-    /// Tries again, if that is due; `send` does not wait. Whose inbox is full is tried once.
+    /// Tries again, if that is due; `send` does not wait.
     pub(super) fn retry(&self, now: Time, send: impl Fn(Row, &[u8]) -> Delivery) -> Retried {
         let mut retried = Retried::default();
         if self.due().is_none_or(|due| due > now) {
             return retried;
         }
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let Queue { letters, unfetched } = &mut *queue;
-        let mut full: Vec<Row> = Vec::new();
-        letters.retain(|letter| {
-            if !full.contains(&letter.to) {
-                match send(letter.to, &letter.bytes) {
-                    Delivery::Taken => {
-                        retried.delivered += 1;
-                        return false;
-                    }
-                    Delivery::Gone => {
-                        retried.lost += 1;
-                        return false;
-                    }
-                    Delivery::Full => full.push(letter.to),
-                }
-            }
-            if now < letter.until {
-                return true;
-            }
-            retried.lost += 1;
-            if !unfetched.iter().any(|(row, _)| *row == letter.to) {
-                unfetched.push((letter.to, now));
-            }
-            false
-        });
-        let due = if letters.is_empty() {
-            NEVER
-        } else {
-            (now + RETRY_NS).0
+        let Queue { neighbours, len } = &mut *queue;
+        for neighbour in neighbours.iter_mut() {
+            let tried = neighbour.retry(now, &send);
+            retried.delivered += tried.delivered;
+            retried.lost += tried.lost;
+        }
+        *len = neighbours.iter().map(|n| n.letters.len()).sum();
+        let pause = match retried.delivered {
+            0 => RETRY_NS,
+            _ => RETRY_SOON_NS,
         };
+        let due = if *len == 0 { NEVER } else { (now + pause).0 };
         self.due.store(due, Ordering::Relaxed);
         retried
+    }
+}
+
+impl Neighbour {
+    /// Sends what waits for it, until its inbox is full.
+    fn retry(&mut self, now: Time, send: impl Fn(Row, &[u8]) -> Delivery) -> Retried {
+        let mut retried = Retried::default();
+        while let Some(letter) = self.letters.front() {
+            match send(self.row, letter) {
+                Delivery::Taken => {
+                    self.letters.pop_front();
+                    retried.delivered += 1;
+                    self.idle_since = now;
+                }
+                Delivery::Gone => retried.lost += self.clear(),
+                Delivery::Full if now.since_ns(self.idle_since) < PATIENCE_NS => break,
+                Delivery::Full => {
+                    retried.lost += self.clear();
+                    (self.is_given_up, self.idle_since) = (true, now);
+                }
+            }
+        }
+        retried
+    }
+
+    fn clear(&mut self) -> u64 {
+        let lost = self.letters.len() as u64;
+        self.letters = VecDeque::new();
+        lost
     }
 }
 
