@@ -1,7 +1,7 @@
 //! Counters of running processes, for others of the same user to look at.
 //!
 //! Every context keeps a small text file up to date, about ten times a second while
-//! packets flow, in the user's own directory ([`user_directory`](crate::user_directory)). It is gone when the context is
+//! packets flow, in the user's own directory ([`user_directory`]). It is gone when the context is
 //! closed. Those that a process left which was killed, or ended without closing, are removed by
 //! the next reader, and by the next process that opens a context: they do not gather.
 
