@@ -6,7 +6,7 @@ use std::sync::Once;
 use crate::{file, verbose};
 
 /// Has the C library call us when the process exits, where there is a capture to be completed (`URXE_PCAP`), or
-/// somebody wants to know what faults on purpose did, and how many requests were flushed (`URXE_VERBOSE`).
+/// the program was told to print what faults on purpose did, and how many requests were flushed (`URXE_VERBOSE`).
 pub(crate) fn prepare() {
     static ONCE: Once = Once::new();
     let is_set = |name| std::env::var_os(name).is_some();

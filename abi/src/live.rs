@@ -29,7 +29,7 @@ struct Memory {
     layout: Layout,
 }
 
-// SAFETY: nobody else uses it any more.
+// SAFETY: the program has given it up, and the table alone has its address.
 unsafe impl Send for Memory {}
 
 /// For so many the memory stays as it was: functions of the C header read an object's context before they call the

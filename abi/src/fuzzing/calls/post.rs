@@ -225,7 +225,7 @@ impl Session<'_> {
 
     /// By the functions of the extended queue.
     fn poll_one_by_one(&mut self, cq: *mut ibv_cq_ex) {
-        // SAFETY: a queue that is alive and has all the functions; between start and end nobody else polls it.
+        // SAFETY: a queue that is alive and has all the functions; between start and end no other thread polls it.
         unsafe {
             let start = (*cq).start_poll.expect("it has it");
             let mut result = start(cq, ptr::null_mut());

@@ -17,7 +17,7 @@ impl Session<'_> {
         }
         let count = usize::from(self.script.byte() % 4);
         let first = self.number_works(count);
-        // SAFETY: it has these functions, and nobody else builds requests for it.
+        // SAFETY: it has these functions, and no other thread builds requests for it.
         let result = unsafe {
             (*extended).wr_start.expect("it has it")(extended);
             for n in 0..count {

@@ -76,7 +76,7 @@ fn introductions_do_not_fill_the_table_of_peers() {
         || {
             let server = socket();
             let (to, stranger) = (name(&server), stranger(0));
-            // Of other addresses: not believed. Of its own, from many ports: whoever comes later is met all the same.
+            // Of other addresses: not believed. Of its own, from many ports: peers that come later are met all the same.
             for number in 0..5000_u16 {
                 let other = std::net::IpAddr::from([10, 9, (number >> 8) as u8, number as u8]);
                 let sent = stranger.send_to(&introduction(other, b"forged"), to);
@@ -131,7 +131,7 @@ fn nobody_speaks_in_anothers_name() {
             stranger(0)
                 .send_to(&introduction(address(OWN), b"forged"), name(&server))
                 .expect("loopback takes it");
-            // A queue pair of somebody else who knows the server's.
+            // A stranger's queue pair, which knows the server's.
             let context = Context::open(address(77)).expect("free");
             let pd = context.alloc_pd().expect("room");
             let cq = context.create_cq(16).expect("room");

@@ -30,7 +30,7 @@ use super::wire::Message;
 use crate::cm::manager::manager;
 use crate::errno::Errno;
 
-/// How long closing waits for the peer to take what was sent: as long as Linux keeps a TCP socket that nobody has.
+/// How long closing waits for the peer to take what was sent: as long as Linux keeps a TCP socket that no process has open.
 const LINGER: Duration = Duration::from_secs(60);
 
 /// How long a call waits.
