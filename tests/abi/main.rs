@@ -15,6 +15,7 @@ mod pingpong;
 mod preloaded;
 mod programs;
 mod pyverbs;
+mod readme;
 mod rsockets;
 mod surroundings;
 mod symbols;

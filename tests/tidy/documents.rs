@@ -118,6 +118,38 @@ fn the_promised_documents_exist() {
     report("missing", &faults);
 }
 
+/// What a README's reader is told is what was measured: each number beside a command of `urxe bench` is in
+/// docs/PERFORMANCE.md, in the row of the same command.
+#[test]
+fn the_readmes_numbers_are_those_that_were_measured() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect(path);
+    let (readme, performance) = (read("README.md"), read("docs/PERFORMANCE.md"));
+    let mut faults = Vec::new();
+    let mut rows = 0;
+    for row in readme
+        .lines()
+        .filter(|line| line.starts_with("| `urxe bench"))
+    {
+        rows += 1;
+        let mut cells = row.trim_matches('|').split('|').map(str::trim);
+        let command = cells.next().unwrap_or_default();
+        let measured = performance
+            .lines()
+            .find(|line| line.starts_with(&format!("| {command} |")))
+            .unwrap_or_default();
+        let measured: BTreeSet<&str> = measured.split('|').map(str::trim).collect();
+        let numbers = cells.filter_map(|cell| cell.split_whitespace().next());
+        for number in numbers.filter(|number| !measured.contains(number)) {
+            faults.push(format!("{command}: {number}"));
+        }
+    }
+    assert!(rows >= 3, "the README has {rows} numbers");
+    report(
+        "README.md has numbers that docs/PERFORMANCE.md has not",
+        &faults,
+    );
+}
+
 #[test]
 fn links_and_anchors_are_found() {
     let text = "# A b-c\n[x](y.md#z) and [u](v)\n```\n[no](link)\n```\n";
