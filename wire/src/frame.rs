@@ -183,7 +183,7 @@ fn check_protocol(layer: Layer, protocol: u8) -> Result<(), ParseError> {
 }
 
 fn parse_udp(bytes: &[u8]) -> Result<(Udp, &[u8]), ParseError> {
-    // The port first: the length of somebody else's datagram is not our business.
+    // The port first: the length of another protocol's datagram does not matter.
     if let Some(&[_, _, d0, d1]) = bytes.first_chunk::<4>() {
         let number = u16::from_be_bytes([d0, d1]);
         if number != ROCE_V2_PORT {

@@ -79,7 +79,7 @@
 //! - [`cm`]: connection manager messages. [`cnp`]: congestion notification.
 //! - [`Frame`]: whole frames, for captures and simulators, with [`PauseFrame`] for priority
 //!   flow control and [`Grh`] for what a UD receive begins with.
-//! - [`pcapng`]: capture files, for whoever writes them.
+//! - [`pcapng`]: capture files, for programs that write them.
 //!
 //! docs/WIRE.md has the sources, the method of the ICRC, and measurements.
 

@@ -16,7 +16,7 @@ use crate::xrceth::XrcEth;
 /// Length of the ICRC in bytes.
 pub const ICRC_LEN: usize = 4;
 
-/// A packet whose structure is proven: the headers that its opcode asks for are
+/// A packet with a proven structure: the headers that its opcode asks for are
 /// there, and padding and ICRC too. Accessors cannot fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
@@ -37,7 +37,7 @@ impl<'a> Packet<'a> {
         Self::parse_as(bytes, Opcode::info)
     }
 
-    /// The same for whoever looks at packets and does not act on them: an opcode that
+    /// Parses for tools that show packets and do not act on them: an opcode that
     /// the table does not have (a vendor's transport) is no error. Its packet has the
     /// table entry [`OpcodeInfo::UNASSIGNED`], and what follows its BTH is payload. A
     /// transport must use [`Packet::parse`], and drop such packets.

@@ -1,4 +1,4 @@
-//! Capture files as Wireshark reads them: the blocks of pcapng (draft-ietf-opsawg-pcapng), for whoever writes
+//! Capture files as Wireshark reads them: the blocks of pcapng (draft-ietf-opsawg-pcapng), for a program that writes
 //! one.
 //!
 //! A file is a [`section`], an [`interface`] for each place where packets are seen, and then a [`Packet`] for each
@@ -69,7 +69,7 @@ pub fn interface(out: &mut impl Extend<u8>, interface: &Interface<'_>) {
 /// Which way a packet went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Direction {
-    /// Nobody knows, or neither.
+    /// Unknown, or neither.
     #[default]
     Unknown,
     /// It came.

@@ -48,7 +48,7 @@ impl fmt::Display for Packet<'_> {
     }
 }
 
-/// The name of an opcode that no service here has: of reliable datagrams (010), whose opcodes are numbered as those of reliable
+/// The name of an opcode that no service here has: of reliable datagrams (010), with opcodes numbered as those of reliable
 /// connections, or of a manufacturer (110, 111), as those of dynamically connected QPs (DC) are.
 fn fmt_unassigned(opcode: Opcode, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     const RESYNC: u8 = 0x55;

@@ -25,7 +25,7 @@ pub struct Env<'a, M: Memory, C: CqSink> {
     pub cqs: &'a mut C,
 }
 
-/// Asynchronous events kept until somebody asks; more are dropped, oldest first. One for
+/// Asynchronous events kept until they are fetched; more are dropped, oldest first. One for
 /// every QP that there can be, twice: none is lost when a queue fails that all QPs use.
 const EVENTS_MAX: usize = 1 << 17;
 

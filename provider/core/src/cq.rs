@@ -4,7 +4,7 @@ use urxe_wire::{Qpn, Rkey};
 
 use crate::error::{Fault, WcStatus};
 
-/// Identity of a completion queue, given by whoever owns the queues.
+/// Identity of a completion queue, given by the owner of the queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct CqId(pub u32);
 

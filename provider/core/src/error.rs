@@ -9,7 +9,7 @@ pub use crate::wc_status::WcStatus;
 /// Which side of the connection found the fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Side {
-    /// Nobody: there is no fault.
+    /// Neither side: there is no fault.
     None,
     /// The side that reports it: its own memory, keys or queues.
     Local,
@@ -144,7 +144,7 @@ pub enum DropReason {
     StaleResponse,
     /// Ahead of the expected PSN, and the NAK for that was already sent.
     AheadOfSequence,
-    /// A duplicate whose answer is no longer kept.
+    /// A duplicate with an answer that is no longer kept.
     StaleDuplicate,
     /// A datagram's Q_Key is not the QP's.
     Qkey,

@@ -5,9 +5,9 @@
 //!
 //! - a reliable connection, from requests with the expected PSN that were executed, and responses
 //!   that completed something: as much as a stranger needs to put data into the connection;
-//! - an unreliable one, whose PSNs protect nothing, from packets that were executed;
+//! - an unreliable one, where PSNs protect nothing, from packets that were executed;
 //! - datagrams, from those that had the Q_Key and a receive;
-//! - QP 1, whose Q_Key everybody knows, from messages that its agent took; what they show
+//! - QP 1, where the Q_Key is public, from messages that its agent took; what they show
 //!   is kept apart, and says nothing about other datagrams.
 //!
 //! Over IPv6 there is no Identification: the ICRC is right or wrong.

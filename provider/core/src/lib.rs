@@ -8,7 +8,7 @@
 //!
 //! # The run loop
 //!
-//! Whoever owns a shard does, in any order and as often as there is reason to:
+//! The owner of a shard does, in any order and as often as there is reason to:
 //!
 //! * [`Shard::handle_packet`] for every datagram that arrives;
 //! * [`Shard::post_send`] and [`Shard::post_recv`] for the application;

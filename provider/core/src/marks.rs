@@ -73,7 +73,7 @@ marks! {
         LocalFaultAtStart,
         /// Memory vanished after some packets of the message had left.
         LocalFaultMidMessage,
-        /// A request whose memory vanished later turned out to have arrived.
+        /// A request failed because its memory vanished, and turned out later to have arrived.
         FaultedRequestArrived,
     }
     completer {
@@ -139,7 +139,7 @@ marks! {
         CreditsAnnounced,
         /// A message longer than its receive.
         RecvTooShort,
-        /// A WRITE or READ of no bytes, whose key is not looked at.
+        /// A WRITE or READ of no bytes: its key is not looked at.
         ZeroLengthUnchecked,
         /// A region went away between two packets of a WRITE.
         WriteTargetGone,
@@ -163,7 +163,7 @@ marks! {
     unreliable {
         /// A message was cut off by the beginning of the next one.
         UcMessageCutOff,
-        /// A packet of a message whose beginning was lost.
+        /// A packet of a message that lost its beginning.
         UcRestDropped,
         /// A message without a receive.
         UcNoReceive,

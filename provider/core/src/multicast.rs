@@ -124,7 +124,7 @@ impl Shard {
         self.groups.members.contains_key(&group)
     }
 
-    /// Takes a packet whose destination is no QP's number: a group's, or nobody's.
+    /// Takes a packet to a number that no QP has: a group's, or an unknown one.
     #[cold]
     pub(crate) fn handle_stray<M: Memory, C: CqSink>(
         &mut self,

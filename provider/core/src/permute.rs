@@ -36,7 +36,7 @@ impl Permutation24 {
         (left << HALF_BITS) | right
     }
 
-    /// The value whose image is `image` (24 bits).
+    /// The value that [`Permutation24::forward`] maps to `image` (24 bits).
     #[inline]
     pub(crate) fn backward(&self, image: u32) -> u32 {
         let (mut left, mut right) = ((image >> HALF_BITS) & HALF_MASK, image & HALF_MASK);

@@ -49,7 +49,7 @@ impl Shard {
         }
         self.held = None;
         let mut held = Time(u64::MAX);
-        // Each once: those whose ACK is held back join the end again.
+        // Each once: those with a held-back ACK join the end again.
         for _ in 0..self.turns.owing.len() {
             let Some(&index) = self.turns.owing.front() else {
                 break;

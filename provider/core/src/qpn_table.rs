@@ -1,10 +1,10 @@
 //! QPs and shared receive queues by number. The space of numbers may be shared: it is dealt
-//! out in chunks, and a table hands out numbers of its chunks only. A QPN so tells whose it is, to whoever
+//! out in chunks, and a table hands out numbers of its chunks only. So a QPN identifies its owner to the one that
 //! steers packets between the owners of one address.
 //!
 //! Within a chunk numbers are given out in an order that a stranger cannot know, and
 //! one that was given back waits until all others had their turn. Nothing is hashed
-//! and nobody scans.
+//! and nothing scans.
 
 use std::collections::VecDeque;
 
@@ -109,7 +109,7 @@ impl<T> QpnTable<T> {
         self.free_qpns.extend(numbers.into_iter().map(Qpn::new));
     }
 
-    /// Takes a chunk at random that is not ours yet: for a table that shares with nobody.
+    /// Takes a chunk at random that is not ours yet: for a table that is not shared.
     /// Returns false if there is none left.
     pub fn grant_any(&mut self) -> bool {
         if self.owned.len() == CHUNKS {
@@ -201,7 +201,7 @@ impl<T> QpnTable<T> {
         self.slots.get(index.0 as usize)?.value.as_ref()
     }
 
-    /// The same, to change it.
+    /// The value at a place, to change it.
     #[inline]
     pub fn at_mut(&mut self, index: QpIndex) -> Option<&mut T> {
         self.slots.get_mut(index.0 as usize)?.value.as_mut()

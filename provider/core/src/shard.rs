@@ -36,11 +36,11 @@ pub enum Handled {
     /// It was for a QP of this shard, or for none: nothing is left to do.
     Here,
     /// Its QPN is of a chunk that was not granted: if another owner shares the address,
-    /// the packet is for him. Nothing was counted.
+    /// the packet is for that owner. Nothing was counted.
     OfAnother,
 }
 
-/// Queue pairs, their timers, and whose turn it is. See the crate's documentation
+/// Queue pairs, their timers, and their turns. See the crate's documentation
 /// for the order of calls.
 #[derive(Debug)]
 pub struct Shard {
@@ -366,7 +366,7 @@ impl Shard {
             }
     }
 
-    /// Counts a packet that was [`Handled::OfAnother`] and turned out to be for nobody.
+    /// Counts a packet that was [`Handled::OfAnother`] and turned out to have no owner.
     pub fn count_unowned(&mut self) {
         self.common.stats.rcvd_pkts += 1;
         self.common.stats.drop_packet(DropReason::NoQp);
@@ -454,7 +454,7 @@ impl Shard {
     }
 
     /// Fails every QP that uses a completion queue, because that lost a completion: for
-    /// whoever takes [`AsyncEvent::CqErr`](crate::event::AsyncEvent::CqErr) out. Looks at all QPs.
+    /// the caller that takes out [`AsyncEvent::CqErr`](crate::event::AsyncEvent::CqErr). Looks at all QPs.
     pub fn fail_cq<M: Memory, C: CqSink>(&mut self, cq: CqId, env: &mut Env<'_, M, C>) {
         let users = self.qps.iter().filter(|(_, qp)| qp.uses_cq(cq));
         let users: Vec<QpIndex> = users.map(|(index, _)| index).collect();

@@ -1,11 +1,11 @@
-//! Tables made smaller when very many QPs or connections are gone. Whoever drives the shard decides when: it looks at
+//! Tables made smaller when very many QPs or connections are gone. The shard's driver decides when: it looks at
 //! all places, and so is nothing for each QP that goes.
 
 use crate::cm::CmPlaces;
 use crate::shard::Shard;
 use crate::table::Occupancy;
 
-/// Places that a shard's tables have: whatever somebody keeps by place needs no more.
+/// Places that a shard's tables have: a caller's table by place needs no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Places {
     /// Of QPs.

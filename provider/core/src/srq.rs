@@ -31,7 +31,7 @@ pub struct SrqInit {
     pub pd: PdId,
     /// Its sizes and its limit.
     pub attr: SrqAttr,
-    /// For a queue of type XRC, whose receives complete to a queue of its own.
+    /// For a queue of type XRC: its receives complete to a queue of its own.
     pub xrc: Option<SrqXrc>,
 }
 
@@ -194,7 +194,7 @@ impl SrqTable {
         }
     }
 
-    /// Gives up places that nobody needs, if hardly any are in use; returns how many there are.
+    /// Gives up unused places, if hardly any are in use; returns how many there are.
     pub(crate) fn shrink(&mut self) -> usize {
         self.srqs.shrink();
         self.srqs.occupancy().places
@@ -242,7 +242,7 @@ impl Shard {
         init.attr.check(0)?;
         let table = &mut self.common.srqs.srqs;
         if table.is_exhausted() {
-            // Numbers of shared receive queues are nobody else's.
+            // Numbers of shared receive queues are not shared with other owners.
             table.grant_any();
         }
         let made = table.insert_with(|_, _| Srq {

@@ -47,7 +47,7 @@ counters! {
     rcvd_seq_err,
     /// ACKs (and NAKs) sent.
     ack_sent,
-    /// Times that an ACK was held back because nobody waits for it.
+    /// Times that an ACK was held back because the peer does not wait for it.
     ack_deferred,
     /// Times that a requester went back to send again: timeouts, sequence NAKs, missing responses.
     completer_retry_err,
@@ -89,7 +89,7 @@ counters! {
     cm_duplicate_msgs,
     /// Messages of the connection manager sent again because no answer came.
     cm_retries,
-    /// Requests for connections refused because nobody listens, the backlog is full, or they are stale.
+    /// Requests for connections refused because there is no listener, the backlog is full, or they are stale.
     cm_refused_reqs,
     /// Connections given up before their time as there were too many: half open, or at rest after their end.
     cm_evicted,

@@ -26,7 +26,7 @@ impl Occupancy {
         self.places >= Self::LARGE && self.used <= self.places / 16
     }
 
-    /// True if it is sparse since the last one left, or if that was the very last: for telling somebody once, not with
+    /// True if it is sparse since the last one left, or if that was the very last: to report it once, not with
     /// each that leaves.
     #[inline]
     pub fn turns_sparse(self) -> bool {

@@ -33,7 +33,7 @@ struct Entry {
     tick: u64,
     /// Level and slot while armed.
     place: Option<(u8, u8)>,
-    /// Nobody waits for it any more: it is taken out when its time comes, without a look at the QP.
+    /// No longer needed: it is taken out when its time comes, without a look at the QP.
     rests: bool,
 }
 

@@ -16,7 +16,7 @@ use crate::qpn_table::QpnChunk;
 /// Where packets of one QP go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TxDest {
-    /// Source address: one of the port's, whose socket sends it.
+    /// Source address: one of the port's; its socket sends the packet.
     pub local: IpAddr,
     /// Destination address; the port is 4791 always.
     pub remote: IpAddr,

@@ -1,10 +1,10 @@
-//! Whose turn it is to send.
+//! Which QP sends next.
 //!
 //! What QPs owe their peers in small packets (ACKs, NAKs, results of atomics) goes first. Data goes round by deficit: in a
 //! round each QP that has some may send a quantum of bytes, and what it sent beyond its right is taken off the next
 //! time. A QP that had nothing left to send after its last turn is asked before the round goes on, as long as it has
-//! not used up what the round gives it: so a short message does not wait for all that others have to send, and nobody
-//! gets more that way.
+//! not used up what the round gives it: so a short message does not wait for all that others have to send, and no QP
+//! gets more than its share.
 
 use std::collections::VecDeque;
 
@@ -193,7 +193,7 @@ impl Turns {
         self.quantum = batch.capacity().min(1 << 24) as i32;
     }
 
-    /// The QP whose turn it is.
+    /// The QP that is next.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<QpIndex> {
         if let Some(&index) = self.ahead.front() {

@@ -56,7 +56,7 @@ statuses! {
     MwBindErr = 6, "IBV_WC_MW_BIND_ERR", "memory window bind error";
     /// The responder sent something that does not answer the request.
     BadRespErr = 7, "IBV_WC_BAD_RESP_ERR", "bad response";
-    /// Of receives whose memory failed a check while an RDMA WRITE was placed.
+    /// Of receives: their memory failed a check while an RDMA WRITE was placed.
     LocAccessErr = 8, "IBV_WC_LOC_ACCESS_ERR", "local access error",
         never: "a receive whose memory fails its check ends as LOC_PROT_ERR, and a refused RDMA WRITE with immediate \
         consumes no receive: it is an event (QP_ACCESS_ERR)";
@@ -66,7 +66,7 @@ statuses! {
     RemAccessErr = 10, "IBV_WC_REM_ACCESS_ERR", "remote access error";
     /// The remote side could not carry the request out (NAK 0x63).
     RemOpErr = 11, "IBV_WC_REM_OP_ERR", "remote operation error";
-    /// The retry counter ran out: nobody answers.
+    /// The retry counter ran out: the peer does not answer.
     RetryExcErr = 12, "IBV_WC_RETRY_EXC_ERR", "transport retry counter exceeded";
     /// The RNR retry counter ran out: the remote side posts no receives.
     RnrRetryExcErr = 13, "IBV_WC_RNR_RETRY_EXC_ERR", "RNR retry counter exceeded";

@@ -217,7 +217,7 @@ impl SendQueue {
         SendQueue::with_rules(SendRules::RC, capacity, sge_max, inline_max)
     }
 
-    /// The same, of a QP of any service.
+    /// A queue with the rules of a QP of any service.
     pub fn with_rules(
         rules: SendRules,
         capacity: u32,
@@ -298,7 +298,7 @@ impl SendQueue {
     }
 
     /// Moves all requests to another queue, as far as that has room. For queues
-    /// in which posts wait while somebody else drives the shard.
+    /// in which posts wait while another thread drives the shard.
     pub fn drain_into(&mut self, other: &mut SendQueue) {
         while self.head < self.tail && other.len() < other.capacity {
             let wqe = *self.wqe(self.head);

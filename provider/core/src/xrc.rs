@@ -6,7 +6,7 @@ use urxe_wire::Qpn;
 use crate::qp::RecvSource;
 use crate::srq::SrqTable;
 
-/// Identity of an XRC domain, given by whoever owns the domains.
+/// Identity of an XRC domain, given by the owner of the domains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct XrcdId(pub u32);
 

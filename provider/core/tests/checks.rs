@@ -18,7 +18,7 @@ use urxe_wire::{AtomicEth, Bth, NakCode, Opcode, Packet, Psn, Reth, Rkey, Syndro
 /// Node 1 expects this PSN first.
 const FIRST: u32 = 0x100;
 
-/// A pair whose wire delivers nothing by itself.
+/// A pair on a wire that delivers nothing by itself.
 fn quiet(change: impl FnOnce(&mut Settings)) -> (Pair, Rc<RefCell<Vec<Vec<u8>>>>) {
     let mut settings = Settings::default();
     change(&mut settings);

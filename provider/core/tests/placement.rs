@@ -29,7 +29,7 @@ fn settings() -> Settings {
     }
 }
 
-/// A pair whose second side has memory that survives.
+/// A pair in which the second side has memory that survives.
 fn pair(settings: &Settings) -> Pair {
     let pair = Pair::new(settings, 1);
     pair.nodes[1].memory.volatile_from.set(u64::MAX);

@@ -23,7 +23,7 @@ use urxe_wire::{Lkey, Packet, Psn, Qpn, SyndromeKind};
 const SENDER: usize = 0;
 const RECEIVER: usize = 1;
 
-/// A pair whose receiver has an SRQ, and QPs that take from it.
+/// A pair in which the receiver has an SRQ, and QPs that take from it.
 struct Shared {
     pair: Pair,
     srq: SrqId,
@@ -65,7 +65,7 @@ impl Shared {
         shared
     }
 
-    /// One more connection whose receiver takes from the SRQ.
+    /// One more connection; its receiver takes from the SRQ.
     fn add_qp(&mut self, n: u32) {
         let made = [SENDER, RECEIVER].map(|side| {
             let init = QpInit {
@@ -105,7 +105,7 @@ impl Shared {
         self.pair.nodes[RECEIVER].shard.post_srq_recv(self.srq, &wr)
     }
 
-    /// A receive of `len` bytes whose place follows from its id.
+    /// A receive of `len` bytes; its place follows from its id.
     fn post(&mut self, wr_id: u64, len: u32) {
         let sges = [self.sge(RECEIVER, place(wr_id), len)];
         self.try_post(wr_id, &sges).expect("room");
@@ -526,7 +526,7 @@ fn an_unreliable_connection_keeps_the_receive_of_a_lost_message() {
     let got: Vec<_> = s.received().iter().map(|c| (c.wr_id, c.byte_len)).collect();
     assert_eq!(got, [(1, 5), (0, 5)]);
     assert_eq!(s.pair.nodes[RECEIVER].memory.read(place(0), 5), b"again");
-    // Nothing is left: the message is dropped, and nobody hears of it.
+    // Nothing is left: the message is dropped, without a completion.
     s.send(0, &inline(b"third"));
     s.send(1, &inline(b"fourth"));
     s.pair.run();

@@ -1,5 +1,5 @@
 //! Unreliable connections on a virtual wire: messages arrive whole or not at all, and
-//! nobody hears of those that do not.
+//! no completion tells of those that do not.
 
 mod support;
 

@@ -145,7 +145,7 @@ impl UdpSocket {
         SendOutcome::All { sent }
     }
 
-    /// Receives what is there, without waiting, into `batch` (whose former contents are
+    /// Receives what is there, without waiting, into `batch` (its former contents are
     /// forgotten); returns the number of datagrams, 0 if there is nothing.
     ///
     /// # Errors

@@ -13,7 +13,7 @@
 //!   [`UdpConfig::reuse_port`].
 //! * Over IPv4 on Linux, a packet sent alone carries IP Identification 0 and Don't
 //!   Fragment, and packet `k` of a segmented run carries Identification `k` when it
-//!   is cut. Protocols whose checksum covers the IP header rely on it. It follows
+//!   is cut. Protocols with a checksum over the IP header rely on it. It follows
 //!   from two settings: the socket is unconnected, and `IP_MTU_DISCOVER` is
 //!   `IP_PMTUDISC_PROBE`. (`tests/veth.rs` looks at the packets.)
 //! * Over IPv6, datagrams with UDP checksum 0 are delivered: kernel soft-RoCE and

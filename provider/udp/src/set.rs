@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::UdpSocket;
 
-/// A set of sockets whose descriptor is readable while one of them has a datagram: to
+/// A set of sockets with one descriptor, readable while one of them has a datagram: to
 /// wait for more sockets than [`WAIT_MAX`](crate::WAIT_MAX).
 #[derive(Debug)]
 pub struct SocketSet {

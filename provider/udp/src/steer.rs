@@ -4,8 +4,8 @@
 //!
 //! The kernel numbers the sockets of a group in the order in which they were bound; when
 //! one is closed, the last takes its number. A program that names a socket which is not
-//! there leaves the choice to the kernel. So steering is a help and no promise: whoever
-//! gets a datagram must know what to do with one that is not for him.
+//! there leaves the choice to the kernel. So steering is a help and no promise: a process
+//! must know what to do with a datagram that is not its own.
 
 /// One instruction, as `struct sock_filter` has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,8 +32,8 @@ const INSNS_MAX: usize = 4096;
 /// How datagrams are spread over the sockets of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Steering<'a> {
-    /// A datagram that begins with these four bytes goes to the socket whose number is
-    /// in its next four (big-endian): so that a socket can find out its own number.
+    /// A datagram that begins with these four bytes goes to the socket with the number
+    /// in its next four bytes (big-endian): so that a socket can find out its own number.
     pub probe: [u8; 4],
     /// Where in the datagram the field is: four bytes, big-endian.
     pub offset: u32,
@@ -48,14 +48,14 @@ pub struct Steering<'a> {
     pub map: &'a [(u32, u32)],
 }
 
-/// Datagrams whose masked field has one certain value, and the field that steers these.
+/// Datagrams with one certain value in the masked field, and the field that steers these.
 #[derive(Clone, Copy, Debug)]
 pub struct OtherField {
     /// The value, masked and not shifted.
     pub value: u32,
     /// Where two bytes are that tell kinds apart.
     pub kind_offset: u32,
-    /// The kind whose field is in the first of the places, below; all others have it in the second.
+    /// The kind with its field in the first of the places, below; all others have it in the second.
     pub first_kind: u16,
     /// Where in the datagram the field is: four bytes, big-endian.
     pub offsets: [u32; 2],

@@ -51,7 +51,7 @@ impl Transmit {
         Transmit { tos, ..self }
     }
 
-    /// The same, sent from `src_ip`: for a socket bound to no particular address.
+    /// This transmission from `src_ip`: for a socket bound to no particular address.
     #[must_use]
     pub fn with_src_ip(self, src_ip: IpAddr) -> Transmit {
         Transmit {

@@ -352,7 +352,7 @@ fn a_taken_port_is_an_error() {
     assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
 }
 
-/// A packet to a port that nobody has comes back as an ICMP message; neither direction
+/// A packet to an unused port comes back as an ICMP message; neither direction
 /// of the socket suffers.
 #[test]
 fn refused_packets_do_not_wedge_the_socket() {

@@ -51,7 +51,7 @@ fn received(socket: &UdpSocket) -> usize {
     packets
 }
 
-/// A datagram whose second word is `chunk` shifted to where it is looked for.
+/// A datagram with `chunk` in its second word, shifted to where it is looked for.
 fn datagram(chunk: u32) -> Vec<u8> {
     let mut bytes = vec![0x11; 64];
     bytes[4..8].copy_from_slice(&(0x4000_0321 | chunk << 12).to_be_bytes());

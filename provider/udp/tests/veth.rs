@@ -15,9 +15,9 @@ use urxe_udp::{
     Caps, Dest, Interest, SendBatch, SendOutcome, Transmit, UdpConfig, UdpSocket, wait_for,
 };
 
-/// A neighbour at the far end whose MAC address is known: everything reaches the cable.
+/// A neighbour at the far end with a known MAC address: everything reaches the cable.
 const KNOWN: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-/// One that nobody answers for: packets wait in the kernel for its MAC address.
+/// One without an answer: packets wait in the kernel for its MAC address.
 const UNKNOWN: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
 const MTU: usize = 1500;
 

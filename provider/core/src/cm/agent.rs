@@ -58,7 +58,7 @@ pub struct Counts {
     pub duplicates: u64,
     /// Messages sent again because no answer came.
     pub retries: u64,
-    /// Requests refused: nobody listens, or the backlog is full.
+    /// Requests refused: no listener, or a full backlog.
     pub refused: u64,
     /// Connections given up before their time as there were too many, the oldest first: half open, or at rest.
     pub evicted: u64,
@@ -111,7 +111,7 @@ impl Agent {
         added.ok_or(CmError::InUse)
     }
 
-    /// Waits no longer. Requests that nobody took are refused. Looks at all connections.
+    /// Stops listening. Requests that were not taken are refused. Looks at all connections.
     pub fn unlisten(&mut self, now: Time, id: ListenerId) {
         if !self.listeners.remove(id) {
             return;
@@ -292,14 +292,14 @@ impl Agent {
     /// A packet of the connection arrived, so the other side is ready.
     ///
     /// # Errors
-    /// [`CmError::State`] if nobody waits for that.
+    /// [`CmError::State`] if no connection waits for that.
     pub fn on_data(&mut self, id: CommId) -> Result<(), CmError> {
         let place = self.in_state(id, &[State::RepSent, State::Established])?;
         self.note_established(place, Box::default());
         Ok(())
     }
 
-    /// The same, of a QP's packet.
+    /// [`Agent::on_data`] by the number of the QP that received a packet.
     pub fn on_data_of(&mut self, qpn: Qpn) {
         let waits = |conn: &Conn| conn.state == State::RepSent;
         if let Some(place) = self.conns.find_qp(qpn, waits) {
@@ -347,8 +347,8 @@ impl Agent {
             }
             self.refuse(place, message, reason);
             if state == State::RepSent {
-                // The refusal may be lost, and nothing else would tell one who has the reply
-                // already: he is asked to disconnect, if nothing is heard of him.
+                // The refusal may be lost, and a peer that has the reply already would not learn of it:
+                // it is asked to disconnect, if nothing is heard from it.
                 return self.insist(now, place, dreq);
             }
             return self.remove(place);

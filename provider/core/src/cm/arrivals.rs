@@ -31,8 +31,8 @@ impl Agent {
         Handled::Here
     }
 
-    /// Takes one that was [`Handled::OfAnother`] and turned out to be nobody's: who asks gets
-    /// an answer all the same.
+    /// Takes a message that was [`Handled::OfAnother`] and turned out to have no owner: its sender
+    /// still gets an answer.
     pub fn handle_unowned(&mut self, now: Time, path: MadPath, bytes: &[u8]) {
         if let Ok((header, message)) = CmMessage::parse(bytes) {
             self.dispatch(now, path, &header, &message);
@@ -118,7 +118,7 @@ impl Agent {
         }
     }
 
-    /// Nobody waits for it (any more): the other side need not try again.
+    /// No connection waits for the reply (any more): the peer need not try again.
     fn refuse_rep(&mut self, path: MadPath, header: &MadHeader, rep: &Rep) {
         self.counts.stray += 1;
         let refusal = Refusal {
@@ -203,8 +203,8 @@ impl Agent {
         }
     }
 
-    /// Whom a REJ is for. A refused REQ's sender does not know the other side's id; and one
-    /// who gave up before an answer came does not know ours, but says who he is.
+    /// The connection that a REJ is for. If our REQ is refused, the peer's id is not known here; and a
+    /// peer that gave up before an answer came does not know our id, but names its own.
     fn rejected(&self, path: MadPath, rej: &Rej) -> Option<usize> {
         let fits = |&place: &usize| {
             self.conns.at(place).is_some_and(|conn| {

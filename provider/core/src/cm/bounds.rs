@@ -21,11 +21,11 @@ const RESPONSE_MAX: u8 = 20;
 const ACK_TIMEOUT_MAX: u8 = 24;
 /// Exponent of the time that a connection rests: 4.1 s, which no packet is under way.
 const TIMEWAIT_MAX: u8 = 20;
-/// Connections that were answered and whose peer says nothing, at most.
+/// Connections that were answered and not confirmed by their peer, at most.
 const HALF_OPEN_MAX: usize = 1 << 14;
-/// Connections that rest and that nobody holds, at most.
+/// Connections in timewait without a holder, at most.
 const RESTING_MAX: usize = 1 << 14;
-/// Messages that nobody asked for, to addresses that never answered: so many at once, and one more each time.
+/// Unasked messages to addresses that never answered: so many at once, and one more each time.
 const UNASKED_MAX: u32 = 16;
 const UNASKED_EACH_NS: u64 = 1_000_000_000 / 16;
 

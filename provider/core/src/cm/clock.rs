@@ -42,7 +42,7 @@ impl Agent {
         self.arm(place, now + wait);
     }
 
-    /// Nobody listens there. True if the request will be sent again, as somebody may before long; it is not counted as
+    /// There is no listener. True if the request will be sent again, as one may come before long; it is not counted as
     /// one that was lost.
     pub(super) fn ask_again(&mut self, now: Time, place: usize) -> bool {
         let Some(conn) = self.conns.at_mut(place) else {
@@ -58,7 +58,7 @@ impl Agent {
         true
     }
 
-    /// Connections whose end the other side has not acknowledged. Looks at all.
+    /// Connections that have ended without the peer's acknowledgement. Looks at all.
     pub fn disconnecting(&self) -> usize {
         self.conns
             .places(|conn| conn.state == State::DreqSent)

@@ -38,9 +38,9 @@ pub(super) enum State {
 pub(super) enum Holder {
     /// The application.
     Application,
-    /// Nobody took it from the listener so far.
+    /// The listener's program has not taken it yet.
     Listener(ListenerId),
-    /// Nobody: it is gone once the protocol is through with it.
+    /// No program: it goes when the protocol is finished.
     Nobody,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Conn {
     pub(super) deadline: Option<Time>,
     pub(super) retries_left: u8,
     pub(super) max_retries: u8,
-    /// How often it was refused as nobody listened, and how often that is not believed.
+    /// How often it was refused for want of a listener, and how often that is tried again.
     pub(super) refusals: u8,
     pub(super) max_refusals: u8,
     /// How long an answer is waited for.

@@ -18,7 +18,7 @@ const ID_BITS: u32 = 32 - (24 - CHUNK_BITS);
 const PLACE_BITS: u32 = 16;
 const GENERATIONS: u32 = 1 << (ID_BITS - PLACE_BITS);
 
-/// Whose an id is: its upper bits are those of a chunk of QPNs that he has.
+/// The owner of an id: the upper bits are those of one of the owner's chunks of QPNs.
 pub(super) fn owner_of(id: CommId) -> QpnChunk {
     QpnChunk((id.0 >> ID_BITS) as u16)
 }
@@ -75,7 +75,7 @@ impl Conns {
         }
     }
 
-    /// Gives up places that nobody needs, if hardly any are in use. What counts how often they were used stays: an id
+    /// Gives up unused places, if hardly any are in use. What counts how often they were used stays: an id
     /// comes back no earlier for it.
     pub(super) fn shrink(&mut self) {
         if !self.occupancy().is_sparse() {
@@ -180,7 +180,7 @@ impl Conns {
             return;
         }
         let (addr, guid, qpn) = (conn.path.remote, conn.remote_guid, conn.remote_qpn);
-        // Once: whoever names one QP in thousands of requests makes no long chain.
+        // Once: a sender that names one QP in thousands of requests makes no long chain.
         if self.find_remote_qpn(addr, guid, qpn).is_some() {
             return;
         }

@@ -8,7 +8,7 @@ use super::terms::{CommId, Incoming, Reply};
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum CmEvent {
-    /// Somebody wants to connect. The listener's backlog counts him until
+    /// A peer wants to connect. The listener's backlog counts the request until
     /// [`super::Agent::take`].
     Request(CommId, Box<Incoming>),
     /// The other side accepted: bring the QP to RTS, then [`super::Agent::establish`].

@@ -1,5 +1,5 @@
 //! Finding the place of something by a key, at the same cost however many there are. The
-//! keys are hashed with a secret, so that nobody can make them meet in one bucket.
+//! keys are hashed with a secret, so that no peer can make them meet in one bucket.
 
 use core::net::IpAddr;
 

@@ -7,9 +7,9 @@ use crate::table::cut;
 pub(super) enum Line {
     /// Answered, and nothing is heard.
     HalfOpen,
-    /// Ended, and nobody holds it.
+    /// Ended, without a holder.
     Resting,
-    /// Nobody holds it, and the peer is asked to end it.
+    /// Without a holder; the peer is asked to end it.
     Leaving,
 }
 

@@ -47,7 +47,7 @@ pub(super) struct Listener {
     service_id: u64,
     scope: Scope,
     backlog: u32,
-    /// Requests that nobody took so far.
+    /// Requests that the program has not taken yet.
     waiting: u32,
 }
 
@@ -70,7 +70,7 @@ impl Listeners {
         }
     }
 
-    /// Adds one; `None` if somebody listens there.
+    /// Adds a listener; `None` if the service has one.
     pub(super) fn add(
         &mut self,
         service_id: u64,
@@ -141,7 +141,7 @@ impl Listeners {
         self.places.len() - self.free.len()
     }
 
-    /// Gives up places that nobody needs, if hardly any are in use; returns how many there are.
+    /// Gives up unused places, if hardly any are in use; returns how many there are.
     pub(super) fn shrink(&mut self) -> usize {
         let occupancy = Occupancy {
             used: self.len(),

@@ -158,8 +158,8 @@ impl Shard {
         stats.cm_malformed + stats.cm_stray_msgs + stats.cm_refused_reqs
     }
 
-    /// Takes a packet to QP 1 that was [`Handled::OfAnother`] and turned out to be nobody's:
-    /// who asks is told so. False if it is no such packet.
+    /// Answers a CM datagram ([`Handled::OfAnother`]) that no sharer of this address owns:
+    /// rejects the request. False if it is no such packet.
     pub fn handle_unowned_mad(&mut self, path: &RxPath, bytes: &[u8], now: Time) -> bool {
         let Ok(packet) = Packet::parse(bytes) else {
             return false;

@@ -21,7 +21,7 @@
 //! | `conn.rs`, `conns.rs`, `index.rs` | a connection, all of them, finding one |
 //! | `listeners.rs` | who waits for requests |
 //! | `message.rs` | messages, written |
-//! | `route.rs` | whose a message is, where several share an address |
+//! | `route.rs` | the owner of a message, where several share an address |
 //! | `shrink.rs` | tables made smaller when very many connections are gone |
 //! | `terms.rs`, `event.rs` | what both sides agree on; what the application hears |
 //! | `management.rs` | the agent behind a shard's QP 1 |

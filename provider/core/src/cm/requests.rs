@@ -24,7 +24,7 @@ pub(super) fn port_of(service_id: u64) -> (PortSpace, u16) {
 }
 
 impl Agent {
-    /// True if the request is for this agent: it came before, or somebody listens.
+    /// True if the request is for this agent: it came before, or there is a listener.
     pub(super) fn expects(&self, path: MadPath, guid: u64, id: u32, service_id: u64) -> bool {
         self.listeners.find(service_id, path.local).is_some()
             || self.conns.find_remote(path.remote, guid, id).is_some()
@@ -60,8 +60,8 @@ impl Agent {
         if let Some(place) = self.conns.find_remote_qpn(path.remote, guid, req.local_qpn) {
             let is_over = self.conns.at(place).is_none_or(|c| c.state == State::Dead);
             if !is_over {
-                // The other side has forgotten that connection, or it would not use the QP again. Or somebody else
-                // says so: only itself can tell.
+                // The peer has forgotten that connection, or it would not use the QP again. Or a stranger
+                // says so: only the peer can tell.
                 self.probe(now, place);
                 return self.refuse_req(path, header, req, RejReason::STALE_CONNECTION);
             }
@@ -235,7 +235,7 @@ fn read_req(
 }
 
 /// The other side's port, and what its program sent. The addresses must be those of the
-/// packet: whoever says otherwise would have his answers go elsewhere.
+/// packet: otherwise the answers would go elsewhere.
 fn read_header(path: MadPath, private_data: &[u8]) -> Option<(u16, Box<[u8]>)> {
     let header = IpCmHeader::parse(private_data).ok()?;
     let is_same = |a: IpAddr, b: IpAddr| a.to_canonical() == b.to_canonical();

@@ -1,4 +1,4 @@
-//! Whose a message is, where several agents share an address: a message that names a
+//! The owner of a message, where several agents share an address: a message that names a
 //! connection goes by the upper bits of its id, a request by the port that it asks for.
 
 use urxe_wire::Packet;
@@ -14,11 +14,11 @@ pub(crate) const GSI_QPN: u32 = 1;
 /// Where a management datagram belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {
-    /// To whoever has this chunk of QPNs.
+    /// To the owner of this chunk of QPNs.
     Owner(QpnChunk),
-    /// To whoever listens for this service.
+    /// To the listener for this service.
     Service(u64),
-    /// To nobody in particular.
+    /// To no owner in particular.
     Anyone,
 }
 

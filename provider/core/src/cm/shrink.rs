@@ -3,7 +3,7 @@
 use super::agent::Agent;
 use crate::table::Occupancy;
 
-/// Places that an agent's tables have: whatever somebody keeps by place needs no more.
+/// Places that an agent's tables have: a caller's table by place needs no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CmPlaces {
     /// Of connections, and with that of ids.

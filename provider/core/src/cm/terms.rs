@@ -81,7 +81,7 @@ pub struct Patience {
     pub response_timeout: u8,
     /// How often a message is sent again, 0 to 15.
     pub max_retries: u8,
-    /// How often a peer where nobody listens is asked again, 0 to 15: after 10 ms first, then each time after twice as
+    /// How often a peer without a listener is asked again, 0 to 15: after 10 ms first, then each time after twice as
     /// long.
     pub refusals: u8,
 }
@@ -219,7 +219,7 @@ pub enum CmError {
     /// All connections are in use.
     #[error("all {0} connections are in use")]
     Full(usize),
-    /// Somebody listens there.
+    /// The service has a listener.
     #[error("somebody listens there")]
     InUse,
     /// The private data is too long.

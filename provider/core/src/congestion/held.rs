@@ -105,7 +105,7 @@ impl Shard {
         }
     }
 
-    /// QPs whose time has come have their turn.
+    /// QPs that are due join the turns.
     pub(crate) fn release_paced(&mut self, now: Time) {
         while let Some(&Reverse((until, index))) = self.paced.peek()
             && until <= now

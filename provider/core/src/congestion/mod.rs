@@ -38,7 +38,7 @@ use delay::Delay;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum CongestionControl {
-    /// Not at all, but for the window that losses narrow: what adapters do whose congestion
+    /// None, but for the window that losses narrow: what adapters do if their congestion
     /// control is switched off.
     #[default]
     None,
@@ -107,7 +107,7 @@ pub(crate) struct Controller {
     control: CongestionControl,
     algorithm: Algorithm,
     pacer: Pacer,
-    /// The packet whose round trip is being measured.
+    /// The packet of the round trip that is being measured.
     timed: Option<(Psn, Time)>,
     mtu: u32,
     /// The QP is in the shard's list of those that are held back.

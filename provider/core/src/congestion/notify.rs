@@ -30,7 +30,7 @@ impl NotificationPoint {
         self.owed
     }
 
-    /// It was sent, or there is nobody left to send it to.
+    /// It was sent, or its QP is gone.
     pub(crate) fn settle(&mut self) {
         self.owed = false;
     }

@@ -65,7 +65,7 @@ impl MrTable {
     /// Most regions that may exist at once.
     pub const REGIONS_MAX: usize = 1 << SLOT_BITS;
 
-    /// An empty table whose keys follow from `secret`.
+    /// An empty table; its keys follow from `secret`.
     pub fn new(secret: u64) -> MrTable {
         MrTable {
             slots: Vec::new(),
@@ -323,7 +323,7 @@ impl MrTable {
         })
     }
 
-    /// The region whose lkey this is. For diagnosis: a peer that was given an lkey for an
+    /// The region with this lkey. For diagnosis: a peer that was given an lkey for an
     /// rkey sends such a number.
     pub fn region_of_lkey(&self, key: u32) -> Option<&MrInit> {
         let slot = &self.slots[self.slot_of(key, 0)?];
@@ -335,7 +335,7 @@ impl MrTable {
         self.slots.len() - self.free.len()
     }
 
-    /// Gives up slots that nobody has, if hardly any of very many is used. What counts how often they were used stays: a
+    /// Gives up free slots, if hardly any of very many is used. What counts how often they were used stays: a
     /// key comes back no earlier for it. Looks at all slots.
     pub fn shrink(&mut self) {
         let table = Occupancy {

@@ -174,7 +174,7 @@ impl Mtu {
         Mtu::ALL.into_iter().find(|&m| m as u32 == number)
     }
 
-    /// The largest MTU whose packets, with the longest headers, fit an interface's
+    /// The largest MTU with which packets, with the longest headers, fit an interface's
     /// MTU; 96 bytes are set aside (GRH, UDP, BTH, XRCETH, AtomicETH and ICRC).
     pub fn for_interface(mtu: u32) -> Mtu {
         let room = mtu.saturating_sub(96);

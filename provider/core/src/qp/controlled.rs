@@ -29,7 +29,7 @@ impl Requester {
         }
     }
 
-    /// While a rate keeps everything from leaving (again), nobody can answer: the clock for
+    /// While a rate keeps everything from leaving (again), the peer cannot answer: the clock for
     /// that starts with the next packet.
     #[inline]
     pub(crate) fn rest_if_paced(&mut self) {

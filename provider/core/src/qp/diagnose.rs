@@ -83,12 +83,12 @@ impl Qp {
         if let Some(detail) = &self.last_error {
             let qpn = self.link.qpn.get();
             tell!(ERROR, qpn, wr_id = ?detail.wr_id, %detail, "the QP fails");
-            // Without the feature nobody is told.
+            // Without the feature there is no log.
             let _ = (detail, qpn);
         }
     }
 
-    /// Nobody answers, or packets are lost without end.
+    /// The peer does not answer, or packets are lost without end.
     fn silence(&self, fault: Fault) -> Finding {
         let psn = self.req.una.get();
         let (remote, qpn) = (self.link.dest.remote, self.link.dest_qpn.get());

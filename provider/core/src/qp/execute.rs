@@ -1,4 +1,4 @@
-//! Executing a request whose PSN is the expected one: opcode sequence, operation,
+//! Executing a request with the expected PSN: opcode sequence, operation,
 //! resources, length, R_Key, and then the operation itself.
 
 use urxe_wire::{NakCode, Operation, Packet, Position, Rkey};

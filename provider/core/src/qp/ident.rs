@@ -6,7 +6,7 @@
 //! bits back. Peers like urxe send 0, or the place in a train; peers like Linux's
 //! rdma_rxe send a counter.
 //!
-//! Whoever can send from the peer's address can send any Identification. So what a
+//! A sender that can use the peer's address can send any Identification. So what a
 //! packet shows is learnt only after it did something that a stranger cannot bring about
 //! (`icrc.rs` says what that is), and what is learnt never makes a place in a train
 //! unlikely. A packet that is unlike all before is refused and leaves a *doubt*, which
@@ -31,7 +31,7 @@ const TRAIN_MAX: u16 = 128;
 const AHEAD_MAX: u16 = 1789;
 /// How far back a packet may be that others have overtaken.
 const OVERTAKEN_MAX: u16 = 192;
-/// The same, either way, where a stranger may have moved what is known by a step.
+/// How far either way, where a stranger may have moved what is known by a step.
 const OPEN_STEP_MAX: u16 = 960;
 /// Doubts after which any Identification is believed.
 const DOUBTS_MAX: u8 = 2;
@@ -243,7 +243,7 @@ impl IdentTrack {
         };
     }
 
-    /// A packet whose ICRC fits no Identification arrived, or one that shows that the peer
+    /// A packet arrived with an ICRC that fits no Identification, or one that shows that the peer
     /// goes on as before. (Of a peer that strangers can play, that shows nothing.)
     pub(crate) fn confirm(&mut self) {
         if self.is_open || self.doubts.count == 0 {

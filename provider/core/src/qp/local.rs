@@ -26,7 +26,7 @@ impl Requester {
         }
     }
 
-    /// The same; for a service whose requests fail on the spot.
+    /// Executes a local request, for a service where requests fail on the spot.
     ///
     /// # Errors
     /// The fault that ends the request.

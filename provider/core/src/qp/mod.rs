@@ -93,7 +93,7 @@ pub struct QpInit {
 pub enum AckMode {
     /// At once. For a caller that will not look again for a while.
     Now,
-    /// When somebody waits for them, as far as that is known, or after a few
+    /// When the peer waits for them, as far as that is known, or after a few
     /// microseconds. For a caller that looks again and again.
     Patient,
     /// Only at the end of a train of data to the same peer; else they stay owed. For

@@ -168,8 +168,8 @@ impl Responder {
             Selectivity::Region => mrs.check_remote_whole(reth.rkey, link.accessor(), rights),
         };
         let span = span.map_err(|_| Refusal::ACCESS)?;
-        // Global visibility needs no more than that earlier requests were executed: they
-        // were stored by a processor, whose caches are coherent.
+        // Global visibility needs only that earlier requests were executed: a processor with
+        // coherent caches stored them.
         if flush.placement.contains(Placement::PERSISTENT) {
             let persisted = cx.env.memory.persist(span);
             persisted.map_err(|_| Refusal::ACCESS)?;

@@ -56,7 +56,7 @@ pub(crate) struct Replay {
     begin_psn: Psn,
 }
 
-/// All places hold requests whose answers have not been sent.
+/// All places hold requests with answers that have not been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplayFull;
 

@@ -66,7 +66,7 @@ pub(crate) enum SendStep {
 #[derive(Debug)]
 pub(crate) struct Requester {
     pub(crate) sq: SendQueue,
-    /// Number of the request whose packet is sent next.
+    /// Number of the request that sends the next packet.
     pub(crate) cursor: u64,
     /// PSN of that packet.
     pub(crate) next_psn: Psn,

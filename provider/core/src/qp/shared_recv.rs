@@ -74,7 +74,7 @@ impl RecvSource {
 
 impl Responder {
     /// The queue that the receive at hand was taken from was destroyed meanwhile, and
-    /// its completion queue perhaps too: nobody wants to hear of the receive.
+    /// its completion queue perhaps too, so no completion is written for this receive.
     #[cold]
     pub(crate) fn forget_orphan(&mut self, srqs: &SrqTable) {
         if self

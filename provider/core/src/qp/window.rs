@@ -39,7 +39,7 @@ impl SendWindow {
         }
     }
 
-    /// The same, but for losses, which narrow it to so many packets at most.
+    /// This window, which losses narrow to no less than so many packets.
     pub(crate) fn with_floor(self, packets: u32) -> Self {
         SendWindow {
             floor: packets.clamp(FLOOR_PACKETS, self.max),

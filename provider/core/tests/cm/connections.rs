@@ -249,7 +249,7 @@ fn a_peer_that_forgot_is_told_that_its_qp_is_stale() {
     wire.agents[1].destroy(now, id);
 }
 
-/// A request to a port where nobody listens so far, with so many refusals that are not believed.
+/// A request to a port without a listener so far, with so many refusals that are tried again.
 fn asks_early(wire: &mut Wire, refusals: u8) -> CommId {
     let mut early = request(0x1234, b"hello");
     early.remote_port = PORT + 1;

@@ -111,7 +111,7 @@ impl Host {
         sent
     }
 
-    /// Somebody who means it connects, and ends it; all within moments.
+    /// A genuine peer connects, and disconnects; all within moments.
     fn serves(&mut self, friend: &mut Agent) {
         let (start, before) = (self.now, self.established);
         let id = friend.connect(self.now, &request(0x1234 + before, b"hello"));
@@ -233,7 +233,7 @@ fn two_hundred_thousand_unconfirmed_requests_shut_nobody_out() {
     assert_eq!(host.agent.len(), 0, "they are given up by themselves");
 }
 
-/// They confirm that they are there, the program ends it, and nobody answers that.
+/// The peers confirm, the program disconnects, and the peers do not answer that.
 #[test]
 fn two_hundred_thousand_peers_that_do_not_part_shut_nobody_out() {
     let (mut host, mut friend) = (Host::new(), agent(1, 6));
@@ -252,7 +252,7 @@ fn two_hundred_thousand_peers_that_do_not_part_shut_nobody_out() {
     assert_eq!(host.agent.len(), 0);
 }
 
-/// A request may come from an invented address: whoever has that gets no more for it than the request was.
+/// A request may come from an invented address: its real owner gets no more than the size of the request.
 #[test]
 fn a_forged_request_draws_one_answer() {
     let mut host = Host::new();
@@ -268,7 +268,7 @@ fn a_forged_request_draws_one_answer() {
     }
     sent += host.waits(100_000) as u64;
     assert_eq!(host.agent.len(), 0);
-    // Sent again are some at most, whoever asked for what.
+    // Retransmissions are some at most, whatever was asked.
     let seconds = 6 + host.now.since_ns(start) / (1000 * MS) - 100;
     let most = u64::from(count) + UNASKED_MAX * (1 + seconds);
     println!("{sent} answers to {count} requests");

@@ -33,7 +33,7 @@ fn the_backlog_bounds_what_strangers_can_have_kept() {
         (host.len(), accepted.len(), host.take_counts().refused),
         (10, 10, 990)
     );
-    // Answers to them are bounded too, whoever asks.
+    // Answers to them are bounded too, whatever the sender.
     for n in 0..5000 {
         strangers
             .connect(Time(MS), &request(2000 + n, b""))
@@ -56,7 +56,7 @@ fn the_backlog_bounds_what_strangers_can_have_kept() {
     let mad = strangers.front().expect("a REQ").mad.to_vec();
     host.handle_mad(Time(MS), path(0), &mad);
     assert!(matches!(host.poll_event(), Some(CmEvent::Request(..))));
-    // Nobody listens any more: those that nobody took are refused.
+    // The listener is gone: requests that were not taken are refused.
     host.unlisten(Time(MS), listener);
     assert_eq!(host.len(), 1);
     host.destroy(Time(MS), accepted[0]);

@@ -1,4 +1,4 @@
-//! QPNs that rest, and ids that say whose they are.
+//! QPNs that rest, and ids that identify their owner.
 
 use urxe_core::cm::{Agent, AgentConfig, CommId, ConnectRequest};
 use urxe_core::qpn_table::QpnChunk;
@@ -55,7 +55,7 @@ fn ids_say_whose_they_are() {
         },
     );
     assert_eq!(id.expect("room").0 >> 20, 0xabc);
-    // What is about another's connection, or for a port where nobody listens, is another's.
+    // A message about another owner's connection, or for a port without a listener here, is another owner's.
     let mut stranger = agent(1, 8);
     stranger
         .connect(Time(MS), &request(100, b""))
@@ -75,7 +75,7 @@ fn ids_say_whose_they_are() {
     );
     host.pop();
     assert!(host.front().is_none());
-    // Unless it is nobody's.
+    // Unless it has no owner.
     host.handle_unowned(Time(MS), path(0), &req);
     let refused = host.front().expect("an answer").mad.to_vec();
     let refused = CmMessage::parse(&refused).expect("a message").1;

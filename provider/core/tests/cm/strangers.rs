@@ -158,7 +158,7 @@ fn a_forged_request_ends_no_connection() {
     assert!(matches!(event, CmEvent::Disconnected { id, .. } if id == passive));
 }
 
-/// Nor does an acknowledgement of an end that nobody asked for.
+/// Nor does an acknowledgement of an end that was not asked for.
 #[test]
 fn an_unasked_drep_ends_no_connection() {
     let mut wire = Wire::perfect();

@@ -1,4 +1,4 @@
-//! Peers that nobody disturbs, and that number their packets as they like.
+//! Undisturbed peers that number their packets as they like.
 
 use urxe_core::error::DropReason;
 use urxe_core::qp::state::QpType;

@@ -106,7 +106,7 @@ fn forged_rc(choice: Choice, seed: u64) -> Forge {
     })
 }
 
-/// The head of a WRITE with a key that nobody has.
+/// The head of a WRITE with a key that no region has.
 fn reth(dma_len: u32, w: &World) -> Reth {
     let wrong = w.nodes[0].keys.rkey.0 ^ w.nodes[1].keys.rkey.0 ^ 0x5555;
     Reth {

@@ -1,4 +1,4 @@
-//! Services whose random programs stand beside their scripted tests, in files of their
+//! Services with random programs beside their scripted tests, in files of their
 //! own. Those files are test binaries too; here they serve for their programs.
 
 use crate::suite::{Run, Service};

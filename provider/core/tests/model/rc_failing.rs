@@ -31,7 +31,7 @@ const LEN_MAX: u64 = 6000;
 /// What goes wrong, at the operation of the program's choice or at a random time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mistake {
-    /// The rkey is one that nobody gave out.
+    /// The rkey is one that was never given out.
     RemoteKey,
     /// The QP does not allow READs.
     Operation,
@@ -393,7 +393,7 @@ fn run_program(seed: u64) -> Run {
     Run::new(p.ops.len() as u64, p.pair.now, &p.pair.nodes)
 }
 
-/// A region of its own for the operation whose region will be taken back.
+/// A region of its own, which will be deregistered under its operation.
 fn lend(p: &mut Program) -> MrKeys {
     let op = &mut p.ops[p.at];
     let keys = p.pair.nodes[1].mrs.register(MrInit {
@@ -533,7 +533,7 @@ fn is_certain(mistake: Mistake) -> bool {
 
 /// Whether operations after the failed one may have been done. The responder does not
 /// know of a dead wire; what was sent whole and was lost cannot be sent again without its
-/// memory, though all after it arrived; and a READ whose memory goes away later was
+/// memory, though all after it arrived; and a READ that loses its memory later was
 /// accepted, so that WRITEs after it may be executed before it is answered (that is what
 /// a fence is for).
 fn may_be_overtaken(p: &Program) -> bool {

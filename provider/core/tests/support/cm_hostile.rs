@@ -152,7 +152,7 @@ impl Run {
         let mut mad = [0; 256];
         mad[..24].copy_from_slice(&MadHeader::cm(attribute, 1).emit());
         let (own, remote, from) = self.seen[usize::from(script.byte()?) % self.seen.len()];
-        // Often who it should be, with the id that he has.
+        // Often the real peer, with its id.
         let (remote, from) = match script.byte()? {
             0..32 => (script.word()? % 64, from),
             32..64 => (remote, script.byte()? % 4 + 2),

@@ -52,7 +52,7 @@ impl Rng {
     }
 }
 
-/// Memory whose addresses are indices.
+/// Memory in which addresses are indices.
 #[derive(Debug)]
 pub struct VecMemory {
     bytes: RefCell<Vec<u8>>,

@@ -96,7 +96,7 @@ pub fn forge(
     forge_with(p, from, bth, &[], write)
 }
 
-/// The same, with a payload.
+/// A forged packet with a payload.
 pub fn forge_with(
     p: &Pair,
     from: usize,

@@ -119,7 +119,7 @@ impl UdpSocket {
     }
 
     /// Has a program choose which socket of this port's group gets a datagram
-    /// ([`UdpConfig::reuse_port`]); it replaces the one before, whoever attached that.
+    /// ([`UdpConfig::reuse_port`]); it replaces the one before, even that of another process.
     ///
     /// # Errors
     /// If the socket is in no group, or the kernel refuses the program.

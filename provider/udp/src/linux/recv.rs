@@ -60,7 +60,7 @@ impl fmt::Debug for RecvState {
 }
 
 impl UdpSocket {
-    /// Receives what is there, without waiting, into `batch` (whose former contents are
+    /// Receives what is there, without waiting, into `batch` (its former contents are
     /// forgotten); returns the number of datagrams, 0 if there is nothing.
     ///
     /// It may leave datagrams in the socket: call it until it returns 0, or wait on the

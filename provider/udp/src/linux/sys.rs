@@ -25,7 +25,7 @@ pub(crate) fn udp_socket(family: c_int) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: takes numbers only.
     let fd = count(unsafe { syscall(libc::SYS_socket, family, kind, libc::IPPROTO_UDP) })?;
-    // SAFETY: the kernel just made this descriptor for us; nobody else knows it.
+    // SAFETY: the kernel just made this descriptor for us; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn local_addr(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
         .ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))
 }
 
-/// Sets an option whose value is an `int`.
+/// Sets an option with an `int` as its value.
 pub(crate) fn set_option(
     fd: BorrowedFd<'_>,
     level: c_int,
@@ -92,7 +92,7 @@ pub(crate) fn set_option(
     count(ret).map(drop)
 }
 
-/// Sets an option whose value is a structure.
+/// Sets an option with a structure as its value.
 pub(crate) fn set_option_bytes(
     fd: BorrowedFd<'_>,
     level: c_int,
@@ -117,7 +117,7 @@ pub(crate) fn set_option_bytes(
 pub(crate) fn epoll() -> io::Result<OwnedFd> {
     // SAFETY: takes numbers only.
     let fd = count(unsafe { syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
-    // SAFETY: the kernel just made this descriptor for us; nobody else knows it.
+    // SAFETY: the kernel just made this descriptor for us; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }
 
