@@ -105,7 +105,7 @@ impl CompChannel {
             let Some(event) = engine.wait_for_event(&self.inner.queue, left)? else {
                 return Ok(None);
             };
-            // Events of a queue that is gone by now are nobody's.
+            // Events of a queue that is gone by now are dropped.
             if let Some(cq) = Cq::of_event(&event) {
                 return Ok(Some(cq));
             }

@@ -12,7 +12,7 @@ impl Qp {
     ///   peer.
     /// * [`CongestionControl::Dcqcn`] marks packets as ECN-capable. Set it at both ends:
     ///   the receiving one looks for marks of switches, and answers them with congestion
-    ///   notifications, from then on. (So does one whose traffic class has ECN bits.)
+    ///   notifications, from then on. (So does one with ECN bits in its traffic class.)
     ///
     /// Rates are kept by the engine's clock: up to 32 KiB may leave in one go.
     ///

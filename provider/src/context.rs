@@ -69,7 +69,7 @@ impl Context {
         Context::builder(addr).open()
     }
 
-    /// The same, with settings.
+    /// Opens a context with settings.
     pub fn builder(addr: IpAddr) -> ContextBuilder {
         ContextBuilder::new(vec![addr])
     }
@@ -195,8 +195,8 @@ impl Context {
     /// 1970.
     ///
     /// The two clocks are compared once, when the context is opened. So times never go back, and lie as far from each
-    /// other as the raw ones; and where the system's clock is set later, they do not follow, as those of an adapter,
-    /// whose clock is set when its driver starts, do not.
+    /// other as the raw ones; and where the system's clock is set later, they do not follow, nor do those of an adapter:
+    /// its clock is set when its driver starts.
     #[doc(alias = "ibv_wc_read_completion_wallclock_ns")]
     pub fn wallclock_ns(&self, raw_clock_ns: u64) -> u64 {
         self.engine().wall_ns(urxe_core::Time(raw_clock_ns))

@@ -144,7 +144,7 @@ impl Qp {
         self.endpoint_at(self.pd().context().address())
     }
 
-    /// The same, at another of the context's addresses.
+    /// The endpoint at another of the context's addresses.
     pub fn endpoint_at(&self, addr: IpAddr) -> Endpoint {
         Endpoint {
             addr,
@@ -186,7 +186,7 @@ impl Qp {
         self.connect_from(local, remote, options)
     }
 
-    /// The same, from a certain one of the context's addresses.
+    /// Connects from a certain one of the context's addresses ([`Qp::connect`]).
     ///
     /// # Errors
     /// See [`Qp::connect`].

@@ -24,9 +24,9 @@ pub enum Blame {
     Caller,
     /// The other end of the connection, or the path to it.
     Peer,
-    /// The operating system, or whoever administers the machine.
+    /// The operating system, or the machine's administrator.
     System,
-    /// Nobody: a limit is reached, and something must be freed or raised.
+    /// A limit: it is reached, and something must be freed or raised.
     Limit,
 }
 
@@ -166,7 +166,7 @@ pub enum ErrorKind {
          rdma_rxe, or open another address of this host (on loopback any 127.x.y.z will do)"
     )]
     AddrInUse(IpAddr),
-    /// The same, and the file by which owners share it cannot be used.
+    /// The address is taken, and the file by which owners share it cannot be used.
     #[error("UDP port 4791 of {0} is taken, and it cannot be shared: {1}")]
     CannotShare(IpAddr, String),
     /// The host does not have the address.

@@ -109,7 +109,7 @@ impl Mw {
         self.request(wr_id, bind)
     }
 
-    /// The rkey whose low 8 bits are these, for a request that binds the window
+    /// The rkey with these low 8 bits, for a request that binds the window
     /// ([`SendWrFields::bind_mw`](crate::SendWrFields::bind_mw)). Any will do, those that it has now too. [`Mw::rkey`] tells
     /// it from here on.
     pub fn choose_rkey(&self, low: u8) -> Rkey {

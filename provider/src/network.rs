@@ -15,7 +15,7 @@
 //!
 //! What needs the kernel does not work there: multicast groups
 //! ([`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)), and waiting for descriptors
-//! ([`CompChannel`](crate::CompChannel) as a descriptor, streams of `tokio`), which nobody makes
+//! ([`CompChannel`](crate::CompChannel) as a descriptor, streams of `tokio`), which nothing makes
 //! readable in virtual time.
 
 use core::cell::RefCell;

@@ -105,12 +105,12 @@ impl Pd {
         Qp::create(self, init, None)
     }
 
-    /// A QP to be created with moderate queues, whose completions all go to `cq`.
+    /// A QP to be created with moderate queues; its completions all go to `cq`.
     pub fn qp<'a>(&self, cq: &'a crate::Cq) -> QpBuilder<'a> {
         QpBuilder::new(self.clone(), QpInitAttr::new(cq, cq))
     }
 
-    /// Creates a shared receive queue, whose receives use memory of this domain.
+    /// Creates a shared receive queue; its receives use memory of this domain.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Srq`] if a size is not possible.

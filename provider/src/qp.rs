@@ -176,7 +176,7 @@ impl<'a> QpBuilder<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[doc(alias = "ibv_ece")]
 pub struct Ece {
-    /// The vendor whose options they are; 0 for none.
+    /// The vendor of these options; 0 for none.
     pub vendor_id: u32,
     /// The options.
     pub options: u32,
@@ -475,7 +475,7 @@ impl Qp {
         self.post_send_iter(wrs.iter().copied())
     }
 
-    /// The same, of requests that are made while they are posted. The iterator must not
+    /// [`Qp::post_send_list`] with requests that are made while they are posted. The iterator must not
     /// call into this context: the engine waits for it.
     ///
     /// # Errors
@@ -551,7 +551,7 @@ impl Qp {
         self.post_recv_iter(wrs.iter().copied())
     }
 
-    /// The same, of requests that are made while they are posted. The iterator must not
+    /// [`Qp::post_recv_list`] with requests that are made while they are posted. The iterator must not
     /// call into this context: the engine waits for it.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::strict::Place;
 use crate::wr::RecvWr;
 use crate::xrcd::Xrcd;
 
-/// A shared receive queue: receives for many QPs, each taken by the QP whose peer sends
+/// A shared receive queue: receives for many QPs, each taken by the QP with the peer that sends
 /// next. A program so posts buffers for the messages that it expects in all, not for
 /// each connection.
 ///
@@ -134,7 +134,7 @@ impl Srq {
         self.post_recv_iter(wrs.iter().copied())
     }
 
-    /// The same, of requests that are made while they are posted. The iterator must not
+    /// [`Srq::post_recv_list`] with requests that are made while they are posted. The iterator must not
     /// call into this context: the engine waits for it.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ impl Srq {
             .query_srq(&self.inner.shared)
     }
 
-    /// Destroys it now, if nobody else uses it. Dropping it does the same, but waits for
+    /// Destroys it now, if it has no other user. Dropping it does the same, but waits for
     /// the others.
     ///
     /// # Errors

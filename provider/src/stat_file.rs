@@ -48,7 +48,7 @@ pub fn read_all() -> io::Result<Vec<ContextCounters>> {
     let mut found = Vec::new();
     for entry in Entry::all(&directory)? {
         if entry.is_abandoned(&directory) {
-            // Somebody else may have been faster.
+            // Another process may have been faster.
             let _ = fs::remove_file(entry.path);
         } else if entry.is_counters {
             found.extend(read_one(&entry.path, entry.pid));
@@ -85,7 +85,7 @@ impl Entry {
         }))
     }
 
-    /// Its context is gone: nobody has the file of counters locked. A process id would tell nothing where another PID
+    /// Its context is gone: no process has the file of counters locked. A process id would tell nothing where another PID
     /// namespace shares the directory (a container).
     fn is_abandoned(&self, directory: &Path) -> bool {
         let owner = directory.join(&self.owner);
@@ -176,7 +176,7 @@ impl Drop for StatFile {
 /// Names that are tried.
 const ATTEMPTS: u32 = 1000;
 
-/// A new file, locked for as long as its context lives; `None` if there is one of that name, or somebody who tidies took it
+/// A new file, locked for as long as its context lives; `None` if there is one of that name, or a process that tidies took it
 /// for abandoned before it was locked.
 fn create_locked(directory: &Path) -> Option<(PathBuf, File)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -275,7 +275,7 @@ mod tests {
             path
         };
         let own = std::process::id();
-        // The process may be there, but nobody has the context's file locked.
+        // The process may be there, but the context's file is not locked.
         let gone = [
             make("stat.7.0.ask"),
             make("stat.7.0"),

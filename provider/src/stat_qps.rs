@@ -1,7 +1,7 @@
 //! The QPs of running processes, for others of the same user to look at.
 //!
-//! Nothing is written while nobody asks. Beside its file of counters a context has a
-//! socket; whoever connects to it asks for the QPs, and the context's background thread
+//! Nothing is written until it is asked for. Beside its file of counters a context has a
+//! socket; a process that connects to it asks for the QPs, and the context's background thread
 //! writes them to a file and closes the connection. Ten thousand QPs are gone through a
 //! few at a time, so that packets need not wait for the list.
 
@@ -105,7 +105,7 @@ impl Asked {
         Some(asked)
     }
 
-    /// Readable when somebody asks.
+    /// Readable when a process asks.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
@@ -119,7 +119,7 @@ impl Asked {
         }
         let mut text = String::new();
         gather(&mut text);
-        // In one step, so that nobody reads half of it. If there is no room, the answer
+        // In one step, so that no reader sees half of it. If there is no room, the answer
         // is the old one, or none.
         let new = self.answer.with_extension("new");
         if write_private(&new, &text).is_ok() {

@@ -24,7 +24,7 @@ use crate::wc::Wc;
 /// Completions that are taken out of the queue at once.
 const BATCH: usize = 64;
 
-/// A completion queue whose completions come as a stream.
+/// A completion queue with its completions as a stream.
 ///
 /// Create QPs on its queue ([`CqStream::cq`]); what completes is then polled here. The
 /// stream never ends by itself: after an error (an overrun, a fork) it repeats that.

@@ -6,7 +6,7 @@ use crate::pd::Pd;
 
 /// A promise that the objects of a domain are used by one thread at a time. An adapter's
 /// library leaves out locks then. Here the locks that remain are needed for the engine's own
-/// threads and cost next to nothing when nobody contends, so the promise changes nothing.
+/// threads and cost next to nothing without contention, so the promise changes nothing.
 #[derive(Clone, Debug)]
 #[doc(alias = "ibv_td")]
 pub struct Td {

@@ -123,7 +123,7 @@ impl<'a> SendWr<'a> {
         wr
     }
 
-    /// ATOMIC WRITE: stores 8 bytes in the peer's memory at once, so that nobody ever sees
+    /// ATOMIC WRITE: stores 8 bytes in the peer's memory at once, so that no reader ever sees
     /// some of them. The address must be a multiple of 8. It holds one of the places of
     /// `max_rd_atomic`.
     #[doc(alias = "IBV_WR_ATOMIC_WRITE")]

@@ -66,7 +66,7 @@ pub(crate) type FileId = (u64, u64);
 
 pub(crate) struct XrcdInner {
     /// Target QPs have neither a protection domain nor queues; these stand for them.
-    /// Nobody else has them, so there is nothing in them to reach.
+    /// No other handle exists, so there is nothing in them to reach.
     pd: Pd,
     cq: Cq,
     file: Option<FileId>,
@@ -92,7 +92,7 @@ pub(crate) struct XrcdTable {
 }
 
 impl Context {
-    /// A new XRC domain that nobody else can open.
+    /// A new XRC domain that cannot be opened again.
     ///
     /// # Errors
     /// After a fork, in the child.
@@ -190,7 +190,7 @@ impl Xrcd {
     }
 
     /// Another handle of one of the domain's target QPs, which so outlives the handles of
-    /// whoever created it.
+    /// its creator.
     ///
     /// # Errors
     /// [`ErrorKind::NoTarget`] if the domain has no such QP.

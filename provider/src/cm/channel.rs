@@ -25,7 +25,7 @@ pub struct EventChannel {
 }
 
 impl EventChannel {
-    /// A channel whose identifiers open devices by themselves.
+    /// A channel with identifiers that open devices by themselves.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -34,7 +34,7 @@ impl EventChannel {
         EventChannel::with_manager(&Manager::global())
     }
 
-    /// A channel whose identifiers find their contexts by `manager`.
+    /// A channel with identifiers that find their contexts by `manager`.
     ///
     /// # Errors
     /// If the process has no file descriptor left.

@@ -124,7 +124,7 @@ impl Id {
     /// follows, but for datagrams.
     ///
     /// # Errors
-    /// [`CmError::State`] if nobody asks (any more), [`CmError::PrivateData`],
+    /// [`CmError::State`] if there is no request (any more), [`CmError::PrivateData`],
     /// [`CmError::NoQp`].
     #[doc(alias = "rdma_accept")]
     pub fn accept(&self, param: &ConnParam) -> Result<(), Error> {
@@ -199,11 +199,11 @@ impl Id {
         Ok(())
     }
 
-    /// Refuses who asked; he gets an [`EventKind::Rejected`] of the reason
+    /// Refuses the request; the peer gets an [`EventKind::Rejected`] with the reason
     /// [`RejReason::CONSUMER_DEFINED`].
     ///
     /// # Errors
-    /// [`CmError::State`] if nobody asks, [`CmError::PrivateData`]: 148 bytes are the most.
+    /// [`CmError::State`] if there is no request, [`CmError::PrivateData`]: 148 bytes are the most.
     #[doc(alias = "rdma_reject")]
     pub fn reject(&self, private_data: &[u8]) -> Result<(), Error> {
         self.reject_with(RejReason::CONSUMER_DEFINED, private_data)

@@ -165,7 +165,7 @@ impl Listener {
         }
     }
 
-    /// The same, for a time; `None` when that is over. A peer that is gone before it was
+    /// [`Listener::accept`] with a limit of time; `None` when that is over. A peer that is gone before it was
     /// answered does not count.
     ///
     /// # Errors

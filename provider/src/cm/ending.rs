@@ -12,7 +12,7 @@ const LOOK: Duration = Duration::from_micros(200);
 const AGAIN: Duration = Duration::from_millis(5);
 
 /// Waits until the peers know of all connections that these contexts have ended, and tells them again every few
-/// milliseconds: for a process that is about to end, as nobody is left then to do that. (A kernel goes on asking
+/// milliseconds: for a process that is about to end, because nothing does that afterwards. (A kernel goes on asking
 /// after the process is gone.) Returns how many peers have not answered within `limit`.
 pub fn finish_disconnects(contexts: &[Context], limit: Duration) -> usize {
     let start = Instant::now();
@@ -36,6 +36,6 @@ fn left(context: &Context, again: bool) -> usize {
         true => agent.repeat_disconnects(),
         false => agent.disconnecting(),
     });
-    // After a fork or a panic there is nobody to wait for.
+    // After a fork or a panic there is nothing to wait for.
     counted.unwrap_or(0)
 }

@@ -13,7 +13,7 @@ pub enum CmError {
     /// The identifier is not in a state in which that can be done.
     #[error("the identifier is in no state for this: {0}")]
     State(&'static str),
-    /// Somebody has the port.
+    /// The port is taken.
     #[error("port {0} is in use on this host")]
     PortInUse(SocketAddr),
     /// All ports that are given out are in use.

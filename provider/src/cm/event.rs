@@ -80,7 +80,7 @@ pub enum EventParam {
 
 /// Something that happened to an identifier.
 ///
-/// It holds the identifier: one that nobody else has is destroyed with its last event.
+/// It holds the identifier: one without other handles is destroyed with its last event.
 #[derive(Clone, Debug)]
 #[doc(alias = "rdma_cm_event")]
 pub struct Event {

@@ -1,4 +1,4 @@
-//! Multicast groups by RDMA-CM. On Ethernet nobody has to be asked: joining is an affair of
+//! Multicast groups by RDMA-CM. On Ethernet no peer has to be asked: joining is an affair of
 //! the host, and the events are its own.
 
 use core::net::IpAddr;

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::listed::ListedDevice;
 
-/// Whoever opens devices for the connection manager, and keeps them open. For programs that
+/// Opens devices for the connection manager, and keeps them open. For programs that
 /// have a list of opened devices of their own; others do without ([`Manager::global`]).
 pub trait Opener: Send + Sync {
     /// The context that has this address of the host. The same one each time.

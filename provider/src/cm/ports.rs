@@ -20,7 +20,7 @@ const BLOCKS_TRIED: usize = 8;
 #[derive(Debug)]
 pub(super) struct Lease {
     name: PortName,
-    /// Whose membership in the registry has it, if any.
+    /// The context with the membership that has it in the registry, if any.
     home: Option<Context>,
     /// It was given out from a block, and goes back there.
     is_of_block: bool,
@@ -114,7 +114,7 @@ impl Lease {
             for _ in 0..free.len() {
                 let Some(port) = free.pop_front() else { break };
                 if table.held.contains_key(&(name.space, port)) {
-                    // Somebody asked for it by its number.
+                    // It was asked for by its number.
                     free.push_back(port);
                     continue;
                 }
@@ -135,7 +135,7 @@ impl Lease {
         self.name
     }
 
-    /// From now on the port is not shared with others who would. False if somebody listens
+    /// From now on the port is not shared any more. False if it has a listener
     /// already.
     pub(super) fn listen(&self) -> bool {
         let mut table = table();
@@ -213,7 +213,7 @@ impl Table {
                 .take_port_block(space, random)
                 .map_err(io_error("taking ports from the registry of this host"))?
                 .ok_or(CmError::NoPort)?,
-            // Nobody else is there to ask. It may be one that is in the list already; ports that
+            // There is no other process to ask. It may be one that is in the list already; ports that
             // are held are passed over.
             None => 32768 + (random % 440) as u16 * PORT_BLOCK,
         };

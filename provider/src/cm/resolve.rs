@@ -272,7 +272,7 @@ pub(super) fn listen_there_too(listeners: &[Arc<Handle>], context: &Context) {
         let id = Id {
             handle: handle.clone(),
         };
-        // Somebody else has the port there: the others go on.
+        // Another process has the port there: the others go on.
         let _ = id.listen_on(context);
     }
 }

@@ -10,7 +10,7 @@ use urxe_core::transmit::{TxBatch, TxDest};
 use super::fate::{Fate, Fates, seed_of};
 use super::spec::FaultSpec;
 
-/// A packet that nobody overtakes, because nothing follows it, leaves after this time.
+/// A packet that is not overtaken, because none follows it, leaves after this time.
 const OVERTAKE_NS: u64 = 1_000_000;
 /// Bytes of packets that are held back, at most; more are lost, as in any queue.
 const HELD_BYTES_MAX: usize = 64 << 20;
@@ -59,7 +59,7 @@ pub(crate) struct FaultyPath {
     counts: FaultCounts,
 }
 
-/// Destinations whose lost last packet is kept.
+/// Destinations with a lost last packet that is kept.
 const LOST_LAST_MAX: usize = 4096;
 
 impl FaultyPath {
@@ -146,8 +146,8 @@ impl FaultyPath {
     }
 
     /// A QP is about to go: whatever is held back leaves now, and the last packet to each QP
-    /// arrives after all. It may be the ACK of what the peer sent last. Otherwise somebody
-    /// repeats what is lost, but when the QP is gone nobody does.
+    /// arrives after all. It may be the ACK of what the peer sent last. A living QP
+    /// repeats what is lost, but one that is gone does not.
     pub(crate) fn settle(&mut self, now: Time) {
         for held in self.queue.iter_mut().chain(&mut self.aside) {
             held.due = held.due.min(now);
@@ -180,11 +180,11 @@ impl FaultyPath {
         }
     }
 
-    /// Moves packets whose time has come into the batch, as many as fit. False if there are
+    /// Moves packets that are due into the batch, as many as fit. False if there are
     /// none.
     pub(crate) fn release(&mut self, batch: &mut TxBatch, now: Time) -> bool {
         loop {
-            // Those that were overtaken often enough, or that nobody overtakes.
+            // Those that were overtaken often enough, or that no packet overtakes.
             let ready = self
                 .aside
                 .iter()

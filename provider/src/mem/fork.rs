@@ -122,7 +122,7 @@ pub(crate) fn close_in_child<'f>(fds: impl Iterator<Item = BorrowedFd<'f>>) {
         let null = null.into_raw_fd();
         let first = NULL.compare_exchange(-1, null, Ordering::Relaxed, Ordering::Relaxed);
         if first.is_err() {
-            // SAFETY: made just now, and nobody else knows it.
+            // SAFETY: made just now, and it has no other owner.
             drop(unsafe { OwnedFd::from_raw_fd(null) });
         }
     }

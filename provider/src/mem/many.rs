@@ -88,7 +88,7 @@ mod tests {
         for at in (0..bytes.len()).step_by(4096) {
             pages.note(bytes.as_ptr().addr() + at);
         }
-        // Addresses of nobody's, too.
+        // Includes addresses that belong to no region.
         pages.note(1 << HUGE_BITS);
         pages.note(0);
         let mut wrong = bytes.iter().enumerate();

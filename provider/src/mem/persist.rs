@@ -10,7 +10,7 @@ use urxe_core::mr::MrSpan;
 use super::page_size;
 use crate::error::{Error, ErrorKind};
 
-/// File systems whose files are gone after a loss of power: tmpfs, ramfs, hugetlbfs.
+/// File systems that lose their files with the power: tmpfs, ramfs, hugetlbfs.
 const VOLATILE: [u32; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
 
 /// Every byte must be in a shared mapping of a file that a disk holds: only then does

@@ -27,7 +27,7 @@ enum Backing {
     Mapped { _map: MmapMut },
     /// A part of another region, which it keeps.
     Part { _of: Arc<Region> },
-    /// Somebody else's, who promised to keep it.
+    /// The caller's, who promised to keep it.
     Foreign,
 }
 
@@ -70,10 +70,10 @@ impl Region {
         }
     }
 
-    /// Bytes that belong to somebody else.
+    /// Bytes that the caller owns.
     ///
     /// # Safety
-    /// They must be nobody else's until the region is dropped; and while this type's own
+    /// No other code may use them until the region is dropped; and while this type's own
     /// methods are used, mapped, readable and (for those that write) writable.
     pub(crate) unsafe fn foreign(ptr: *mut u8, len: usize) -> Region {
         Region {

@@ -18,7 +18,7 @@ impl Pd {
     /// # Safety
     /// The region must be dropped (or deregistered) before the borrow ends. The borrow
     /// checker sees to it, unless the region is leaked: `std::mem::forget` and the like
-    /// would leave peers writing into memory that is somebody else's by then.
+    /// would leave peers writing into memory that is used for something else by then.
     ///
     /// # Errors
     /// When the rights contradict each other, or there is no room for more regions.
@@ -52,7 +52,7 @@ impl Pd {
     /// `ibv_reg_mr_iova` do. Work requests and peers name the first byte as `iova`.
     ///
     /// # Safety
-    /// Until the region is dropped, the memory must be nobody else's. No reference to it
+    /// Until the region is dropped, no other code may use the memory. No reference to it
     /// may be used while a work request or a peer can write to it.
     ///
     /// It may be unmapped meanwhile, or lose rights, as long as nothing else is mapped in

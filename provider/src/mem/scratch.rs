@@ -9,7 +9,7 @@ use super::Region;
 use crate::error::Error;
 
 /// Where the zeros are that such regions are read from, and behind them the place that they
-/// are written to. One for the process: nobody looks at what was written.
+/// are written to. One for the process: what was written is never read.
 pub(crate) fn null_scratch() -> Result<u64, Error> {
     static SCRATCH: OnceLock<Region> = OnceLock::new();
     if let Some(scratch) = SCRATCH.get() {

@@ -10,9 +10,9 @@ use super::page_size;
 
 /// The memory of this process. A span's address is a pointer.
 ///
-/// That a span's bytes belong to the region is the promise of whoever registered it:
+/// That a span's bytes belong to the region is the promise of the code that registered it:
 /// kept by the types for owned regions, by an unsafe call's contract for others. That
-/// they are still mapped is nobody's promise: if not, the access fails.
+/// they are still mapped is not promised: if not, the access fails.
 #[derive(Debug)]
 pub(crate) struct UserMemory;
 
@@ -31,11 +31,11 @@ impl Memory for UserMemory {
             dst.len(),
             "the caller's slice has the span's length"
         );
-        // SAFETY: the span passed the bounds check of a live region, whose bytes are for
+        // SAFETY: the span passed the bounds check of a live region; its bytes are for
         // such accesses until deregistration, which waits for the lock that is held during
         // this call; or they are not mapped any more. `dst` is ours, so it does not overlap.
         // Concurrent writes by the application can tear the bytes, which then go on the wire
-        // as data and are interpreted by nobody.
+        // as data and are not interpreted.
         unsafe { guarded::copy(dst.as_mut_ptr(), pointer(span), dst.len()) }?;
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! Registered memory that the program takes away: an error completion on the right side,
-//! never a crash, and nobody else is disturbed.
+//! never a crash, and no other QP is disturbed.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -76,7 +76,7 @@ impl Pages {
 
     fn map(flags: libc::c_int, fd: libc::c_int) -> Pages {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping, which nobody else uses.
+        // SAFETY: a new mapping, which has no other user.
         let at = unsafe { libc::mmap(core::ptr::null_mut(), LEN, rights, flags, fd, 0) };
         assert_ne!(at, libc::MAP_FAILED);
         Pages(at.cast())
@@ -147,7 +147,7 @@ fn a_truncated_file_is_gone_memory() {
             .expect("a file");
         std::fs::remove_file(&path).expect("it is open");
         file.set_len(LEN as u64).expect("room");
-        // SAFETY: nobody else has the file; that it is truncated is the test.
+        // SAFETY: no other code has the file; that it is truncated is the test.
         let map = unsafe { memmap2::MmapMut::map_mut(&file) }.expect("maps");
         let end = if operation == "send" { &a } else { &b };
         let mapped = end.pd.reg_mapped(map, ALL).expect("registers");
@@ -256,7 +256,7 @@ fn the_whole_address_space_where_nothing_is_mapped() {
     let at = pages.0.expose_provenance() as u64;
     let write = || SendWr::rdma_write_inline(1, b"anywhere", at, all.rkey());
     assert!(a.run(write()).is_success());
-    // SAFETY: mapped, and nobody else's; the write is complete.
+    // SAFETY: mapped, and not otherwise used; the write is complete.
     let written = unsafe { pages.0.cast::<[u8; 8]>().read_volatile() };
     assert_eq!(written, *b"anywhere");
     let landing = a.own(8);
@@ -369,7 +369,7 @@ fn the_progress_thread_survives_too() {
     let sges = [local.sge(..)];
     let wr = SendWr::rdma_write(1, &sges, remote.addr(), remote.rkey());
     a.qp.post_send(&wr.signaled()).expect("room");
-    // Nobody drives the target but its own thread; here nobody drives anything.
+    // Only its own thread drives the target; here no thread drives anything.
     let start = Instant::now();
     while b.qp.state().expect("there") != crate::QpState::Err {
         assert!(start.elapsed() < PATIENCE, "the target's thread is gone");
@@ -398,7 +398,7 @@ mod handlers {
         }
     }
 
-    /// Counts, and leaves the fault to whoever was there before it.
+    /// Counts, and leaves the fault to the handler that was there before.
     extern "C" fn count(
         signal: libc::c_int,
         info: *mut libc::siginfo_t,
@@ -439,7 +439,7 @@ mod handlers {
     fn vanish() {
         let pages = Pages::anonymous();
         pages.protect(libc::PROT_NONE);
-        // SAFETY: nobody else uses the pages.
+        // SAFETY: no other code uses the pages.
         let outcome = unsafe { guarded::fetch_add(pages.0, 1) };
         assert!(outcome.is_err(), "the page is not accessible");
     }

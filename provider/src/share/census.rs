@@ -1,4 +1,4 @@
-//! Who shares addresses at the moment, for whoever wants to look.
+//! Which contexts share addresses at the moment.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,14 +12,14 @@ use super::registry::Registry;
 pub struct Participant {
     /// Its process, by the number that it has in its own PID namespace.
     pub pid: u32,
-    /// Addresses whose UDP port 4791 it has a socket on.
+    /// Addresses at which it has a socket on UDP port 4791.
     pub addresses: Vec<IpAddr>,
     /// Chunks of 4096 QPNs that are its own.
     pub qpn_chunks: u32,
 }
 
 /// All living contexts of this user that share addresses in this network namespace. What
-/// the dead left is taken back first, so nobody else holds a QPN or a port.
+/// ended processes left is taken back first, so no others hold a QPN or a port.
 ///
 /// # Errors
 /// If there is no registry here, for instance no writable `/dev/shm` or `/tmp`: then no

@@ -98,7 +98,7 @@ fn outside(map: &str, uid: u32) -> u32 {
     found.next().unwrap_or(uid)
 }
 
-/// Falls back where the first one is missing, read-only, or has somebody else's directory of that name.
+/// Falls back where the first one is missing, read-only, or has another user's directory of that name.
 fn first_usable<const N: usize>(bases: [&Path; N], name: &str, uid: u32) -> io::Result<PathBuf> {
     let mut first_error = None;
     for base in bases {

@@ -24,7 +24,7 @@ pub(crate) struct Handed<'a> {
     pub(crate) packet: &'a [u8],
 }
 
-/// Where a participant takes his packets. The path is in a directory that other users
+/// Where a participant takes its packets. The path is in a directory that other users
 /// cannot enter.
 #[derive(Debug)]
 pub(super) struct Inbox {
@@ -45,8 +45,8 @@ impl Inbox {
         self.socket.as_fd()
     }
 
-    /// Hands a packet to the owner of another inbox. If he is gone, or does not fetch what he has, it is lost, as if
-    /// on the way: nothing waits for him. The kernel holds ten packets (`net.unix.max_dgram_qlen`).
+    /// Hands a packet to the owner of another inbox. If the owner is gone, or does not fetch its packets, it is lost, as if
+    /// on the way: nothing waits for that owner. The kernel holds ten packets (`net.unix.max_dgram_qlen`).
     pub(super) fn send(&self, to: &Path, handed: &Handed<'_>) -> Delivery {
         let mut bytes = [0; HEAD + PACKET_MAX];
         match handed.emit(&mut bytes) {
@@ -55,11 +55,11 @@ impl Inbox {
         }
     }
 
-    /// The same, of one that was written before.
+    /// Sends a packet that was written before.
     pub(super) fn send_bytes(&self, to: &Path, bytes: &[u8]) -> Delivery {
         match self.socket.send_to(bytes, to) {
             Ok(_) => Delivery::Taken,
-            // Nobody has the socket open, though its name may have stayed.
+            // No process has the socket open, though its name may have stayed.
             Err(error) => match error.kind() {
                 io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Delivery::Gone,
                 _ => Delivery::Full,
@@ -80,7 +80,7 @@ impl Inbox {
         count
     }
 
-    /// Takes the name away, so that others see that nobody is here any more.
+    /// Removes the name, so that others see that this participant has left.
     pub(super) fn close(&self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -90,7 +90,7 @@ impl Inbox {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Delivery {
     Taken,
-    /// He has not fetched what he has.
+    /// The inbox is full: its owner has not fetched.
     Full,
     /// There is no such participant any more.
     Gone,
@@ -171,7 +171,7 @@ mod tests {
             at += 1;
         });
         assert_eq!(count, 2);
-        // His process died: the name is there, and he is not.
+        // The owner's process has ended: only the name is left.
         drop(b);
         assert_eq!(a.send(&path("inbox-b"), &handed[1]), Delivery::Gone);
         fs::remove_file(path("inbox-b")).expect("it stayed");

@@ -1,4 +1,4 @@
-//! The registry's lock, which is not waited for without an end: whoever has it may be stopped.
+//! The registry's lock, which is not waited for without an end: the process that has it may be stopped.
 
 use std::fs::{self, File};
 use std::io;
@@ -34,7 +34,7 @@ pub(super) fn acquire(file: &File, path: &Path, patience: Duration) -> io::Resul
     Ok(())
 }
 
-/// Takes it if nobody has it.
+/// Takes it if it is free.
 pub(super) fn try_acquire(file: &File) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),

@@ -26,8 +26,8 @@ use super::waiting::{Retried, Waiting};
 /// of some seconds.
 const HOLDERS_NS: u64 = 20_000_000;
 
-/// How long it is believed that the holder has no socket on an address: far less than somebody takes who comes there,
-/// until he is heard of; far more than it takes to read the list.
+/// How long it is believed that the holder has no socket on an address: far less than a participant takes to join it
+/// and send something; far more than it takes to read the list.
 const NO_SOCKET_NS: u64 = 100_000;
 
 /// What a context gets that joins.
@@ -44,7 +44,7 @@ pub(crate) struct Joined {
 pub(crate) enum JoinError {
     /// An address cannot be bound.
     Bind(IpAddr, io::Error),
-    /// Somebody who is not in the registry has the port, too.
+    /// A process that is not in the registry has the port, too.
     Strangers(IpAddr),
     /// There is no registry here, or it is full: not shared, an address may still be had.
     NoRegistry(io::Error),
@@ -64,7 +64,7 @@ pub(crate) struct Membership {
     nonce: u64,
     holders: Mutex<Holders>,
     waiting: Waiting,
-    /// Somebody had to hand us a packet: the program in the kernel may be wrong.
+    /// A neighbour had to hand us a packet: the program in the kernel may be wrong.
     is_stale: AtomicBool,
     pace: Mutex<Pace>,
     /// Ports that could not be given back.
@@ -109,12 +109,12 @@ impl Holders {
 pub(crate) enum Shared {
     /// Its owner has it.
     HandedOver,
-    /// Its owner gets it as soon as there is room in his inbox, if he makes room soon: see
+    /// Its owner gets it as soon as there is room in the inbox, if that is soon: see
     /// [`Membership::hand_over_waiting`].
     Waits,
     /// Its owner could not take it.
     Lost,
-    /// Nobody has that QPN.
+    /// No participant has that QPN.
     NoOwner,
     /// It was no packet but a probe.
     Probe,
@@ -249,7 +249,7 @@ impl Membership {
         let destination = destination(handed.packet);
         let holder = match &destination {
             None => self.holder(QpnChunk::of(qpn), handed.local, now),
-            // QP 1 is everybody's: what it is about says whose a datagram is.
+            // All share QP 1: what a datagram is about tells its owner.
             Some(Destination::Owner(chunk)) => self.holder(*chunk, handed.local, now),
             Some(Destination::Service(service)) => self.listener(*service, handed.local),
             Some(Destination::Anyone) => None,
@@ -259,7 +259,7 @@ impl Membership {
                 let is_message = destination.is_some();
                 match self.send(row, handed) {
                     Delivery::Taken => Shared::HandedOver,
-                    // He died a moment ago. Who asks gets an answer all the same, as from a kernel.
+                    // The owner ended a moment ago. The peer still gets an answer, as from a kernel.
                     Delivery::Gone if is_message => Shared::NoOwner,
                     // Messages of the connection manager are few, and a lost one costs its sender seconds.
                     Delivery::Full if is_message && self.keep(row, handed, now) => Shared::Waits,
@@ -293,8 +293,8 @@ impl Membership {
         })
     }
 
-    /// Whoever has the chunk, and a socket on this address. Who came there a moment ago is found as well: his
-    /// messages are answered, and the answers are to reach him.
+    /// The participant that has the chunk, and a socket on this address. One that has just joined is found as well: its
+    /// messages are answered, and the answers are to reach it.
     fn holder(&self, chunk: QpnChunk, addr: IpAddr, now: Time) -> Option<Row> {
         let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
         if !holders.are_younger(now, HOLDERS_NS) {
@@ -320,7 +320,7 @@ impl Membership {
         ports.listener((space, addr, port), has_row)
     }
 
-    /// Has a port for this participant. False if somebody else has it.
+    /// Has a port for this participant. False if it is taken.
     pub(crate) fn bind_port(&self, name: PortName, reuse: bool) -> io::Result<bool> {
         let own = (self.row, self.nonce);
         self.with_ports(|locked, ports| ports.bind(locked, own, name, reuse))
@@ -338,7 +338,7 @@ impl Membership {
         self.with_ports(|locked, ports| ports.listen(locked, own, name))
     }
 
-    /// Gives back what [`Membership::bind_port`] had, or what was noted; later, if somebody has the registry locked for long.
+    /// Gives back what [`Membership::bind_port`] had, or what was noted; later, if the registry is locked for long.
     pub(crate) fn release_port(&self, name: PortName, listening: bool) -> io::Result<()> {
         self.unreleased().push((name, listening));
         let locked = self.registry.lock_to_give_back(self.row)?;
@@ -379,7 +379,7 @@ impl Membership {
     pub(crate) fn drain_inbox(&self, mut take: impl FnMut(Handed<'_>)) -> usize {
         let mut is_steered_wrong = false;
         let count = self.inbox.drain(|handed| {
-            // The program cannot know whose a datagram to QP 1 is.
+            // The program cannot know the owner of a datagram to QP 1.
             is_steered_wrong |= destination(handed.packet).is_none();
             take(handed);
         });
@@ -399,8 +399,8 @@ impl Membership {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the kernel's program right, if nobody else changes the registry now.
-    /// `receive` fetches packets from the sockets, as always. False if somebody does.
+    /// Corrects the kernel's program, if no other process changes the registry now.
+    /// `receive` fetches packets from the sockets, as always. False if one does.
     pub(crate) fn repair<'s>(
         &self,
         now: Time,
@@ -442,7 +442,7 @@ impl Membership {
     }
 
     /// Gives everything back. The registry stays locked until this is dropped, which the
-    /// sockets must be before. If somebody has it locked for long, the next one finds what is left, as of who was killed.
+    /// sockets must be before. If another process has it locked for long, the next one finds what is left, as after a kill.
     pub(crate) fn leave<'s>(
         &self,
         sockets: impl Iterator<Item = &'s UdpSocket> + Clone,

@@ -1,13 +1,13 @@
 //! Several owners on one address: processes of one user, or contexts of one process.
 //!
-//! RoCEv2 has one UDP port, so all of them bind it (`SO_REUSEPORT`), and a QPN says whose
-//! a packet is: the QPN space is dealt out in chunks by a file that all of a user's
+//! RoCEv2 has one UDP port, so all of them bind it (`SO_REUSEPORT`), and a QPN identifies the owner of
+//! a packet: the QPN space is dealt out in chunks by a file that all of a user's
 //! processes in a network namespace share ([`registry`]). A program in the kernel looks
 //! at the QPN and picks the socket. When sockets come and go it is wrong for a moment;
-//! then whoever gets a packet that is another's hands it over ([`hand_over`]), and the
-//! other, who learns from that that the program is wrong, puts it right.
+//! then a participant that gets another's packet hands it over ([`hand_over`]), and the
+//! other, which learns from this that the program is wrong, corrects it.
 //!
-//! There is no daemon. A process that dies leaves locks that the kernel drops; whoever
+//! There is no daemon. A process that dies leaves locks that the kernel drops; the process that
 //! comes next sees that and takes its chunks back, after a rest.
 
 mod census;

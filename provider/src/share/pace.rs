@@ -2,7 +2,7 @@
 //!
 //! A packet that was handed over is a sign that it is not; but where trains hold packets for several owners it is none, and
 //! comes with every train. So the question is asked at once when the registry changed since the last time. Otherwise the
-//! program may still be wrong (one who was killed is not taken out by anybody yet, or his sockets were closed after that),
+//! program may still be wrong (a killed process has not been taken out yet, or its sockets were closed after that),
 //! and it is asked after a pause that doubles.
 
 use urxe_core::Time;

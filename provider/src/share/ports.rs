@@ -1,10 +1,10 @@
-//! Which ports of the connection manager are whose: a file beside the registry, for the same
+//! The owners of the connection manager's ports: a file beside the registry, for the same
 //! user and network namespace. A process binds a port for itself or takes a block of them to
-//! choose from; and it says where it listens, so that whoever gets a request for it hands it
+//! choose from; and it says where it listens, so that a process that gets a request for it hands it
 //! over.
 //!
-//! An entry belongs to a participant of the registry and counts as long as he lives; so the
-//! dead need not be cleared away. It is changed under the registry's lock, and read
+//! An entry belongs to a participant of the registry and counts as long as that lives; so the
+//! entries of ended processes need not be cleared away. It is changed under the registry's lock, and read
 //! without.
 
 use std::fs::File;
@@ -60,11 +60,11 @@ impl PortName {
 pub(super) enum Kind {
     /// A port that was bound.
     Bound,
-    /// The same, by one who shares it with others who do.
+    /// Bound, and shared with others that allow it.
     Reusable,
     /// A block of ports to choose from.
     Block,
-    /// Somebody listens.
+    /// It has a listener.
     Listening,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Entry {
     name: PortName,
 }
 
-/// Whose an entry is: a participant, and what tells him from the next one in his row.
+/// The owner of an entry: a participant, and the nonce that tells it from the next one in its row.
 pub(super) type Owner = (Row, u64);
 
 /// The file, read.
@@ -105,7 +105,7 @@ impl Ports {
         Ok(Ports::parse(file, &bytes))
     }
 
-    /// From the bytes behind the head. An entry that makes no sense is nobody's, and so a free place.
+    /// From the bytes behind the head. An entry that makes no sense has no owner, and is a free place.
     pub(super) fn parse(file: File, bytes: &[u8]) -> Ports {
         let entries = bytes.as_chunks::<ENTRY_LEN>().0.iter();
         let entries = entries.map(Entry::parse).collect();
@@ -128,7 +128,7 @@ impl Ports {
         entries.find(fits).map(|entry| entry.row)
     }
 
-    /// Binds a port. False if somebody has it.
+    /// Binds a port. False if it is taken.
     pub(super) fn bind(
         &mut self,
         tables: &Tables,
@@ -186,7 +186,7 @@ impl Ports {
         Ok(None)
     }
 
-    /// Says that somebody listens.
+    /// Notes that the port has a listener.
     pub(super) fn listen(
         &mut self,
         tables: &Tables,

@@ -1,9 +1,9 @@
-//! The file that says who has which QPNs, and which socket is whose.
+//! The file that lists the owners of QPNs and of sockets.
 //!
 //! One file for each user and network namespace, in a directory that only the user can
 //! enter. It is read and changed under a lock of the whole file (`flock`); that a
-//! participant is alive is shown by a lock on one byte that belongs to his open file
-//! (an OFD lock), which the kernel drops when he dies. All entries are small and
+//! participant is alive is shown by a lock on one byte that belongs to its open file
+//! (an OFD lock), which the kernel drops when its process ends. All entries are small and
 //! written one by one, so a process that is killed leaves whole entries.
 
 use std::fmt::Display;
@@ -74,7 +74,7 @@ impl Registry {
         path_in(&self.directory, self.namespace)
     }
 
-    /// Where a participant takes packets that others got for him.
+    /// Where a participant takes packets that others received for it.
     pub(super) fn hand_over_path(&self, row: Row) -> PathBuf {
         self.directory
             .join(format!("hand-over-{}-{}", self.namespace, row.0))
@@ -85,13 +85,13 @@ impl Registry {
         self.directory.join(format!("ports-{}", self.namespace))
     }
 
-    /// Waits for the lock, reads everything, and frees what the dead have left. `own` is the row whose lock this open
+    /// Waits for the lock, reads everything, and frees what ended processes have left. `own` is the row with the lock that this open
     /// file holds: locks never conflict with one's own, so it would look dead.
     pub(super) fn lock(&self, own: Option<Row>) -> io::Result<Locked<'_>> {
         self.lock_within(own, self.patience)
     }
 
-    /// The same, for who gives something back: what is not given back is found by others when its owner is gone. So this
+    /// Waits for the lock to give something back: what is not given back is found by others when its owner is gone. So this
     /// waits for less, and not again and again.
     pub(super) fn lock_to_give_back(&self, own: Row) -> io::Result<Locked<'_>> {
         let is_stuck = self.is_stuck.load(Ordering::Relaxed);
@@ -110,7 +110,7 @@ impl Registry {
         Locked::read(self, own)
     }
 
-    /// The same, if nobody else has it.
+    /// Takes the lock if it is free, reads everything, and frees what ended processes have left.
     pub(super) fn try_lock(&self, own: Option<Row>) -> io::Result<Option<Locked<'_>>> {
         if !lock::try_acquire(&self.file)? {
             return Ok(None);
@@ -140,7 +140,7 @@ impl Registry {
         io::Error::new(io::ErrorKind::InvalidData, text)
     }
 
-    /// True if this participant has that row, as far as is known without the lock: he may have died without being
+    /// True if this participant has that row, as far as is known without the lock: it may have ended without being
     /// taken out.
     pub(super) fn has_row(&self, row: Row, nonce: u64) -> bool {
         let mut bytes = [0; ROW_LEN];
@@ -158,7 +158,7 @@ impl Registry {
     }
 
     /// The holders of all chunks, and all sockets, read without the lock: entries are
-    /// whole, if not all of one moment. One that is damaged is nobody's.
+    /// whole, if not all of one moment. One that is damaged has no owner.
     pub(super) fn holders(&self) -> io::Result<(Vec<Option<Row>>, Vec<SocketEntry>)> {
         let mut bytes = vec![0; SOCKETS * SOCKET_LEN + CHUNKS * CHUNK_LEN];
         read_up_to(&self.file, &mut bytes, SOCKETS_AT)?;
@@ -213,7 +213,7 @@ impl<'a> Locked<'a> {
         match Tables::parse(&bytes) {
             Ok(tables) => locked.tables = tables,
             Err(_) if own.is_none() && !registry.is_any_alive(0..ROWS)? => {
-                // Nobody has anything in it.
+                // It has no owners.
                 registry.file.set_len(0)?;
                 write_own(&registry.file, &MAGIC, 0)?;
             }
@@ -236,7 +236,7 @@ impl<'a> Locked<'a> {
             } else if own != Some(row) && !self.registry.is_any_alive(number..number + 1)? {
                 *is_gone = true;
                 self.free_row(row)?;
-                // Nobody can be at this name: the row is free, and we have the lock.
+                // This name is unused: the row is free, and we have the lock.
                 let _ = fs::remove_file(self.registry.hand_over_path(row));
             }
         }
@@ -261,7 +261,7 @@ impl<'a> Locked<'a> {
         Ok(Some(row))
     }
 
-    /// Takes a participant out, with all that he has.
+    /// Takes a participant out, with all that it has.
     pub(super) fn remove(&mut self, row: Row) -> io::Result<()> {
         self.free_all_of(|other| other == row)?;
         self.free_row(row)
@@ -310,7 +310,7 @@ impl<'a> Locked<'a> {
         Ok(true)
     }
 
-    /// Gives a participant a chunk that nobody had for a while; `random` chooses. `None`
+    /// Gives a participant a chunk that was free for a while; `random` chooses. `None`
     /// if there is none.
     pub(super) fn grant(&mut self, row: Row, random: u64) -> io::Result<Option<QpnChunk>> {
         let now = seconds_since_start();

@@ -18,7 +18,7 @@ const QPN_OFFSET: u32 = 4;
 const QPN_MASK: u32 = 0x00ff_ffff;
 
 /// Messages of the connection manager (QP 1): what they are is two bytes of the management datagram's header, behind BTH
-/// and DETH; whose they are, the upper bits of the id that their receiver gave the connection. It is the second word of
+/// and DETH; their owner is in the upper bits of the id that their receiver gave the connection. It is the second word of
 /// all but SIDR_REP, where it is the first one. (Requests name no connection: wherever they arrive, they are handed over.)
 const MANAGEMENT: OtherField = OtherField {
     value: 1,
@@ -40,7 +40,7 @@ pub(super) fn program(tables: &Tables, addr: IpAddr) -> Option<SteeringProgram> 
     }
     let mut map: Vec<(u32, u32)> = Vec::new();
     for (chunk, row) in tables.held_chunks() {
-        // The chunks of those who are not at this address: whoever gets a packet for
+        // The chunks of participants that are not at this address: the process that gets a packet for
         // them drops it.
         let Some(number) = numbers[usize::from(row.0)] else {
             continue;
@@ -60,7 +60,7 @@ pub(super) fn program(tables: &Tables, addr: IpAddr) -> Option<SteeringProgram> 
     steering.program()
 }
 
-/// A program for a group in which nobody has a chunk yet.
+/// A program for a group without any chunk yet.
 pub(super) fn probes_only() -> SteeringProgram {
     let steering = Steering {
         probe: PROBE,
@@ -98,7 +98,7 @@ pub(crate) fn is_probe(bytes: &[u8]) -> bool {
     bytes.starts_with(&PROBE)
 }
 
-/// Finds out the number of a socket that nobody else receives from. `likely` is tried
+/// Finds out the number of a socket from which only this call receives. `likely` is tried
 /// first, then all below `end`. `None` if no probe comes back.
 pub(super) fn find_number(
     socket: &UdpSocket,

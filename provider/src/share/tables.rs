@@ -58,13 +58,13 @@ impl Tables {
         entries.filter(move |entry| entry.addr == addr)
     }
 
-    /// Every chunk that somebody has, in order.
+    /// Every chunk that has a holder, in order.
     pub(super) fn held_chunks(&self) -> impl Iterator<Item = (QpnChunk, Row)> + '_ {
         let entries = self.chunks.iter().enumerate();
         entries.filter_map(|(n, entry)| Some((QpnChunk(n as u16), entry.holder?)))
     }
 
-    /// Everybody, with what he has.
+    /// All participants, with what they have.
     pub(super) fn participants(&self) -> impl Iterator<Item = super::Participant> + '_ {
         let rows = self.participants.iter().enumerate();
         rows.filter(|(_, p)| p.nonce != 0).map(|(number, p)| {

@@ -1,6 +1,6 @@
-//! Messages for neighbours whose inboxes are full at the moment. Whoever received one leaves it here and goes on; the
+//! Messages for neighbours with full inboxes. The thread that received one leaves it here and goes on; the
 //! progress thread tries again for a while. What a neighbour that is stopped does not fetch costs the others a few
-//! system calls, whoever sends it, and no waiting.
+//! system calls, whatever the sender, and no waiting.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -47,7 +47,7 @@ impl HeldCompletions {
             return cqs.push(cq, cqe);
         }
         let queue = Queue::of(cqe.qpn, cqe.opcode);
-        // A QP whose messages name their shared queue completes to several.
+        // A QP with messages that name their shared queue completes to several.
         let is_its = |lane: &Lane| lane.queue == queue && lane.cq == cq;
         let found = self.lanes.iter().position(is_its);
         let place = found.unwrap_or_else(|| {
@@ -71,7 +71,7 @@ impl HeldCompletions {
         first.map(|&(due, _)| due).min()
     }
 
-    /// Lets those come whose time it is. Returns true if there were any.
+    /// Releases those that are due. Returns true if there were any.
     pub(super) fn release_due(
         &mut self,
         now: Time,
@@ -112,7 +112,7 @@ impl HeldCompletions {
                 .nth(chosen);
             let lane = lane.expect("counted just now");
             if let Some((_, cqe)) = lane.held.pop_front() {
-                // There was room when it was made, and nobody else fills the queue.
+                // There was room when it was made, and nothing else fills the queue.
                 let pushed = cqs.push(lane.cq, cqe);
                 debug_assert!(pushed.is_ok(), "room was kept for it");
             }

@@ -27,7 +27,7 @@ pub(crate) enum Queue {
 }
 
 impl Queue {
-    /// The queue of its own of a QP whose request completed.
+    /// The own queue of a QP for a completed request.
     pub(super) fn of(qpn: Qpn, opcode: WcOpcode) -> Queue {
         if matches!(opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm) {
             Queue::Recv(qpn)

@@ -70,7 +70,7 @@ impl Ledger {
         newest.done.is_none().then_some(newest)
     }
 
-    /// Requests whose completion the program has not polled, oldest first.
+    /// Requests without a polled completion, oldest first.
     pub(super) fn entries(&self, queue: Queue) -> impl DoubleEndedIterator<Item = &Entry> {
         self.queues.get(&queue).into_iter().flatten()
     }
@@ -154,7 +154,7 @@ impl Ledger {
         }
     }
 
-    /// Bytes of a message or a result arrived. Returns false if nobody owns the place.
+    /// Bytes of a message or a result arrived. Returns false if no entry owns the place.
     pub(super) fn place(&mut self, span: MrSpan, bytes: &[u8]) -> Result<bool, MemoryFault> {
         let found = self.targets.covering(Range::of(span));
         self.placed_last = found.map(|(owner, _)| owner);
@@ -291,7 +291,7 @@ impl Ledger {
                     continue;
                 }
                 entry.is_orphan = true;
-                // A receive that no message comes for harms nobody: its completion tells.
+                // A receive that no message comes for does no harm: its completion tells.
                 if queue.is_send() {
                     let text = orphan_text(entry);
                     reports.push(entry.report(StrictRule::MrInUse, queue.qpn(), text));
@@ -384,7 +384,7 @@ fn orphan_text(entry: &Entry) -> String {
     )
 }
 
-/// Writes past the ledger, for bytes that nobody owns.
+/// Writes past the ledger, for bytes that no entry owns.
 pub(super) fn write_through(span: MrSpan, bytes: &[u8]) -> Result<(), MemoryFault> {
     UserMemory.copy_in(span, bytes)
 }

@@ -89,7 +89,7 @@ impl HeldWrites {
         Ok(())
     }
 
-    /// Somebody looks at these bytes, or writes them.
+    /// These bytes are about to be read or written.
     pub(super) fn place_overlapping(&mut self, range: Range) {
         self.place_where(|held| Range::of(held.span).overlaps(range));
     }

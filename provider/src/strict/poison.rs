@@ -1,6 +1,6 @@
 //! What a buffer holds while it belongs to the adapter.
 
-/// Repeated over the buffer, from its first byte on. It says what it is to whoever prints
+/// Repeated over the buffer, from its first byte on. It says what it is to a program that prints
 /// the buffer, and makes no sensible number.
 const POISON: &[u8; 8] = b"<posted>";
 

@@ -101,7 +101,7 @@ rules! {
      the QPs fail. Create it for as many completions as requests of all its queues \
      can be outstanding, or poll earlier.";
 
-    /// A completion queue was destroyed and nobody had looked at its completions.
+    /// A completion queue was destroyed with completions that were not polled.
     CompletionsNotPolled, "completions-not-polled",
     "They may be errors that nobody sees. Poll a completion queue until it is empty \
      before destroying it.";

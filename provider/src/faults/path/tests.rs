@@ -167,7 +167,7 @@ fn the_same_seed_repeats_a_run() {
     assert_eq!(run(), run());
 }
 
-/// Once the QP is gone nobody would repeat it.
+/// Once the QP is gone it would not be repeated.
 #[test]
 fn the_last_packet_arrives_before_its_qp_goes() {
     for spec in ["drop=100%", "corrupt=100%", "delay=10s", "reorder=100%"] {

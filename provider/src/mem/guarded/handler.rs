@@ -1,5 +1,5 @@
 //! The handler of SIGSEGV and SIGBUS. It only cares for faults inside the routines, and
-//! passes everything else on to whoever was there before.
+//! passes everything else on to the handler that was there before.
 //!
 //! # Beside other handlers
 //!
@@ -11,7 +11,7 @@
 //! came. So each time that we go in front we do so under another address, one
 //! [`Entry`] a time, and each knows whom *it* displaced: a chain, not a circle.
 //!
-//! Nothing is ever taken out: somebody else may have our address by now.
+//! Nothing is ever taken out: another handler may have saved our address by now.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -60,7 +60,7 @@ pub(super) fn install() {
             // Before the entry can be entered.
             displace(entry, place, current);
             let found = action(signal, Some(&in_front_of(&current, entry)));
-            // Again, should somebody have been quick.
+            // Again, in case another thread was faster.
             if is_ours(&found) || found.sa_sigaction == current.sa_sigaction {
                 break;
             }
@@ -143,7 +143,7 @@ unsafe extern "C" fn enter<const N: usize>(
     info: *mut libc::siginfo_t,
     context: *mut c_void,
 ) {
-    // SAFETY: the kernel passes pointers to structures of these types, which nobody else
+    // SAFETY: the kernel passes pointers to structures of these types, which no other code
     // uses while the handler runs. Nothing here allocates, locks or calls anything that
     // a signal handler may not.
     unsafe {
@@ -175,7 +175,7 @@ unsafe fn recover(info: *const libc::siginfo_t, context: *mut libc::ucontext_t) 
 }
 
 /// True if the interrupted instruction is why the signal came. Others were sent: by a process, or by the
-/// kernel, which tells of broken memory that nobody touches now (`BUS_MCEERR_AO`).
+/// kernel, which tells of broken memory that is not being accessed (`BUS_MCEERR_AO`).
 fn is_fault(info: &libc::siginfo_t) -> bool {
     let is_notice = info.si_signo == libc::SIGBUS && info.si_code == libc::BUS_MCEERR_AO;
     info.si_code > 0 && !is_notice

@@ -99,7 +99,7 @@ pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) -> Result<()
     }
 }
 
-/// Copies so that whoever polls on the end of the bytes finds the rest there: the last
+/// Copies so that a program that polls on the end of the bytes finds the rest there: the last
 /// aligned word is stored by itself, after everything else. (A plain copy may well
 /// begin at the end.) So an aligned number of 8 or 4 bytes never tears, either.
 ///

@@ -52,7 +52,7 @@ impl HalfGone {
 
 impl Drop for HalfGone {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, used by nobody any more.
+        // SAFETY: mapped by `new`, and no longer used.
         unsafe { libc::munmap(self.0.cast(), 2 * PAGE) };
     }
 }

@@ -48,7 +48,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What is left in the system's folder for such things harms nobody.
+        // What is left in the system's folder for such things does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -179,7 +179,7 @@ fn damaged_files_of_the_registry_are_an_error_in_words_and_heal_when_all_are_gon
     assert!(refused > 0, "no damage was noticed");
 }
 
-/// A DREQ for whoever has this chunk, in its packet.
+/// A DREQ for the owner of this chunk, in its packet.
 fn dreq(chunk: QpnChunk) -> Vec<u8> {
     let message = CmMessage::Dreq(Dreq {
         local_comm_id: 1,
@@ -215,7 +215,7 @@ fn waits() -> u64 {
     words.next().expect("it is listed")
 }
 
-/// More than the kernel holds, for somebody who fetches them late: none is lost.
+/// More than the kernel holds, for a neighbour that fetches them late: none is lost.
 #[test]
 fn messages_for_a_full_inbox_arrive_when_its_owner_fetches_what_it_has() {
     let place = Place::new("busy");
@@ -259,7 +259,7 @@ fn whoever_receives_for_neighbours_that_fetch_nothing_does_not_wait() {
     let addr = crate::testing::address().into();
     let mut random = Random(7);
     let resident = place.join(addr, &mut random).expect("nobody is there");
-    // Nobody drains their inboxes.
+    // Their inboxes are not drained.
     let stopped: Vec<Joined> = (0..20)
         .map(|_| place.join(addr, &mut random).expect("shared"))
         .collect();
