@@ -79,7 +79,7 @@ impl File {
         lock(&self.registry)
     }
 
-    /// The same, unless this process is a child of the one that opened the file: a thread that is not there may hold
+    /// The registry, unless this process is a child of the one that opened the file: a thread that is not there may hold
     /// the lock for ever.
     pub(crate) fn registry_of_this_process(&self) -> Option<MutexGuard<'_, Registry>> {
         (self.process == std::process::id()).then(|| self.registry())

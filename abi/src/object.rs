@@ -20,7 +20,7 @@ use crate::layout::{
 use crate::live;
 use crate::verbose::Failures;
 
-/// A structure whose first field is `UnsafeCell<C>`: the program may write to its part at any time.
+/// A structure with `UnsafeCell<C>` as its first field: the program may write to its part at any time.
 ///
 /// # Safety
 /// The layout must be `repr(C)`, with C's part at offset 0.
@@ -58,7 +58,7 @@ pub(crate) fn new<T: Object>(object: T) -> *mut T::C {
 /// Takes it back.
 ///
 /// # Safety
-/// As for [`of`]; nobody may use the pointer, or a reference made of it, again.
+/// As for [`of`]; the pointer, or a reference made of it, must not be used again.
 pub(crate) unsafe fn delete<T: Object>(ptr: *mut T::C) {
     // SAFETY: the caller's promise.
     drop(unsafe { Box::from_raw(ptr.cast::<T>()) });
@@ -155,7 +155,7 @@ impl Context {
     /// Takes it back, if it is one.
     ///
     /// # Safety
-    /// As for [`Context::of`]; nobody may use the pointer, or a reference made of it, again.
+    /// As for [`Context::of`]; the pointer, or a reference made of it, must not be used again.
     pub(crate) unsafe fn take_back(context: *mut ibv_context) -> Result<(), Errno> {
         live::remove::<Context>(context)?;
         // SAFETY: it was one until now; and the caller's promise.
@@ -218,7 +218,7 @@ impl MrState {
         }
     }
 
-    /// The region, while nobody else changes it.
+    /// The region, locked against changes.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Option<(Memory, Hold)>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -359,7 +359,7 @@ macro_rules! objects {
                     unsafe { of::<$name>(ptr) }
                 }
 
-                /// The same, looked up first.
+                /// The object behind a program's pointer, looked up first.
                 ///
                 /// # Safety
                 /// As for [`live::find`].

@@ -77,7 +77,7 @@ pub(crate) fn tell_rest(qp: &Qp) {
     }
 }
 
-/// The same, of all QPs: the program ends without destroying them.
+/// Tells the rest of all QPs: the program ends without destroying them.
 pub(crate) fn tell_rest_of_all(registry: &Registry) {
     for qp in registry.qps.values() {
         // SAFETY: it is registered, and not destroyed while the registry is locked.

@@ -46,7 +46,7 @@ pub(crate) fn listen(address: IpAddr, port: u16) -> Result<TcpListener, CliError
     })
 }
 
-/// What a server that somebody starts and waits for prints first.
+/// What a server prints first, for a program that started it and waits for it.
 const ANNOUNCEMENT: &str = "urxe: waiting for the client on port ";
 
 /// Tells where this server listens, on stdout: a person starts the client then, and a parent process too.

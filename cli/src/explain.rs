@@ -1,4 +1,4 @@
-//! `urxe explain`: what a number or a name in somebody's output means.
+//! `urxe explain`: what a number or a name in a program's output means.
 
 use std::io::Write;
 

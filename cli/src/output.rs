@@ -75,7 +75,7 @@ impl Drop for NewFile {
     }
 }
 
-/// A name in the same folder that nobody else has.
+/// A name in the same folder that no other process uses.
 fn part_of(path: &Path) -> io::Result<PathBuf> {
     let name = path
         .file_name()

@@ -133,7 +133,7 @@ impl Queue {
     }
 }
 
-/// Ends a wait that lasts too long, or whose peer is gone.
+/// Ends a wait that lasts too long, or for a peer that is gone.
 struct Patience {
     started: Instant,
     looked: Instant,

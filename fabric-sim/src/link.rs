@@ -37,7 +37,7 @@ impl Link {
         }
     }
 
-    /// The same, so many metres long.
+    /// This link, so many metres long.
     pub fn metres(self, metres: u64) -> Link {
         Link {
             delay: Span::of_cable(metres),
@@ -45,7 +45,7 @@ impl Link {
         }
     }
 
-    /// The same, with a delay of so much.
+    /// This link, with this delay.
     pub fn delay(self, delay: Span) -> Link {
         Link { delay, ..self }
     }

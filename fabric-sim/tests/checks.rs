@@ -135,7 +135,7 @@ fn psns_wrap_and_receives_run_out_and_that_is_seen() {
     assert!(seen.contains(&Mark::PsnWrap), "{seen:?}");
 }
 
-/// Changes packets of one kind as nobody but the core itself could, with a right ICRC; or has frames lost that a
+/// Changes packets of one kind as only the core itself could, with a right ICRC; or has frames lost that a
 /// neighbour relies on.
 #[derive(Debug)]
 struct Plant {
@@ -406,7 +406,7 @@ fn a_deadlock_is_found_while_it_lasts_and_a_circle_without_one_is_none() {
 #[test]
 fn a_request_that_never_gets_on_is_found() {
     let (mut sim, ends, regions) = pair();
-    // Nobody posts a receive, and RNR retries go on for ever.
+    // No receive is posted, and RNR retries go on for ever.
     post(&mut sim, ends[0], &regions, WrOpcode::Send);
     sim.run_until(Time::ZERO + Span::from_ms(900));
     assert_eq!(found(&mut sim), []);

@@ -67,7 +67,7 @@ fn the_counter_is_linearizable_under_faults(sim: &mut Simulation) -> Result<(), 
     Ok(())
 }
 
-/// Whoever unlocks when one replica has the record gets away with it, unless the network is slow to the other
+/// A client that unlocks when one replica has the record gets away with it, unless the network is slow to the other
 /// at the wrong moment.
 #[test]
 fn a_completion_that_nobody_waits_for_is_found_by_some_seed() {

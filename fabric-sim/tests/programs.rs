@@ -117,7 +117,7 @@ fn ping(rounds: usize, len: usize) {
         end.qp.post_send(&SendWr::send(2, &sges)).expect("posts");
         assert_eq!(receive(&end, len), vec![!(round as u8); len]);
     }
-    // Whose last acknowledgement is lost is asked for it once more: it stays until the other has it.
+    // If the last acknowledgement is lost, the other asks for it once more: stay until the other has it.
     ask("pong has all");
 }
 

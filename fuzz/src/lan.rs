@@ -1,4 +1,4 @@
-//! A network in memory for contexts of `urxe`: no socket, no clock, no randomness. Packets arrive when somebody
+//! A network in memory for contexts of `urxe`: no socket, no clock, no randomness. Packets arrive when a program
 //! waits for something; time passes only when nothing is under way.
 
 use std::collections::VecDeque;

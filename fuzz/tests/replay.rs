@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use urxe_fuzz::{TARGETS, Target};
 
-/// Targets whose runs are long.
+/// Targets with long runs.
 const SLOW: [&str; 3] = ["scenario", "rsocket", "calls"];
 
 /// What is replayed, for those who see a process end: no panic leaves a function with C linkage.

@@ -1,4 +1,4 @@
-//! The end of the tree: `urxe run` becomes the program, so nobody is left to take its tree away but the program.
+//! The end of the tree: `urxe run` becomes the program, so only the program can remove its tree.
 
 use core::ffi::CStr;
 use std::ffi::OsStr;
@@ -24,7 +24,7 @@ extern "C" fn at_exit() {
     ));
     let namespace = std::fs::metadata("/proc/self/ns/pid").map(|meta| meta.ino());
     if namespace.is_ok_and(|namespace| is_tree_of(root, namespace, std::process::id())) {
-        // Somebody may have been faster.
+        // Another process may have been faster.
         let _ = std::fs::remove_dir_all(root);
     }
 }

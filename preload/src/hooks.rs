@@ -37,7 +37,7 @@ fn next(known: &AtomicPtr<c_void>, name: *const c_char) -> *mut c_void {
 /// `hook!(name(before...; path; after...) -> result)`: the function with its path redirected.
 ///
 /// `open` and its like have a variable argument, the mode: it is passed on whether the caller gave one or not, as
-/// it is in the same register either way, and nobody looks at it who was not told to.
+/// it is in the same register either way, and the called function reads it only if its flags ask for one.
 macro_rules! hook {
     ($name:ident($($before:ident: $B:ty),*; path; $($after:ident: $A:ty),*) -> $R:ty) => {
         #[unsafe(no_mangle)]

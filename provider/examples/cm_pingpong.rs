@@ -69,7 +69,7 @@ fn agent(connection: Connection) -> Result<(), Error> {
     let events = connection.events().clone();
     let player = Player::new(connection)?;
     let mut rounds = 0;
-    // Whoever polls for messages sees the end by a failed receive, once the event that
+    // A program that polls for messages sees the end by a failed receive, once the event that
     // says so was taken: here a thread takes it.
     let watcher = thread::spawn(move || events.wait(None));
     while let Some(text) = player.receive()? {

@@ -35,7 +35,7 @@ pub(crate) unsafe fn read(addr: *const libc::sockaddr) -> Result<SocketAddr, Err
     }
 }
 
-/// The same, where null means that there is none.
+/// Reads an address that may be null: then there is none.
 ///
 /// # Safety
 /// As for [`read`].

@@ -154,7 +154,7 @@ pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_
                 None => continue,
             },
         };
-        // One of an id that is being destroyed is nobody's.
+        // One of an id that is being destroyed is dropped.
         if let Some(event) = event::translate(channel, found)? {
             return Ok(event);
         }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn hold(channel: *mut rdma_event_channel) -> Result<urxe::cm::EventChannel, ThreadId> {
-        // SAFETY: one of `made`, whose memory is there.
+        // SAFETY: one of `made`; its memory is there.
         unsafe { Channel::of(channel) }.hold()
     }
 

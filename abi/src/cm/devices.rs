@@ -20,7 +20,7 @@ struct Opened {
     context: Shared<ibv_context>,
     /// For programs that bring no domain. Null until there is an id.
     pd: Shared<ibv_pd>,
-    /// The same, for XRC.
+    /// The domain for XRC.
     xrcd: Shared<ibv_xrcd>,
 }
 

@@ -53,7 +53,7 @@ unsafe fn create_endpoint(
     // SAFETY: just made; and the caller's promise.
     let ready = unsafe { prepare(id, info, pd, attr) };
     if let Err(errno) = ready {
-        // SAFETY: nobody has it.
+        // SAFETY: the program does not have it.
         unsafe { rdma_destroy_ep(id) };
         return Err(errno);
     }

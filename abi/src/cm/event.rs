@@ -129,7 +129,7 @@ unsafe fn welcome(
         Ok(())
     });
     if let Err(errno) = ready {
-        // SAFETY: nobody has it.
+        // SAFETY: the program does not have it.
         unsafe { super::id::rdma_destroy_id(child) };
         return Err(errno);
     }
@@ -225,7 +225,7 @@ pub(crate) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> 
     unsafe {
         let counted = of::<Event>(event).counted;
         delete::<Event>(event);
-        // Last: whoever waits for it may destroy the id now.
+        // Last: a thread that waits for it may destroy the id now.
         Id::of(counted).events.clone().ack(1);
     }
     0

@@ -244,7 +244,7 @@ pub(super) unsafe fn create(
         Ok(urxe) => urxe,
         Err(error) => {
             if is_sync {
-                // SAFETY: made above, and nobody else's.
+                // SAFETY: made above, and not shared.
                 unsafe { rdma_destroy_event_channel(channel) };
             }
             return Err(error.into());
@@ -275,7 +275,7 @@ pub(crate) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
 /// Waits until the events that the program got are acknowledged; those that it did not get are gone.
 ///
 /// # Safety
-/// An id that nobody uses again.
+/// An id that is not used again.
 unsafe fn destroy(id: *mut rdma_cm_id) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     let object = unsafe { live::take::<Id>(id, |_| Ok(())) }?;
@@ -286,7 +286,7 @@ unsafe fn destroy(id: *mut rdma_cm_id) -> Result<(), Errno> {
     let is_sync = object.is_sync.load(Ordering::Relaxed);
     // SAFETY: the caller's promise.
     let channel = is_sync.then(|| unsafe { (*id).channel });
-    // SAFETY: nobody uses it any more.
+    // SAFETY: it is no longer used.
     unsafe { bury::<Id>(id) };
     if let Some(channel) = channel {
         // SAFETY: the id's own.
@@ -322,7 +322,7 @@ pub(super) unsafe fn migrate(
     let moved = object.urxe.migrate(&to);
     if let Err(error) = moved {
         if to_own {
-            // SAFETY: made above, and nobody else's.
+            // SAFETY: made above, and not shared.
             unsafe { rdma_destroy_event_channel(channel) };
         }
         return Err(error.into());
@@ -337,7 +337,7 @@ pub(super) unsafe fn migrate(
     // SAFETY: the caller's promise; no event changes this field.
     unsafe { (*id).channel = channel };
     object.is_sync.store(to_own, Ordering::Relaxed);
-    // Nobody deals with events of the old channel after this.
+    // Events of the old channel are not handled after this.
     object.events.wait();
     Ok(())
 }
@@ -345,7 +345,7 @@ pub(super) unsafe fn migrate(
 /// Acknowledges the event that a function which waited has left.
 ///
 /// # Safety
-/// A live id, whose event is null or was not acknowledged.
+/// A live id with an event that is null or was not acknowledged.
 pub(super) unsafe fn forget_event(id: *mut rdma_cm_id) {
     // SAFETY: the caller's promise. By field: a thread that takes an event may be writing to others.
     unsafe {

@@ -13,7 +13,7 @@ use crate::verbs::ah::path_attr;
 /// A program's parameters. Without any: as much as there is of everything, and no data.
 ///
 /// # Safety
-/// Null; or parameters, whose private data is as long as they say.
+/// Null; or parameters with private data as long as they say.
 pub(super) unsafe fn from_c(param: *const rdma_conn_param) -> ConnParam {
     // SAFETY: the caller's promise.
     let Some(param) = (unsafe { param.as_ref() }) else {

@@ -122,7 +122,7 @@ unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Result<
     }
     // SAFETY: just made.
     if let Err(errno) = object.own_qp(unsafe { Qp::of(qp) }) {
-        // SAFETY: just made, and nobody's yet.
+        // SAFETY: just made, and not shared yet.
         unsafe {
             ibv_destroy_qp(qp);
             destroy_queues(ibv);

@@ -211,7 +211,7 @@ c_structs! {
         rx_hash_fields_mask: u64,
     }
 
-    /// The first part is an `ibv_qp_init_attr`, whose last four bytes are `comp_mask` here.
+    /// The first part is an `ibv_qp_init_attr`; its last four bytes are `comp_mask` here.
     #[derive(Clone, Copy)]
     struct ibv_qp_init_attr_ex [136] {
         qp_context: *mut c_void,

@@ -21,7 +21,7 @@ pub(crate) use cm::*;
 pub(crate) use objects::*;
 pub(crate) use work::*;
 
-/// A structure whose fields are numbers, pointers, and function pointers that may be null.
+/// A structure with numbers, pointers, and function pointers that may be null as its fields.
 ///
 /// # Safety
 /// All bytes zero must be a value of the type.

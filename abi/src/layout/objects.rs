@@ -12,7 +12,7 @@ use super::work::{
     ibv_data_buf, ibv_mw_bind, ibv_mw_bind_info, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
 };
 
-/// A pointer that nobody calls through: the feature behind it is not offered, or it is a remnant.
+/// A pointer that is never called: the feature behind it is not offered, or it is a remnant.
 pub(crate) type Unused = *mut c_void;
 
 /// `pthread_mutex_t` and `pthread_cond_t`: in the structures, but the library's business alone.
@@ -81,7 +81,7 @@ c_structs! {
         abi_compat: *mut c_void,
     }
 
-    /// What lies before an `ibv_context` whose `abi_compat` is all ones. It grows towards lower addresses; `sz` says
+    /// What lies before an `ibv_context` with an `abi_compat` of all ones. It grows towards lower addresses; `sz` says
     /// how much of it there is.
     struct verbs_context [648] {
         query_port: Option<

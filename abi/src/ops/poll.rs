@@ -104,7 +104,7 @@ pub(crate) fn immediate(wc: &Wc) -> (u32, u32) {
 pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     // SAFETY: a live CQ, by the rules of `ibv_req_notify_cq`.
     let cq = unsafe { Cq::of(cq) };
-    // Without a channel there is nobody to tell, which adapters do not mind.
+    // Without a channel there is no receiver of the event, which adapters allow.
     if cq.channel.is_none() {
         return 0;
     }

@@ -39,7 +39,7 @@ pub(super) unsafe extern "C" fn post_send(
 ) -> c_int {
     // SAFETY: a live QP, by the rules of `ibv_post_send`.
     let qp = unsafe { Qp::of(qp) };
-    // SAFETY: a list of requests that nobody changes meanwhile, by the same rules.
+    // SAFETY: a list of requests that is not changed meanwhile, by the same rules.
     let result = unsafe {
         if !wr.is_null() && (*wr).next.is_null() {
             post_one_send(qp, wr)
@@ -377,7 +377,7 @@ pub(super) unsafe extern "C" fn post_recv(
 ) -> c_int {
     // SAFETY: a live QP, by the rules of `ibv_post_recv`.
     let qp = unsafe { Qp::of(qp) };
-    // SAFETY: a list of requests that nobody changes meanwhile, and a place for the bad one, by the same rules.
+    // SAFETY: a list of requests that is not changed meanwhile, and a place for the bad one, by the same rules.
     unsafe { report(post_recvs(wr, |wrs| qp.urxe.post_recv_iter(wrs)), bad_wr) }
 }
 

@@ -109,7 +109,7 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
         return;
     };
     while batch.is_building.swap(true, Ordering::Acquire) {
-        // Whoever builds is between a few function calls.
+        // The thread that builds is between a few function calls.
         std::thread::yield_now();
     }
 }
@@ -212,7 +212,7 @@ unsafe fn begin(
     });
 }
 
-/// The same, with a request that is made whole, by its id.
+/// Begins a request that is made whole, by its id.
 ///
 /// # Safety
 /// As for [`building`].

@@ -63,7 +63,7 @@ pub(super) fn udp_socket(domain: c_int) -> Result<UdpSocket, Errno> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: takes numbers.
     let fd = result(unsafe { libc::syscall(libc::SYS_socket, domain, kind, libc::IPPROTO_UDP) })?;
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: just made, and not shared.
     Ok(unsafe { UdpSocket::from_raw_fd(fd) })
 }
 
@@ -188,7 +188,7 @@ unsafe fn add_control<T>(message: &mut libc::msghdr, level: c_int, kind: c_int, 
 pub(super) fn epoll() -> Result<OwnedFd, Errno> {
     // SAFETY: takes a number.
     let fd = result(unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: just made, and not shared.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

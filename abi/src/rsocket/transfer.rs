@@ -30,7 +30,7 @@ unsafe fn bytes<'a>(data: *const c_void, len: usize) -> &'a [u8] {
 }
 
 /// # Safety
-/// So many bytes that are nobody else's.
+/// So many bytes that no other code uses.
 unsafe fn room<'a>(data: *mut c_void, len: usize) -> &'a mut [u8] {
     if len == 0 {
         return &mut [];
@@ -49,7 +49,7 @@ unsafe fn parts<'a>(list: *const libc::iovec, len: usize) -> &'a [libc::iovec] {
     unsafe { slice::from_raw_parts(list, len) }
 }
 
-/// The same, with the count that callers of `readv` and `writev` give.
+/// The parts of a list with the count that callers of `readv` and `writev` give.
 ///
 /// # Safety
 /// A list of so many parts.

@@ -27,7 +27,7 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(
 fn give(pd: *mut ibv_pd, owner: &Pd, path: &AddressVector) -> Result<*mut ibv_ah, Errno> {
     let urxe = owner.urxe.create_ah(path)?;
     let mut ibv = ibv_ah::zeroed();
-    // SAFETY: the PD's part of the program, whose context never changes.
+    // SAFETY: the PD's part of the program; its context never changes.
     ibv.context = unsafe { (*owner.ibv.get()).context };
     ibv.pd = pd;
     Ok(live::give(Ah {

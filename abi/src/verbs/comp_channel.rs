@@ -38,7 +38,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
     if let Err(errno) = taken {
         return number(Err(errno));
     }
-    // SAFETY: nobody uses it any more, by the count and the rules of the function.
+    // SAFETY: it is no longer used, by the count and the rules of the function.
     unsafe { bury::<Channel>(channel) };
     0
 }
@@ -74,7 +74,7 @@ fn next(channel: &Channel) -> Result<*mut ibv_cq, Errno> {
             None => channel.urxe.wait()?,
         };
         let registry = context.registry();
-        // One that is being destroyed is nobody's any more.
+        // One that is being destroyed gets no more events.
         if let Some(Shared(cq)) = registry.cqs.get(&found.id().0) {
             // SAFETY: it is registered, and not destroyed while the registry is locked.
             unsafe { Cq::of(*cq) }.comp_events.deliver();

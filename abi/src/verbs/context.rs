@@ -27,7 +27,7 @@ fn open(device: &'static Device) -> Result<*mut ibv_context, Errno> {
     if cmd_fd < 0 {
         return Err(Errno::last());
     }
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: just made, and not shared.
     let cmd_fd = unsafe { OwnedFd::from_raw_fd(cmd_fd) };
     make_blocking(urxe.async_fd().as_raw_fd())?;
     let file = File::new(&cmd_fd, urxe, device)?;

@@ -133,7 +133,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         // SAFETY: the channel cannot be destroyed before its queues.
         unsafe { Channel::of(channel) }.users.remove();
     }
-    // SAFETY: nobody uses it any more, by the counts and the rules of the function.
+    // SAFETY: it is no longer used, by the counts and the rules of the function.
     unsafe { bury::<Cq>(cq) };
     0
 }

@@ -30,7 +30,7 @@ fn next(context: &Context, fd: c_int) -> Result<ibv_async_event, Errno> {
             None if is_non_blocking(fd) => return Err(Errno(libc::EAGAIN)),
             None => context.urxe.wait_async_event(None)?,
         };
-        // Events of objects that are gone are nobody's.
+        // Events of objects that are gone are dropped.
         if let Some(event) = found.and_then(|event| deliver(&context.registry(), event)) {
             return Ok(event);
         }

@@ -11,7 +11,7 @@ use crate::object::Context;
 
 /// `IBV_GID_TYPE_ROCE_V2`, as `ibv_gid_entry` has it.
 const ROCE_V2: u32 = 2;
-/// The same, as `ibv_query_gid_type` has it.
+/// RoCE v2, as `ibv_query_gid_type` has it.
 const SYSFS_ROCE_V2: c_int = 1;
 /// What is read from a place without an address.
 const EMPTY: Gid = Gid([0; 16]);

@@ -1,6 +1,6 @@
 //! The exported functions, one file a family.
 //!
-//! Every `pub(crate) unsafe extern "C" fn` here whose name is in `symbols.txt` is exported under it, with its
+//! Every `pub(crate) unsafe extern "C" fn` here that is named in `symbols.txt` is exported under its name, with its
 //! version (`build.rs`). All of them take pointers as their manual pages describe: that is what their safety rests
 //! on, and what `SAFETY` lines call the rules of a function.
 

@@ -111,7 +111,7 @@ pub(super) fn give(
         // It has no rkey.
         Memory::Null(mr) => (mr.lkey().0, 0),
     };
-    // SAFETY: the PD's part of the program, whose context never changes, and lives longer.
+    // SAFETY: the PD's part of the program; its context never changes, and lives longer.
     let (context, file) = unsafe {
         let context = (*owner.ibv.get()).context;
         (context, &Context::of(context).file)
@@ -162,7 +162,7 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     }
     drop(memory);
     file.registry().mrs.remove(&object.state.lkey);
-    // SAFETY: nobody uses it any more, by the rules of the function.
+    // SAFETY: it is no longer used, by the rules of the function.
     unsafe { bury::<Mr>(mr) };
     0
 }

@@ -23,7 +23,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut i
     pointer(made.map(|(owner, urxe)| {
         live::give(Mw {
             ibv: UnsafeCell::new(ibv_mw {
-                // SAFETY: the PD's part of the program, whose context never changes.
+                // SAFETY: the PD's part of the program; its context never changes.
                 context: unsafe { (*owner.ibv.get()).context },
                 pd,
                 rkey: urxe.rkey().0,

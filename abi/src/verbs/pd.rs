@@ -60,7 +60,7 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
             unsafe { Td::of(td) }.users.remove();
         }
     }
-    // SAFETY: nobody uses it any more, by the count and the rules of the function.
+    // SAFETY: it is no longer used, by the count and the rules of the function.
     unsafe { bury::<Pd>(pd) };
     0
 }
@@ -80,7 +80,7 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     if let Err(errno) = unsafe { live::take::<Td>(td, |td| td.users.check_none()) } {
         return number(Err(errno));
     }
-    // SAFETY: nobody uses it any more.
+    // SAFETY: it is no longer used.
     unsafe { bury::<Td>(td) };
     0
 }

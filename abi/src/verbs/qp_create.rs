@@ -248,7 +248,7 @@ unsafe fn some<T: Object + 'static>(ptr: *mut T::C) -> Option<&'static T> {
     (!ptr.is_null()).then(|| unsafe { of::<T>(ptr) })
 }
 
-/// The same, looked up.
+/// The object behind a pointer that may be null, looked up.
 ///
 /// # Safety
 /// As for [`live::find`].
@@ -342,7 +342,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     drop(registry);
     object.async_events.wait();
     tell_rest(object);
-    // SAFETY: nobody uses it any more, by the rules of the function; what it was made of cannot be destroyed before
+    // SAFETY: it is no longer used, by the rules of the function; what it was made of cannot be destroyed before
     // it is gone.
     unsafe {
         bury::<Qp>(qp);

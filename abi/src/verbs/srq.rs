@@ -87,7 +87,7 @@ unsafe fn create(
     (attr.max_wr, attr.max_sge) = (made.max_wr, made.max_sge);
     let id = urxe.id().0;
     let mut ibv = ibv_srq::zeroed();
-    // SAFETY: the PD's part of the program, whose context never changes.
+    // SAFETY: the PD's part of the program; its context never changes.
     ibv.context = unsafe { (*owner.ibv.get()).context };
     ibv.srq_context = srq_context;
     ibv.pd = pd;
@@ -154,7 +154,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
             Cq::of(cq).users.remove();
         }
     }
-    // SAFETY: nobody uses it any more, by the counts and the rules of the function.
+    // SAFETY: it is no longer used, by the counts and the rules of the function.
     unsafe { bury::<Srq>(srq) };
     0
 }

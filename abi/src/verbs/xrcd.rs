@@ -60,7 +60,7 @@ pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     if let Err(errno) = unsafe { live::take::<Xrcd>(xrcd, |xrcd| xrcd.users.check_none()) } {
         return number(Err(errno));
     }
-    // SAFETY: nobody uses it any more, by the count and the rules of the function.
+    // SAFETY: it is no longer used, by the count and the rules of the function.
     unsafe { bury::<Xrcd>(xrcd) };
     0
 }

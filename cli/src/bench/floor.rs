@@ -6,7 +6,7 @@
 //! a measurement of urxe is what these cost.
 //!
 //! [`floor_bandwidth`] and [`floor_latency`] start this executable twice more, with the
-//! hidden subcommand [`ROLE_SUBCOMMAND`], whose whole work is [`run_role`].
+//! hidden subcommand [`ROLE_SUBCOMMAND`], which does nothing but [`run_role`].
 
 mod bandwidth;
 mod latency;
@@ -141,7 +141,7 @@ enum Measure {
 struct Role {
     measure: Measure,
     config: FloorConfig,
-    /// Where the receiver is, for the sender; the receiver has nobody to send to.
+    /// Where the receiver is, for the sender; the receiver has no destination.
     to: Option<SocketAddr>,
 }
 
@@ -254,7 +254,7 @@ fn receive_within(
 ) -> Result<bool, CliError> {
     /// Looks at the socket between looks at the clock, which cost a quarter as much.
     const LOOKS: usize = 64;
-    /// Nobody measures what takes longer than this: let others have the CPU.
+    /// What takes longer than this is not measured: let others have the CPU.
     const SPIN_MAX: Duration = Duration::from_millis(50);
     let mut start = None;
     loop {

@@ -116,7 +116,7 @@ impl Finding {
     }
 }
 
-/// Whether the error is in a header below UDP: then nobody has claimed yet that the frame carries RoCE. Hosts
+/// Whether the error is in a header below UDP: then nothing has shown yet that the frame carries RoCE. Hosts
 /// send all sorts of things there (IGMP with IP options, fragments), and none is a fault in RoCE.
 fn is_below_udp(error: ParseError) -> bool {
     let (ParseError::Truncated { layer, .. }

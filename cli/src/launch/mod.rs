@@ -35,7 +35,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
     let root = root.map(|(_, root)| root.clone());
     let error = Command::new(program).args(rest).envs(variables).exec();
     if let Some(root) = root {
-        // Nobody will need it.
+        // It will not be needed.
         let _ = std::fs::remove_dir_all(root);
     }
     // As `env` and shells have it.
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
 
 /// Prints what `run` would set, for a shell to take over.
 pub(crate) fn env(args: &EnvArgs) -> Result<(), CliError> {
-    // The shell that asks is the one whose programs it is for.
+    // It is for the programs of the shell that asks.
     let shell = getppid().as_raw().unsigned_abs();
     let mut out = io::stdout().lock();
     for (name, value) in variables(&args.launch, shell)? {

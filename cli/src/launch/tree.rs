@@ -82,7 +82,7 @@ fn remove_dead(base: &Path, namespace: u64) {
         let owner = name.to_str().and_then(|name| name.strip_prefix(&prefix));
         let owner = owner.and_then(|owner| owner.parse::<i32>().ok());
         if owner.is_some_and(|pid| kill(Pid::from_raw(pid), None) == Err(nix::Error::ESRCH)) {
-            // Somebody else may have been faster.
+            // Another process may have been faster.
             let _ = fs::remove_dir_all(entry.path());
         }
     }

@@ -48,7 +48,7 @@ pub(crate) fn run(server: IpAddr, args: &PingpongArgs) -> Result<(), CliError> {
             .map_err(|error| CliError::context(variant, error))
     });
     progress.finish_and_clear();
-    // The server may be what failed: then there is nobody to say goodbye to.
+    // The server may be what failed: then it takes no farewell.
     let _ = client.control.send(&Request::Bye);
     if args.json {
         println!(

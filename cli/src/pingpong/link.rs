@@ -48,7 +48,7 @@ pub(super) struct Link {
     scratch: Vec<u8>,
     /// Places for outgoing messages.
     out_slots: usize,
-    /// Signaled sends whose completion has not been seen: at most half of the places.
+    /// Signaled sends without a completion so far: at most half of the places.
     outstanding: usize,
 }
 

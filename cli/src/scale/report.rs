@@ -7,7 +7,7 @@ use serde::Serialize;
 pub(super) struct Memory {
     /// What the process grew by, divided by the number of queue pairs.
     pub(super) resident_bytes_per_qp: u64,
-    /// Of these, the send and receive queue, whose size the program chose.
+    /// Of these, the send and receive queue: the program chose their size.
     pub(super) queue_bytes_per_qp: u64,
 }
 

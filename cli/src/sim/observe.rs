@@ -11,7 +11,7 @@ use fabric_sim::{Sim, Span};
 use crate::error::CliError;
 use crate::output::{NewFile, cannot_write};
 
-/// Samples of a run whose interval nobody gave.
+/// Samples of a run without a given interval.
 pub(super) const SAMPLES: usize = 512;
 
 /// How a run is looked at.
@@ -139,7 +139,7 @@ impl Drop for Tables {
     fn drop(&mut self) {
         self.files.clear();
         if let Some(folder) = &self.made {
-            // Not empty: somebody else has put something there.
+            // Not empty: another program has put something there.
             let _ = fs::remove_dir(folder);
         }
     }

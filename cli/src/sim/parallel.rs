@@ -16,7 +16,7 @@ pub(super) fn jobs(wanted: Option<u64>) -> usize {
     }
 }
 
-/// Does something for each number below `count`. Each thread takes the next that nobody has taken; results are in
+/// Does something for each number below `count`. Each thread takes the next free one; results are in
 /// order.
 pub(super) fn each<T: Send>(
     count: usize,
@@ -44,7 +44,7 @@ pub(super) fn each<T: Send>(
     Ok(results.into_iter().map(|(_, result)| result).collect())
 }
 
-/// A bar on stderr, if somebody can see it.
+/// A bar on stderr, if that is a terminal.
 pub(super) fn progress(count: usize) -> ProgressBar {
     if !stderr().is_terminal() {
         return ProgressBar::hidden();

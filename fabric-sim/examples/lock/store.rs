@@ -21,7 +21,7 @@ const LEN: usize = RECORD + RECORD_LEN;
 pub(crate) enum Care {
     /// Both replicas have the record.
     ForAll,
-    /// One of them has it: the other one will have it soon. (It is wrong: whoever has the lock next may ask the
+    /// One of them has it: the other one will have it soon. (It is wrong: the next holder of the lock may ask the
     /// other.)
     ForOne,
 }

@@ -21,7 +21,7 @@ pub(super) struct Found {
 }
 
 impl Fabric {
-    /// How long queues can stand still without being stuck: until pauses that nobody tells again run out, and
+    /// How long queues can stand still without being stuck: until pauses that are not repeated run out, and
     /// the watchdog has acted.
     pub(super) fn patience(&self) -> Span {
         let slowest = self.ports.iter().map(|port| port.link.rate).min();
@@ -35,7 +35,7 @@ impl Fabric {
         (pause * 2).max(detect.unwrap_or_default() * 2)
     }
 
-    /// When the last fault ended that keeps somebody from sending; `None` if one never does.
+    /// When the last fault ended that keeps a port from sending; `None` if one never does.
     pub(super) fn free_since(&self) -> Option<Time> {
         let stops = |fault: &&ActiveFault| !fault.fault().kind.is_about_frames();
         let ends = self.faults.list.iter().filter(stops).map(|f| f.fault().to);

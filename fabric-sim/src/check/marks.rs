@@ -55,7 +55,7 @@ marks! {
     Marked = "marked",
     /// A congestion notification was received.
     Cnp = "cnp",
-    /// A pause frame stopped somebody.
+    /// A pause frame stopped a port.
     Pause = "pause",
     /// A frame was lost to a fault.
     Loss = "loss",

@@ -269,7 +269,7 @@ impl Sim {
 
     fn look_for_deadlock(&mut self, now: Time) {
         let Some(free_since) = self.fabric.free_since() else {
-            // A fault stops somebody for ever: who waits for him does nothing wrong.
+            // A fault stops a port for ever: a port that waits for it does nothing wrong.
             return;
         };
         let patience = LOOK.max(self.fabric.patience());

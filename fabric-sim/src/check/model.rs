@@ -84,7 +84,7 @@ struct Qp {
     results: VecDeque<(u64, u64)>,
     /// As responder: the last PSN that was executed.
     last_request: Option<Psn>,
-    /// As requester: the last response whose data was taken.
+    /// As requester: the last response that gave data.
     last_answer: Option<Psn>,
     /// As responder: the message that comes in.
     incoming: u64,

@@ -65,11 +65,11 @@ pub struct EventQueue<E> {
     /// The events of the ring, each with the next of its bucket. A free place names the next free one.
     slab: Vec<(Entry<E>, Place)>,
     free: Place,
-    /// The bucket whose turn it is: sorted, the next event last.
+    /// The current bucket: sorted, the next event last.
     due: Vec<Entry<E>>,
     /// Which buckets of the ring hold anything.
     occupied: Box<[u64; WORDS]>,
-    /// The bucket whose turn it is, counted from the start of time. Events before it are gone.
+    /// The number of the current bucket, counted from the start of time. Events before it are gone.
     current: u64,
     far: BinaryHeap<Reverse<Far<E>>>,
     sequence: u64,

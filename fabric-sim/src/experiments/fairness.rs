@@ -216,7 +216,7 @@ pub(super) fn victim(findings: &mut Findings) {
     }
 }
 
-/// Adds a flow from a port whose hash leads by the switches of these names.
+/// Adds a flow from a port with a hash that leads by the switches of these names.
 fn add_by(sim: &mut Sim, from: u32, to: u32, way: &[&str]) -> FlowId {
     let spec = |port| FlowSpec::new(HostId(from), HostId(to)).source_port(port);
     let wanted: Vec<Option<Node>> = way

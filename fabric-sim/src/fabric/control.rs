@@ -227,7 +227,7 @@ impl Fabric {
         }
     }
 
-    /// Releases classes whose pause was not told again in time.
+    /// Releases classes if their pause was not repeated in time.
     pub(crate) fn on_pause_expires(&mut self, id: PortId) {
         let now = self.queue.now();
         for priority in bits(self.ports[id.index()].paused) {

@@ -16,7 +16,7 @@ pub(crate) struct CreditState {
     limit: [u64; PRIORITIES],
     /// As sender: bytes that were.
     sent: [u64; PRIORITIES],
-    /// As receiver: bytes whose room is free again.
+    /// As receiver: bytes that have left their room.
     freed: [u64; PRIORITIES],
     /// As receiver: bytes that came.
     came: [u64; PRIORITIES],

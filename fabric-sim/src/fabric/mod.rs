@@ -1,7 +1,7 @@
 //! The network: ports, cables, switches and the network adapters of hosts, and the events that
 //! move frames through them. It knows nothing of what hosts talk about.
 //!
-//! Whoever drives it ([`Sim`](crate::Sim), or a test) calls [`Fabric::step`] and gets an [`Upcall`]
+//! Its driver ([`Sim`](crate::Sim), or a test) calls [`Fabric::step`] and gets an [`Upcall`]
 //! whenever something concerns a host: a frame arrived, there is room to send, a timer is due.
 //!
 //! A frame that travels one hop makes two events: `Event::TxDone` when its last bit has left, and
@@ -56,7 +56,7 @@ pub(crate) enum Event {
     Arrive(PortId, FrameId),
     /// The port acts on a pause frame that came a while ago.
     PauseActs(PortId, FrameId),
-    /// A pause may have ended because nobody told it again.
+    /// A pause may have ended because it was not repeated.
     PauseExpires(PortId),
     /// A pause that goes on is told again.
     PauseRefresh(PortId),
@@ -66,7 +66,7 @@ pub(crate) enum Event {
     Restore(PortId, u8),
     /// The adapter has taken in a frame.
     RxDone(HostId),
-    /// Somebody asked to be called.
+    /// A timer that a host has set.
     Timer(HostId, u32),
     /// The driver asked to be called.
     Call(u32),
@@ -74,7 +74,7 @@ pub(crate) enum Event {
     Fault(u32, Step),
 }
 
-/// Something for whoever drives the fabric.
+/// Something for the driver of the fabric.
 #[derive(Clone, Copy, Debug)]
 pub enum Upcall {
     /// A frame has arrived at its host. It is the driver's now: [`Fabric::take`].
@@ -302,7 +302,7 @@ impl Fabric {
         &self.config
     }
 
-    /// Asks for [`Upcall::Timer`]. Timers cannot be taken back: whoever gets one too many ignores it.
+    /// Asks for [`Upcall::Timer`]. Timers cannot be taken back: a driver ignores one too many.
     pub fn set_timer(&mut self, host: HostId, at: Time, token: u32) {
         self.queue.push(at, Event::Timer(host, token));
     }

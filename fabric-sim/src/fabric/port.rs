@@ -1,4 +1,4 @@
-//! One end of a cable: queues, whose turn it is, and what the neighbour allows.
+//! One end of a cable: queues, which of them is next, and what the neighbour allows.
 
 use crate::engine::{Rng, Time};
 use crate::fabric::credit::CreditState;
@@ -156,7 +156,7 @@ impl Port {
         eligible
     }
 
-    /// Whose turn it is.
+    /// The class that sends next.
     #[inline]
     fn next_priority(&mut self, slab: &FrameSlab) -> Option<u8> {
         let eligible = self.eligible(slab);
@@ -168,7 +168,7 @@ impl Port {
             return None;
         }
         if eligible.is_power_of_two() {
-            // Nobody to share with: nothing is owed to anybody.
+            // It shares with no other class: no class is owed anything.
             return Some(eligible.trailing_zeros() as u8);
         }
         loop {
@@ -190,7 +190,7 @@ impl Port {
         }
     }
 
-    /// Bits per second that nobody has set aside.
+    /// Bits per second that are not set aside.
     pub(crate) fn unreserved(&self) -> u64 {
         self.link.rate.as_bps().saturating_sub(self.reserved_bps)
     }

@@ -137,9 +137,9 @@ pub struct PortStats {
     pub dropped_bytes: u64,
     /// Frames that were marked on their way into this port's queues.
     pub marked: u64,
-    /// Pause frames sent that stop somebody.
+    /// Pause frames sent that stop a neighbour.
     pub pauses_sent: u64,
-    /// Pause frames sent that let somebody go on.
+    /// Pause frames sent that let a neighbour go on.
     pub resumes_sent: u64,
     /// Pause frames that arrived.
     pub pauses_received: u64,

@@ -47,7 +47,7 @@ pub enum TapEvent<'a> {
     },
     /// The frame was marked as it joined the port's queue.
     Marked {
-        /// Whose queue.
+        /// The port of the queue.
         port: PortId,
         /// What.
         frame: &'a Frame,
@@ -63,7 +63,7 @@ pub enum TapEvent<'a> {
     },
     /// A queue grew or shrank.
     Queue {
-        /// Whose.
+        /// The port.
         port: PortId,
         /// Which class.
         priority: u8,
@@ -109,7 +109,7 @@ pub enum PauseCause {
     },
     /// It must still stop, and is told again before its pause ends.
     Again,
-    /// Whoever drives the simulation wanted it ([`crate::Fabric::send_pause`]).
+    /// The simulation's driver wanted it ([`crate::Fabric::send_pause`]).
     Asked,
 }
 
@@ -118,7 +118,7 @@ pub trait Tap: fmt::Debug {
     /// Something happened.
     fn event(&mut self, now: Time, event: &TapEvent<'_>);
 
-    /// For whoever wants his tap back from [`crate::Fabric::take_tap`].
+    /// To get the tap back from [`crate::Fabric::take_tap`].
     fn into_any(self: Box<Self>) -> Box<dyn core::any::Any>;
 }
 

@@ -1,4 +1,4 @@
-//! Packets that nobody sent: made of one that passes, so that they come from the right place with the right
+//! Packets that no host sent: made of one that passes, so that they come from the right place with the right
 //! numbers but for what is forged.
 
 use crate::engine::mix64;
@@ -14,7 +14,7 @@ pub enum Forgery {
     Psn,
     /// The number of a QP that is not there.
     Qpn,
-    /// An opcode that nobody has defined.
+    /// An undefined opcode.
     Opcode,
     /// A packet that ends within its headers.
     Truncated,

@@ -86,7 +86,7 @@ pub enum FaultKind {
     },
     /// ECN is cleared: no mark gets through, and no switch behind may set one.
     BleachEcn,
-    /// Packets above a size vanish, and nobody is told.
+    /// Packets above a size vanish silently.
     BlackHole {
         /// Longest IP packet that gets through.
         mtu: u32,
@@ -95,7 +95,7 @@ pub enum FaultKind {
     SlowReceiver(Rate),
     /// A host loses all that it had in memory: QPs, regions, frames. It starts again at the window's end.
     Crash,
-    /// Beside a frame arrives another, that nobody sent.
+    /// Beside a frame arrives another, which no host sent.
     Forge(Forgery),
 }
 
@@ -183,7 +183,7 @@ pub struct Fault {
     pub chance: Chance,
     /// Which frames are looked at, for kinds that are about frames.
     pub frames: Frames,
-    /// Number of the stream of random numbers; `None`: the fault's own number. Whoever takes faults out of a
+    /// Number of the stream of random numbers; `None`: the fault's own number. A caller that takes faults out of a
     /// list keeps the numbers of the others, and so what they do.
     pub stream: Option<u32>,
 }
@@ -273,13 +273,13 @@ impl Fault {
         Fault::new(FaultKind::Crash).on(host)
     }
 
-    /// The same, somewhere.
+    /// This fault, at a place.
     pub fn on(self, scope: impl Into<Scope>) -> Fault {
         let scope = scope.into();
         Fault { scope, ..self }
     }
 
-    /// The same, in a window: so long after the start.
+    /// This fault, in a window: so long after the start.
     pub fn between(self, from: Span, to: Span) -> Fault {
         Fault {
             from: Time::ZERO + from,
@@ -288,7 +288,7 @@ impl Fault {
         }
     }
 
-    /// The same, with a probability for each frame.
+    /// This fault, with a probability for each frame.
     pub fn probability(self, p: f64) -> Fault {
         Fault {
             chance: Chance::Probability(p),
@@ -296,7 +296,7 @@ impl Fault {
         }
     }
 
-    /// The same, for these frames: see [`Chance::Nth`].
+    /// This fault, for these frames: see [`Chance::Nth`].
     pub fn nth(self, numbers: impl Into<Vec<u64>>) -> Fault {
         Fault {
             chance: Chance::Nth(numbers.into()),
@@ -304,7 +304,7 @@ impl Fault {
         }
     }
 
-    /// The same, for every so many.
+    /// This fault, for every n-th frame.
     pub fn every(self, n: u64) -> Fault {
         Fault {
             chance: Chance::Every(n),
@@ -312,13 +312,13 @@ impl Fault {
         }
     }
 
-    /// The same, looking at such frames.
+    /// This fault, for such frames only.
     pub fn frames(self, frames: Frames) -> Fault {
         Fault { frames, ..self }
     }
 
     /// True if it can make a lossless class lose frames although every switch does what it should: pauses that
-    /// do not come, or frames that come when nobody expects them.
+    /// do not come, or frames that come unexpectedly.
     pub fn defeats_pause(&self) -> bool {
         match self.kind {
             FaultKind::Delay { .. } | FaultKind::Reorder { .. } | FaultKind::Duplicate { .. } => {

@@ -84,7 +84,7 @@ impl Sim {
         self.drivers.transports[host.0 as usize].as_deref()
     }
 
-    /// All counters of all transports, added up by whoever wants to.
+    /// All counters of all transports, to be added up.
     pub fn transport_stats(&self) -> impl Iterator<Item = (HostId, &Stats)> {
         self.drivers
             .transports

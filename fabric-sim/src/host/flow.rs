@@ -61,7 +61,7 @@ impl FlowSpec {
         }
     }
 
-    /// The same, of so many bytes.
+    /// This flow, of so many bytes.
     pub fn size(self, bytes: u64) -> FlowSpec {
         FlowSpec {
             size: Some(bytes),
@@ -69,17 +69,17 @@ impl FlowSpec {
         }
     }
 
-    /// The same, beginning then.
+    /// This flow, beginning then.
     pub fn start(self, start: Time) -> FlowSpec {
         FlowSpec { start, ..self }
     }
 
-    /// The same, with such packets.
+    /// This flow, with packets of this payload.
     pub fn payload(self, payload: u32) -> FlowSpec {
         FlowSpec { payload, ..self }
     }
 
-    /// The same, paced.
+    /// This flow, paced.
     pub fn paced(self, rate: Rate) -> FlowSpec {
         FlowSpec {
             arrivals: Arrivals::Paced(rate),
@@ -87,12 +87,12 @@ impl FlowSpec {
         }
     }
 
-    /// The same, with another TOS byte.
+    /// This flow, with another TOS byte.
     pub fn tos(self, tos: u8) -> FlowSpec {
         FlowSpec { tos, ..self }
     }
 
-    /// The same, from another port.
+    /// This flow, from another port.
     pub fn source_port(self, source_port: u16) -> FlowSpec {
         FlowSpec {
             source_port,

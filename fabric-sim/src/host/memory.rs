@@ -102,7 +102,7 @@ impl HostMemory {
         (self.regions.len() as u64 - 1) << OFFSET_BITS
     }
 
-    /// Writes that were not what the pattern says. Each is corruption that nobody noticed.
+    /// Writes that were not what the pattern says. Each is corruption that no check noticed.
     pub fn mismatches(&self) -> u64 {
         self.mismatches.get()
     }

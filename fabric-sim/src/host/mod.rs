@@ -2,7 +2,7 @@
 //!
 //! [`Sim`] is a fabric with hosts. [`Sim::add_flow`] makes frames without a transport, for experiments
 //! about the network alone; [`Sim::add_stream`] has two transports talk; [`Sim::with_verbs`] and
-//! [`Program`] are for whoever wants to post work requests himself.
+//! [`Program`] are for posting work requests directly.
 
 mod drive;
 mod flow;

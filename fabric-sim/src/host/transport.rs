@@ -58,7 +58,7 @@ impl Default for TransportConfig {
 /// A QP of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpHandle {
-    /// Whose.
+    /// The host.
     pub host: HostId,
     /// Its place in the host's shard.
     pub index: QpIndex,
@@ -547,6 +547,6 @@ pub trait Program: core::fmt::Debug {
         let _ = verbs;
     }
 
-    /// For whoever wants it back when the run is over.
+    /// To get the program back when the run is over.
     fn into_any(self: Box<Self>) -> Box<dyn core::any::Any>;
 }

@@ -51,7 +51,7 @@ pub fn sleep(time: Duration) {
     }
 }
 
-/// Leaves a word for whoever asks for `key`, now or later; one that was there is replaced. It is how programs exchange their
+/// Leaves a word for programs that ask for `key`, now or later; one that was there is replaced. It is how programs exchange their
 /// [`Endpoint`](urxe::Endpoint)s before they can talk: a network of its own that loses nothing.
 pub fn tell(key: &str, word: impl ToString) {
     match here() {
@@ -62,7 +62,7 @@ pub fn tell(key: &str, word: impl ToString) {
     }
 }
 
-/// The word for `key`; waits until somebody told it.
+/// The word for `key`; waits until a program told it.
 pub fn ask(key: &str) -> String {
     let Some(here) = here() else {
         return REAL_BOARD.ask(key);

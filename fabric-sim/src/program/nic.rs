@@ -17,7 +17,7 @@ use crate::topology::HostId;
 /// one that is being sent.
 const WAITING_MAX: u64 = 4096 + 64;
 
-/// Posting and looking at memory hand the turn over only once they took so long together: nobody else
+/// Posting and looking at memory hand the turn over only once they took so long together: no other program
 /// could do much meanwhile.
 const SLICE: Span = Span::from_ns(500);
 

@@ -140,7 +140,7 @@ pub enum Cause {
     TimeLimit {
         /// The limit.
         until: Time,
-        /// Who has not ended, and what he does.
+        /// Programs that have not ended, and what they do.
         waiting: Vec<String>,
     },
     /// A program kept its turn for so long in real time that it must be waiting for something that is not

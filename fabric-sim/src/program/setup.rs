@@ -58,7 +58,7 @@ pub struct Simulation {
     programs: Vec<(HostId, Program)>,
     capture: Option<PathBuf>,
     pub(crate) marks: Arc<Marks>,
-    /// Traces of the runs so far, for whoever runs the same seed twice.
+    /// Traces of the runs so far, to compare two runs of one seed.
     pub(crate) traces: Arc<Shared<Vec<u64>>>,
 }
 
@@ -128,7 +128,7 @@ impl Simulation {
         self
     }
 
-    /// The same, and the program begins anew whenever the host starts again after a crash.
+    /// Gives a program to a host; it begins anew whenever the host starts again after a crash.
     pub fn service(
         &mut self,
         host: HostId,
@@ -150,7 +150,7 @@ impl Simulation {
         self
     }
 
-    /// Adds traffic that is nobody's, to have the programs' packets wait.
+    /// Adds traffic that belongs to no program, to have the programs' packets wait.
     pub fn traffic(&mut self, flow: FlowSpec) -> &mut Self {
         self.flows.push(flow);
         self

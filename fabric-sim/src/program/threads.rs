@@ -37,7 +37,7 @@ impl<T> Shared<T> {
 
     /// Has it for a moment.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        // A program that panics leaves it whole: nobody else's code runs in here.
+        // A program that panics leaves it whole: only this file's code runs in here.
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,4 +1,4 @@
-//! The simulation's side: whose turn it is, and what the network does meanwhile.
+//! The simulation's side: which program runs, and what the network does meanwhile.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -439,10 +439,10 @@ impl World {
         }
     }
 
-    /// One of the contexts of the host takes it, or nobody.
+    /// One of the contexts of the host takes it, or none.
     fn hand_over(&self, host: HostId, packet: &Packet<'_>) {
         let adapters = self.nic(host).adapters();
-        // What nobody knows is dropped, as a socket that is closed would.
+        // What no context knows is dropped, as by a closed socket.
         let _ = adapters.iter().any(|adapter| adapter.receive(packet));
     }
 
@@ -535,7 +535,7 @@ impl World {
         self.on_events(host);
     }
 
-    /// Those whose event is there will go on.
+    /// Programs that waited for an event that has come go on.
     fn on_events(&mut self, host: HostId) {
         let now = self.now();
         let nic = self.nic(host).clone();
@@ -548,7 +548,7 @@ impl World {
         }
     }
 
-    /// Those whose word is told will go on.
+    /// Programs that waited for a word that was told go on.
     fn on_words(&mut self) {
         let now = self.now();
         let board = &self.common.board;

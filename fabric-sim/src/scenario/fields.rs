@@ -103,7 +103,7 @@ impl Fields {
         text.map(parse).transpose()
     }
 
-    /// The same, when there must be one.
+    /// A quantity that must be there.
     pub(super) fn needed<T: core::str::FromStr<Err: core::fmt::Display>>(
         &mut self,
         key: &str,

@@ -53,7 +53,7 @@ impl Scenario {
         })
     }
 
-    /// The same, with every frame as bytes: what a capture needs. Events are the same in both modes.
+    /// This scenario, with every frame as bytes: what a capture needs. Events are the same in both modes.
     pub fn in_bytes(mut self) -> Scenario {
         self.sim.mode = "bytes".to_owned();
         self

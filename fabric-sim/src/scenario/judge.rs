@@ -20,7 +20,7 @@ impl Scenario {
         })
     }
 
-    /// The same, run by whoever wants to look at it, or to interfere: `drive` has to run the simulation until that
+    /// Runs it with a driver that looks at it, or interferes: `drive` has to run the simulation until that
     /// time.
     ///
     /// # Errors

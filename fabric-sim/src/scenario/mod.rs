@@ -57,7 +57,7 @@ impl ScenarioError {
         }
     }
 
-    /// The same, with the line of the place in the file's text.
+    /// This error, with the line of the place in the file's text.
     fn in_text(self, text: &str) -> ScenarioError {
         match self {
             ScenarioError::Value { place, fault, .. } => ScenarioError::Value {

@@ -60,7 +60,7 @@ pub struct Report {
     pub flows: Vec<FlowReport>,
     /// Dropped frames.
     pub drops: Vec<(&'static str, u64)>,
-    /// Pause frames that stopped somebody, by port.
+    /// Pause frames that stopped a neighbour, by port.
     pub pauses: Vec<(String, u64)>,
     /// Queues that wait for each other at the end.
     pub deadlock: Option<String>,

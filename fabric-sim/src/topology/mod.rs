@@ -186,7 +186,7 @@ impl Topology {
         }
     }
 
-    /// The port of `from` whose cable leads to `to`; the first if there are several.
+    /// The port of `from` with a cable to `to`; the first if there are several.
     pub fn port_between(&self, from: impl Into<Node>, to: impl Into<Node>) -> Option<PortId> {
         let (from, to) = (from.into(), to.into());
         self.ports()

@@ -82,7 +82,7 @@ impl Session<'_> {
             },
         };
         wr.qp_type = self.srq_number();
-        // `IBV_WR_BIND_MW`: whose union holds this too.
+        // `IBV_WR_BIND_MW`: its union holds this too.
         if wr.opcode == 8 {
             let (mw, mr) = (self.some(|s| &s.mws), self.some(|s| &s.mrs));
             wr.bind_mw = wr_bind_mw {

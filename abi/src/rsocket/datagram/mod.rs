@@ -1,7 +1,7 @@
 //! Datagram sockets.
 //!
-//! A socket is a UDP socket, by whose descriptor the program names it, and a queue pair for each address of this host
-//! that it sends from. The first message to somebody goes over UDP and says which queue pair it comes from; the answer
+//! A socket is a UDP socket, with the descriptor by which the program names it, and a queue pair for each address of this host
+//! that it sends from. The first message to a peer goes over UDP and says which queue pair it comes from; the answer
 //! says which one to send to from then on.
 
 mod end;
@@ -251,7 +251,7 @@ impl Datagram {
         Ok(())
     }
 
-    /// Somebody says which queue pair it has. Anybody can say that of any address: it is believed of the address that
+    /// A peer says which queue pair it has. Any host can say that of any address: it is believed of the address that
     /// the packet is from.
     fn meet(&self, state: &mut State, from: SocketAddr, his: Introduction, data: &[u8]) {
         if !is_same(his.ip, from.ip()) {
@@ -279,7 +279,7 @@ impl Datagram {
                 qpn: end.qp.qp_num().get(),
                 ip: end.local.ip(),
             };
-            // If it is lost, his next message comes over UDP again.
+            // If it is lost, the peer's next message comes over UDP again.
             let _ = sys::send_from(self.fd(), &ours.to_bytes(), from, ours.ip);
         }
         if state.arrived.len() < state.settings.bounded().recv_depth as usize {

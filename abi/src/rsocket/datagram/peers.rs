@@ -8,7 +8,7 @@ use urxe::AddressHandle;
 
 const PEERS_MAX: usize = 4096;
 
-/// Somebody who was sent to, or who sent.
+/// An address that was sent to, or that sent.
 pub(super) struct Peer {
     pub(super) end: usize,
     /// The way to its queue pair, and its number, once it told.

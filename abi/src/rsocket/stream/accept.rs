@@ -16,7 +16,7 @@ use crate::errno::Errno;
 use crate::rsocket::settings::Settings;
 use crate::rsocket::wire::ConnData;
 
-/// Peers that were answered and say nothing, at most: each has the memory of a connection, and nobody vouches for it.
+/// Peers that were answered and say nothing, at most: each has the memory of a connection, and may be forged.
 /// One more, and the oldest of them goes.
 pub(super) const ANSWERED_MAX: usize = 128;
 
@@ -25,7 +25,7 @@ pub(super) const ANSWERED_MAX: usize = 128;
 pub(super) struct Guests {
     /// Answered, and not ready yet; the oldest first.
     answered: Vec<Guest>,
-    /// For `raccept` to take. There is one at most, unless somebody polls: who waits for the next one waits for an
+    /// For `raccept` to take. There is one at most, unless a thread polls: a wait for the next one is a wait for an
     /// event.
     ready: VecDeque<Guest>,
 }
@@ -98,7 +98,7 @@ impl Guest {
 }
 
 impl State {
-    /// Takes events until somebody is there.
+    /// Takes events until there is a guest.
     fn admit(&mut self) -> Result<(), Errno> {
         while !self.guests.has_news() {
             match self.channel.try_next()? {
@@ -109,12 +109,12 @@ impl State {
         Ok(())
     }
 
-    /// Whether `raccept` finds somebody. Who waits in it already takes the events.
+    /// Whether `raccept` finds a guest. A thread that waits in it already takes the events.
     pub(super) fn has_guest(&mut self) -> bool {
         if self.sleepers > 0 {
             return super::super::sys::is_readable(self.channel.as_raw_fd());
         }
-        // After a fork there is nobody, as `raccept` will tell.
+        // After a fork there is no guest, as `raccept` will tell.
         self.admit().is_err() || self.guests.has_news()
     }
 }

@@ -1,4 +1,4 @@
-//! A listening socket and strangers, and the end of a socket whose peer takes nothing.
+//! A listening socket and strangers, and the end of a socket with a peer that takes nothing.
 
 #[path = "../../../../provider/tests/common/stranger.rs"]
 mod stranger;

@@ -85,7 +85,7 @@ pub(super) struct Outgoing {
     bytes: Vec<u8>,
     /// How many of the bytes hold packets.
     used: usize,
-    /// How many of them belong to packets whose checksum is in place.
+    /// How many of them belong to packets with the checksum in place.
     sealed: usize,
     /// Lengths of the packets after those.
     unsealed: Vec<u16>,
