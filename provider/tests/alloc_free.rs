@@ -139,7 +139,7 @@ impl Unreliable {
     }
 }
 
-/// Where requests wait that are posted while somebody else drives is made once, when
+/// Where requests wait that are posted while another thread drives is made once, when
 /// that happens first, which may be late: three pieces for sends and two for receives,
 /// of eight QPs (or a shared queue in place of one's own); and one more for sends of
 /// datagrams.

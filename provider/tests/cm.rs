@@ -279,7 +279,7 @@ fn a_refusal_says_why() {
     let refused = client.expect(EventKind::Rejected);
     assert_eq!(refused.status, i32::from(RejReason::CONSUMER_DEFINED.0));
 
-    // Of one that nobody took, too.
+    // Of one that was not taken, too.
     let _third = ask(addr);
     let deadline = std::time::Instant::now() + PATIENCE;
     while urxe_wait(server.channel.as_fd()).is_none() {
@@ -290,7 +290,7 @@ fn a_refusal_says_why() {
     assert_eq!(refused.status, i32::from(RejReason::CONSUMER_DEFINED.0));
     server.no_event();
 
-    // Nobody listens any more.
+    // The listener is gone.
     let _fourth = ask(addr);
     let refused = client.expect(EventKind::Rejected);
     assert_eq!(refused.status, i32::from(RejReason::INVALID_SERVICE_ID.0));
@@ -354,7 +354,7 @@ fn requests_come_as_soon_as_somebody_listens() {
                 let soon = Some(Duration::from_millis(10));
                 let event = server.channel.wait(soon).expect("waits");
                 if let Some(event) = event.filter(|e| e.kind == EventKind::ConnectRequest) {
-                    // One whose listener is gone meanwhile was refused already.
+                    // One that lost its listener meanwhile was refused already.
                     let _ = event.id.reject(b"");
                 }
             }
@@ -444,7 +444,7 @@ fn datagrams_find_their_qp() {
         (refused.status, &refused.private_data()[..2]),
         (2, &b"no"[..])
     );
-    // And nobody there is another status.
+    // And no listener at all is another status.
     let third = client.resolved(PortSpace::Udp, SocketAddr::new(server.addr, 9));
     third.connect(&ConnParam::default()).expect("asks");
     assert_eq!(client.expect(EventKind::Unreachable).status, 1);

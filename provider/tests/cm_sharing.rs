@@ -162,7 +162,7 @@ fn owners_of_one_address_are_told_apart_by_port_and_id() {
     for connection in connections {
         connection.disconnect().expect("the peer answers");
     }
-    // Nobody listens there.
+    // There is no listener.
     let nowhere = SocketAddr::new(shared, 9);
     let error = connect_by(&far, elsewhere, nowhere).expect_err("nobody is there");
     assert_eq!(
@@ -171,7 +171,7 @@ fn owners_of_one_address_are_told_apart_by_port_and_id() {
     );
 }
 
-/// Who came to an address a moment ago is known to the others there, whose socket his first answer may come to.
+/// A participant that has just joined an address is known to the others there: its first answer may come to their sockets.
 #[test]
 fn answers_reach_who_has_just_come() {
     let (shared, elsewhere) = (address(), address());
@@ -183,7 +183,7 @@ fn answers_reach_who_has_just_come() {
         // The bystander reads who is there,
         common::steer_all_to(shared, 0);
         connections.push(connect_by(&resident, shared, server.addr).expect("connects"));
-        // and then somebody comes.
+        // and then a participant joins.
         let newcomer = owner(shared);
         common::steer_all_to(shared, 0);
         connections.push(connect_by(&newcomer, shared, server.addr).expect("connects"));
@@ -191,7 +191,7 @@ fn answers_reach_who_has_just_come() {
     let counters = bystander.counters().expect("it is whole");
     let count = |name| counters.iter().find(|(other, _)| *other == name);
     assert!(count("handed_over").is_some_and(|(_, count)| *count > 0));
-    // He had nothing to say, such as that nobody is there.
+    // It had nothing to say, such as that there is no listener.
     assert_eq!(count("cm_sent_msgs"), Some(&("cm_sent_msgs", 0)));
 }
 
@@ -290,7 +290,7 @@ fn nobody_hangs_while_a_listener_is_restarted() {
     assert!(connected > CLIENTS / 2, "{connected} of {CLIENTS}");
 }
 
-/// Its packets are steered nowhere, or to another owner, who answers in its stead: nobody waits for the dead.
+/// Its packets are steered nowhere, or to another owner, which answers in its stead: no peer waits for the ended process.
 #[test]
 fn the_dead_are_answered_for() {
     let shared = address();

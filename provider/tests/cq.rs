@@ -156,7 +156,7 @@ fn moderated_events_come_by_number_or_by_time() {
         "{:?}",
         start.elapsed()
     );
-    // The time is kept also when nobody waits in the library.
+    // The time is kept also when no thread waits in the library.
     use std::os::fd::AsFd;
     let fd = b.channel.as_fd();
     b.cq.req_notify(false).expect("has a channel");

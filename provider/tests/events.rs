@@ -133,7 +133,7 @@ fn a_failure_raises_a_solicited_event_too() {
     assert!(!b.complete().is_success());
 }
 
-/// Nobody calls into the library: the descriptor becomes readable all the same.
+/// No thread calls into the library: the descriptor becomes readable all the same.
 #[test]
 fn the_descriptor_works_in_a_poll_loop_of_the_program() {
     let (a, b) = pair();

@@ -1,5 +1,5 @@
 //! Another program on the peer's host, which therefore has the peer's address, and knows the
-//! QPNs and nothing else: it sends packets whose ICRCs fit Identifications of its choice,
+//! QPNs and nothing else: it sends packets with ICRCs that fit Identifications of its choice,
 //! between all that is genuine. No message is lost, and no connection fails.
 
 mod common;

@@ -164,8 +164,8 @@ fn all_is_done(threads: u32, places: u32, posts: u32) {
         for other in others {
             other.join().expect("no panic");
         }
-        // Nobody comes again: whatever is not done by now is lost. Read without
-        // `lock()`, whose guard would serve what is left.
+        // No thread comes again: what is not done by now is lost. Read without
+        // `lock()`: its guard would serve what is left.
         let left: u32 = places.iter().map(|p| p.left.load(Ordering::Relaxed)).sum();
         let state = combiner.lock().expect("nobody panics");
         assert_eq!((state.done, left), (threads * posts, 0));

@@ -24,7 +24,7 @@ fn every_one_of_many_qps_gets_its_message() {
         to.post_recv(&RecvWr::new(index as u64, &[place]))
             .expect("room");
     }
-    // Through clones, whose originals are gone.
+    // Through clones, after their originals are gone.
     let from: Vec<Qp> = from.iter().map(Qp::clone).collect();
     for (index, qp) in from.iter().enumerate() {
         let bytes = (index as u64 * 7).to_ne_bytes();

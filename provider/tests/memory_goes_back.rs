@@ -19,7 +19,7 @@ const AT_ONCE: usize = 50;
 /// What may be left, of some 16 MiB. It is some 2: the freed pieces that the C library keeps for each thread lie about, and each
 /// holds a page.
 const MARGIN_KIB: u64 = 4096;
-/// Ending, timewait and a second of silence take some two seconds where nobody else is busy.
+/// Ending, timewait and a second of silence take some two seconds on an idle machine.
 const BACK_WITHIN: Duration = Duration::from_secs(120);
 
 /// One context, whatever is asked for.

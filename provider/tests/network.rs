@@ -42,7 +42,7 @@ struct State {
     is_full: bool,
 }
 
-/// All hosts of the test: whoever pauses moves the time for all.
+/// All hosts of the test: a host that pauses moves the time for all.
 #[derive(Default)]
 struct Hosts(Mutex<State>);
 

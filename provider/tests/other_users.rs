@@ -17,7 +17,7 @@ use urxe::stat_file::read_all;
 /// Says to this test binary, started again, that it is the victim's program.
 const VICTIM: &str = "URXE_TEST_VICTIM_AT";
 
-/// Two users that nobody is: of this test process and the `n`th test.
+/// Two unused user numbers: of this test process and the `n`th test.
 fn users(n: u32) -> (u32, u32) {
     let first = 3_000_000 + std::process::id() % 100_000 * 10 + 2 * n;
     (first, first + 1)

@@ -161,7 +161,7 @@ impl Mapped {
             .open(&path);
         let file = file.expect("a file");
         file.set_len(len).expect("a size");
-        // SAFETY: nobody else changes the file's length.
+        // SAFETY: no other code changes the file's length.
         let map = unsafe { MmapMut::map_mut(&file) }.expect("a mapping");
         match end.pd.reg_mapped(map, FLUSHABLE) {
             Ok(mr) => Some(Mapped { path, mr: Some(mr) }),

@@ -86,7 +86,7 @@ fn an_acknowledgement_does_not_wait_for_a_reply_that_never_comes() {
     }
 }
 
-/// Timers run while nobody calls: the sender retries by itself when packets are lost
+/// Timers run while no thread calls: the sender retries by itself when packets are lost
 /// because the receiver is not there yet.
 #[test]
 fn lost_packets_are_sent_again_while_nobody_looks() {
@@ -104,7 +104,7 @@ fn lost_packets_are_sent_again_while_nobody_looks() {
 }
 
 /// A thread that posts and one that polls, each all the time, share an engine with the
-/// progress thread: nobody starves.
+/// progress thread: none of them starves.
 #[test]
 fn threads_that_do_different_things_do_not_starve_each_other() {
     let (a, b) = pair();
@@ -201,7 +201,7 @@ fn look_for(memory: &Mr, expected: u64) {
     }
 }
 
-/// The same, but each side completes its WRITE by polling before it looks at its memory again
+/// As above, but each side completes its WRITE by polling before it looks at its memory again
 /// (perftest's `ib_write_lat`). The ACK travels with the answer, so that the poll which
 /// waits for the one finds the other too. If it came before, the program would go and look
 /// at its memory, and only a tick would fetch the answer.

@@ -27,7 +27,7 @@ fn contexts_of_one_address_talk_to_each_other_and_to_others() {
         common::exchange(&ends[4], &other[0], round + 20);
         common::exchange(&ends[5], &other[1], round + 30);
     }
-    // The kernel steered: nobody got what was another's.
+    // The kernel steered: no context got another's packets.
     for end in &ends {
         assert_eq!(end.counter("handed_over"), 0);
         assert_eq!(end.counter("drop_no_qp"), 0);
@@ -88,7 +88,7 @@ fn what_the_kernel_steers_wrong_is_handed_over_and_put_right() {
     assert!(first.counter("handed_over") > 0);
     assert!(second.counter("taken_over") > 0);
     assert_eq!(first.counter("drop_no_qp"), 0);
-    // Whoever was handed something has it put right.
+    // A context that was handed something corrects the program.
     let mut before = 0;
     common::wait_until("the kernel steers right again", || {
         before = first.counter("handed_over");

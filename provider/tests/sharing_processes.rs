@@ -89,7 +89,7 @@ fn peer_process() {
         .expect("connects");
     (0..16).for_each(|_| post());
     println!("peer: connected");
-    // Until it is killed, or nobody listens any more.
+    // Until it is killed, or the listener is gone.
     loop {
         let mut wcs = [Wc::default(); 8];
         end.cq.req_notify(false).expect("a channel");
@@ -166,7 +166,7 @@ fn a_killed_process_takes_nothing_with_it() {
     survivor.kill();
 }
 
-/// DREQs for whoever has a chunk, which come to somebody else: what a stranger can send without knowing anything.
+/// DREQs for the owner of a chunk, which come to another process: what a stranger can send without knowing anything.
 fn flood_for(chunk: u32, from: IpAddr, to: IpAddr) -> (urxe_udp::UdpSocket, Vec<u8>) {
     use urxe_wire::cm::{CmMessage, Dreq};
     use urxe_wire::{Bth, Deth, IcrcSeed, MAD_LEN, Opcode, PacketWriter, PathHeader, Qkey};
@@ -223,7 +223,7 @@ fn stopped_neighbours_stop_nobody_whatever_is_sent_to_them() {
             (peer, flood_for(endpoint.qpn.get() >> 12, from, shared))
         })
         .collect();
-    // All that comes, comes to the one that is at work; nobody else puts that right.
+    // All that comes, comes to the one that is at work; no other process corrects that.
     common::steer_all_to(shared, 0);
     let mut rounds = 0;
     let passed_on = || near.counter("handed_over") + near.counter("hand_over_lost");

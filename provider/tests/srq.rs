@@ -20,7 +20,7 @@ fn attr(max_wr: u32) -> SrqAttr {
     }
 }
 
-/// A receiver whose QPs share a queue, and a sender with as many QPs.
+/// A receiver with QPs that share a queue, and a sender with as many QPs.
 struct Shared {
     sender: End,
     receiver: End,

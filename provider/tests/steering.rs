@@ -24,7 +24,7 @@ fn trains_for_two_owners_are_no_reason_to_steer_anew() {
     let len = packet_len(info, 8);
     let mut train = vec![0; 2 * len];
     for (packet, end) in train.chunks_mut(len).zip([&first, &second]) {
-        // Nobody has to take it for genuine.
+        // It need not be taken for genuine.
         let bth = Bth::new(Opcode::RC_SEND_ONLY, end.qp.qp_num(), Psn::new(0));
         let _ = PacketWriter::new(packet, &bth);
     }

@@ -42,7 +42,7 @@ fn a_million_datagrams_of_strangers_move_nothing_but_counters() {
 
     let qpn = b.qp.qp_num().get().to_be_bytes();
     let attr = b.qp.query().expect("there");
-    // A WRITE ONLY of 8 bytes that is right but for its ICRC, which nobody can know
+    // A WRITE ONLY of 8 bytes that is right but for its ICRC, which cannot be known
     // without having the addresses' and the packet's every bit right.
     let mut right = vec![0x0a, 0x40, 0xff, 0xff, 0, qpn[1], qpn[2], qpn[3], 0x80];
     right.extend(&attr.rq_psn.get().to_be_bytes()[1..]);

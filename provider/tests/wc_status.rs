@@ -145,7 +145,7 @@ fn loc_qp_op_err() -> Vec<Wc> {
         let sges = [to.sge(..)];
         qp.post_recv(&RecvWr::new(n, &sges)).expect("room");
     }
-    // Nobody posts a receive for it: it waits.
+    // No receive is posted for it: it waits.
     qp.post_send(&SendWr::send_inline(7, b"message").signaled())
         .expect("room");
     send(&b, 1);
@@ -288,7 +288,7 @@ fn rem_op_err() -> Vec<Wc> {
     vec![wc]
 }
 
-/// Nobody is there; and a peer that asks for the same packet again and again.
+/// No peer answers; and a peer asks for the same packet again and again.
 fn retry_exc_err() -> Vec<Wc> {
     let a = End::open();
     a.qp.connect(&nobody(Mtu::Mtu1024), &hasty())
@@ -345,7 +345,7 @@ fn every_nak_of_a_peer_has_its_status() {
             1 => (WcStatus::RemInvReqErr, Fault::NakInvalidRequest),
             2 => (WcStatus::RemAccessErr, Fault::NakRemoteAccess),
             3 => (WcStatus::RemOpErr, Fault::NakRemoteOperational),
-            // Invalid RD request, and codes that nobody assigned.
+            // Invalid RD request, and unassigned codes.
             _ => (WcStatus::RemOpErr, Fault::NakUnknown),
         };
         let wc = a.complete();

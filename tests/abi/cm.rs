@@ -62,7 +62,7 @@ fn ucmatose_one_and_many() {
     }
 }
 
-/// Nobody told the client its own address, nor the server where to listen.
+/// The client is not told its own address, nor the server where to listen.
 #[test]
 fn ucmatose_on_all_addresses() {
     utils(User::Myself, "ucmatose -p PORT", "ucmatose -s ADDR -p PORT");
@@ -108,7 +108,7 @@ fn cmtime(count: usize) -> Option<(Talking, Ran)> {
     let client = loop {
         let line = format!("{end} -s ADDR");
         let ran = run(command(User::Myself, UTILS, &line, &port).expect("it was there"));
-        // Nobody listened yet.
+        // There was no listener yet.
         if ran.code == Some(0) || start.elapsed() > LIMIT {
             break ran;
         }

@@ -1,5 +1,5 @@
 //! Server and client of a program that meet by the connection manager. Its listeners are not in the system's tables, so
-//! the client tries until somebody listens.
+//! the client tries until there is one.
 
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv6Addr};
@@ -72,7 +72,7 @@ pub(crate) fn command(user: User, package: &str, line: &str, port: &str) -> Opti
     Some(user.run(command))
 }
 
-/// A program in the background, whose output is read.
+/// A program in the background; its output is read.
 pub(crate) fn start(mut command: Command) -> JoinHandle<Ran> {
     let child = command
         .stdout(Stdio::piped())
@@ -82,7 +82,7 @@ pub(crate) fn start(mut command: Command) -> JoinHandle<Ran> {
     thread::spawn(move || finish(child, 2 * LIMIT))
 }
 
-/// A program in the background whose lines are waited for. It and what it started end with this, at the latest.
+/// A program in the background, to wait for its lines. It and what it started end with this, at the latest.
 pub(crate) struct Talking {
     child: Child,
     said: Arc<Mutex<String>>,
@@ -158,7 +158,7 @@ impl Talking {
 
 impl Drop for Talking {
     fn drop(&mut self) {
-        // Until it was waited for, nobody else has its number.
+        // Until it was waited for, no other process has its number.
         if matches!(self.child.try_wait(), Ok(None)) {
             let id = self.child.id().cast_signed();
             let group = Pid::from_raw(id).expect("a child's id is not 0");

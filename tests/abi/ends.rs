@@ -1,4 +1,4 @@
-//! Server and client of a program as two processes on one address, as whoever runs the tests or as an ordinary user.
+//! Server and client of a program as two processes on one address, as the user that runs the tests or as an ordinary user.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -12,9 +12,9 @@ use crate::harness::{Ran, addresses, library, pair_of, port, program};
 /// Who runs the programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum User {
-    /// Whoever runs the tests: root, on most machines that test.
+    /// The user that runs the tests: root, on most machines that test.
     Myself,
-    /// Somebody who may do nothing.
+    /// A user without any rights.
     Nobody,
 }
 

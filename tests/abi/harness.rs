@@ -119,7 +119,7 @@ pub(crate) fn pair_of(start: impl Fn() -> Option<Command>, port: &str) -> Option
     Some(pair(server, client, port))
 }
 
-/// Until somebody listens on a TCP port. Trying to connect would be taken for the client.
+/// Until there is a listener on a TCP port. Trying to connect would be taken for the client.
 pub(crate) fn wait_for_listener(port: &str) {
     let number: u16 = port.parse().expect("a number");
     let line = format!(":{number:04X} ");

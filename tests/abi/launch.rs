@@ -84,7 +84,7 @@ fn device_files_of_a_program_stay_when_another_pid_namespace_makes_its_own() {
         return;
     }
     let (mut child, root) = waiting();
-    // There nobody has the first program's number.
+    // There no process has the first program's number.
     let mut other = Command::new("unshare");
     other.args(["--pid", "--fork", "--mount-proc"]);
     let command = urxe();

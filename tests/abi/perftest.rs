@@ -101,7 +101,7 @@ fn bandwidth_of_every_operation() {
     bandwidth(User::Myself);
 }
 
-/// XRC. Not as somebody else: perftest leaves its domain's file in /tmp to whoever ran it first.
+/// XRC. Not as another user: perftest leaves its domain's file in /tmp to the user that ran it first.
 #[test]
 fn extended_reliable_connections() {
     for options in ["", "-e", "-q 4", "-b"] {

@@ -7,7 +7,7 @@ use crate::harness::{pair_of, port, program};
 
 const UTILS: &str = "ibverbs-utils";
 
-/// Both sides end well, and whoever checks its data found it right.
+/// Both sides end well, and data that is checked was found right.
 fn pingpong(user: User, name: &str, options: &str) {
     let args: Vec<&str> = options.split_whitespace().collect();
     let Some((server, client)) = both_ends(user, UTILS, name, &args, "-g") else {

@@ -67,7 +67,7 @@ fn preloaded(package: &str, line: &str, port: &str) -> Option<std::process::Comm
     Some(command)
 }
 
-/// A client that is told so comes again: nobody listened yet.
+/// A client that is refused tries again: there was no listener yet.
 fn until(is_done: impl Fn(&Ran) -> bool, mut client: impl FnMut() -> Ran) -> Ran {
     let started = Instant::now();
     loop {
@@ -147,7 +147,7 @@ fn curl_gets_100_mib_from_the_server_of_openssl() {
     let line = format!("curl -sSk -o {} https://ADDR:PORT/page", at("got"));
     if preloaded("curl", "curl", &port).is_some() {
         let client = until(
-            // 7: nobody listens.
+            // 7: no listener.
             |ran| ran.code != Some(7),
             || run(preloaded("curl", &line, &port).expect("it was there")),
         );

@@ -148,7 +148,7 @@ fn an_outcome_without_its_line_is_an_objection() {
 }
 
 /// A folder that anybody may read: the suite with nothing compressed, and the library. (The build's own folder may be
-/// in somebody's home.)
+/// in a user's home.)
 struct Place {
     folder: PathBuf,
     user: Option<String>,

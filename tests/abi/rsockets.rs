@@ -124,7 +124,7 @@ fn rcopy_copies_64_mib() {
             if ran.code == Some(0) {
                 break;
             }
-            // Nobody listened yet.
+            // There was no listener yet.
             std::thread::sleep(std::time::Duration::from_millis(50));
             let client = command(User::Myself, UTILS, &line, &port).expect("it is there");
             ran = run(client);
@@ -176,7 +176,7 @@ fn an_ordinary_program_under_the_preload_library() {
             .args(["run", "--device", &host, "--", &compiled.binary])
             .args(["send", &host, &port, BYTES]);
         let ran = run(client);
-        // 3: nobody listens yet.
+        // 3: no listener yet.
         if ran.code != Some(3) || server.is_finished() || tries > 200 {
             break ran;
         }

@@ -30,7 +30,7 @@ fn a_device_that_does_not_open_says_why() {
             &["--device", &*address, "--pcap", "/no/such/folder/x.pcapng"][..],
             "capture file",
         ),
-        // RFC 5737: nobody's.
+        // RFC 5737: of no host.
         (&["--device", "192.0.2.1"], "192.0.2.1"),
     ] {
         let Some(text) = refused(options) else { return };
@@ -116,7 +116,7 @@ fn anothers_runtime_folder_does_not_matter() {
     assert!(ran.text.contains("urxe0"), "{}", ran.text);
 }
 
-/// Inside, the user is called 0, as root is outside, whose registry is another's.
+/// Inside, the user is called 0, as root is outside; that one's registry is another.
 const IN_A_USER_NAMESPACE: &str = r#"
 exec unshare --user --map-root-user --net sh -ec '
 ip link set lo up

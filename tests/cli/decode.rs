@@ -36,7 +36,7 @@ impl TempFile {
 
 impl Drop for TempFile {
     fn drop(&mut self) {
-        // Leaving it behind harms nobody.
+        // Leaving it behind does no harm.
         let _ = std::fs::remove_file(&self.0);
     }
 }

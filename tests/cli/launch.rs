@@ -28,7 +28,7 @@ impl Library {
 
 impl Drop for Library {
     fn drop(&mut self) {
-        // What is left in the system's folder for such things harms nobody.
+        // What is left in the system's folder for such things does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -21,7 +21,7 @@ fn scenario(name: &str) -> String {
     path.to_str().expect("is text").to_owned()
 }
 
-/// An incast whose receiver loses so much that it cannot be complete by its end.
+/// An incast with a receiver that loses so much that it cannot be complete by its end.
 fn failing(folder: &Folder) -> String {
     let text = fs::read_to_string(scenario("incast.toml")).expect("is there");
     let text = text.replace("until = \"20ms\"", "until = \"12ms\"");

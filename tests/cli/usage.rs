@@ -65,7 +65,7 @@ fn explain_says_what_numbers_and_names_mean() {
     ] {
         assert!(ran.stdout.contains(part), "no {part}: {}", ran.stdout);
     }
-    // One argument that is a whole line of somebody's output.
+    // One argument that is a whole line of a program's output.
     let line = "work request 3: RNR retry counter exceeded (remote side: whatever)";
     let ran = run(urxe().args(["explain", line])).expect_success();
     assert!(

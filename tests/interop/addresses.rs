@@ -135,10 +135,10 @@ fn exchange(lab: &mut Lab, ends: &Ends) -> Result<()> {
     server
 }
 
-/// Until somebody in the guest listens by the connection manager.
+/// Until a program in the guest listens by the connection manager.
 const LISTENS: &str = "for i in $(seq 300); do rdma resource show cm_id | grep -q 'state LISTEN' && exit 0; sleep 0.1; done; exit 1";
 
-/// Until urxe has the port here: before that nobody would even refuse.
+/// Until urxe has the port here: before that there is not even a refusal.
 fn has_port() -> Result<()> {
     let start = Instant::now();
     // Port 4791.
@@ -261,7 +261,7 @@ fn by_addresses(lab: &mut Lab) -> Result<()> {
     })
 }
 
-/// A port that nobody listens on: the client is refused at once, and who listens on another one is not disturbed.
+/// A port without a listener: the client is refused at once, and a listener on another port is not disturbed.
 fn refused(lab: &mut Lab) -> Result<()> {
     lab.close()?;
     let urxe = lab.hosts.0;
@@ -290,8 +290,8 @@ fn refused(lab: &mut Lab) -> Result<()> {
 }
 
 /// The kernel ends the connections of a process that is killed, and a server that polls is told of the end of its
-/// stream (`POLLHUP`, with which rstream exits), not of an error a long time later. Who is killed on urxe takes his
-/// connection manager with him: nobody tells the kernel.
+/// stream (`POLLHUP`, with which rstream exits), not of an error a long time later. A process that is killed on urxe takes its
+/// connection manager with it: the kernel is not told.
 fn killed(lab: &mut Lab) -> Result<()> {
     if lab.requester == Requester::Urxe {
         return Ok(());

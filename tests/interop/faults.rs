@@ -44,7 +44,7 @@ fn late_receive(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// One message whose receive is posted only after it was refused twice.
+/// One message with a receive that is posted only after it was refused twice.
 pub(crate) fn late(lab: &mut Lab, link: &Link, opcode: WrOpcode) -> Result<()> {
     // A plain WRITE takes no receive, so none is posted here.
     let work = lab.prepare(link, WrOpcode::RdmaWrite, 3000)?.work;
@@ -267,7 +267,7 @@ fn too_long(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// Nobody answers: the requester gives up.
+/// The peer does not answer: the requester gives up.
 fn peer_gone(lab: &mut Lab) -> Result<()> {
     let path = Path {
         timeout: 12,

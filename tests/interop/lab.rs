@@ -162,7 +162,7 @@ impl Lab {
         self.connect_at(path, PSNS, ROOM)
     }
 
-    /// The same, with a shared receive queue at the responder.
+    /// Connects, with a shared receive queue at the responder.
     pub(crate) fn connect_srq(&mut self, path: &Path, room: usize) -> Result<Link> {
         self.open()?;
         let regions = self.regions(room)?;

@@ -27,7 +27,7 @@ const PERIOD: u32 = 1009;
 /// Sets a rule; only one at a time.
 ///
 /// rxe takes a packet that its own filter refuses for one that was not sent; so what it sends is not refused but led
-/// away to an interface with nobody behind it.
+/// away to an interface with no host behind it.
 pub(crate) fn lose(lab: &mut Lab, way: Way, which: Which) -> Result<()> {
     let chosen = match which {
         Which::Only(index) => format!("numgen inc mod 1000000 == {index}"),

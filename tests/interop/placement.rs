@@ -63,7 +63,7 @@ fn flush(lab: &mut Lab) -> Result<()> {
         let wc = lab.done()?;
         if wc.status == status::RETRY_EXC_ERR && lab.cases == 0 {
             // rxe (6.12) has no place of the payload in its table for FLUSH, so it takes the ICRC over the headers
-            // twice, and drops each FLUSH whose ICRC is right. A kernel that answers is tested.
+            // twice, and drops each FLUSH with a right ICRC. A kernel that answers is tested.
             return Ok(());
         }
         expect_done(&wc, &flush)?;

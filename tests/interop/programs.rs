@@ -13,7 +13,7 @@ use crate::side::Result;
 
 pub(crate) const ROWS: &[Row] = &[
     row("ibv_rc_pingpong", |lab| {
-        // Polling, with events; small messages and such of several packets, whose bytes the receiver checks.
+        // Polling, with events; small messages and such of several packets; the receiver checks the bytes.
         let flags = ["-c -n 100", "-c -n 100 -e", "-c -n 50 -s 20000 -m 1024"];
         pingpong(lab, "ibv_rc_pingpong", &flags)
     }),
@@ -192,7 +192,7 @@ fn here(program: &str, flags: &str, address: IpAddr, server: Option<IpAddr>) -> 
 /// A program on urxe.
 pub(crate) struct Running {
     pub(crate) child: Child,
-    /// What it prints: a file, as a pipe that nobody reads would stop it.
+    /// What it prints: a file, as an unread pipe would stop it.
     output: File,
 }
 

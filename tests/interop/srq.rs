@@ -50,7 +50,7 @@ fn two_qps(lab: &mut Lab) -> Result<()> {
     lab.settle()
 }
 
-/// The sender waits until somebody posts to the queue.
+/// The sender waits until a receive is posted to the queue.
 fn empty(lab: &mut Lab) -> Result<()> {
     let path = Path {
         min_rnr_timer: 16,

@@ -80,7 +80,7 @@ fn each_lost(lab: &mut Lab) -> Result<()> {
         Requester::Urxe => Way::ToRxe,
         Requester::Rxe => Way::FromRxe,
     };
-    // rxe takes the first packet of the next message as the continuation of one whose later packets are missing, and so
+    // rxe takes the first packet of the next message as the continuation of one with later packets missing, and so
     // drops all that follow, for ever.
     let last = match lab.requester {
         Requester::Urxe => 0,

@@ -40,7 +40,7 @@ impl Ball {
     }
 }
 
-/// A step of a generator whose low bits are no worse than the others (splitmix64).
+/// A step of a generator with low bits no worse than the others (splitmix64).
 pub(crate) fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -32,7 +32,7 @@ impl Member {
             for line in output.lines() {
                 let Ok(line) = line else { break };
                 if let Some((_, answer)) = line.split_once(ANSWER) {
-                    // Nobody listens when the test has failed.
+                    // There is no reader when the test has failed.
                     let _ = events.send((number, Some(answer.to_owned())));
                 }
             }

@@ -10,7 +10,7 @@
 //! | `report` | `balls MEMBER:COUNT ...`, of all that play |
 //! | `end` | `left COUNTER:VALUE ...`, when everything is closed |
 //!
-//! and, when nobody asked: `failed MEMBER STATUS`, `wrong TEXT`.
+//! and, unasked: `failed MEMBER STATUS`, `wrong TEXT`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -103,7 +103,7 @@ impl Peer {
                     Ok(command) if command == "end" => return self.end(),
                     Ok(command) => self.obey(&command),
                     Err(mpsc::TryRecvError::Empty) => break,
-                    // Whoever started this is gone.
+                    // The parent process is gone.
                     Err(mpsc::TryRecvError::Disconnected) => return,
                 }
             }

@@ -1,4 +1,4 @@
-//! Those who cannot have the address: another user, and whoever comes when the port is taken by something else. The
+//! Processes that cannot have the address: another user's, and any while the port is taken by something else. The
 //! kernel's own rdma_rxe, which takes it on all addresses, is tried in `tests/interop`.
 
 use std::net::{IpAddr, UdpSocket};
@@ -13,7 +13,7 @@ use crate::address;
 /// Says to this test binary, started again, at which address it shall try its luck.
 const STRANGER: &str = "URXE_TEST_STRANGER_AT";
 
-/// Nobody's, on every system.
+/// The user `nobody`, on every system.
 const NOBODY: u32 = 65534;
 
 /// Not a test by itself: another user's process.

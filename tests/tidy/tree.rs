@@ -50,7 +50,7 @@ pub(crate) fn root() -> PathBuf {
         .to_owned()
 }
 
-/// All text files whose name ends with one of the suffixes, in order of their paths.
+/// All text files with names that end with one of the suffixes, in order of their paths.
 pub(crate) fn files(suffixes: &[&str]) -> Vec<File> {
     let mut found = Vec::new();
     walk(&root(), &root(), suffixes, &mut found);

@@ -1,4 +1,4 @@
-//! Keys: whose they are, what they open, how they end.
+//! Keys: what they belong to, what they open, how they end.
 
 use urxe::{Access, Fault, RegisterError, WrOpcode};
 

@@ -164,7 +164,7 @@ fn a_completion_queue_that_overruns_is_an_event_and_fails_its_qp() {
         let to = v.memory(1, 8);
         let (from, _) = v.filled(0, 8, 4);
         let sges = [from.whole()];
-        // Nobody polls while these complete.
+        // No thread polls while these complete.
         for id in 0..16 {
             v.send(0, &remote(id, WrOpcode::RdmaWrite, &sges, &to, 0));
         }

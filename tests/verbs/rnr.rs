@@ -1,4 +1,4 @@
-//! Receiver not ready, and nobody there.
+//! Receiver not ready, and no peer at all.
 
 use urxe::{Fault, QpState, WrOpcode};
 

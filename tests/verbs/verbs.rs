@@ -23,7 +23,7 @@ pub(crate) fn on_all(body: impl Fn(&mut Verbs)) {
     on_all_with(Setup::default(), body);
 }
 
-/// The same, with other settings.
+/// Runs on all arms with other settings.
 pub(crate) fn on_all_with(setup: Setup, body: impl Fn(&mut Verbs)) {
     on(
         &[CLEAN, FAULTY[0], FAULTY[1], FAULTY[2], Kind::Loopback],
@@ -38,7 +38,7 @@ pub(crate) fn on_lossless(body: impl Fn(&mut Verbs)) {
     on(&[CLEAN, Kind::Loopback], Setup::default(), body);
 }
 
-/// The same, with other settings.
+/// Runs on the arms without losses, with other settings.
 pub(crate) fn on_lossless_with(setup: Setup, body: impl Fn(&mut Verbs)) {
     on(&[CLEAN, Kind::Loopback], setup, body);
 }
@@ -352,7 +352,7 @@ pub(crate) fn remote<'a>(
     wr
 }
 
-/// An rkey that nobody gave out.
+/// An rkey that was never given out.
 pub(crate) fn wrong(rkey: Rkey) -> Rkey {
     Rkey(rkey.0 ^ 0x100)
 }

@@ -146,7 +146,7 @@ pub fn pair_with(options: &ConnectOptions) -> (End, End) {
     (a, b)
 }
 
-/// An endpoint that nobody is at.
+/// An endpoint without a QP.
 pub fn nobody(mtu: urxe::Mtu) -> Endpoint {
     let (qpn, psn) = (urxe::Qpn::new(0x1234), urxe::Psn::new(1));
     Endpoint {
@@ -263,7 +263,7 @@ pub fn steer_all_to(addr: IpAddr, number: u32) {
         reuse_port: true,
         ..UdpConfig::default()
     };
-    // It is in the group for a moment, as the last: nobody else is renumbered.
+    // It is in the group for a moment, as the last: no other socket is renumbered.
     let socket = UdpSocket::bind((addr, 4791).into(), &config).expect("of the same user");
     let steering = Steering {
         probe: urxe_core::qpn_table::PROBE,

@@ -1,4 +1,4 @@
-//! Somebody with a UDP socket who speaks to a connection manager.
+//! A UDP socket that speaks to a connection manager.
 
 #![allow(
     dead_code,

@@ -125,7 +125,7 @@ fn completions_need_room_and_somebody_who_looks() {
     );
 }
 
-/// A QP with four places, whose peer has receives enough.
+/// A QP with four places, and a peer with receives enough.
 fn short_queue(seed: u64) -> (End, End, Mr) {
     let a = End::with(context(seed), |qp| qp.max_send_wr(4));
     let b = End::on(context(seed + 1));

@@ -125,7 +125,7 @@ fn completions_of_two_qps_are_mixed_and_each_in_order() {
     assert!(orders.len() > 1, "the order is always the same: {orders:?}");
 }
 
-/// A WRITE that nobody is told about arrives all the same, and soon.
+/// A WRITE without any notification arrives all the same, and soon.
 #[test]
 fn what_is_held_back_comes_by_itself() {
     let (a, b) = pair_of(50);

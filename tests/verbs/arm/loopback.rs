@@ -194,7 +194,7 @@ impl Arm for LoopbackArm {
     }
 
     fn advance(&mut self) -> bool {
-        // Whoever polls drives; the other threads of the machine need their turn too.
+        // A thread that polls drives; the other threads of the machine need their turn too.
         std::thread::yield_now();
         self.last_news.elapsed() < QUIET
     }
