@@ -35,7 +35,7 @@ pub(crate) fn list() -> Result<Vec<&'static Device>, Errno> {
     static KNOWN: Mutex<Vec<&'static Device>> = Mutex::new(Vec::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let sources = ListedDevice::list().map_err(|error| {
-        // A mistake in the environment is the user's, who sees no error numbers.
+        // A mistake in the environment is for the user, and the user sees no error numbers.
         eprintln!("urxe: {error}");
         Errno(error.errno())
     })?;

@@ -1,6 +1,6 @@
 //! What contexts of one command descriptor share.
 //!
-//! To programs a context is the file `cmd_fd`, with the kernel's objects behind it under numbers ("handles"). Who has a
+//! To programs a context is the file `cmd_fd`, with the kernel's objects behind it under numbers ("handles"). A program with a
 //! duplicate of the descriptor can make a second context of it (`ibv_import_device`) and, by their numbers, second
 //! handles of its protection domains, regions and device memory.
 
@@ -41,7 +41,7 @@ pub(crate) struct Registry {
 /// Device and inode number: what all duplicates of a descriptor have in common.
 type Identity = (u64, u64);
 
-/// The files that are open, for those who bring a duplicate.
+/// The files that are open, to find one by its duplicate.
 static OPEN: Mutex<Vec<(Identity, Weak<File>)>> = Mutex::new(Vec::new());
 
 impl File {

@@ -1,4 +1,4 @@
-//! What ends a command early, worded for the person who typed it, and its exit code.
+//! What ends a command early, worded for the user that typed it, and its exit code.
 
 use std::io;
 use std::process::ExitCode;

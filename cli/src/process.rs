@@ -19,7 +19,7 @@ pub(crate) struct ChildGuard {
 }
 
 impl ChildGuard {
-    /// Starts this executable again with the given arguments. `--parent` tells the child whom it must not
+    /// Starts this executable again with the given arguments. `--parent` tells the child which process it must not
     /// outlive (see [`die_with`]).
     pub(crate) fn spawn(
         name: &'static str,

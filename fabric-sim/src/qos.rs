@@ -1,5 +1,5 @@
 //! Classes of traffic: which frame belongs to which of the eight priorities, which priorities lose
-//! nothing and by what means, and who goes first.
+//! nothing and by what means, and which class goes first.
 
 use crate::engine::{Rate, Span};
 use crate::frame::Frame;

@@ -91,7 +91,7 @@ fn a_class_that_is_not_lossless_drops_and_the_link_stays_full() {
     let (sim, rates) = two_to_one(with(FlowControl::Pfc(PauseTimes::default())), LOSSY);
     assert!(sim.fabric().drops().of(DropReason::Buffer) > 100);
     assert_eq!(sim.fabric().drops().lossless_overruns(), 0);
-    // Who gets how much is a matter of phases: frames of equal length always meet the queue in
+    // Which flow gets how much is a matter of phases: frames of equal length always meet the queue in
     // the same order.
     let sum: f64 = rates.iter().sum();
     assert!((sum - PAYLOAD_SHARE).abs() < 0.01, "{rates:?}");

@@ -373,7 +373,7 @@ fn a_pause_that_lasts_is_seen_as_long_as_it_lasts() {
     assert!((50..=100).contains(len), "{len}");
     let end = seen.series.start_of(*len);
     assert!(end >= Time::ZERO + Span::from_ms(60), "to the end: {end}");
-    // Who waits in the circle is paused in every sample of the second half, and holds the same.
+    // A port that waits in the circle is paused in every sample of the second half, and holds the same.
     let stuck = ports.iter().flatten().filter(|class| {
         let late = class.paused.iter().zip(&class.queue).skip(len / 2);
         class.queue[len / 2] > 0

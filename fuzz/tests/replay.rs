@@ -11,7 +11,7 @@ use urxe_fuzz::{TARGETS, Target};
 /// Targets with long runs.
 const SLOW: [&str; 3] = ["scenario", "rsocket", "calls"];
 
-/// What is replayed, for those who see a process end: no panic leaves a function with C linkage.
+/// What is replayed, printed in case the process ends: no panic leaves a function with C linkage.
 static CURRENT: Mutex<String> = Mutex::new(String::new());
 
 fn run(name: &str, file: &str, change: &str, target: Target, data: &[u8]) {

@@ -115,7 +115,7 @@ impl CompChannel {
 
 impl AsFd for CompChannel {
     /// A descriptor that is readable while there are events. From the first call on,
-    /// the engine sees to that whether or not anybody waits.
+    /// the engine sees to that whether or not a thread waits.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inner.queue.expose()
     }

@@ -101,7 +101,7 @@ impl Qp {
     }
 
     /// Brings a datagram QP to where it sends and receives: INIT, RTR, RTS. It then takes
-    /// datagrams from everybody who knows the Q_Key, at all of the context's addresses.
+    /// datagrams from all senders that know the Q_Key, at all of the context's addresses.
     /// Receives must be 40 bytes longer than the datagrams, and can be posted before.
     ///
     /// # Errors

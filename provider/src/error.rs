@@ -1,4 +1,4 @@
-//! What can go wrong, who is to blame, and the `errno` that verbs would return.
+//! What can go wrong, which side is to blame, and the `errno` that verbs would return.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -17,7 +17,7 @@ use urxe_wire::Qpn;
 use crate::advise::AdviseFault;
 use crate::cm::CmError;
 
-/// Who has to do something about an [`Error`].
+/// The side that has to do something about an [`Error`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Blame {
     /// The program: it asked for something that cannot be.
@@ -243,7 +243,7 @@ impl Error {
         }
     }
 
-    /// Who has to do something about it.
+    /// The side that has to do something about it.
     pub fn blame(&self) -> Blame {
         match &self.kind {
             ErrorKind::Post(PostError::QueueFull(_))

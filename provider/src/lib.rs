@@ -59,7 +59,7 @@
 //! # }
 //! ```
 //!
-//! # Who does the work
+//! # Which thread does the work
 //!
 //! There is no adapter, so some thread must move the packets. A thread that posts sends
 //! them itself; one that polls ([`Cq::poll`]) or waits ([`CompChannel::wait`]) receives

@@ -122,7 +122,7 @@ impl StatFile {
         let directory = user_directory().ok()?;
         static IS_TIDY: Once = Once::new();
         IS_TIDY.call_once(|| tidy(&directory));
-        // Names may be taken: by one who is dead, or by who has the same id in another PID namespace.
+        // Names may be taken: by an ended process, or by one with the same id in another PID namespace.
         let (path, file) = (0..ATTEMPTS).find_map(|_| create_locked(&directory))?;
         let mut head = format!("program {}\naddresses", program());
         for address in addresses {

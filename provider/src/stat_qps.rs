@@ -66,7 +66,7 @@ impl ContextCounters {
     }
 }
 
-/// Connects to a process, which may be stopped, and have more who ask than the kernel keeps for it: that is not waited for.
+/// Connects to a process, which may be stopped, and have more askers than the kernel keeps for it: that is not waited for.
 fn ask(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -110,7 +110,7 @@ impl Asked {
         self.listener.as_fd()
     }
 
-    /// Answers all who ask now. `gather` puts lines into the text.
+    /// Answers all connections. `gather` puts lines into the text.
     pub(crate) fn answer(&self, gather: impl FnOnce(&mut String)) {
         let asking: Vec<UnixStream> =
             std::iter::from_fn(|| Some(self.listener.accept().ok()?.0)).collect();

@@ -28,7 +28,7 @@ use crate::srq::Srq;
 ///
 /// It is a handle: clones are the same domain, which lives until the last of them, its
 /// last queue and its last QP are gone. A domain is shared within the process, between
-/// those who open it on the same file; other processes have domains of their own.
+/// contexts that open it on the same file; other processes have domains of their own.
 ///
 /// ```
 /// # fn main() -> Result<(), urxe::Error> {
@@ -101,7 +101,7 @@ impl Context {
         Xrcd::create(self, None)
     }
 
-    /// The XRC domain of a file: all who open it on the same file, through this context,
+    /// The XRC domain of a file: all callers that open it on the same file, through this context,
     /// get the same. The file's content does not matter, and it can be closed.
     ///
     /// # Errors

@@ -434,7 +434,7 @@ fn datagrams_find_their_qp() {
     let wc = theirs.cq.poll_one().expect("polls");
     assert_eq!(wc.ok().expect("received").byte_len, 45);
 
-    // One who is refused hears it by the status of the answer.
+    // A refused peer hears it by the status of the answer.
     let second = client.resolved(PortSpace::Udp, addr);
     second.connect(&ConnParam::default()).expect("asks");
     let request = server.expect(EventKind::ConnectRequest);
@@ -520,7 +520,7 @@ fn states_and_ports_are_minded() {
     second.bind_addr(at(7471)).expect("it is free again");
     drop(second);
 
-    // Two who share a port, of which one can listen.
+    // Two identifiers that share a port, of which one can listen.
     let [one, two] = [new(), new()];
     for id in [&one, &two] {
         id.set_option(CmOption::ReuseAddr(true)).expect("an option");
@@ -609,7 +609,7 @@ fn peers_hear_of_the_end_before_the_process_ends() {
     assert_eq!(server.expect(EventKind::Disconnected).id, passive);
 }
 
-/// Who waits for messages alone hears of the end as well.
+/// A program that waits for messages alone hears of the end as well.
 #[test]
 fn what_was_posted_completes_when_the_connection_ends() {
     let [server, client] = Host::pair();

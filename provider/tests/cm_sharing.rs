@@ -1,5 +1,5 @@
 //! One address, several owners, each with listeners and connections of its own: QP 1 is
-//! everybody's.
+//! shared by all.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
 mod common;
@@ -180,7 +180,7 @@ fn answers_reach_who_has_just_come() {
     let resident = owner(shared);
     let mut connections = Vec::new();
     for _ in 0..10 {
-        // The bystander reads who is there,
+        // The bystander reads the list of participants,
         common::steer_all_to(shared, 0);
         connections.push(connect_by(&resident, shared, server.addr).expect("connects"));
         // and then a participant joins.
@@ -218,7 +218,7 @@ fn a_dead_process_leaves_no_port() {
     say(&connection, b"hello again");
 }
 
-/// What a dead listener left in the list of ports may lie behind the entry of the one who listens now.
+/// What an ended listener left in the list of ports may lie behind the entry of the one that listens now.
 #[test]
 fn a_dead_listener_does_not_hide_the_living_one() {
     let (shared, elsewhere) = (address(), address());
@@ -233,7 +233,7 @@ fn a_dead_listener_does_not_hide_the_living_one() {
     drop((id, channel, before));
     server.kill();
     let again = Server::start(SocketAddr::new(shared, 7497));
-    // Another owner, who may be the one that gets the request.
+    // Another owner, which may be the one that gets the request.
     let beside = owner(shared);
     for (manager, from) in [(&far, elsewhere), (&beside, shared)] {
         let connection = connect_by(manager, from, again.addr).expect("it listens");

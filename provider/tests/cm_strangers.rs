@@ -1,4 +1,4 @@
-//! Listeners and strangers: thousands who ask and never come, or come and go as politely as can be, cost a bounded
+//! Listeners and strangers: thousands that ask and never confirm, or connect and disconnect properly, cost a bounded
 //! amount of memory, and a friend gets in all the time.
 //!
 //! `URXE_TEST_STRANGERS=200000` has so many come, instead of a number that takes a moment.
@@ -24,7 +24,7 @@ fn count(usual: u32) -> u32 {
     wanted.and_then(|count| count.parse().ok()).unwrap_or(usual)
 }
 
-/// A listener, and a thread that takes everybody in for as long as the friend does not say that it is over.
+/// A listener, and a thread that accepts all peers for as long as the friend does not say that it is over.
 fn listening() -> (SocketAddr, std::thread::JoinHandle<u32>) {
     let listener = cm::listen(SocketAddr::new(address(), 0)).expect("listens");
     let at = listener.local_addr();

@@ -156,7 +156,7 @@ fn names_that_another_user_takes_in_a_common_directory_are_not_used() {
     let treasure = treasure(victim);
     let name = format!("/dev/shm/urxe.{victim}");
     let text = "urxe-counters 1 1\\nprogram \\033[31mINJECTED\\naddresses\\nend 1\\n";
-    // A pipe waits for who writes; a device has no end; a link leads to the victim's file; a text has escape sequences.
+    // A pipe waits for a writer; a device has no end; a link leads to the victim's file; a text has escape sequences.
     as_user(attacker, &format!("mkfifo -m 666 {name}.999999999.0"));
     as_user(attacker, &format!("ln -s /dev/zero {name}.1.0"));
     as_user(attacker, &format!("printf '{text}' > {name}.1.1"));

@@ -63,7 +63,7 @@ fn when_one_leaves_the_others_go_on() {
     for (near, far) in ends.iter().flatten().zip(&far) {
         connect(&near.qp, &far.qp, &ConnectOptions::default());
     }
-    // From the front, so that the kernel renumbers those who stay.
+    // From the front, so that the kernel renumbers the rest.
     for leaving in 0..4 {
         ends[leaving] = None;
         for (near, far) in ends.iter().zip(&far) {

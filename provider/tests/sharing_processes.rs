@@ -128,7 +128,7 @@ fn ping(end: &End, number: u64) {
 #[test]
 fn a_killed_process_takes_nothing_with_it() {
     let shared = address();
-    // The victims are first in the kernel's list: everybody behind moves.
+    // The victims are first in the kernel's list: all behind them move.
     let mut victims: Vec<Peer> = (0..3).map(|_| Peer::start(shared)).collect();
     let to_victims: Vec<End> = (0..3).map(|_| End::open()).collect();
     for (peer, end) in victims.iter_mut().zip(&to_victims) {
@@ -147,13 +147,13 @@ fn a_killed_process_takes_nothing_with_it() {
             ping(&to_survivor, number);
         }
     }
-    // Who comes now finds room and does not disturb.
+    // A process that joins now finds room and does not disturb.
     let (late, to_late) = (end_at(shared), End::open());
     connect(&late.qp, &to_late.qp, &ConnectOptions::default());
     exchange(&late, &to_late, 5);
     exchange(&near, &far, 6);
     ping(&to_survivor, 7);
-    // Those who talked to the dead are told.
+    // The peers of the ended process are told.
     let end = &to_victims[0];
     end.qp
         .post_send(&SendWr::send_inline(3, b"hello?").signaled())

@@ -49,7 +49,7 @@ fn heard(parts: &[&str]) -> usize {
     lines.iter().filter(fits).count()
 }
 
-// One test: a process has one subscriber, and who drives the engine is any thread.
+// One test: a process has one subscriber, and any thread may drive the engine.
 #[test]
 fn what_goes_wrong_is_told_and_what_goes_well_is_not() {
     tracing::subscriber::set_global_default(Ear).expect("the first");

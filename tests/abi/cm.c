@@ -294,7 +294,7 @@ static void connection(void) {
     rdma_destroy_event_channel(active);
 }
 
-/* A QP of another id, as DAPL has it: made before it is known whose it will be. */
+/* A QP of another id, as DAPL has it: made before its connection is known. */
 static struct ibv_qp *borrow(struct rdma_cm_id *from, struct rdma_cm_id *to) {
     to->qp = from->qp;
     from->qp = NULL;
@@ -423,7 +423,7 @@ static void refusal(void) {
     rdma_destroy_qp(id);
     CHECK(rdma_destroy_id(id) == 0);
 
-    /* Nobody listens any more. */
+    /* The listener is gone. */
     id = client(active, server);
     CHECK(rdma_destroy_id(server) == 0);
     CHECK(rdma_connect(id, &param) == 0);

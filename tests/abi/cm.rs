@@ -290,7 +290,7 @@ fn the_exit_of_a_process_ends_its_connections() {
     }
 }
 
-/// A port without anybody refuses at once: no connection is waited for in vain.
+/// A port without a listener refuses at once: no connection is waited for in vain.
 #[test]
 fn nobody_listens() {
     let port = port();

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::harness::{Ran, addresses, library, pair_of, port, program};
 
-/// Who runs the programs.
+/// The user that runs the programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum User {
     /// The user that runs the tests: root, on most machines that test.
@@ -90,7 +90,7 @@ fn remove_leftovers() {
     }
 }
 
-/// A copy of the library where everybody may read it, which the target folder need not be.
+/// A copy of the library that all users may read, which the target folder need not be.
 fn library_for_all() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -114,7 +114,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     BUSY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For who uses 127.0.0.1 or ::1 in RDMA: these cannot be had by two users at once.
+/// For tests that use 127.0.0.1 or ::1 in RDMA: these cannot be had by two users at once.
 pub(crate) fn loopback() -> MutexGuard<'static, ()> {
     static BUSY: Mutex<()> = Mutex::new(());
     BUSY.lock().unwrap_or_else(PoisonError::into_inner)

@@ -27,7 +27,7 @@ fn pyverbs_suite() {
     check(None);
 }
 
-/// Who has no capabilities gets the same, but for what is root's alone.
+/// A user without capabilities gets the same, but for what is root's alone.
 #[test]
 fn pyverbs_suite_as_an_ordinary_user() {
     if !rustix::process::geteuid().is_root() {
@@ -147,7 +147,7 @@ fn an_outcome_without_its_line_is_an_objection() {
     assert!(!stale_lines(known.iter()).any(|line| line.contains("test_flow")));
 }
 
-/// A folder that anybody may read: the suite with nothing compressed, and the library. (The build's own folder may be
+/// A folder that all users may read: the suite with nothing compressed, and the library. (The build's own folder may be
 /// in a user's home.)
 struct Place {
     folder: PathBuf,

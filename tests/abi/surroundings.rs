@@ -62,7 +62,7 @@ fn a_program_that_is_not_reached_gets_a_word() {
     assert!(ran.text.contains("statically linked"), "{}", ran.text);
 }
 
-/// The command and the libraries where everybody may read them.
+/// The command and the libraries where all users may read them.
 fn package() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -77,7 +77,7 @@ fn package() -> &'static Path {
     })
 }
 
-/// A shell's command as an ordinary user, who finds `urxe` by `$URXE`. `None`, with the reason printed, if there is
+/// A shell's command as an ordinary user, which finds `urxe` by `$URXE`. `None`, with the reason printed, if there is
 /// none.
 fn as_nobody(script: &str) -> Option<Command> {
     let mut command = if rustix::process::getuid().is_root() {

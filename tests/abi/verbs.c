@@ -255,7 +255,7 @@ static void check_windows(void) {
     CHECK(ibv_dealloc_mw(named) == 0 && ibv_dealloc_mw(other) == 0);
 }
 
-/* Posts that are refused; a write whose key none has, and what is flushed behind it. */
+/* Posts that are refused; a write with a key that no region has, and what is flushed behind it. */
 static void check_verbose(void) {
     struct end a = make_end(), b = make_end(), c = make_end(), d = make_end();
     connect_ends(&a, &b);
@@ -354,7 +354,7 @@ static void check_events(void) {
     connect_ends(&a, &b);
     struct ibv_cq *cq;
     void *cq_context;
-    /* Of a queue without a channel nothing is told, and nobody minds. */
+    /* A queue without a channel has no events, and that is no error. */
     CHECK(cq = ibv_create_cq(context, 1, NULL, NULL, 0));
     CHECK(ibv_req_notify_cq(cq, 0) == 0 && ibv_destroy_cq(cq) == 0);
     set_non_blocking(channel->fd);
@@ -376,7 +376,7 @@ static void check_events(void) {
     ibv_ack_cq_events(a.cq, 1);
     ibv_ack_cq_events(b.cq, 1);
     CHECK(next_completion(a.cq).status == IBV_WC_SUCCESS && next_completion(b.cq).status == IBV_WC_SUCCESS);
-    /* Nobody asked for a second event. */
+    /* A second event was not asked for. */
     CHECK(!is_readable(channel->fd, 0));
 
     struct ibv_async_event event;

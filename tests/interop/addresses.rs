@@ -155,7 +155,7 @@ fn has_port() -> Result<()> {
     Ok(())
 }
 
-/// Runs the client in the guest. A server that has the port listens a moment later: who is refused until then tries
+/// Runs the client in the guest. A server that has the port listens a moment later: a client that is refused until then tries
 /// again.
 fn until_it_listens(lab: &mut Lab, client: &str) -> Result<String> {
     let start = Instant::now();
@@ -173,7 +173,7 @@ fn is_refusal(said: &str) -> bool {
     words.iter().any(|words| said.contains(words))
 }
 
-/// mckey: members of a group first, then who sends to it.
+/// mckey: members of a group first, then the sender.
 fn groups(lab: &mut Lab) -> Result<()> {
     if lab.hosts.0.is_ipv6() {
         // The kernel joins no group of IPv6 for RoCE v2: cma_iboe_join_multicast() answers ENOTSUPP ("failure joining:

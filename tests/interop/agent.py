@@ -3,8 +3,8 @@
 
 agent.py PORT DEVICE
 
-Runs in the guest. Takes one connection after the other on PORT; each line is a JSON object whose "do" names a
-method of Agent and whose other members are its arguments. The answer is one line too: {"ok": result} or
+Runs in the guest. Takes one connection after the other on PORT; each line is a JSON object: its "do" names a
+method of Agent, and its other members are the arguments. The answer is one line too: {"ok": result} or
 {"error": text}. What is tested lies in the program at the other end; here is no test logic.
 """
 import ipaddress

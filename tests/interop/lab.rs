@@ -25,7 +25,7 @@ pub(crate) const PSNS: [u32; 2] = [0x100, 0x200];
 /// Room for messages in a region, where nothing else is asked for.
 const ROOM: usize = 128 << 10;
 
-/// Who posts the requests.
+/// The side that posts the requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Requester {
     Urxe,

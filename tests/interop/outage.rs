@@ -16,7 +16,7 @@ pub(crate) enum Way {
 pub(crate) enum Which {
     /// Only this one.
     Only(u32),
-    /// A ninth, again and again. Not every n-th, and by a period that is longer than what anybody sends at a stretch: a
+    /// A ninth, again and again. Not every n-th, and by a period that is longer than what either side sends at a stretch: a
     /// requester that sends n packets again would lose the same one for ever.
     Some,
 }

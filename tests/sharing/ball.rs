@@ -1,4 +1,4 @@
-//! What two processes throw to each other: a number, and bytes that follow from it and from who they are.
+//! What two processes send each other: a number, and bytes that follow from it and from their identities.
 
 /// No ball is longer.
 pub(crate) const LONGEST: usize = 4000;

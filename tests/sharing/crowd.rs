@@ -12,7 +12,7 @@ use crate::member::{Event, Member};
 /// Longer than anything takes when all of them want the processor.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Within this time those who are chosen are killed.
+/// Within this time the chosen ones are killed.
 const KILLING: Duration = Duration::from_millis(1500);
 
 pub(crate) struct Crowd {
@@ -23,7 +23,7 @@ pub(crate) struct Crowd {
     pairs: BTreeMap<[u32; 2], Pair>,
     /// Dead, but the others were not told yet.
     dead: Vec<u32>,
-    /// Who has answered the last `report`.
+    /// The members that have answered the last `report`.
     reported: BTreeSet<u32>,
     sender: Sender<Event>,
     events: Receiver<Event>,
@@ -47,7 +47,7 @@ pub(crate) struct Story {
     /// Connections that found out by themselves that the peer was dead.
     noticed: usize,
     balls: u64,
-    /// Of those who left in the end.
+    /// Of members that left in the end.
     counters: BTreeMap<String, u64>,
 }
 
@@ -110,7 +110,7 @@ impl Crowd {
         }
     }
 
-    /// Waits until every two who live have thrown their ball once more, both ways.
+    /// Waits until every two living members have thrown their ball once more, both ways.
     pub(crate) fn all_go_on(&mut self) {
         self.report();
         let before: BTreeMap<_, _> = self.pairs.iter().map(|(k, p)| (*k, p.balls)).collect();
@@ -142,7 +142,7 @@ impl Crowd {
         });
     }
 
-    /// Everybody is connected with everybody.
+    /// All are connected with all.
     pub(crate) fn is_whole(&self) -> bool {
         self.members.len() == self.size && self.pairs.values().all(|p| p.has_joined == [true; 2])
     }

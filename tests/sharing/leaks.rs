@@ -1,4 +1,4 @@
-//! What must not be left when everybody is gone.
+//! What must not be left when all are gone.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Many processes on one address, of which some are killed all the time; and those whom the address is refused.
+//! Many processes on one address, of which some are killed all the time; and processes that are refused the address.
 //!
 //! `tests/soak sharing` runs it with 64 processes for a minute; the test command takes fewer.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]

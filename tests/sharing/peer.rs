@@ -1,4 +1,4 @@
-//! One of many processes. It is told by lines on its input whom to play with, and says by lines on its output what
+//! One of many processes. It is told by lines on its input which others to play with, and says by lines on its output what
 //! came of it:
 //!
 //! | told | answer |
@@ -21,7 +21,7 @@ use urxe::{Access, CompChannel, ConnectOptions, Context, Cq, Mr, Mtu, Pd, Qp, Re
 
 use crate::ball::{Ball, LONGEST};
 
-/// Says to this test binary, started again, who it is: an address and a member's number.
+/// Tells this test binary, started again, its identity: an address and a member's number.
 pub(crate) const PEER: &str = "URXE_TEST_SHARING_PEER";
 
 /// What its answers begin with: the test harness prints, too.

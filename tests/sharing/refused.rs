@@ -58,7 +58,7 @@ fn an_address_belongs_to_one_user() {
     let addr = address(2);
     let ours = Context::open(addr).expect("free");
     let Some(said) = as_nobody(addr) else { return };
-    // EADDRINUSE, and in words: what is taken, by whom, and what to do.
+    // EADDRINUSE, and in words: what is taken, by which program, and what to do.
     for word in ["port 4791", &addr.to_string(), "another user", "(98)"] {
         assert!(said.contains(word), "{word:?} is not in: {said}");
     }

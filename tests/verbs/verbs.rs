@@ -313,7 +313,7 @@ impl Verbs {
         let mut events = Vec::new();
         while self.state(side) != QpState::Err {
             assert!(self.arm.advance(), "nothing overruns");
-            // Who polls drives, so this is the other side.
+            // The side that polls drives, so this is the other side.
             self.arm.poll(1 - side, Queue::Recv);
         }
         while let Some(event) = self.arm.event(side) {

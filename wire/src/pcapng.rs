@@ -26,7 +26,7 @@ pub const LINKTYPE_ETHERNET: u16 = 1;
 /// IPv4 or IPv6 packets.
 pub const LINKTYPE_RAW: u16 = 101;
 
-/// Appends the block that a file begins with: who wrote it, and a comment if it is not empty.
+/// Appends the block that a file begins with: the program that wrote it, and a comment if it is not empty.
 pub fn section(out: &mut impl Extend<u8>, application: &str, comment: &str) {
     let options = [
         (OPT_COMMENT, comment.as_bytes()),

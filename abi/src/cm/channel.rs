@@ -52,8 +52,8 @@ impl Channel {
         unsafe { of::<Channel>(channel) }
     }
 
-    /// For who uses it. Some programs (rping) destroy a channel while a thread of theirs waits on it, and then exit: with
-    /// a kernel that thread sleeps on, so it must here. The error is the thread that destroyed it.
+    /// The channel, for a call that uses it. Some programs (rping) destroy a channel while a thread of theirs waits on it, and then exit: with
+    /// a kernel that thread sleeps on, so it must here. The error names the thread that destroyed it.
     fn hold(&self) -> Result<urxe::cm::EventChannel, ThreadId> {
         match &*lock(&self.life) {
             Life::Live(channel) => Ok(channel.clone()),
@@ -69,7 +69,7 @@ impl Channel {
         self.hold().map_err(|_| Errno(libc::EBADF))
     }
 
-    /// For who wants an event. A thread of rping's may call a moment after another has destroyed the channel and is about
+    /// The channel, for a call that wants an event. A thread of rping's may call a moment after another has destroyed the channel and is about
     /// to exit: it waits, as it would have if it had called a moment before.
     ///
     /// # Errors
@@ -192,7 +192,7 @@ mod tests {
         let channel = made();
         let late = Shared(channel);
         let by = thread::current().id();
-        // SAFETY: its memory is there for a while, also for who does not know it.
+        // SAFETY: its memory is there for a while, also after its destruction.
         unsafe { rdma_destroy_event_channel(channel) };
         let others: Vec<_> = (0..DESTROYED_MAX - 1).map(|_| made()).collect();
         assert!(!others.contains(&channel));

@@ -43,7 +43,7 @@ extern "C" fn end_connections() {
     let started = thread::Builder::new().spawn(move || {
         rsocket::close_all();
         id::disconnect_all();
-        // Those too that the program has just ended itself. Who does not answer is left alone: the process ends.
+        // With those that the program has just ended itself. A peer that does not answer is left alone: the process ends.
         urxe::cm::finish_disconnects(&devices::opened(), DISCONNECT_LIMIT);
         *finishes.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         finishes.1.notify_one();

@@ -75,7 +75,7 @@ impl Socket {
         }
     }
 
-    /// How much, and from whom.
+    /// How much, and the sender.
     pub(super) fn recv(
         &self,
         parts: &mut [&mut [u8]],

@@ -53,7 +53,7 @@ pub(crate) fn modify(object: &Qp, attr: &QpAttr, mask: AttrMask) -> Result<(), E
     Ok(())
 }
 
-/// Attributes of a connection's side that a QP of XRC does not have. Linux takes them out of the mask before anybody
+/// Attributes of a connection's side that a QP of XRC does not have. Linux takes them out of the mask before a driver
 /// looks at it, so programs (perftest) give both halves what they give an RC QP.
 fn of_the_other_half(qp_type: QpType) -> AttrMask {
     match qp_type {

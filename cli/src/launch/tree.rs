@@ -105,7 +105,7 @@ fn make(root: &Path, devices: &[ListedDevice]) -> io::Result<()> {
     write(&verbs, "abi_version", "6")?;
     for (index, device) in devices.iter().enumerate() {
         let uverbs = format!("uverbs{index}");
-        // A character device that anyone may open: more is not looked at.
+        // A character device that all may open: more is not looked at.
         symlink("/dev/null", files.join(&uverbs))?;
         let folder = verbs.join(&uverbs);
         fs::create_dir(&folder)?;

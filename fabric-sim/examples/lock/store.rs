@@ -26,7 +26,7 @@ pub(crate) enum Care {
     ForOne,
 }
 
-/// Who takes part.
+/// The participants.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     /// Tells runs of one process apart.

@@ -1,6 +1,6 @@
 //! Checks that are always on: what must hold in every run, whatever the faults.
 //!
-//! Most of the books are kept by who does the work anyway: switches count what they drop, `model` compares what
+//! Most of the books are kept by the code that does the work anyway: switches count what they drop, `model` compares what
 //! transports execute with what was posted. [`Sim`] looks at all of it once in a millisecond of virtual time,
 //! and when nothing is left to happen.
 

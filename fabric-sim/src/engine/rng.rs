@@ -3,7 +3,7 @@
 
 use super::mix64;
 
-/// Who draws.
+/// What draws.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entity {
     /// The simulation as a whole.

@@ -1,4 +1,4 @@
-//! Who gets how much.
+//! Which flow gets how much.
 
 use crate::engine::{Rate, Span, Time};
 use crate::experiments::{Bound, Findings, PAYLOAD_SHARE};
@@ -37,7 +37,7 @@ pub(super) fn share(findings: &mut Findings) {
             wrong,
         } = two_to_one(flow_control, name == "reservation");
         if name == "dropping" {
-            // Who is dropped is a matter of phases; together they fill the link.
+            // Which flow loses is a matter of phases; together they fill the link.
             let sum = rates[0] + rates[1];
             findings.add(
                 "dropping: both",

@@ -76,7 +76,7 @@ impl Fabric {
         self.adapters[host.0 as usize].rx_rate = Some(rate);
     }
 
-    /// Hands a frame to a host's adapter. The adapter's queues have no end: who sends looks at
+    /// Hands a frame to a host's adapter. The adapter's queues have no end: the sender looks at
     /// [`Fabric::waiting`] and waits for [`Upcall::Room`].
     pub fn send(&mut self, host: HostId, frame: Frame) {
         let id = self.inject(frame);

@@ -54,7 +54,7 @@ pub enum TapEvent<'a> {
     },
     /// The neighbour stopped or released a class of the port.
     Paused {
-        /// Who must wait.
+        /// The port that must wait.
         port: PortId,
         /// Which class.
         priority: u8,
@@ -81,7 +81,7 @@ pub enum TapEvent<'a> {
     },
     /// The port is about to tell its neighbour something; the frame may have to wait for one that is being sent.
     Telling {
-        /// Who tells.
+        /// The port that tells.
         port: PortId,
         /// What.
         pause: Pause,

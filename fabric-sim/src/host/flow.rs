@@ -22,9 +22,9 @@ pub enum Arrivals {
 /// A flow to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowSpec {
-    /// Who sends.
+    /// The sender.
     pub from: HostId,
-    /// Who receives.
+    /// The receiver.
     pub to: HostId,
     /// DSCP and ECN; decides the class.
     pub tos: u8,

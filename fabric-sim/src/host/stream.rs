@@ -53,9 +53,9 @@ impl StreamOp {
 /// A stream to be.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamSpec {
-    /// Who posts.
+    /// The host that posts.
     pub from: HostId,
-    /// Who does nothing.
+    /// The passive host.
     pub to: HostId,
     /// What is posted.
     pub op: StreamOp,

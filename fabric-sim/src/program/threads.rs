@@ -2,7 +2,7 @@
 //!
 //! A program is an ordinary function that calls and blocks wherever it likes, so it needs a stack of its
 //! own, and without unsafe code that is a thread. But no two of them ever run at once: the turn is handed
-//! from the simulation to one program and back, and who has not got it sleeps. What the operating
+//! from the simulation to one program and back, and the others sleep. What the operating
 //! system's scheduler does so changes how long a run takes and nothing else.
 //!
 //! The clock serves one purpose: a program that keeps its turn for long sleeps in something that the

@@ -97,7 +97,7 @@ pub(crate) struct World {
     tasks: BTreeMap<TaskId, Task>,
     ready: VecDeque<TaskId>,
     common: Arc<Common>,
-    /// Who went on, and when.
+    /// Which program went on, and when.
     order: TraceHash,
     patience: Duration,
 }

@@ -1,4 +1,4 @@
-//! The memory management unit: who may put how much into the buffer, and when a neighbour must
+//! The memory management unit: which queue may put how much into the buffer, and when a neighbour must
 //! stop.
 //!
 //! Each port and class has bytes of its own (reserved), may use the shared pool up to a

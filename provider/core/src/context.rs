@@ -40,7 +40,7 @@ pub(crate) struct Common {
     pub(crate) failed_cqs: Vec<CqId>,
     /// What hosts that send datagrams use as Identifications.
     pub(crate) sources: SourceIdents,
-    /// There is a connection manager, who waits for first packets.
+    /// There is a connection manager, which waits for first packets.
     pub(crate) has_cm: bool,
 }
 

@@ -47,7 +47,7 @@ pub enum McastError {
     NoQp,
 }
 
-/// Who is attached to what.
+/// Which QP is attached to which group.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     members: BTreeMap<IpAddr, Vec<QpIndex>>,

@@ -279,7 +279,7 @@ impl Shard {
         self.qps.len() >= prefetch::MANY
     }
 
-    /// The addresses that a QP's state has for as long as it lives, for a caller who has them brought into the
+    /// The addresses that a QP's state has for as long as it lives, for a caller that prefetches them into the
     /// cache ahead of a post.
     pub fn place_of(&self, index: QpIndex) -> Option<core::ops::Range<usize>> {
         let qp = core::ptr::from_ref::<Qp>(self.qps.at(index)?).addr();

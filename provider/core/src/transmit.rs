@@ -36,7 +36,7 @@ pub enum SourcePorts {
     /// 4791: that of the socket, which is bound to the port that it receives on.
     #[default]
     Roce,
-    /// One for each connection, from 0xc000 up, by the numbers of its two QPs, as adapters do. For who
+    /// One for each connection, from 0xc000 up, by the numbers of its two QPs, as adapters do. For senders that
     /// can send from any port.
     PerQp,
 }

@@ -1,4 +1,4 @@
-//! Datagrams and multicast on a virtual wire: who receives what, and what is dropped.
+//! Datagrams and multicast on a virtual wire: which QP receives what, and what is dropped.
 
 mod support;
 

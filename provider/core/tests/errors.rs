@@ -1,4 +1,4 @@
-//! Every way in which a request or a receive can fail: who is told what, and what
+//! Every way in which a request or a receive can fail: which side is told what, and what
 //! becomes of both QPs.
 
 mod support;

@@ -1,4 +1,4 @@
-//! Who of the QPs of a shard sends how much, and what goes before what.
+//! Which QP of a shard sends how much, and what goes before what.
 
 mod support;
 
@@ -394,7 +394,7 @@ fn a_short_message_does_not_wait_for_a_round() {
     }
 }
 
-/// Who sends a message at a time goes ahead of the round, but gets no more for that.
+/// A QP that sends a message at a time goes ahead of the round, but gets no more for that.
 #[test]
 fn who_goes_ahead_gets_no_more_than_others() {
     for batch in BATCHES {

@@ -120,7 +120,7 @@ impl Id {
         }
     }
 
-    /// Accepts who asked by an [`EventKind::ConnectRequest`]; [`EventKind::Established`]
+    /// Accepts the peer of an [`EventKind::ConnectRequest`]; [`EventKind::Established`]
     /// follows, but for datagrams.
     ///
     /// # Errors

@@ -21,10 +21,10 @@ use crate::error::Error;
 use crate::pd::Pd;
 use crate::qp::Qp;
 
-/// RNR NAKs of these connections ask for 0.64 ms: RDMA-CM's own 655 ms are for those who ask.
+/// RNR NAKs of these connections ask for 0.64 ms: RDMA-CM's own 655 ms are for programs that ask for it.
 const MIN_RNR_TIMER: u8 = 12;
 
-/// Guests that were answered and say nothing, at most: each has a QP, 37 to 63 KiB, and anybody can ask.
+/// Guests that were answered and say nothing, at most: each has a QP, 37 to 63 KiB, and any host can ask.
 const GUESTS_MAX: usize = 256;
 
 /// A connection that is ready: a QP in RTS, and a completion queue for both its directions.
@@ -145,14 +145,14 @@ impl Listener {
         self
     }
 
-    /// Up to 196 bytes for those who connect.
+    /// Up to 196 bytes for peers that connect.
     #[must_use]
     pub fn with_private_data(mut self, bytes: &[u8]) -> Self {
         self.private_data = bytes.to_vec();
         self
     }
 
-    /// Waits for a peer and accepts it. One for whom there are no resources is refused, and the next is waited for.
+    /// Waits for a peer and accepts it. If there are no resources for a peer, it is refused, and the next is waited for.
     ///
     /// # Errors
     /// If the system cannot wait.

@@ -30,7 +30,7 @@ pub fn finish_disconnects(contexts: &[Context], limit: Duration) -> usize {
     }
 }
 
-/// Peers who have not answered, told once more or not.
+/// Peers that have not answered, told once more or not.
 fn left(context: &Context, again: bool) -> usize {
     let counted = context.engine().cm(|agent, _| match again {
         true => agent.repeat_disconnects(),

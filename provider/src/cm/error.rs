@@ -66,7 +66,7 @@ pub enum CmError {
 }
 
 impl CmError {
-    /// Who has to do something about it.
+    /// The side that has to do something about it.
     pub fn blame(self) -> Blame {
         match self {
             CmError::Rejected(_) | CmError::Unreachable | CmError::TimedOut | CmError::Closed => {

@@ -89,7 +89,7 @@ pub struct Event {
     /// 0; or a negative `errno`; or of [`EventKind::Rejected`] the reason of the REJ, of a
     /// datagram's [`EventKind::Unreachable`] the status of the SIDR_REP.
     pub status: i32,
-    /// To whom. Of a [`EventKind::ConnectRequest`] it is new.
+    /// The identifier that it is for. Of a [`EventKind::ConnectRequest`] it is new.
     pub id: Id,
     /// Of a [`EventKind::ConnectRequest`]: the identifier that listens.
     pub listen_id: Option<Id>,

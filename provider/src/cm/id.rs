@@ -27,7 +27,7 @@ use crate::share::PortName;
 /// One end of a connection that is, is to be, or is waited for; or of a datagram service.
 ///
 /// It is a handle: clones are the same identifier, which is destroyed with the last of them.
-/// Then it gets no more events, its port is free, its peer is told, and who wanted to connect
+/// Then it gets no more events, its port is free, its peer is told, and a peer that wanted to connect
 /// to it and was not answered is refused.
 ///
 /// The calls are those of librdmacm, and most answer by an event.

@@ -36,7 +36,7 @@ pub struct Manager {
 
 struct Inner {
     opener: Arc<dyn Opener>,
-    /// Those who listen on all addresses.
+    /// Identifiers that listen on all addresses.
     listeners: Mutex<Vec<Weak<Handle>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Ports of this process: who has which, and free ones to give out. Between processes the
+//! Ports of this process: which identifier has which, and free ones to give out. Between processes the
 //! registry sees to it ([`crate::share`]).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -228,7 +228,7 @@ impl Id {
     }
 }
 
-/// Lets the other processes on the addresses know who listens; `noted` is what they know.
+/// Lets the other processes on the addresses know of the listener; `noted` is what they know.
 fn note_names(
     context: &Context,
     scope: Scope,
@@ -265,7 +265,7 @@ impl Listening {
     }
 }
 
-/// All contexts of a program belong to those who listen on all addresses, also those that
+/// All contexts of a program belong to identifiers that listen on all addresses, also those that
 /// are opened later.
 pub(super) fn listen_there_too(listeners: &[Arc<Handle>], context: &Context) {
     for handle in listeners {

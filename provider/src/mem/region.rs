@@ -27,7 +27,7 @@ enum Backing {
     Mapped { _map: MmapMut },
     /// A part of another region, which it keeps.
     Part { _of: Arc<Region> },
-    /// The caller's, who promised to keep it.
+    /// The caller's, which promised to keep it.
     Foreign,
 }
 

@@ -12,7 +12,7 @@ use crate::special_mr::ImplicitMr;
 impl Pd {
     /// Registers memory that stays borrowed for as long as the region lives.
     ///
-    /// The borrow keeps everybody else from touching the bytes meanwhile; use
+    /// The borrow keeps other code from touching the bytes meanwhile; use
     /// [`Mr::read`] and [`Mr::write`].
     ///
     /// # Safety
@@ -80,7 +80,7 @@ impl Pd {
     /// ON_DEMAND). Addresses where nothing is mapped fail as docs/SAFETY.md says.
     ///
     /// # Safety
-    /// Every use of the lkey, and of the rkey by a peer who learns it, must be such that the
+    /// Every use of the lkey, and of the rkey by a peer that learns it, must be such that the
     /// same use of a region made by [`Pd::reg_raw`] would be right. With remote rights a
     /// peer can change every byte of the process.
     ///

@@ -83,7 +83,7 @@ pub(crate) fn printable(text: &str) -> String {
     text.replace(char::is_control, "?")
 }
 
-/// The user's number outside of a user namespace (`man 7 user_namespaces`): inside, everybody may be 0,
+/// The user's number outside of a user namespace (`man 7 user_namespaces`): inside, any user may be 0,
 /// and what is called that in /dev/shm is root's.
 fn outside(map: &str, uid: u32) -> u32 {
     let ranges = map.lines().filter_map(|line| {
@@ -181,7 +181,7 @@ mod tests {
         for base in [&open, &taken, &good] {
             fs::create_dir_all(base).expect("the tests may write there");
         }
-        // One that everybody can enter, a file of that name, and no folder to make it in.
+        // One that all can enter, a file of that name, and no folder to make it in.
         fs::create_dir(open.join("x")).expect("a folder");
         fs::set_permissions(open.join("x"), Permissions::from_mode(0o755)).expect("it is ours");
         fs::write(taken.join("x"), "").expect("a file");

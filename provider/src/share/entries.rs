@@ -68,7 +68,7 @@ pub(super) struct SocketEntry {
     pub(super) addr: IpAddr,
 }
 
-/// Who has a chunk.
+/// The holder of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChunkEntry {
     pub(super) holder: Option<Row>,

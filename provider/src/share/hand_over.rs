@@ -13,7 +13,7 @@ pub(super) const HEAD: usize = 40;
 /// No packet is longer: a path MTU of 4096 and all headers.
 const PACKET_MAX: usize = 8 << 10;
 
-/// A packet as it was received, by whom it was not for.
+/// A packet as another participant received it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handed<'a> {
     pub(crate) source: IpAddr,

@@ -43,7 +43,7 @@ pub(super) fn try_acquire(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Who has it, as the kernel lists it: not where `/proc` is missing, nor from another PID namespace.
+/// The process that has it, as the kernel lists it: not where `/proc` is missing, nor from another PID namespace.
 fn holder(file: &File) -> Option<u32> {
     let meta = file.metadata().ok()?;
     let (major, minor) = (major(meta.dev()), minor(meta.dev()));
@@ -51,7 +51,7 @@ fn holder(file: &File) -> Option<u32> {
     parse_holder(&fs::read_to_string("/proc/locks").ok()?, &inode)
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 1234 00:1a:42 0 EOF`, and `->` before the kind for one who waits.
+/// `1: FLOCK  ADVISORY  WRITE 1234 00:1a:42 0 EOF`, and `->` before the kind for one that waits.
 fn parse_holder(list: &str, inode: &str) -> Option<u32> {
     list.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -311,7 +311,7 @@ impl Membership {
         holders.find(chunk, addr)
     }
 
-    /// Who listens for a service at an address. There is no list in memory: one who listens
+    /// The listener for a service at an address. There is no list in memory: one that listens
     /// since a moment ago is found.
     fn listener(&self, service: u64, addr: IpAddr) -> Option<Row> {
         let (space, port) = ((service >> 16) as u16, service as u16);

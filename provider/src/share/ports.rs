@@ -112,7 +112,7 @@ impl Ports {
         Ports { file, entries }
     }
 
-    /// Who listens for requests to an address. `has_row` tells the owners that the registry knows from those that are
+    /// The listener for requests to an address. `has_row` tells the owners that the registry knows from those that are
     /// gone: an entry of theirs lasts until another takes its place.
     pub(super) fn listener(
         &self,

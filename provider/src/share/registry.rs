@@ -149,7 +149,7 @@ impl Registry {
         read.is_ok() && Participant::parse(&bytes).nonce == nonce
     }
 
-    /// Who has a chunk now: one small read.
+    /// The holder of a chunk: one small read.
     pub(super) fn holder_of(&self, chunk: QpnChunk) -> Option<Row> {
         let mut bytes = [0; CHUNK_LEN];
         let at = CHUNKS_AT + (usize::from(chunk.0) * CHUNK_LEN) as u64;
@@ -315,7 +315,7 @@ impl<'a> Locked<'a> {
     pub(super) fn grant(&mut self, row: Row, random: u64) -> io::Result<Option<QpnChunk>> {
         let now = seconds_since_start();
         let is_free = |entry: &ChunkEntry| {
-            // Who left at a time that is yet to come, left before the system started anew.
+            // A participant that left at a time that is yet to come, left before the system restarted.
             let rested = now.checked_sub(entry.free_since);
             entry.holder.is_none() && rested.is_none_or(|rested| rested >= QUARANTINE_S)
         };

@@ -235,7 +235,7 @@ impl Entry {
         )
     }
 
-    /// Who wrote, where that is known.
+    /// The caller that wrote, where that is known.
     fn writer(&self) -> String {
         self.written_at
             .map_or_else(String::new, |at| format!(" (at {at})"))

@@ -18,7 +18,7 @@ static CALLERS: OnceLock<Callers> = OnceLock::new();
 
 /// Has strict mode name calls in this way from now on, in all of the process. The first to ask for it decides.
 pub fn name_callers(callers: Callers) {
-    // Who comes later sees the same program.
+    // A later call sees the same program.
     let _ = CALLERS.set(callers);
 }
 

@@ -127,7 +127,7 @@ pub struct Datagram<'a> {
     /// Size of every packet but the last, which may be shorter. Equal to the length
     /// of the data when there is only one.
     pub segment_size: usize,
-    /// Who sent it.
+    /// The sender's address.
     pub source: SocketAddr,
     /// The local address it was sent to, where the system tells.
     pub dst_ip: Option<IpAddr>,

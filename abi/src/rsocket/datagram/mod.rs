@@ -25,7 +25,7 @@ use super::sys;
 use crate::cm::manager::source_for;
 use crate::errno::Errno;
 
-/// How long closing waits for what is on its way: it leaves without anybody's answer.
+/// How long closing waits for what is on its way: it leaves without an answer.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A socket.

@@ -1,4 +1,4 @@
-//! Those whom a datagram socket sends to, or hears of. Anybody can introduce itself, so they are limited; who was not
+//! The peers of a datagram socket. Any host can introduce itself, so they are limited; one that was not
 //! sent to for the longest time makes room. It is known again with the next message.
 
 use core::net::SocketAddr;
@@ -20,7 +20,7 @@ pub(super) struct Peer {
 #[derive(Default)]
 pub(super) struct Peers {
     known: HashMap<SocketAddr, Peer>,
-    /// Whom to look at first when there are too many.
+    /// The peer to look at first when there are too many.
     order: VecDeque<SocketAddr>,
 }
 
@@ -58,7 +58,7 @@ impl Peers {
         self.order.push_back(addr);
     }
 
-    /// Who was used gets another round.
+    /// A peer that was used gets another round.
     fn forget_one(&mut self) {
         while let Some(addr) = self.order.pop_front() {
             match self.known.get_mut(&addr) {

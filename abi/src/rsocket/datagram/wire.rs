@@ -32,7 +32,7 @@ pub(super) fn header(from: SocketAddr) -> Vec<u8> {
     }
 }
 
-/// Who sent a message, and its data. None if it is no rsocket's.
+/// The sender of a message, and its data. None if it is no rsocket's.
 pub(super) fn parse(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
     let (version, len) = (*bytes.first()?, usize::from(*bytes.get(1)?));
     let port = u16::from_be_bytes([*bytes.get(2)?, *bytes.get(3)?]);

@@ -20,7 +20,7 @@ use crate::rsocket::wire::ConnData;
 /// One more, and the oldest of them goes.
 pub(super) const ANSWERED_MAX: usize = 128;
 
-/// Those who asked a listening socket for a connection.
+/// Requests for a connection to a listening socket.
 #[derive(Default)]
 pub(super) struct Guests {
     /// Answered, and not ready yet; the oldest first.

@@ -224,7 +224,7 @@ impl Connection {
         let message = Message::Data(len as u32);
         self.sent = self.sent.wrapping_add(1);
         // Before it is sent: the peer may write the entry anew as soon as it has the data.
-        // Addresses are the peer's, who may name any: what it has no memory at, it refuses.
+        // Addresses are the peer's, which may name any: what it has no memory at, it refuses.
         self.store_target(Span {
             addr: target.addr.wrapping_add(len as u64),
             length: target.length - len as u32,

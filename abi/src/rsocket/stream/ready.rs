@@ -37,7 +37,7 @@ impl Stream {
                     found |= libc::POLLOUT;
                 }
                 let always = match connection.link {
-                    // Who has not read all is not told of the end yet.
+                    // A program that has not read all is not told of the end yet.
                     _ if connection.has_data() => 0,
                     Link::Up => 0,
                     Link::Down => libc::POLLHUP,

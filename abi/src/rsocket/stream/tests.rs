@@ -86,7 +86,7 @@ fn a_stream_is_the_same_at_the_other_end() {
     }
 }
 
-/// Who does not read stops the other one, and is not overrun.
+/// A side that does not read stops the other one, and is not overrun.
 #[test]
 fn a_full_ring_stops_the_sender() {
     let settings = Settings::default();

@@ -16,7 +16,7 @@ pub(super) const MESSAGE_MAX: usize = 1 << 20;
 /// A message that does not come back in this time was lost.
 const LOST: Duration = Duration::from_secs(1);
 
-/// Receives one whole message and tells who sent it; `None` when nothing comes for a while.
+/// Receives one whole message and returns its sender; `None` when nothing comes for a while.
 fn receive_message(
     socket: &UdpSocket,
     batch: &mut RecvBatch,

@@ -496,7 +496,7 @@ impl Agent {
         }
     }
 
-    /// It is over: without anybody who holds it, it is gone.
+    /// It is over: without a holder, it is gone.
     pub(super) fn end(&mut self, place: usize) {
         self.set_state(place, State::Dead);
         let Some(conn) = self.conns.at_mut(place) else {
@@ -529,7 +529,7 @@ impl Agent {
         });
     }
 
-    /// An answer to someone of whom nothing is kept.
+    /// An answer to a peer without any state here.
     pub(super) fn answer(&mut self, path: MadPath, mad: Mad) {
         if self.out.len() < ANSWERS_MAX {
             self.send(path, mad);

@@ -1,5 +1,5 @@
 //! What a peer chooses is capped, and what it can have kept is given up when there is too much of it: the oldest first,
-//! so that a flood pushes out itself and not who comes next.
+//! so that a flood evicts itself and not the next request.
 
 use urxe_wire::Qpn;
 
@@ -13,8 +13,8 @@ use super::terms::CmError;
 use crate::table::QpIndex;
 use crate::time::Time;
 
-/// Exponents of the time after which an answer is sent again: 256 ms to 4.1 s (Linux's), whatever the REQ says. Who
-/// needs longer says so with an MRA.
+/// Exponents of the time after which an answer is sent again: 256 ms to 4.1 s (Linux's), whatever the REQ says. A peer that
+/// needs longer sends an MRA.
 const RESPONSE_MIN: u8 = 16;
 const RESPONSE_MAX: u8 = 20;
 /// Exponent of the time after which our QP sends again: 69 s. (0 would be never.)
@@ -96,8 +96,8 @@ impl Agent {
         has_answered || self.unasked.take(now)
     }
 
-    /// Asks the peer whether it still knows the connection: by a DREQ for a QP that is not the connection's. Who has
-    /// forgotten it answers with a DREP, as to any DREQ about nothing; who has not, ignores it.
+    /// Asks the peer whether it still knows the connection: by a DREQ for a QP that is not the connection's. A peer that has
+    /// forgotten it answers with a DREP, as to any DREQ about nothing; one that has not, ignores it.
     pub(super) fn probe(&mut self, now: Time, place: usize) {
         let is_connected = |conn: &Conn| {
             let states = [State::RepSent, State::RepReceived, State::Established];

@@ -33,7 +33,7 @@ pub(super) enum State {
     Dead,
 }
 
-/// Who cares.
+/// The holder of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Holder {
     /// The application.

@@ -169,7 +169,7 @@ impl Conns {
         self.by_remote.insert(remote, place);
     }
 
-    /// The other side has answered, so its address is its own: its QP is in a connection. (Before that anybody may have
+    /// The other side has answered, so its address is its own: its QP is in a connection. (Before that any host may have
     /// said so.)
     pub(super) fn prove(&mut self, place: usize) {
         let Some(conn) = self.at_mut(place) else {

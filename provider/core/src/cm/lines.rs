@@ -38,7 +38,7 @@ struct Ends {
 }
 
 impl Lines {
-    /// At the end of that line, or in none; who is in it already stays where it is.
+    /// At the end of that line, or in none; one that is in it already stays where it is.
     pub(super) fn stand(&mut self, place: usize, line: Option<Line>) {
         if self.links.len() <= place {
             if line.is_none() {

@@ -1,4 +1,4 @@
-//! Who waits for requests.
+//! Listeners: which services take requests.
 
 use core::net::IpAddr;
 
@@ -108,7 +108,7 @@ impl Listeners {
         true
     }
 
-    /// Who listens for a service at an address.
+    /// The listener for a service at an address.
     pub(super) fn find(&self, service_id: u64, addr: IpAddr) -> Option<ListenerId> {
         let hash = self.hasher.hash(&[service_id]);
         let fits = |listener: &Listener| {

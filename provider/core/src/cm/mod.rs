@@ -19,7 +19,7 @@
 //! | `bounds.rs`, `lines.rs` | what peers choose is capped; what is given up when there is too much of it |
 //! | `clock.rs` | what happens when nothing does: messages sent again, timewait |
 //! | `conn.rs`, `conns.rs`, `index.rs` | a connection, all of them, finding one |
-//! | `listeners.rs` | who waits for requests |
+//! | `listeners.rs` | which services take requests |
 //! | `message.rs` | messages, written |
 //! | `route.rs` | the owner of a message, where several share an address |
 //! | `shrink.rs` | tables made smaller when very many connections are gone |

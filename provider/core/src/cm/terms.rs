@@ -164,7 +164,7 @@ pub struct DatagramAnswer<'a> {
 /// A request that arrived.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Incoming {
-    /// Whom it is for.
+    /// The listener that it is for.
     pub listener: ListenerId,
     /// The way of the answer.
     pub path: MadPath,

@@ -1,4 +1,4 @@
-//! The notification point: who receives a packet that a switch has marked (CE) tells the
+//! The notification point: the receiver of a packet that a switch has marked (CE) tells the
 //! sender with a CNP, though not more often than it can react.
 
 use crate::time::Time;

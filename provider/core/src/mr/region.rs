@@ -14,7 +14,7 @@ impl PdId {
     pub(super) const NONE: PdId = PdId(u32::MAX);
 }
 
-/// Who wants to use an rkey: the QP that a peer's request came to.
+/// The user of an rkey: the QP that a peer's request came to.
 #[derive(Clone, Copy, Debug)]
 pub struct Accessor {
     /// The QP's protection domain.

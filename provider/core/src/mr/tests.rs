@@ -5,7 +5,7 @@ use urxe_wire::Qpn;
 use super::*;
 
 pub(super) const PD: PdId = PdId(1);
-/// Who asks.
+/// The QP that asks.
 pub(super) const ME: Accessor = Accessor {
     pd: PD,
     qpn: Qpn::new(2),

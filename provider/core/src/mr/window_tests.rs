@@ -310,7 +310,7 @@ fn a_region_with_windows_cannot_change_and_takes_them_along_when_it_goes() {
         .expect("the window is still there");
 }
 
-/// What the model knows of a key: who may write where.
+/// What the model knows of a key: which QP may write where.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     rkey: Rkey,

@@ -135,7 +135,7 @@ impl Link {
         Bth::new(Opcode(self.opcodes | opcode.0), self.dest_qpn, psn)
     }
 
-    /// As whom the QP uses rkeys for its peer.
+    /// The identity with which the QP uses rkeys for its peer.
     #[inline]
     pub(crate) fn accessor(&self) -> Accessor {
         Accessor {

@@ -1,4 +1,4 @@
-//! Unreliable datagrams: one packet each, from anybody to anybody who knows the Q_Key.
+//! Unreliable datagrams: one packet each, from any sender that knows the Q_Key.
 
 use core::net::IpAddr;
 

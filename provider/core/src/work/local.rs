@@ -1,4 +1,4 @@
-//! Requests that send nothing: how they look in the fields that all requests have.
+//! Local requests (BIND_MW, LOCAL_INV), and how a `SendWr` encodes their fields.
 
 use urxe_wire::{Lkey, Rkey};
 

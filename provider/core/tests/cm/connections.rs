@@ -97,7 +97,7 @@ fn the_end_can_be_told_again_before_it_is_time() {
     assert_eq!(wire.agents[1].repeat_disconnects(), 0);
 }
 
-/// Who waits for us to speak first never repeats a lost RTU by itself: the REP that comes again asks for it, also where
+/// A peer that waits for our first message never repeats a lost RTU by itself: the REP that comes again asks for it, also where
 /// nothing was ever heard from that address.
 #[test]
 fn a_lost_rtu_is_asked_for() {

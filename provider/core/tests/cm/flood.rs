@@ -19,7 +19,7 @@ const ALL_MAX: usize = 65_536;
 /// Messages that answer no packet, to addresses that never answered.
 const UNASKED_MAX: u64 = 16;
 
-/// A host that accepts everybody, and forgets who is gone.
+/// A host that accepts all requests, and forgets peers that are gone.
 struct Host {
     agent: Agent,
     now: Time,

@@ -44,7 +44,7 @@ fn live(seed: u64) {
                     CmEvent::Request(id, incoming) => {
                         assert!(wire.agents[0].take(id), "seed {seed}");
                         let qpn = incoming.terms.qpn.get();
-                        // One who has asked in vain may ask again, as another connection.
+                        // A peer that has asked in vain may ask again, as another connection.
                         pairs.entry(qpn).or_default()[0] = Some(id);
                         ends[0].insert(id, End::default());
                         match dice {

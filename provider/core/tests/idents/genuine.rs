@@ -26,7 +26,7 @@ fn a_counter_that_moves_on_in_silences_costs_nothing() {
     }
 }
 
-/// An adapter's counter is shared by all that its host sends, to everyone: between two packets of a
+/// An adapter's counter is shared by all that its host sends, to all peers: between two packets of a
 /// connection it may be anywhere. Each is followed within the retries.
 #[test]
 fn a_connection_follows_a_counter_that_jumps_anywhere() {

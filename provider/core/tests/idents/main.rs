@@ -1,5 +1,5 @@
 //! IPv4 Identifications, in virtual time: those of genuine peers, however they number their
-//! packets, and those of strangers who send from a peer's address and want its packets refused.
+//! packets, and those of strangers that send from a peer's address to have its packets refused.
 
 #[path = "../support/mod.rs"]
 mod support;

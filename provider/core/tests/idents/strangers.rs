@@ -1,4 +1,4 @@
-//! Strangers who can send from a peer's address and know the QPNs, but no PSN: no genuine
+//! Strangers that can send from a peer's address and know the QPNs, but no PSN: no genuine
 //! message is lost, whatever Identifications they let the receiver see.
 
 use urxe_core::cm::{AgentConfig, Scope};
@@ -253,7 +253,7 @@ fn datagrams_of_strangers_with_the_q_key_lose_no_other() {
     });
 }
 
-/// Who can deliver messages and knows where the peer's counter is can draw the receiver's
+/// A stranger that can deliver messages and knows where the peer's counter is can draw the receiver's
 /// idea of it away: that costs two messages, and then none for a quarter of an hour.
 #[test]
 fn a_stranger_that_follows_the_counter_loses_two_messages_at_most() {

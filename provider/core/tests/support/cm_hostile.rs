@@ -271,7 +271,7 @@ impl Run {
         let released = self.agent.poll_released();
         assert_eq!(released, None, "no QP was destroyed");
         let most = self.held.len() + 2 * BACKLOG as usize;
-        // What ended without anybody who holds it rests for a while.
+        // What ended without a holder rests for a while.
         assert!(
             self.agent.len() <= most + 64,
             "{} connections",

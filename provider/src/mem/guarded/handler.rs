@@ -9,7 +9,7 @@
 //! then vanished memory is a crash until the next registration notices, and puts us in
 //! front of it. Such a handler may pass faults on to us, having found us when it
 //! came. So each time that we go in front we do so under another address, one
-//! [`Entry`] a time, and each knows whom *it* displaced: a chain, not a circle.
+//! [`Entry`] a time, and each knows the handler that *it* displaced: a chain, not a circle.
 //!
 //! Nothing is ever taken out: another handler may have saved our address by now.
 
@@ -35,7 +35,7 @@ static ENTRIES: [Entry; ENTRIES_MAX] = [
     enter::<0>, enter::<1>, enter::<2>, enter::<3>, enter::<4>, enter::<5>, enter::<6>, enter::<7>,
 ];
 
-/// Whom each entry displaced, for each signal. What it points at lives forever.
+/// The handler that each entry displaced, for each signal. What it points at lives forever.
 static DISPLACED: [[AtomicPtr<libc::sigaction>; SIGNALS.len()]; ENTRIES_MAX] =
     [const { [const { AtomicPtr::new(ptr::null_mut()) }; SIGNALS.len()] }; ENTRIES_MAX];
 

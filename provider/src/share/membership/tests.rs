@@ -75,7 +75,7 @@ fn damage(file: &File, len: usize, random: &mut Random) {
     }
 }
 
-/// What the one who is there, and one who comes, do.
+/// What the participant that is there, and one that joins, do.
 fn live_on(place: &Place, resident: &Joined, addr: IpAddr, random: &mut Random) {
     let Joined {
         membership,
@@ -200,7 +200,7 @@ fn dreq(chunk: QpnChunk) -> Vec<u8> {
     });
     let mad = message.emit_mad(1);
     writer.payload_mut(MAD_LEN).copy_from_slice(&mad);
-    // It is routed before anybody looks at the ICRC.
+    // It is routed before the ICRC is checked.
     let _ = writer;
     bytes
 }

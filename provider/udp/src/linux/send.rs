@@ -139,7 +139,7 @@ impl UdpSocket {
 
     /// A run of `segments` packets was found invalid. That may be for another reason than
     /// its being a run (no such source address, no port): then sending singly will tell,
-    /// and segmentation must not be lost to everybody for one bad descriptor.
+    /// and segmentation must not be lost to all for one bad descriptor.
     fn reconsider_gso(&self, segments: usize) {
         if segments > Caps::GSO_SEGMENTS_MIN {
             self.caps.lower_gso_segments();
