@@ -4,3 +4,4 @@ mod arrows;
 mod documents;
 mod source;
 mod tree;
+mod words;
