@@ -1,4 +1,4 @@
-//! Which calls of the program strict mode speaks of: the stack tells where a call came from, and the dynamic linker what
+//! The program's calls in reports of strict mode: the stack tells where a call came from, and the dynamic linker what
 //! is there.
 
 use core::ffi::{CStr, c_char, c_int, c_void};

@@ -1,4 +1,4 @@
-//! Counting events that were delivered and acknowledged: an object cannot be destroyed in between.
+//! Counts delivered and acknowledged events: an object cannot be destroyed in between.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! What is to be done when the program ends. Many end without closing their devices, and those that connect by
+//! Tasks at the end of the program. Many programs end without closing their devices, and those that connect by
 //! addresses cannot close them: the library opened them.
 
 use std::sync::Once;

@@ -1,4 +1,4 @@
-//! What contexts of one command descriptor share.
+//! Objects that contexts of one command descriptor share.
 //!
 //! To programs a context is the file `cmd_fd`, with the kernel's objects behind it under numbers ("handles"). A program with a
 //! duplicate of the descriptor can make a second context of it (`ibv_import_device`) and, by their numbers, second

@@ -1,4 +1,4 @@
-//! One copy a process.
+//! Refuses a second copy of the library in a process.
 //!
 //! Both libraries are one file, and the loader maps it once, whichever name it is asked for. Two *copies* of the
 //! file would be two worlds: a queue pair that the one made is unknown to the other. So the second one refuses.

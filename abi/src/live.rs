@@ -1,4 +1,4 @@
-//! Which of the pointers that programs bring are objects that live.
+//! The table of live objects: whether a program's pointer is one of them.
 //!
 //! Linux finds objects by their handles, and says `ENOENT` of one that is gone. Here calls that make something of an
 //! object, change it or destroy it look at this table first. The data path does not: it goes by the pointer.

@@ -1,4 +1,4 @@
-//! What stands behind the pointers that programs hold: C's structure first, then what is ours.
+//! The objects behind the pointers that programs hold: C's structure first, then ours.
 //!
 //! A pointer becomes a reference by [`of`] with no look-up: the data path leans on it. Other calls look it up first
 //! ([`live`]).

@@ -1,4 +1,4 @@
-//! Functions that exist because programs name them, and that this library does not offer.
+//! Functions that programs link to and that this library does not offer: they fail with an error.
 
 use crate::errno::Errno;
 use crate::verbose;

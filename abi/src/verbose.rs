@@ -1,4 +1,4 @@
-//! Words on standard error for programs that see numbers alone, with `URXE_VERBOSE` in the environment.
+//! Errors in words on standard error, with `URXE_VERBOSE` in the environment.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::LazyLock;

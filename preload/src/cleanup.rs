@@ -1,4 +1,4 @@
-//! The end of the tree: `urxe run` becomes the program, so only the program can remove its tree.
+//! Removes the tree of device files at the program's end: `urxe run` becomes the program, so only the program can remove its tree.
 
 use core::ffi::CStr;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! Which paths lead elsewhere.
+//! Which paths are redirected, and where to.
 
 use core::ffi::{CStr, c_char};
 

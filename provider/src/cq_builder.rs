@@ -1,4 +1,4 @@
-//! Completion queues with more to choose than their size.
+//! Completion queues with options: channel, timestamps, overrun.
 
 use crate::comp_channel::CompChannel;
 use crate::context::Context;

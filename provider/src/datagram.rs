@@ -1,4 +1,4 @@
-//! Datagram QPs: making one ready, what others must know to send to it, and groups.
+//! Datagram QPs: making one ready, its endpoint for senders, and groups.
 
 use core::fmt;
 use core::net::IpAddr;

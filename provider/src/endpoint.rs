@@ -1,4 +1,4 @@
-//! What one end of a connection must know of the other, and connecting with it.
+//! Endpoints: what one end of a connection must know of the other, and connecting by it.
 
 use core::fmt;
 use core::net::IpAddr;

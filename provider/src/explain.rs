@@ -1,4 +1,4 @@
-//! What a number or a word that this library reports means, and what usually causes it.
+//! Explains a number or name that this library reports: its meaning and usual cause.
 
 use core::fmt;
 

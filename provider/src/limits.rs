@@ -1,4 +1,4 @@
-//! What a device can do, in one table.
+//! The limits of a device, in one table.
 
 use urxe_core::mr::MrTable;
 use urxe_core::qpn_table::QpnTable;

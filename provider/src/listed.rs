@@ -1,4 +1,4 @@
-//! The list of devices that programs get that cannot name an address: every interface with an
+//! The list of devices for programs that cannot name an address: every interface with an
 //! address, or what `URXE_DEVICES` names.
 
 use core::fmt;

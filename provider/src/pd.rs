@@ -1,4 +1,4 @@
-//! Protection domains: what may work with what.
+//! Protection domains: which QPs may use which memory.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Regions that have no bytes of their own: none at all, or all that the process has.
+//! Regions without bytes of their own: null regions, and the whole address space.
 
 use urxe_core::work::Sge;
 use urxe_wire::{Lkey, Rkey};

@@ -1,4 +1,4 @@
-//! Writing packets into the caller's bytes.
+//! Writes packets into the caller's buffer.
 
 use crate::aeth::Aeth;
 use crate::atomic_ack_eth::AtomicAckEth;

@@ -1,4 +1,4 @@
-//! Why bytes are not a packet.
+//! Parse errors: why bytes are not a packet.
 
 use core::fmt;
 

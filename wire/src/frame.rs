@@ -1,4 +1,4 @@
-//! From a captured frame to the packet in it: Ethernet or bare IP, RoCEv2 and RoCEv1.
+//! Finds the packet in a captured frame: Ethernet or bare IP, RoCEv2 and RoCEv1.
 
 use core::net::IpAddr;
 

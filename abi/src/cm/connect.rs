@@ -1,4 +1,4 @@
-//! Connecting, answering, and the end.
+//! Connecting, accepting, rejecting and disconnecting.
 
 use core::ffi::{c_int, c_void};
 

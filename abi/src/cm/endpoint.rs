@@ -1,4 +1,4 @@
-//! Endpoints: ids that wait for what they ask, made in one step.
+//! Endpoints: ids with synchronous calls, made in one step.
 
 use core::ffi::c_int;
 use core::ptr;

@@ -1,4 +1,4 @@
-//! What a kernel does for programs that end without closing what they opened: their connections end, and the peers hear
+//! Ends the connections of a program that exits without closing them, as a kernel does for adapters: the peers hear
 //! of it. Without that a peer that only receives would wait for ever.
 
 use core::sync::atomic::{AtomicI32, Ordering};

@@ -1,4 +1,4 @@
-//! Identifiers of connections: what sockets are elsewhere.
+//! Identifiers of connections (`rdma_cm_id`), the counterpart of sockets.
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};

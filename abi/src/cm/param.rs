@@ -1,4 +1,4 @@
-//! What both sides tell each other, between C and Rust.
+//! Parameters of connections, between C and Rust.
 
 use core::ptr;
 

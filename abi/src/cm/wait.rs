@@ -1,4 +1,4 @@
-//! Ids without a channel of the program's: their functions wait for the event that they cause.
+//! Synchronous ids: without a channel of the program, functions wait for the event that they cause.
 
 use std::sync::atomic::Ordering;
 

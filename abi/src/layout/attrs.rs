@@ -1,4 +1,4 @@
-//! What programs pass in when they make or change an object, and get when they ask.
+//! Attributes: the structures for creating, modifying and querying objects.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 

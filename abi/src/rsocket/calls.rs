@@ -1,4 +1,4 @@
-//! Making sockets, connecting them, and their end.
+//! Creating, connecting and closing sockets.
 
 use core::ffi::{c_int, c_long};
 use core::net::SocketAddr;

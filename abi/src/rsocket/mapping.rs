@@ -1,4 +1,4 @@
-//! Memory that the peer writes to.
+//! Mapped memory that the peer writes to.
 
 use core::ffi::{c_int, c_void};
 use core::slice;

@@ -1,4 +1,4 @@
-//! What a socket is made with.
+//! Settings of a new socket.
 
 /// As many requests as a queue has at least, and at most.
 const QUEUE_MIN: u32 = 16;

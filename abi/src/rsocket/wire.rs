@@ -1,4 +1,4 @@
-//! What rsockets say to each other: the private data of their connections, and messages of 32 bits.
+//! The protocol of rsockets: the private data of their connections, and messages of 32 bits.
 //!
 //! Data goes by RDMA WRITE into a ring that the receiver has shown; the immediate data says how much. Which part of
 //! the ring may be written to, the receiver writes into a table of the sender's (the target list), two entries that

@@ -1,4 +1,4 @@
-//! `ibv_get_device_list` and what a device says without being opened.
+//! `ibv_get_device_list`, and queries on a device that is not open.
 
 use core::ffi::{c_char, c_int};
 

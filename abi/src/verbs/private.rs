@@ -1,4 +1,4 @@
-//! What adapters' own libraries call, which programs load beside this one (`libmlx5`, `libefa`).
+//! Functions for adapters' own libraries (`libmlx5`, `libefa`), which programs load beside this one.
 
 use core::ffi::c_void;
 

@@ -1,4 +1,4 @@
-//! Queue pairs: changing them and asking.
+//! Queue pairs: modifying and querying.
 
 use core::ffi::c_int;
 use core::ptr;

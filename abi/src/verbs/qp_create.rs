@@ -1,4 +1,4 @@
-//! Queue pairs: making them, opening those of others, and their end.
+//! Queue pairs: creating, opening and destroying.
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};

@@ -1,4 +1,4 @@
-//! What a context says about its device and port.
+//! Queries on a context's device and port.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;

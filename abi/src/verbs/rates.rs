@@ -1,4 +1,4 @@
-//! `enum ibv_rate` and what its numbers mean.
+//! `enum ibv_rate`, and conversions of its values.
 
 use core::ffi::c_int;
 

@@ -1,4 +1,4 @@
-//! As many operations as go: a window of work requests, posted in lists, one completion a list.
+//! Bandwidth: a window of work requests, posted in lists, one completion a list.
 
 use std::time::{Duration, Instant};
 

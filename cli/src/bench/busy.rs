@@ -1,4 +1,4 @@
-//! Whether other programs use the CPUs: then a measurement says less.
+//! Detects that other programs use the CPUs: then a measurement says less.
 
 use std::fs;
 use std::thread;

@@ -1,4 +1,4 @@
-//! One operation at a time: ping-pongs by SEND and by WRITE, and whole READs and atomics.
+//! Latency, one operation at a time: ping-pongs by SEND and by WRITE, and whole READs and atomics.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Programs that the dynamic linker does not let us near: a word about why they will not see urxe, as all that they
+//! Programs that the dynamic linker keeps from urxe (static, setuid): says why they will not see it, as all that they
 //! say themselves is that there is no adapter.
 
 use std::ffi::OsStr;

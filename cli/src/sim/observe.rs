@@ -1,4 +1,4 @@
-//! Runs that are looked at: `urxe sim run --pcap` and `--csv`, and `urxe sim report`.
+//! Runs with output: `urxe sim run --pcap` and `--csv`, and `urxe sim report`.
 
 use std::fs;
 use std::io::{self, Write};

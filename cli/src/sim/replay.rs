@@ -1,4 +1,4 @@
-//! `urxe sim replay`: a run again, and whether it is the same.
+//! `urxe sim replay`: repeats a run, and checks that it is the same.
 
 use std::io::{Write, stdout};
 

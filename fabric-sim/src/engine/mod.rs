@@ -1,4 +1,4 @@
-//! What every discrete-event simulation needs and nothing of networks: time, a queue of
+//! A discrete-event engine, which knows nothing of networks: time, a queue of
 //! events in a total order, random numbers in streams, and a hash of what happened.
 
 mod queue;

@@ -1,4 +1,4 @@
-//! A number that stands for everything that happened, in order.
+//! The trace hash: one number for all events, in order.
 
 use core::fmt;
 

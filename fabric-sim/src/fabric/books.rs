@@ -1,4 +1,4 @@
-//! Whether nothing was lost in the books: frames and bytes that came, went, and are there.
+//! Checks the accounts: frames and bytes that came, went, and are there.
 
 use crate::fabric::Fabric;
 use crate::topology::{Node, SwitchId};

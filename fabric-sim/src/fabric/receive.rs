@@ -1,4 +1,4 @@
-//! Frames arrive at switches.
+//! Arrival of frames at switches.
 
 use crate::fabric::tap::TapEvent;
 use crate::fabric::{DropReason, Event, Fabric, bytes_of};

@@ -1,4 +1,4 @@
-//! What is counted.
+//! Counters of ports and switches.
 
 use crate::engine::Span;
 use crate::qos::PRIORITIES;

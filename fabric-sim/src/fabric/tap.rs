@@ -1,4 +1,4 @@
-//! Looking at what happens, and interfering with it.
+//! Observing events (`Tap`), and interfering with them (`Interference`).
 
 use core::cell::RefCell;
 use core::fmt;

@@ -1,4 +1,4 @@
-//! Frames leave ports.
+//! Departure of frames from ports.
 
 use crate::engine::Time;
 use crate::fabric::tap::{Fate, TapEvent};

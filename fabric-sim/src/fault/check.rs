@@ -1,4 +1,4 @@
-//! Faults that make no sense.
+//! Refuses faults that make no sense.
 
 use crate::fault::{Chance, Fault, FaultKind, Scope};
 use crate::topology::{HostId, Topology};

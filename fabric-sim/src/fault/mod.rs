@@ -1,4 +1,4 @@
-//! Faults: what goes wrong, where, when and how often.
+//! Faults: their kinds, places, times and frequencies.
 //!
 //! A [`Fault`] has a kind, a scope (everything, a cable, one direction of it, a host, a switch), a window of
 //! time, and, if it is about frames, a choice of them: with a probability, every so many, or by number.

@@ -1,4 +1,4 @@
-//! What faults do to frames that leave ports.
+//! Faults applied to frames that leave ports.
 
 use urxe_wire::{Opcode, Operation};
 

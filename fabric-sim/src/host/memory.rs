@@ -1,4 +1,4 @@
-//! What hosts have registered: bytes, or a pattern that stands for as many bytes as are wanted.
+//! The registered memory of hosts: bytes, or a pattern that stands for as many bytes as are wanted.
 
 use std::cell::{Cell, RefCell};
 

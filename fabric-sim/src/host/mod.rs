@@ -1,4 +1,4 @@
-//! What sends and receives: plain flows of frames, and hosts that run the real transport.
+//! Hosts: plain flows of frames, and hosts that run the real transport.
 //!
 //! [`Sim`] is a fabric with hosts. [`Sim::add_flow`] makes frames without a transport, for experiments
 //! about the network alone; [`Sim::add_stream`] has two transports talk; [`Sim::with_verbs`] and

@@ -1,4 +1,4 @@
-//! A fabric with hosts that talk.
+//! `Sim`: a fabric with its hosts.
 
 use std::collections::VecDeque;
 

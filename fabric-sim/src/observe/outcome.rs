@@ -1,4 +1,4 @@
-//! What became of each flow, beside what it would have been in an empty network.
+//! The outcome of each flow, beside that in an empty network.
 
 use crate::Sim;
 use crate::engine::{Rate, Span, Time};

@@ -1,4 +1,4 @@
-//! How queues, pauses and rates went: samples of a run at even intervals.
+//! Time series of queues, pauses and rates: samples of a run at even intervals.
 
 use core::cell::RefCell;
 use std::rc::Rc;

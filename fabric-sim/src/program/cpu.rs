@@ -1,4 +1,4 @@
-//! How long a program's own doing takes.
+//! The virtual time that a program's own work takes.
 
 use urxe::network::Pause;
 

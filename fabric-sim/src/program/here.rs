@@ -1,4 +1,4 @@
-//! What programs call beside `urxe`: time, words for each other, more threads. Each does what it says
+//! Functions for simulated programs: time, words for each other, more threads. Each works
 //! outside a simulation too, in real time and within the process, so that one source runs both ways.
 
 use core::time::Duration;

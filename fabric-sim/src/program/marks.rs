@@ -1,4 +1,4 @@
-//! What some run of a set must see.
+//! Marks that at least one run of a set must reach.
 
 use std::collections::BTreeMap;
 

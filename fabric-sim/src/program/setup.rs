@@ -1,4 +1,4 @@
-//! A simulation of programs: what it is made of, and running it.
+//! A simulation of programs: its parts, and running it.
 
 use core::fmt;
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! What a program waits for.
+//! The events that a program can wait for.
 
 use core::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! From the file's words to a simulation.
+//! Builds the simulation from the scenario file.
 
 use urxe_core::congestion::CongestionControl;
 use urxe_core::qp::attr::Mtu;

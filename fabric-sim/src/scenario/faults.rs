@@ -1,4 +1,4 @@
-//! `[[fault]]`: from the file's words to a [`Fault`].
+//! `[[fault]]`: builds a [`Fault`] from the scenario file.
 
 use toml::Table;
 

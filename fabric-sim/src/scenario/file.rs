@@ -1,4 +1,4 @@
-//! The file, as serde sees it.
+//! The scenario file, as serde reads it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Running a scenario, and saying whether it went as it should.
+//! Runs a scenario, and judges the outcome.
 
 use crate::Sim;
 use crate::check::{Check, Mark};

@@ -1,4 +1,4 @@
-//! Swarms: each seed has other faults. Runs that all have every fault at full strength are much alike; what only
+//! Swarms: each seed has different faults. Runs that all have every fault at full strength are much alike; what only
 //! one fault at a time brings about is then never seen.
 
 use toml::{Table, Value};

@@ -1,4 +1,4 @@
-//! Making a scenario that fails small: fewer faults, fewer frames that they hit, fewer flows, shorter windows,
+//! Shrinks a failing scenario: fewer faults, fewer frames that they hit, fewer flows, shorter windows,
 //! smaller messages, as long as it fails in the same way.
 //!
 //! Delta debugging (Zeller and Hildebrandt): leave out one half, then a quarter, and so on; what still fails is

@@ -1,4 +1,4 @@
-//! How a switch is set up.
+//! The configuration of a switch.
 
 use crate::engine::Span;
 use crate::qos::PRIORITIES;

@@ -1,4 +1,4 @@
-//! How much arrives after a pause was decided: the arithmetic of headroom, and of thresholds
+//! Headroom, which is what arrives after a pause was decided: its arithmetic, and that of thresholds
 //! for a buffer.
 
 use crate::engine::{Rate, Span};

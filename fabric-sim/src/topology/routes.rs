@@ -1,4 +1,4 @@
-//! Where a switch sends a frame on: every shortest path, and a hash to choose among them.
+//! Routes: every shortest path, and a hash to choose among them.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! The usual shapes.
+//! The usual topologies.
 
 use crate::link::Link;
 use crate::topology::{HostId, SwitchId, Topology};

@@ -1,4 +1,4 @@
-//! What a shard is told, and the limits of what it makes.
+//! Settings of a shard, and limits of its objects.
 
 use urxe_wire::IcrcPolicy;
 

@@ -1,4 +1,4 @@
-//! What a call into the core may use: the caller's time, memory and completion
+//! The environment of a call into the core: the caller's time, memory and completion
 //! queues, and the shard's own counters and events.
 
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What is known about a failure beyond its [`Fault`]: which check, what it expected and
+//! Details of a failure beyond its [`Fault`]: which check failed, what it expected and
 //! what it found. Put together once, when a QP fails; never on the packet path.
 
 use core::fmt::{self, Write as _};

@@ -1,4 +1,4 @@
-//! Whether a packet's ICRC is right. Over IPv4 it may be right under an Identification
+//! Checks a packet's ICRC. Over IPv4 it may be right under an Identification
 //! that is not its sender's (`qp/ident.rs`), so that it matters which packets taught what the sender's
 //! are. Each of these is learnt from packets that did what the next line says, and doubts
 //! come from packets that could have:

@@ -1,4 +1,4 @@
-//! The only way to touch bytes that belong to the application.
+//! The trait by which the core accesses the application's memory: there is no other way.
 
 use urxe_wire::Qpn;
 

@@ -1,4 +1,4 @@
-//! The path that received packets took.
+//! The path of a received packet: addresses and ports.
 
 use core::net::IpAddr;
 

@@ -1,6 +1,6 @@
-//! A keyed permutation of 24-bit numbers, so that QPNs and memory keys tell a
-//! stranger nothing about their neighbours, while a lookup stays arithmetic: no
-//! hashing, no table. It hides; it is no cipher (protocol keys travel in clear).
+//! A keyed permutation of 24-bit numbers, so that a memory key tells a
+//! stranger nothing about the next one, while a lookup stays arithmetic: no
+//! hashing, no table. It hides, but is no cipher (memory keys travel in clear).
 
 /// A keyed bijection on `0..2^24`.
 #[derive(Clone, Copy)]

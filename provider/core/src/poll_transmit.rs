@@ -1,4 +1,4 @@
-//! What a shard sends: the entry point, and in which order QPs are asked.
+//! Sending: the entry point of a shard, and the order of its QPs.
 
 use crate::context::{Cx, Env};
 use crate::cq::CqSink;

@@ -1,4 +1,4 @@
-//! All protocol state that one thread drives at a time.
+//! The shard: all protocol state that one thread drives at a time.
 
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

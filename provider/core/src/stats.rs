@@ -1,4 +1,4 @@
-//! Counters. Those that Linux's rdma_rxe has too bear its names, so that scripts
+//! Counters. Those that Linux's rdma_rxe also has bear its names, so that scripts
 //! and habits carry over.
 
 use crate::error::DropReason;

@@ -1,4 +1,4 @@
-//! The place of a QP, by which everything beside the wire names it; and when a table of places has become too large.
+//! The place (index) of a QP, which names it everywhere but on the wire; and when a table of places has become too large.
 
 /// Place of a QP in its shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]

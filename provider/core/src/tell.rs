@@ -1,6 +1,6 @@
-//! What the transport tells a `tracing` subscriber, with the feature `tracing`: changes of
+//! Events for a `tracing` subscriber, with the feature `tracing`: changes of
 //! state, failures, NAKs and what is sent again. Without the feature nothing is left of it.
-//! Nothing is told about packets that fare well.
+//! There are no events for packets without trouble.
 
 /// An event of the target `urxe`.
 macro_rules! tell {

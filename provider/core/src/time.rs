@@ -1,4 +1,4 @@
-//! Time as the core sees it: a number that the caller hands in.
+//! Time in the core: a number that the caller passes in.
 
 use core::ops::Add;
 

@@ -1,4 +1,4 @@
-//! Work requests as plain values, and the bounded queues that they wait in.
+//! Work requests as plain values, and the bounded queues that hold them.
 
 mod check;
 mod local;

@@ -1,4 +1,4 @@
-//! Where identifiers tell what happens to them.
+//! Event channels: they deliver the events of identifiers.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Asking, answering, and the end.
+//! Connecting, accepting, rejecting and disconnecting.
 
 use urxe_core::cm::{
     Answer, CmError as CoreError, CommId, ConnectRequest, DatagramAnswer, DatagramRequest, MadPath,

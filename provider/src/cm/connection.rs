@@ -1,4 +1,4 @@
-//! Connections in three lines.
+//! Whole connections by one call: `connect`, `listen`, `accept`.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::collections::BTreeMap;

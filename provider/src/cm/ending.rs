@@ -1,4 +1,4 @@
-//! The end of a process that has just ended connections.
+//! Waiting for the peers' acknowledgements before the process ends.
 
 use core::time::Duration;
 use std::thread;

@@ -1,4 +1,4 @@
-//! What the connection manager refuses, and how connections fail.
+//! Errors of the connection manager.
 
 use core::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! What happens to identifiers.
+//! Events of identifiers.
 
 use core::fmt;
 

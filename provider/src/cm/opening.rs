@@ -1,4 +1,4 @@
-//! What an event means for its identifier, when the program takes it.
+//! What an event changes in its identifier when the program takes it.
 
 use core::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What both sides tell each other when they connect.
+//! Parameters of a connection: what both sides tell each other.
 
 use urxe_core::qp::attr::AddressVector;
 use urxe_core::qp::state::QpType;

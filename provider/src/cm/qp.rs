@@ -1,4 +1,4 @@
-//! QPs of identifiers: what they must be modified with, and those that follow by themselves.
+//! QPs of identifiers: the attributes to modify them with, and QPs that follow the connection by themselves.
 
 use core::net::SocketAddr;
 

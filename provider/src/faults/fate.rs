@@ -1,4 +1,4 @@
-//! What happens to which packet: a function of the seed and the packet's number, so that a
+//! Decides the faults of each packet: a function of the seed and the packet's number, so that a
 //! run can be repeated.
 
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! Which faults: the text of `URXE_FAULTS` and `urxe run --faults`.
+//! The text of `URXE_FAULTS` and `urxe run --faults`: which faults, how often.
 
 use core::fmt;
 use core::str::FromStr;

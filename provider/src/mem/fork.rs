@@ -1,4 +1,4 @@
-//! Finding out that this process is the child of a fork.
+//! Detects that this process is the child of a fork.
 //!
 //! A child has the parent's objects but not its threads, and its locks may be held by
 //! threads that do not exist. Worse, its sockets are the parent's: what it sent would

@@ -1,4 +1,4 @@
-//! Memory that was freed goes back to the system.
+//! Returns freed memory to the system.
 
 /// Has the C library give back what the program has freed. glibc keeps freed memory that is not at the end of its heap
 /// until it is told; other libraries do not need to be, and programs with an allocator of their own lose nothing.

@@ -1,4 +1,4 @@
-//! Memory of QPs when there are very many: asking for it early, and with fewer walks through page tables.
+//! Memory of very many QPs: prefetching it, and huge pages for it.
 //!
 //! Where ten thousand QPs take turns, each post and each packet finds the QP out of the caches, and its pages out of
 //! the TLB, which costs as much as everything else that is done in user space. `urxe scale` measures it.

@@ -1,4 +1,4 @@
-//! Memory that is registered and belongs to us, and the safe ways to look at it.
+//! Registered memory that urxe owns, and safe ways to access it.
 //!
 //! Peers write to it at any time: so no reference to its bytes is ever made, and what
 //! is read may be a mixture of old and new unless the program has its own order (a

@@ -1,4 +1,4 @@
-//! Registration of memory that the types cannot vouch for.
+//! Registration of memory that the program owns: unsafe, as no type guards it.
 
 use urxe_core::mr::{Access, MrInit};
 

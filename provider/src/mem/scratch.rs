@@ -1,4 +1,4 @@
-//! What stands behind regions without bytes.
+//! Memory behind null regions.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! The core's door to registered memory: raw copies, never references.
+//! The core's access to registered memory: raw copies, never references.
 
 use core::ptr;
 

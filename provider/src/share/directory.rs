@@ -1,4 +1,4 @@
-//! Where the files are that all processes of one user share.
+//! The directory of the files that all processes of one user share.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read};

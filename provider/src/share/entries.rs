@@ -1,4 +1,4 @@
-//! What the bytes of the registry say: its entries, each of a fixed length.
+//! The entries of the registry's file, each of a fixed length.
 
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};

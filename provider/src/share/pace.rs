@@ -1,4 +1,4 @@
-//! When it is worth asking whether the kernel's program is right.
+//! How often to check that the kernel's steering program is right.
 //!
 //! A packet that was handed over is a sign that it is not; but where trains hold packets for several owners it is none, and
 //! comes with every train. So the question is asked at once when the registry changed since the last time. Otherwise the

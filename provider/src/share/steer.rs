@@ -1,4 +1,4 @@
-//! Which socket gets a packet: the program for the kernel, and finding out a socket's
+//! Steering: the kernel's program that chooses the socket of a packet, and finding out a socket's
 //! number.
 
 use std::io;

@@ -1,4 +1,4 @@
-//! The registry's contents in memory, and what can be asked of them without the file.
+//! The registry's contents in memory, and queries on them without the file.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Completions that come late, in odd batches, and in an order of their own.
+//! Delays completions: late, in odd batches, and in an order of their own.
 //!
 //! The completions of one work queue have an order; those of different queues have none,
 //! even in one completion queue. A completion that is held back has not happened yet: so

@@ -1,4 +1,4 @@
-//! One work request that the adapter has, and the bytes that it owns meanwhile.
+//! One outstanding work request, and the bytes that the adapter owns meanwhile.
 
 use urxe_core::cq::WcOpcode;
 use urxe_core::error::WcStatus;

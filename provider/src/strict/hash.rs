@@ -1,4 +1,4 @@
-//! Knowing a send buffer again: a hash of each small piece, so that a report can say
+//! Detects changes of a send buffer: a hash of each small piece, so that a report can say
 //! where it changed.
 
 use std::collections::hash_map::DefaultHasher;

@@ -1,4 +1,4 @@
-//! All work requests that the adapter has, and the bytes that they own.
+//! All outstanding work requests, and the bytes that they own.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Where a call came from, for reports.
+//! The caller's place in the program, for reports.
 
 use core::fmt;
 use core::panic::Location;

@@ -1,4 +1,4 @@
-//! RDMA WRITEs placed in an order that is legal and unkind.
+//! Places the bytes of RDMA WRITEs in an order that is legal and unkind.
 //!
 //! Until something tells the program at the target (a completion, or on the wire a READ
 //! or an atomic of the same QP), nothing is promised about the order in which a WRITE's

@@ -1,4 +1,4 @@
-//! What a buffer holds while it belongs to the adapter.
+//! The pattern in a buffer while it belongs to the adapter.
 
 /// Repeated over the buffer, from its first byte on. It says what it is to a program that prints
 /// the buffer, and makes no sensible number.

@@ -1,4 +1,4 @@
-//! What is looked at when a request is posted. The engine's lock is held, so that nothing
+//! Checks of strict mode when a request is posted. The engine's lock is held, so that nothing
 //! of it is sent, and nothing placed, before its buffers are taken.
 
 use urxe_core::mr::{Access, AccessFault, MrTable};

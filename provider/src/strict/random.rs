@@ -1,4 +1,4 @@
-//! The seed that decides what is legal and unkind, so that a failure can be repeated.
+//! The seed of strict mode's decisions, so that a failure can be repeated.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What strict mode found, in words, and where it goes.
+//! Reports of strict mode: their text, and where they go.
 
 use core::fmt;
 use core::panic::Location;

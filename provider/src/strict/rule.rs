@@ -1,4 +1,4 @@
-//! The rules: what each is called, and what its reports advise.
+//! The rules: their names, and the advice in their reports.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! What is looked at when packets arrive and objects go.
+//! Checks of strict mode when packets arrive and objects are destroyed.
 
 use urxe_core::error::DropReason;
 use urxe_core::mr::MrTable;

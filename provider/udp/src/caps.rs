@@ -1,4 +1,4 @@
-//! What a socket was found to be able to do.
+//! The capabilities of a socket, as found out.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! What a caller may ask of a socket.
+//! Settings of a socket.
 
 /// Settings of a [`UdpSocket`](crate::UdpSocket). The default suits bulk transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]

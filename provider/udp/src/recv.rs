@@ -1,4 +1,4 @@
-//! Received datagrams, and the memory they are received into.
+//! Received datagrams, and their memory.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

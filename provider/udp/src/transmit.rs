@@ -1,4 +1,4 @@
-//! What is to be sent, and what became of it.
+//! Transmissions: what is to be sent, and the outcome.
 
 use std::io;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What `rpoll` asks.
+//! Readiness of a socket, for `rpoll`.
 
 use std::os::fd::{AsRawFd, RawFd};
 

@@ -1,4 +1,4 @@
-//! One message there and one back, over and over.
+//! Latency of the floor: one message there and one back, repeatedly.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

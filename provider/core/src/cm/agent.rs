@@ -1,4 +1,4 @@
-//! The agent, and what the application asks for.
+//! The agent, and the calls of the application.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! Messages that arrive. One about a connection must name both ids and come from the address
-//! that the connection is with; anything else changes nothing.
+//! Received messages. A message about a connection must name both ids and come from the address
+//! of its peer; any other message changes nothing.
 
 use urxe_wire::MadHeader;
 use urxe_wire::cm::{

@@ -1,4 +1,4 @@
-//! What a peer chooses is capped, and what it can have kept is given up when there is too much of it: the oldest first,
+//! Bounds: values that a peer chooses are capped, and state that it creates is evicted when there is too much, the oldest first,
 //! so that a flood evicts itself and not the next request.
 
 use urxe_wire::Qpn;

@@ -1,5 +1,5 @@
-//! What happens when nothing does: messages are sent again, and in the end given up; what
-//! ended rests.
+//! The agent's timers: messages are sent again, and in the end given up; connections that
+//! ended rest in timewait.
 
 use super::agent::Agent;
 use super::conn::{Holder, State};

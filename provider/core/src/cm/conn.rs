@@ -1,4 +1,4 @@
-//! A connection, or what will be one.
+//! A connection, from its request to its end.
 
 use urxe_wire::{MAD_LEN, Qpn};
 

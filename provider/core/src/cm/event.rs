@@ -1,4 +1,4 @@
-//! What the application hears.
+//! Events of the connection manager for the application.
 
 use urxe_wire::cm::RejReason;
 

@@ -1,4 +1,4 @@
-//! Finding the place of something by a key, at the same cost however many there are. The
+//! A hash index: finds a place by a key, at a cost that does not grow with their number. The
 //! keys are hashed with a secret, so that no peer can make them meet in one bucket.
 
 use core::net::IpAddr;

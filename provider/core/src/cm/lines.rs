@@ -1,4 +1,4 @@
-//! Lines in which connections stand by age, so that the oldest is found without a look at the others.
+//! Lists of connections by age, so that the oldest is found without a scan.
 
 use crate::table::cut;
 

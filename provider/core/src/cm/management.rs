@@ -1,5 +1,5 @@
-//! QP 1 of a shard: management datagrams in and out, for the agent behind it. They have
-//! nothing of QPs but the packet's form, so no QP is in their way.
+//! QP 1 of a shard: management datagrams in and out, for the agent. They share with
+//! other QPs only the form of the packets, so they have a path of their own.
 
 use urxe_wire::{
     Bth, Deth, MAD_LEN, Opcode, Packet, PacketWriter, Pkey, Psn, Qkey, Qpn, packet_len,

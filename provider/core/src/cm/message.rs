@@ -1,4 +1,4 @@
-//! Messages, written.
+//! Writing messages.
 
 use urxe_wire::cm::{
     CmMessage, CmPath, Drep, Dreq, IpCmHeader, Mra, MraMessage, Rej, RejMessage, RejReason, Rep,

@@ -1,4 +1,4 @@
-//! Requests of strangers. Until one is admitted to a listener's backlog nothing of it is kept.
+//! Received requests. No state is created for one until the listener's backlog has room for it.
 
 use core::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! What both sides tell each other.
+//! The contents of requests and replies: what both sides tell each other.
 
 use core::net::IpAddr;
 

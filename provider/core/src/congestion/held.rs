@@ -1,4 +1,4 @@
-//! What a shard keeps of the QPs that congestion control concerns.
+//! A shard's state for congestion control: QPs that wait for their rate, and notifications.
 
 use core::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! When the next packet may leave.
+//! The pacer: when the next packet may leave.
 
 use crate::congestion::Rate;
 use crate::time::Time;

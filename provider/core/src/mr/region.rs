@@ -1,4 +1,4 @@
-//! What regions are made of, what a passed check yields, and why checks refuse.
+//! The contents of a region, what a passed check yields, and the reasons to refuse.
 
 use urxe_wire::{Lkey, Qpn, Rkey};
 

@@ -1,4 +1,4 @@
-//! The completer: responses meet the requests that they answer. It retires work
+//! The completer: matches responses with their requests. It retires work
 //! requests in order, places READ and atomic results, and notices what is missing.
 
 use urxe_wire::{Aeth, NakCode, Operation, Packet, Position, Psn, RnrTimer, SyndromeKind};

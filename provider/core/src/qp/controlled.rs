@@ -1,4 +1,4 @@
-//! A QP under congestion control: its turn, and what its controller is told.
+//! The turn of a QP under congestion control, and the input of its controller.
 
 use crate::congestion::{CongestionControl, Controller, FRAME_OVERHEAD_IPV4, FRAME_OVERHEAD_IPV6};
 use crate::context::Cx;

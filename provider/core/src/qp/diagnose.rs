@@ -1,4 +1,4 @@
-//! Why a QP fails, in words. Called once, when it does: the checks that refused are gone
+//! Explains why a QP fails. Called once, when it does: the checks that refused are gone
 //! through again with time for the details, so that they need not carry any.
 
 use urxe_wire::{Operation, Packet, Position};

@@ -1,4 +1,4 @@
-//! Which IPv4 Identifications a peer's packets plausibly have.
+//! Predicts the IPv4 Identifications of a peer's packets.
 //!
 //! A UDP socket does not show the Identification, which the ICRC covers: it is solved
 //! for, and of all wrong ICRCs one in 65,536 fits *some* Identification. What fits is

@@ -1,4 +1,4 @@
-//! Requests that send nothing: binding a memory window, and taking an rkey back.
+//! Local requests, which send no packet: binding a memory window, and invalidating an rkey.
 //!
 //! They are carried out in the order of the send queue, each when all requests before it
 //! are complete. That is stricter than IBTA asks of a bind without fence, and makes the

@@ -1,4 +1,4 @@
-//! Having a QP in the cache before it is needed.
+//! A software prefetch of a QP, without unsafe code.
 //!
 //! Where thousands of QPs take turns, each packet finds its QP out of the cache: a dozen lines, and the code asks for
 //! them one after the other, each time waiting for memory. Asked for all at once, and for all packets of a batch,

@@ -1,4 +1,4 @@
-//! A QP as reports show it: where it stands, and what went wrong on its way.
+//! The state of a QP for reports: its queues and PSNs, and what went wrong.
 
 use core::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! What the responder sends: READ responses, atomic results, NAKs and ACKs, in PSN
+//! The responder's packets: READ responses, atomic results, NAKs and ACKs, in PSN
 //! order, so that no acknowledgement overtakes a response to an earlier request.
 
 use urxe_wire::{Aeth, AtomicAckEth, Opcode, PacketWriter, Psn, Syndrome, packet_len};

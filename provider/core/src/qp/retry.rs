@@ -1,4 +1,4 @@
-//! When to send again: the local ACK timeout, RNR waits, and the two counters that
+//! Retransmission: the local ACK timeout, RNR waits, and the two counters that
 //! say when to give up.
 
 use urxe_wire::{Psn, RnrTimer};

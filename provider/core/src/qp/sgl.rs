@@ -1,4 +1,4 @@
-//! Moving bytes between packets and scatter/gather lists, each entry checked
+//! Copies bytes between packets and scatter/gather lists, with each entry checked
 //! against its MR every time: a region may be deregistered between two packets.
 
 use crate::context::Env;

@@ -1,4 +1,4 @@
-//! Where a QP's receives come from: its own queue, or one that it shares.
+//! The receive queue of a QP: its own, or a shared one.
 
 use urxe_wire::{CreditCode, Qpn};
 

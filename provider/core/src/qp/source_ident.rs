@@ -1,4 +1,4 @@
-//! The same for datagrams as `ident.rs` is for connections: which IPv4 Identifications
+//! For datagrams what `ident.rs` is for connections: which IPv4 Identifications
 //! are plausible, for each of the hosts that send. Connections tell where their peers'
 //! counters are, so that those that were silent meanwhile believe the next packet.
 //!

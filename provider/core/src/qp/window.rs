@@ -1,4 +1,4 @@
-//! How many packets may be under way. The limit keeps a sender from overrunning
+//! The send window: how many packets may be in flight. It keeps a sender from overrunning
 //! the receiver's socket buffer; it halves when packets are lost and grows back as
 //! acknowledgements arrive.
 

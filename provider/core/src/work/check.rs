@@ -1,4 +1,4 @@
-//! Whether a send queue would take requests, without giving them to it: so that a list can be posted as a whole or not
+//! Checks requests against a send queue without posting them, so that a list can be posted as a whole or not
 //! at all.
 
 use crate::qp::state::QpType;

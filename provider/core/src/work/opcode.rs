@@ -1,4 +1,4 @@
-//! What work requests ask for.
+//! The opcodes of work requests.
 
 /// Operation of a send work request, with the numbers of `enum ibv_wr_opcode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

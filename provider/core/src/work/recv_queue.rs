@@ -1,4 +1,4 @@
-//! Receives that wait, first in, first out: the queue of one QP, or a shared one.
+//! The queue of posted receives, first in, first out: of one QP, or shared.
 
 use crate::work::{PostError, RecvWr, Sge, slots_of};
 

@@ -1,4 +1,4 @@
-//! System calls to datagrams.
+//! Receiving: from system calls to datagrams.
 //!
 //! Why it is done this way, measured on Linux 6.18, loopback, two cores
 //! (`examples/recv_choice.rs`, medians of 5):

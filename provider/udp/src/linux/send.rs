@@ -1,4 +1,4 @@
-//! Descriptors to system calls.
+//! Sending: from transmissions to system calls.
 
 use std::io;
 use std::mem::MaybeUninit;
