@@ -15,7 +15,7 @@ impl Errno {
     pub(crate) const BUSY: Errno = Errno(libc::EBUSY);
     pub(crate) const NOT_SUPPORTED: Errno = Errno(libc::EOPNOTSUPP);
 
-    /// What the last system call left.
+    /// The error of the last system call.
     pub(crate) fn last() -> Errno {
         Errno(
             std::io::Error::last_os_error()

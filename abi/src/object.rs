@@ -232,7 +232,7 @@ impl MrState {
     }
 }
 
-/// What a region is of.
+/// The memory behind a region.
 pub(crate) enum Memory {
     Region(urxe::Mr),
     Null(#[allow(dead_code, reason = "kept for its drop")] urxe::NullMr),
@@ -305,7 +305,7 @@ pub(crate) struct Qp {
     /// The domain of an XRC target.
     pub(crate) xrcd: Option<*mut ibv_xrcd>,
     pub(crate) sq_sig_all: bool,
-    /// It was made for `ibv_wr_*`.
+    /// The requests under construction, if it was made for `ibv_wr_*`.
     pub(crate) batch: Option<Box<crate::ops::qp_ex::Batch>>,
     pub(crate) async_events: Acks,
     pub(crate) failures: Failures,

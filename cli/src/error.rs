@@ -26,7 +26,7 @@ pub(crate) enum CliError {
         program: String,
         /// Why not.
         error: io::Error,
-        /// What shells exit with then.
+        /// The exit code that shells use for it.
         code: u8,
     },
     /// The reader of our output went away (`urxe decode x | head`): not worth a message.

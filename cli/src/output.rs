@@ -11,9 +11,9 @@ use crate::error::CliError;
 #[derive(Debug)]
 pub(crate) struct NewFile {
     writer: BufWriter<File>,
-    /// Where it is going to be.
+    /// The final path.
     path: PathBuf,
-    /// Where it is, if not there.
+    /// The path while it is written, if another.
     part: Option<PathBuf>,
 }
 

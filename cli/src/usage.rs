@@ -33,7 +33,7 @@ impl CpuClock {
         }
     }
 
-    /// What was used since the start.
+    /// The CPU time used since the start.
     pub(crate) fn read(&self) -> CpuUse {
         let wall_us = self.started.elapsed().as_micros() as i64;
         let (user_us, sys_us) = cpu_us();

@@ -16,7 +16,7 @@ pub struct FrameId(NonZeroU32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct BodyId(NonZeroU32);
 
-/// What a frame carries.
+/// The payload of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Payload {
     /// Traffic of a [`Flow`](crate::host::Flow): numbers in place of bytes.
@@ -38,7 +38,7 @@ pub enum Payload {
     },
     /// A pause frame (802.3x or 802.1Qbb).
     Pause {
-        /// What it says.
+        /// The pauses in it.
         pause: Pause,
         /// In `bytes` mode: the frame, which the receiver reads.
         body: Option<BodyId>,
@@ -65,9 +65,9 @@ pub struct Frame {
     pub(crate) next: Option<FrameId>,
     /// From the Ethernet header to the check sequence.
     pub len: u32,
-    /// Where it comes from.
+    /// The source host.
     pub src: HostId,
-    /// Where it goes.
+    /// The destination host.
     pub dst: HostId,
     /// Hash of addresses and ports: what switches choose among equal paths by.
     pub flow_hash: u32,
@@ -79,11 +79,11 @@ pub struct Frame {
     pub tos: u8,
     /// Hops that are left.
     pub ttl: u8,
-    /// When it was made.
+    /// The time of its creation.
     pub born: Time,
     /// Stands for its content in the trace; the same in both modes.
     pub digest: u64,
-    /// What it carries.
+    /// Its payload.
     pub payload: Payload,
 }
 

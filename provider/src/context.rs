@@ -546,7 +546,7 @@ fn on_network(shard: ShardConfig) -> ShardConfig {
     }
 }
 
-/// What `URXE_MTU` says.
+/// The value of `URXE_MTU`.
 fn mtu_of_environment() -> Result<Option<Mtu>, Error> {
     let parse = |text: &str| {
         let mtu = text.parse().ok().and_then(Mtu::from_bytes);
@@ -555,7 +555,7 @@ fn mtu_of_environment() -> Result<Option<Mtu>, Error> {
     of_environment("URXE_MTU", parse)
 }
 
-/// What `URXE_FAULTS` says.
+/// The value of `URXE_FAULTS`.
 fn faults_of_environment() -> Result<Option<FaultSpec>, Error> {
     let parse = |text: &str| {
         text.parse()

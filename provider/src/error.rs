@@ -206,7 +206,7 @@ pub enum ErrorKind {
     Completion {
         /// The id it was posted with.
         wr_id: u64,
-        /// How it ended.
+        /// The status of the completion.
         status: WcStatus,
         /// Why, and on which side.
         fault: Fault,
@@ -220,9 +220,9 @@ pub enum ErrorKind {
     /// A system call failed.
     #[error("{action}: {}", describe(*.kind, *.errno))]
     Io {
-        /// What was attempted.
+        /// The action that failed.
         action: &'static str,
-        /// What kind of failure.
+        /// The kind of the failure.
         kind: io::ErrorKind,
         /// The system's number for it, if it gave one.
         errno: Option<i32>,

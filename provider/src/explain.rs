@@ -6,11 +6,11 @@ use urxe_core::error::{DropReason, Fault, WcStatus};
 
 use crate::event_type::EventType;
 
-/// What one thing means; see [`explain`].
+/// The explanation of one number or name; see [`explain`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// What kind of thing it is.
+    /// The kind of the number or name.
     pub kind: Topic,
     /// Its name, as programs and this library write it.
     pub name: String,
@@ -20,7 +20,7 @@ pub struct Explanation {
     pub text: String,
 }
 
-/// What can be explained.
+/// The kinds that can be explained.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Topic {

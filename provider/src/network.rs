@@ -58,7 +58,7 @@ pub enum Pause {
     Memory,
     /// It sleeps until the event is there, or until a time.
     Event {
-        /// What it waits for.
+        /// The event that it waits for.
         event: Arc<dyn Ready>,
         /// In the network's nanoseconds; `None` is for ever.
         deadline_ns: Option<u64>,

@@ -21,13 +21,13 @@ use crate::wc::Wc;
 use crate::wr::{RecvWr, SendWr};
 use crate::xrcd::Xrcd;
 
-/// What a QP is created with.
+/// The attributes with which a QP is created.
 #[derive(Clone, Copy, Debug)]
 #[doc(alias = "ibv_qp_init_attr")]
 pub struct QpInitAttr<'a> {
-    /// Where completions of sends go.
+    /// The completion queue of sends.
     pub send_cq: &'a Cq,
-    /// Where completions of receives go.
+    /// The completion queue of receives.
     pub recv_cq: &'a Cq,
     /// Sizes of its queues.
     pub cap: QpCap,
@@ -307,12 +307,12 @@ impl Qp {
         &self.pd
     }
 
-    /// Where completions of its sends go.
+    /// The completion queue of its sends.
     pub fn send_cq(&self) -> &Cq {
         &self.inner.send_cq
     }
 
-    /// Where completions of its receives go.
+    /// The completion queue of its receives.
     pub fn recv_cq(&self) -> &Cq {
         &self.inner.recv_cq
     }

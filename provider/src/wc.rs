@@ -29,9 +29,9 @@ use crate::error::{Error, ErrorKind};
 pub struct Wc {
     /// The id that the work request was posted with.
     pub wr_id: u64,
-    /// How it ended.
+    /// The status: success, or the kind of failure.
     pub status: WcStatus,
-    /// What completed.
+    /// The operation that completed.
     pub opcode: WcOpcode,
     /// Number of the [`Fault`], 0 on success.
     pub vendor_err: u32,

@@ -10,7 +10,7 @@ pub const BTH_LEN: usize = 12;
 /// Base transport header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bth {
-    /// What the packet is.
+    /// The opcode of the packet.
     pub opcode: Opcode,
     /// Raise an event at the receiver.
     pub solicited: bool,

@@ -21,7 +21,7 @@ impl fmt::Debug for Mac {
     }
 }
 
-/// What an Ethernet frame carries.
+/// The protocol in an Ethernet frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EtherType(pub u16);
 
@@ -89,7 +89,7 @@ pub struct Ethernet {
     pub src: Mac,
     /// Tags, outermost first; no gap before a tag.
     pub tags: [Option<VlanTag>; 2],
-    /// What follows.
+    /// The protocol of the payload.
     pub ethertype: EtherType,
 }
 

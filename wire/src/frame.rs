@@ -11,7 +11,7 @@ use crate::packet::Packet;
 use crate::pfc::PauseFrame;
 use crate::udp::{ROCE_V2_PORT, Udp};
 
-/// What a capture's frames begin with.
+/// The link layer of a capture's frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LinkType {
@@ -46,7 +46,7 @@ impl LinkType {
 pub enum Frame<'a> {
     /// It carries a packet of the InfiniBand transport.
     Roce(RoceFrame<'a>),
-    /// It pauses the sender.
+    /// A pause frame.
     Pause(PauseFrame),
 }
 

@@ -52,19 +52,19 @@ pub enum IcrcPolicy {
     /// Over IPv4 any Identification will do: 16 bits of the check remain.
     #[default]
     SolveIdent,
-    /// Not at all.
+    /// The ICRC is not checked.
     Skip,
 }
 
 /// Result of a verification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IcrcVerdict {
-    /// It fits.
+    /// The ICRC fits.
     Ok {
         /// The IPv4 Identification that it fits with; 0 over IPv6.
         ident: u16,
     },
-    /// It does not.
+    /// The ICRC does not fit.
     Bad,
 }
 

@@ -17,7 +17,7 @@ pub struct Ipv4 {
     pub flags_and_offset: u16,
     /// Time to live.
     pub ttl: u8,
-    /// What follows; 17 is UDP.
+    /// The protocol of the payload; 17 is UDP.
     pub protocol: u8,
     /// Checksum as it stands in the header; see [`Ipv4::computed_checksum`].
     pub checksum: u16,

@@ -22,7 +22,7 @@ pub struct MadHeader {
     pub class_specific: u16,
     /// Transaction: REP, RTU, REJ and MRA repeat the one of their REQ.
     pub transaction_id: u64,
-    /// What the datagram is.
+    /// The attribute: which message the datagram is.
     pub attribute_id: u16,
     /// Reserved; sent as 0.
     pub reserved: u16,

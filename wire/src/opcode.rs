@@ -23,7 +23,7 @@ pub enum Service {
     Unassigned,
 }
 
-/// What a packet is part of.
+/// The operation that a packet is part of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Operation {
     /// SEND.

@@ -42,7 +42,7 @@ pub fn section(out: &mut impl Extend<u8>, application: &str, comment: &str) {
 /// A place where packets are seen. The first that is appended to a file is number 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interface<'a> {
-    /// What packets begin with: [`LINKTYPE_ETHERNET`], [`LINKTYPE_RAW`].
+    /// The link layer of packets: [`LINKTYPE_ETHERNET`], [`LINKTYPE_RAW`].
     pub link_type: u16,
     /// Its name, or nothing.
     pub name: &'a str,
@@ -66,15 +66,15 @@ pub fn interface(out: &mut impl Extend<u8>, interface: &Interface<'_>) {
     block(out, INTERFACE_DESCRIPTION, &body, &options);
 }
 
-/// Which way a packet went.
+/// The direction of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Direction {
     /// Unknown, or neither.
     #[default]
     Unknown,
-    /// It came.
+    /// The packet was received.
     Inbound,
-    /// It left.
+    /// The packet was sent.
     Outbound,
 }
 
@@ -83,13 +83,13 @@ pub enum Direction {
 pub struct Packet<'a> {
     /// Number of the interface.
     pub interface: u32,
-    /// When, in nanoseconds.
+    /// The time in nanoseconds.
     pub time_ns: u64,
     /// Its bytes, or as many as are known.
     pub bytes: &'a [u8],
     /// Bytes that it really had.
     pub original_len: u32,
-    /// Which way it went.
+    /// Its direction.
     pub direction: Direction,
     /// Its check sequence was wrong.
     pub has_bad_check: bool,

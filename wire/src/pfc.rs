@@ -30,7 +30,7 @@ pub struct PauseFrame {
     pub dst: Mac,
     /// Sender.
     pub src: Mac,
-    /// What it stops.
+    /// The classes that it stops.
     pub pause: Pause,
 }
 

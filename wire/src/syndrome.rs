@@ -6,7 +6,7 @@ use core::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Syndrome(pub u8);
 
-/// What a syndrome says.
+/// The meaning of a syndrome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SyndromeKind {
     /// Acknowledged; so many receives are posted.

@@ -31,7 +31,7 @@ impl Kind for Event {
     type C = rdma_cm_event;
 }
 
-/// What the program will see.
+/// The event as the program will see it.
 struct Seen {
     kind: EventKind,
     status: c_int,

@@ -28,7 +28,7 @@ use crate::verbs::qp_create::{RC, UC, UD, XRC_RECV, XRC_SEND};
 pub(crate) struct Id {
     pub(super) ibv: UnsafeCell<rdma_cm_id>,
     pub(super) urxe: urxe::cm::Id,
-    /// By which events name it.
+    /// The number by which events name it.
     pub(super) key: usize,
     /// Made without a channel: its functions wait for their events themselves, on one of its own.
     pub(super) is_sync: AtomicBool,
@@ -178,7 +178,7 @@ impl Id {
         self.urxe.set_qp(Qpn::new(qpn), !srq.is_null());
     }
 
-    /// It has none any more.
+    /// Notes that its QP is gone.
     pub(super) fn disown_qp(&self) {
         self.urxe.set_qp(Qpn::new(0), false);
     }

@@ -11,7 +11,7 @@ use super::stream::Stream;
 use crate::cm::exit::end_connections_at_exit;
 use crate::errno::Errno;
 
-/// What a descriptor stands for.
+/// The socket behind a descriptor.
 pub(super) enum Socket {
     Stream(Stream),
     Datagram(Datagram),
@@ -75,7 +75,7 @@ impl Socket {
         }
     }
 
-    /// How much, and the sender.
+    /// Receives; returns the length and the sender.
     pub(super) fn recv(
         &self,
         parts: &mut [&mut [u8]],

@@ -115,7 +115,7 @@ pub(super) fn path(context: &urxe::Context, attr: &ibv_ah_attr) -> Result<Addres
     })
 }
 
-/// And back.
+/// From urxe's address vector to C's attributes.
 pub(crate) fn path_attr(context: &urxe::Context, path: &AddressVector) -> ibv_ah_attr {
     let mut attr = ibv_ah_attr::zeroed();
     attr.grh.dgid = from_gid(path.remote.into());

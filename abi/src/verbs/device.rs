@@ -55,7 +55,7 @@ pub(crate) unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) ->
     unsafe { Device::of(device) }.index
 }
 
-/// In network order.
+/// The device's GUID, in network order.
 pub(crate) unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     // SAFETY: a device, by the rules of the function.
     unsafe { Device::of(device) }.guid.to_be()

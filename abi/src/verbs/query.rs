@@ -31,7 +31,7 @@ const PHYS_LINK_UP: u8 = 5;
 const PHYS_DISABLED: u8 = 3;
 /// `IBV_LINK_LAYER_ETHERNET`
 const LINK_LAYER_ETHERNET: u8 = 2;
-/// One lane of 2.5 Gb/s.
+/// The speed of one lane of 2.5 Gb/s.
 const PORT_SPEED: u64 = 25;
 /// Bytes that the exported `ibv_query_port` may write: its struct ended with `flags`.
 const OLD_PORT_ATTR: usize = 48;

@@ -33,7 +33,7 @@ impl Captured {
 pub(crate) enum CaptureError {
     /// The file is neither pcap nor pcapng.
     NotACapture,
-    /// It ends within a record.
+    /// The file ends within a record.
     Truncated { offset: u64 },
     /// A field has a value that cannot be.
     Corrupt { offset: u64, what: &'static str },

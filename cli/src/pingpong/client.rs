@@ -76,7 +76,7 @@ struct Client {
     early: Option<CpuUse>,
 }
 
-/// What one run of rounds gave.
+/// The result of one run of rounds.
 struct RunResult {
     samples: Samples,
     client: CpuUse,

@@ -5,7 +5,7 @@ use urxe::{Access, ConnectOptions, Endpoint, Mr, Qp, QpCap, QpInitAttr, RecvWr, 
 use crate::error::CliError;
 use crate::station::{Queue, Station};
 
-/// What every message holds.
+/// The contents of every message.
 pub(super) const MESSAGE: [u8; 8] = *b"urxe8byt";
 
 /// Work requests that each queue has room for.

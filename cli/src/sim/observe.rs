@@ -14,18 +14,18 @@ use crate::output::{NewFile, cannot_write};
 /// Samples of a run without a given interval.
 pub(super) const SAMPLES: usize = 512;
 
-/// How a run is looked at.
+/// The outputs of a run.
 #[derive(Debug)]
 pub(super) struct Looks<'a> {
     /// The file.
     pub(super) scenario: &'a Path,
-    /// Where every frame goes to.
+    /// The capture file for every frame.
     pub(super) pcap: Option<&'a Path>,
     /// How often queues and rates are noted, if they are.
     pub(super) sampling: Option<Sampling>,
 }
 
-/// What was seen.
+/// The observations of a run.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) report: Report,

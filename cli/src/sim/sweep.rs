@@ -16,7 +16,7 @@ use crate::sim::parallel::{each, jobs, progress};
 /// Failing seeds that are told of each combination of values.
 const TOLD: usize = 5;
 
-/// What is kept of a run.
+/// The part of a run that is kept.
 struct Outcome {
     seed: u64,
     trace: String,

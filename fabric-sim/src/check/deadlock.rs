@@ -12,11 +12,11 @@ pub(super) struct Stuck {
     seen: Option<(Deadlock, Time)>,
 }
 
-/// What a look found.
+/// The result of a look.
 pub(super) struct Found {
     /// Queues wait for each other, now.
     pub(super) is_cycle: bool,
-    /// And have for long.
+    /// The circle of queues that have stood still for long.
     pub(super) deadlock: Option<Deadlock>,
 }
 

@@ -75,13 +75,13 @@ impl Check {
 /// A check that did not hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Which.
+    /// The check that failed.
     pub check: Check,
-    /// When it was seen.
+    /// The time when it was seen.
     pub at: Time,
     /// Where: a host, a port, a QP.
     pub place: String,
-    /// What, in words.
+    /// The finding, in words.
     pub fault: String,
 }
 

@@ -25,7 +25,7 @@ struct Posted {
     opcode: WrOpcode,
     /// Its number among those that the peer executes, if it is one.
     action: Option<u64>,
-    /// Where an atomic's result goes.
+    /// The address of an atomic's result.
     result_at: u64,
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct Seen {
     pub(crate) mismatches: u64,
 }
 
-/// What a packet did.
+/// The effects of a packet.
 pub(crate) struct Received<'a> {
     pub(crate) packet: &'a [u8],
     pub(crate) before: Seen,

@@ -167,7 +167,7 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// When the next event is.
+    /// The time of the next event.
     pub fn next_time(&mut self) -> Option<Time> {
         while self.due.is_empty() {
             if !self.advance() {

@@ -3,7 +3,7 @@
 
 use super::mix64;
 
-/// What draws.
+/// The entity that draws random numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entity {
     /// The simulation as a whole.

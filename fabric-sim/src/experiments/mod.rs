@@ -18,26 +18,26 @@ pub use lossless::{cycle_of_buffers, receiver_that_stops};
 pub enum Bound {
     /// By so many parts of the expected value.
     Within(f64),
-    /// Not less.
+    /// The measured number must not be less.
     AtLeast,
-    /// Not more.
+    /// The measured number must not be more.
     AtMost,
-    /// The same.
+    /// The measured number must be equal.
     Exactly,
 }
 
 /// One number of an experiment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Finding {
-    /// What was measured.
+    /// The name of the number.
     pub what: String,
-    /// In which unit.
+    /// Its unit.
     pub unit: &'static str,
-    /// What it should be.
+    /// The expected value.
     pub expected: f64,
-    /// What it is.
+    /// The measured value.
     pub measured: f64,
-    /// How near that must be.
+    /// The bound on the difference.
     pub bound: Bound,
 }
 
@@ -70,9 +70,9 @@ impl fmt::Display for Bound {
 pub struct Experiment {
     /// A short name, to run it alone.
     pub name: &'static str,
-    /// In a line.
+    /// The title, in a line.
     pub title: &'static str,
-    /// Where the expectation comes from.
+    /// The source of the expectation.
     pub source: &'static str,
     run: fn(&mut Findings),
 }

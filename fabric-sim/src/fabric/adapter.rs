@@ -7,7 +7,7 @@ use crate::frame::{Frame, FrameId, Queue};
 use crate::qos::PRIORITIES;
 use crate::topology::{HostId, PortId};
 
-/// How adapters receive.
+/// The receive side of adapters.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AdapterConfig {
     /// What it takes in a second; `None`: whatever comes.

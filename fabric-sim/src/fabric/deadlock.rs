@@ -15,9 +15,9 @@ use crate::topology::{Node, PortId, PortName, Topology};
 /// A queue of a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct StuckQueue {
-    /// Where.
+    /// The port of the queue.
     pub port: PortId,
-    /// Which class.
+    /// The class of the queue.
     pub priority: u8,
 }
 

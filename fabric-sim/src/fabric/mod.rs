@@ -47,7 +47,7 @@ pub enum Mode {
     Lite,
 }
 
-/// What can happen.
+/// An event of the fabric.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// The port has sent its frame.
@@ -117,7 +117,7 @@ pub enum FabricError {
     Buffer {
         /// The switch.
         switch: String,
-        /// What does not fit.
+        /// The part that does not fit.
         error: crate::switch::BufferError,
     },
 }
@@ -276,7 +276,7 @@ impl Fabric {
         }
     }
 
-    /// What time it is.
+    /// The present time.
     #[inline]
     pub fn now(&self) -> Time {
         self.queue.now()
@@ -287,17 +287,17 @@ impl Fabric {
         self.queue.is_empty() && self.pending.is_none()
     }
 
-    /// When the next thing happens.
+    /// The time of the next event.
     pub(crate) fn next_event(&mut self) -> Option<Time> {
         self.queue.next_time()
     }
 
-    /// What is connected to what.
+    /// The topology.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// How it was set up.
+    /// The settings.
     pub fn config(&self) -> &FabricConfig {
         &self.config
     }

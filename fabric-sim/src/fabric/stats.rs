@@ -12,7 +12,7 @@ pub enum DropReason {
     BitError,
     /// It was longer than the cable's MTU.
     TooLong,
-    /// It came by too many switches.
+    /// It passed too many switches.
     TimeToLive,
     /// No way leads to its destination.
     NoRoute,
@@ -69,7 +69,7 @@ impl DropReason {
 }
 
 impl DropReason {
-    /// In some more words.
+    /// A longer explanation.
     pub fn explanation(self) -> &'static str {
         match self {
             DropReason::Buffer => "the buffer has no room for it",
@@ -103,7 +103,7 @@ impl Drops {
         counts[reason as usize] += 1;
     }
 
-    /// Of any class.
+    /// The number of frames dropped for this reason, in any class.
     pub fn of(&self, reason: DropReason) -> u64 {
         self.lossless[reason as usize] + self.lossy[reason as usize]
     }
@@ -120,7 +120,7 @@ impl Drops {
     }
 }
 
-/// What a port did.
+/// Counters of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortStats {
     /// Frames sent, by class; without pause frames and credits.

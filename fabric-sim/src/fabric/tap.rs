@@ -185,7 +185,7 @@ pub(crate) fn bytes_of<'a>(bodies: &'a Bodies, frame: &Frame) -> &'a [u8] {
 pub enum Fate {
     /// Nothing special.
     Pass,
-    /// It is lost.
+    /// The frame is lost.
     Lose,
     /// It arrives so much later; frames behind it may overtake it.
     Delay(Span),

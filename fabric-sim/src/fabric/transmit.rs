@@ -219,7 +219,7 @@ impl Fabric {
         self.ports[port.index()].queued
     }
 
-    /// What a port did.
+    /// The counters of a port.
     pub fn port_stats(&self, port: PortId) -> &crate::fabric::PortStats {
         &self.ports[port.index()].stats
     }

@@ -28,7 +28,7 @@ pub(crate) use wire::Leaving;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FaultId(pub u32);
 
-/// What goes wrong.
+/// The kinds of faults.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FaultKind {
     /// Frames are lost.
@@ -99,7 +99,7 @@ pub enum FaultKind {
     Forge(Forgery),
 }
 
-/// Where a fault is.
+/// The place of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Scope {
     /// Everywhere.
@@ -171,13 +171,13 @@ pub enum Frames {
 /// A fault to be.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fault {
-    /// What goes wrong.
+    /// Its kind.
     pub kind: FaultKind,
-    /// Where.
+    /// Its place.
     pub scope: Scope,
-    /// From when on.
+    /// The time of its beginning.
     pub from: Time,
-    /// Until when.
+    /// The time of its end.
     pub to: Time,
     /// Which frames are hit, for kinds that are about frames.
     pub chance: Chance,
@@ -382,7 +382,7 @@ pub struct ActiveFault {
     seen: u64,
     hits: u64,
     numbers: Vec<u64>,
-    /// It has its cables down now.
+    /// True while its cables are down.
     is_down: bool,
 }
 
@@ -414,7 +414,7 @@ impl ActiveFault {
         }
     }
 
-    /// As it was asked for.
+    /// The fault as it was requested.
     pub fn fault(&self) -> &Fault {
         &self.fault
     }

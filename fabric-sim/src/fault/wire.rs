@@ -18,9 +18,9 @@ const COPIES_MAX: usize = 4;
 /// What all faults together made of a frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Verdict {
-    /// It is lost.
+    /// The reason, if the frame is lost.
     pub(crate) lost: Option<DropReason>,
-    /// It arrives so much later.
+    /// The delay of its arrival.
     pub(crate) delay: Span,
     /// It arrives again, so long after that.
     pub(crate) copies: [Option<Span>; COPIES_MAX],

@@ -34,11 +34,11 @@ pub struct FlowSpec {
     pub payload: u32,
     /// Bytes of payload in all; `None`: without end.
     pub size: Option<u64>,
-    /// When it begins.
+    /// The time of its beginning.
     pub start: Time,
-    /// When it stops, at the latest.
+    /// The time of its end, at the latest.
     pub stop: Time,
-    /// When packets are made.
+    /// The times of its packets.
     pub arrivals: Arrivals,
     /// Switches that a frame may pass.
     pub ttl: u8,
@@ -104,7 +104,7 @@ impl FlowSpec {
 /// A flow, and what became of it so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
-    /// As it was asked for.
+    /// The flow as it was requested.
     pub spec: FlowSpec,
     /// Packets sent.
     pub sent: u32,
@@ -118,7 +118,7 @@ pub struct Flow {
     pub reordered: u32,
     /// Packets that arrived marked.
     pub marked: u32,
-    /// When the last one arrived.
+    /// The arrival time of the last one.
     pub last: Time,
     /// Time from being made to arriving, summed over all.
     pub latency: Span,
@@ -130,7 +130,7 @@ pub struct Flow {
     pub(crate) next_at: Time,
     /// It waits for room in the adapter.
     pub(crate) is_listed: bool,
-    /// It stopped because its host crashed.
+    /// True if it stopped because its host crashed.
     pub(crate) is_halted: bool,
     pub(crate) priority: u8,
     pub(crate) hash: u32,

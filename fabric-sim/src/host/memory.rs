@@ -7,7 +7,7 @@ use urxe_core::mr::MrSpan;
 
 use crate::engine::mix64;
 
-/// What a region holds.
+/// The contents of a region.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Contents {
     /// Bytes, which begin as given.
@@ -34,7 +34,7 @@ pub struct HostMemory {
     pub(crate) log: WriteLog,
 }
 
-/// What was written, for the checks.
+/// The writes to memory, for the checks.
 #[derive(Debug, Default)]
 pub(crate) struct WriteLog {
     pub(crate) writes: Cell<u64>,

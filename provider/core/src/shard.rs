@@ -30,7 +30,7 @@ use crate::timer::TimerWheel;
 use crate::turns::Turns;
 use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
 
-/// What became of a packet.
+/// The outcome of a received packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Handled {
     /// It was for a QP of this shard, or for none: nothing is left to do.

@@ -8,9 +8,9 @@ use crate::table::Occupancy;
 /// Places that a shard's tables have: a caller's table by place needs no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Places {
-    /// Of QPs.
+    /// Places of QPs.
     pub qps: usize,
-    /// Of shared receive queues.
+    /// Places of shared receive queues.
     pub srqs: usize,
     /// Of the connection manager; `None` without one.
     pub cm: Option<CmPlaces>,

@@ -40,7 +40,7 @@ pub struct SrqInit {
 pub struct SrqXrc {
     /// Its XRC domain: only target QPs of this domain reach it.
     pub xrcd: XrcdId,
-    /// Where its receives complete.
+    /// The completion queue of its receives.
     pub cq: CqId,
 }
 

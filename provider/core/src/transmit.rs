@@ -65,7 +65,7 @@ pub struct Transmit {
     pub range: Range<usize>,
     /// Size of every packet but the last, which may be shorter.
     pub segment_size: usize,
-    /// Where it goes.
+    /// The destination.
     pub dest: TxDest,
 }
 

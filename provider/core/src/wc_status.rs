@@ -45,7 +45,7 @@ statuses! {
     LocLenErr = 1, "IBV_WC_LOC_LEN_ERR", "local length error";
     /// The QP could not carry out the request (internal consistency).
     LocQpOpErr = 2, "IBV_WC_LOC_QP_OP_ERR", "local QP operation error";
-    /// Of end-to-end contexts.
+    /// Only with end-to-end contexts.
     LocEecOpErr = 3, "IBV_WC_LOC_EEC_OP_ERR", "local EE context operation error",
         never: "end-to-end contexts belong to reliable datagrams, which no adapter has";
     /// A local scatter/gather entry fails the lkey, bounds, PD or rights check.
@@ -70,35 +70,35 @@ statuses! {
     RetryExcErr = 12, "IBV_WC_RETRY_EXC_ERR", "transport retry counter exceeded";
     /// The RNR retry counter ran out: the remote side posts no receives.
     RnrRetryExcErr = 13, "IBV_WC_RNR_RETRY_EXC_ERR", "RNR retry counter exceeded";
-    /// Of reliable datagrams.
+    /// Only with reliable datagrams.
     LocRddViolErr = 14, "IBV_WC_LOC_RDD_VIOL_ERR", "local RDD violation error",
         never: "reliable datagram domains belong to reliable datagrams, which no adapter has";
-    /// Of reliable datagrams.
+    /// Only with reliable datagrams.
     RemInvRdReqErr = 15, "IBV_WC_REM_INV_RD_REQ_ERR", "remote invalid RD request",
         never: "reliable datagrams are in no adapter; a NAK with this code ends as REM_OP_ERR";
-    /// Of reliable datagrams.
+    /// Only with reliable datagrams.
     RemAbortErr = 16, "IBV_WC_REM_ABORT_ERR", "aborted by the remote side",
         never: "only reliable datagrams and extended connections of other fabrics abort an operation";
-    /// Of end-to-end contexts.
+    /// Only with end-to-end contexts.
     InvEecnErr = 17, "IBV_WC_INV_EECN_ERR", "invalid EE context number",
         never: "end-to-end contexts belong to reliable datagrams, which no adapter has";
-    /// Of end-to-end contexts.
+    /// Only with end-to-end contexts.
     InvEecStateErr = 18, "IBV_WC_INV_EEC_STATE_ERR", "invalid EE context state",
         never: "end-to-end contexts belong to reliable datagrams, which no adapter has";
     /// The adapter failed.
     FatalErr = 19, "IBV_WC_FATAL_ERR", "fatal error",
         never: "an engine that failed completes nothing any more: every call returns an error, and the event \
         DEVICE_FATAL is raised";
-    /// Of the management protocol.
+    /// Only of the management protocol.
     RespTimeoutErr = 20, "IBV_WC_RESP_TIMEOUT_ERR", "response timeout",
         never: "the kernel's management datagrams use it, not QPs";
     /// Something else.
     GeneralErr = 21, "IBV_WC_GENERAL_ERR", "general error",
         never: "every failure here has a status of its own";
-    /// Of tag matching.
+    /// Only with tag matching.
     TmErr = 22, "IBV_WC_TM_ERR", "tag matching error",
         never: "tag matching is not offered";
-    /// Of tag matching.
+    /// Only with tag matching.
     TmRndvIncomplete = 23, "IBV_WC_TM_RNDV_INCOMPLETE", "tag matching rendezvous incomplete",
         never: "tag matching is not offered";
 }

@@ -69,7 +69,7 @@ impl Sge {
     };
 }
 
-/// Where a send request's bytes are.
+/// The bytes of a send request.
 #[derive(Clone, Copy, Debug)]
 pub enum WrData<'a> {
     /// In registered memory.
@@ -100,7 +100,7 @@ pub struct SendWr<'a> {
     pub compare_add: u64,
     /// Swapped-in value.
     pub swap: u64,
-    /// Where it goes (UD).
+    /// The destination (UD).
     pub ud: Option<UdDest<'a>>,
     /// Number of the peer's shared receive queue (XRC).
     pub srqn: Option<Qpn>,
@@ -131,7 +131,7 @@ impl SendWr<'_> {
 pub struct RecvWr<'a> {
     /// Returned in the completion.
     pub wr_id: u64,
-    /// Where the message goes.
+    /// The memory for the message.
     pub sges: &'a [Sge],
 }
 
@@ -390,7 +390,7 @@ impl SendQueue {
         &self.inline[at..at + self.slots[slot].length as usize]
     }
 
-    /// Where a request goes (UD).
+    /// The destination of a request (UD).
     #[inline]
     pub(crate) fn target(&self, number: u64) -> Option<&UdTarget> {
         self.targets.get(self.slot(number))?.as_ref()

@@ -54,7 +54,7 @@ impl Connection {
         self.qp.pd()
     }
 
-    /// Where its completions go.
+    /// The completion queue of both its queues.
     pub fn cq(&self) -> &Cq {
         &self.cq
     }
@@ -122,7 +122,7 @@ pub struct Listener {
     channel: EventChannel,
     settings: QpSettings,
     private_data: Vec<u8>,
-    /// By number, and so by age.
+    /// The guests by number, and so by age.
     guests: Mutex<BTreeMap<u64, Guest>>,
 }
 
@@ -251,7 +251,7 @@ struct Guest {
     private_data: Vec<u8>,
 }
 
-/// How to connect, beyond the usual.
+/// Builds a connection with settings.
 #[derive(Clone, Debug)]
 pub struct ConnectBuilder {
     to: SocketAddr,
@@ -263,7 +263,7 @@ pub struct ConnectBuilder {
 }
 
 impl ConnectBuilder {
-    /// To this address.
+    /// A connection to this address.
     pub fn new(to: SocketAddr) -> ConnectBuilder {
         ConnectBuilder {
             to,
@@ -303,7 +303,7 @@ impl ConnectBuilder {
         self
     }
 
-    /// By the contexts of this one.
+    /// Uses the contexts of this manager.
     #[must_use]
     pub fn manager(mut self, manager: &Manager) -> Self {
         self.manager = manager.clone();

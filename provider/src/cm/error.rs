@@ -42,7 +42,7 @@ pub enum CmError {
     /// The group was joined already, or was not.
     #[error("the identifier is {} member of the group {group}", if *.is_member { "already a" } else { "no" })]
     Member {
-        /// It is one.
+        /// True if it is a member already.
         is_member: bool,
         /// The group.
         group: IpAddr,

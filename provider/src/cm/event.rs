@@ -28,11 +28,11 @@ macro_rules! kinds {
 kinds! {
     /// [`Id::resolve_addr`]: the device is known.
     AddrResolved = 0, "ADDR_RESOLVED";
-    /// It is not.
+    /// The address was not resolved.
     AddrError = 1, "ADDR_ERROR";
     /// [`Id::resolve_route`]: the path is known.
     RouteResolved = 2, "ROUTE_RESOLVED";
-    /// It is not.
+    /// The route was not resolved.
     RouteError = 3, "ROUTE_ERROR";
     /// A peer wants to connect: accept or reject its new identifier.
     ConnectRequest = 4, "CONNECT_REQUEST";
@@ -52,7 +52,7 @@ kinds! {
     DeviceRemoval = 11, "DEVICE_REMOVAL";
     /// The group was joined.
     MulticastJoin = 12, "MULTICAST_JOIN";
-    /// It was not, or was lost.
+    /// The group was not joined, or was lost.
     MulticastError = 13, "MULTICAST_ERROR";
     /// The address moved to another device.
     AddrChange = 14, "ADDR_CHANGE";
@@ -66,15 +66,15 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// What comes with an event.
+/// The parameters of an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EventParam {
     /// Nothing.
     None,
-    /// Of connections.
+    /// Parameters of a connection.
     Conn(ConnParam),
-    /// Of datagrams and groups.
+    /// Parameters of a datagram service or group.
     Ud(UdParam),
 }
 
@@ -84,7 +84,7 @@ pub enum EventParam {
 #[derive(Clone, Debug)]
 #[doc(alias = "rdma_cm_event")]
 pub struct Event {
-    /// What.
+    /// The kind of the event.
     pub kind: EventKind,
     /// 0; or a negative `errno`; or of [`EventKind::Rejected`] the reason of the REJ, of a
     /// datagram's [`EventKind::Unreachable`] the status of the SIDR_REP.
@@ -93,7 +93,7 @@ pub struct Event {
     pub id: Id,
     /// Of a [`EventKind::ConnectRequest`]: the identifier that listens.
     pub listen_id: Option<Id>,
-    /// What comes with it.
+    /// Its parameters.
     pub param: EventParam,
 }
 

@@ -37,7 +37,7 @@ pub struct Id {
     pub(super) handle: Arc<Handle>,
 }
 
-/// What the program holds.
+/// The program's handle.
 #[derive(Debug)]
 pub(crate) struct Handle {
     number: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Handle {
     state: Mutex<State>,
 }
 
-/// How far an identifier is.
+/// The state of an identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     Idle,
@@ -64,7 +64,7 @@ pub(super) enum Step {
     Replied,
     /// The peer asks.
     Requested,
-    /// It was answered.
+    /// The request was answered.
     Answered,
     Connected,
     Ended,
@@ -76,7 +76,7 @@ pub(super) struct Listening {
     pub(super) context: Context,
     /// None until the context's agent has it.
     pub(super) id: Option<ListenerId>,
-    /// What other processes know of it.
+    /// The names under which other processes know it.
     pub(super) names: Vec<PortName>,
 }
 
@@ -153,7 +153,7 @@ impl Id {
         self.handle.number
     }
 
-    /// By which it finds its context.
+    /// The manager by which it finds its context.
     pub fn manager(&self) -> &Manager {
         &self.handle.manager
     }

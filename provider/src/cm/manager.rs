@@ -50,7 +50,7 @@ impl Manager {
             .clone()
     }
 
-    /// One that asks `opener`.
+    /// A manager that opens contexts by `opener`.
     pub fn new(opener: Arc<dyn Opener>) -> Manager {
         Manager {
             inner: Arc::new(Inner {

@@ -34,7 +34,7 @@ pub(super) struct Agreed {
 }
 
 impl Agreed {
-    /// As a request proposes it.
+    /// The terms that a request proposes.
     pub(super) fn of_request(incoming: &Incoming) -> Agreed {
         Agreed {
             tos: incoming.path.tos,
@@ -44,7 +44,7 @@ impl Agreed {
         }
     }
 
-    /// As the peer accepted it.
+    /// The terms that the peer accepted.
     pub(super) fn of_terms(terms: &Terms, path_mtu: Mtu) -> Agreed {
         Agreed {
             remote_qpn: terms.qpn,

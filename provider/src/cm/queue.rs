@@ -8,7 +8,7 @@ use super::event::{EventKind, EventParam};
 use super::id::Handle;
 use crate::engine::Channel;
 
-/// What a channel holds.
+/// The queue of a channel.
 pub(crate) type Queue = Channel<Queued>;
 
 /// An event that the program did not take so far. It holds no identifier: those that are
@@ -19,7 +19,7 @@ pub(crate) struct Queued {
     pub(crate) what: What,
 }
 
-/// What happened.
+/// A queued event.
 #[derive(Debug)]
 pub(crate) enum What {
     /// Something that is as it is.

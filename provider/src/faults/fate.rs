@@ -11,7 +11,7 @@ use crate::strict::Random;
 /// Most packets that overtake one.
 const OVERTAKERS_MAX: u64 = 3;
 
-/// What happens to one packet.
+/// The faults of one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Fate {
     pub(super) is_dropped: bool,
@@ -40,7 +40,7 @@ impl Fates {
         }
     }
 
-    /// Of the next packet.
+    /// The faults of the next packet.
     pub(super) fn next(&mut self) -> Fate {
         // A generator of its own for each, from which all is drawn whether it is needed or
         // not: what happens to one packet, and one share, changes nothing for the others.

@@ -15,7 +15,7 @@ const OVERTAKE_NS: u64 = 1_000_000;
 /// Bytes of packets that are held back, at most; more are lost, as in any queue.
 const HELD_BYTES_MAX: usize = 64 << 20;
 
-/// What happened so far.
+/// Counts of what happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct FaultCounts {
     /// Packets that came to the way's beginning.
@@ -51,7 +51,7 @@ pub(crate) struct FaultyPath {
     fates: Fates,
     /// In the order in which they leave.
     queue: VecDeque<Held>,
-    /// Those that others overtake.
+    /// Packets that others overtake.
     aside: Vec<Held>,
     held_bytes: usize,
     /// The last packet to a QP, if that did not arrive.
@@ -216,7 +216,7 @@ impl FaultyPath {
         }
     }
 
-    /// When the next packet leaves.
+    /// The time at which the next packet leaves.
     pub(crate) fn due(&self) -> Option<Time> {
         let aside = self.aside.iter().map(|held| held.due).min();
         let first = self.queue.front().map(|held| held.due);

@@ -30,10 +30,10 @@ const HOLDERS_NS: u64 = 20_000_000;
 /// and send something; far more than it takes to read the list.
 const NO_SOCKET_NS: u64 = 100_000;
 
-/// What a context gets that joins.
+/// What a context gets when it joins.
 pub(crate) struct Joined {
     pub(crate) membership: Membership,
-    /// One for each address, in order.
+    /// The sockets, one for each address, in order.
     pub(crate) sockets: Vec<UdpSocket>,
     /// The first chunk.
     pub(crate) chunk: QpnChunk,
@@ -369,7 +369,7 @@ impl Membership {
         Ok(ports)
     }
 
-    /// Where others put packets of ours.
+    /// The inbox into which others put our packets.
     pub(crate) fn inbox(&self) -> BorrowedFd<'_> {
         self.inbox.as_fd()
     }

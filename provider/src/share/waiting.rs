@@ -51,7 +51,7 @@ struct Neighbour {
     is_given_up: bool,
 }
 
-/// What became of messages that waited.
+/// The outcomes of messages that waited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Retried {
     pub(crate) delivered: u64,

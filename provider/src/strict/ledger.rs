@@ -23,11 +23,11 @@ pub(super) struct Ledger {
     targets: Owned,
     /// Targets that several requests share.
     shared: Shared,
-    /// What is sent from.
+    /// The buffers of outstanding sends.
     sources: Shared,
-    /// Of the next post.
+    /// The number of the next post.
     number: u64,
-    /// Where bytes were placed last.
+    /// The entry in which bytes were placed last.
     placed_last: Option<Owner>,
 }
 

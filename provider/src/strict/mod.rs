@@ -54,7 +54,7 @@ use report::Reports;
 /// unset or `0`, `1`, `abort`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum StrictMode {
-    /// It is off, and costs nothing.
+    /// Strict mode is off, and costs nothing.
     #[default]
     Off,
     /// Findings are printed to standard error, once for each kind and place, until the
@@ -65,7 +65,7 @@ pub enum StrictMode {
 }
 
 impl StrictMode {
-    /// What `URXE_STRICT` says.
+    /// The value of `URXE_STRICT`.
     pub(crate) fn from_environment() -> StrictMode {
         let Some(value) = std::env::var_os("URXE_STRICT") else {
             return StrictMode::Off;

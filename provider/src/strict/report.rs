@@ -16,7 +16,7 @@ use super::rule::StrictRule;
 /// it is wrong, and what would be right.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StrictReport {
-    /// Which rule was broken.
+    /// The broken rule.
     pub rule: StrictRule,
     /// The work request, where the finding is about one.
     pub wr_id: Option<u64>,

@@ -99,7 +99,7 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// What this socket can do.
+    /// The capabilities of this socket.
     pub fn caps(&self) -> &Caps {
         &self.caps
     }

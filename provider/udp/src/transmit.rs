@@ -18,7 +18,7 @@ pub struct Transmit {
     pub segment_size: u16,
     /// Traffic class byte: DSCP and ECN.
     pub tos: u8,
-    /// Where it goes.
+    /// The destination.
     pub dest: Dest,
     /// The address to send from, if not the one the socket is bound to.
     pub src_ip: Option<IpAddr>,
@@ -45,7 +45,7 @@ impl Transmit {
         }
     }
 
-    /// The same with another traffic class.
+    /// This transmission with another traffic class.
     #[must_use]
     pub fn with_tos(self, tos: u8) -> Transmit {
         Transmit { tos, ..self }
@@ -119,7 +119,7 @@ pub struct SendBatch<'a> {
 pub enum SendOutcome {
     /// Everything went.
     All {
-        /// As many as there were.
+        /// The number of packets sent.
         sent: usize,
     },
     /// The send buffer is full. Wait until the socket is writable and send the rest.

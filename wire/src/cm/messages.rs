@@ -71,7 +71,7 @@ message! {
     reserved4: u8 = 8;
     /// Vendor id for enhanced connection establishment; else 0.
     vendor_id: u32 = 24;
-    /// What is asked for; see [`super::service_id`].
+    /// The requested service; see [`super::service_id`].
     service_id: u64 = 64;
     /// GUID of the sender's device.
     local_ca_guid: u64 = 64;
@@ -324,7 +324,7 @@ message! {
     pkey: Pkey = 16;
     /// Reserved; sent as 0.
     reserved6: u16 = 16;
-    /// What is asked for.
+    /// The requested service.
     service_id: u64 = 64;
     /// For the listener; RDMA-CM puts an [`super::IpCmHeader`] first.
     private_data: [u8; 216] = 1728;
@@ -335,7 +335,7 @@ message! {
     SidrRep = 0x18, "SIDR_REP";
     /// The receiver's id, from its request.
     request_id: u32 = 32;
-    /// Whether the QP is there.
+    /// The status: whether the service has a QP.
     status: SidrStatus = 8;
     /// Bytes of `additional_info` that count.
     info_length: u8 = 8;
@@ -345,7 +345,7 @@ message! {
     qpn: Qpn = 24;
     /// Low byte of the vendor id.
     vendor_id_low: u8 = 8;
-    /// What was asked for.
+    /// The requested service.
     service_id: u64 = 64;
     /// Q_Key to send with.
     qkey: Qkey = 32;

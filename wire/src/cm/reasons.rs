@@ -104,7 +104,7 @@ codes! {
         VENDOR_OPTION_NOT_SUPPORTED = 35, "vendor option not supported";
     }
 
-    /// What came of a SIDR_REQ.
+    /// The outcome of a SIDR_REQ.
     SidrStatus(u8) {
         VALID = 0, "valid QP";
         UNSUPPORTED = 1, "service id not supported";

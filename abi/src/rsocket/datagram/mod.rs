@@ -76,7 +76,7 @@ impl Datagram {
         sys::bind(self.fd(), addr)
     }
 
-    /// Where `send` sends to.
+    /// Sets the address that `send` sends to.
     pub(super) fn connect(&self, addr: SocketAddr) -> Result<(), Errno> {
         let mut state = self.lock();
         self.peer(&mut state, addr)?;

@@ -44,7 +44,7 @@ impl Peers {
         Some(peer)
     }
 
-    /// One that was not known.
+    /// Adds an unknown peer.
     pub(super) fn add(&mut self, addr: SocketAddr, end: usize) {
         while self.known.len() >= PEERS_MAX {
             self.forget_one();

@@ -19,7 +19,7 @@ const CREDIT: u64 = 1 << 32;
 const BYE: u64 = 2 << 32;
 const RECV: u64 = 1 << 63;
 
-/// How a connection is doing.
+/// The state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Link {
     Up,
@@ -167,7 +167,7 @@ impl Connection {
         }
     }
 
-    /// What the peer told.
+    /// Takes the peer's private data: where its rings are.
     pub(super) fn meet(&mut self, peer: ConnData) {
         self.peer = peer;
         self.limit = peer.credits;

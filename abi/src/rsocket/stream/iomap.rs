@@ -16,7 +16,7 @@ struct Mapping {
     offset: u64,
 }
 
-/// What this side mapped.
+/// The mappings of this side.
 #[derive(Default)]
 pub(super) struct Maps {
     /// For the peer: places in its table.
@@ -130,7 +130,7 @@ impl Connection {
         self.send_entry(place as u32, &entry)
     }
 
-    /// Where the peer mapped an offset.
+    /// The place to which the peer mapped an offset.
     pub(super) fn find_map(&self, offset: u64) -> Option<Place> {
         let first = TARGETS * SGE_LEN;
         let places = (self.target.len() - first) / IOMAP_LEN;

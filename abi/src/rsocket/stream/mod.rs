@@ -68,7 +68,7 @@ pub(super) struct Stream {
     fd: RawFd,
 }
 
-/// How far it is.
+/// The state of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     /// New, or bound.
@@ -87,10 +87,10 @@ pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) settings: Settings,
     pub(super) flags: i32,
-    /// For `SO_ERROR`.
+    /// The error for `SO_ERROR`.
     pub(super) error: i32,
     connection: Option<Box<Connection>>,
-    /// Of a listening socket.
+    /// The guests of a listening socket.
     guests: Guests,
     /// A thread waits for completions, for all.
     is_watched: bool,
@@ -127,7 +127,7 @@ impl Stream {
         }
     }
 
-    /// By which the program names it.
+    /// The descriptor by which the program names it.
     pub(super) fn fd(&self) -> RawFd {
         self.fd
     }

@@ -13,7 +13,7 @@ use crate::errno::Errno;
 use crate::rsocket::settings::Settings;
 use crate::rsocket::wire::ConnData;
 
-/// For addresses and routes.
+/// The time-out for addresses and routes.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// What RNR NAKs ask for: 0.64 ms. Only messages about credits ever find no receive.
 const MIN_RNR_TIMER: u8 = 12;

@@ -136,7 +136,7 @@ impl Retry {
 /// What [`Retry::expire`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expired {
-    /// It is too early.
+    /// Nothing is due.
     Nothing,
     /// The RNR wait is over: go on.
     RnrOver,

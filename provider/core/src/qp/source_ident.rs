@@ -20,7 +20,7 @@ use crate::time::Time;
 
 const PLACES: usize = 64;
 
-/// What hosts sent.
+/// The Identifications that hosts have used.
 #[derive(Debug)]
 pub(crate) struct SourceIdents {
     places: Box<[Source; PLACES]>,

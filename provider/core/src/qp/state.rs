@@ -250,7 +250,7 @@ pub enum ModifyError {
         from: QpState,
         /// State that was asked for.
         to: QpState,
-        /// What is missing.
+        /// The missing attributes.
         missing: AttrMask,
     },
     /// Attributes that this transition does not take.
@@ -260,15 +260,15 @@ pub enum ModifyError {
         from: QpState,
         /// State that was asked for.
         to: QpState,
-        /// What is too much.
+        /// The excess attributes.
         excess: AttrMask,
     },
     /// CUR_STATE names another state than the QP is in.
     #[error("cur_qp_state says {claimed}, but the QP is in {actual}")]
     CurState {
-        /// What the caller believes.
+        /// The state that the caller assumed.
         claimed: QpState,
-        /// What is so.
+        /// The actual state.
         actual: QpState,
     },
     /// An attribute's value is out of its range.

@@ -15,7 +15,7 @@ pub(crate) struct SendWindow {
     current: u32,
     /// Acknowledged packets that have not yet widened the window by one.
     grown: u32,
-    /// What congestion control allows.
+    /// The limit of congestion control.
     limit: u32,
     /// The narrower of the two.
     effective: u32,

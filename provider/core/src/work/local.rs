@@ -34,7 +34,7 @@ impl SendWr<'_> {
 }
 
 impl SendWqe {
-    /// What a BIND_MW asks for.
+    /// The contents of a BIND_MW.
     pub(crate) fn bind_mw(&self) -> BindMw {
         BindMw {
             lkey: Lkey(self.swap as u32),

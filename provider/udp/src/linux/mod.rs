@@ -82,7 +82,7 @@ impl UdpSocket {
         })
     }
 
-    /// What this socket can do.
+    /// The capabilities of this socket.
     pub fn caps(&self) -> &Caps {
         &self.caps
     }
