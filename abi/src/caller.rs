@@ -8,7 +8,7 @@ use core::ptr;
 /// Most frames of this library between the program and strict mode.
 const FRAMES_MAX: usize = 32;
 
-/// Has strict mode name the program's calls.
+/// Makes strict mode name the program's calls.
 pub(crate) fn prepare() {
     urxe::name_callers(urxe::Callers { find, name });
 }

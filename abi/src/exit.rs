@@ -5,7 +5,7 @@ use std::sync::Once;
 
 use crate::{file, verbose};
 
-/// Has the C library call us when the process exits, where there is a capture to be completed (`URXE_PCAP`), or
+/// Registers a handler for the exit of the process, where there is a capture to be completed (`URXE_PCAP`), or
 /// the program was told to print what faults on purpose did, and how many requests were flushed (`URXE_VERBOSE`).
 pub(crate) fn prepare() {
     static ONCE: Once = Once::new();

@@ -124,7 +124,7 @@ pub(crate) unsafe fn bury<T: Object>(ptr: *mut T::C) {
     unsafe { bury_at(ptr.cast::<T>()) };
 }
 
-/// The same for what is not found at C's part.
+/// Buries an object that does not begin with C's part.
 ///
 /// # Safety
 /// As for [`bury`].

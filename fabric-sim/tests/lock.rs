@@ -21,7 +21,7 @@ const CLIENTS: usize = 3;
 const ROUNDS: u64 = 4;
 const TOTAL: u64 = CLIENTS as u64 * ROUNDS;
 
-/// Runs the store on five hosts, under faults, and checks what came of it.
+/// Runs the store on five hosts, under faults, and checks the outcome.
 fn run(sim: &mut Simulation, care: Care) -> Result<Report, String> {
     let host = |number: usize| HostId(number as u32);
     let address = |number| sim.address(host(number));

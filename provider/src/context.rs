@@ -339,7 +339,7 @@ pub struct ContextBuilder {
     strict_seed: Option<u64>,
     /// None: what the environment says.
     faults: Option<Option<FaultSpec>>,
-    /// The same.
+    /// None: what the environment says, too.
     mtu: Option<Mtu>,
     /// Where it is opened, if not on sockets.
     network: Option<Arc<dyn Network>>,
@@ -409,7 +409,7 @@ impl ContextBuilder {
         self
     }
 
-    /// Whether uses of verbs that work by luck are looked for, at the cost of speed. The
+    /// Whether strict mode looks for uses of verbs that work by luck, at the cost of speed. The
     /// environment variable `URXE_STRICT` does the same for all contexts.
     #[must_use]
     pub fn strict(mut self, mode: StrictMode) -> Self {
@@ -426,7 +426,7 @@ impl ContextBuilder {
         self
     }
 
-    /// Has packets meet faults on their way out, for tests (docs/FAULTS.md), or none
+    /// Sets faults for packets on their way out, for tests (docs/FAULTS.md), or none
     /// whatever the environment says. The environment variable `URXE_FAULTS` does the same
     /// for all contexts. Packets then leave one by one, without offload.
     ///

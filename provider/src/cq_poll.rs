@@ -103,7 +103,7 @@ impl CqPoll<'_> {
         self.stamp.map(|stamp| stamp.0)
     }
 
-    /// The same on the system's clock, as nanoseconds since 1970
+    /// The time of the completion on the system's clock, as nanoseconds since 1970
     /// ([`crate::Context::wallclock_ns`]).
     #[doc(alias = "ibv_wc_read_completion_wallclock_ns")]
     pub fn completion_wallclock_ns(&self) -> Option<u64> {

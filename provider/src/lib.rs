@@ -76,7 +76,7 @@
 //!   `CompChannel::into_stream`, `Context::async_events`, `cm::EventChannel::into_stream`;
 //!   `examples/async_pingpong.rs`).
 //! * `tracing`: changes of state, failures, NAKs and what is sent again as events of the
-//!   target `urxe`; nothing about packets that fare well.
+//!   target `urxe`; nothing about packets without trouble.
 //!
 //! # Environment
 //!

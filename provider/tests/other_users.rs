@@ -78,7 +78,7 @@ impl Victim {
         }
     }
 
-    /// Has it go on, and waits for its end. What it said last.
+    /// Lets it go on, and waits for its end. Returns what it said last.
     fn finish(mut self) -> String {
         let mut input = self.process.stdin.take().expect("piped");
         input.write_all(b"go\n").expect("it reads");

@@ -99,7 +99,7 @@ fn rdma_xclient_and_xserver() {
     }
 }
 
-/// Has cmtime make so many connections at once and end them. Its server serves until it is ended.
+/// Runs cmtime with so many connections at once, made and ended. Its server serves until it is ended.
 fn cmtime(count: usize) -> Option<(Talking, Ran)> {
     let port = port();
     let end = format!("cmtime -b ADDR -p PORT -c {count}");

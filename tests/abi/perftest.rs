@@ -7,7 +7,7 @@ use crate::ends::{User, both_ends};
 const ALL_SIZES: usize = 23;
 /// Iterations: the ends poll, on processors that they share with others.
 const FEW: &str = "-n 50";
-/// The same for all sizes.
+/// Iterations if all sizes are run.
 const FEWER: &str = "-n 5";
 
 /// Both sides end well, and the client prints so many lines of numbers.

@@ -272,7 +272,7 @@ fn mask_ipv4(bytes: &[u8], head: &mut [u8; 56]) -> Result<usize, ParseError> {
     Ok(LEN)
 }
 
-/// The same for IPv6 and UDP, or a GRH.
+/// The masked head of IPv6 and UDP, or of a GRH.
 fn mask_ipv6(bytes: &[u8], head: &mut [u8; 56]) -> Result<usize, ParseError> {
     let truncated = |len| ParseError::truncated(Layer::Ipv6, len, bytes.len());
     let len = match *bytes.get(6).ok_or(truncated(Ipv6::LEN))? {

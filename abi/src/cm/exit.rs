@@ -18,7 +18,7 @@ const DISCONNECT_LIMIT: Duration = Duration::from_millis(300);
 /// The process that opened something.
 static OPENER: AtomicI32 = AtomicI32::new(0);
 
-/// Has the C library end all connections when the process exits.
+/// Registers a handler that ends all connections when the process exits.
 pub(crate) fn end_connections_at_exit() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -57,7 +57,7 @@ pub(super) fn to_c(param: &ConnParam) -> rdma_event_param {
     rdma_event_param { conn }
 }
 
-/// The same for datagrams.
+/// The parameters of a datagram service, in C's form.
 ///
 /// # Safety
 /// A live context.

@@ -53,7 +53,7 @@ pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
     }))
 }
 
-/// The same as attributes. Returns 0 or -1.
+/// The path back as attributes. Returns 0 or -1.
 pub(crate) unsafe extern "C" fn ibv_init_ah_from_wc(
     context: *mut ibv_context,
     port: u8,

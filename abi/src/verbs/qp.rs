@@ -161,7 +161,7 @@ pub(crate) fn from_attr(context: &urxe::Context, from: &QpAttr) -> ibv_qp_attr {
     attr
 }
 
-/// The same object, if it was made for `ibv_wr_*`.
+/// The QP as an `ibv_qp_ex`, if it was made for `ibv_wr_*`.
 pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     // SAFETY: a QP, by the rules of the function.
     if unsafe { Qp::of(qp) }.batch.is_some() {

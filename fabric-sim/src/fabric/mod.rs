@@ -356,7 +356,7 @@ impl Fabric {
         &mut self.routes
     }
 
-    /// Has something happen to frames on cables.
+    /// Sets what interferes with frames on cables.
     pub fn set_interference(&mut self, interference: Box<dyn Interference>) {
         self.interference = Some(interference);
     }

@@ -9,7 +9,7 @@ use crate::topology::{Node, PortId};
 /// A reservation was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReserveError {
-    /// A link has no more than this left.
+    /// A link has only this much left.
     #[error("the link at port {} has {left} b/s left", .port.0)]
     Full {
         /// The port that sends into the link.

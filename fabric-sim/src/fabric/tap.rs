@@ -180,7 +180,7 @@ pub(crate) fn bytes_of<'a>(bodies: &'a Bodies, frame: &Frame) -> &'a [u8] {
     }
 }
 
-/// What becomes of a frame on a cable.
+/// The outcome of a frame on a cable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// Nothing special.

@@ -6,7 +6,7 @@ use crate::switch::WatchdogAction;
 use crate::topology::{Node, PortId};
 
 impl Fabric {
-    /// Has the watchdog look at a queue that holds frames and may not send.
+    /// Starts the watchdog on a queue that holds frames and may not send.
     #[inline]
     pub(crate) fn watch(&mut self, id: PortId, priority: u8) {
         let Some(watchdog) = self.config.switch.watchdog else {
@@ -26,7 +26,7 @@ impl Fabric {
         }
     }
 
-    /// Has the queue sent anything since?
+    /// Whether the queue has sent anything since.
     pub(crate) fn on_watchdog(&mut self, id: PortId, priority: u8) {
         let Some(watchdog) = self.config.switch.watchdog else {
             return;

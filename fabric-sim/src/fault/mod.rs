@@ -231,12 +231,12 @@ impl Fault {
         Fault::new(FaultKind::CorruptInside).probability(p)
     }
 
-    /// Has frames arrive a second time with a probability.
+    /// Frames arrive a second time with a probability.
     pub fn duplicate(p: f64, later: Span) -> Fault {
         Fault::new(FaultKind::Duplicate { later }).probability(p)
     }
 
-    /// Has frames arrive late, behind others, with a probability.
+    /// Frames arrive late, behind others, with a probability.
     pub fn reorder(p: f64, by: Span) -> Fault {
         Fault::new(FaultKind::Reorder { by }).probability(p)
     }
@@ -262,13 +262,13 @@ impl Fault {
         })
     }
 
-    /// Has a host stop a class of its switch without end.
+    /// A host stops a class of its switch without end.
     pub fn pause_storm(host: HostId, class: u8) -> Fault {
         let classes = 1u8.checked_shl(class.into()).unwrap_or(0);
         Fault::new(FaultKind::PauseStorm { classes }).on(host)
     }
 
-    /// Has a host crash, and start again at the window's end.
+    /// A host crashes, and starts again at the window's end.
     pub fn crash(host: HostId) -> Fault {
         Fault::new(FaultKind::Crash).on(host)
     }

@@ -130,7 +130,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Has a program run on a host, from now on.
+    /// Runs a program on a host, from now on.
     pub fn set_program(&mut self, host: HostId, program: Box<dyn Program>) {
         self.with_verbs(host, |verbs| verbs.transport.cqs.is_fresh = true);
         self.drivers.programs[host.0 as usize] = Some(program);
@@ -288,7 +288,7 @@ impl Sim {
         self.serve(host);
     }
 
-    /// Has a host do all that it can do now: programs react, packets leave.
+    /// Lets a host do all that it can do now: programs react, packets leave.
     #[inline]
     pub(crate) fn serve(&mut self, host: HostId) {
         loop {

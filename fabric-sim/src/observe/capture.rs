@@ -69,7 +69,7 @@ struct Record {
     comment: String,
 }
 
-/// Has a simulation run, and writes a capture of it.
+/// Runs a simulation, and writes a capture of it.
 ///
 /// ```
 /// use fabric_sim::host::StreamSpec;

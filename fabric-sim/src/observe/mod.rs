@@ -49,7 +49,7 @@ pub struct Observation {
     pub ports: Vec<PortStats>,
 }
 
-/// Has a simulation run until a time, and tells what it did.
+/// Runs a simulation until a time, and tells what it did.
 ///
 /// ```
 /// use fabric_sim::host::StreamSpec;

@@ -55,7 +55,7 @@ pub struct ClassSeries {
     pub sent: Vec<u64>,
 }
 
-/// Has a simulation run until a time, and looks at it meanwhile.
+/// Runs a simulation until a time, and samples it meanwhile.
 ///
 /// # Panics
 /// If the interval is zero, or fewer than two samples are wanted.

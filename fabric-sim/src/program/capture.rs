@@ -17,7 +17,7 @@ pub(crate) struct Capturing {
 }
 
 impl Capturing {
-    /// Has everything that happens in the network written to a file.
+    /// Writes everything that happens in the network to a file.
     pub(crate) fn begin(sim: &mut Sim, path: &Path, seed: u64) -> Result<Capturing, Cause> {
         let begin = || {
             let file = BufWriter::new(File::create(path)?);

@@ -119,7 +119,7 @@ impl Simulation {
         self
     }
 
-    /// Has a program run on a host. It uses `urxe` as everywhere; its context is opened on
+    /// Runs a program on a host. It uses `urxe` as everywhere; its context is opened on
     /// [`Simulation::address`].
     ///
     /// If the host crashes, the program ends where it is, its values are dropped, and it does not come back.
@@ -144,7 +144,7 @@ impl Simulation {
         address_of(host)
     }
 
-    /// Has something go wrong.
+    /// Adds a fault.
     pub fn fault(&mut self, fault: Fault) -> &mut Self {
         self.faults.push(fault);
         self

@@ -35,7 +35,7 @@ impl<T> Shared<T> {
         Shared(Mutex::new(value))
     }
 
-    /// Has it for a moment.
+    /// Locks it for a moment.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         // A program that panics leaves it whole: only this file's code runs in here.
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))

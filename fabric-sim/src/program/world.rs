@@ -123,14 +123,14 @@ impl World {
         }
     }
 
-    /// Has a program begin on a host, now.
+    /// Starts a program on a host, now.
     pub(crate) fn start(&mut self, host: HostId, body: Body) -> Result<(), Cause> {
         let id = self.common.task_id();
         self.hosts[host.0 as usize].first = Some(id);
         self.add(id, host, body)
     }
 
-    /// Has a program begin on a host now, and again whenever the host starts again.
+    /// Starts a program on a host now, and again whenever the host starts again.
     pub(crate) fn serve(&mut self, host: HostId, service: Service) -> Result<(), Cause> {
         self.hosts[host.0 as usize].service = Some(service.clone());
         self.start(host, Box::new(move || service()))

@@ -47,7 +47,7 @@ impl fmt::Display for Setting {
 }
 
 impl Scenario {
-    /// The same with other values. Fields that are not there yet are added; elements of lists are not.
+    /// This scenario with other values. Fields that are not there yet are added; elements of lists are not.
     ///
     /// # Errors
     /// [`ScenarioError`] if a path leads nowhere, or what comes out is no scenario.

@@ -43,7 +43,7 @@ pub(super) fn last_hit(table: &Table, place: usize) -> Option<i64> {
     fault.get("nth")?.as_array()?.last()?.as_integer()
 }
 
-/// Has it hit an earlier frame; false if that is one of its others, or before one.
+/// Makes it hit an earlier frame; false if that is one of its others, or before one.
 pub(super) fn move_last_hit(table: &mut Table, place: usize, number: i64) -> bool {
     let numbers = field(table, "fault", place)
         .and_then(|fault| fault.get_mut("nth"))

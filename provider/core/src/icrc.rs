@@ -133,7 +133,7 @@ impl Common {
         }
     }
 
-    /// The same as [`Common::believes`] for QP 1, with what it knows beside.
+    /// [`Common::believes`] for QP 1, with what it knows beside.
     pub(crate) fn believes_mad(
         &self,
         mads: &mut SourceIdents,

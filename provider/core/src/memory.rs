@@ -54,7 +54,7 @@ pub trait Memory {
     /// [`MemoryFault`] when the bytes cannot be reached.
     fn fetch_add(&self, span: MrSpan, add: u64) -> Result<u64, MemoryFault>;
 
-    /// Has the span's bytes survive a loss of power.
+    /// Makes the span's bytes survive a loss of power.
     ///
     /// # Errors
     /// [`MemoryFault`] when they would not. Memory is not persistent unless an

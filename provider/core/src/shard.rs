@@ -286,7 +286,7 @@ impl Shard {
         Some(qp..qp + size_of::<Qp>())
     }
 
-    /// Has the QP that a packet is for brought into the cache. For packets that will be handled
+    /// Prefetches the QP that a packet is addressed to. For packets that will be handled
     /// after others, of a shard that [has many QPs](Shard::has_many); it changes nothing else.
     #[inline]
     pub fn prefetch(&self, bytes: &[u8]) {

@@ -23,7 +23,7 @@ impl Shard {
         self.qps.occupancy()
     }
 
-    /// The same of connections, and of what is left of them.
+    /// How many places for connections (and what is left of them) there are, and how many are in use.
     #[inline]
     pub fn cm_occupancy(&self) -> Occupancy {
         let agent = self.management.agent();

@@ -209,7 +209,7 @@ impl Id {
         self.reject_with(RejReason::CONSUMER_DEFINED, private_data)
     }
 
-    /// The same for another reason (datagrams know no reasons).
+    /// Refuses the request for another reason (datagrams know no reasons).
     ///
     /// # Errors
     /// As of [`Id::reject`].

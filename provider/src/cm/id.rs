@@ -114,7 +114,7 @@ impl Id {
         Id::with_qp_type(channel, space, space.qp_type())
     }
 
-    /// The same for another kind of QP: RC, UC, XRC or UD.
+    /// A new identifier for another kind of QP: RC, UC, XRC or UD.
     ///
     /// # Errors
     /// If there are no random numbers.

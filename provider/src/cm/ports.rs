@@ -70,7 +70,7 @@ fn io_error(action: &'static str) -> impl FnOnce(std::io::Error) -> Error {
 }
 
 impl Lease {
-    /// Has a certain port, or of port 0 any. `home` is a context of this process.
+    /// Binds a certain port, or for port 0 any. `home` is a context of this process.
     pub(super) fn take(
         space: PortSpace,
         addr: SocketAddr,

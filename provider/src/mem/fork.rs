@@ -114,7 +114,7 @@ impl Place {
     }
 }
 
-/// Has these closed in children. More than there is room for stay open there.
+/// Notes descriptors that children must close. Those that there is no room for stay open there.
 pub(crate) fn close_in_child<'f>(fds: impl Iterator<Item = BorrowedFd<'f>>) {
     if NULL.load(Ordering::Relaxed) < 0
         && let Ok(null) = File::open("/dev/null")

@@ -1,7 +1,7 @@
 //! Returns freed memory to the system.
 
-/// Has the C library give back what the program has freed. glibc keeps freed memory that is not at the end of its heap
-/// until it is told; other libraries do not need to be, and programs with an allocator of their own lose nothing.
+/// Makes the C library give back what the program has freed. glibc keeps freed memory that is not at the end of its heap
+/// until it is told to return it; other libraries need not be told, and programs with an allocator of their own lose nothing.
 /// Threads that allocate meanwhile wait, for milliseconds where the heap is large.
 ///
 /// Returns false where there is no such call.

@@ -36,7 +36,7 @@ pub(crate) fn prefetch_value<T>(value: &T) {
     prefetch(at..at + size_of::<T>());
 }
 
-/// Has the memory that QPs are made in put into huge pages, 2 MiB at a time, as it fills up.
+/// Puts the memory of QPs into huge pages, 2 MiB at a time, as it fills up.
 #[derive(Debug, Default)]
 pub(crate) struct HugePages {
     /// Number of the huge page that the last QP is in; 0 for none.

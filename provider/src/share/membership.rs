@@ -320,7 +320,7 @@ impl Membership {
         ports.listener((space, addr, port), has_row)
     }
 
-    /// Has a port for this participant. False if it is taken.
+    /// Binds a port for this participant. False if it is taken.
     pub(crate) fn bind_port(&self, name: PortName, reuse: bool) -> io::Result<bool> {
         let own = (self.row, self.nonce);
         self.with_ports(|locked, ports| ports.bind(locked, own, name, reuse))
@@ -482,7 +482,7 @@ fn full(what: &dyn Display) -> JoinError {
     JoinError::NoRegistry(io::Error::new(io::ErrorKind::StorageFull, text))
 }
 
-/// Has the kernel steer by what the registry says; where only one is, it need not: the
+/// Attaches the kernel's program for what the registry says; where there is only one participant, it need not: the
 /// program costs a twentieth of a microsecond for each datagram.
 fn attach_all<'s>(
     locked: &Locked<'_>,

@@ -16,7 +16,7 @@ pub struct Callers {
 
 static CALLERS: OnceLock<Callers> = OnceLock::new();
 
-/// Has strict mode name calls in this way from now on, in all of the process. The first to ask for it decides.
+/// Makes strict mode name calls in this way from now on, in all of the process. The first to ask for it decides.
 pub fn name_callers(callers: Callers) {
     // A later call sees the same program.
     let _ = CALLERS.set(callers);

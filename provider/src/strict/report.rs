@@ -24,7 +24,7 @@ pub struct StrictReport {
     pub qpn: Option<Qpn>,
     /// The call that posted the work request, or that broke the rule.
     pub at: Option<&'static Location<'static>>,
-    /// The same call where the program is not written in Rust ([`crate::name_callers`]).
+    /// The call, if the program is not written in Rust ([`crate::name_callers`]).
     pub caller: Option<Caller>,
     /// How often it was found at this place since reports were last taken.
     pub count: u64,

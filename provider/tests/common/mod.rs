@@ -256,7 +256,7 @@ pub fn ip(args: &str) {
     assert!(output.status.success(), "ip {args}: {errors}");
 }
 
-/// Has the kernel deliver everything to one of the sockets on an address.
+/// Makes the kernel deliver everything to one of the sockets on an address.
 pub fn steer_all_to(addr: IpAddr, number: u32) {
     use urxe_udp::{Steering, UdpConfig, UdpSocket};
     let config = UdpConfig {

@@ -87,7 +87,7 @@ struct Session<'a> {
     works: Vec<Work>,
 }
 
-/// What has become of a work request; its number is its place.
+/// The outcome of a work request; its number is its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Work {
     Posted,

@@ -98,7 +98,7 @@ impl Rate {
 /// Bytes that a datagram has beside its UDP payload on an Ethernet link, the gap between
 /// frames and the preamble included: what a rate has to pay for besides the packet.
 pub(crate) const FRAME_OVERHEAD_IPV4: u32 = 14 + 20 + 8 + 4 + 20;
-/// The same over IPv6.
+/// The overhead over IPv6.
 pub(crate) const FRAME_OVERHEAD_IPV6: u32 = FRAME_OVERHEAD_IPV4 + 20;
 
 /// The state of a QP's congestion control.

@@ -31,7 +31,7 @@ const RECV_SLOT: u64 = 8 << 10;
 const MESSAGE_MAX: u64 = 6 << 10;
 const OPS_MAX: u64 = 24;
 
-/// One work request, and what the model says must come of it.
+/// One work request, and the outcome that the model demands.
 #[derive(Debug)]
 struct Op {
     opcode: WrOpcode,

@@ -22,7 +22,7 @@ pub(crate) fn run(script: &[u8]) -> (QpState, u64) {
     run_as(QpType::Rc, script)
 }
 
-/// The same against a QP of any service.
+/// Runs a script against a QP of any service.
 pub(crate) fn run_as(qp_type: QpType, script: &[u8]) -> (QpState, u64) {
     let mut script = Script(script);
     let settings = Settings {

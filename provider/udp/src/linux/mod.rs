@@ -104,7 +104,7 @@ impl UdpSocket {
         Ok(words[DROPS] as u32)
     }
 
-    /// Has the traffic class of what is received reported from now on, if that was not
+    /// Reports the traffic class of received packets from now on, if that was not
     /// asked for when the socket was bound. It costs every lone packet a little.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ impl UdpSocket {
         sys::set_option(self.fd.as_fd(), level, name, 1)
     }
 
-    /// Has a program choose which socket of this port's group gets a datagram
+    /// Attaches a program that chooses which socket of this port's group gets a datagram
     /// ([`UdpConfig::reuse_port`]); it replaces the one before, even that of another process.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl UdpSocket {
         let _ = sys::set_option(self.as_fd(), SOL_SOCKET, DETACH, 0);
     }
 
-    /// Has the kernel join packets from now on, if that was put off
+    /// Makes the kernel join packets from now on, if that was put off
     /// ([`UdpConfig::gro_on_demand`]). Bursts do it by themselves; call it when shorter
     /// trains come again and again.
     ///

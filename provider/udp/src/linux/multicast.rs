@@ -55,7 +55,7 @@ impl UdpSocket {
         Ok(socket)
     }
 
-    /// Has datagrams to groups leave through the interface with this number (0: the
+    /// Sends datagrams to groups through the interface with this number (0: the
     /// system chooses; over IPv4 always the one that has the socket's address), and lets
     /// them pass so many routers. Members on this host get copies.
     ///
