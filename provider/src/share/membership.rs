@@ -482,7 +482,7 @@ fn full(what: &dyn Display) -> JoinError {
     JoinError::NoRegistry(io::Error::new(io::ErrorKind::StorageFull, text))
 }
 
-/// Attaches the kernel's program for what the registry says; where there is only one participant, it need not: the
+/// Attaches the kernel's program for what the registry says; one participant alone needs none: the
 /// program costs a twentieth of a microsecond for each datagram.
 fn attach_all<'s>(
     locked: &Locked<'_>,
