@@ -45,7 +45,7 @@ type Identity = (u64, u64);
 static OPEN: Mutex<Vec<(Identity, Weak<File>)>> = Mutex::new(Vec::new());
 
 impl File {
-    /// One for a descriptor that was just made.
+    /// A file for a descriptor that was just made.
     pub(crate) fn new(
         fd: &OwnedFd,
         urxe: urxe::Context,

@@ -37,7 +37,7 @@ struct Qp {
     peer: Option<String>,
     sq: (u32, u32),
     rq: (u32, u32),
-    /// Of the next packet, the oldest that is not acknowledged, and the one expected.
+    /// The PSNs of the next packet, of the oldest that is not acknowledged, and of the one expected.
     psns: [u32; 3],
     counters: BTreeMap<String, u64>,
     last_error: Option<String>,

@@ -63,7 +63,7 @@ impl Payload {
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     pub(crate) next: Option<FrameId>,
-    /// From the Ethernet header to the check sequence.
+    /// The length from the Ethernet header to the check sequence.
     pub len: u32,
     /// The source host.
     pub src: HostId,

@@ -17,7 +17,7 @@ pub const JUMBO_MTU: u32 = 4200;
 pub struct Link {
     /// Both ways.
     pub rate: Rate,
-    /// From end to end: 5 ns a metre.
+    /// The delay from end to end: 5 ns a metre.
     pub delay: Span,
     /// Longest IP packet; longer ones are dropped.
     pub mtu: u32,

@@ -10,7 +10,7 @@ pub const PRIORITIES: usize = 8;
 /// How lossless classes are kept lossless.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FlowControl {
-    /// Not at all: every class drops when buffers are full.
+    /// No flow control: every class drops when buffers are full.
     None,
     /// Priority flow control (802.1Qbb): a receiver pauses single classes.
     Pfc(PauseTimes),

@@ -12,9 +12,9 @@ use crate::pd::Pd;
 #[repr(u32)]
 #[doc(alias = "ibv_advise_mr_advice")]
 pub enum Advice {
-    /// It will be read: bring the pages in.
+    /// The memory will be read: bring the pages in.
     Prefetch = 0,
-    /// It will be written to: bring the pages in, ready to be changed.
+    /// The memory will be written to: bring the pages in, ready to be changed.
     PrefetchWrite = 1,
     /// Bring in what needs no page fault: which is what is there already, so nothing is
     /// done after the checks.

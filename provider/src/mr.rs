@@ -70,7 +70,7 @@ impl Registration {
         })
     }
 
-    /// Of a region that has an lkey only.
+    /// The registration of a region that has an lkey only.
     pub(crate) fn local(pd: &Pd, lkey: Lkey) -> Registration {
         let rkey = Rkey(0);
         Registration {
@@ -116,7 +116,7 @@ impl Mr {
         Ok(())
     }
 
-    /// It was registered again.
+    /// The registration after the region was registered again.
     pub(crate) fn changed(
         &mut self,
         pd: Option<Pd>,

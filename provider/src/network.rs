@@ -43,20 +43,20 @@ pub struct Packet<'a> {
 
 /// Whether what a program waits for is there.
 pub trait Ready: fmt::Debug + Send + Sync {
-    /// It is there: waiting has an end.
+    /// True if the event is there, so that waiting ends.
     fn is_ready(&self) -> bool;
 }
 
 /// Why a program lets time pass.
 #[derive(Clone, Debug)]
 pub enum Pause {
-    /// It looked for a completion, and there was none: it will probably look again at once.
+    /// The program polled and found no completion: it will probably poll again at once.
     Poll,
-    /// It is about to post work requests.
+    /// The program is about to post work requests.
     Post,
-    /// It is about to look at its registered memory, or to change it, by a call of this crate.
+    /// The program is about to read or change its registered memory by a call of this crate.
     Memory,
-    /// It sleeps until the event is there, or until a time.
+    /// The program sleeps until the event is there, or until a time.
     Event {
         /// The event that it waits for.
         event: Arc<dyn Ready>,

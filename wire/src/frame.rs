@@ -44,7 +44,7 @@ impl LinkType {
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::large_enum_variant, reason = "no allocator in this crate")]
 pub enum Frame<'a> {
-    /// It carries a packet of the InfiniBand transport.
+    /// A frame with a packet of the InfiniBand transport.
     Roce(RoceFrame<'a>),
     /// A pause frame.
     Pause(PauseFrame),

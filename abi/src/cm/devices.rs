@@ -136,7 +136,7 @@ pub(crate) unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut
     array
 }
 
-/// One of each device that can be opened. `ENODEV` if there is none.
+/// A context for each device that can be opened. `ENODEV` if there is none.
 pub(super) fn contexts() -> Result<Vec<*mut ibv_context>, Errno> {
     check_instance()?;
     let devices = list()?;

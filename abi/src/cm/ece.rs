@@ -7,7 +7,7 @@ use super::param::bytes;
 use crate::errno::{Errno, minus_one};
 use crate::layout::{ibv_ece, rdma_cm_id};
 
-/// To be told to the peer with the next request or answer.
+/// Sets the options that the peer is told with the next request or answer.
 pub(crate) unsafe extern "C" fn rdma_set_local_ece(
     id: *mut rdma_cm_id,
     ece: *mut ibv_ece,

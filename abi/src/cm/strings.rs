@@ -2,7 +2,7 @@
 
 use core::ffi::{CStr, c_char, c_int};
 
-/// By number (`enum rdma_cm_event_type`).
+/// Names by number (`enum rdma_cm_event_type`).
 const NAMES: [&CStr; 16] = [
     c"RDMA_CM_EVENT_ADDR_RESOLVED",
     c"RDMA_CM_EVENT_ADDR_ERROR",

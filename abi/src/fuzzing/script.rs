@@ -42,7 +42,7 @@ impl Script<'_> {
         self.byte() % count == count - 1
     }
 
-    /// One of them.
+    /// Picks one of the list.
     pub(crate) fn pick<T: Copy>(&mut self, list: &[T]) -> Option<T> {
         let place = usize::from(self.byte());
         (!list.is_empty()).then(|| list[place % list.len()])

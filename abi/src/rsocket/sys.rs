@@ -41,7 +41,7 @@ pub(super) fn is_readable(fd: RawFd) -> bool {
     poll(&mut [reading(fd)], 0).is_ok_and(|found| found > 0)
 }
 
-/// To ask whether a descriptor has something to read.
+/// Asks `poll` whether a descriptor has something to read.
 pub(super) fn reading(fd: RawFd) -> libc::pollfd {
     libc::pollfd {
         fd,

@@ -165,7 +165,7 @@ pub(super) fn from_scale(value: u8) -> u16 {
 /// A message: three bits what, 29 how much.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Message {
-    /// So many bytes of data were written.
+    /// The number of bytes of data that were written.
     Data(u32),
     /// The peer may have sent so many messages in all (16 bits count); and an entry of the target list may be new.
     Credit(u16),
@@ -173,7 +173,7 @@ pub(super) enum Message {
     Iomap(u32),
     /// Nothing more will come or be read.
     Disconnect,
-    /// To find out whether the peer is alive.
+    /// Asks whether the peer is alive.
     KeepAlive,
     /// Nothing more will come.
     Shutdown,

@@ -224,7 +224,7 @@ impl Client {
         }
     }
 
-    /// One message there, one back.
+    /// A round of one message there and one back.
     fn send_recv(&mut self, link: &mut Link, round: u64) -> Result<Duration, CliError> {
         let start = Instant::now();
         link.post_recv(Slot::of_round(round))?;

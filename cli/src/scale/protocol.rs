@@ -11,7 +11,7 @@ pub(super) enum Request {
     Create { qps: usize },
     /// The next endpoints, in order.
     Endpoints(Vec<String>),
-    /// So many messages will come.
+    /// Announces so many messages.
     Run { messages: u64 },
     /// The end.
     Bye,
@@ -25,6 +25,6 @@ pub(super) enum Answer {
     Running,
     /// All messages have arrived.
     Done,
-    /// It failed.
+    /// The other side failed.
     Fault { text: String },
 }

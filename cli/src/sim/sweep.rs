@@ -23,9 +23,9 @@ struct Outcome {
     hash: u64,
     failures: Vec<String>,
     marks: Marks,
-    /// Of the slowest flow, in bits a second.
+    /// The goodput of the slowest flow, in bits a second.
     goodput: u64,
-    /// Of the last flow, in seconds; `None` if one did not come to its end.
+    /// The completion time of the last flow, in seconds; `None` if one did not end.
     completion: Option<f64>,
 }
 

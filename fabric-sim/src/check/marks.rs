@@ -69,7 +69,7 @@ marks! {
     Watchdog = "watchdog",
     /// Queues waited for each other in a circle, if only for a moment.
     CyclicDependency = "cyclic-dependency",
-    /// And did not get out of it.
+    /// The circle of waiting queues did not dissolve.
     Deadlock = "deadlock",
 }
 

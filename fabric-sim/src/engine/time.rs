@@ -21,7 +21,7 @@ impl Time {
     /// Later than everything that happens.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// So many picoseconds after the start.
+    /// The time so many picoseconds after the start.
     pub const fn from_ps(ps: u64) -> Time {
         Time(ps)
     }
@@ -44,7 +44,7 @@ impl Time {
         urxe_core::Time(self.0 / PS_PER_NS)
     }
 
-    /// From a time of the core.
+    /// The time that is this time of the core.
     #[inline]
     pub const fn from_core(time: urxe_core::Time) -> Time {
         Time(time.0.saturating_mul(PS_PER_NS))

@@ -73,7 +73,7 @@ pub(super) fn share(findings: &mut Findings) {
 
 /// What came of sharing.
 struct Shared {
-    /// Of A and of B, in Gb/s.
+    /// The rates of A and of B, in Gb/s.
     rates: [f64; 2],
     drops: f64,
     /// Reservations that were refused although there was room, or granted although there was none.

@@ -74,7 +74,7 @@ pub enum TapEvent<'a> {
     Buffered {
         /// Through which.
         port: PortId,
-        /// Of which class.
+        /// The class.
         priority: u8,
         /// What it takes now.
         taken: IngressUse,
@@ -187,11 +187,11 @@ pub enum Fate {
     Pass,
     /// The frame is lost.
     Lose,
-    /// It arrives so much later; frames behind it may overtake it.
+    /// The frame arrives so much later; frames behind it may overtake it.
     Delay(Span),
-    /// It arrives, and once more so much later.
+    /// The frame arrives, and once more so much later.
     Duplicate(Span),
-    /// It arrives with a wrong check sequence.
+    /// The frame arrives with a wrong check sequence.
     Corrupt,
 }
 

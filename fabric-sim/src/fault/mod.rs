@@ -58,9 +58,9 @@ pub enum FaultKind {
     },
     /// Frames arrive later, in their order.
     Delay {
-        /// So much, always.
+        /// The constant part of the delay.
         by: Span,
-        /// And up to so much more, at random.
+        /// The greatest random part of the delay.
         jitter: Span,
     },
     /// Cables have another rate.

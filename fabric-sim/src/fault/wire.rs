@@ -22,9 +22,9 @@ pub(crate) struct Verdict {
     pub(crate) lost: Option<DropReason>,
     /// The delay of its arrival.
     pub(crate) delay: Span,
-    /// It arrives again, so long after that.
+    /// The delays of copies that arrive again after it.
     pub(crate) copies: [Option<Span>; COPIES_MAX],
-    /// With it arrives a forged one, made with these bits.
+    /// A forged frame that arrives with it, made with these bits.
     pub(crate) forged: Option<(Forgery, u64)>,
 }
 

@@ -128,7 +128,7 @@ pub struct Flow {
     pub(crate) expected: u32,
     /// When a paced flow may send next.
     pub(crate) next_at: Time,
-    /// It waits for room in the adapter.
+    /// True while it waits for room in the adapter.
     pub(crate) is_listed: bool,
     /// True if it stopped because its host crashed.
     pub(crate) is_halted: bool,

@@ -133,7 +133,7 @@ impl StreamSpec {
 /// A stream, and how far it has come.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
-    /// As it was asked for.
+    /// The stream as it was requested.
     pub spec: StreamSpec,
     /// The QP that posts.
     pub qp: QpHandle,

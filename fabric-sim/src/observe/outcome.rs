@@ -21,7 +21,7 @@ pub struct FlowOutcome {
     pub bytes: u64,
     /// When it begins.
     pub start: Time,
-    /// From its start to its end, if it is complete.
+    /// The time from its start to its end, if it is complete.
     pub completion: Option<Span>,
     /// Bytes of payload a second, from its start to its last completion.
     pub goodput: Option<Rate>,
@@ -77,9 +77,9 @@ pub fn outcomes(sim: &Sim) -> Vec<FlowOutcome> {
 
 /// Headers of Ethernet, IP, UDP and the BTH, the ICRC and the check sequence.
 const HEADERS: u32 = ETHERNET_OVERHEAD + 20 + 8 + 12 + 4;
-/// Of the first packet of a WRITE, and of a READ request.
+/// The header of the first packet of a WRITE, and of a READ request.
 const RETH: u32 = 16;
-/// Of an ACK, and of the first and the last response.
+/// The header of an ACK, and of the first and the last response.
 const AETH: u32 = 4;
 
 /// Packets of a length, and how they go.
@@ -111,7 +111,7 @@ fn way(sim: &Sim, spec: &FlowSpec) -> Option<Vec<Link>> {
     )
 }
 
-/// From the first bit that leaves to the last that arrives.
+/// The time from the first bit that leaves to the last that arrives.
 fn time_of(way: &[Link], load: &Load) -> Span {
     let delays = way.iter().fold(Span::ZERO, |sum, link| sum + link.delay);
     let Some((slowest, link)) = way.iter().enumerate().min_by_key(|(_, link)| link.rate) else {

@@ -18,7 +18,7 @@ pub struct CpuModel {
     pub post: Span,
     /// Reading or writing registered memory by a call.
     pub memory: Span,
-    /// From an event to the thread that waits for it.
+    /// The time from an event to the thread that waits for it.
     pub wake_up: Span,
     /// Probability that a call takes up to [`CpuModel::stall`] longer.
     pub stall_probability: f64,

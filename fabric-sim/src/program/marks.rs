@@ -14,7 +14,7 @@ impl Marks {
             .with(|marks| *marks.entry(what.to_owned()).or_default() |= seen);
     }
 
-    /// Those that were never seen.
+    /// The marks that were never seen.
     pub(crate) fn missed(&self) -> Vec<String> {
         self.0.with(|marks| {
             let missed = marks.iter().filter(|(_, seen)| !**seen);

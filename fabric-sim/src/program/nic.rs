@@ -44,7 +44,7 @@ struct Inner {
     /// What the host's program does beside waiting, since it last gave its turn back.
     busy: Span,
     cpu: Cpu,
-    /// Of contexts that are closed.
+    /// The counters of contexts that are closed.
     counters: BTreeMap<&'static str, u64>,
 }
 

@@ -13,7 +13,7 @@ use crate::topology::HostId;
 /// How the program of a host ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostEnd {
-    /// It returned, at that time.
+    /// The program returned, at that time.
     Finished(Time),
     /// Its host crashed, and did not start again with it.
     Crashed,

@@ -46,7 +46,7 @@ impl<T> Shared<T> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
     Returned,
-    /// With these words.
+    /// The program panicked with this message.
     Panicked(String),
     /// The simulation ended it.
     Killed,
@@ -55,10 +55,10 @@ pub(crate) enum Ending {
 /// What came of a program's turn.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// It waits.
+    /// The program waits.
     Waits(Wait),
     Ended(Ending),
-    /// It does not give its turn back.
+    /// The program does not give its turn back.
     Keeps,
 }
 

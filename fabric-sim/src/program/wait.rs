@@ -21,7 +21,7 @@ pub(crate) struct Wait {
 pub(crate) enum Reason {
     /// For nothing but its own doing.
     Busy,
-    /// It polled, and will poll again.
+    /// The program polled, and will poll again.
     Poll,
     /// For an event of a channel.
     Event {

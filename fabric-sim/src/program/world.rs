@@ -25,7 +25,7 @@ pub(crate) const PROGRAM_TIMER: u32 = 1 << 29;
 /// The contexts of a host have something to do; other tokens are the number of a task.
 const ADAPTER_TIMER: u32 = PROGRAM_TIMER | 1 << 28;
 
-/// From one QP of a host to another of the same host.
+/// The delay from one QP of a host to another of the same host.
 const LOOPBACK: Span = Span::from_ns(500);
 /// A program that polls in vain looks again after a sixteenth of the time that nothing happened, but not later
 /// than this.
@@ -62,7 +62,7 @@ impl Common {
 /// What a task does now.
 #[derive(Debug)]
 enum Status {
-    /// It is in the list of those that run next.
+    /// The program is in the list of those that run next.
     Ready,
     Waits(Reason),
 }

@@ -7,7 +7,7 @@ use crate::switch::mark::Marking;
 /// Up to how much of a shared pool one class of one port may fill.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Threshold {
-    /// So many bytes.
+    /// A constant number of bytes.
     Static(u64),
     /// So many times what is still free: the more is used, the less each may have (Choudhury and
     /// Hahne).

@@ -11,7 +11,7 @@ pub struct Marking {
     pub min: u64,
     /// Bytes.
     pub max: u64,
-    /// At `max`.
+    /// The probability at `max`.
     pub probability: f64,
 }
 

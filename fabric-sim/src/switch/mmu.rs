@@ -12,11 +12,11 @@ use crate::switch::config::{SwitchConfig, Threshold};
 /// What one port and class use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IngressUse {
-    /// Of its own bytes.
+    /// Bytes of its reserved part.
     pub reserved: u64,
-    /// Of the shared pool.
+    /// Bytes of the shared pool.
     pub shared: u64,
-    /// Of the headroom.
+    /// Bytes of the headroom.
     pub headroom: u64,
     /// Its neighbour was told to stop.
     pub is_off: bool,

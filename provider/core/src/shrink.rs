@@ -12,7 +12,7 @@ pub struct Places {
     pub qps: usize,
     /// Places of shared receive queues.
     pub srqs: usize,
-    /// Of the connection manager; `None` without one.
+    /// Places of the connection manager; `None` without one.
     pub cm: Option<CmPlaces>,
 }
 

@@ -29,18 +29,18 @@ pub(crate) struct Share {
     sent: u32,
     /// Turns after which nothing more could be sent, modulo 2^16.
     stops: u16,
-    /// It is in the list of QPs with data.
+    /// True if it is in the list of QPs with data.
     is_listed: bool,
-    /// It is in the list of QPs that owe answers.
+    /// True if it is in the list of QPs that owe answers.
     pub(crate) owes: bool,
-    /// It had more data after its last turn, but was not allowed to send it.
+    /// True if it had more data after its last turn, but was not allowed to send it.
     is_backlogged: bool,
 }
 
 /// What a QP had of its host's time to send, to compare QPs ([`Shard::sending`](crate::Shard::sending)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sending {
-    /// It has data that nothing but other QPs keeps from leaving.
+    /// True if it has data, and only other QPs keep it from leaving.
     pub could_send: bool,
     /// Bytes of data that it sent, modulo 2^32.
     pub sent: u32,

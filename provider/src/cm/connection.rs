@@ -275,7 +275,7 @@ impl ConnectBuilder {
         }
     }
 
-    /// From this one; its port may be 0.
+    /// Connects from this address; its port may be 0.
     #[must_use]
     pub fn from(mut self, addr: SocketAddr) -> Self {
         self.from = Some(addr);

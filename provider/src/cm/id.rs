@@ -228,7 +228,7 @@ impl Id {
         self.state().ece = ece;
     }
 
-    /// Those that the peer sent; none if it did not.
+    /// The options that the peer sent; none if it did not.
     #[doc(alias = "rdma_get_remote_ece")]
     pub fn remote_ece(&self) -> Ece {
         self.state().remote_ece

@@ -88,7 +88,7 @@ impl Default for ConnParam {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[doc(alias = "rdma_ud_param")]
 pub struct UdParam {
-    /// From the program at the other end.
+    /// Data from the program at the other end.
     pub private_data: Vec<u8>,
     /// The way there, for an address handle.
     pub ah_attr: AddressVector,

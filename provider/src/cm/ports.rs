@@ -22,7 +22,7 @@ pub(super) struct Lease {
     name: PortName,
     /// The context with the membership that has it in the registry, if any.
     home: Option<Context>,
-    /// It was given out from a block, and goes back there.
+    /// True if it was given out from a block, and goes back there.
     is_of_block: bool,
     table: Generation,
     number: u64,

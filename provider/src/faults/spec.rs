@@ -19,7 +19,7 @@ impl Share {
     pub const NONE: Share = Share(0);
     const WHOLE: u32 = 1_000_000;
 
-    /// So many of a million; at most all of them.
+    /// The share of so many in a million; at most all of them.
     pub fn from_per_million(count: u32) -> Share {
         Share(count.min(Share::WHOLE))
     }

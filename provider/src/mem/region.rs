@@ -21,7 +21,7 @@ pub(crate) struct Region {
 
 #[derive(Debug)]
 enum Backing {
-    /// From a boxed slice; given back when dropped.
+    /// A boxed slice; freed when dropped.
     Boxed,
     /// A mapping, unmapped when dropped.
     Mapped { _map: MmapMut },

@@ -116,7 +116,7 @@ pub(crate) enum Shared {
     Lost,
     /// No participant has that QPN.
     NoOwner,
-    /// It was no packet but a probe.
+    /// The datagram was a probe, not a packet.
     Probe,
 }
 

@@ -28,7 +28,7 @@ impl Pace {
         })
     }
 
-    /// It was asked, and put right where it was wrong.
+    /// Notes that the program was checked, and corrected if it was wrong.
     pub(super) fn note(&mut self, now: Time, generation: u64) {
         let is_news = self.last.is_none_or(|(known, _)| known != generation);
         self.pause_ns = if is_news {

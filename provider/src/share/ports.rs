@@ -64,7 +64,7 @@ pub(super) enum Kind {
     Reusable,
     /// A block of ports to choose from.
     Block,
-    /// It has a listener.
+    /// The port has a listener.
     Listening,
 }
 

@@ -58,7 +58,7 @@ pub(super) struct Entry {
     /// Its name in reports.
     pub(super) name: &'static str,
     pub(super) at: Place,
-    /// It makes a completion on success too.
+    /// True if it makes a completion on success too.
     pub(super) is_signaled: bool,
     /// Its completion was made; the program has not seen it.
     pub(super) done: Option<Done>,
@@ -75,7 +75,7 @@ pub(super) struct Entry {
 pub(super) struct Piece {
     pub(super) lkey: Lkey,
     pub(super) span: MrSpan,
-    /// Of its first byte in the message.
+    /// The offset of its first byte in the message.
     pub(super) offset: usize,
 }
 
@@ -127,12 +127,12 @@ impl Entry {
         }
     }
 
-    /// From here on a change of the bytes is noticed.
+    /// Remembers the bytes: a later change is noticed.
     pub(super) fn remember(&mut self) {
         self.buffer = Buffer::Source(Hashes::of(&self.load()));
     }
 
-    /// From here on the bytes belong to the adapter.
+    /// Poisons the bytes: from here on they belong to the adapter.
     pub(super) fn poison(&mut self) {
         let original = self.load();
         let mut poison = vec![0; original.len()];

@@ -136,7 +136,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// One of both.
+    /// One of the two contexts.
     fn context(&mut self) -> *mut ibv_context {
         self.contexts[usize::from(self.script.byte() % 8 == 7)]
     }

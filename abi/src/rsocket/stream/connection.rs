@@ -23,7 +23,7 @@ const RECV: u64 = 1 << 63;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Link {
     Up,
-    /// One side said that it is over.
+    /// One side has ended it.
     Down,
     /// Something failed.
     Broken(Errno),

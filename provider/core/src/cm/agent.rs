@@ -39,7 +39,7 @@ pub struct AgentConfig {
 /// A message to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outgoing {
-    /// From where to where.
+    /// The addresses of both sides.
     pub path: MadPath,
     /// The management datagram.
     pub mad: Box<[u8; MAD_LEN]>,
@@ -419,7 +419,7 @@ impl Agent {
         self.out.front()
     }
 
-    /// It was sent.
+    /// Removes the datagram at the front: it was sent.
     pub fn pop(&mut self) {
         self.out.pop_front();
     }

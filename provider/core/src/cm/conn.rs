@@ -27,7 +27,7 @@ pub(super) enum State {
     SidrSent,
     /// A SIDR_REQ arrived, and the application is to answer.
     SidrReceived,
-    /// It did.
+    /// The service has answered.
     SidrDone,
     /// Nothing more happens. The application may hold it.
     Dead,
@@ -54,7 +54,7 @@ pub(super) struct Conn {
     pub(super) remote_id: u32,
     pub(super) remote_guid: u64,
     pub(super) remote_qpn: Qpn,
-    /// It is found by that.
+    /// True if it is found by the peer's QP.
     pub(super) remote_qp_known: bool,
     pub(super) local_qpn: Qpn,
     /// Its QP was destroyed: the number is given back when this is gone.
@@ -108,7 +108,7 @@ impl Conn {
         }
     }
 
-    /// It is about datagrams.
+    /// True if it is about datagrams.
     pub(super) fn is_datagram(&self) -> bool {
         matches!(
             self.state,

@@ -202,7 +202,7 @@ impl Conns {
         }
     }
 
-    /// By what the other side calls it.
+    /// Finds a connection by the peer's id.
     pub(super) fn find_remote(&self, addr: IpAddr, guid: u64, id: u32) -> Option<usize> {
         let hash = self.key(addr, &[guid, id.into(), 0]);
         self.by_remote.find(hash, |place| {
@@ -212,7 +212,7 @@ impl Conns {
         })
     }
 
-    /// By the other side's QP.
+    /// Finds a connection by the peer's QP.
     pub(super) fn find_remote_qpn(&self, addr: IpAddr, guid: u64, qpn: Qpn) -> Option<usize> {
         let hash = self.key(addr, &[guid, qpn.get().into(), 1]);
         self.by_remote_qpn.find(hash, |place| {
@@ -222,7 +222,7 @@ impl Conns {
         })
     }
 
-    /// By its own QP: the first of those that fit.
+    /// Finds a connection by its own QP: the first that fits.
     pub(super) fn find_qp(&self, qpn: Qpn, fits: impl Fn(&Conn) -> bool) -> Option<usize> {
         let hash = self.hasher.hash(&[qpn.get().into()]);
         self.by_local_qpn.find(hash, |place| {

@@ -23,7 +23,7 @@ pub enum CmEvent {
     Disconnected {
         /// Which.
         id: CommId,
-        /// It did not answer.
+        /// True if the peer did not answer.
         timed_out: bool,
         /// What its program sent.
         private_data: Box<[u8]>,

@@ -22,7 +22,7 @@ pub(super) struct Lines {
     lines: [Ends; LINES],
 }
 
-/// Of one place: its line and its neighbours there.
+/// The line of one place, and its neighbours there.
 #[derive(Clone, Copy, Debug, Default)]
 struct Link {
     line: Option<Line>,
@@ -38,7 +38,7 @@ struct Ends {
 }
 
 impl Lines {
-    /// At the end of that line, or in none; one that is in it already stays where it is.
+    /// Puts a place at the end of that line, or in none; one that is in it already stays where it is.
     pub(super) fn stand(&mut self, place: usize, line: Option<Line>) {
         if self.links.len() <= place {
             if line.is_none() {

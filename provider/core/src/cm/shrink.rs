@@ -6,9 +6,9 @@ use crate::table::Occupancy;
 /// Places that an agent's tables have: a caller's table by place needs no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CmPlaces {
-    /// Of connections, and with that of ids.
+    /// Places of connections, and so of ids.
     pub conns: usize,
-    /// Of listeners.
+    /// Places of listeners.
     pub listeners: usize,
 }
 

@@ -100,7 +100,7 @@ impl Default for Patience {
 /// A connection to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectRequest<'a> {
-    /// From where to where.
+    /// The addresses of both sides.
     pub path: MadPath,
     /// Which ports they are.
     pub space: PortSpace,
@@ -125,7 +125,7 @@ pub struct ConnectRequest<'a> {
 /// A datagram QP to be found.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramRequest<'a> {
-    /// From where to where.
+    /// The addresses of both sides.
     pub path: MadPath,
     /// Which ports they are.
     pub space: PortSpace,

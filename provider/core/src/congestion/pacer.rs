@@ -30,7 +30,7 @@ impl Pacer {
         self.burst
     }
 
-    /// From when on a packet may leave.
+    /// The time from which a packet may leave.
     #[inline]
     pub(crate) fn next(&self) -> Time {
         let ps = self.busy_until_ps.saturating_sub(u128::from(self.burst_ps));

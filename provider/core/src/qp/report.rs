@@ -67,9 +67,9 @@ pub struct QpReport<'a> {
     pub una_psn: Psn,
     /// PSN that is expected from the peer.
     pub expected_psn: Psn,
-    /// As requester.
+    /// Counts as requester.
     pub requester: RequesterCounts,
-    /// As responder.
+    /// Counts as responder.
     pub responder: ResponderCounts,
     /// Why it failed, if it did.
     pub last_error: Option<&'a ErrorDetail>,

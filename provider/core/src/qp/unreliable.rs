@@ -34,7 +34,7 @@ pub(crate) struct Arrival<'a> {
 
 /// Why an unreliable request was not carried out.
 pub(crate) enum Loss {
-    /// It is dropped, and the QP goes on.
+    /// The packet is dropped, and the QP goes on.
     Dropped(DropReason),
     /// The receive that is its turn is unusable: the QP fails, as no later message
     /// could be received either.
