@@ -138,6 +138,25 @@ pub struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
+    /// Number of packets.
+    #[inline]
+    pub fn packets(&self) -> usize {
+        if self.data.len() <= self.segment_size {
+            return 1;
+        }
+        self.data.len().div_ceil(self.segment_size.max(1))
+    }
+
+    /// The packet at a place in the train.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[inline]
+    pub fn packet(&self, place: usize) -> &'a [u8] {
+        let start = place * self.segment_size;
+        &self.data[start..self.data.len().min(start + self.segment_size)]
+    }
+
     /// The packets, each with its place in the train.
     #[inline]
     pub fn segments(&self) -> Segments<'a> {
