@@ -65,6 +65,8 @@ pub(super) struct SocketEntry {
     pub(super) row: Row,
     /// Its number in the kernel's group, if that is known.
     pub(super) index: Option<u32>,
+    /// The kernel can hand it trains whole.
+    pub(super) joins: bool,
     pub(super) addr: IpAddr,
 }
 
@@ -108,6 +110,7 @@ impl SocketEntry {
         Ok(Some(SocketEntry {
             row,
             index: (index != u32::MAX).then_some(index),
+            joins: bytes[2] != 0,
             addr: Ipv6Addr::from(addr).to_canonical(),
         }))
     }
@@ -115,6 +118,7 @@ impl SocketEntry {
     pub(super) fn emit(self) -> [u8; SOCKET_LEN] {
         let mut bytes = [0; SOCKET_LEN];
         bytes[..2].copy_from_slice(&(self.row.0 + 1).to_le_bytes());
+        bytes[2] = u8::from(self.joins);
         bytes[4..8].copy_from_slice(&self.index.unwrap_or(u32::MAX).to_le_bytes());
         let addr = match self.addr {
             IpAddr::V4(addr) => addr.to_ipv6_mapped(),

@@ -98,9 +98,13 @@ impl Holders {
     }
 
     fn find(&self, chunk: QpnChunk, addr: IpAddr) -> Option<Row> {
+        self.socket(chunk, addr).map(|entry| entry.row)
+    }
+
+    fn socket(&self, chunk: QpnChunk, addr: IpAddr) -> Option<&SocketEntry> {
         let row = self.of(chunk)?;
-        let is_here = |entry: &SocketEntry| entry.row == row && entry.addr == addr;
-        self.sockets.iter().any(is_here).then_some(row)
+        let is_here = |entry: &&SocketEntry| entry.row == row && entry.addr == addr;
+        self.sockets.iter().find(is_here)
     }
 }
 
@@ -209,6 +213,7 @@ impl Membership {
             let entry = SocketEntry {
                 row,
                 index: number.or(Some(0)),
+                joins: socket.caps().gro(),
                 addr,
             };
             if !locked.set_socket(entry)? {
@@ -296,7 +301,7 @@ impl Membership {
     /// The participant that has the chunk, and a socket on this address. One that has just joined is found as well: its
     /// messages are answered, and the answers are to reach it.
     fn holder(&self, chunk: QpnChunk, addr: IpAddr, now: Time) -> Option<Row> {
-        let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut holders = self.holders();
         if !holders.are_younger(now, HOLDERS_NS) {
             holders.read(&self.registry, now);
         }
@@ -309,6 +314,20 @@ impl Membership {
         }
         holders.read(&self.registry, now);
         holders.find(chunk, addr)
+    }
+
+    /// True if a QP at an address is of a participant whose socket the kernel can hand trains whole.
+    pub(crate) fn gets_trains_whole(&self, qpn: Qpn, addr: IpAddr, now: Time) -> bool {
+        let chunk = QpnChunk::of(qpn);
+        self.holder(chunk, addr, now).is_some()
+            && self
+                .holders()
+                .socket(chunk, addr)
+                .is_some_and(|entry| entry.joins)
+    }
+
+    fn holders(&self) -> MutexGuard<'_, Holders> {
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The listener for a service at an address. There is no list in memory: one that listens
@@ -431,6 +450,7 @@ impl Membership {
                 locked.set_socket(SocketEntry {
                     row: self.row,
                     index: Some(number),
+                    joins: socket.caps().gro(),
                     addr: addr.ip(),
                 })?;
             }
