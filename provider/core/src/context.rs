@@ -42,6 +42,8 @@ pub(crate) struct Common {
     pub(crate) sources: SourceIdents,
     /// There is a connection manager, which waits for first packets.
     pub(crate) has_cm: bool,
+    /// Messages left that a neighbour may acknowledge behind its answer, in one train.
+    pub(crate) expects_pairs: bool,
 }
 
 impl Common {

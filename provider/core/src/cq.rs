@@ -79,10 +79,4 @@ pub trait CqSink {
     /// [`CqOverrun`] if the queue is full: the completion is lost, and the QP
     /// that it belongs to goes to the error state.
     fn push(&mut self, cq: CqId, cqe: Cqe) -> Result<(), CqOverrun>;
-
-    /// True if the program asked to be told of the queue's next completion, now or before: it works by events.
-    fn was_armed(&self, cq: CqId) -> bool {
-        let _ = cq;
-        false
-    }
 }

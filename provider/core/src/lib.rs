@@ -85,6 +85,7 @@ pub use create_error::CreateQpError;
 pub use detail::ErrorDetail;
 pub use path::RxPath;
 pub use qp::ack::ANSWER_NS;
+pub use qp::pair::ends_pair;
 pub use qp::report::{QpReport, RequesterCounts, ResponderCounts};
 pub use qp::{AckMode, QpInit};
 pub use shard::{Handled, Shard};

@@ -26,10 +26,49 @@ impl Shard {
         if self.management.has_mail && !self.send_mads(batch) {
             return true;
         }
+        // Adapters acknowledge a message as it arrives, so what answers it never reaches the peer before the ACK, and programs
+        // rely on that. The answer may leave on any QP.
+        let pair = self.pair(batch, acks);
+        let acks = match self.turns.has_data() && pair.is_none() {
+            true => acks.before_data(),
+            false => acks,
+        };
         if !self.turns.owing.is_empty() && !self.send_answers(env, batch, acks) {
             return true;
         }
-        !self.send_data(env, batch, acks)
+        if !self.send_data(env, batch, acks) {
+            return true;
+        }
+        if let Some(index) = pair {
+            self.end_pair(index, env, batch);
+        }
+        false
+    }
+
+    /// The QP that sends a lone answer and its ACK as one train, if there is nothing else to send.
+    #[inline]
+    fn pair(&self, batch: &TxBatch, acks: AckMode) -> Option<QpIndex> {
+        let index = self.turns.only()?;
+        let is_pair = acks != AckMode::Withhold
+            && batch.is_empty()
+            && batch.makes_runs()
+            && self.qps.at(index).is_some_and(|qp| qp.has_pair());
+        is_pair.then_some(index)
+    }
+
+    fn end_pair<M: Memory, C: CqSink>(
+        &mut self,
+        index: QpIndex,
+        env: &mut Env<'_, M, C>,
+        batch: &mut TxBatch,
+    ) {
+        let Some(qp) = self.qps.at_mut(index) else {
+            return;
+        };
+        qp.end_pair(&mut Cx::new(env, &mut self.common), batch);
+        if !qp.owes_answer() {
+            self.turns.settle_owing(index, &mut qp.share);
+        }
     }
 
     /// Sends ACKs, NAKs and results of atomics, or holds ACKs back. Returns false if the batch is full before.
@@ -43,7 +82,7 @@ impl Shard {
             AckMode::Now => {}
             AckMode::Patient | AckMode::Answered
                 if self.held.is_none_or(|until| until <= env.now) => {}
-            AckMode::Defer if self.held.is_none() => {}
+            AckMode::Defer | AckMode::Withhold if self.held.is_none() => {}
             // Nothing has happened since the last call, which found nothing to send.
             _ => return true,
         }

@@ -20,6 +20,7 @@ use crate::path::RxPath;
 use crate::qp::attr::{AttrMask, QpAttr};
 use crate::qp::report::QpReport;
 use crate::qp::state::ModifyError;
+use crate::qp::state::QpType;
 use crate::qp::{Arrival, Qp, QpInit, RecvSource, SourceIdents, prefetch};
 use crate::qpn_table::{PROBE, QpnChunk, QpnTable};
 use crate::srq::SrqTable;
@@ -74,6 +75,7 @@ impl Shard {
                 failed_cqs: Vec::new(),
                 sources: SourceIdents::default(),
                 has_cm: false,
+                expects_pairs: false,
             },
             groups: Groups::default(),
             held: None,
@@ -133,13 +135,19 @@ impl Shard {
         }
     }
 
-    /// From now on an ACK that a QP owes leaves before its own requests, once the program
-    /// has asked for an event of its send queue ([`CqSink::was_armed`]). For QPs with a
-    /// completion channel.
-    pub fn acknowledge_first(&mut self, index: QpIndex) {
+    /// The peer of a QP is (or is not) one that gets trains whole and takes the ACK of a pair first
+    /// ([`ends_pair`](crate::ends_pair)): from now on a lone answer and the ACK before it leave as one train. For RC.
+    pub fn set_takes_pairs(&mut self, index: QpIndex, takes_pairs: bool) {
         if let Some(qp) = self.qps.at_mut(index) {
-            qp.link.ack_first = true;
+            qp.link.takes_pairs = takes_pairs && qp.init.qp_type == QpType::Rc;
         }
+    }
+
+    /// True from when a message leaves, or is about to, that may be acknowledged by the end of a pair: before that a driver need
+    /// not see to it that trains arrive whole.
+    #[inline]
+    pub fn expects_pairs(&self) -> bool {
+        self.common.expects_pairs
     }
 
     /// Destroys a QP. What was outstanding makes no completions.

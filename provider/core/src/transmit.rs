@@ -203,6 +203,11 @@ impl TxBatch {
         self.bytes.len()
     }
 
+    /// True if packets may leave as a train.
+    pub fn makes_runs(&self) -> bool {
+        self.limits.segments_max > 1
+    }
+
     /// True if nothing was gathered.
     pub fn is_empty(&self) -> bool {
         self.packets == 0

@@ -163,6 +163,28 @@ impl Turns {
         self.has_data() || !self.owing.is_empty()
     }
 
+    /// The QP that owes an answer and has data, if no other QP has anything to send.
+    #[inline]
+    pub(crate) fn only(&self) -> Option<QpIndex> {
+        let index = match (self.ahead.len(), self.round.len()) {
+            (1, 0) => self.ahead.front(),
+            (0, 1) => self.round.front(),
+            _ => None,
+        };
+        index
+            .copied()
+            .filter(|_| self.owing.len() == 1 && self.owing.front() == index)
+    }
+
+    /// The only QP that owed an answer owes none any more.
+    #[inline]
+    pub(crate) fn settle_owing(&mut self, index: QpIndex, share: &mut Share) {
+        if self.owing.front() == Some(&index) {
+            share.owes = false;
+            self.owing.pop_front();
+        }
+    }
+
     /// A QP owes an answer.
     #[inline]
     pub(crate) fn add_owing(&mut self, index: QpIndex, share: &mut Share) {

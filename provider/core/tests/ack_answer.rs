@@ -77,8 +77,8 @@ fn the_ack_of_a_write_travels_with_its_answer() {
         assert!(s.write_arrives().is_empty(), "{n}");
         let sent = s.answer();
         assert_eq!(sent.len(), 2, "{n}: {sent:?}");
-        assert!(sent[0].starts_with("RDMA WRITE Only"), "{n}: {sent:?}");
-        assert!(sent[1].starts_with("Acknowledge"), "{n}: {sent:?}");
+        assert!(sent[0].starts_with("Acknowledge"), "{n}: {sent:?}");
+        assert!(sent[1].starts_with("RDMA WRITE Only"), "{n}: {sent:?}");
         assert_eq!(s.p.nodes[0].take(SEND_CQ).len(), 1, "{n}");
     }
 }

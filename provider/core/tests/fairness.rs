@@ -371,6 +371,25 @@ fn an_ack_goes_before_the_data_of_all_qps() {
     }
 }
 
+/// The program has seen the message, and may answer it on any QP.
+#[test]
+fn an_answer_on_another_qp_follows_the_ack() {
+    let s = settings(128 << 10);
+    let mut host = Host::new(&s);
+    for place in 0..3 {
+        host.add(&s);
+        host.receive(place);
+    }
+    host.hear(2, 0, Opcode::RC_SEND_ONLY);
+    host.hear(0, 0, Opcode::RC_SEND_ONLY);
+    assert_eq!(host.poll(AckMode::Defer).0, [], "held back");
+    host.post(1, WrOpcode::RdmaWrite, 8);
+    let packets = host.poll(AckMode::Defer).0;
+    let order: Vec<usize> = packets.iter().map(|packet| packet.0).collect();
+    assert_eq!(order, [2, 0, 1]);
+    assert!(packets[..2].iter().all(is_ack), "{packets:?}");
+}
+
 fn is_ack(packet: &(usize, Opcode, usize)) -> bool {
     packet.1 == Opcode::RC_ACKNOWLEDGE
 }

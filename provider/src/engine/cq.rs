@@ -59,8 +59,6 @@ pub(super) struct Inner {
     /// When each of the ring was stored, if the queue keeps that.
     pub(super) stamps: Option<VecDeque<Time>>,
     pub(super) armed: Armed,
-    /// The program asked for an event, now or before.
-    was_armed: bool,
     pub(super) moderation: Moderation,
 }
 
@@ -86,7 +84,6 @@ impl CqCore {
             ring: VecDeque::with_capacity(capacity),
             stamps: timestamps.then(|| VecDeque::with_capacity(capacity)),
             armed: Armed::No,
-            was_armed: false,
             moderation: Moderation::default(),
         };
         CqCore {
@@ -181,15 +178,9 @@ impl CqCore {
         // Under the lock: a completion is either in the ring before this, so that the
         // poll which the program does now finds it, or it sees the arming.
         let mut inner = self.lock();
-        inner.was_armed = true;
         if inner.armed != Armed::Next {
             inner.armed = armed;
         }
-    }
-
-    /// True if an event was asked for, raised since or not.
-    pub(crate) fn was_armed(&self) -> bool {
-        self.lock().was_armed
     }
 
     /// True once every so many calls: a poll that found completions shall drive too.

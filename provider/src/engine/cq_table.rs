@@ -64,11 +64,6 @@ impl CqTable {
         self.at(id).map_or(0, |cq| cq.capacity())
     }
 
-    /// True if a queue can raise events.
-    pub(crate) fn has_channel(&self, id: CqId) -> bool {
-        self.at(id).is_some_and(|cq| cq.channel.is_some())
-    }
-
     /// Completions that a queue can take now.
     pub(crate) fn room(&self, id: CqId) -> usize {
         self.at(id).map_or(0, |cq| cq.room())
@@ -104,10 +99,6 @@ impl CqSink for CqTable {
             // A QP keeps its queues alive, so this is not reached.
             _ => Err(CqOverrun),
         }
-    }
-
-    fn was_armed(&self, id: CqId) -> bool {
-        self.at(id).is_some_and(|cq| cq.was_armed())
     }
 }
 

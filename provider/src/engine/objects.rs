@@ -66,9 +66,6 @@ impl Engine {
             &init.cap,
             state.shard.rules(init),
         ));
-        if state.cqs.has_channel(init.send_cq) {
-            state.shard.acknowledge_first(index);
-        }
         let place = index.0 as usize;
         if state.qps.len() <= place {
             state.qps.resize_with(place + 1, || None);
@@ -146,6 +143,11 @@ impl Engine {
                 state.cqs.purge(qp.qpn, init.send_cq, init.recv_cq);
             }
             state.strict_mut(|strict, _, _| strict.on_modified(qp.qpn, attr.qp_state));
+            if mask.contains(AttrMask::AV)
+                && let Some(path) = attr.ah_attr
+            {
+                state.note_peer(qp.index, path.remote, attr.dest_qp_num);
+            }
             let at = match (init.qp_type, attr.ah_attr) {
                 (QpType::Ud, _) => ListensAt::Everywhere,
                 (_, Some(path)) => ListensAt::Address(path.local),

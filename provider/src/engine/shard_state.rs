@@ -20,10 +20,10 @@ use super::cm::CmTable;
 use super::counters::EngineCounters;
 use super::cq_table::CqTable;
 use super::doorbell::Combined;
+use super::pairs::{Joining, in_order};
 use super::post::QpShared;
 use super::progress::ProgressShared;
 use super::sockets::{ListensAt, Port, Sockets, Which};
-use super::split_trains::SplitTrains;
 use super::srq::SrqShared;
 use super::strict::{handle_strictly, strict_acks};
 use super::tap::Tap;
@@ -78,7 +78,6 @@ pub(crate) struct ShardState {
     pub(crate) nothing_new: bool,
     /// The path of the last datagram, as its sender is likely to send the next.
     last_path: Option<(SocketAddr, RxPath)>,
-    split_trains: SplitTrains,
     /// The sockets of the groups that QPs are attached to.
     pub(crate) groups: Vec<Port>,
     pub(crate) strict: Option<Box<RefCell<Strict>>>,
@@ -88,6 +87,7 @@ pub(crate) struct ShardState {
     pub(crate) network: Option<Arc<dyn Network>>,
     /// Whom the connection manager's events are for.
     pub(crate) cm: CmTable,
+    joining: Joining,
     /// Packets go another way than straight to the sockets: `faults` or `network`.
     is_detoured: bool,
 }
@@ -176,10 +176,10 @@ impl ShardState {
             membership,
             nothing_new: false,
             last_path: None,
-            split_trains: SplitTrains::default(),
             groups: Vec::new(),
             strict,
             cm: CmTable::default(),
+            joining: Joining::default(),
             is_detoured: faults.is_some() || network.is_some(),
             faults,
             network,
@@ -206,7 +206,6 @@ impl ShardState {
             rx,
             tap,
             last_path,
-            split_trains,
             counters,
             sockets,
             groups,
@@ -253,7 +252,6 @@ impl ShardState {
                             })
                         };
                         unowned.settle(shard, env.now);
-                        split_trains.look(shard.stats(), &port.socket);
                         // A batch that is not full was all there was.
                         if count < rx.slots() {
                             break;
@@ -339,6 +337,7 @@ impl ShardState {
         while self.shard.has_work() {
             let batch: &mut TxBatch = &mut self.tx.batch;
             let more = with_parts!(self, |shard, env| shard.poll_transmit(env, batch, acks));
+            self.joining.look(&self.shard, sockets);
             if !self.tx.send(sockets, &mut self.counters, self.tap.as_mut()) {
                 return false;
             }
@@ -480,7 +479,7 @@ impl Trains<'_> {
                 *last_path = Some((datagram.source, path));
             }
             let (_, path) = last_path.as_ref().expect("just set");
-            for (place, packet) in datagram.segments() {
+            for (place, packet) in in_order(&datagram) {
                 if each(path, place as u16, packet) == Handled::OfAnother {
                     let handed = Handed {
                         source: datagram.source.ip(),

@@ -261,7 +261,7 @@ pub(super) fn handle_strictly<M: Memory>(
 #[cold]
 pub(super) fn strict_acks(strict: &RefCell<Strict>, acks: AckMode) -> AckMode {
     if strict.borrow().holds_writes() {
-        AckMode::Defer
+        AckMode::Withhold
     } else {
         acks
     }

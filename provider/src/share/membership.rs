@@ -316,7 +316,7 @@ impl Membership {
         holders.find(chunk, addr)
     }
 
-    /// True if a QP at an address is of a participant whose socket the kernel can hand trains whole.
+    /// True if a QP at an address is of a participant that the kernel can hand trains to as a whole.
     pub(crate) fn gets_trains_whole(&self, qpn: Qpn, addr: IpAddr, now: Time) -> bool {
         let chunk = QpnChunk::of(qpn);
         self.holder(chunk, addr, now).is_some()

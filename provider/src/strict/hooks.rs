@@ -85,9 +85,4 @@ impl CqSink for StrictCqs<'_> {
             .completions
             .push(cq, cqe, strict.now, self.cqs, &mut strict.random)
     }
-
-    /// No ACK goes first while there are WRITEs that it would acknowledge too early.
-    fn was_armed(&self, cq: CqId) -> bool {
-        !self.strict.borrow().holds_writes() && self.cqs.was_armed(cq)
-    }
 }

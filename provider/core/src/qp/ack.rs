@@ -33,12 +33,6 @@ const PROMPT_ACKS: u16 = 64;
 /// Most of them: a peer that changes its ways is found out after so many.
 const PROMPT_ACKS_MAX: u16 = 4096;
 
-/// Packets of data that make a train long enough for a deferred ACK to ride at its
-/// end. Beside a lone packet it would not be free: a pair leaves as a train of two,
-/// which costs both kernels more than the packet alone (on loopback 2.6 us instead of
-/// 1.9 us half a round trip), while an ACK after the answer costs nobody's waiting.
-const RIDES_WITH: u32 = 4;
-
 /// The ACK that the responder owes, if any.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwedAck {
@@ -96,25 +90,6 @@ impl OwedAck {
     pub(crate) fn on_receive_used(&mut self) {
         self.credits_left = self.credits_left.map(|left| left.saturating_sub(1));
         self.receive_used = true;
-    }
-
-    /// Packets of data that the ACK leaves with, if it may be held back.
-    ///
-    /// A program that answers a WRITE has seen it in its memory, and so waits, as its peer
-    /// most likely does, for the completion of its own WRITE by polling and for the
-    /// next of the peer by looking at its memory. If the ACK comes with the answer it finds both
-    /// with one poll. If it came before, nobody would poll for the answer; if after, each side would
-    /// wait until the other's patience is over.
-    ///
-    /// And a peer that was seen waiting for its ACKs looks at the answer after the ACK only
-    /// (perftest's `ib_send_lat` completes each of its messages first).
-    #[inline]
-    pub(crate) fn rides_with(&self) -> u32 {
-        if self.receive_used && self.prompt_left == 0 {
-            RIDES_WITH
-        } else {
-            1
-        }
     }
 
     /// True if an ACK is owed.
@@ -191,14 +166,20 @@ impl OwedAck {
             || now.since_ns(self.since) >= ANSWER_NS
     }
 
-    /// Requests leave, and perhaps answer what came last.
+    /// The ACK leaves with requests that perhaps answer what came last.
+    #[inline]
+    pub(crate) fn on_answer(&mut self) {
+        if self.answers_expected > 0 {
+            self.answers_expected = UNANSWERED_MAX;
+            self.follow_next = FOLLOWED;
+        }
+    }
+
+    /// Requests leave, all ACKs before them.
     #[inline]
     pub(crate) fn on_requests(&mut self, now: Time) {
         if self.answers_expected == 0 {
             self.on_requests_after_ack(now);
-        } else if self.owed {
-            self.answers_expected = UNANSWERED_MAX;
-            self.follow_next = FOLLOWED;
         }
     }
 
@@ -338,23 +319,6 @@ mod tests {
         assert_eq!(ack.prompt_left, PROMPT_ACKS);
     }
 
-    #[test]
-    fn beside_a_lone_answer_goes_an_ack_that_somebody_waits_for() {
-        let mut ack = owed_ack();
-        ack.on_executed(Time(0), true);
-        assert_eq!(ack.rides_with(), 1, "of a WRITE");
-        ack.on_receive_used();
-        assert_eq!(ack.rides_with(), RIDES_WITH, "of a message");
-        let mut now = 0;
-        for _ in 0..EXPIRED_MAX {
-            now += PATIENCE_NS;
-            ack.on_sent(Time(now));
-            ack.on_executed(Time(now), true);
-            ack.on_receive_used();
-        }
-        assert_eq!(ack.rides_with(), 1, "to a peer that waits");
-    }
-
     /// A peer that waits, and whose WRITEs are answered, gets its ACKs with the answers.
     #[test]
     fn the_ack_for_a_peer_that_waits_leaves_with_the_answer() {
@@ -367,11 +331,11 @@ mod tests {
                 alone += 1;
             }
             now += PATIENCE_NS / 2;
-            ack.on_requests(Time(now));
             if ack.is_owed() {
-                assert_eq!(ack.rides_with(), 1);
+                ack.on_answer();
                 ack.on_sent(Time(now));
             }
+            ack.on_requests(Time(now));
         }
         assert!((1..=8).contains(&alone), "{alone} of 1000 ACKs left alone");
     }

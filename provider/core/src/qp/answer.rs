@@ -19,6 +19,17 @@ pub(crate) enum Answered {
     BatchFull,
 }
 
+impl AckMode {
+    /// When ACKs leave that data follows.
+    #[inline]
+    pub(crate) fn before_data(self) -> AckMode {
+        match self {
+            AckMode::Withhold => AckMode::Withhold,
+            _ => AckMode::Now,
+        }
+    }
+}
+
 impl Qp {
     /// True if an answer is due that waits for nothing.
     #[inline]
@@ -48,12 +59,15 @@ impl Qp {
                 return Answered::BatchFull;
             }
         }
+        if self.resp.ack.is_owed() && self.can_send() {
+            self.resp.ack.on_answer();
+        }
         let acks = match self.req.congestion {
             // The peer measures by them.
-            Some(_) => AckMode::Now,
+            Some(_) => acks.before_data(),
             None => acks,
         };
-        match self.send_ack(acks, false, cx, batch) {
+        match self.send_ack(acks, cx, batch) {
             RespondStep::BatchFull => Answered::BatchFull,
             RespondStep::Nothing if self.resp.ack.is_owed() => {
                 Answered::Held(self.resp.ack.due_at())
@@ -84,20 +98,18 @@ impl Qp {
     pub(super) fn send_ack<M: Memory, C: CqSink>(
         &mut self,
         acks: AckMode,
-        rides: bool,
         cx: &mut Cx<'_, '_, M, C>,
         batch: &mut TxBatch,
     ) -> RespondStep {
         if !self.resp.ack.is_owed() {
             return RespondStep::Nothing;
         }
-        let leaves = rides
-            || match acks {
-                AckMode::Now => true,
-                AckMode::Patient => self.resp.ack.is_due(cx.now()),
-                AckMode::Defer => false,
-                AckMode::Answered => self.resp.ack.is_unanswered(cx.now()),
-            };
+        let leaves = match acks {
+            AckMode::Now => true,
+            AckMode::Patient => self.resp.ack.is_due(cx.now()),
+            AckMode::Defer | AckMode::Withhold => false,
+            AckMode::Answered => self.resp.ack.is_unanswered(cx.now()),
+        };
         if !leaves {
             mark!(AckHeldBack);
             return RespondStep::Nothing;

@@ -3,7 +3,6 @@
 //! services that acknowledge nothing share the queues, and have roles of their own.
 
 pub(crate) mod ack;
-mod ack_first;
 mod answer;
 pub mod attr;
 mod completer;
@@ -14,6 +13,7 @@ mod execute;
 mod ident;
 mod local;
 pub(crate) mod modify;
+pub(crate) mod pair;
 mod placement;
 pub(crate) mod prefetch;
 mod replay;
@@ -88,7 +88,8 @@ pub struct QpInit {
     pub block_self_mcast_lb: bool,
 }
 
-/// When plain ACKs leave.
+/// When plain ACKs leave that no data of the shard follows. Data is never before them: what leaves may answer what they
+/// acknowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckMode {
     /// At once. For a caller that will not look again for a while.
@@ -96,14 +97,16 @@ pub enum AckMode {
     /// When the peer waits for them, as far as that is known, or after a few
     /// microseconds. For a caller that looks again and again.
     Patient,
-    /// Only at the end of a train of data to the same peer; else they stay owed. For
-    /// a caller that is about to hand completions to an application which will
-    /// probably answer, or that sends this answer and has time for the ACK after it.
+    /// They stay owed. For a caller that is about to hand completions to an application which will
+    /// probably answer.
     Defer,
     /// At once, unless the application used to answer WRITEs: then with the answer, or when
     /// that does not come. For a caller who fetches packets in the place of an application
     /// that looks at its memory.
     Answered,
+    /// Not at all, whatever leaves: what they would say is not true yet. For a caller that has not put all into memory
+    /// that it was given, and so has shown the application nothing of it.
+    Withhold,
 }
 
 /// Facts about the connection that all roles need and only a modify changes.
@@ -121,8 +124,8 @@ pub(crate) struct Link {
     pub(crate) access: Access,
     pub(crate) send_cq: CqId,
     pub(crate) sq_sig_all: bool,
-    /// An owed ACK goes before requests while the program waits for events.
-    pub(crate) ack_first: bool,
+    /// The peer gets trains whole, and takes the ACK of a pair first.
+    pub(crate) takes_pairs: bool,
     pub(crate) max_rd_atomic: u8,
     pub(crate) min_rnr_timer: u8,
 }
@@ -221,7 +224,7 @@ impl Qp {
                 access: Access::NONE,
                 send_cq: init.send_cq,
                 sq_sig_all: init.sq_sig_all,
-                ack_first: false,
+                takes_pairs: false,
                 max_rd_atomic: 0,
                 min_rnr_timer: 0,
             },
@@ -395,8 +398,7 @@ impl Qp {
         self.req.blocked(&self.link, may_start).is_none()
     }
 
-    /// Sends what is due: responses first, then requests, then the ACK (which, being
-    /// short, may end the requests' train).
+    /// Sends what is due: responses first, then requests.
     pub(crate) fn take_turn<M: Memory, C: CqSink>(
         &mut self,
         acks: AckMode,
@@ -421,9 +423,8 @@ impl Qp {
                 RespondStep::Nothing => break,
             }
         }
-        if self.link.ack_first
-            && let RespondStep::BatchFull = self.ack_before_requests(cx, batch)
-        {
+        // Owed since the last READ response before it has left.
+        if let RespondStep::BatchFull = self.send_ack(acks, cx, batch) {
             return Turn::BatchFull;
         }
         let (sends, more) = match self.send_requests(budget, cx, batch) {
@@ -432,10 +433,6 @@ impl Qp {
         };
         if sends > 0 {
             self.resp.ack.on_requests(cx.now());
-        }
-        let rides = sends >= self.resp.ack.rides_with();
-        if let RespondStep::BatchFull = self.send_ack(acks, rides, cx, batch) {
-            return Turn::BatchFull;
         }
         if more || self.resp.owes_response() {
             Turn::Again

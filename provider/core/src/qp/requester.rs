@@ -215,6 +215,7 @@ impl Requester {
                 mark!(LocalFaultAtStart);
                 return self.fault_here(fault);
             }
+            cx.common.expects_pairs |= link.takes_pairs && !opcode.is_read_or_atomic();
         }
         let sent = if !opcode.is_read_or_atomic() {
             match link.opcodes {

@@ -136,8 +136,6 @@ impl Memory for VecMemory {
 pub struct Cqs {
     pub queues: BTreeMap<CqId, VecDeque<Cqe>>,
     pub capacity: usize,
-    /// The program waits for an event of this one.
-    pub armed: Option<CqId>,
 }
 
 impl CqSink for Cqs {
@@ -148,10 +146,6 @@ impl CqSink for Cqs {
         }
         queue.push_back(cqe);
         Ok(())
-    }
-
-    fn was_armed(&self, cq: CqId) -> bool {
-        self.armed == Some(cq)
     }
 }
 
@@ -278,7 +272,6 @@ impl Node {
             cqs: Cqs {
                 queues: BTreeMap::new(),
                 capacity: 1 << 20,
-                armed: None,
             },
             addr: IpAddr::V4(Ipv4Addr::new(10, 0, 0, side + 1)),
             qp,

@@ -1,0 +1,64 @@
+//! A lone answer and the ACK that goes before it, as one train.
+//!
+//! An ACK leaves before what may answer the message. A packet of its own would make a ping-pong of short messages a third
+//! slower, and the two cannot be one train in this order, as only the last packet of a train may be shorter. A neighbour
+//! on the same host gets a train whole, so the order within it is the receiver's choice: the ACK ends the train, and a receiver takes
+//! the ACK of a pair first ([`ends_pair`]).
+
+use urxe_wire::Opcode;
+use urxe_wire::Service;
+
+use crate::context::Cx;
+use crate::cq::CqSink;
+use crate::memory::Memory;
+use crate::qp::Qp;
+use crate::qp::respond::RespondStep;
+use crate::qp::state::QpState;
+use crate::transmit::TxBatch;
+
+/// Bytes of an ACK: BTH, AETH and ICRC.
+const ACK_LEN: usize = 20;
+/// A message of so many bytes is no longer than an ACK (BTH, payload and ICRC): the two are a train with the ACK first.
+const SHORT_MAX: u32 = 4;
+
+/// True of a train of these two packets, of which the second is to be handled first: an ACK behind a request.
+#[inline]
+pub fn ends_pair(first: &[u8], second: &[u8]) -> bool {
+    let opcode = |packet: &[u8]| packet.first().copied().map(Opcode);
+    second.len() == ACK_LEN
+        && opcode(second) == Some(Opcode::RC_ACKNOWLEDGE)
+        && opcode(first)
+            .and_then(Opcode::info)
+            .is_some_and(|info| info.service == Service::Rc && !info.is_response())
+}
+
+impl Qp {
+    /// True if what the QP sends next is one short request, and an ACK before it would be all that leaves beside it: they
+    /// may leave as a pair.
+    #[inline]
+    pub(crate) fn has_pair(&self) -> bool {
+        if !self.link.takes_pairs || !self.resp.ack.is_owed() || self.resp.owes_response() {
+            return false;
+        }
+        let req = &self.req;
+        let is_last = req.cursor == req.started && req.cursor + 1 == req.sq.tail();
+        is_last && self.state() == QpState::Rts && req.congestion.is_none() && {
+            let wqe = req.sq.wqe(req.cursor);
+            !wqe.opcode.is_local()
+                && !wqe.opcode.is_read_or_atomic()
+                && (SHORT_MAX + 1..=self.link.mtu).contains(&wqe.length)
+        }
+    }
+
+    /// Ends the pair, if the request is in the batch.
+    pub(crate) fn end_pair<M: Memory, C: CqSink>(
+        &mut self,
+        cx: &mut Cx<'_, '_, M, C>,
+        batch: &mut TxBatch,
+    ) {
+        if batch.packets() == 1 {
+            let step = self.resp.poll_ack(&self.link, cx, batch);
+            debug_assert!(!matches!(step, RespondStep::BatchFull));
+        }
+    }
+}
