@@ -1,8 +1,8 @@
-//! When an owed ACK leaves. An ACK costs both sides a packet; most of the time nobody
-//! waits for it, because the peer's next message says all that it would. But a peer
-//! that waits for the completion of its last message does wait for it.
+//! When an owed ACK leaves. An ACK costs both sides a packet; most of the time the peer does not
+//! wait for it, and goes on with its next message. But a peer
+//! that waits for the completion of its last message waits for the ACK.
 //!
-//! Which of the two a peer does is learned: if its next message arrives before the
+//! Which kind a peer is, is learned: if its next message arrives before the
 //! ACK left, it was not waiting. If twice in a row nothing came until the patience
 //! was over, it probably was, and for some messages ACKs leave promptly.
 
@@ -12,7 +12,7 @@ use crate::time::Time;
 /// than a round trip between processes of one host, and far below any ACK timeout.
 const PATIENCE_NS: u64 = 8_000;
 /// How long an ACK waits for the answer of an application that looks at its memory
-/// ([`AckMode::Answered`](crate::AckMode::Answered)): some times what it needs to see the
+/// ([`AckMode::Answered`](crate::AckMode::Answered)): several times what it needs to see the
 /// change and to post.
 pub const ANSWER_NS: u64 = 20_000;
 /// Packets in a row that stayed without an answer until none is expected any more.
@@ -21,7 +21,7 @@ const UNANSWERED_MAX: u8 = 2;
 /// first time. Two programs that send to each other at the same moment and wait for both ACKs
 /// look like two that answer, so each time it is twice as many.
 const FOLLOWED: u16 = 4;
-/// Most of them.
+/// The upper bound of that.
 const FOLLOWED_MAX: u16 = 4096;
 /// Packets after which an ACK leaves in any case, so that windows and queues move on.
 const PACKETS_MAX: u32 = 16;
@@ -30,7 +30,7 @@ const EXPIRED_MAX: u8 = 2;
 /// ACKs that then leave promptly, the first time. Trying again costs a waiting peer two patiences, so each time
 /// that it is found waiting again they are twice as many.
 const PROMPT_ACKS: u16 = 64;
-/// Most of them: a peer that changes its ways is found out after so many.
+/// The upper bound of that. Also how long it takes to notice that the peer's pattern changed.
 const PROMPT_ACKS_MAX: u16 = 4096;
 
 /// The ACK that the responder owes, if any.
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(ack.prompt_left, PROMPT_ACKS);
     }
 
-    /// A peer that waits, and whose WRITEs are answered, gets its ACKs with the answers.
+    /// A peer that waits gets the ACKs of its WRITEs with the answers to them.
     #[test]
     fn the_ack_for_a_peer_that_waits_leaves_with_the_answer() {
         let (mut ack, mut now) = waited_for();

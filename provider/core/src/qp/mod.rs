@@ -92,7 +92,7 @@ pub struct QpInit {
 /// acknowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckMode {
-    /// At once. For a caller that will not look again for a while.
+    /// Send now. For a caller that will not look again for a while.
     Now,
     /// When the peer waits for them, as far as that is known, or after a few
     /// microseconds. For a caller that looks again and again.
@@ -100,8 +100,8 @@ pub enum AckMode {
     /// They stay owed. For a caller that is about to hand completions to an application which will
     /// probably answer.
     Defer,
-    /// At once, unless the application used to answer WRITEs: then with the answer, or when
-    /// that does not come. For a caller who fetches packets in the place of an application
+    /// Send now, except when the application usually answers a WRITE with a WRITE: then wait up to `ANSWER_NS`, so
+    /// that the ACK leaves with it. For a caller that fetches packets in the place of an application
     /// that looks at its memory.
     Answered,
     /// Not at all, whatever leaves: what they would say is not true yet. For a caller that has not put all into memory
