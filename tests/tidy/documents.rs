@@ -41,6 +41,33 @@ fn check_link(file: &File, target: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// A source file that a document names by its whole path exists: a document is mended when a file moves.
+#[test]
+fn files_that_documents_name_exist() {
+    let folders = [
+        "abi/",
+        "cli/",
+        "fabric-sim/",
+        "fuzz/",
+        "preload/",
+        "provider/",
+        "tests/",
+        "wire/",
+    ];
+    let mut faults = Vec::new();
+    for file in files(&[".md"]).iter().filter(|f| f.path != "CHANGELOG.md") {
+        for (number, line) in (1..).zip(file.text.lines()) {
+            let names = line.split('`').skip(1).step_by(2);
+            let paths = names.filter(|name| {
+                name.ends_with(".rs") && folders.iter().any(|folder| name.starts_with(folder))
+            });
+            let dead = paths.filter(|path| !root().join(path).is_file());
+            faults.extend(dead.map(|path| format!("{}:{number}: {path}", file.path)));
+        }
+    }
+    report("a document names a file that is not there", &faults);
+}
+
 /// Inline links, as (line, target). Code blocks are left out.
 fn links(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();

@@ -58,7 +58,7 @@ impl<T> Channel<T> {
         })
     }
 
-    /// Adds an event; wakes whoever sleeps. When nobody does, it costs no system call:
+    /// Adds an event; wakes a sleeping thread. Without one it costs no system call:
     /// the thread that drives the engine is the one that waits, and looks itself.
     pub(crate) fn push(&self, event: T) {
         let mut inner = self.lock();

@@ -1,4 +1,4 @@
-//! The only clock.
+//! The engine's clock: the only one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

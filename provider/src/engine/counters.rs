@@ -52,11 +52,11 @@ counters! {
     bells_served,
     /// Packets of others on a shared address, handed to them.
     handed_over,
-    /// The same, but their owner could not take them.
+    /// Packets of others that their owner could not take.
     hand_over_lost,
     /// Packets of ours on a shared address that others got, and handed over.
     taken_over,
-    /// Times that the kernel's program was made anew that says whose a packet is.
+    /// Times that the kernel's steering program was made anew.
     steering_repairs,
     /// Times that the progress thread woke up.
     progress_wakes,

@@ -192,7 +192,7 @@ impl CqCore {
         polls.is_multiple_of(POLLS_PER_DRIVE)
     }
 
-    /// Completions that nobody took; those that only say "flushed" are not counted.
+    /// Completions that were not polled; those that only say "flushed" are not counted.
     pub(crate) fn unpolled(&self) -> usize {
         let inner = self.lock();
         let worth = |cqe: &&Cqe| cqe.status != WcStatus::WrFlushErr;
@@ -241,7 +241,7 @@ impl CqCore {
     }
 
     /// A queue that lost a completion takes no more: what was there before the loss can
-    /// still be polled, and then the loss is reported. Whoever waits for an event must
+    /// still be polled, and then the loss is reported. A thread that waits for an event must
     /// hear of it too.
     #[cold]
     fn on_overrun(&self, inner: MutexGuard<'_, Inner>) {

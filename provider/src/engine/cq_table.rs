@@ -14,7 +14,7 @@ use crate::limits::LIMITS;
 #[derive(Debug, Default)]
 pub(crate) struct CqTable {
     cqs: Vec<Option<Arc<CqCore>>>,
-    /// Places in it that nobody has.
+    /// Free places in it.
     free: Vec<u32>,
     clock: ModerationClock,
 }
@@ -85,7 +85,7 @@ impl CqTable {
         self.clock.due()
     }
 
-    /// Raises moderated events whose time is up.
+    /// Raises moderated events that are due.
     pub(crate) fn raise_due(&mut self) {
         self.clock.fire();
     }

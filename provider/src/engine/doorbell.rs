@@ -1,8 +1,8 @@
-//! One lock, and a way to leave work with whoever holds it.
+//! One lock, and a way to leave work with its holder.
 //!
 //! A thread that finds the lock taken does not wait: it puts its work where the
 //! holder can find it, rings a bell, and goes its way. The holder looks at the bells
-//! before and *after* it lets the lock go (flat combining), so that nobody waits and
+//! before and *after* it lets the lock go (flat combining), so that no thread waits and
 //! no work is left lying.
 //!
 //! # Why no ring is lost
@@ -13,9 +13,9 @@
 //! holder's read sees `pending` and it takes the lock again, or finds that another
 //! thread has it, which will do the same. If the holder's is first, the ringer's
 //! `try_lock` comes after the unlock: it succeeds and the ringer serves itself, or it
-//! fails because of a *later* holder, to whom the argument applies again.
+//! fails because of a *later* holder, to which the argument applies again.
 //!
-//! `tests/loom_doorbell.rs` has every interleaving of small cases tried.
+//! `tests/loom_doorbell.rs` tries every interleaving of small cases.
 
 use core::ops::{Deref, DerefMut};
 
@@ -26,7 +26,7 @@ pub(crate) trait Combined {
     /// Does the work that was left at bell number `index`. The lock is held.
     fn serve(&mut self, index: u32);
 
-    /// Bells were served: what came of it is sent out.
+    /// Bells were served: the resulting packets are sent.
     fn served(&mut self);
 
     /// Called before every release of the lock. With `hand_over` the holder has served
@@ -72,7 +72,7 @@ pub(crate) struct Poisoned;
 pub(crate) enum Attempt<'a, T: Combined> {
     /// Taken.
     Held(Guard<'a, T>),
-    /// Somebody else has it.
+    /// Another thread has it.
     Busy,
 }
 
@@ -104,7 +104,7 @@ impl<T: Combined> Combiner<T> {
 
     /// Fewer bells will ring from now on: gives up room beyond that for so many.
     pub(crate) fn shrink(&self, bells: usize) {
-        // Of a poisoned one nobody uses the room.
+        // The room of a poisoned one is not used.
         if let Ok(mut rung) = self.rung.lock() {
             rung.shrink_to(bells);
         }
@@ -134,7 +134,7 @@ impl<T: Combined> Combiner<T> {
     }
 
     /// Announces work at `bell`, which was stored before, and sees to it that
-    /// somebody does it: the present holder, or this thread.
+    /// it is done: by the present holder, or by this thread.
     pub(crate) fn ring(&self, bell: &Bell) -> Result<(), Poisoned> {
         if !bell.rung.swap(true, Ordering::AcqRel) {
             self.rung.lock().map_err(|_| Poisoned)?.push(bell.index);
@@ -160,16 +160,16 @@ impl<T: Combined> Combiner<T> {
         }
     }
 
-    /// Serves bells as long as there are any and nobody else does.
+    /// Serves bells as long as there are any and no other thread does.
     fn combine(&self) {
         for round in 1..=ROUNDS_MAX {
-            // Pairs with the fence of whoever unlocks, or rings: see the module's
+            // Pairs with the fence of a thread that unlocks, or rings: see the module's
             // documentation.
             fence(Ordering::SeqCst);
             if !self.pending.load(Ordering::Relaxed) {
                 return;
             }
-            // A poisoned lock has no holder who could serve anyone.
+            // A poisoned lock has no holder that could serve.
             let Ok(Attempt::Held(mut guard)) = self.try_lock() else {
                 return;
             };

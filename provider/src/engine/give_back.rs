@@ -1,7 +1,7 @@
-//! What very many QPs and connections took goes back to the system when they are gone: tables are made smaller, and
+//! Returns memory to the system when very many QPs and connections are gone: tables are made smaller, and
 //! the C library is told to give back what was freed, which it would keep otherwise.
 //!
-//! Both are the progress thread's affair: they look at all places of a table, and at the whole heap.
+//! The progress thread does both: they look at all places of a table, and at the whole heap.
 
 use std::time::Instant;
 
@@ -14,9 +14,9 @@ use super::shard_state::ShardState;
 use crate::mem::trim_heap;
 
 /// How long hardly any must be left. The program frees more than its QPs when it ends connections, and what is left of
-/// those rests for half a second (timewait), if nobody asked for more; so mostly once is enough.
+/// those rests for half a second (timewait), by default; so mostly once is enough.
 const REST_NS: u64 = 1_000_000_000;
-/// How long a busy engine is let alone.
+/// How long to wait for another try if the engine is busy.
 const LATER_NS: u64 = 100_000_000;
 
 /// A table that was large and is almost empty.
@@ -76,7 +76,7 @@ impl GiveBack {
         if self.due.is_none_or(|due| due > now) {
             return false;
         }
-        // Busy people are not waited for.
+        // Skip this round if another thread holds the shard's lock.
         let Ok(Attempt::Held(mut state)) = engine.combiner.try_lock() else {
             self.due = Some(now + LATER_NS);
             return false;

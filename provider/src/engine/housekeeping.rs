@@ -1,6 +1,6 @@
 //! What the progress thread does about ten times a second while packets flow: captured
 //! packets go to their file, counters to where other processes can read them, and the
-//! handler of memory faults is seen to be in place. And, when somebody asks, the list of QPs; and what is done when very
+//! handler of memory faults is checked to be in place. Also the list of QPs, on request; and what is done when very
 //! many QPs are gone.
 
 use std::os::fd::BorrowedFd;
@@ -72,7 +72,7 @@ impl Housekeeping {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
-        // Busy people are not waited for.
+        // Skip this round if another thread holds the shard's lock.
         let Ok(Attempt::Held(mut state)) = engine.combiner.try_lock() else {
             self.due = Some(now + PERIOD_NS);
             return;
@@ -90,12 +90,12 @@ impl Housekeeping {
         }
     }
 
-    /// Readable when somebody asks for the QPs.
+    /// Readable when a process asks for the QPs.
     pub(crate) fn asked(&self) -> Option<BorrowedFd<'_>> {
         self.asked.as_ref().map(Asked::fd)
     }
 
-    /// Somebody asks for the QPs.
+    /// Answers a request for the QPs.
     pub(crate) fn answer(&self, engine: &Engine) {
         let Some(asked) = &self.asked else { return };
         asked.answer(|text| {

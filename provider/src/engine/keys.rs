@@ -10,7 +10,7 @@ use crate::advise::{Advice, AdviseFault};
 use crate::error::Error;
 use crate::mem;
 
-/// Bytes that are prefetched while everybody else waits.
+/// Bytes that are prefetched while other threads wait.
 const PREFETCH_BYTES: usize = 256 << 10;
 
 impl Engine {

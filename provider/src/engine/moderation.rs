@@ -79,7 +79,7 @@ impl Moderation {
 pub(crate) struct ModerationClock {
     /// When the present turn began.
     pub(super) now: Time,
-    /// One for each queue whose event waits for a time.
+    /// One for each queue with an event that waits for a time.
     waiting: Vec<(Time, Weak<CqCore>)>,
     due: Option<Time>,
 }
@@ -96,7 +96,7 @@ impl ModerationClock {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    /// Raises the events whose time is up.
+    /// Raises the events that are due.
     #[cold]
     pub(super) fn fire(&mut self) {
         let now = self.now;

@@ -1,5 +1,5 @@
-//! Contexts that are open when the process ends. Many programs exit without closing them, so what they gathered has to
-//! be asked for.
+//! Contexts that are open when the process ends. Many programs exit without closing them, so their captures have to
+//! be completed on request.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

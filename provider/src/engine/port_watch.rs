@@ -62,7 +62,7 @@ impl PortWatch {
         watch
     }
 
-    /// The port of a context on a network that is no sockets: up.
+    /// The port of a context on a custom `Network`: up.
     pub(crate) fn on_network() -> PortWatch {
         PortWatch {
             socket: None,

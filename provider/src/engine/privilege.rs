@@ -1,4 +1,4 @@
-//! What only privileged programs may do.
+//! Checks for what only privileged programs may do.
 
 use std::fs;
 

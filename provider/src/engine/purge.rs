@@ -1,4 +1,4 @@
-//! A QP that goes to RESET takes its completions with it.
+//! Removes the completions of a QP that goes to RESET.
 //!
 //! RESET forgets both work queues, and a program starts over with request ids of its choice. A completion of
 //! the former life that is still in a queue would be taken for one of the new, so adapters' drivers clean the

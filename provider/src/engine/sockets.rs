@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) struct Port {
     pub(crate) addr: IpAddr,
     pub(crate) socket: UdpSocket,
-    /// QPs that are connected through this address. Without any, nobody listens.
+    /// QPs that are connected through this address. Without any, the socket is not watched.
     users: AtomicU32,
 }
 
@@ -93,7 +93,7 @@ impl GroupSockets {
 /// All addresses, in the order of the GID table.
 #[derive(Debug)]
 pub(crate) struct Sockets {
-    /// One for each address; none on a network that is no sockets.
+    /// One for each address; none on a custom `Network` (for example the simulator).
     ports: Box<[Port]>,
     addrs: Box<[IpAddr]>,
     /// Others have sockets on the same addresses: what is theirs may come to ours, even
@@ -120,7 +120,7 @@ impl Sockets {
     /// Takes port 4791 of every address.
     ///
     /// # Errors
-    /// [`ErrorKind::AddrInUse`] if somebody else has one, [`ErrorKind::NoAddress`] if the
+    /// [`ErrorKind::AddrInUse`] if another program has one, [`ErrorKind::NoAddress`] if the
     /// host does not have it, or whatever the system says.
     pub(crate) fn bind(addrs: &[IpAddr], config: &UdpConfig) -> Result<Sockets, Error> {
         let ports = addrs.iter().map(|&addr| {
@@ -157,7 +157,7 @@ impl Sockets {
         }
     }
 
-    /// The addresses of a context on a network that is no sockets.
+    /// The addresses of a context on a custom `Network`.
     pub(crate) fn none(addrs: &[IpAddr], config: UdpConfig) -> Sockets {
         Sockets {
             ports: Box::default(),
@@ -223,7 +223,7 @@ impl Sockets {
             .unwrap_or(0)
     }
 
-    /// True if somebody listens at every address.
+    /// True if every address is in use by a QP.
     pub(crate) fn all_active(&self) -> bool {
         self.ports
             .iter()
@@ -274,7 +274,7 @@ impl Sockets {
         len
     }
 
-    /// Datagrams that the kernel threw away because nobody fetched them in time.
+    /// Datagrams that the kernel threw away because they were not fetched in time.
     pub(crate) fn receive_drops(&self) -> u64 {
         self.ports
             .iter()
