@@ -59,7 +59,8 @@ impl PauseTimes {
 }
 
 /// Which field of a frame names its class.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Trust {
     /// The DSCP of the IP header.
     #[default]

@@ -180,7 +180,7 @@ fn bad_input_is_told_and_nothing_is_written() {
     let text = fs::read_to_string(&incast).expect("is there") + fault;
     let faulty = write(&folder, "faulty.toml", &text);
     let line = format!(
-        "line {}: fault[0].kind: \"los\" is not",
+        "TOML parse error at line {0}, column 8\n   |\n{0} | kind = \"los\"\n   |        ^^^^^\nunknown variant `los`",
         text.matches('\n').count()
     );
     for (args, code, expected) in [

@@ -20,7 +20,8 @@ pub(crate) use model::{Model, Received, Seen};
 pub(crate) use shares::Shares;
 
 /// Something that must hold.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Check {
     /// No switch or adapter drops a frame of a lossless class for want of room.
     Lossless,

@@ -38,7 +38,8 @@ pub use tap::{Fate, Interference, PauseCause, Tap, TapEvent};
 use tap::{Taps, bytes_of};
 
 /// How much a frame carries through the simulation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// Every frame as bytes: encoded, decoded by `urxe-wire`, ICRC verified.
     #[default]

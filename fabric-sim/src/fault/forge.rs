@@ -8,7 +8,8 @@ use crate::frame::{FrameId, Payload};
 use crate::host::IP_OFFSET;
 
 /// What is wrong with a forged packet. Its ICRC is right, so that only the transport can know.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Forgery {
     /// A PSN that is millions away.
     Psn,

@@ -149,7 +149,8 @@ pub enum Chance {
 }
 
 /// Which frames a fault looks at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Frames {
     /// All but those by which ports control each other.
     #[default]

@@ -1,16 +1,81 @@
 //! The scenario file, as serde reads it.
 
-use std::collections::BTreeMap;
+use core::num::NonZeroU64;
 
 use serde::Deserialize;
-use toml::Table;
+use toml::de::{DeString, DeTable, DeValue};
+use toml::{Spanned, Table};
 
+use crate::check::{Check, Mark};
+use crate::engine::{Rate, Span};
+use crate::fabric::Mode;
+use crate::fault::{Forgery, Frames};
+use crate::qos::{PRIORITIES, Trust};
 use crate::scenario::ScenarioError;
+use crate::scenario::values::{
+    Cable, Classes, Congestion, Count, Dscp, DscpMap, FirstPsn, Names, PathMtu, Ports, Probability,
+    Rising, Size,
+};
+use crate::switch::WatchdogAction;
+use crate::topology::Topology;
 
 /// A simulation as a file describes it.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub(super) file: File,
+    /// All of it, as it stands in the file or was changed.
+    pub(crate) table: Table,
+    /// What it was read from, for the lines of errors.
+    pub(super) text: String,
+}
+
+impl Scenario {
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Syntax`] says which line, and what was expected there.
+    pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
+        Ok(Scenario {
+            file: File::parse(text)?,
+            table: text.parse().map_err(ScenarioError::syntax)?,
+            text: text.to_owned(),
+        })
+    }
+
+    /// A scenario of a changed table.
+    pub(crate) fn with_table(&self, table: Table) -> Result<Scenario, ScenarioError> {
+        Ok(Scenario {
+            file: File::parse(&text_of(&table))?,
+            table,
+            text: self.text.clone(),
+        })
+    }
+
+    /// The file's text, or that of a scenario that was changed.
+    pub fn to_toml(&self) -> String {
+        text_of(&self.table)
+    }
+
+    /// This scenario, with every frame as bytes: what a capture needs. Events are the same in both modes.
+    pub fn in_bytes(mut self) -> Scenario {
+        self.file.sim.mode = Mode::Bytes;
+        self
+    }
+
+    /// The seed that the file names.
+    pub fn seed(&self) -> u64 {
+        self.file.sim.seed
+    }
+}
+
+fn text_of(table: &Table) -> String {
+    toml::to_string(table).unwrap_or_default()
+}
+
+/// All of a file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Scenario {
+pub(super) struct File {
     #[serde(default)]
     pub(super) sim: SimTable,
     pub(super) topology: TopologyTable,
@@ -23,54 +88,76 @@ pub struct Scenario {
     #[serde(default, rename = "flow")]
     pub(super) flows: Vec<FlowTable>,
     #[serde(default, rename = "fault")]
-    pub(super) faults: Vec<Table>,
+    pub(super) faults: Vec<FaultTable>,
     #[serde(default)]
     pub(super) expect: ExpectTable,
     #[serde(default)]
     pub(super) checks: ChecksTable,
     #[serde(default)]
     pub(super) sweep: Table,
-    /// All of it, as it stands in the file or was changed.
-    #[serde(skip)]
-    pub(crate) table: Table,
-    /// What it was read from, for the lines of errors.
-    #[serde(skip)]
-    pub(super) text: String,
 }
 
-impl Scenario {
-    /// Reads a file's text.
-    ///
-    /// # Errors
-    /// [`ScenarioError::Syntax`] says which line, and what was expected there.
-    pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
-        let syntax = |error: toml::de::Error| ScenarioError::Syntax(error.to_string());
-        let scenario: Scenario = toml::from_str(text).map_err(syntax)?;
-        Ok(Scenario {
-            text: text.to_owned(),
-            table: text.parse().map_err(syntax)?,
-            ..scenario
+impl File {
+    fn parse(text: &str) -> Result<File, ScenarioError> {
+        let mut root = DeTable::parse(text).map_err(ScenarioError::syntax)?;
+        let tagged = [
+            ("topology", "kind", TopologyTable::COMMON),
+            ("flow", "op", FlowTable::COMMON),
+            ("fault", "kind", FaultTable::COMMON),
+        ];
+        for (name, tag, common) in tagged {
+            match root.get_mut().get_mut(name).map(Spanned::get_mut) {
+                Some(DeValue::Table(table)) => nest(table, tag, common),
+                Some(DeValue::Array(list)) => list.iter_mut().for_each(|each| {
+                    if let DeValue::Table(table) = each.get_mut() {
+                        nest(table, tag, common);
+                    }
+                }),
+                _ => {}
+            }
+        }
+        let read = File::deserialize(toml::de::Deserializer::from(root));
+        read.map_err(|mut error| {
+            error.set_input(Some(text));
+            ScenarioError::syntax(error)
         })
     }
+}
 
-    /// This scenario, with every frame as bytes: what a capture needs. Events are the same in both modes.
-    pub fn in_bytes(mut self) -> Scenario {
-        self.sim.mode = "bytes".to_owned();
-        self
-    }
-
-    /// The seed that the file names.
-    pub fn seed(&self) -> u64 {
-        self.sim.seed
-    }
+/// Moves the keys that only things of one kind have into a table of that kind, as serde wants them for an enum:
+/// `{ kind = "delay", p = 0.1, by = "1us" }` becomes `{ kind = { delay = { by = "1us" } }, p = 0.1 }`. Serde's own
+/// way (`flatten`, `tag`) forgets where values stand in the file.
+fn nest<'a>(table: &mut DeTable<'a>, tag: &str, common: &[&str]) {
+    let Some((key, kind)) = table.remove_entry(tag) else {
+        return;
+    };
+    let place = kind.span();
+    let is_common = |key: &Spanned<DeString<'a>>| common.contains(&key.get_ref().as_ref());
+    let all = core::mem::take(table).into_iter();
+    let (shared, own): (DeTable<'a>, DeTable<'a>) = all.partition(|(key, _)| is_common(key));
+    *table = shared;
+    let kind = match kind.into_inner() {
+        DeValue::String(name) => {
+            let own = Spanned::new(place.clone(), DeValue::Table(own));
+            DeValue::Table(
+                [(Spanned::new(place.clone(), name), own)]
+                    .into_iter()
+                    .collect(),
+            )
+        }
+        // What is read from a table here was no table in the file.
+        DeValue::Table(_) => DeValue::Boolean(false),
+        other => other,
+    };
+    table.insert(key, Spanned::new(place, kind));
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct SimTable {
     pub(super) seed: u64,
-    pub(super) until: Option<String>,
-    pub(super) mode: String,
+    pub(super) until: Option<Span>,
+    pub(super) mode: Mode,
     /// Each seed draws its own faults of those of the file.
     pub(super) swarm: bool,
 }
@@ -80,7 +167,7 @@ impl Default for SimTable {
         SimTable {
             seed: 1,
             until: None,
-            mode: "bytes".to_owned(),
+            mode: Mode::Bytes,
             swarm: false,
         }
     }
@@ -89,45 +176,61 @@ impl Default for SimTable {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TopologyTable {
-    pub(super) kind: String,
-    #[serde(default)]
-    pub(super) hosts: Option<u32>,
-    #[serde(default)]
-    pub(super) left: Option<u32>,
-    #[serde(default)]
-    pub(super) right: Option<u32>,
-    #[serde(default)]
-    pub(super) switches: Option<u32>,
-    #[serde(default)]
-    pub(super) leaves: Option<u32>,
-    #[serde(default)]
-    pub(super) spines: Option<u32>,
-    #[serde(default)]
-    pub(super) hosts_per_switch: Option<u32>,
-    #[serde(default)]
-    pub(super) k: Option<u32>,
-    #[serde(default)]
-    pub(super) edges: Option<String>,
-    #[serde(default)]
-    pub(super) rate: Option<String>,
-    #[serde(default)]
-    pub(super) cable: Option<String>,
-    #[serde(default)]
-    pub(super) uplink_rate: Option<String>,
-    #[serde(default)]
-    pub(super) uplink_cable: Option<String>,
-    #[serde(default)]
+    pub(super) kind: Shape,
+    pub(super) rate: Option<Rate>,
+    pub(super) cable: Option<Cable>,
+    pub(super) uplink_rate: Option<Rate>,
+    pub(super) uplink_cable: Option<Cable>,
     pub(super) mtu: Option<u32>,
-    #[serde(default)]
     pub(super) bit_error_rate: Option<f64>,
 }
 
-/// Bytes as a number, or as text: `64KiB`.
+impl TopologyTable {
+    /// What every kind has.
+    const COMMON: &'static [&'static str] = &[
+        "rate",
+        "cable",
+        "uplink_rate",
+        "uplink_cable",
+        "mtu",
+        "bit_error_rate",
+    ];
+}
+
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Size {
-    Bytes(u64),
-    Text(String),
+#[serde(
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    rename_all_fields = "snake_case"
+)]
+pub(super) enum Shape {
+    SingleSwitch {
+        hosts: Count,
+    },
+    BackToBack {},
+    Dumbbell {
+        left: Count,
+        right: Count,
+    },
+    ParkingLot {
+        switches: Count,
+        hosts_per_switch: Count,
+    },
+    Ring {
+        switches: Count,
+        hosts_per_switch: Count,
+    },
+    LeafSpine {
+        leaves: Count,
+        spines: Count,
+        hosts_per_switch: Count,
+    },
+    FatTree {
+        k: Ports,
+    },
+    Edges {
+        edges: Topology,
+    },
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -135,11 +238,11 @@ pub(super) enum Size {
 pub(super) struct SwitchTable {
     pub(super) buffer: Option<Size>,
     pub(super) cell: Option<u32>,
-    pub(super) reserved: Option<Size>,
+    pub(super) reserved: Option<Size<u32>>,
     pub(super) alpha: Option<f64>,
     pub(super) threshold: Option<Size>,
-    pub(super) xon_offset: Option<Size>,
-    pub(super) headroom: Option<Size>,
+    pub(super) xon_offset: Option<Size<u32>>,
+    pub(super) headroom: Option<Size<u32>>,
     pub(super) headroom_pool: Option<Size>,
     pub(super) lossy_alpha: Option<f64>,
     pub(super) lossy_threshold: Option<Size>,
@@ -153,83 +256,192 @@ pub(super) struct SwitchTable {
 pub(super) struct EcnTable {
     pub(super) kmin: Size,
     pub(super) kmax: Size,
-    pub(super) pmax: f64,
+    pub(super) pmax: Probability,
     /// All lossless classes, if it does not say.
-    pub(super) priorities: Option<Vec<u8>>,
+    pub(super) priorities: Option<Classes>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WatchdogTable {
-    pub(super) detect: Option<String>,
-    pub(super) restore: Option<String>,
-    pub(super) action: Option<String>,
+    pub(super) detect: Option<Span>,
+    pub(super) restore: Option<Span>,
+    #[serde(default)]
+    pub(super) action: WatchdogAction,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct QosTable {
-    pub(super) lossless: Option<Vec<u8>>,
-    pub(super) flow_control: Option<String>,
-    pub(super) credit_buffer: Option<Size>,
-    pub(super) credit_update: Option<Size>,
-    pub(super) dscp_map: Option<BTreeMap<String, u8>>,
-    pub(super) trust: Option<String>,
-    pub(super) strict: Option<Vec<u8>>,
-    pub(super) weights: Option<Vec<u8>>,
+    pub(super) lossless: Option<Classes>,
+    pub(super) flow_control: FlowControlName,
+    pub(super) credit_buffer: Option<Size<u32>>,
+    pub(super) credit_update: Option<Size<u32>>,
+    pub(super) dscp_map: Option<DscpMap>,
+    pub(super) trust: Trust,
+    pub(super) strict: Option<Classes>,
+    pub(super) weights: Option<[u8; PRIORITIES]>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum FlowControlName {
+    #[default]
+    Pfc,
+    Pause,
+    Credits,
+    None,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HostTable {
-    pub(super) rx_rate: Option<String>,
+    pub(super) rx_rate: Option<Rate>,
     pub(super) rx_buffer: Option<Size>,
-    pub(super) window: Option<Size>,
-    pub(super) cc: Option<String>,
+    pub(super) window: Option<Size<u32>>,
+    pub(super) cc: Congestion,
     /// The first PSN of every connection; drawn, if it does not say.
-    pub(super) first_psn: Option<u32>,
-}
-
-/// A name, or several.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Names {
-    One(String),
-    Some(Vec<String>),
+    pub(super) first_psn: Option<FirstPsn>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FlowTable {
-    pub(super) op: String,
+    pub(super) op: Op,
     pub(super) from: Names,
     pub(super) to: String,
-    #[serde(default)]
     pub(super) size: Option<Size>,
     #[serde(default)]
+    pub(super) start: Span,
+    pub(super) dscp: Option<Dscp>,
+    pub(super) mtu: Option<PathMtu>,
+}
+
+impl FlowTable {
+    /// What every kind has.
+    const COMMON: &'static [&'static str] = &["from", "to", "size", "start", "dscp", "mtu"];
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Op {
+    Frames(FramesTable),
+    Write(MessagesTable),
+    Read(MessagesTable),
+    Send(MessagesTable),
+    FetchAdd(MessagesTable),
+}
+
+/// Frames without a transport.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FramesTable {
+    pub(super) stop: Option<Span>,
+    pub(super) rate: Option<Rate>,
+    pub(super) arrivals: Option<ArrivalsName>,
+    pub(super) source_port: Option<u16>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ArrivalsName {
+    Greedy,
+    Paced,
+    Poisson,
+}
+
+/// Messages of the real transport.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MessagesTable {
     pub(super) count: Option<u64>,
-    #[serde(default)]
     pub(super) depth: Option<u32>,
     #[serde(default)]
-    pub(super) receives: Option<u32>,
+    pub(super) receives: u32,
     #[serde(default)]
-    pub(super) repost: Option<String>,
+    pub(super) repost: Span,
+    pub(super) cc: Option<Congestion>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FaultTable {
+    pub(super) kind: FaultName,
+    pub(super) host: Option<String>,
+    pub(super) switch: Option<String>,
+    pub(super) link: Option<String>,
+    pub(super) port: Option<String>,
     #[serde(default)]
-    pub(super) start: Option<String>,
-    #[serde(default)]
-    pub(super) stop: Option<String>,
-    #[serde(default)]
-    pub(super) rate: Option<String>,
-    #[serde(default)]
-    pub(super) arrivals: Option<String>,
-    #[serde(default)]
-    pub(super) dscp: Option<u8>,
-    #[serde(default)]
-    pub(super) mtu: Option<u32>,
-    #[serde(default)]
-    pub(super) source_port: Option<u16>,
-    #[serde(default)]
-    pub(super) cc: Option<String>,
+    pub(super) from: Span,
+    pub(super) to: Option<Span>,
+    pub(super) p: Option<Probability>,
+    pub(super) every: Option<NonZeroU64>,
+    pub(super) nth: Option<Rising>,
+    pub(super) frames: Option<Frames>,
+    pub(super) stream: Option<u32>,
+}
+
+impl FaultTable {
+    /// What every kind has.
+    const COMMON: &'static [&'static str] = &[
+        "host", "switch", "link", "port", "from", "to", "p", "every", "nth", "frames", "stream",
+    ];
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    rename_all_fields = "snake_case"
+)]
+pub(super) enum FaultName {
+    Loss {},
+    BurstLoss {
+        enter: Option<Probability>,
+        leave: Option<Probability>,
+        loss: Option<Probability>,
+    },
+    Corrupt {},
+    CorruptInside {},
+    Duplicate {
+        by: Option<Span>,
+    },
+    Reorder {
+        by: Span,
+    },
+    Delay {
+        by: Span,
+        #[serde(default)]
+        jitter: Span,
+    },
+    Rate {
+        rate: Rate,
+    },
+    LinkDown {
+        down: Option<Span>,
+        up: Option<Span>,
+        reroute: Option<Span>,
+    },
+    Partition {
+        side: Names,
+        #[serde(default)]
+        one_way: bool,
+    },
+    PauseStorm {
+        classes: Option<Classes>,
+    },
+    PauseLoss {},
+    BleachEcn {},
+    BlackHole {
+        mtu: Size<u32>,
+    },
+    SlowReceiver {
+        rate: Rate,
+    },
+    Crash {},
+    Forge {
+        forgery: Forgery,
+    },
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -239,16 +451,16 @@ pub(super) struct ExpectTable {
     pub(super) drops: Option<u64>,
     pub(super) deadlock: Option<bool>,
     pub(super) complete: Option<bool>,
-    pub(super) goodput_min: Option<String>,
+    pub(super) goodput_min: Option<Rate>,
     pub(super) jain_min: Option<f64>,
     /// Marks that a set of runs must have seen.
-    pub(super) sometimes: Option<Vec<String>>,
+    pub(super) sometimes: Vec<Mark>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ChecksTable {
     /// Checks to leave out.
-    pub(super) skip: Option<Vec<String>>,
-    pub(super) progress: Option<String>,
+    pub(super) skip: Vec<Check>,
+    pub(super) progress: Option<Span>,
 }

@@ -3,7 +3,6 @@
 use crate::Sim;
 use crate::check::{Check, Mark};
 use crate::engine::{Rate, Time};
-use crate::scenario::build::quantity;
 use crate::scenario::file::Scenario;
 use crate::scenario::{Report, ScenarioError};
 
@@ -27,15 +26,12 @@ impl Scenario {
     /// As [`Scenario::build`].
     pub fn run_by(&self, seed: u64, drive: impl FnOnce(&mut Sim, Time)) -> Result<Report> {
         let mut sim = self.build(seed)?;
-        drive(&mut sim, self.until()?);
-        self.conclude(&mut sim)
+        drive(&mut sim, self.until());
+        Ok(self.conclude(&mut sim))
     }
 
     /// What a simulation that [`Scenario::build`] made, and that has run, came to.
-    ///
-    /// # Errors
-    /// [`ScenarioError::Value`] if an expectation makes no sense.
-    pub fn conclude(&self, sim: &mut Sim) -> Result<Report> {
+    pub fn conclude(&self, sim: &mut Sim) -> Report {
         let verdict = sim.verdict();
         let mut report = Report::of(sim);
         let violations = verdict.err().map(|violated| violated.violations);
@@ -44,18 +40,14 @@ impl Scenario {
             .flatten()
             .map(|violation| violation.to_string())
             .collect();
-        let unexpected = self
-            .failures(sim, &report)
-            .map_err(|error| error.in_text(&self.text))?;
+        let unexpected = self.failures(sim, &report);
         report.failures.extend(unexpected);
-        // Also here, that a file which names no mark is told at once.
-        self.sometimes()?;
-        Ok(report)
+        report
     }
 
     /// What was expected and did not come.
-    fn failures(&self, sim: &Sim, report: &Report) -> Result<Vec<String>> {
-        let expect = &self.expect;
+    fn failures(&self, sim: &Sim, report: &Report) -> Vec<String> {
+        let expect = &self.file.expect;
         let mut failures = Vec::new();
         let mut check = |holds: bool, text: String| {
             if !holds {
@@ -89,7 +81,7 @@ impl Scenario {
             .iter()
             .map(|f| f.goodput.map_or(0.0, Rate::as_gbps_f64));
         let rates: Vec<f64> = rates.collect();
-        if let Some(least) = quantity::<Rate>("expect.goodput_min", &expect.goodput_min)? {
+        if let Some(least) = expect.goodput_min {
             let low = rates.iter().copied().fold(f64::INFINITY, f64::min);
             check(
                 low >= least.as_gbps_f64(),
@@ -100,44 +92,29 @@ impl Scenario {
             let jain = report.jain();
             check(jain >= least, format!("Jain's fairness index is {jain:.4}"));
         }
-        Ok(failures)
+        failures
     }
 
-    pub(super) fn set_checks(&self, sim: &mut Sim) -> Result<()> {
-        for name in self.checks.skip.iter().flatten() {
-            let known = Check::ALL.iter().find(|check| check.name() == name);
-            match known {
-                Some(check) => sim.skip_check(*check),
-                None => {
-                    let known = Check::ALL.map(Check::name).join(", ");
-                    let fault = format!("{name:?} is none of {known}");
-                    return Err(ScenarioError::value("checks.skip", fault));
-                }
-            }
+    pub(super) fn set_checks(&self, sim: &mut Sim) {
+        let (expect, checks) = (&self.file.expect, &self.file.checks);
+        for &check in &checks.skip {
+            sim.skip_check(check);
         }
         // What the file says about these is compared at the end.
-        if self.expect.deadlock == Some(true) {
+        if expect.deadlock == Some(true) {
             sim.skip_check(Check::Deadlock);
             sim.skip_check(Check::Progress);
         }
-        if self.expect.lossless_drops.is_some_and(|most| most > 0) {
+        if expect.lossless_drops.is_some_and(|most| most > 0) {
             sim.skip_check(Check::Lossless);
         }
-        if let Some(bound) = quantity("checks.progress", &self.checks.progress)? {
+        if let Some(bound) = checks.progress {
             sim.set_progress_bound(bound);
         }
-        Ok(())
     }
 
     /// The marks that a set of runs must have seen, by the file.
-    ///
-    /// # Errors
-    /// [`ScenarioError::Value`] if there is no such mark.
-    pub fn sometimes(&self) -> Result<Vec<Mark>> {
-        let names = self.expect.sometimes.iter().flatten();
-        let marks = names.map(|name| name.parse());
-        let marks: core::result::Result<Vec<Mark>, _> = marks.collect();
-        let fault = |error| ScenarioError::value("expect.sometimes", error).in_text(&self.text);
-        marks.map_err(fault)
+    pub fn sometimes(&self) -> &[Mark] {
+        &self.file.expect.sometimes
     }
 }

@@ -1,9 +1,7 @@
 //! Simulations as TOML files: docs/SIMULATION.md has the format with an example.
 
 mod build;
-mod congestion;
 mod faults;
-mod fields;
 mod file;
 mod judge;
 mod lines;
@@ -13,11 +11,15 @@ mod swarm;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod values;
 
 pub use file::Scenario;
 pub use report::{FaultReport, FlowReport, Report};
 pub use settings::Setting;
 pub(crate) use swarm::span_text;
+pub(crate) use values::bytes;
+
+use crate::topology::{HostId, Node, Topology};
 
 /// Why a scenario cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -43,12 +45,19 @@ pub enum ScenarioError {
     Stream(#[from] crate::host::StreamError),
 }
 
-/// Bytes of a text like `64KiB`.
-pub(crate) fn bytes_of(text: &str) -> Option<u64> {
-    build::bytes("", &file::Size::Text(text.to_owned())).ok()
+/// The host of a name.
+fn host_of(topology: &Topology, name: &str) -> Result<HostId, String> {
+    match topology.find(name) {
+        Some(Node::Host(host)) => Ok(host),
+        _ => Err(format!("{name:?} is no host")),
+    }
 }
 
 impl ScenarioError {
+    fn syntax(error: toml::de::Error) -> ScenarioError {
+        ScenarioError::Syntax(error.to_string())
+    }
+
     pub(crate) fn value(place: impl Into<String>, fault: impl core::fmt::Display) -> ScenarioError {
         ScenarioError::Value {
             line: None,

@@ -61,24 +61,6 @@ impl Scenario {
         }
         self.with_table(table)
     }
-
-    /// A scenario of a changed table.
-    pub(crate) fn with_table(&self, table: Table) -> Result<Scenario, ScenarioError> {
-        let scenario: Scenario = table
-            .clone()
-            .try_into()
-            .map_err(|error: toml::de::Error| ScenarioError::Syntax(error.to_string()))?;
-        Ok(Scenario {
-            text: self.text.clone(),
-            table,
-            ..scenario
-        })
-    }
-
-    /// The file's text, or that of a scenario that was changed.
-    pub fn to_toml(&self) -> String {
-        toml::to_string(&self.table).unwrap_or_default()
-    }
 }
 
 fn set(root: &mut Table, setting: &Setting) -> Result<(), ScenarioError> {

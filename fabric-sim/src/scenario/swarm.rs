@@ -10,7 +10,7 @@ use crate::scenario::file::Scenario;
 impl Scenario {
     /// True if each seed shall draw its own faults of those of the file.
     pub fn is_swarm(&self) -> bool {
-        self.sim.swarm
+        self.file.sim.swarm
     }
 
     /// The scenario that a seed runs: of a swarm with the faults that it draws, else itself. Each fault is taken or
@@ -33,7 +33,7 @@ impl Scenario {
                     .entry("stream")
                     .or_insert(Value::Integer(number.into()));
             }
-            if self.sim.swarm {
+            if self.file.sim.swarm {
                 let mut rng = Rng::stream(seed, Entity::Fault(number), "swarm");
                 let is_left = rng.below(2) == 0;
                 weaken(&mut fault, &mut rng);
@@ -53,7 +53,7 @@ impl Scenario {
             sim.remove("swarm");
         }
         let mut drawn = self.with_table(table)?;
-        drawn.sim.mode.clone_from(&self.sim.mode);
+        drawn.file.sim.mode = self.file.sim.mode;
         Ok(drawn)
     }
 }

@@ -19,7 +19,7 @@ impl Scenario {
     /// [`ScenarioError::Value`] if a list or a range makes no sense.
     pub fn variants(&self) -> Result<Vec<Vec<Setting>>> {
         let mut variants = vec![Vec::new()];
-        for (path, values) in &self.sweep {
+        for (path, values) in &self.file.sweep {
             let place = || format!("sweep.{path}");
             let values = match values {
                 Value::Array(values) if !values.is_empty() => values.clone(),

@@ -4,7 +4,7 @@ use toml::{Table, Value};
 
 use crate::check::Check;
 use crate::engine::{Span, Time};
-use crate::scenario::{bytes_of, span_text};
+use crate::scenario::{bytes, span_text};
 use crate::shrink::Search;
 
 /// Frames that a fault hits, at most, for them to be told one by one.
@@ -290,7 +290,7 @@ impl Search<'_> {
         };
         let half = match flow.get(key) {
             Some(Value::Integer(n)) => *n / 2,
-            Some(Value::String(text)) => bytes_of(text).map_or(0, |n| n as i64 / 2),
+            Some(Value::String(text)) => bytes(text).map_or(0, |n| n as i64 / 2),
             _ => 0,
         };
         flow.insert(key.to_owned(), Value::Integer(half));

@@ -15,7 +15,8 @@ pub enum Threshold {
 }
 
 /// What the watchdog does with a queue that is paused for too long.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum WatchdogAction {
     /// Drops what is in it and what comes.
     #[default]
