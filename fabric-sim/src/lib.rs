@@ -28,9 +28,11 @@
 
 pub mod check;
 pub mod engine;
+mod envelope;
 pub mod experiments;
 pub mod fabric;
 pub mod fault;
+mod flow;
 pub mod frame;
 pub mod host;
 pub mod link;

@@ -151,8 +151,8 @@ impl Fabric {
         if let Payload::Roce { body, .. } = f.payload
             && self.config.mode == super::Mode::Bytes
         {
-            let ip = crate::host::IP_OFFSET + self.qos.tag_len() as usize;
-            crate::host::patch_ipv4(&mut self.bodies.get_mut(body)[ip..], f.tos, f.ttl);
+            let ip = crate::envelope::IP_OFFSET + self.qos.tag_len() as usize;
+            crate::envelope::patch_ipv4(&mut self.bodies.get_mut(body)[ip..], f.tos, f.ttl);
         }
     }
 

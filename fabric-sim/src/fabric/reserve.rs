@@ -3,7 +3,7 @@
 
 use crate::engine::Rate;
 use crate::fabric::Fabric;
-use crate::host::FlowSpec;
+use crate::flow::FlowSpec;
 use crate::topology::{Node, PortId};
 
 /// A reservation was refused.
@@ -26,7 +26,7 @@ impl Fabric {
     /// The ports that frames of a flow leave by, first to last; `None` if there is no way, or one that
     /// does not end.
     pub fn path(&self, spec: &FlowSpec) -> Option<Vec<PortId>> {
-        let hash = crate::host::flow_hash(spec.from, spec.to, spec.source_port);
+        let hash = crate::envelope::flow_hash(spec.from, spec.to, spec.source_port);
         let mut ports = vec![self.port_of(spec.from)];
         loop {
             let last = *ports.last()?;

@@ -2,10 +2,10 @@
 //! numbers but for what is forged.
 
 use crate::engine::mix64;
+use crate::envelope::IP_OFFSET;
 use crate::fabric::{Fabric, LITE_BODY, Mode};
 use crate::fault::wire::IP_UDP;
 use crate::frame::{FrameId, Payload};
-use crate::host::IP_OFFSET;
 
 /// What is wrong with a forged packet. Its ICRC is right, so that only the transport can know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize)]

@@ -3,10 +3,10 @@
 use urxe_wire::{Opcode, Operation};
 
 use crate::engine::{Rng, Span, Time, mix64};
+use crate::envelope::{IP_OFFSET, patch_ipv4};
 use crate::fabric::{DropReason, Mode};
 use crate::fault::{ActiveFault, Chance, FaultKind, Faults, Forgery, Frames, NUMBERS_MAX};
 use crate::frame::{Frame, Payload};
-use crate::host::{IP_OFFSET, patch_ipv4};
 use crate::topology::{HostId, Node, PortId};
 
 /// Headers of IP and UDP before a packet.

@@ -6,6 +6,7 @@ use urxe_core::work::{RecvWr, SendWr, WrData};
 use urxe_core::{Stats, WcStatus};
 
 use crate::engine::{Span, Time, mix64};
+use crate::envelope::{Envelope, IP_UDP_LEN, decode, encode, flow_hash, host_of};
 use crate::fabric::{LITE_BODY, Mode, frame_len};
 use crate::frame::{Frame, Payload};
 use crate::host::sim::Sim;
@@ -13,7 +14,6 @@ use crate::host::stream::{Stream, StreamId, StreamOp, StreamSpec};
 use crate::host::transport::{
     ConnectOptions, Program, QpHandle, Transport, TransportConfig, Verbs,
 };
-use crate::host::wire::{Envelope, IP_UDP_LEN, decode, encode, flow_hash, host_of};
 use crate::topology::HostId;
 
 /// Bytes that a transport hands over at a time: one packet of 4 KiB, or a few smaller ones. An adapter

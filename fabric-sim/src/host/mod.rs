@@ -5,20 +5,15 @@
 //! [`Program`] are for posting work requests directly.
 
 mod drive;
-mod flow;
 mod memory;
 mod sim;
 mod stream;
 mod transport;
-mod wire;
 
+pub use crate::envelope::address_of;
+pub use crate::flow::{Arrivals, Flow, FlowId, FlowSpec};
 pub use drive::StreamError;
-pub use flow::{Arrivals, Flow, FlowId, FlowSpec};
 pub use memory::{Contents, HostMemory};
 pub use sim::{BuildError, Sim};
 pub use stream::{Stream, StreamId, StreamOp, StreamSpec};
 pub use transport::{ConnectOptions, Program, QpHandle, Transport, TransportConfig, Verbs};
-pub use wire::address_of;
-#[cfg(feature = "programs")]
-pub(crate) use wire::decode;
-pub(crate) use wire::{FLOW_HEADERS_LEN, IP_OFFSET, flow_hash, flow_headers, patch_ipv4};

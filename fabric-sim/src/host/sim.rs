@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use crate::check::{Checks, Mark};
 use crate::engine::{Entity, Rate, Rng, Span, Time};
+use crate::envelope::flow_hash;
 use crate::fabric::{Fabric, FabricConfig, FabricError, Upcall, frame_len};
 use crate::fault::{Fault, FaultError, FaultId};
+use crate::flow::{Arrivals, Flow, FlowId, FlowSpec};
 use crate::frame::{Frame, Payload};
 use crate::host::drive::{Drivers, STREAM_START, TRANSPORT_TIMER};
-use crate::host::flow::{Arrivals, Flow, FlowId, FlowSpec};
-use crate::host::wire::flow_hash;
 use crate::link::FRAME_GAP;
 use crate::qos::PRIORITIES;
 use crate::topology::{HostId, Topology};

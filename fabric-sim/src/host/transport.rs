@@ -19,9 +19,9 @@ use urxe_wire::{IcrcPolicy, Psn, Qpn};
 
 use crate::check::{Model, Received, Seen, Shares};
 use crate::engine::{Entity, Rng, Time};
+use crate::envelope::address_of;
 use crate::fabric::Mode;
 use crate::host::memory::{Contents, HostMemory};
-use crate::host::wire::address_of;
 use crate::topology::HostId;
 
 /// The one protection domain of a host.

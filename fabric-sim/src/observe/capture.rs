@@ -11,9 +11,9 @@ use urxe_wire::{EtherType, Ethernet, Mac, PAUSE_DESTINATION, Pause};
 
 use crate::Sim;
 use crate::engine::{Span, Time};
+use crate::envelope::{FLOW_HEADERS_LEN, flow_headers};
 use crate::fabric::{DropReason, Fabric, PauseCause, Tap, TapEvent};
 use crate::frame::{Frame, Payload};
-use crate::host::{FLOW_HEADERS_LEN, flow_headers};
 use crate::observe::port_labels;
 use crate::qos::{PRIORITIES, Qos};
 use crate::topology::{PortId, PortName};

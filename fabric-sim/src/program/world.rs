@@ -9,9 +9,10 @@ use urxe_core::qpn_table::QpnChunk;
 use urxe_core::transmit::TxDest;
 
 use crate::engine::{Span, Time, TraceHash};
+use crate::envelope::decode;
 use crate::fabric::Upcall;
 use crate::frame::Payload;
-use crate::host::{Sim, address_of, decode};
+use crate::host::{Sim, address_of};
 use crate::program::TaskId;
 use crate::program::here::Here;
 use crate::program::nic::{Nic, Outgoing};
