@@ -11,6 +11,7 @@ use crate::fabric::{LITE_BODY, Mode, frame_len};
 use crate::frame::{Frame, Payload};
 use crate::host::sim::Sim;
 use crate::host::stream::{Stream, StreamId, StreamOp, StreamSpec};
+use crate::host::timer::TimerFor;
 use crate::host::transport::{
     ConnectOptions, Program, QpHandle, Transport, TransportConfig, Verbs,
 };
@@ -36,12 +37,6 @@ pub enum StreamError {
     #[error(transparent)]
     Register(#[from] urxe_core::mr::RegisterError),
 }
-
-/// What a timer of a host is for.
-pub(crate) const TRANSPORT_TIMER: u32 = 1 << 31;
-pub(crate) const STREAM_START: u32 = 1 << 30;
-/// With [`STREAM_START`]: a receive of the stream is due.
-const RECEIVE: u32 = 1 << 29;
 
 /// The hosts that run a transport, and what they share.
 #[derive(Debug)]
@@ -104,7 +99,7 @@ impl Sim {
         let transport = self.drivers.transports[host.0 as usize]
             .get_or_insert_with(|| Box::new(Transport::new(host, seed, mode, &config)));
         let result = f(&mut Verbs { now, transport });
-        self.fabric.set_timer(host, now, TRANSPORT_TIMER);
+        self.set_timer(host, now, TimerFor::Transport);
         result
     }
 
@@ -194,8 +189,7 @@ impl Sim {
                 self.post_receive(id.0);
             }
         }
-        self.fabric
-            .set_timer(spec.from, spec.start, STREAM_START | id.0);
+        self.set_timer(spec.from, spec.start, TimerFor::Stream(id.0));
         Ok(id)
     }
 
@@ -226,14 +220,10 @@ impl Sim {
         self.drivers.unreadable
     }
 
-    /// A timer of a host, for its transport or a stream.
-    pub(crate) fn on_transport_timer(&mut self, host: HostId, token: u32) {
+    /// The timer of a host's transport.
+    pub(crate) fn on_transport_timer(&mut self, host: HostId) {
         let now = self.fabric.now();
-        if token & (TRANSPORT_TIMER | RECEIVE) == RECEIVE {
-            self.post_receive(token & (RECEIVE - 1));
-        } else if token & TRANSPORT_TIMER == 0 {
-            self.post_messages(token & !STREAM_START);
-        } else if let Some(transport) = &mut self.drivers.transports[host.0 as usize] {
+        if let Some(transport) = &mut self.drivers.transports[host.0 as usize] {
             if transport.timer_at.is_some_and(|at| at <= now) {
                 transport.timer_at = None;
             }
@@ -243,7 +233,6 @@ impl Sim {
                 transport.cqs.is_fresh = true;
             }
         }
-        self.serve(host);
     }
 
     /// A packet has come to a host.
@@ -338,7 +327,7 @@ impl Sim {
     }
 
     /// Posts as many messages of a stream as may be outstanding.
-    fn post_messages(&mut self, id: u32) {
+    pub(crate) fn post_messages(&mut self, id: u32) {
         let now = self.fabric.now();
         let Drivers {
             transports,
@@ -376,12 +365,11 @@ impl Sim {
             return self.post_receive(id);
         }
         let due = self.fabric.now() + wait;
-        self.fabric
-            .set_timer(host, due, STREAM_START | RECEIVE | id);
+        self.set_timer(host, due, TimerFor::Receive(id));
     }
 
     /// Posts a receive for the messages of a stream.
-    fn post_receive(&mut self, id: u32) {
+    pub(crate) fn post_receive(&mut self, id: u32) {
         let now = self.fabric.now();
         let stream = &self.drivers.streams[id as usize];
         let (wr_id, sges) = (u64::from(id), [stream.recv_sge()]);
@@ -422,7 +410,7 @@ impl Sim {
         {
             let at = at.max(now);
             transport.timer_at = Some(at);
-            self.fabric.set_timer(host, at, TRANSPORT_TIMER);
+            self.set_timer(host, at, TimerFor::Transport);
         }
     }
 

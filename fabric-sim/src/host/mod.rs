@@ -8,6 +8,7 @@ mod drive;
 mod memory;
 mod sim;
 mod stream;
+mod timer;
 mod transport;
 
 pub use crate::envelope::address_of;
@@ -16,4 +17,6 @@ pub use drive::StreamError;
 pub use memory::{Contents, HostMemory};
 pub use sim::{BuildError, Sim};
 pub use stream::{Stream, StreamId, StreamOp, StreamSpec};
+#[cfg(feature = "programs")]
+pub(crate) use timer::TimerFor;
 pub use transport::{ConnectOptions, Program, QpHandle, Transport, TransportConfig, Verbs};

@@ -9,7 +9,8 @@ use crate::fabric::{Fabric, FabricConfig, FabricError, Upcall, frame_len};
 use crate::fault::{Fault, FaultError, FaultId};
 use crate::flow::{Arrivals, Flow, FlowId, FlowSpec};
 use crate::frame::{Frame, Payload};
-use crate::host::drive::{Drivers, STREAM_START, TRANSPORT_TIMER};
+use crate::host::drive::Drivers;
+use crate::host::timer::TimerFor;
 use crate::link::FRAME_GAP;
 use crate::qos::PRIORITIES;
 use crate::topology::{HostId, Topology};
@@ -68,7 +69,7 @@ impl Sim {
         let seed = self.fabric.config().seed;
         self.arrivals
             .push(Rng::stream(seed, Entity::Flow(id.0), "arrivals"));
-        self.fabric.set_timer(spec.from, spec.start, id.0);
+        self.set_timer(spec.from, spec.start, TimerFor::Flow(id.0));
         id
     }
 
@@ -150,8 +151,7 @@ impl Sim {
                     return Some(upcall);
                 }
                 Upcall::Timer(_, token)
-                    if token & (TRANSPORT_TIMER | STREAM_START) == 0
-                        && token & crate::program::PROGRAM_TIMER != 0 =>
+                    if matches!(TimerFor::of(token), TimerFor::Task(_) | TimerFor::Contexts) =>
                 {
                     return Some(upcall);
                 }
@@ -190,19 +190,30 @@ impl Sim {
                 self.fill(host);
                 self.serve(host);
             }
-            Upcall::Timer(host, token) if token & (TRANSPORT_TIMER | STREAM_START) != 0 => {
-                self.on_transport_timer(host, token);
-            }
-            Upcall::Timer(host, token) => self.on_timer(host, token),
+            Upcall::Timer(host, token) => self.on_timer(host, TimerFor::of(token)),
             Upcall::Call(_) => {}
             Upcall::Crashed(host) => self.on_crash(host),
             Upcall::Restarted(host) => self.on_restart(host),
         }
     }
 
-    fn on_timer(&mut self, host: HostId, token: u32) {
-        let id = FlowId(token);
-        let Some(flow) = self.flows.get_mut(token as usize) else {
+    pub(crate) fn set_timer(&mut self, host: HostId, at: Time, what: TimerFor) {
+        self.fabric.set_timer(host, at, what.token());
+    }
+
+    fn on_timer(&mut self, host: HostId, what: TimerFor) {
+        match what {
+            TimerFor::Flow(id) => return self.on_flow_timer(host, FlowId(id)),
+            TimerFor::Transport => self.on_transport_timer(host),
+            TimerFor::Stream(id) => self.post_messages(id),
+            TimerFor::Receive(id) => self.post_receive(id),
+            TimerFor::Task(_) | TimerFor::Contexts => return,
+        }
+        self.serve(host);
+    }
+
+    fn on_flow_timer(&mut self, host: HostId, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(id.0 as usize) else {
             return;
         };
         match flow.spec.arrivals {
@@ -237,7 +248,7 @@ impl Sim {
             let flow = &mut self.flows[place];
             if flow.spec.from == host && core::mem::take(&mut flow.is_halted) {
                 flow.is_listed = false;
-                self.on_timer(host, place as u32);
+                self.on_flow_timer(host, FlowId(place as u32));
             }
         }
         self.restart_transport(host);
@@ -251,7 +262,7 @@ impl Sim {
         let mean = u128::from(self.interval(id, rate).ps());
         let draw = u128::from(self.arrivals[id.0 as usize].exponential_q32());
         let wait = Span::from_ps(((mean * draw) >> 32) as u64);
-        self.fabric.set_timer(host, self.fabric.now() + wait, id.0);
+        self.set_timer(host, self.fabric.now() + wait, TimerFor::Flow(id.0));
     }
 
     /// Time that a full packet of the flow takes at a rate.
@@ -285,7 +296,7 @@ impl Sim {
                         flow.is_listed = false;
                         let at = flow.next_at.max(now) + self.interval(id, rate);
                         self.flows[id.0 as usize].next_at = at;
-                        self.fabric.set_timer(host, at, id.0);
+                        self.set_timer(host, at, TimerFor::Flow(id.0));
                     }
                     _ => self.senders[host.0 as usize].listed[class].push_back(id),
                 }

@@ -58,7 +58,6 @@ pub use here::{Task, ask, host, now, sleep, spawn, tell};
 pub use report::{Cause, Failure, HostEnd, Report};
 pub use seeds::{SeedFailure, SeedTest, TestResult};
 pub use setup::Simulation;
-pub(crate) use world::PROGRAM_TIMER;
 
 /// A thread of a simulation, by number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

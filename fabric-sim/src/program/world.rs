@@ -12,7 +12,7 @@ use crate::engine::{Span, Time, TraceHash};
 use crate::envelope::decode;
 use crate::fabric::Upcall;
 use crate::frame::Payload;
-use crate::host::{Sim, address_of};
+use crate::host::{Sim, TimerFor, address_of};
 use crate::program::TaskId;
 use crate::program::here::Here;
 use crate::program::nic::{Nic, Outgoing};
@@ -20,11 +20,6 @@ use crate::program::report::{Cause, HostEnd};
 use crate::program::threads::{Coroutine, Ending, Shared, Turn};
 use crate::program::wait::{Reason, Wait};
 use crate::topology::HostId;
-
-/// Set in the tokens of timers that are ours.
-pub(crate) const PROGRAM_TIMER: u32 = 1 << 29;
-/// The contexts of a host have something to do; other tokens are the number of a task.
-const ADAPTER_TIMER: u32 = PROGRAM_TIMER | 1 << 28;
 
 /// The delay from one QP of a host to another of the same host.
 const LOOPBACK: Span = Span::from_ns(500);
@@ -345,8 +340,7 @@ impl World {
             task.status = Status::Ready;
             self.ready.push_back(id);
         } else {
-            let token = PROGRAM_TIMER | id.0;
-            self.sim.fabric_mut().set_timer(task.host, at, token);
+            self.sim.set_timer(task.host, at, TimerFor::Task(id.0));
         }
     }
 
@@ -372,8 +366,10 @@ impl World {
                 }
                 self.after_call(host);
             }
-            Upcall::Timer(host, ADAPTER_TIMER) => self.on_adapter_timer(host),
-            Upcall::Timer(_, token) => self.on_task_timer(TaskId(token & !PROGRAM_TIMER)),
+            Upcall::Timer(host, token) => match TimerFor::of(token) {
+                TimerFor::Task(id) => self.on_task_timer(TaskId(id)),
+                _ => self.on_adapter_timer(host),
+            },
             Upcall::Crashed(host) => self.on_crash(host),
             Upcall::Restarted(host) => {
                 let side = &mut self.hosts[host.0 as usize];
@@ -517,7 +513,7 @@ impl World {
             && side.timer_at.is_none_or(|set| at < set)
         {
             self.hosts[place].timer_at = Some(at);
-            self.sim.fabric_mut().set_timer(host, at, ADAPTER_TIMER);
+            self.sim.set_timer(host, at, TimerFor::Contexts);
         }
     }
 
