@@ -36,7 +36,7 @@ impl QpnChunk {
 }
 
 /// No QP has this number.
-const NOBODY: u32 = u32::MAX;
+const UNUSED: u32 = u32::MAX;
 /// No chunk of ours.
 const FOREIGN: u16 = u16::MAX;
 
@@ -95,7 +95,7 @@ impl<T> QpnTable<T> {
         *place = self.owned.len() as u16;
         self.owned.push(Owned {
             chunk,
-            places: Box::new([NOBODY; CHUNK_LEN]),
+            places: Box::new([UNUSED; CHUNK_LEN]),
         });
         let first = u32::from(chunk.0) << CHUNK_BITS;
         // 0 and 1 are the management QPs and 0xffffff is multicast: never given out.
@@ -158,7 +158,7 @@ impl<T> QpnTable<T> {
     pub fn remove(&mut self, index: QpIndex) -> Option<T> {
         let slot = self.slots.get_mut(index.0 as usize)?;
         let (value, qpn) = (slot.value.take()?, slot.qpn);
-        *self.place_mut(qpn).expect("it was given out") = NOBODY;
+        *self.place_mut(qpn).expect("it was given out") = UNUSED;
         self.free_slots.push(index.0);
         self.free_qpns.push_back(qpn);
         Some(value)
@@ -184,7 +184,7 @@ impl<T> QpnTable<T> {
         let place = self.chunks[usize::from(QpnChunk::of(qpn).0)];
         let owned = self.owned.get(usize::from(place))?;
         match owned.places[qpn.get() as usize % CHUNK_LEN] {
-            NOBODY => None,
+            UNUSED => None,
             index => Some(QpIndex(index)),
         }
     }

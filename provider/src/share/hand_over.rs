@@ -34,7 +34,7 @@ pub(super) struct Inbox {
 
 impl Inbox {
     pub(super) fn create(path: PathBuf) -> io::Result<Inbox> {
-        // One of the same name is a dead process's: the row is ours now.
+        // One of the same name belongs to an ended process: the row is ours now.
         let _ = fs::remove_file(&path);
         let socket = UnixDatagram::bind(&path)?;
         socket.set_nonblocking(true)?;

@@ -111,7 +111,7 @@ impl Holders {
 /// What became of a packet for another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shared {
-    /// Its owner has it.
+    /// Its owner has received it.
     HandedOver,
     /// Its owner gets it as soon as there is room in the inbox, if that is soon: see
     /// [`Membership::hand_over_waiting`].
@@ -238,7 +238,7 @@ impl Membership {
         Ok(Some(chunk))
     }
 
-    /// Deals with what the core says is another's.
+    /// Handles a packet that belongs to another participant, by what the core says.
     pub(crate) fn take_foreign(&self, handed: &Handed<'_>, now: Time) -> Shared {
         if let Some(number) = steer::parse_probe(handed.packet, self.nonce) {
             self.probed.store(u64::from(number) + 1, Ordering::Relaxed);

@@ -1,15 +1,15 @@
 //! How often to check that the kernel's steering program is right.
 //!
-//! A packet that was handed over is a sign that it is not; but where trains hold packets for several owners it is none, and
-//! comes with every train. So the question is asked at once when the registry changed since the last time. Otherwise the
+//! A packet that was handed over is a sign that the program is wrong; but where trains hold packets for several owners it is no sign, and
+//! comes with every train. So the program is checked at once if the registry changed since the last check. Otherwise the
 //! program may still be wrong (a killed process has not been taken out yet, or its sockets were closed after that),
-//! and it is asked after a pause that doubles.
+//! and it is checked after a pause that doubles.
 
 use urxe_core::Time;
 
-/// Between two times, at least.
+/// The shortest time between two checks.
 const PAUSE_MIN_NS: u64 = 1_000_000;
-/// How long the pause may become.
+/// The longest pause.
 const PAUSE_MAX_NS: u64 = 1_024_000_000;
 
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// True if it is time; `generation` is asked only where it decides.
+    /// True if a check is due; `generation` is called only if it decides.
     pub(super) fn is_due(&self, now: Time, generation: impl FnOnce() -> u64) -> bool {
         self.last.is_none_or(|(known, at)| {
             let passed = now.since_ns(at);

@@ -48,7 +48,7 @@ impl PortName {
         }
     }
 
-    /// True if both cannot be had by two.
+    /// True if two participants cannot have both.
     pub(crate) fn meets(&self, other: &PortName) -> bool {
         self.space == other.space
             && self.port == other.port
@@ -142,7 +142,7 @@ impl Ports {
             Kind::Block => {
                 let first = entry.name.port;
                 let is_inside = (first..first + BLOCK).contains(&name.port);
-                // One's own is to choose from.
+                // It may choose from its own block.
                 is_inside
                     && entry.name.space == name.space
                     && !tables.are_of_one_process(entry.row, owner.0)
@@ -196,7 +196,7 @@ impl Ports {
         self.add(tables, Entry::of(owner, Kind::Listening, name))
     }
 
-    /// Takes one's own entry out again.
+    /// Removes an entry of this participant.
     pub(super) fn remove(
         &mut self,
         (row, nonce): Owner,
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(Entry::parse(&[0; ENTRY_LEN]), None);
     }
 
-    /// Before and behind the entry of the living.
+    /// Before and behind the entry of a live one.
     #[test]
     fn an_entry_of_somebody_who_is_gone_does_not_listen() {
         let listens = |row, nonce| {

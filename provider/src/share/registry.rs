@@ -1,7 +1,7 @@
 //! The file that lists the owners of QPNs and of sockets.
 //!
 //! One file for each user and network namespace, in a directory that only the user can
-//! enter. It is read and changed under a lock of the whole file (`flock`); that a
+//! enter. It is read and changed under a lock of the whole file (`flock`). That a
 //! participant is alive is shown by a lock on one byte that belongs to its open file
 //! (an OFD lock), which the kernel drops when its process ends. All entries are small and
 //! written one by one, so a process that is killed leaves whole entries.
@@ -27,10 +27,10 @@ use super::entries::{
 use super::lock;
 use super::tables::{CHUNKS_AT, GENERATION_AT, HEAD, LEN, MAGIC, SOCKETS, SOCKETS_AT, Tables};
 
-/// Bytes that are locked by the living, one for each row. Far behind the contents.
+/// Bytes that live participants lock, one for each row. Far behind the contents.
 const LOCKS_AT: u64 = 1 << 32;
 
-/// Seconds that the QPNs of the dead rest: peers may still send to them.
+/// Seconds that the QPNs of ended processes rest: peers may still send to them.
 const QUARANTINE_S: u32 = 10;
 
 /// The open file, not locked.
@@ -40,9 +40,9 @@ pub(super) struct Registry {
     directory: PathBuf,
     namespace: u64,
     pub(super) process: ProcessId,
-    /// How long the lock is waited for.
+    /// The longest wait for the lock.
     pub(super) patience: Duration,
-    /// The last time that was in vain.
+    /// When the last wait was in vain.
     is_stuck: AtomicBool,
 }
 
@@ -222,16 +222,16 @@ impl<'a> Locked<'a> {
                 return Err(registry.unusable(&format_args!("{damaged}: {advice}")));
             }
         }
-        locked.bury_the_dead(own)?;
+        locked.reclaim_dead_rows(own)?;
         Ok(locked)
     }
 
-    fn bury_the_dead(&mut self, own: Option<Row>) -> io::Result<()> {
+    fn reclaim_dead_rows(&mut self, own: Option<Row>) -> io::Result<()> {
         let mut is_gone = [false; ROWS];
         for (number, is_gone) in is_gone.iter_mut().enumerate() {
             let row = Row(number as u16);
             if self.tables.participants[number].nonce == 0 {
-                // Nothing is of a free row, but for damage.
+                // A free row owns nothing, but for damage.
                 *is_gone = true;
             } else if own != Some(row) && !self.registry.is_any_alive(number..number + 1)? {
                 *is_gone = true;
@@ -250,7 +250,7 @@ impl<'a> Locked<'a> {
             return Ok(None);
         };
         let row = Row(number as u16);
-        // First the sign of life.
+        // First the lock that shows that it is alive.
         let lock = byte_locks(number..number + 1, libc::F_WRLCK);
         fcntl(&self.registry.file, FcntlArg::F_OFD_SETLK(&lock))?;
         self.tables.participants[number] = Participant {

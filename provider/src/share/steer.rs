@@ -93,7 +93,7 @@ pub(super) fn parse_probe(bytes: &[u8], nonce: u64) -> Option<u32> {
     ours.then(|| u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]))
 }
 
-/// True if it is a probe, whosever.
+/// True if it is a probe, of any participant.
 pub(crate) fn is_probe(bytes: &[u8]) -> bool {
     bytes.starts_with(&PROBE)
 }

@@ -19,10 +19,10 @@ const OF_ONE_MAX: usize = 1 << 13;
 const BYTES_MAX: usize = 1024;
 /// How long messages are kept for a neighbour that fetches nothing.
 const PATIENCE_NS: u64 = 50_000_000;
-/// Between two attempts, and where the last one has found room.
+/// The time between two attempts, and after one that has found room.
 const RETRY_NS: u64 = 1_000_000;
 const RETRY_SOON_NS: u64 = 50_000;
-/// How long nothing is kept for a neighbour that fetched nothing in all that time.
+/// How long nothing is kept for a neighbour that fetched nothing.
 const UNFETCHED_NS: u64 = 1_000_000_000;
 
 const NEVER: u64 = u64::MAX;
@@ -68,7 +68,7 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// Keeps a message. False if there is no place for it, or no hope.
+    /// Keeps a message. False if there is no room for it, or its neighbour is given up.
     pub(super) fn keep(&self, to: Row, bytes: &[u8], now: Time) -> bool {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let Queue { neighbours, len } = &mut *queue;
