@@ -173,7 +173,7 @@ impl Context {
         Cq::create(self, cqe, Some(channel), false)
     }
 
-    /// A completion queue with more to choose: `context.cq(64).timestamps().create()`.
+    /// A completion queue with options: `context.cq(64).timestamps().create()`.
     #[doc(alias = "ibv_create_cq_ex")]
     pub fn cq(&self, cqe: usize) -> CqBuilder<'_> {
         CqBuilder::new(self, cqe)
@@ -232,7 +232,7 @@ impl Context {
         self.engine().events.expose()
     }
 
-    /// Everything that is counted, by name. `urxe stat` shows the same from outside.
+    /// All counters, by name. `urxe stat` shows them from outside.
     ///
     /// # Errors
     /// After a fork, in the child.
@@ -241,8 +241,8 @@ impl Context {
         self.engine().counters()
     }
 
-    /// What strict mode found since the last call, oldest first; nothing when it is off.
-    /// Once a program asks, findings are no longer printed.
+    /// The findings of strict mode since the last call, oldest first; none when it is off.
+    /// Once a program has asked, findings are no longer printed.
     ///
     /// ```
     /// # fn main() -> Result<(), urxe::Error> {
@@ -385,7 +385,7 @@ impl ContextBuilder {
         self
     }
 
-    /// Bytes that a QP may have under way. More than the peer's socket buffer holds is
+    /// Bytes that a QP may have in flight. More than the peer's socket buffer holds is
     /// lost and sent again. By default a share of the own socket's buffer, as peers
     /// usually have the same.
     #[must_use]
@@ -417,7 +417,7 @@ impl ContextBuilder {
         self
     }
 
-    /// What strict mode's decisions follow from: the same number repeats them, as far as
+    /// The seed of strict mode's decisions: the same number repeats them, as far as
     /// packets and threads come in the same order. By default the environment variable
     /// `URXE_SEED`, or else a number that is printed.
     #[must_use]
@@ -455,14 +455,14 @@ impl ContextBuilder {
     }
 
     /// Lets other contexts, of this process or of others of the same user, open the same
-    /// addresses. On by default. Without it the addresses are had alone, or not at all.
+    /// addresses. On by default. Without it the context has the addresses alone, or opening fails.
     #[must_use]
     pub fn share(mut self, on: bool) -> Self {
         self.share = on;
         self
     }
 
-    /// Opens it.
+    /// Opens the context.
     ///
     /// # Errors
     /// See [`Context::open`]; and if the capture file cannot be written.
@@ -564,7 +564,7 @@ fn faults_of_environment() -> Result<Option<FaultSpec>, Error> {
     of_environment(faults::VARIABLE, parse)
 }
 
-/// A variable that is set and not empty, as what it means. A test that was to run with faults must not run without
+/// The value of a variable that is set and not empty, parsed. A test that was to run with faults must not run without
 /// them because of a typing error.
 fn of_environment<T>(
     variable: &'static str,

@@ -169,7 +169,7 @@ impl Cq {
         Ok(())
     }
 
-    /// Says that `count` events of this queue were handled. Counting more than there
+    /// Acknowledges `count` events of this queue. Counting more than there
     /// were has no effect.
     ///
     /// Verbs need it because `ibv_destroy_cq` waits until every event is acknowledged.
@@ -201,7 +201,7 @@ impl Cq {
         self.inner.core.id
     }
 
-    /// Completions that it holds at most.
+    /// The most completions that it can hold.
     pub fn capacity(&self) -> usize {
         self.inner.core.capacity()
     }

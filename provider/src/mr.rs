@@ -21,7 +21,7 @@ use crate::strict::Place;
 /// place when the completion is polled; a message's last aligned word is stored after
 /// the rest of it.
 ///
-/// Dropping it takes it back: after that no packet touches the memory.
+/// Dropping it deregisters the memory: after that no packet touches it.
 ///
 /// ```
 /// # fn main() -> Result<(), urxe::Error> {
@@ -108,7 +108,7 @@ impl Mr {
         })
     }
 
-    /// Can memory like this have such rights?
+    /// Whether memory like this can have such rights.
     pub(crate) fn check_memory(region: &Region, access: Access) -> Result<(), Error> {
         if access.contains(Access::FLUSH_PERSISTENT) {
             persist::check(region.expose(), region.len())?;
@@ -286,7 +286,7 @@ impl Mr {
         self.region.load_u8(offset)
     }
 
-    /// Takes the region back. Dropping does so too, and unbinds its memory windows.
+    /// Deregisters the region. Dropping does so too, and unbinds its memory windows.
     ///
     /// # Errors
     /// [`ErrorKind::Register`](crate::ErrorKind::Register) if memory windows are bound to it

@@ -95,21 +95,21 @@ impl<'a> QpBuilder<'a> {
         self
     }
 
-    /// Most outstanding send requests.
+    /// The most send requests that may be outstanding.
     #[must_use]
     pub fn max_send_wr(mut self, count: u32) -> Self {
         self.init.cap.max_send_wr = count;
         self
     }
 
-    /// Most outstanding receives.
+    /// The most receives that may be outstanding.
     #[must_use]
     pub fn max_recv_wr(mut self, count: u32) -> Self {
         self.init.cap.max_recv_wr = count;
         self
     }
 
-    /// Most scatter/gather entries in a request of either kind.
+    /// The most scatter/gather entries in a request of either kind.
     #[must_use]
     pub fn max_sge(mut self, count: u32) -> Self {
         self.init.cap.max_send_sge = count;
@@ -117,7 +117,7 @@ impl<'a> QpBuilder<'a> {
         self
     }
 
-    /// Most inline bytes in a send request.
+    /// The most inline bytes in a send request.
     #[must_use]
     pub fn max_inline_data(mut self, bytes: u32) -> Self {
         self.init.cap.max_inline_data = bytes;
@@ -155,7 +155,7 @@ impl<'a> QpBuilder<'a> {
         self
     }
 
-    /// What it sends to a multicast group that it is attached to does not come back.
+    /// Messages that it sends to a multicast group of its own do not come back.
     #[must_use]
     #[doc(alias = "IBV_QP_CREATE_BLOCK_SELF_MCAST_LB")]
     pub fn block_self_mcast_lb(mut self) -> Self {
@@ -163,7 +163,7 @@ impl<'a> QpBuilder<'a> {
         self
     }
 
-    /// Creates it.
+    /// Creates the QP.
     ///
     /// # Errors
     /// See [`Pd::create_qp`].
@@ -442,7 +442,7 @@ impl Qp {
         Ok(text)
     }
 
-    /// The state it is in.
+    /// Its state.
     ///
     /// # Errors
     /// After a fork, in the child.
@@ -503,7 +503,7 @@ impl Qp {
         self.shared.post_sends(engine, wrs).map_err(bad_wr)
     }
 
-    /// Posts all of a list, or nothing of it. It is gone through twice.
+    /// Posts all requests of a list, or none. The list is iterated twice.
     ///
     /// # Errors
     /// [`BadWr`] names the first that would be refused; the queue is unchanged.

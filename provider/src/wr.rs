@@ -4,7 +4,7 @@ use urxe_core::flush::Flush;
 use urxe_core::work::{self, SendFlags, Sge, WrData, WrOpcode};
 use urxe_wire::{Qpn, Rkey};
 
-/// A send work request. Made by the function that bears its operation's name; what it
+/// A send work request. It is made by the function that bears its operation's name; what it
 /// refers to is copied when it is posted.
 ///
 /// ```
@@ -53,7 +53,7 @@ impl<'a> SendWr<'a> {
         SendWr::new(wr_id, WrOpcode::SendWithInv, WrData::Sges(sges)).remote(0, rkey)
     }
 
-    /// RDMA WRITE: into the peer's memory, without its doing.
+    /// RDMA WRITE: into the peer's memory; the peer's program takes no part.
     #[doc(alias = "IBV_WR_RDMA_WRITE")]
     pub fn rdma_write(wr_id: u64, sges: &'a [Sge], remote_addr: u64, rkey: Rkey) -> SendWr<'a> {
         SendWr::new(wr_id, WrOpcode::RdmaWrite, WrData::Sges(sges)).remote(remote_addr, rkey)
@@ -84,14 +84,14 @@ impl<'a> SendWr<'a> {
             .imm(imm)
     }
 
-    /// RDMA READ: from the peer's memory into `sges`, without its doing.
+    /// RDMA READ: from the peer's memory into `sges`; the peer's program takes no part.
     #[doc(alias = "IBV_WR_RDMA_READ")]
     pub fn rdma_read(wr_id: u64, sges: &'a [Sge], remote_addr: u64, rkey: Rkey) -> SendWr<'a> {
         SendWr::new(wr_id, WrOpcode::RdmaRead, WrData::Sges(sges)).remote(remote_addr, rkey)
     }
 
-    /// Atomically replaces the peer's 8 bytes by `swap` if they equal `compare`. What was
-    /// there comes into `sges`, 8 bytes in host order.
+    /// Atomically replaces the peer's 8 bytes by `swap` if they equal `compare`. Their old
+    /// value goes to `sges`, 8 bytes in host order.
     #[doc(alias = "IBV_WR_ATOMIC_CMP_AND_SWP")]
     pub fn atomic_cmp_swp(
         wr_id: u64,
@@ -107,7 +107,7 @@ impl<'a> SendWr<'a> {
         wr
     }
 
-    /// Atomically adds to the peer's 8 bytes. What was there comes into `sges`, 8 bytes in
+    /// Atomically adds to the peer's 8 bytes. Their old value goes to `sges`, 8 bytes in
     /// host order.
     #[doc(alias = "IBV_WR_ATOMIC_FETCH_AND_ADD")]
     pub fn atomic_fetch_add(
@@ -231,7 +231,7 @@ impl<'a> From<work::SendWr<'a>> for SendWr<'a> {
     }
 }
 
-/// A receive work request: where the next message goes.
+/// A receive work request: memory for the next message.
 ///
 /// ```
 /// # fn main() -> Result<(), urxe::Error> {
