@@ -418,7 +418,7 @@ fn a_panic_ends_the_run_and_names_the_host() {
 fn waiting_for_what_never_comes_is_found_out() {
     let mut sim = Simulation::new(8);
     sim.host(A, || drop(ask("the end of the world")));
-    let waits = "h0 asks for \"the end of the world\", which nobody told";
+    let waits = "h0 asks for \"the end of the world\", which no program told";
     assert_eq!(cause(sim.run()), Cause::Deadlock(vec![waits.to_owned()]));
 }
 

@@ -161,7 +161,7 @@ pub enum ErrorKind {
     ForeignAddress(IpAddr),
     /// Another socket owns the port.
     #[error(
-        "UDP port 4791 of {0} is taken by somebody who does not share it: a process of another \
+        "UDP port 4791 of {0} is taken by an owner that does not share it: a process of another \
          user, the kernel's rdma_rxe, or a context opened with share(false). End it, unload \
          rdma_rxe, or open another address of this host (on loopback any 127.x.y.z will do)"
     )]

@@ -380,7 +380,7 @@ impl Model {
             return self.violate(check, qpn, fault);
         }
         let mismatch = (after.mismatches != before.mismatches)
-            .then(|| format!("{operation:?} with PSN {psn:?} wrote what nobody sent"));
+            .then(|| format!("{operation:?} with PSN {psn:?} wrote what was not sent"));
         let bytes = after.bytes - before.bytes;
         if is_answer {
             if operation == Operation::ReadResponse {
@@ -409,7 +409,7 @@ impl Model {
         let number = qp.actions_done;
         qp.actions_done += 1;
         let Some(action) = qp.actions.pop_front() else {
-            let fault = format!("{:?} was executed that nobody posted", finished.operation);
+            let fault = format!("{:?} was executed without a post", finished.operation);
             return self.violate(Check::Delivery, qpn, fault);
         };
         if let Some((old, _)) = finished.values {

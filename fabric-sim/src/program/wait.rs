@@ -44,7 +44,7 @@ impl fmt::Display for Reason {
             Reason::Event { deadline: None, .. } => f.write_str("waits for an event, for ever"),
             Reason::Event { .. } => f.write_str("waits for an event"),
             Reason::Until(time) => write!(f, "sleeps until {time}"),
-            Reason::Word(key) => write!(f, "asks for \"{key}\", which nobody told"),
+            Reason::Word(key) => write!(f, "asks for \"{key}\", which no program told"),
             Reason::End(task) => write!(f, "waits for the end of task {}", task.0),
         }
     }

@@ -130,7 +130,7 @@ impl Id {
     pub fn accept(&self, param: &ConnParam) -> Result<(), Error> {
         let (context, conn) = self.conn()?;
         if self.state().step != Step::Requested {
-            return Err(CmError::State("nobody asks for it").into());
+            return Err(CmError::State("there is no request").into());
         }
         if self.qp_type() == QpType::Ud {
             return self.accept_datagram(param);
@@ -138,7 +138,7 @@ impl Id {
         let terms = {
             let mut state = self.state();
             let Some(mut agreed) = state.agreed else {
-                return Err(CmError::State("nobody asks for it").into());
+                return Err(CmError::State("there is no request").into());
             };
             let wanted = |own: u8, asked: u8, most: u32| match own {
                 ConnParam::MAX_DEPTH => asked.min(depth(own, most)),

@@ -103,7 +103,7 @@ rules! {
 
     /// A completion queue was destroyed with completions that were not polled.
     CompletionsNotPolled, "completions-not-polled",
-    "They may be errors that nobody sees. Poll a completion queue until it is empty \
+    "They may be errors that go unnoticed. Poll a completion queue until it is empty \
      before destroying it.";
 
     /// The send queue is full of requests that make no completion.

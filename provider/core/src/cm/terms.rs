@@ -220,7 +220,7 @@ pub enum CmError {
     #[error("all {0} connections are in use")]
     Full(usize),
     /// The service has a listener.
-    #[error("somebody listens there")]
+    #[error("the service has a listener already")]
     InUse,
     /// The private data is too long.
     #[error("{len} bytes of private data, but at most {max} fit")]
