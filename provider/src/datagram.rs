@@ -5,8 +5,8 @@ use core::net::IpAddr;
 use core::str::FromStr;
 
 use urxe_core::multicast::{McastError, group_of};
-use urxe_core::qp::attr::{AddressVector, AttrMask, QpAttr};
-use urxe_core::qp::state::QpState;
+use urxe_core::qp::attr::{AddressVector, QpAttr};
+use urxe_core::qp::ready::bring_to_rts;
 use urxe_wire::{Gid, Qkey, Qpn};
 
 use crate::ah::AddressHandle;
@@ -148,18 +148,9 @@ impl Qp {
             sq_psn: self.first_psn(),
             ..QpAttr::default()
         };
-        let init = AttrMask::STATE | AttrMask::PKEY_INDEX | AttrMask::PORT | AttrMask::QKEY;
-        let steps = [
-            (QpState::Init, init),
-            (QpState::Rtr, AttrMask::STATE | AttrMask::QKEY),
-            (QpState::Rts, AttrMask::STATE | AttrMask::SQ_PSN),
-        ];
-        // Receives may have been posted in INIT already.
-        let done = usize::from(self.state()? == QpState::Init);
-        for (qp_state, mask) in steps.into_iter().skip(done) {
-            self.modify(&QpAttr { qp_state, ..attr }, mask)?;
-        }
-        Ok(())
+        bring_to_rts(self.qp_type(), self.state()?, &attr, |attr, mask| {
+            self.modify(attr, mask)
+        })
     }
 
     /// Attaches a datagram QP to a multicast group: it receives a copy of every datagram

@@ -6,7 +6,8 @@ use core::str::FromStr;
 
 use urxe_core::mr::Access;
 use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr};
-use urxe_core::qp::state::{QpState, transition};
+use urxe_core::qp::ready::bring_to_rts;
+use urxe_core::qp::state::QpState;
 use urxe_wire::{Psn, Qpn};
 
 use crate::error::{Error, ErrorKind};
@@ -197,22 +198,9 @@ impl Qp {
         options: &ConnectOptions,
     ) -> Result<(), Error> {
         let attr = self.attributes(local, remote, options);
-        let steps = [
-            (QpState::Reset, QpState::Init, AttrMask::NONE),
-            // The QP may have been brought to INIT with other rights.
-            (QpState::Init, QpState::Rtr, AttrMask::ACCESS_FLAGS),
-            (QpState::Rtr, QpState::Rts, AttrMask::NONE),
-        ];
-        // Receives may have been posted in INIT already.
-        let done = usize::from(self.state()? == QpState::Init);
-        for (from, qp_state, more) in steps.into_iter().skip(done) {
-            // Each service needs attributes of its own.
-            let needed = transition(self.qp_type(), from, qp_state)
-                .map_or(AttrMask::NONE, |transition| transition.required);
-            let mask = AttrMask::STATE | needed | more;
-            self.modify(&QpAttr { qp_state, ..attr }, mask)?;
-        }
-        Ok(())
+        bring_to_rts(self.qp_type(), self.state()?, &attr, |attr, mask| {
+            self.modify(attr, mask)
+        })
     }
 
     /// Brings a QP that was just created to INIT, where receives can be posted.

@@ -185,6 +185,7 @@ pub use urxe_core::flush::{Flush, Placement, Selectivity};
 pub use urxe_core::mr::{Access, BindMw, MwType, RegisterError, inc_rkey};
 pub use urxe_core::multicast::McastError;
 pub use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr, QpCap};
+pub use urxe_core::qp::ready::bring_to_rts;
 pub use urxe_core::qp::state::{ModifyError, QpState, QpType};
 pub use urxe_core::srq::{SrqAttr, SrqAttrMask, SrqError, SrqId};
 pub use urxe_core::work::{PostError, SendFlags, SendWr as SendWrFields, Sge, WrData, WrOpcode};

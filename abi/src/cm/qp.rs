@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::ptr;
 
-use urxe::{AttrMask, QpState};
+use urxe::{AttrMask, QpAttr, QpState, bring_to_rts};
 
 use super::devices;
 use super::id::Id;
@@ -16,7 +16,7 @@ use crate::object::Qp;
 use crate::verbs::comp_channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
 use crate::verbs::cq::{ibv_create_cq, ibv_destroy_cq};
 use crate::verbs::qp::{from_attr, modify};
-use crate::verbs::qp_create::{UC, UD, XRC_RECV, XRC_SEND, create_qp_ex, ibv_destroy_qp};
+use crate::verbs::qp_create::{UD, XRC_RECV, XRC_SEND, create_qp_ex, ibv_destroy_qp};
 
 /// `IBV_QP_INIT_ATTR_*`
 const PD: u32 = 1 << 0;
@@ -248,58 +248,43 @@ impl Id {
     /// What has to happen when a QP is made for the id: it can be posted to at once.
     fn own_qp(&self, qp: &Qp) -> Result<(), Errno> {
         self.name_qp(qp);
-        self.move_qp(qp, QpState::Init, None)?;
         if is_datagram(qp) {
-            self.move_qp(qp, QpState::Rtr, None)?;
-            self.move_qp(qp, QpState::Rts, None)?;
+            let (attr, _) = self.urxe.init_qp_attr(QpState::Init)?;
+            return to_rts(qp, QpState::Reset, &attr);
         }
-        Ok(())
-    }
-
-    /// To a state, with the attributes that the handshake brought. `depth`: READs and atomics under way, as the
-    /// program wants it.
-    pub(super) fn move_qp(&self, qp: &Qp, state: QpState, depth: Option<u8>) -> Result<(), Errno> {
-        let (mut attr, mut mask) = self.urxe.init_qp_attr(state)?;
-        if let Some(depth) = depth {
-            (attr.max_rd_atomic, attr.max_dest_rd_atomic) = (depth, depth);
-        }
-        if qp_type(qp) == UC {
-            mask = AttrMask(mask.0 & !ONLY_RELIABLE.0);
-        }
+        let (attr, mask) = self.urxe.init_qp_attr(QpState::Init)?;
         modify(qp, &attr, mask)
     }
 
-    /// INIT once more, as access follows from the handshake, then ready for both directions.
+    /// Ready for both directions, with what the handshake brought. The depths: READs and atomics under way, as the program
+    /// wants them.
     pub(super) fn make_ready(
         &self,
         qp: &Qp,
         responder_resources: Option<u8>,
         initiator_depth: Option<u8>,
     ) -> Result<(), Errno> {
-        self.move_qp(qp, QpState::Init, None)?;
-        self.move_qp(qp, QpState::Rtr, responder_resources)?;
-        self.move_qp(qp, QpState::Rts, initiator_depth)
+        let (mut attr, _) = self.urxe.init_qp_attr(QpState::Rts)?;
+        attr.max_dest_rd_atomic = responder_resources.unwrap_or(attr.max_dest_rd_atomic);
+        attr.max_rd_atomic = initiator_depth.unwrap_or(attr.max_rd_atomic);
+        to_rts(qp, QpState::Init, &attr)
     }
 
     /// Flushes what is posted: the connection is over.
     pub(super) fn fail_qp(&self, qp: &Qp) -> Result<(), Errno> {
-        let attr = urxe::QpAttr {
+        let attr = QpAttr {
             qp_state: QpState::Err,
-            ..urxe::QpAttr::default()
+            ..QpAttr::default()
         };
         modify(qp, &attr, AttrMask::STATE)
     }
 }
 
-/// Attributes that connected services without acknowledgements do not have.
-const ONLY_RELIABLE: AttrMask = AttrMask(
-    AttrMask::MAX_DEST_RD_ATOMIC.0
-        | AttrMask::MIN_RNR_TIMER.0
-        | AttrMask::MAX_QP_RD_ATOMIC.0
-        | AttrMask::TIMEOUT.0
-        | AttrMask::RETRY_CNT.0
-        | AttrMask::RNR_RETRY.0,
-);
+fn to_rts(qp: &Qp, from: QpState, attr: &QpAttr) -> Result<(), Errno> {
+    bring_to_rts(qp.urxe.qp_type(), from, attr, |attr, mask| {
+        modify(qp, attr, mask)
+    })
+}
 
 pub(super) fn qp_type(qp: &Qp) -> c_int {
     // SAFETY: the program's part; the type never changes.

@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use urxe_core::congestion::{CongestionControl, CongestionError};
 use urxe_core::cq::{CqId, CqOverrun, CqSink, Cqe};
 use urxe_core::mr::{Access, MrInit, MrKeys, MrTable, PdId, RegisterError};
-use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr, QpCap};
+use urxe_core::qp::attr::{AddressVector, Mtu, QpAttr, QpCap};
+use urxe_core::qp::ready::bring_to_rts;
 use urxe_core::qp::state::{ModifyError, QpState, QpType};
 use urxe_core::table::QpIndex;
 use urxe_core::transmit::TxBatch;
@@ -410,8 +411,7 @@ impl Verbs<'_> {
         psns: (Psn, Psn),
         options: &ConnectOptions,
     ) -> Result<(), ModifyError> {
-        let mut attr = QpAttr {
-            qp_state: QpState::Init,
+        let attr = QpAttr {
             qp_access_flags: Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC,
             path_mtu: options.mtu,
             dest_qp_num: peer.qpn,
@@ -431,35 +431,13 @@ impl Verbs<'_> {
             }),
             ..QpAttr::default()
         };
-        let steps = [
-            (
-                QpState::Init,
-                AttrMask::PKEY_INDEX | AttrMask::PORT | AttrMask::ACCESS_FLAGS,
-            ),
-            (
-                QpState::Rtr,
-                AttrMask::AV
-                    | AttrMask::PATH_MTU
-                    | AttrMask::DEST_QPN
-                    | AttrMask::RQ_PSN
-                    | AttrMask::MAX_DEST_RD_ATOMIC
-                    | AttrMask::MIN_RNR_TIMER,
-            ),
-            (
-                QpState::Rts,
-                AttrMask::SQ_PSN
-                    | AttrMask::TIMEOUT
-                    | AttrMask::RETRY_CNT
-                    | AttrMask::RNR_RETRY
-                    | AttrMask::MAX_QP_RD_ATOMIC,
-            ),
-        ];
-        for (state, mask) in steps {
-            attr.qp_state = state;
-            let mask = mask | AttrMask::STATE;
-            self.transport
-                .with_env(self.now, |s, env| s.modify_qp(qp, &attr, mask, env))?;
-        }
+        let now = self.now;
+        bring_to_rts(QpType::Rc, QpState::Reset, &attr, |attr, mask| {
+            let modified = self
+                .transport
+                .with_env(now, |s, env| s.modify_qp(qp, attr, mask, env));
+            modified.map(|_| ())
+        })?;
         let peer = (peer.host, peer.qpn.get());
         let qpn = self.transport.cqs.model.qpn_of(qp);
         self.transport

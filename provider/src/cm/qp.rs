@@ -5,6 +5,7 @@ use core::net::SocketAddr;
 use urxe_core::cm::{Incoming, Terms};
 use urxe_core::mr::Access;
 use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr};
+use urxe_core::qp::ready::bring_to_rts;
 use urxe_core::qp::state::{QpState, QpType, transition};
 use urxe_wire::{Psn, Qpn};
 
@@ -156,12 +157,10 @@ impl Id {
 
     /// Brings an attached QP from INIT to RTS.
     pub(super) fn make_ready(&self, qp: &Qp) -> Result<(), Error> {
-        let (mut attr, mask) = self.init_qp_attr(QpState::Rtr)?;
-        let depth = self.state().agreed.map_or(0, |a| a.responder_resources);
-        attr.qp_access_flags = rights(depth);
-        qp.modify(&attr, mask | AttrMask::ACCESS_FLAGS)?;
-        let (attr, mask) = self.init_qp_attr(QpState::Rts)?;
-        qp.modify(&attr, mask)
+        let (attr, _) = self.init_qp_attr(QpState::Rts)?;
+        bring_to_rts(qp.qp_type(), QpState::Init, &attr, |attr, mask| {
+            qp.modify(attr, mask)
+        })
     }
 
     /// Fails an attached QP, so that what was posted completes.
@@ -205,6 +204,7 @@ fn connected(attr: QpAttr, own: &State, agreed: &Agreed) -> Result<QpAttr, Error
         Ok::<_, CmError>(addr.ip())
     };
     Ok(QpAttr {
+        qp_access_flags: rights(agreed.responder_resources),
         path_mtu: agreed.path_mtu,
         ah_attr: Some(AddressVector {
             local: address(own.local)?,

@@ -84,6 +84,12 @@ impl AttrMask {
         AttrMask(self.0 & !other.0)
     }
 
+    /// The bits of both.
+    #[inline]
+    pub const fn and(self, other: AttrMask) -> AttrMask {
+        AttrMask(self.0 & other.0)
+    }
+
     /// Union, for tables.
     #[inline]
     pub const fn union(self, other: AttrMask) -> AttrMask {

@@ -16,6 +16,7 @@ pub(crate) mod modify;
 pub(crate) mod pair;
 mod placement;
 pub(crate) mod prefetch;
+pub mod ready;
 mod replay;
 pub(crate) mod report;
 mod requester;
