@@ -39,11 +39,8 @@ impl Origin {
 }
 
 impl Clock {
-    pub(crate) fn new(network: Option<&Arc<dyn Network>>) -> Clock {
-        match network {
-            None => Clock::System(Origin::now()),
-            Some(network) => Clock::Network(network.clone()),
-        }
+    pub(crate) fn system() -> Clock {
+        Clock::System(Origin::now())
     }
 
     #[inline]
@@ -53,6 +50,11 @@ impl Clock {
             Clock::System(origin) => Time(origin.instant.elapsed().as_nanos() as u64),
             Clock::Network(network) => now_on(network),
         }
+    }
+
+    /// Time is what a network says.
+    pub(crate) fn is_of_network(&self) -> bool {
+        matches!(self, Clock::Network(_))
     }
 
     /// What the system's clock said at a time of this one, in nanoseconds since 1970. The difference of the two is that

@@ -18,7 +18,7 @@ use urxe_wire::Qpn;
 use urxe_wire::cm::PortSpace;
 
 use super::Engine;
-use super::shard_state::{ShardState, with_env};
+use super::shard_state::ShardState;
 use super::sockets::ListensAt;
 use crate::cm::{Handle, Queue, Queued, What};
 use crate::error::Error;
@@ -166,12 +166,7 @@ impl ShardState {
             ..QpAttr::default()
         };
         // Of a QP that the program took back to RESET nothing is posted.
-        let _ = with_env!(self, |shard, env| shard.modify_qp(
-            index,
-            &attr,
-            AttrMask::STATE,
-            env
-        ));
+        let _ = self.with(|shard, env| shard.modify_qp(index, &attr, AttrMask::STATE, env));
     }
 
     fn assign(&mut self, id: CommId, mailbox: Option<Arc<Mailbox>>) {

@@ -1,62 +1,91 @@
-//! Sending with faults on the way (`URXE_FAULTS`): what the core makes goes through a queue
-//! of packets first. The usual path knows of this by one branch a turn.
+//! Faults on the way out, on purpose (`URXE_FAULTS`): around whatever carries the packets, which go through a queue
+//! first.
 
-use std::sync::Arc;
+use core::net::IpAddr;
 
-use urxe_core::AckMode;
+use urxe_core::Time;
+use urxe_core::transmit::{RunLimits, TxBatch};
 
 use super::Engine;
-use super::shard_state::{ShardState, with_parts};
-use crate::faults::{FaultCounts, Summary};
-use crate::network::Network;
+use super::carrier::{Carrier, Sending, Sent};
+use super::intake::Intake;
+use super::shard_state::ShardState;
+use super::sockets::Which;
+use crate::error::Error;
+use crate::faults::{FaultCounts, FaultyPath, Summary};
 
-impl ShardState {
+/// A carrier with faults before it.
+#[derive(Debug)]
+pub(super) struct FaultyCarrier {
+    path: FaultyPath,
+    below: Box<dyn Carrier>,
+    /// The batch holds packets that have met their faults, and had no room below.
+    is_full: bool,
+}
+
+impl FaultyCarrier {
+    pub(super) fn new(path: FaultyPath, below: Box<dyn Carrier>) -> FaultyCarrier {
+        FaultyCarrier {
+            path,
+            below,
+            is_full: false,
+        }
+    }
+}
+
+impl Carrier for FaultyCarrier {
+    /// Packets that are lost, late or changed one by one travel one by one.
+    fn batch(&self) -> TxBatch {
+        let mut batch = self.below.batch();
+        batch.set_limits(RunLimits::SINGLE);
+        batch
+    }
+
+    fn send(&mut self, batch: &mut TxBatch, cx: &mut Sending<'_>) -> Sent {
+        if !self.is_full {
+            self.path.take(batch, cx.now);
+        }
+        while self.is_full || self.path.release(batch, cx.now) {
+            self.is_full = self.below.send(batch, cx) == Sent::Full;
+            if self.is_full {
+                return Sent::Full;
+            }
+        }
+        match self.due() {
+            Some(_) => Sent::Kept,
+            None => Sent::All,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.below.has_room()
+    }
+
+    fn receive(&mut self, which: Which, calls_max: u32, intake: &mut Intake<'_>) -> bool {
+        self.below.receive(which, calls_max, intake)
+    }
+
+    fn due(&self) -> Option<Time> {
+        let dues = [self.path.due(), self.below.due()];
+        dues.into_iter().flatten().min()
+    }
+
     /// Nothing of a QP that is about to go stays on the way.
-    pub(super) fn settle_faults(&mut self) {
-        if let Some(path) = &mut self.faults {
-            path.settle(self.now);
-            self.transmit(AckMode::Now);
-        }
+    fn settle(&mut self, now: Time) -> bool {
+        self.path.settle(now);
+        self.due().is_some()
     }
 
-    /// [`ShardState::transmit`] with faults, or to a network.
-    #[cold]
-    pub(super) fn transmit_detoured(&mut self, acks: AckMode) -> bool {
-        match self.network.clone() {
-            Some(network) if self.faults.is_none() => self.transmit_to(&network, acks),
-            network => self.transmit_impaired(network, acks),
-        }
+    fn join(&mut self, group: IpAddr) -> Result<(), Error> {
+        self.below.join(group)
     }
 
-    fn transmit_impaired(&mut self, network: Option<Arc<dyn Network>>, acks: AckMode) -> bool {
-        let sockets = self.sockets.clone();
-        // A batch that could not be sent stays: nothing must be added to it.
-        if self.tx.has_backlog() && !self.tx.send(&sockets, &mut self.counters, None) {
-            return false;
-        }
-        loop {
-            let has_room = self.has_room();
-            let batch = &mut self.tx.batch;
-            let more = has_room
-                && self.shard.has_work()
-                && with_parts!(self, |shard, env| shard.poll_transmit(env, batch, acks));
-            if let Some(path) = &mut self.faults {
-                path.take(&mut self.tx.batch, self.now);
-            }
-            while let Some(path) = &mut self.faults
-                && path.release(&mut self.tx.batch, self.now)
-            {
-                let tap = self.tap.as_mut();
-                match &network {
-                    Some(network) => self.launch(network),
-                    None if self.tx.send(&sockets, &mut self.counters, tap) => {}
-                    None => return false,
-                }
-            }
-            if !more {
-                return true;
-            }
-        }
+    fn leave(&mut self, has_members: &dyn Fn(IpAddr) -> bool) {
+        self.below.leave(has_members);
+    }
+
+    fn faults(&self) -> Option<&FaultyPath> {
+        Some(&self.path)
     }
 }
 
@@ -77,7 +106,7 @@ impl Engine {
 }
 
 fn report(state: &ShardState) {
-    if let Some(path) = &state.faults {
+    if let Some(path) = state.faults() {
         let (spec, counts) = (path.spec(), path.counts());
         eprintln!("urxe: {}", Summary { spec, counts });
     }
@@ -85,7 +114,7 @@ fn report(state: &ShardState) {
 
 /// The counters, under their names.
 pub(super) fn counters(state: &ShardState) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-    let counts = state.faults.as_ref().map(|path| path.counts());
+    let counts = state.faults().map(|path| path.counts());
     let FaultCounts {
         packets: _,
         dropped,

@@ -4,6 +4,7 @@
 //! (docs/CONCURRENCY.md): a thread that posts, polls or waits, or else the progress
 //! thread. No call waits for another thread's turn except those that change objects.
 
+mod carrier;
 mod channel;
 mod clock;
 mod cm;
@@ -15,6 +16,7 @@ mod give_back;
 mod housekeeping;
 mod impaired;
 mod inlet;
+mod intake;
 mod keys;
 mod moderation;
 mod multicast;
@@ -23,6 +25,7 @@ mod objects;
 mod observed;
 mod open_engines;
 mod pairs;
+mod parts;
 mod port_watch;
 mod post;
 mod privilege;
@@ -44,8 +47,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use urxe_core::mr::MrTable;
-use urxe_core::qpn_table::QpnChunk;
-use urxe_core::{AckMode, CreateQpError, Shard, ShardConfig};
+use urxe_core::{AckMode, Shard, ShardConfig};
 use urxe_udp::{UdpConfig, UdpSocket};
 
 pub(crate) use channel::{Channel, Sleep};
@@ -64,21 +66,20 @@ pub(crate) use tap::VARIABLE as TAP_VARIABLE;
 
 use crate::async_event::AsyncEvent;
 use crate::error::{Error, ErrorKind};
-use crate::faults::{FaultSpec, FaultyPath};
+use crate::faults::FaultSpec;
 use crate::mem::fork::{self, Generation};
 use crate::mem::many::HugePages;
 use crate::network::Network;
-use crate::share::{JoinError, Joined, Membership};
+use crate::share::Membership;
 use crate::strict::{Strict, StrictMode};
 use crate::wc::Wc;
+use carrier::Opened;
 use clock::Clock;
 use doorbell::{Attempt, Combiner};
 use port_watch::PortWatch;
 use progress::ProgressShared;
 use shard_state::ShardState;
 use sockets::{Sockets, Which};
-use tap::Tap;
-use tx::TxPath;
 
 /// The UDP port of RoCEv2.
 const ROCE_PORT: u16 = 4791;
@@ -103,20 +104,14 @@ pub(crate) struct EngineConfig {
 }
 
 impl EngineConfig {
-    fn shard(
-        &self,
-        sockets: &Sockets,
-        is_shared: bool,
-        chunk: Option<QpnChunk>,
-    ) -> Result<Shard, Error> {
-        let buffer = match self.network {
-            Some(_) => BUFFER_ON_NETWORK,
-            None => u32::try_from(sockets.recv_buffer()).unwrap_or(u32::MAX),
-        };
+    fn shard(&self, opened: &Opened) -> Result<Shard, Error> {
+        let (chunk, is_shared) = (opened.chunk, opened.membership.is_some());
         let mut shard = Shard::new(ShardConfig {
             secret: self.random()?,
-            window_bytes: self.window_bytes.unwrap_or_else(|| window_bytes(buffer)),
-            window_packets: window_packets(buffer),
+            window_bytes: self
+                .window_bytes
+                .unwrap_or_else(|| window_bytes(opened.recv_buffer)),
+            window_packets: window_packets(opened.recv_buffer),
             shares_qpns: is_shared || self.network.is_some(),
             ..self.shard
         });
@@ -144,7 +139,7 @@ pub(crate) struct Engine {
     pub(crate) combiner: Combiner<ShardState>,
     pub(crate) sockets: Arc<Sockets>,
     pub(crate) events: Arc<Channel<AsyncEvent>>,
-    pub(crate) port: PortWatch,
+    pub(crate) port: Arc<PortWatch>,
     progress: Arc<ProgressShared>,
     clock: Clock,
     /// The process that it was opened in.
@@ -164,20 +159,11 @@ impl Engine {
     /// Opens the sockets. Nothing moves until a [`ProgressThread`] or a caller drives.
     pub(crate) fn open(config: &EngineConfig) -> Result<Engine, Error> {
         let generation = Generation::current();
-        let network = config.network.as_ref();
-        let (sockets, membership, chunk) = match network {
-            Some(network) => on_network(network, config)?,
-            None => bind(config)?,
-        };
+        let opened = carrier::open(config)?;
         let random = || config.random();
-        let sockets = Arc::new(sockets);
-        // A network captures by itself, in its own time.
-        let tap = config.tap.as_deref().filter(|_| network.is_none());
-        let tap = tap.map(Tap::create).transpose()?;
-        let clock = Clock::new(network);
         let progress = Arc::new(ProgressShared::new()?);
         let events = Arc::new(Channel::new().map_err(Error::io("creating an eventfd"))?);
-        let shard = config.shard(&sockets, membership.is_some(), chunk)?;
+        let shard = config.shard(&opened)?;
         let is_strict = config.strict != StrictMode::Off;
         let strict = if is_strict {
             let strict = Strict::new(config.strict, config.strict_seed, random()?);
@@ -185,45 +171,28 @@ impl Engine {
         } else {
             None
         };
-        let faults = match config.faults {
-            Some(spec) => Some(Box::new(FaultyPath::new(spec, random()?))),
-            None => None,
-        };
-        // Packets that are lost, late or changed one by one travel one by one.
-        let offload = config.udp.gso && faults.is_none();
-        let state = ShardState::new(
-            shard,
-            MrTable::new(random()?),
-            match network {
-                Some(_) => TxPath::without_sockets(networked::batch()),
-                None => TxPath::new(&sockets, offload),
-            },
-            tap,
-            sockets.clone(),
-            clock.clone(),
-            progress.clone(),
-            events.clone(),
-            strict,
-            membership.clone(),
-            faults,
-            config.network.clone(),
-        );
+        let (sockets, membership) = (opened.sockets.clone(), opened.membership.clone());
         fork::close_in_child(sockets.each().map(UdpSocket::as_fd));
         fork::close_in_child(membership.iter().flat_map(|m| m.descriptors()));
+        let network = config.network.clone();
         Ok(Engine {
-            combiner: Combiner::new(state),
+            clock: opened.clock.clone(),
+            port: opened.port.clone(),
+            combiner: Combiner::new(ShardState::new(
+                shard,
+                MrTable::new(random()?),
+                opened,
+                progress.clone(),
+                events.clone(),
+                strict,
+            )),
             sockets,
             events,
-            port: match network {
-                Some(_) => PortWatch::on_network(),
-                None => PortWatch::new(config.addresses.iter().copied()),
-            },
             progress,
-            clock,
             generation,
             is_strict,
             is_observed: is_strict || network.is_some(),
-            network: config.network.clone(),
+            network,
             huge_pages: HugePages::default(),
             membership,
         })
@@ -360,71 +329,6 @@ pub(crate) fn random() -> Result<u64, Error> {
             None => std::io::ErrorKind::Unsupported.into(),
         })
         .map_err(Error::io("reading random numbers"))
-}
-
-/// What the receive buffer of a context on a network counts as: it has none, and what
-/// arrives is taken in at once.
-const BUFFER_ON_NETWORK: u32 = 1 << 20;
-
-type Bound = (Sockets, Option<Arc<Membership>>, Option<QpnChunk>);
-
-/// Takes the addresses on a network.
-fn on_network(network: &Arc<dyn Network>, config: &EngineConfig) -> Result<Bound, Error> {
-    let addrs = &config.addresses[..];
-    let strange = addrs
-        .iter()
-        .find(|addr| network.interface_mtu(**addr).is_none());
-    if let Some(&addr) = strange {
-        return Err(ErrorKind::NoAddress(addr).into());
-    }
-    let chunk = network.grant_qpns().ok_or(CreateQpError::NoQpn)?;
-    let sockets = Sockets::none(addrs, config.udp.clone());
-    Ok((sockets, None, Some(QpnChunk(chunk))))
-}
-
-/// Binds the addresses: shared, if that is wanted and possible.
-fn bind(config: &EngineConfig) -> Result<Bound, Error> {
-    let addrs = &config.addresses[..config.addresses.len().min(Sockets::MAX)];
-    // The system would take "any address", but peers must know the one.
-    if let Some(&addr) = addrs
-        .iter()
-        .find(|addr| addr.is_unspecified() || addr.is_multicast())
-    {
-        return Err(ErrorKind::NoAddress(addr).into());
-    }
-    if config.share {
-        let (mut seed, mut count) = (random()?, 0_u64);
-        let numbers = || {
-            // Nonces and chunks: unpredictable by the seed, different by the count.
-            count += 1;
-            seed = seed.rotate_left(23).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ count;
-            seed
-        };
-        match Membership::join(addrs, ROCE_PORT, &config.udp, numbers) {
-            Ok(Joined {
-                membership,
-                sockets,
-                chunk,
-            }) => {
-                let sockets = Sockets::shared(addrs, sockets, config.udp.clone());
-                return Ok((sockets, Some(Arc::new(membership)), Some(chunk)));
-            }
-            Err(JoinError::Bind(addr, error)) => return Err(sockets::explain(addr, error)),
-            Err(JoinError::Strangers(addr)) => return Err(ErrorKind::AddrInUse(addr).into()),
-            // Without sharing it may be had all the same.
-            Err(JoinError::NoRegistry(why)) => {
-                let alone = Sockets::bind(addrs, &config.udp);
-                let alone = alone.map_err(|error| match *error.kind() {
-                    ErrorKind::AddrInUse(addr) => {
-                        ErrorKind::CannotShare(addr, why.to_string()).into()
-                    }
-                    _ => error,
-                });
-                return Ok((alone?, None, None));
-            }
-        }
-    }
-    Ok((Sockets::bind(addrs, &config.udp)?, None, None))
 }
 
 impl Drop for Engine {

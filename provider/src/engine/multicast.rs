@@ -11,10 +11,10 @@ use std::io;
 use urxe_core::qp::attr::AddressVector;
 use urxe_udp::UdpSocket;
 
+use super::carrier::NO_GROUPS;
 use super::objects::REPORT_TOS;
 use super::post::QpShared;
-use super::shard_state::ShardState;
-use super::sockets::Port;
+use super::sockets::{Port, Sockets};
 use super::{Engine, ROCE_PORT};
 use crate::device;
 use crate::error::{Error, ErrorKind};
@@ -22,10 +22,6 @@ use crate::error::{Error, ErrorKind};
 /// How far datagrams to groups travel. A UDP socket has one such limit for all groups, so
 /// that of an address handle is not used for them; this is what rdma_cm takes.
 const GROUP_HOP_LIMIT: u8 = 64;
-
-/// Where there are no sockets.
-const NO_GROUPS: ErrorKind =
-    ErrorKind::Unsupported("a network that is no sockets has no multicast groups");
 
 impl Engine {
     /// Makes the sockets ready for datagrams on this path.
@@ -46,64 +42,44 @@ impl Engine {
         if !state.shard.attach_mcast(qp.index, group)? {
             return Ok(());
         }
-        let joined = self.join(group).and_then(|port| {
-            let added = self.sockets.groups.add(&port.socket);
-            added.map_err(Error::io("watching the group's socket"))?;
-            Ok(port)
-        });
-        match joined {
-            Ok(port) => {
-                state.groups.push(port);
-                drop(state);
-                // Whoever sleeps must sleep on one more socket.
-                self.progress.activated.notify();
-                self.progress.kick();
-                Ok(())
-            }
-            Err(error) => {
-                // It was attached just now.
-                let _ = state.shard.detach_mcast(qp.index, group);
-                Err(error)
-            }
+        if let Err(error) = state.join(group) {
+            // It was attached just now.
+            let _ = state.shard.detach_mcast(qp.index, group);
+            return Err(error);
         }
+        drop(state);
+        // Whoever sleeps must sleep on one more socket.
+        self.progress.activated.notify();
+        self.progress.kick();
+        Ok(())
     }
 
     pub(crate) fn detach_mcast(&self, qp: &QpShared, group: IpAddr) -> Result<(), Error> {
         let mut state = self.enter()?;
         if state.shard.detach_mcast(qp.index, group)? {
-            self.leave_groups(&mut state);
+            state.leave_groups();
         }
         Ok(())
     }
+}
 
-    /// Closes the sockets of groups that nobody is attached to any more.
-    pub(crate) fn leave_groups(&self, state: &mut ShardState) {
-        let ShardState { groups, shard, .. } = state;
-        groups.retain(|port| {
-            let stays = shard.has_members(port.addr);
-            if !stays {
-                self.sockets.groups.remove(&port.socket);
-            }
-            stays
-        });
-    }
-
-    fn join(&self, group: IpAddr) -> Result<Port, Error> {
-        if self.network.is_some() {
-            return Err(NO_GROUPS.into());
-        }
+impl Sockets {
+    /// Opens a socket that hears a group, and has it waited for.
+    pub(super) fn join(&self, group: IpAddr) -> Result<Port, Error> {
         let local = self
-            .sockets
             .addrs()
             .find(|addr| addr.is_ipv4() == group.is_ipv4())
             .ok_or(ErrorKind::NoAddressForGroup(group))?;
         let at = SocketAddr::new(group, ROCE_PORT);
-        let socket = UdpSocket::bind_group(at, local, interface_of(local), &self.sockets.config)
-            .map_err(|error| match error.kind() {
+        let socket = UdpSocket::bind_group(at, local, interface_of(local), &self.config).map_err(
+            |error| match error.kind() {
                 io::ErrorKind::AddrInUse => ErrorKind::AddrInUse(group).into(),
                 _ => Error::io("joining the multicast group")(error),
-            })?;
+            },
+        )?;
         socket.report_tos().map_err(Error::io(REPORT_TOS))?;
+        let added = self.groups.add(&socket);
+        added.map_err(Error::io("watching the group's socket"))?;
         Ok(Port::of_group(group, socket))
     }
 }

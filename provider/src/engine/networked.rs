@@ -1,30 +1,62 @@
-//! The engine of a context on a network that is no sockets ([`crate::network`]). The usual paths
-//! know of this by branches that they have anyway: of those who send with faults, and of
-//! those whose calls are observed.
+//! The engine of a context on a network that is no sockets ([`crate::network`]). The usual calls
+//! know of this by the one branch that tells those whose calls are observed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use urxe_core::transmit::{RunLimits, TxBatch};
-use urxe_core::{AckMode, Env, Handled, RxPath};
+use urxe_core::{AckMode, Handled, RxPath};
 
 use super::Engine;
+use super::carrier::{Carrier, Sending, Sent};
 use super::channel::Channel;
 use super::doorbell::Poisoned;
 use super::progress::RECENT_NS;
-use super::shard_state::{ShardState, with_parts};
-use super::strict::handle_strictly;
+use super::shard_state::ShardState;
 use crate::error::{Error, ErrorKind};
-use crate::mem::UserMemory;
 use crate::network::{Network, Packet, Pause, Ready};
 
 /// Bytes that the core hands over at a time: one packet of 4 KiB, or some smaller ones. More would
 /// leave however the network changes meanwhile.
 const BATCH_BYTES: usize = 4096 + 64;
 
-/// An empty batch for a network.
-pub(super) fn batch() -> TxBatch {
-    TxBatch::new(BATCH_BYTES, RunLimits::SINGLE)
+/// A network as what carries packets. It hands in those that arrive by itself.
+#[derive(Debug)]
+pub(super) struct NetworkCarrier {
+    network: Arc<dyn Network>,
+}
+
+impl NetworkCarrier {
+    pub(super) fn new(network: Arc<dyn Network>) -> NetworkCarrier {
+        NetworkCarrier { network }
+    }
+}
+
+impl Carrier for NetworkCarrier {
+    fn batch(&self) -> TxBatch {
+        TxBatch::new(BATCH_BYTES, RunLimits::SINGLE)
+    }
+
+    fn send(&mut self, batch: &mut TxBatch, cx: &mut Sending<'_>) -> Sent {
+        cx.counters.tx_calls += 1;
+        for run in batch.runs() {
+            for bytes in batch.bytes()[run.range.clone()].chunks(run.segment_size) {
+                self.network.send(&Packet {
+                    source: run.dest.local,
+                    source_port: run.dest.source_port,
+                    dest: run.dest.remote,
+                    tos: run.dest.tos,
+                    bytes,
+                });
+            }
+        }
+        batch.clear();
+        Sent::All
+    }
+
+    fn has_room(&self) -> bool {
+        self.network.has_room()
+    }
 }
 
 impl<T: Send + core::fmt::Debug> Ready for Channel<T> {
@@ -46,35 +78,16 @@ impl Engine {
 
     /// Takes a packet in; false if it is for another context.
     pub(crate) fn receive_from_network(&self, packet: &Packet<'_>) -> bool {
-        let Ok(mut guard) = self.combiner.lock() else {
+        let Ok(mut state) = self.combiner.lock() else {
             return true;
         };
-        guard.start_turn();
-        let state = &mut *guard;
+        state.start_turn();
         let path = RxPath::new(packet.source, packet.source_port, packet.dest, packet.tos);
-        let ShardState {
-            shard,
-            mrs,
-            cqs,
-            strict,
-            counters,
-            ..
-        } = state;
-        let mut env = Env {
-            now: state.now,
-            mrs,
-            memory: &UserMemory,
-            cqs,
-        };
-        let handled = match strict {
-            Some(strict) => handle_strictly(strict, shard, &mut env, &path, 0, packet.bytes),
-            None => shard.handle_packet(&path, 0, packet.bytes, &mut env),
-        };
-        if handled == Handled::OfAnother {
+        if state.parts().handle_packet(&path, 0, packet.bytes) == Handled::OfAnother {
             return false;
         }
-        counters.rx_calls += 1;
-        let acks = self.acks_on_network(state);
+        state.counters.rx_calls += 1;
+        let acks = self.acks_on_network(&state);
         state.handle_timers();
         state.transmit(acks);
         true
@@ -141,46 +154,5 @@ impl Engine {
             watch.end(self.clock.now());
         }
         Ok(event)
-    }
-}
-
-impl ShardState {
-    /// Whether the core may make packets now.
-    pub(super) fn has_room(&self) -> bool {
-        let network = self.network.as_ref();
-        network.is_none_or(|network| network.has_room())
-    }
-
-    /// Hands the packets of the batch to the network.
-    pub(super) fn launch(&mut self, network: &Arc<dyn Network>) {
-        self.counters.tx_calls += 1;
-        let batch = &mut self.tx.batch;
-        for run in batch.runs() {
-            for bytes in batch.bytes()[run.range.clone()].chunks(run.segment_size) {
-                network.send(&Packet {
-                    source: run.dest.local,
-                    source_port: run.dest.source_port,
-                    dest: run.dest.remote,
-                    tos: run.dest.tos,
-                    bytes,
-                });
-            }
-        }
-        batch.clear();
-    }
-
-    /// [`ShardState::transmit`] to a network without faults of ours.
-    pub(super) fn transmit_to(&mut self, network: &Arc<dyn Network>, acks: AckMode) -> bool {
-        while self.shard.has_work() && network.has_room() {
-            let batch = &mut self.tx.batch;
-            let more = with_parts!(self, |shard, env| shard.poll_transmit(env, batch, acks));
-            if !self.tx.batch.is_empty() {
-                self.launch(network);
-            }
-            if !more {
-                break;
-            }
-        }
-        true
     }
 }

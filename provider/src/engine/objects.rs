@@ -15,7 +15,7 @@ use super::cq::{CqCore, CqInit};
 use super::doorbell::Guard;
 use super::post::QpShared;
 use super::privilege;
-use super::shard_state::{QpSlot, ShardState, with_env};
+use super::shard_state::{QpSlot, ShardState};
 use super::sockets::ListensAt;
 use super::{Engine, ErrorKind};
 use crate::error::Error;
@@ -104,7 +104,7 @@ impl Engine {
         // An ACK that was held back is owed all the same: without it the peer's last
         // message, which this side has completed, would fail there.
         state.transmit(AckMode::Now);
-        state.settle_faults();
+        state.settle_carrier();
         state.strict_mut(|strict, shard, cqs| strict.on_qp_destroyed(qp.qpn, shard, cqs));
         state.shard.destroy_qp(qp.index);
         self.note_gone(state.shard.occupancy());
@@ -113,7 +113,7 @@ impl Engine {
         if let Some(Some(slot)) = state.qps.get_mut(qp.index.0 as usize).map(Option::take) {
             self.sockets.remove_user(slot.listens_at);
         }
-        self.leave_groups(&mut state);
+        state.leave_groups();
     }
 
     pub(crate) fn modify_qp(
@@ -135,8 +135,7 @@ impl Engine {
         // before it is acknowledged.
         state.serve_bells();
         state.transmit(AckMode::Now);
-        with_env!(state, |shard, env| shard
-            .modify_qp(qp.index, attr, mask, env))?;
+        state.with(|shard, env| shard.modify_qp(qp.index, attr, mask, env))?;
         if let Some((attr, init)) = state.shard.query_qp(qp.index) {
             qp.set_state(attr.qp_state);
             if attr.qp_state == QpState::Reset {

@@ -8,8 +8,8 @@
 
 use std::net::IpAddr;
 
+use urxe_core::ends_pair;
 use urxe_core::table::QpIndex;
-use urxe_core::{Shard, ends_pair};
 use urxe_udp::{Datagram, UdpSocket};
 use urxe_wire::Qpn;
 
@@ -20,7 +20,7 @@ impl ShardState {
     /// A QP has got its peer.
     #[cold]
     pub(super) fn note_peer(&mut self, index: QpIndex, remote: IpAddr, dest: Qpn) {
-        let takes_pairs = self.faults.is_none()
+        let takes_pairs = self.faults().is_none()
             && self
                 .membership
                 .as_ref()
@@ -36,8 +36,8 @@ pub(super) struct Joining(bool);
 impl Joining {
     /// After packets were built, and before they leave.
     #[inline]
-    pub(super) fn look(&mut self, shard: &Shard, sockets: &Sockets) {
-        if shard.expects_pairs() && !self.0 {
+    pub(super) fn look(&mut self, expects_pairs: bool, sockets: &Sockets) {
+        if expects_pairs && !self.0 {
             self.0 = true;
             sockets.each().for_each(UdpSocket::join_packets);
         }

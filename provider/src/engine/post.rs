@@ -12,7 +12,7 @@ use urxe_wire::Qpn;
 use super::Engine;
 use super::doorbell::Bell;
 use super::inlet::{Inlet, Owner, Queue, Refused, STAGED_MAX};
-use super::shard_state::{ShardState, with_env};
+use super::shard_state::ShardState;
 
 /// What threads that use a QP share beside the core's own state.
 ///
@@ -40,11 +40,11 @@ impl Queue for SendQueue {
 
     #[inline]
     fn post(state: &mut ShardState, index: QpIndex, wr: &SendWr<'_>) -> Result<(), PostError> {
-        with_env!(state, |shard, env| shard.post_send(index, wr, env))
+        state.with(|shard, env| shard.post_send(index, wr, env))
     }
 
     fn drain(&mut self, state: &mut ShardState, index: QpIndex) {
-        with_env!(state, |shard, env| shard.drain_send(index, self, env));
+        state.with(|shard, env| shard.drain_send(index, self, env));
     }
 
     #[inline]
@@ -64,11 +64,11 @@ impl Queue for RecvQueue {
 
     #[inline]
     fn post(state: &mut ShardState, index: QpIndex, wr: &RecvWr<'_>) -> Result<(), PostError> {
-        with_env!(state, |shard, env| shard.post_recv(index, wr, env))
+        state.with(|shard, env| shard.post_recv(index, wr, env))
     }
 
     fn drain(&mut self, state: &mut ShardState, index: QpIndex) {
-        with_env!(state, |shard, env| shard.drain_recv(index, self, env));
+        state.with(|shard, env| shard.drain_recv(index, self, env));
     }
 
     #[inline]

@@ -417,7 +417,7 @@ impl<'a> Progress<'a> {
             state = self.engine.combiner.lock().ok()?;
         }
         self.vigilance.on_watch(found);
-        let (now, backlog) = (state.now, state.tx.has_backlog());
+        let (now, backlog) = (state.now, state.is_full());
         state.counters.progress_watches += 1;
         self.count(&mut state);
         let answer = state.shard.has_work().then(|| now + ANSWER_NS);

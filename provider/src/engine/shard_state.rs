@@ -2,37 +2,35 @@
 //! Passive: whoever holds the lock drives it.
 
 use core::cell::RefCell;
-use core::net::SocketAddr;
+use core::net::IpAddr;
 use std::sync::Arc;
 
-use urxe_core::cm::destination;
 use urxe_core::event::AsyncEvent as CoreEvent;
 use urxe_core::mr::MrTable;
 use urxe_core::table::QpIndex;
 use urxe_core::transmit::TxBatch;
-use urxe_core::{AckMode, Env, Handled, RxPath, Shard, Time};
-use urxe_udp::RecvBatch;
+use urxe_core::{AckMode, Handled, RxPath, Shard, Time};
 use urxe_wire::Qpn;
 
+use super::carrier::{Carrier, Opened, Sending, Sent};
 use super::channel::Channel;
 use super::clock::Clock;
 use super::cm::CmTable;
 use super::counters::EngineCounters;
 use super::cq_table::CqTable;
 use super::doorbell::Combined;
-use super::pairs::{Joining, in_order};
+use super::intake::Intake;
+use super::parts::{CoreEnv, Parts};
 use super::post::QpShared;
 use super::progress::ProgressShared;
-use super::sockets::{ListensAt, Port, Sockets, Which};
+use super::sockets::{ListensAt, Sockets, Which};
 use super::srq::SrqShared;
-use super::strict::{handle_strictly, strict_acks};
+use super::strict::strict_acks;
 use super::tap::Tap;
-use super::tx::TxPath;
 use crate::async_event::AsyncEvent;
+use crate::error::Error;
 use crate::faults::FaultyPath;
-use crate::mem::UserMemory;
-use crate::network::Network;
-use crate::share::{Handed, Membership, Shared, is_probe};
+use crate::share::{Handed, Membership};
 use crate::strict::Strict;
 
 /// Receive calls that one turn makes on one socket, at most: 8 datagrams each, which
@@ -62,8 +60,11 @@ pub(crate) struct ShardState {
     pub(crate) qps: Vec<Option<QpSlot>>,
     /// By place in the shard.
     pub(crate) srqs: Vec<Option<Arc<SrqShared>>>,
-    pub(crate) tx: TxPath,
-    pub(crate) rx: RecvBatch,
+    /// Packets that the core made.
+    batch: TxBatch,
+    carrier: Box<dyn Carrier>,
+    /// What became of the last batch.
+    sent: Sent,
     pub(crate) counters: EngineCounters,
     pub(crate) tap: Option<Tap>,
     pub(crate) sockets: Arc<Sockets>,
@@ -76,114 +77,62 @@ pub(crate) struct ShardState {
     pub(crate) membership: Option<Arc<Membership>>,
     /// The holder of the lock changed nothing, so there is nothing to tell anyone.
     pub(crate) nothing_new: bool,
-    /// The path of the last datagram, as its sender is likely to send the next.
-    last_path: Option<(SocketAddr, RxPath)>,
-    /// The sockets of the groups that QPs are attached to.
-    pub(crate) groups: Vec<Port>,
     pub(crate) strict: Option<Box<RefCell<Strict>>>,
-    /// Faults on the way out, on purpose.
-    pub(crate) faults: Option<Box<FaultyPath>>,
-    /// Where packets go, if not to sockets.
-    pub(crate) network: Option<Arc<dyn Network>>,
     /// Whom the connection manager's events are for.
     pub(crate) cm: CmTable,
-    joining: Joining,
-    /// Packets go another way than straight to the sockets: `faults` or `network`.
-    is_detoured: bool,
 }
-
-/// Calls a method of the shard with everything it needs. (A method of `ShardState`
-/// could not lend out the shard and its surroundings at once.)
-macro_rules! with_env {
-    ($state:expr, |$shard:ident, $env:ident| $call:expr) => {{
-        let state = &mut *$state;
-        $crate::engine::shard_state::with_parts!(state, |$shard, $env| $call)
-    }};
-}
-
-/// The same, leaving the other fields of `$state` to the caller. With strict mode on the
-/// core works on other memory and queues: it is compiled for both.
-macro_rules! with_parts {
-    ($state:ident, |$shard:ident, $env:ident| $call:expr) => {{
-        let $shard = &mut $state.shard;
-        match &$state.strict {
-            None => {
-                let $env = &mut urxe_core::Env {
-                    now: $state.now,
-                    mrs: &mut $state.mrs,
-                    memory: &$crate::mem::UserMemory,
-                    cqs: &mut $state.cqs,
-                };
-                $call
-            }
-            Some(strict) => {
-                let $env = &mut urxe_core::Env {
-                    now: $state.now,
-                    mrs: &mut $state.mrs,
-                    memory: &$crate::strict::StrictMemory(strict),
-                    cqs: &mut $crate::strict::StrictCqs {
-                        strict,
-                        cqs: &mut $state.cqs,
-                    },
-                };
-                $call
-            }
-        }
-    }};
-}
-pub(crate) use {with_env, with_parts};
 
 impl ShardState {
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "a constructor of many parts, called once"
-    )]
-    pub(crate) fn new(
+    pub(super) fn new(
         shard: Shard,
         mrs: MrTable,
-        tx: TxPath,
-        tap: Option<Tap>,
-        sockets: Arc<Sockets>,
-        clock: Clock,
+        opened: Opened,
         progress: Arc<ProgressShared>,
         events: Arc<Channel<AsyncEvent>>,
         strict: Option<Box<RefCell<Strict>>>,
-        membership: Option<Arc<Membership>>,
-        faults: Option<Box<FaultyPath>>,
-        network: Option<Arc<dyn Network>>,
     ) -> ShardState {
-        // Without sockets nothing is received into it.
-        let slots = if network.is_some() {
-            1
-        } else {
-            RecvBatch::DEFAULT_SLOTS
-        };
         ShardState {
             shard,
             mrs,
             cqs: CqTable::default(),
             qps: Vec::new(),
             srqs: Vec::new(),
-            tx,
-            rx: RecvBatch::new(slots),
+            batch: opened.carrier.batch(),
+            carrier: opened.carrier,
+            sent: Sent::All,
             counters: EngineCounters::default(),
-            tap,
-            sockets,
-            clock,
+            tap: opened.tap,
+            sockets: opened.sockets,
+            clock: opened.clock,
             now: Time::ZERO,
             progress,
             events,
-            membership,
+            membership: opened.membership,
             nothing_new: false,
-            last_path: None,
-            groups: Vec::new(),
             strict,
             cm: CmTable::default(),
-            joining: Joining::default(),
-            is_detoured: faults.is_some() || network.is_some(),
-            faults,
-            network,
         }
+    }
+
+    /// Lends out what a call into the core needs.
+    #[inline]
+    pub(super) fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            now: self.now,
+            shard: &mut self.shard,
+            mrs: &mut self.mrs,
+            cqs: &mut self.cqs,
+            strict: self.strict.as_deref(),
+        }
+    }
+
+    /// Calls into the core.
+    #[inline(always)]
+    pub(super) fn with<R>(
+        &mut self,
+        call: impl FnOnce(&mut Shard, &mut CoreEnv<'_, '_>) -> R,
+    ) -> R {
+        self.parts().with(call)
     }
 
     /// Reads the clock: at the beginning of every turn.
@@ -199,72 +148,20 @@ impl ShardState {
     /// Fetches and handles packets; returns true if there were any.
     #[inline]
     pub(crate) fn receive(&mut self, calls_max: u32, which: Which) -> bool {
-        let ShardState {
-            shard,
-            mrs,
-            cqs,
-            rx,
-            tap,
-            last_path,
-            counters,
-            sockets,
-            groups,
-            strict,
-            membership,
-            progress,
-            ..
-        } = self;
-        let mut env = Env {
-            now: self.now,
-            mrs,
-            memory: &UserMemory,
-            cqs,
+        let mut intake = Intake {
+            parts: Parts {
+                now: self.now,
+                shard: &mut self.shard,
+                mrs: &mut self.mrs,
+                cqs: &mut self.cqs,
+                strict: self.strict.as_deref(),
+            },
+            counters: &mut self.counters,
+            tap: self.tap.as_mut(),
+            others: self.membership.as_deref(),
+            progress: &self.progress,
         };
-        let mut any = false;
-        for port in sockets.which(which).chain(groups.iter()) {
-            for _ in 0..calls_max {
-                match port.socket.recv(rx) {
-                    Ok(0) => {
-                        counters.rx_empty += 1;
-                        break;
-                    }
-                    Ok(count) => {
-                        counters.rx_calls += 1;
-                        any = true;
-                        prefetch(shard, rx);
-                        let trains = Trains {
-                            port,
-                            rx,
-                            last_path,
-                            tap,
-                            counters,
-                            others: membership.as_deref(),
-                            progress,
-                            now: env.now,
-                        };
-                        let unowned = if let Some(strict) = strict {
-                            trains.walk(|path, place, packet| {
-                                handle_strictly(strict, shard, &mut env, path, place, packet)
-                            })
-                        } else {
-                            trains.walk(|path, place, packet| {
-                                shard.handle_packet(path, place, packet, &mut env)
-                            })
-                        };
-                        unowned.settle(shard, env.now);
-                        // A batch that is not full was all there was.
-                        if count < rx.slots() {
-                            break;
-                        }
-                    }
-                    Err(_) => {
-                        counters.rx_errors += 1;
-                        break;
-                    }
-                }
-            }
-        }
-        any
+        self.carrier.receive(which, calls_max, &mut intake)
     }
 
     /// Takes the packets that others of this address got in our place, and has the
@@ -284,8 +181,7 @@ impl ShardState {
                 packet,
             } = handed;
             let path = RxPath::new(source, source_port, local, tos);
-            let handled = with_env!(self, |shard, env| shard
-                .handle_packet(&path, place, packet, env));
+            let handled = self.parts().handle_packet(&path, place, packet);
             if handled == Handled::OfAnother {
                 // It came to the wrong one twice: of QP 1, somebody listens no longer.
                 self.shard.handle_unowned_mad(&path, packet, self.now);
@@ -307,7 +203,7 @@ impl ShardState {
     pub(crate) fn handle_timers(&mut self) -> bool {
         let is_due = self.shard.next_timeout().is_some_and(|due| due <= self.now);
         if is_due {
-            with_env!(self, |shard, env| shard.handle_timeout(env));
+            self.with(|shard, env| shard.handle_timeout(env));
         }
         if self.cqs.due().is_some_and(|due| due <= self.now) {
             self.cqs.raise_due();
@@ -326,19 +222,21 @@ impl ShardState {
             .strict
             .as_deref()
             .map_or(acks, |s| strict_acks(s, acks));
-        if self.is_detoured {
-            return self.transmit_detoured(acks);
-        }
-        let sockets = &*self.sockets;
         // A batch that could not be sent stays: the core must not fill it again.
-        if self.tx.has_backlog() && !self.tx.send(sockets, &mut self.counters, None) {
+        if self.sent != Sent::All && self.send() == Sent::Full {
             return false;
         }
-        while self.shard.has_work() {
-            let batch: &mut TxBatch = &mut self.tx.batch;
-            let more = with_parts!(self, |shard, env| shard.poll_transmit(env, batch, acks));
-            self.joining.look(&self.shard, sockets);
-            if !self.tx.send(sockets, &mut self.counters, self.tap.as_mut()) {
+        while self.shard.has_work() && self.carrier.has_room() {
+            let mut parts = Parts {
+                now: self.now,
+                shard: &mut self.shard,
+                mrs: &mut self.mrs,
+                cqs: &mut self.cqs,
+                strict: self.strict.as_deref(),
+            };
+            let batch = &mut self.batch;
+            let more = parts.with(|shard, env| shard.poll_transmit(env, batch, acks));
+            if !self.batch.is_empty() && self.send() == Sent::Full {
                 return false;
             }
             if !more {
@@ -346,6 +244,47 @@ impl ShardState {
             }
         }
         true
+    }
+
+    fn send(&mut self) -> Sent {
+        let mut cx = Sending {
+            now: self.now,
+            counters: &mut self.counters,
+            tap: self.tap.as_mut(),
+            expects_pairs: self.shard.expects_pairs(),
+        };
+        self.sent = self.carrier.send(&mut self.batch, &mut cx);
+        self.sent
+    }
+
+    /// A full socket holds packets back.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.sent == Sent::Full
+    }
+
+    /// A QP is about to go: whatever the carrier keeps leaves.
+    pub(super) fn settle_carrier(&mut self) {
+        if self.carrier.settle(self.now) && self.sent == Sent::All {
+            self.sent = Sent::Kept;
+        }
+        self.transmit(AckMode::Now);
+    }
+
+    /// Hears a multicast group from now on.
+    pub(super) fn join(&mut self, group: IpAddr) -> Result<(), Error> {
+        self.carrier.join(group)
+    }
+
+    /// Leaves the groups that no QP is attached to any more.
+    pub(super) fn leave_groups(&mut self) {
+        let shard = &self.shard;
+        self.carrier.leave(&|group| shard.has_members(group));
+    }
+
+    /// The faults that packets meet on purpose.
+    pub(super) fn faults(&self) -> Option<&FaultyPath> {
+        self.carrier.faults()
     }
 
     /// Everything that can be done now: what is left over, packets, timers, sending.
@@ -360,7 +299,7 @@ impl ShardState {
 
     /// Somebody keeps account of when things happen: strict mode, or a network.
     pub(super) fn is_watched(&self) -> bool {
-        self.strict.is_some() || self.network.is_some()
+        self.strict.is_some() || self.clock.is_of_network()
     }
 
     /// After a post that started nothing: nobody has to be told of anything, as what there was to do before (`had_work`)
@@ -376,10 +315,13 @@ impl ShardState {
     /// When somebody must come back at the latest: a timer, or something held back.
     pub(crate) fn due(&self) -> Option<Time> {
         let held = self.strict.as_ref().and_then(|s| s.borrow().due());
-        let late = self.faults.as_ref().and_then(|path| path.due());
+        let late = match self.sent {
+            Sent::All => None,
+            Sent::Kept | Sent::Full => self.carrier.due(),
+        };
         let timers = [self.shard.next_timeout(), self.cqs.due(), held, late];
         let timer = timers.into_iter().flatten().min();
-        if self.shard.has_work() || self.tx.has_backlog() {
+        if self.shard.has_work() || self.is_full() {
             let soon = self.now + DEFER_NS;
             return Some(timer.map_or(soon, |timer| timer.min(soon)));
         }
@@ -397,7 +339,7 @@ impl ShardState {
         while let Some(event) = self.shard.poll_event() {
             let event = match event {
                 CoreEvent::CqErr(cq) => {
-                    with_env!(self, |shard, env| shard.fail_cq(cq, env));
+                    self.with(|shard, env| shard.fail_cq(cq, env));
                     Some(AsyncEvent::CqErr(cq))
                 }
                 CoreEvent::QpFatal(index) => self.qpn(index).map(AsyncEvent::QpFatal),
@@ -421,146 +363,6 @@ impl ShardState {
             }
         }
     }
-}
-
-/// Fetches the QPs that packets came for into the cache all at once, not each when its packet's turn comes, if there are
-/// too many QPs for it.
-#[inline]
-fn prefetch(shard: &Shard, rx: &RecvBatch) {
-    if !shard.has_many() {
-        return;
-    }
-    for datagram in rx.iter() {
-        for (_, packet) in datagram.segments() {
-            shard.prefetch(packet);
-        }
-    }
-}
-
-/// What a receive call brought.
-struct Trains<'a> {
-    port: &'a Port,
-    rx: &'a RecvBatch,
-    last_path: &'a mut Option<(SocketAddr, RxPath)>,
-    tap: &'a mut Option<Tap>,
-    counters: &'a mut EngineCounters,
-    others: Option<&'a Membership>,
-    progress: &'a ProgressShared,
-    now: Time,
-}
-
-impl Trains<'_> {
-    /// Hands out each packet, with the place that it has in its train; what is another's
-    /// goes to him. Returns which packets were nobody's.
-    #[inline(always)]
-    fn walk(self, mut each: impl FnMut(&RxPath, u16, &[u8]) -> Handled) -> Unowned {
-        let Trains {
-            port,
-            rx,
-            last_path,
-            tap,
-            counters,
-            others,
-            progress,
-            now,
-        } = self;
-        let mut unowned = Unowned::default();
-        for datagram in rx.iter() {
-            if datagram.truncated {
-                counters.rx_truncated += 1;
-                continue;
-            }
-            let same = last_path.as_ref().is_some_and(|(source, path)| {
-                *source == datagram.source && path.local == port.addr && path.tos == datagram.tos
-            });
-            if !same {
-                let (ip, udp_port) = (datagram.source.ip(), datagram.source.port());
-                let path = RxPath::new(ip, udp_port, port.addr, datagram.tos);
-                *last_path = Some((datagram.source, path));
-            }
-            let (_, path) = last_path.as_ref().expect("just set");
-            for (place, packet) in in_order(&datagram) {
-                if each(path, place as u16, packet) == Handled::OfAnother {
-                    let handed = Handed {
-                        source: datagram.source.ip(),
-                        source_port: datagram.source.port(),
-                        local: port.addr,
-                        place: place as u16,
-                        tos: datagram.tos,
-                        packet,
-                    };
-                    let shared = pass_on(others, &handed, now, counters);
-                    if shared == Shared::Waits {
-                        progress.kick();
-                    }
-                    if shared == Shared::NoOwner {
-                        unowned.add(&handed);
-                    }
-                }
-            }
-            if let Some(tap) = tap
-                && !(others.is_some() && is_probe(datagram.data))
-            {
-                tap.received(path, &datagram);
-            }
-        }
-        unowned
-    }
-}
-
-/// Packets that are nobody's.
-#[derive(Default)]
-struct Unowned {
-    count: u64,
-    /// Those to QP 1: who asks gets an answer.
-    mads: Vec<(RxPath, Box<[u8]>)>,
-}
-
-impl Unowned {
-    /// They are counted; who asks QP 1 is told that nobody is there.
-    #[inline]
-    fn settle(self, shard: &mut Shard, now: Time) {
-        for _ in 0..self.count {
-            shard.count_unowned();
-        }
-        for (path, mad) in &self.mads {
-            shard.handle_unowned_mad(path, mad, now);
-        }
-    }
-
-    #[cold]
-    fn add(&mut self, handed: &Handed<'_>) {
-        if destination(handed.packet).is_none() {
-            self.count += 1;
-            return;
-        }
-        let Handed {
-            source,
-            source_port,
-            local,
-            tos,
-            ..
-        } = *handed;
-        let path = RxPath::new(source, source_port, local, tos);
-        self.mads.push((path, handed.packet.into()));
-    }
-}
-
-/// A packet that is not for this context goes to whoever it is for.
-#[cold]
-fn pass_on(
-    others: Option<&Membership>,
-    handed: &Handed<'_>,
-    now: Time,
-    counters: &mut EngineCounters,
-) -> Shared {
-    let shared = others.map_or(Shared::NoOwner, |others| others.take_foreign(handed, now));
-    match shared {
-        Shared::HandedOver => counters.handed_over += 1,
-        Shared::Lost => counters.hand_over_lost += 1,
-        Shared::Waits | Shared::NoOwner | Shared::Probe => {}
-    }
-    shared
 }
 
 impl Combined for ShardState {

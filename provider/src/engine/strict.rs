@@ -3,9 +3,8 @@
 
 use core::cell::RefCell;
 
-use urxe_core::memory::Memory;
 use urxe_core::work::{PostError, RecvWr, SendWr};
-use urxe_core::{AckMode, Env, Handled, RxPath, Shard};
+use urxe_core::{AckMode, Shard};
 
 use super::Engine;
 use super::cq::CqCore;
@@ -13,10 +12,10 @@ use super::cq_table::CqTable;
 use super::doorbell::{Guard, Poisoned};
 use super::inlet::Refused;
 use super::post::QpShared;
-use super::shard_state::{ShardState, with_env};
+use super::shard_state::ShardState;
 use super::sockets::Which;
 use super::srq::SrqShared;
-use crate::strict::{Place, Queue, Strict, StrictCqs, StrictMemory, StrictReport};
+use crate::strict::{Place, Queue, Strict, StrictReport};
 use crate::wc::Wc;
 
 impl QpShared {
@@ -67,7 +66,7 @@ impl QpShared {
         let mut state = self.lock_strict(engine)?;
         for (index, wr) in wrs.enumerate() {
             let posted = post_recv(&mut state, Queue::Recv(self.qpn), &wr, at, |state| {
-                with_env!(state, |shard, env| shard.post_recv(self.index, &wr, env))
+                state.with(|shard, env| shard.post_recv(self.index, &wr, env))
             });
             posted.map_err(|error| Refused::Wr(index, error))?;
         }
@@ -89,7 +88,7 @@ impl QpShared {
         let qpn = self.qpn;
         let (strict, mrs, _) = state.strict_parts();
         strict.begin_send(qpn, wr, mrs, at);
-        let posted = with_env!(state, |shard, env| shard.post_send(self.index, wr, env));
+        let posted = state.with(|shard, env| shard.post_send(self.index, wr, env));
         let (strict, mrs, cqs) = state.strict_parts();
         match posted {
             Ok(()) => {
@@ -227,34 +226,6 @@ impl ShardState {
             .expect("only called with strict mode on");
         (strict.get_mut(), &self.mrs, &self.cqs)
     }
-}
-
-/// Hands a packet to the core, with strict mode around it.
-#[cold]
-pub(super) fn handle_strictly<M: Memory>(
-    strict: &RefCell<Strict>,
-    shard: &mut Shard,
-    env: &mut Env<'_, M, CqTable>,
-    path: &RxPath,
-    place: u16,
-    packet: &[u8],
-) -> Handled {
-    strict.borrow_mut().before_packet(packet);
-    let before = *shard.stats();
-    let mut strict_env = Env {
-        now: env.now,
-        mrs: &mut *env.mrs,
-        memory: &StrictMemory(strict),
-        cqs: &mut StrictCqs {
-            strict,
-            cqs: &mut *env.cqs,
-        },
-    };
-    let handled = shard.handle_packet(path, place, packet, &mut strict_env);
-    strict
-        .borrow_mut()
-        .after_packet(packet, &before, shard, env.mrs);
-    handled
 }
 
 /// An acknowledgement says that bytes are placed: it waits while they are not.

@@ -1,104 +1,166 @@
-//! From the core's batches to the sockets: nothing is sent twice, nothing waits for a
-//! full socket, and one bad destination stops nobody else.
+//! UDP sockets as what carries packets: nothing is sent twice, nothing waits for a
+//! full socket, and one bad destination stops nobody else. Received trains are walked where they lie.
 
 use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
+use urxe_core::RxPath;
 use urxe_core::transmit::{RunLimits, Transmit as Run, TxBatch};
-use urxe_udp::{Dest, SendBatch, SendOutcome, Transmit, UdpSocket};
+use urxe_udp::{Datagram, Dest, RecvBatch, SendBatch, SendOutcome, Transmit, UdpSocket};
 
 use super::ROCE_PORT;
+use super::carrier::{Carrier, Sending, Sent};
 use super::counters::EngineCounters;
-use super::sockets::Sockets;
-use super::tap::Tap;
+use super::intake::Intake;
+use super::pairs::Joining;
+use super::sockets::{Port, Sockets, Which};
+use crate::error::Error;
 
 /// Bytes in a batch. Two full trains: more would leave the second-level cache between
 /// being written here and read by the kernel.
 const BATCH_BYTES: usize = 128 << 10;
 
-/// The batch, and how much of it was sent.
+/// The sockets, and how much of the batch was sent.
 #[derive(Debug)]
-pub(crate) struct TxPath {
-    pub(crate) batch: TxBatch,
+pub(crate) struct SocketCarrier {
+    sockets: Arc<Sockets>,
     /// The batch's runs as the sockets take them.
     out: Vec<Transmit>,
     /// Where each of them comes from, if there are several sockets.
     locals: Vec<IpAddr>,
     /// The first of `out` that was not sent. Below `out.len()` only while a socket is full.
     next: usize,
+    rx: RecvBatch,
+    /// The path of the last datagram, as its sender is likely to send the next.
+    last_path: Option<(SocketAddr, RxPath)>,
+    joining: Joining,
+    /// The sockets of the groups that QPs are attached to.
+    groups: Vec<Port>,
 }
 
-impl TxPath {
-    pub(crate) fn new(sockets: &Sockets, offload: bool) -> TxPath {
-        let limits = if offload {
-            run_limits(sockets)
+impl Carrier for SocketCarrier {
+    fn batch(&self) -> TxBatch {
+        let limits = if self.sockets.config.gso {
+            run_limits(&self.sockets)
         } else {
             RunLimits::SINGLE
         };
-        TxPath {
-            batch: TxBatch::new(BATCH_BYTES, limits),
+        TxBatch::new(BATCH_BYTES, limits)
+    }
+
+    /// Sends the batch, or what is left of it.
+    fn send(&mut self, batch: &mut TxBatch, cx: &mut Sending<'_>) -> Sent {
+        self.joining.look(cx.expects_pairs, &self.sockets);
+        if self.next == self.out.len() {
+            self.out.clear();
+            self.next = 0;
+            self.out.extend(batch.runs().iter().map(to_transmit));
+            if self.sockets.only().is_none() {
+                self.locals.clear();
+                self.locals
+                    .extend(batch.runs().iter().map(|run| run.dest.local));
+            }
+            if let Some(tap) = &mut cx.tap {
+                tap.sent(batch);
+            }
+        }
+        if !self.send_rest(batch, cx.counters) {
+            return Sent::Full;
+        }
+        batch.clear();
+        Sent::All
+    }
+
+    fn receive(&mut self, which: Which, calls_max: u32, intake: &mut Intake<'_>) -> bool {
+        let mut any = false;
+        for port in self.sockets.which(which).chain(self.groups.iter()) {
+            for _ in 0..calls_max {
+                match port.socket.recv(&mut self.rx) {
+                    Ok(0) => {
+                        intake.counters.rx_empty += 1;
+                        break;
+                    }
+                    Ok(count) => {
+                        intake.counters.rx_calls += 1;
+                        any = true;
+                        intake.prefetch(&self.rx);
+                        for datagram in self.rx.iter() {
+                            let path = path_of(&mut self.last_path, port.addr, &datagram);
+                            intake.datagram(path, &datagram);
+                        }
+                        // A batch that is not full was all there was.
+                        if count < self.rx.slots() {
+                            break;
+                        }
+                    }
+                    Err(_) => {
+                        intake.counters.rx_errors += 1;
+                        break;
+                    }
+                }
+            }
+        }
+        any
+    }
+
+    fn join(&mut self, group: IpAddr) -> Result<(), Error> {
+        let port = self.sockets.join(group)?;
+        self.groups.push(port);
+        Ok(())
+    }
+
+    fn leave(&mut self, has_members: &dyn Fn(IpAddr) -> bool) {
+        self.groups.retain(|port| {
+            let stays = has_members(port.addr);
+            if !stays {
+                self.sockets.groups.remove(&port.socket);
+            }
+            stays
+        });
+    }
+}
+
+/// The path of a datagram, which is that of the one before if it can be.
+#[inline]
+fn path_of<'p>(
+    last: &'p mut Option<(SocketAddr, RxPath)>,
+    local: IpAddr,
+    datagram: &Datagram<'_>,
+) -> &'p RxPath {
+    let same = last.as_ref().is_some_and(|(source, path)| {
+        *source == datagram.source && path.local == local && path.tos == datagram.tos
+    });
+    if !same {
+        let (ip, port) = (datagram.source.ip(), datagram.source.port());
+        let path = RxPath::new(ip, port, local, datagram.tos);
+        *last = Some((datagram.source, path));
+    }
+    let (_, path) = last.as_ref().expect("just set");
+    path
+}
+
+impl SocketCarrier {
+    pub(crate) fn new(sockets: Arc<Sockets>) -> SocketCarrier {
+        SocketCarrier {
+            sockets,
             out: Vec::with_capacity(urxe_core::transmit::RUNS_MAX),
             locals: Vec::with_capacity(urxe_core::transmit::RUNS_MAX),
             next: 0,
+            rx: RecvBatch::new(RecvBatch::DEFAULT_SLOTS),
+            last_path: None,
+            joining: Joining::default(),
+            groups: Vec::new(),
         }
     }
 
-    /// Of a context that has no sockets: only the batch is used.
-    pub(crate) fn without_sockets(batch: TxBatch) -> TxPath {
-        TxPath {
-            batch,
-            out: Vec::new(),
-            locals: Vec::new(),
-            next: 0,
-        }
-    }
-
-    /// True while a full socket holds packets back.
-    #[inline]
-    pub(crate) fn has_backlog(&self) -> bool {
-        self.next < self.out.len()
-    }
-
-    /// Sends the batch, or what is left of it. Returns false if a socket is full: the
-    /// batch stays as it is, and the core must not fill it again.
-    #[inline]
-    pub(crate) fn send(
-        &mut self,
-        sockets: &Sockets,
-        counters: &mut EngineCounters,
-        tap: Option<&mut Tap>,
-    ) -> bool {
-        if !self.has_backlog() {
-            if self.batch.is_empty() {
-                return true;
-            }
-            self.out.clear();
-            self.next = 0;
-            self.out.extend(self.batch.runs().iter().map(to_transmit));
-            if sockets.only().is_none() {
-                self.locals.clear();
-                self.locals
-                    .extend(self.batch.runs().iter().map(|run| run.dest.local));
-            }
-            if let Some(tap) = tap {
-                tap.sent(&self.batch);
-            }
-        }
-        if !self.send_rest(sockets, counters) {
-            return false;
-        }
-        self.batch.clear();
-        self.out.clear();
-        self.next = 0;
-        true
-    }
-
-    fn send_rest(&mut self, sockets: &Sockets, counters: &mut EngineCounters) -> bool {
+    /// False if a socket is full.
+    fn send_rest(&mut self, batch: &mut TxBatch, counters: &mut EngineCounters) -> bool {
         while self.next < self.out.len() {
-            let (socket, count) = self.next_group(sockets);
+            let (socket, count) = self.next_group();
             let transmits = &self.out[self.next..self.next + count];
             counters.tx_calls += 1;
             let outcome = socket.send(SendBatch {
-                bytes: self.batch.bytes(),
+                bytes: batch.bytes(),
                 transmits,
             });
             self.next += outcome.sent();
@@ -110,7 +172,7 @@ impl TxPath {
                 }
                 SendOutcome::GsoRefused { .. } => {
                     counters.tx_gso_refused += 1;
-                    self.split_runs(sockets);
+                    self.split_runs(batch);
                 }
                 SendOutcome::Failed { .. } => {
                     // Lost, as if on the way: the transport sends again, and gives up in
@@ -125,15 +187,15 @@ impl TxPath {
 
     /// The socket of the next run, and the number of runs in a row that are its.
     #[inline]
-    fn next_group<'s>(&self, sockets: &'s Sockets) -> (&'s UdpSocket, usize) {
+    fn next_group(&self) -> (&UdpSocket, usize) {
         let rest = self.out.len() - self.next;
-        if let Some(only) = sockets.only() {
+        if let Some(only) = self.sockets.only() {
             return (only, rest);
         }
         let locals = &self.locals[self.next..];
         let local = locals[0];
         let count = locals.iter().take_while(|&&other| other == local).count();
-        let socket = sockets.of(local);
+        let socket = self.sockets.of(local);
         (socket.expect("what is sent here has sockets"), count)
     }
 
@@ -141,12 +203,12 @@ impl TxPath {
     /// follow, one by one. Alone, an IPv4 packet travels under Identification 0 and
     /// not under its place in the run, so its ICRC changes.
     #[cold]
-    fn split_runs(&mut self, sockets: &Sockets) {
+    fn split_runs(&mut self, batch: &mut TxBatch) {
         let (mut singles, mut locals) = (Vec::new(), Vec::new());
         for (index, transmit) in self.out.iter().enumerate().skip(self.next) {
             for (place, single) in transmit.singles().enumerate() {
                 if place > 0 && transmit.dest.addr().is_ipv4() {
-                    let packet = &mut self.batch.bytes_mut()[single.range()];
+                    let packet = &mut batch.bytes_mut()[single.range()];
                     urxe_wire::reident(packet, place as u16, 0);
                 }
                 singles.push(single);
@@ -155,7 +217,7 @@ impl TxPath {
         }
         (self.out, self.locals) = (singles, locals);
         self.next = 0;
-        self.batch.set_limits(run_limits(sockets));
+        batch.set_limits(run_limits(&self.sockets));
     }
 }
 
@@ -182,15 +244,31 @@ fn to_transmit(run: &Run) -> Transmit {
 mod tests {
     use super::*;
     use crate::testing::{PATIENCE, address};
+    use urxe_core::Time;
     use urxe_core::qpn_table::QpnChunk;
     use urxe_core::transmit::TxDest;
-    use urxe_udp::{RecvBatch, UdpConfig};
+    use urxe_udp::UdpConfig;
     use urxe_wire::{IcrcPolicy, IcrcSeed, IcrcVerdict, PathHeader};
 
     fn bind() -> ([u8; 4], Sockets) {
         let addr = address();
         let sockets = Sockets::bind(&[addr.into()], &UdpConfig::default());
         (addr.octets(), sockets.expect("the address is free"))
+    }
+
+    fn carrier(sockets: Sockets) -> SocketCarrier {
+        SocketCarrier::new(Arc::new(sockets))
+    }
+
+    fn send(carrier: &mut SocketCarrier, batch: &mut TxBatch, counters: &mut EngineCounters) {
+        let mut cx = Sending {
+            now: Time::ZERO,
+            counters,
+            tap: None,
+            expects_pairs: false,
+        };
+        assert_eq!(carrier.send(batch, &mut cx), Sent::All);
+        assert!(batch.is_empty());
     }
 
     fn receive(sockets: &Sockets, batch: &mut RecvBatch) -> usize {
@@ -212,10 +290,10 @@ mod tests {
             dport: ROCE_PORT,
         };
         let seed = IcrcSeed::new(&path);
-        let mut tx = TxPath::new(&from, true);
-        assert!(tx.batch.is_empty() && !tx.has_backlog());
+        let mut tx = carrier(from);
+        let mut batch = tx.batch();
         // As after the probe of a kernel that can do it.
-        tx.batch.set_limits(RunLimits {
+        batch.set_limits(RunLimits {
             segments_max: 64,
             ..RunLimits::SINGLE
         });
@@ -227,18 +305,17 @@ mod tests {
             chunk: QpnChunk(0),
         };
         for (len, expected) in [(40, 0), (40, 1), (32, 2), (40, 0)] {
-            let slot = tx.batch.reserve(&dest, len).expect("room");
+            let slot = batch.reserve(&dest, len).expect("room");
             assert_eq!(slot.ident, expected);
             let (covered, icrc) = slot.bytes.split_at_mut(len - 4);
             covered.fill(len as u8);
             icrc.copy_from_slice(&seed.compute(slot.ident, covered).to_le_bytes());
         }
-        tx.out.extend(tx.batch.runs().iter().map(to_transmit));
-        tx.split_runs(&from);
+        tx.out.extend(batch.runs().iter().map(to_transmit));
+        tx.split_runs(&mut batch);
         assert_eq!(tx.out.len(), 4);
         let mut counters = EngineCounters::default();
-        assert!(tx.send(&from, &mut counters, None));
-        assert!(tx.batch.is_empty() && !tx.has_backlog());
+        send(&mut tx, &mut batch, &mut counters);
 
         let mut received = RecvBatch::new(8);
         let mut sizes = Vec::new();
@@ -257,7 +334,8 @@ mod tests {
     #[test]
     fn one_bad_destination_stops_nobody_else() {
         let ((local, from), (good, to)) = (bind(), bind());
-        let mut tx = TxPath::new(&from, true);
+        let mut tx = carrier(from);
+        let mut batch = tx.batch();
         let mut counters = EngineCounters::default();
         // From loopback there is no way to 192.0.2.1.
         for remote in [good, [192, 0, 2, 1], good] {
@@ -268,9 +346,9 @@ mod tests {
                 source_port: ROCE_PORT,
                 chunk: QpnChunk(0),
             };
-            tx.batch.reserve(&dest, 20).expect("room").bytes.fill(1);
+            batch.reserve(&dest, 20).expect("room").bytes.fill(1);
         }
-        assert!(tx.send(&from, &mut counters, None));
+        send(&mut tx, &mut batch, &mut counters);
         assert_eq!(counters.tx_errors, 1);
         let mut received = RecvBatch::new(8);
         let mut count = 0;

@@ -117,7 +117,7 @@ impl Engine {
         };
         state.transmit(acks);
         outlook.due = state.due();
-        outlook.backlog = state.tx.has_backlog();
+        outlook.backlog = state.is_full();
         Ok(event)
     }
 

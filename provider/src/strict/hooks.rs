@@ -13,9 +13,35 @@ use super::ranges::Range;
 use crate::engine::CqTable;
 use crate::mem::UserMemory;
 
-/// The program's memory: what arrives is kept from it as long as the rules allow.
+/// The program's memory, with strict mode before it if that is on: one branch tells.
 #[derive(Debug)]
-pub(crate) struct StrictMemory<'a>(pub(crate) &'a RefCell<Strict>);
+pub(crate) struct WatchedMemory<'a>(pub(crate) Option<&'a RefCell<Strict>>);
+
+macro_rules! ask {
+    ($($method:ident($($name:ident: $type:ty),*) -> $result:ty;)*) => {
+        impl Memory for WatchedMemory<'_> {
+            $(#[inline]
+            fn $method(&self, $($name: $type),*) -> Result<$result, MemoryFault> {
+                match self.0 {
+                    None => UserMemory.$method($($name),*),
+                    Some(strict) => StrictMemory(strict).$method($($name),*),
+                }
+            })*
+        }
+    };
+}
+
+ask! {
+    copy_out(span: MrSpan, dst: &mut [u8]) -> ();
+    copy_in(span: MrSpan, src: &[u8]) -> ();
+    place_write(qpn: Qpn, span: MrSpan, src: &[u8]) -> ();
+    compare_swap(span: MrSpan, compare: u64, swap: u64) -> u64;
+    fetch_add(span: MrSpan, add: u64) -> u64;
+    persist(span: MrSpan) -> ();
+}
+
+/// What arrives is kept from the program as long as the rules allow.
+struct StrictMemory<'a>(&'a RefCell<Strict>);
 
 impl Memory for StrictMemory<'_> {
     fn copy_out(&self, span: MrSpan, dst: &mut [u8]) -> Result<(), MemoryFault> {
@@ -71,15 +97,38 @@ impl StrictMemory<'_> {
     }
 }
 
-/// The completion queues, which get completions later.
-pub(crate) struct StrictCqs<'a> {
-    pub(crate) strict: &'a RefCell<Strict>,
+/// The completion queues, which get completions later with strict mode on.
+#[derive(Debug)]
+pub(crate) struct WatchedCqs<'a> {
+    pub(crate) strict: Option<&'a RefCell<Strict>>,
     pub(crate) cqs: &'a mut CqTable,
 }
 
-impl CqSink for StrictCqs<'_> {
+impl CqSink for WatchedCqs<'_> {
+    #[inline]
     fn push(&mut self, cq: CqId, cqe: Cqe) -> Result<(), CqOverrun> {
-        let strict = &mut *self.strict.borrow_mut();
+        match self.strict {
+            None => self.cqs.push(cq, cqe),
+            Some(strict) => self.push_later(strict, cq, cqe),
+        }
+    }
+
+    /// No ACK goes first while there are WRITEs that it would acknowledge too early.
+    fn was_armed(&self, cq: CqId) -> bool {
+        let holds_writes = |strict: &RefCell<Strict>| strict.borrow().holds_writes();
+        !self.strict.is_some_and(holds_writes) && self.cqs.was_armed(cq)
+    }
+}
+
+impl WatchedCqs<'_> {
+    #[cold]
+    fn push_later(
+        &mut self,
+        strict: &RefCell<Strict>,
+        cq: CqId,
+        cqe: Cqe,
+    ) -> Result<(), CqOverrun> {
+        let strict = &mut *strict.borrow_mut();
         strict.on_completion(&cqe);
         strict
             .completions

@@ -34,7 +34,7 @@ use urxe_core::{QpInit, Time};
 use urxe_wire::Qpn;
 
 pub(crate) use entry::Queue;
-pub(crate) use hooks::{StrictCqs, StrictMemory};
+pub(crate) use hooks::{WatchedCqs, WatchedMemory};
 pub(crate) use place::Place;
 pub use place::{Caller, Callers, name_callers};
 pub use report::StrictReport;

@@ -1,0 +1,88 @@
+//! Packets on their way from what carries them to whoever they are for.
+
+use urxe_core::cm::destination;
+use urxe_core::{Handled, RxPath};
+use urxe_udp::{Datagram, RecvBatch};
+
+use super::counters::EngineCounters;
+use super::pairs::in_order;
+use super::parts::Parts;
+use super::progress::ProgressShared;
+use super::tap::Tap;
+use crate::share::{Handed, Membership, Shared, is_probe};
+
+/// Takes packets: a carrier that receives is given one.
+pub(super) struct Intake<'a> {
+    pub(super) parts: Parts<'a>,
+    pub(super) counters: &'a mut EngineCounters,
+    pub(super) tap: Option<&'a mut Tap>,
+    pub(super) others: Option<&'a Membership>,
+    pub(super) progress: &'a ProgressShared,
+}
+
+impl Intake<'_> {
+    /// Fetches the QPs that packets came for into the cache all at once, not each when its packet's turn comes, if there are
+    /// too many QPs for it.
+    #[inline]
+    pub(super) fn prefetch(&self, rx: &RecvBatch) {
+        let shard = &*self.parts.shard;
+        if !shard.has_many() {
+            return;
+        }
+        for datagram in rx.iter() {
+            for (_, packet) in datagram.segments() {
+                shard.prefetch(packet);
+            }
+        }
+    }
+
+    /// Takes each packet of a datagram, with the place that it has in its train; what is another's goes to him.
+    #[inline]
+    pub(super) fn datagram(&mut self, path: &RxPath, datagram: &Datagram<'_>) {
+        if datagram.truncated {
+            self.counters.rx_truncated += 1;
+            return;
+        }
+        for (place, packet) in in_order(datagram) {
+            let place = place as u16;
+            if self.parts.handle_packet(path, place, packet) == Handled::OfAnother {
+                let handed = Handed {
+                    source: datagram.source.ip(),
+                    source_port: datagram.source.port(),
+                    local: path.local,
+                    place,
+                    tos: datagram.tos,
+                    packet,
+                };
+                self.pass_on(path, &handed);
+            }
+        }
+        if let Some(tap) = &mut self.tap
+            && !(self.others.is_some() && is_probe(datagram.data))
+        {
+            tap.received(path, datagram);
+        }
+    }
+
+    /// A packet that is not for this context goes to whoever it is for.
+    #[cold]
+    fn pass_on(&mut self, path: &RxPath, handed: &Handed<'_>) {
+        let now = self.parts.now;
+        let shared = match self.others {
+            Some(others) => others.take_foreign(handed, now),
+            None => Shared::NoOwner,
+        };
+        match shared {
+            Shared::HandedOver => self.counters.handed_over += 1,
+            Shared::Lost => self.counters.hand_over_lost += 1,
+            Shared::Waits => self.progress.kick(),
+            Shared::Probe => {}
+            // Who asks QP 1 is told that nobody is there.
+            Shared::NoOwner if destination(handed.packet).is_some() => {
+                let shard = &mut *self.parts.shard;
+                shard.handle_unowned_mad(path, handed.packet, now);
+            }
+            Shared::NoOwner => self.parts.shard.count_unowned(),
+        }
+    }
+}
