@@ -11,7 +11,6 @@ use urxe_wire::{Lkey, Rkey};
 use crate::error::Error;
 use crate::mem::{Region, guarded, persist};
 use crate::pd::Pd;
-use crate::strict::Place;
 
 /// Registered memory.
 ///
@@ -303,11 +302,8 @@ impl Mr {
     #[track_caller]
     fn note_access(&self, offset: usize, len: usize, is_write: bool) {
         let engine = self.registration.pd.context().engine();
-        if engine.is_observed && len > 0 && engine.check_process().is_ok() {
-            let start = self.region.expose() + offset as u64;
-            let place = Place::here();
-            engine.on_program_access(start, len, is_write, place);
-        }
+        let start = self.region.expose() + offset as u64;
+        engine.on_program_access(start, len, is_write);
     }
 }
 

@@ -16,7 +16,6 @@ use crate::error::{BadWr, Error, ErrorKind};
 use crate::mem::many::{prefetch, prefetch_value};
 use crate::pd::Pd;
 use crate::srq::Srq;
-use crate::strict::Place;
 use crate::wc::Wc;
 use crate::wr::{RecvWr, SendWr};
 use crate::xrcd::Xrcd;
@@ -491,16 +490,9 @@ impl Qp {
             prefetch_value(&*self.shared);
         }
         let engine = self.pd.context().engine();
-        engine
-            .check_process()
-            .map_err(|error| BadWr { index: 0, error })?;
+        let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
-        if engine.is_observed {
-            let at = Place::here();
-            let posted = self.shared.post_sends_observed(engine, wrs, at);
-            return posted.map_err(bad_wr);
-        }
-        self.shared.post_sends(engine, wrs).map_err(bad_wr)
+        self.shared.post_sends(engine, wrs, at).map_err(bad_wr)
     }
 
     /// Posts all requests of a list, or none. The list is iterated twice.
@@ -514,16 +506,9 @@ impl Qp {
         I: IntoIterator<Item = SendWr<'a>, IntoIter: Clone>,
     {
         let engine = self.pd.context().engine();
-        engine
-            .check_process()
-            .map_err(|error| BadWr { index: 0, error })?;
+        let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
-        let shared = &self.shared;
-        let posted = if engine.is_observed {
-            shared.post_all_sends_observed(engine, wrs, Place::here())
-        } else {
-            shared.post_all_sends(engine, wrs)
-        };
+        let posted = self.shared.post_all_sends(engine, wrs, at);
         posted.map_err(bad_wr)
     }
 
@@ -563,16 +548,9 @@ impl Qp {
         wrs: impl IntoIterator<Item = RecvWr<'a>>,
     ) -> Result<(), BadWr> {
         let engine = self.pd.context().engine();
-        engine
-            .check_process()
-            .map_err(|error| BadWr { index: 0, error })?;
+        let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
-        if engine.is_observed {
-            let at = Place::here();
-            let posted = self.shared.post_recvs_observed(engine, wrs, at);
-            return posted.map_err(bad_wr);
-        }
-        self.shared.post_recvs(engine, wrs).map_err(bad_wr)
+        self.shared.post_recvs(engine, wrs, at).map_err(bad_wr)
     }
 }
 

@@ -10,7 +10,6 @@ use crate::engine::SrqShared;
 use crate::error::{BadWr, Error};
 use crate::pd::Pd;
 use crate::qp::bad_wr;
-use crate::strict::Place;
 use crate::wr::RecvWr;
 use crate::xrcd::Xrcd;
 
@@ -146,16 +145,10 @@ impl Srq {
         wrs: impl IntoIterator<Item = RecvWr<'a>>,
     ) -> Result<(), BadWr> {
         let engine = self.inner.pd.context().engine();
-        engine
-            .check_process()
-            .map_err(|error| BadWr { index: 0, error })?;
+        let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
-        if engine.is_observed {
-            let at = Place::here();
-            let posted = self.inner.shared.post_recvs_observed(engine, wrs, at);
-            return posted.map_err(bad_wr);
-        }
-        self.inner.shared.post_recvs(engine, wrs).map_err(bad_wr)
+        let posted = self.inner.shared.post_recvs(engine, wrs, at);
+        posted.map_err(bad_wr)
     }
 
     /// Changes the attributes that the mask names, all or none.

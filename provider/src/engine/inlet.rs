@@ -14,6 +14,7 @@ use urxe_core::work::PostError;
 use super::Engine;
 use super::doorbell::{Attempt, Bell, Guard, Poisoned};
 use super::shard_state::ShardState;
+use crate::strict::{Place, Queue as QueueName, Watched};
 
 /// Most requests that wait for the holder of the engine. It comes within some
 /// microseconds; if more arrive, waiting for it is the better way.
@@ -44,7 +45,7 @@ struct Posted {
 pub(super) trait Queue {
     /// Names one of the core's queues of this kind.
     type Place: Copy;
-    type Wr<'a>: Copy;
+    type Wr<'a>: Copy + Watched;
     /// Posting starts nothing by itself: in most cases neither the time matters nor does anybody have to be told.
     const IS_QUIET: bool;
 
@@ -61,6 +62,8 @@ pub(super) trait Queue {
 pub(super) trait Owner<Q: Queue> {
     fn place(&self) -> Q::Place;
     fn bell(&self) -> &Bell;
+    /// How strict mode names the queue.
+    fn name(&self) -> QueueName;
     /// Says no if the core would say no, as far as that is known without it.
     fn takes_posts(&self) -> Result<(), PostError>;
     /// An empty queue for what is staged.
@@ -90,18 +93,24 @@ impl<Q: Queue> Inlet<Q> {
         }
     }
 
-    /// Posts a list. `start` is called with the engine held, if it is.
+    /// Posts a list. `start` is called with the engine held, if it is. With strict mode on, `at` is where the call is.
     #[inline]
     pub(super) fn post<'a>(
         &self,
         owner: &impl Owner<Q>,
         engine: &Engine,
         wrs: impl Iterator<Item = Q::Wr<'a>>,
+        at: Option<Place>,
         start: impl FnOnce(&mut ShardState),
     ) -> Result<(), Refused> {
         let mut posted = lock(&self.post);
         let mut had_work = false;
-        let mut held = match engine.combiner.try_lock()? {
+        let attempt = match at {
+            None => engine.combiner.try_lock()?,
+            // Strict mode sees each request on its way into the core.
+            Some(_) => Attempt::Held(engine.combiner.lock()?),
+        };
+        let mut held = match attempt {
             Attempt::Held(guard) => {
                 had_work = guard.shard.has_work();
                 Some(self.enter(owner, &mut posted, guard))
@@ -124,7 +133,7 @@ impl<Q: Queue> Inlet<Q> {
                 }
             }
             let state = held.as_mut().expect("taken above");
-            if let Err(error) = Q::post(state, owner.place(), &wr) {
+            if let Err(error) = post(owner, state, &wr, at) {
                 result = Err(Refused::Wr(index, error));
                 break;
             }
@@ -153,6 +162,7 @@ impl<Q: Queue> Inlet<Q> {
         owner: &impl Owner<Q>,
         engine: &Engine,
         wrs: impl Iterator<Item = Q::Wr<'a>>,
+        at: Option<Place>,
         check: impl FnOnce(&ShardState) -> Result<(), (usize, PostError)>,
         start: impl FnOnce(&mut ShardState),
     ) -> Result<(), Refused> {
@@ -161,7 +171,7 @@ impl<Q: Queue> Inlet<Q> {
         let mut result = check(&state).map_err(|(index, error)| Refused::Wr(index, error));
         if result.is_ok() {
             for (index, wr) in wrs.enumerate() {
-                if let Err(error) = Q::post(&mut state, owner.place(), &wr) {
+                if let Err(error) = post(owner, &mut state, &wr, at) {
                     debug_assert!(false, "it was checked");
                     result = Err(Refused::Wr(index, error));
                     break;
@@ -234,6 +244,22 @@ impl<Q: Queue> Inlet<Q> {
             Err(PostError::QueueFull(_)) => Staged::Full,
             Err(error) => Staged::Refused(error),
         }
+    }
+}
+
+/// Posts a request to the core's queue.
+#[inline]
+fn post<Q: Queue>(
+    owner: &impl Owner<Q>,
+    state: &mut ShardState,
+    wr: &Q::Wr<'_>,
+    at: Option<Place>,
+) -> Result<(), PostError> {
+    match at {
+        None => Q::post(state, owner.place(), wr),
+        Some(at) => state.post_strictly(owner.name(), wr, at, |state| {
+            Q::post(state, owner.place(), wr)
+        }),
     }
 }
 

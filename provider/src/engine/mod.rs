@@ -22,7 +22,6 @@ mod moderation;
 mod multicast;
 mod networked;
 mod objects;
-mod observed;
 mod open_engines;
 mod pairs;
 mod parts;
@@ -40,6 +39,7 @@ mod tap;
 mod tx;
 mod vigilance;
 mod wait;
+mod watcher;
 
 use core::cell::RefCell;
 use core::net::IpAddr;
@@ -80,6 +80,7 @@ use port_watch::PortWatch;
 use progress::ProgressShared;
 use shard_state::ShardState;
 use sockets::{Sockets, Which};
+use watcher::Watcher;
 
 /// The UDP port of RoCEv2.
 const ROCE_PORT: u16 = 4791;
@@ -126,10 +127,7 @@ impl EngineConfig {
     }
 
     fn random(&self) -> Result<u64, Error> {
-        match &self.network {
-            Some(network) => Ok(network.random()),
-            None => random(),
-        }
+        random_of(self.network.as_ref())
     }
 }
 
@@ -144,12 +142,7 @@ pub(crate) struct Engine {
     clock: Clock,
     /// The process that it was opened in.
     generation: Generation,
-    /// Strict mode is on; its state is behind the lock.
-    pub(crate) is_strict: bool,
-    /// Somebody looks at calls of the program: strict mode, or the network.
-    pub(crate) is_observed: bool,
-    /// What it is opened on, if not on sockets.
-    pub(crate) network: Option<Arc<dyn Network>>,
+    watcher: Option<Watcher>,
     huge_pages: HugePages,
     /// Dropped after the sockets, which only then is the end of it.
     pub(crate) membership: Option<Arc<Membership>>,
@@ -164,17 +157,14 @@ impl Engine {
         let progress = Arc::new(ProgressShared::new()?);
         let events = Arc::new(Channel::new().map_err(Error::io("creating an eventfd"))?);
         let shard = config.shard(&opened)?;
-        let is_strict = config.strict != StrictMode::Off;
-        let strict = if is_strict {
-            let strict = Strict::new(config.strict, config.strict_seed, random()?);
-            Some(Box::new(RefCell::new(strict)))
-        } else {
-            None
+        let strict = match config.strict {
+            StrictMode::Off => None,
+            mode => Some(Strict::new(mode, config.strict_seed, random()?)),
         };
+        let watcher = Watcher::new(strict.is_some(), config.network.clone());
         let (sockets, membership) = (opened.sockets.clone(), opened.membership.clone());
         fork::close_in_child(sockets.each().map(UdpSocket::as_fd));
         fork::close_in_child(membership.iter().flat_map(|m| m.descriptors()));
-        let network = config.network.clone();
         Ok(Engine {
             clock: opened.clock.clone(),
             port: opened.port.clone(),
@@ -184,15 +174,13 @@ impl Engine {
                 opened,
                 progress.clone(),
                 events.clone(),
-                strict,
+                strict.map(|strict| Box::new(RefCell::new(strict))),
             )),
             sockets,
             events,
             progress,
             generation,
-            is_strict,
-            is_observed: is_strict || network.is_some(),
-            network,
+            watcher,
             huge_pages: HugePages::default(),
             membership,
         })
@@ -210,10 +198,7 @@ impl Engine {
 
     /// A number that nobody can guess.
     pub(crate) fn random(&self) -> Result<u64, Error> {
-        match &self.network {
-            Some(network) => Ok(network.random()),
-            None => random(),
-        }
+        random_of(self.network())
     }
 
     /// Everything that was opened before a fork is dead in the child.
@@ -227,14 +212,6 @@ impl Engine {
     }
 
     /// Takes completions; when there are none, drives the engine and looks again.
-    #[inline]
-    pub(crate) fn poll(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
-        if self.is_observed {
-            return self.poll_observed(cq, out);
-        }
-        self.poll_usual(cq, out)
-    }
-
     #[inline]
     fn poll_usual(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
         let found = cq.take(out);
@@ -322,6 +299,14 @@ fn window_packets(buffer: u32) -> u32 {
 }
 
 /// A number that nobody can guess.
+fn random_of(network: Option<&Arc<dyn Network>>) -> Result<u64, Error> {
+    match network {
+        Some(network) => Ok(network.random()),
+        None => random(),
+    }
+}
+
+/// The same, of the system.
 pub(crate) fn random() -> Result<u64, Error> {
     getrandom::u64()
         .map_err(|error| match error.raw_os_error() {
@@ -333,7 +318,7 @@ pub(crate) fn random() -> Result<u64, Error> {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        if let Some(network) = &self.network
+        if let Some(network) = self.network()
             && let Ok(counters) = self.counters()
         {
             network.detached(&counters);

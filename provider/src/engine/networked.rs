@@ -10,7 +10,6 @@ use urxe_core::{AckMode, Handled, RxPath};
 use super::Engine;
 use super::carrier::{Carrier, Sending, Sent};
 use super::channel::Channel;
-use super::doorbell::Poisoned;
 use super::progress::RECENT_NS;
 use super::shard_state::ShardState;
 use crate::error::{Error, ErrorKind};
@@ -66,16 +65,6 @@ impl<T: Send + core::fmt::Debug> Ready for Channel<T> {
 }
 
 impl Engine {
-    /// The program is about to do something that takes a while.
-    #[cold]
-    pub(crate) fn pause(&self, why: &Pause) -> Result<(), Poisoned> {
-        match &self.network {
-            // To the program a host that is no more is an engine that failed.
-            Some(network) => network.pause(why).map_err(|_| Poisoned),
-            None => Ok(()),
-        }
-    }
-
     /// Takes a packet in; false if it is for another context.
     pub(crate) fn receive_from_network(&self, packet: &Packet<'_>) -> bool {
         let Ok(mut state) = self.combiner.lock() else {

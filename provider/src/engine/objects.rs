@@ -88,7 +88,7 @@ impl Engine {
     /// More QPNs, from those that all owners of the address share.
     fn another_chunk(&self) -> Result<QpnChunk, Error> {
         let none = || Error::from(CreateQpError::NoQpn);
-        if let Some(network) = &self.network {
+        if let Some(network) = self.network() {
             return network.grant_qpns().map(QpnChunk).ok_or_else(none);
         }
         let membership = self.membership.as_ref().ok_or_else(none)?;

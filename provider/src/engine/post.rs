@@ -13,6 +13,7 @@ use super::Engine;
 use super::doorbell::Bell;
 use super::inlet::{Inlet, Owner, Queue, Refused, STAGED_MAX};
 use super::shard_state::ShardState;
+use crate::strict::{Place, Queue as QueueName};
 
 /// What threads that use a QP share beside the core's own state.
 ///
@@ -90,6 +91,10 @@ impl Owner<SendQueue> for QpShared {
         &self.bell
     }
 
+    fn name(&self) -> QueueName {
+        QueueName::Send(self.qpn)
+    }
+
     fn takes_posts(&self) -> Result<(), PostError> {
         if self.state().takes_post_send() {
             Ok(())
@@ -115,6 +120,10 @@ impl Owner<RecvQueue> for QpShared {
 
     fn bell(&self) -> &Bell {
         &self.bell
+    }
+
+    fn name(&self) -> QueueName {
+        QueueName::Recv(self.qpn)
     }
 
     fn takes_posts(&self) -> Result<(), PostError> {
@@ -175,8 +184,9 @@ impl QpShared {
         &self,
         engine: &Engine,
         wrs: impl Iterator<Item = SendWr<'a>>,
+        at: Option<Place>,
     ) -> Result<(), Refused> {
-        self.sends.post(self, engine, wrs, |state| {
+        self.sends.post(self, engine, wrs, at, |state| {
             // An ACK that is owed goes with the requests, if any leave; alone it waits
             // for the next poll. A full window so costs no system call.
             state.transmit(AckMode::Defer);
@@ -188,12 +198,14 @@ impl QpShared {
         &self,
         engine: &Engine,
         wrs: impl Iterator<Item = SendWr<'a>> + Clone,
+        at: Option<Place>,
     ) -> Result<(), Refused> {
         let all = wrs.clone();
         self.sends.post_all(
             self,
             engine,
             wrs,
+            at,
             |state| state.shard.check_sends(self.index, all),
             |state| {
                 state.transmit(AckMode::Defer);
@@ -207,8 +219,9 @@ impl QpShared {
         &self,
         engine: &Engine,
         wrs: impl Iterator<Item = RecvWr<'a>>,
+        at: Option<Place>,
     ) -> Result<(), Refused> {
-        self.recvs.post(self, engine, wrs, |_| {})
+        self.recvs.post(self, engine, wrs, at, |_| {})
     }
 }
 

@@ -11,6 +11,7 @@ use super::doorbell::Bell;
 use super::inlet::{Inlet, Owner, Queue, Refused, STAGED_MAX};
 use super::shard_state::ShardState;
 use crate::error::Error;
+use crate::strict::{Place, Queue as QueueName};
 
 /// Bells of shared receive queues have numbers from here on; those of QPs are below.
 const BELLS_FROM: u32 = 1 << 31;
@@ -62,6 +63,10 @@ impl Owner<SharedRecvs> for SrqShared {
         &self.bell
     }
 
+    fn name(&self) -> QueueName {
+        QueueName::Shared(self.id)
+    }
+
     fn takes_posts(&self) -> Result<(), PostError> {
         Ok(())
     }
@@ -79,8 +84,9 @@ impl SrqShared {
         &self,
         engine: &Engine,
         wrs: impl Iterator<Item = RecvWr<'a>>,
+        at: Option<Place>,
     ) -> Result<(), Refused> {
-        self.recvs.post(self, engine, wrs, |_| {})
+        self.recvs.post(self, engine, wrs, at, |_| {})
     }
 
     fn serve(&self, state: &mut ShardState) {

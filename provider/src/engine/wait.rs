@@ -38,7 +38,7 @@ impl Engine {
         if let Some(event) = channel.try_take() {
             return Ok(Some(event));
         }
-        if let Some(network) = &self.network {
+        if let Some(network) = self.network() {
             return self.wait_on_network(&**network, channel, timeout);
         }
         let now = self.clock.now();

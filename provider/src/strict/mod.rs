@@ -37,6 +37,7 @@ pub(crate) use entry::Queue;
 pub(crate) use hooks::{WatchedCqs, WatchedMemory};
 pub(crate) use place::Place;
 pub use place::{Caller, Callers, name_callers};
+pub(crate) use post::Watched;
 pub use report::StrictReport;
 pub use rule::StrictRule;
 

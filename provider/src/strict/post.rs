@@ -11,11 +11,50 @@ use super::report::StrictReport;
 use super::rule::StrictRule;
 use super::{QpNotes, Strict};
 
-impl Strict {
+/// A request that strict mode looks at while it is posted.
+pub(crate) trait Watched {
     /// Before the core has it: a completion may follow at once.
-    pub(crate) fn begin_send(&mut self, qpn: Qpn, wr: &SendWr<'_>, mrs: &MrTable, at: Place) {
-        let queue = Queue::Send(qpn);
-        let Some(notes) = self.qps.get(&qpn) else {
+    fn begin(&self, strict: &mut Strict, queue: Queue, mrs: &MrTable, at: Place);
+    /// The core has it. `room` is that of its completion queue.
+    fn finish(&self, strict: &mut Strict, queue: Queue, mrs: &MrTable, room: usize);
+    /// The core refused it.
+    fn cancel(&self, strict: &mut Strict, queue: Queue, error: PostError, at: Place);
+}
+
+impl Watched for SendWr<'_> {
+    fn begin(&self, strict: &mut Strict, queue: Queue, mrs: &MrTable, at: Place) {
+        strict.begin_send(queue, self, mrs, at);
+    }
+
+    fn finish(&self, strict: &mut Strict, queue: Queue, mrs: &MrTable, room: usize) {
+        strict.finish_send(queue, self, mrs, room);
+    }
+
+    fn cancel(&self, strict: &mut Strict, queue: Queue, error: PostError, at: Place) {
+        strict.cancel_send(queue, self, error, at);
+    }
+}
+
+impl Watched for RecvWr<'_> {
+    fn begin(&self, strict: &mut Strict, queue: Queue, _: &MrTable, at: Place) {
+        if strict.pd_of(queue).is_some() {
+            strict.ledger.begin(queue, self.wr_id, "receive", true, at);
+        }
+    }
+
+    fn finish(&self, strict: &mut Strict, queue: Queue, mrs: &MrTable, room: usize) {
+        strict.finish_recv(queue, self, mrs, room);
+    }
+
+    fn cancel(&self, strict: &mut Strict, queue: Queue, _: PostError, _: Place) {
+        strict.ledger.cancel(queue);
+    }
+}
+
+impl Strict {
+    fn begin_send(&mut self, queue: Queue, wr: &SendWr<'_>, mrs: &MrTable, at: Place) {
+        let Some((qpn, notes)) = queue.qpn().and_then(|qpn| Some((qpn, self.qps.get(&qpn)?)))
+        else {
             return;
         };
         let is_signaled = notes.sq_sig_all || wr.flags.contains(SendFlags::SIGNALED);
@@ -34,9 +73,7 @@ impl Strict {
         }
     }
 
-    /// The core has it. `room` is that of its completion queue.
-    pub(crate) fn finish_send(&mut self, qpn: Qpn, wr: &SendWr<'_>, mrs: &MrTable, room: usize) {
-        let queue = Queue::Send(qpn);
+    fn finish_send(&mut self, queue: Queue, wr: &SendWr<'_>, mrs: &MrTable, room: usize) {
         let is_read = wr.opcode.returns_data();
         if let WrData::Sges(sges) = wr.data {
             let need = if is_read {
@@ -64,9 +101,7 @@ impl Strict {
         self.expect_completion(queue, room);
     }
 
-    /// The core refused it.
-    pub(crate) fn cancel_send(&mut self, qpn: Qpn, wr: &SendWr<'_>, error: PostError, at: Place) {
-        let queue = Queue::Send(qpn);
+    fn cancel_send(&mut self, queue: Queue, wr: &SendWr<'_>, error: PostError, at: Place) {
         self.ledger.cancel(queue);
         if !matches!(error, PostError::QueueFull(_))
             || self.ledger.entries(queue).any(|entry| entry.is_signaled)
@@ -78,24 +113,14 @@ impl Strict {
             self.ledger.len(queue)
         );
         let report = StrictReport::new(StrictRule::NeverSignaled, text);
-        self.reports.add(report.of(wr.wr_id, at).on(qpn));
+        let report = report.of(wr.wr_id, at);
+        self.reports.add(match queue.qpn() {
+            Some(qpn) => report.on(qpn),
+            None => report,
+        });
     }
 
-    /// Before the core has it.
-    pub(crate) fn begin_recv(&mut self, queue: Queue, wr: &RecvWr<'_>, at: Place) {
-        if self.pd_of(queue).is_some() {
-            self.ledger.begin(queue, wr.wr_id, "receive", true, at);
-        }
-    }
-
-    /// The core has it. `room` is that of its completion queue.
-    pub(crate) fn finish_recv(
-        &mut self,
-        queue: Queue,
-        wr: &RecvWr<'_>,
-        mrs: &MrTable,
-        room: usize,
-    ) {
+    fn finish_recv(&mut self, queue: Queue, wr: &RecvWr<'_>, mrs: &MrTable, room: usize) {
         self.find_pieces(queue, wr.sges, mrs, Access::LOCAL_WRITE);
         self.ledger.take_target(queue);
         self.expect_completion(queue, room);
@@ -109,11 +134,6 @@ impl Strict {
                 )
             });
         }
-    }
-
-    /// The core refused it.
-    pub(crate) fn cancel_recv(&mut self, queue: Queue) {
-        self.ledger.cancel(queue);
     }
 
     /// QPs that had no receive, and how often that was noticed.
