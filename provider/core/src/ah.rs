@@ -92,16 +92,6 @@ pub(crate) struct UdTarget {
     pub(crate) qkey: Qkey,
 }
 
-impl UdTarget {
-    pub(crate) fn dest(&self) -> UdDest<'_> {
-        UdDest {
-            ah: &self.ah,
-            qpn: self.qpn,
-            qkey: self.qkey,
-        }
-    }
-}
-
 impl From<UdDest<'_>> for UdTarget {
     fn from(dest: UdDest<'_>) -> UdTarget {
         let mut ah = *dest.ah;

@@ -299,24 +299,29 @@ impl SendQueue {
 
     /// Moves all requests to another queue, as far as that has room. For queues
     /// in which posts wait while another thread drives the shard.
+    /// They were checked when they were pushed: the other queue must have the same rules and limits, but for its length.
     pub fn drain_into(&mut self, other: &mut SendQueue) {
+        debug_assert_eq!(
+            (self.rules, self.sge_max, self.inline_max),
+            (other.rules, other.sge_max, other.inline_max)
+        );
         while self.head < self.tail && other.len() < other.capacity {
-            let wqe = *self.wqe(self.head);
-            let mut wr = SendWr::new(wqe.wr_id, wqe.opcode, WrData::Sges(self.sges(self.head)));
+            let (from, to) = (self.slot(self.head), other.slot(other.tail));
+            let wqe = self.slots[from];
+            let sges = self.sges(self.head);
+            other.sges[to * other.sge_max..][..sges.len()].copy_from_slice(sges);
             if wqe.flags.contains(SendFlags::INLINE) {
-                wr.data = WrData::Inline(self.inline(self.head));
+                let bytes = self.inline(self.head);
+                other.inline[to * other.inline_max..][..bytes.len()].copy_from_slice(bytes);
             }
-            wr.flags = wqe.flags;
-            wr.remote_addr = wqe.remote_addr;
-            wr.rkey = wqe.rkey;
-            wr.imm = wqe.imm;
-            wr.compare_add = wqe.compare_add;
-            wr.swap = wqe.swap;
-            wr.ud = self.target(self.head).map(UdTarget::dest);
-            wr.srqn = self.srqn(self.head);
-            if other.push(&wr).is_err() {
-                debug_assert!(false, "both queues have the same limits");
+            if let Some(target) = other.targets.get_mut(to) {
+                *target = self.targets[from];
             }
+            if let Some(srqn) = other.srqns.get_mut(to) {
+                *srqn = self.srqns[from];
+            }
+            other.slots[to] = wqe;
+            other.tail += 1;
             self.head += 1;
         }
     }
@@ -493,5 +498,33 @@ mod tests {
         assert_eq!(b.inline(0), b"xy");
         assert_eq!(b.sges(1), &[sge(9)]);
         assert_eq!(b.wqe(1).wr_id, 2);
+        b.pop();
+        a.drain_into(&mut b);
+        assert_eq!((a.len(), b.wqe(2).wr_id, b.sges(2)), (0, 3, &[][..]));
+    }
+
+    #[test]
+    fn a_drained_request_is_moved_as_it_is() {
+        let rules = SendRules {
+            qp_type: QpType::XrcSend,
+            ..SendRules::RC
+        };
+        let [mut a, mut b] = [4, 2].map(|capacity| SendQueue::with_rules(rules, capacity, 2, 0));
+        let two = [sge(3), sge(4)];
+        let mut wr = SendWr::new(7, WrOpcode::RdmaWriteWithImm, WrData::Sges(&two));
+        wr.flags = SendFlags::FENCE | SendFlags::SOLICITED;
+        (wr.remote_addr, wr.rkey, wr.imm) = (1 << 40, Rkey(5), [6; 4]);
+        (wr.compare_add, wr.swap) = (8, 9);
+        for srqn in [11, 12] {
+            wr.srqn = Some(Qpn::new(srqn));
+            a.push(&wr).expect("room");
+        }
+        a.drain_into(&mut b);
+        for (number, srqn) in [(0, 11), (1, 12)] {
+            let [before, after] = [&a, &b].map(|q| format!("{:?}", q.wqe(number)));
+            assert_eq!(before, after);
+            assert_eq!(b.sges(number), &two);
+            assert_eq!(b.srqn(number), Some(Qpn::new(srqn)));
+        }
     }
 }
