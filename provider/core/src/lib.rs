@@ -88,7 +88,7 @@ pub use qp::ack::ANSWER_NS;
 pub use qp::pair::ends_pair;
 pub use qp::report::{QpReport, RequesterCounts, ResponderCounts};
 pub use qp::{AckMode, QpInit};
-pub use shard::{Handled, Shard};
+pub use shard::{Foreign, Handled, Shard};
 pub use shrink::Places;
 pub use stats::Stats;
 pub use time::Time;

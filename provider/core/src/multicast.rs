@@ -130,10 +130,10 @@ impl Shard {
         &mut self,
         path: &RxPath,
         ident_hint: u16,
-        bytes: &[u8],
+        packet: &Packet<'_>,
         env: &mut Env<'_, M, C>,
     ) {
-        if let Err(reason) = self.handle_multicast(path, ident_hint, bytes, env) {
+        if let Err(reason) = self.handle_multicast(path, ident_hint, packet, env) {
             self.common.stats.drop_packet(reason);
         }
     }
@@ -142,10 +142,9 @@ impl Shard {
         &mut self,
         path: &RxPath,
         ident_hint: u16,
-        bytes: &[u8],
+        packet: &Packet<'_>,
         env: &mut Env<'_, M, C>,
     ) -> Result<(), DropReason> {
-        let packet = Packet::parse(bytes).map_err(|_| DropReason::Malformed)?;
         let bth = packet.bth();
         let members = self.groups.members.get(&path.local).map_or(0, Vec::len);
         if bth.dest_qp != Qpn::MULTICAST || members == 0 {
@@ -157,9 +156,9 @@ impl Shard {
         if !bth.pkey.matches(Pkey::DEFAULT) {
             return Err(DropReason::Pkey);
         }
-        let mut arrival = self.common.fit_datagram(path, ident_hint, bytes)?;
+        let mut arrival = self.common.fit_datagram(path, ident_hint, packet.bytes())?;
         // Once for all members, if one of them would take it.
-        if self.is_for_members(path.local, &packet) {
+        if self.is_for_members(path.local, packet) {
             if !self.common.believes(arrival, env.now) {
                 return Err(DropReason::Icrc);
             }
@@ -167,7 +166,7 @@ impl Shard {
         }
         for place in 0..members {
             let index = self.groups.members[&path.local][place];
-            self.deliver_copy(index, arrival, &packet, env);
+            self.deliver_copy(index, arrival, packet, env);
         }
         Ok(())
     }

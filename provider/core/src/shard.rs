@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use urxe_wire::{Packet, Pkey, Qpn, Service};
 
-use crate::cm::Management;
+use crate::cm::{Destination, Management};
 use crate::config::{QpLimits, ShardConfig};
 use crate::congestion::CONGESTION_EXPERIENCED;
 use crate::context::{Common, Cx, Env};
@@ -36,9 +36,19 @@ use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
 pub enum Handled {
     /// It was for a QP of this shard, or for none: nothing is left to do.
     Here,
-    /// Its QPN is of a chunk that was not granted: if another owner shares the address,
-    /// the packet is for that owner. Nothing was counted.
-    OfAnother,
+    /// If another owner shares the address, the packet is for that owner. Nothing was counted.
+    OfAnother(Foreign),
+}
+
+/// What tells the owner of a packet that is for another sharer of the address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Foreign {
+    /// It is for a QP of this chunk, which was not granted.
+    Qp(QpnChunk),
+    /// It is a message to QP 1, about something of another owner.
+    Message(Destination),
+    /// It is a [`PROBE`].
+    Probe,
 }
 
 /// Queue pairs, their timers, and their turns. See the crate's documentation
@@ -317,20 +327,40 @@ impl Shard {
         bytes: &[u8],
         env: &mut Env<'_, M, C>,
     ) -> Handled {
-        self.common.stats.rcvd_pkts += 1;
-        let found = self.admit(path, ident_hint, bytes, env.now);
-        match found {
-            Err(DropReason::NoQp) if self.is_management(path, bytes) => {
-                return self.handle_management(path, ident_hint, bytes, env.now);
+        let handled = match Packet::parse(bytes) {
+            Ok(packet) => self.handle_parsed(path, ident_hint, &packet, env),
+            Err(_) if self.is_shared(path) && bytes.starts_with(&PROBE) => {
+                Handled::OfAnother(Foreign::Probe)
             }
-            Err(DropReason::NoQp | DropReason::Malformed) if self.is_of_another(path, bytes) => {
-                self.common.stats.rcvd_pkts -= 1;
-                return Handled::OfAnother;
+            Err(_) => {
+                self.common.stats.drop_packet(DropReason::Malformed);
+                Handled::Here
             }
-            Err(DropReason::NoQp) => self.handle_stray(path, ident_hint, bytes, env),
+        };
+        self.common.stats.rcvd_pkts += u64::from(handled == Handled::Here);
+        handled
+    }
+
+    #[inline]
+    fn handle_parsed<M: Memory, C: CqSink>(
+        &mut self,
+        path: &RxPath,
+        ident_hint: u16,
+        packet: &Packet<'_>,
+        env: &mut Env<'_, M, C>,
+    ) -> Handled {
+        match self.admit(path, ident_hint, packet, env.now) {
+            Err(DropReason::NoQp) if self.is_management(path, packet) => {
+                return self.handle_management(path, ident_hint, packet, env.now);
+            }
+            Err(DropReason::NoQp | DropReason::Malformed) if self.is_of_another(path, packet) => {
+                let chunk = QpnChunk::of(packet.bth().dest_qp);
+                return Handled::OfAnother(Foreign::Qp(chunk));
+            }
+            Err(DropReason::NoQp) => self.handle_stray(path, ident_hint, packet, env),
             Err(reason) => self.common.stats.drop_packet(reason),
             Ok(None) => self.common.stats.rcvd_cnp += 1,
-            Ok(Some((packet, index, fit))) => {
+            Ok(Some((index, fit))) => {
                 let qp = self.qps.at_mut(index).expect("admit() found it");
                 if qp.is_unreliable() {
                     let arrival = Arrival {
@@ -340,13 +370,13 @@ impl Shard {
                         is_news: fit.is_news,
                         is_believed: false,
                     };
-                    self.handle_unreliable(index, arrival, &packet, env);
+                    self.handle_unreliable(index, arrival, packet, env);
                 } else {
                     let before = fit.is_news.then(|| qp.progress());
                     let mut cx = Cx::new(env, &mut self.common);
                     match qp.service {
-                        Service::Xrc => qp.handle_xrc(&packet, &mut cx),
-                        _ => qp.handle_packet(&packet, &mut cx),
+                        Service::Xrc => qp.handle_xrc(packet, &mut cx),
+                        _ => qp.handle_packet(packet, &mut cx),
                     }
                     if before.is_some_and(|before| before != qp.progress()) {
                         let seen = (fit.ident, ident_hint);
@@ -362,16 +392,15 @@ impl Shard {
         Handled::Here
     }
 
-    /// True if the QPN that the packet is for belongs to another sharer of the space, or
-    /// if it is a probe. (Of a group's packets every sharer gets copies.)
+    /// Others may have the address too. (Of a group's packets every sharer gets copies.)
+    fn is_shared(&self, path: &RxPath) -> bool {
+        self.common.config.shares_qpns && !path.local.is_multicast()
+    }
+
+    /// True if the QPN that the packet is for belongs to another sharer of the space.
     #[cold]
-    fn is_of_another(&self, path: &RxPath, bytes: &[u8]) -> bool {
-        self.common.config.shares_qpns
-            && !path.local.is_multicast()
-            && match Packet::parse(bytes) {
-                Ok(packet) => !self.qps.is_ours(packet.bth().dest_qp),
-                Err(_) => bytes.starts_with(&PROBE),
-            }
+    fn is_of_another(&self, path: &RxPath, packet: &Packet<'_>) -> bool {
+        self.is_shared(path) && !self.qps.is_ours(packet.bth().dest_qp)
     }
 
     /// Counts a packet that was [`Handled::OfAnother`] and turned out to have no owner.
@@ -381,17 +410,16 @@ impl Shard {
     }
 
     /// Every check that must pass before a packet may change anything: nothing that
-    /// a stranger sends gets beyond this, but datagrams. Returns the packet, its QP and how
+    /// a stranger sends gets beyond this, but datagrams. Returns the packet's QP and how
     /// its ICRC fits; `None` for a congestion notification.
     #[inline]
-    fn admit<'p>(
+    fn admit(
         &mut self,
         path: &RxPath,
         ident_hint: u16,
-        bytes: &'p [u8],
+        packet: &Packet<'_>,
         now: Time,
-    ) -> Result<Option<(Packet<'p>, QpIndex, Fit)>, DropReason> {
-        let packet = Packet::parse(bytes).map_err(|_| DropReason::Malformed)?;
+    ) -> Result<Option<(QpIndex, Fit)>, DropReason> {
         let bth = packet.bth();
         if bth.tver != 0 {
             return Err(DropReason::Malformed);
@@ -419,7 +447,7 @@ impl Shard {
         if !bth.pkey.matches(Pkey::DEFAULT) {
             return Err(DropReason::Pkey);
         }
-        let fit = self.common.verify(qp, path, ident_hint, &packet, now);
+        let fit = self.common.verify(qp, path, ident_hint, packet, now);
         let fit = fit.ok_or(DropReason::Icrc)?;
         if fit.ident != ident_hint && qp.ident.knows_trains() {
             self.common.stats.split_pkts += u64::from(path.source.is_ipv4());
@@ -428,7 +456,7 @@ impl Shard {
             qp.on_cnp(now);
             return Ok(None);
         }
-        Ok(Some((packet, index, fit)))
+        Ok(Some((index, fit)))
     }
 
     /// Does what is due at `env.now`.

@@ -1,7 +1,6 @@
-//! Packets on their way from what carries them to whoever they are for.
+//! Hands received packets to the core, or to another owner of the address.
 
-use urxe_core::cm::destination;
-use urxe_core::{Handled, RxPath};
+use urxe_core::{Foreign, Handled, RxPath};
 use urxe_udp::{Datagram, RecvBatch};
 
 use super::counters::EngineCounters;
@@ -36,7 +35,7 @@ impl Intake<'_> {
         }
     }
 
-    /// Takes each packet of a datagram, with the place that it has in its train; what is another's goes to him.
+    /// Takes each packet of a datagram, with the place that it has in its train; a packet of another owner is handed over.
     #[inline]
     pub(super) fn datagram(&mut self, path: &RxPath, datagram: &Datagram<'_>) {
         if datagram.truncated {
@@ -45,7 +44,8 @@ impl Intake<'_> {
         }
         for (place, packet) in in_order(datagram) {
             let place = place as u16;
-            if self.parts.handle_packet(path, place, packet) == Handled::OfAnother {
+            let handled = self.parts.handle_packet(path, place, packet);
+            if let Handled::OfAnother(foreign) = handled {
                 let handed = Handed {
                     source: datagram.source.ip(),
                     source_port: datagram.source.port(),
@@ -54,7 +54,7 @@ impl Intake<'_> {
                     tos: datagram.tos,
                     packet,
                 };
-                self.pass_on(path, &handed);
+                self.pass_on(path, &handed, foreign);
             }
         }
         if let Some(tap) = &mut self.tap
@@ -64,12 +64,12 @@ impl Intake<'_> {
         }
     }
 
-    /// A packet that is not for this context goes to whoever it is for.
+    /// Hands a packet that is not for this context to its owner.
     #[cold]
-    fn pass_on(&mut self, path: &RxPath, handed: &Handed<'_>) {
+    fn pass_on(&mut self, path: &RxPath, handed: &Handed<'_>, foreign: Foreign) {
         let now = self.parts.now;
         let shared = match self.others {
-            Some(others) => others.take_foreign(handed, now),
+            Some(others) => others.take_foreign(handed, foreign, now),
             None => Shared::NoOwner,
         };
         match shared {
@@ -77,8 +77,8 @@ impl Intake<'_> {
             Shared::Lost => self.counters.hand_over_lost += 1,
             Shared::Waits => self.progress.kick(),
             Shared::Probe => {}
-            // Who asks QP 1 is told that nobody is there.
-            Shared::NoOwner if destination(handed.packet).is_some() => {
+            // A message to QP 1 is answered: the peer learns that it has no receiver.
+            Shared::NoOwner if matches!(foreign, Foreign::Message(_)) => {
                 let shard = &mut *self.parts.shard;
                 shard.handle_unowned_mad(path, handed.packet, now);
             }

@@ -72,7 +72,7 @@ impl Engine {
         };
         state.start_turn();
         let path = RxPath::new(packet.source, packet.source_port, packet.dest, packet.tos);
-        if state.parts().handle_packet(&path, 0, packet.bytes) == Handled::OfAnother {
+        if state.parts().handle_packet(&path, 0, packet.bytes) != Handled::Here {
             return false;
         }
         state.counters.rx_calls += 1;

@@ -9,7 +9,7 @@ use urxe_core::event::AsyncEvent as CoreEvent;
 use urxe_core::mr::MrTable;
 use urxe_core::table::QpIndex;
 use urxe_core::transmit::TxBatch;
-use urxe_core::{AckMode, Handled, RxPath, Shard, Time};
+use urxe_core::{AckMode, Foreign, Handled, RxPath, Shard, Time};
 use urxe_wire::Qpn;
 
 use super::carrier::{Carrier, Opened, Sending, Sent};
@@ -182,7 +182,7 @@ impl ShardState {
             } = handed;
             let path = RxPath::new(source, source_port, local, tos);
             let handled = self.parts().handle_packet(&path, place, packet);
-            if handled == Handled::OfAnother {
+            if let Handled::OfAnother(Foreign::Message(_)) = handled {
                 // It came to the wrong one twice: of QP 1, somebody listens no longer.
                 self.shard.handle_unowned_mad(&path, packet, self.now);
             }

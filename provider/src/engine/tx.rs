@@ -1,5 +1,5 @@
 //! UDP sockets as what carries packets: nothing is sent twice, nothing waits for a
-//! full socket, and one bad destination stops nobody else. Received trains are walked where they lie.
+//! full socket, and one bad destination stops no other. Received trains are walked where they lie.
 
 use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,7 +1,6 @@
-//! Who watches the calls of a program: the seam above the engine.
+//! What watches the calls of a program: the seam above the engine.
 //!
-//! Strict mode looks at each call, and a network in whose time the program runs must know when the program lets time
-//! pass. A watcher is asked before and after each call. Where there is none, a call pays one branch for it.
+//! Strict mode looks at each call, and a custom `Network` must know when the program lets time pass. A watcher is asked before and after each call. Where there is none, a call pays one branch for it.
 
 use std::sync::Arc;
 

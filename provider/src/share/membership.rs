@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use urxe_core::Time;
-use urxe_core::cm::{Destination, destination};
+use urxe_core::cm::Destination;
 use urxe_core::qpn_table::QpnChunk;
+use urxe_core::{Foreign, Time};
 use urxe_udp::{UdpConfig, UdpSocket};
 use urxe_wire::Qpn;
 
@@ -239,29 +239,24 @@ impl Membership {
     }
 
     /// Handles a packet that belongs to another participant, by what the core says.
-    pub(crate) fn take_foreign(&self, handed: &Handed<'_>, now: Time) -> Shared {
-        if let Some(number) = steer::parse_probe(handed.packet, self.nonce) {
-            self.probed.store(u64::from(number) + 1, Ordering::Relaxed);
-            return Shared::Probe;
-        }
-        if steer::is_probe(handed.packet) {
-            return Shared::Probe;
-        }
-        let [_, _, _, _, _, a, b, c, ..] = *handed.packet else {
-            return Shared::NoOwner;
-        };
-        let qpn = Qpn::new(u32::from_be_bytes([0, a, b, c]));
-        let destination = destination(handed.packet);
-        let holder = match &destination {
-            None => self.holder(QpnChunk::of(qpn), handed.local, now),
+    pub(crate) fn take_foreign(&self, handed: &Handed<'_>, foreign: Foreign, now: Time) -> Shared {
+        let holder = match foreign {
+            Foreign::Probe => {
+                if let Some(number) = steer::parse_probe(handed.packet, self.nonce) {
+                    self.probed.store(u64::from(number) + 1, Ordering::Relaxed);
+                }
+                return Shared::Probe;
+            }
             // All share QP 1: what a datagram is about tells its owner.
-            Some(Destination::Owner(chunk)) => self.holder(*chunk, handed.local, now),
-            Some(Destination::Service(service)) => self.listener(*service, handed.local),
-            Some(Destination::Anyone) => None,
+            Foreign::Qp(chunk) | Foreign::Message(Destination::Owner(chunk)) => {
+                self.holder(chunk, handed.local, now)
+            }
+            Foreign::Message(Destination::Service(service)) => self.listener(service, handed.local),
+            Foreign::Message(Destination::Anyone) => None,
         };
         match holder {
             Some(row) if row != self.row => {
-                let is_message = destination.is_some();
+                let is_message = matches!(foreign, Foreign::Message(_));
                 match self.send(row, handed) {
                     Delivery::Taken => Shared::HandedOver,
                     // The owner ended a moment ago. The peer still gets an answer, as from a kernel.
@@ -399,7 +394,7 @@ impl Membership {
         let mut is_steered_wrong = false;
         let count = self.inbox.drain(|handed| {
             // The program cannot know the owner of a datagram to QP 1.
-            is_steered_wrong |= destination(handed.packet).is_none();
+            is_steered_wrong |= handed.packet.get(5..8) != Some(&[0, 0, 1]);
             take(handed);
         });
         if is_steered_wrong {

@@ -112,12 +112,6 @@ impl CqSink for WatchedCqs<'_> {
             Some(strict) => self.push_later(strict, cq, cqe),
         }
     }
-
-    /// No ACK goes first while there are WRITEs that it would acknowledge too early.
-    fn was_armed(&self, cq: CqId) -> bool {
-        let holds_writes = |strict: &RefCell<Strict>| strict.borrow().holds_writes();
-        !self.strict.is_some_and(holds_writes) && self.cqs.was_armed(cq)
-    }
 }
 
 impl WatchedCqs<'_> {

@@ -13,7 +13,7 @@ use super::event::CmEvent;
 use super::message::{self, Refusal, SERVICE_TIMEOUT};
 use super::route::{self, Destination};
 use super::terms::{CommId, MadPath, Reply};
-use crate::shard::Handled;
+use crate::shard::{Foreign, Handled};
 use crate::time::Time;
 
 impl Agent {
@@ -25,7 +25,8 @@ impl Agent {
             return Handled::Here;
         };
         if self.config.is_shared && !self.is_mine(path, &message) {
-            return Handled::OfAnother;
+            let destination = route::of_message(&message);
+            return Handled::OfAnother(Foreign::Message(destination));
         }
         self.dispatch(now, path, &header, &message);
         Handled::Here

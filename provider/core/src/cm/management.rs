@@ -118,10 +118,10 @@ impl Shard {
 
     /// True if the packet is for QP 1 and there is one. (A group's packets are not.)
     #[cold]
-    pub(crate) fn is_management(&self, path: &RxPath, bytes: &[u8]) -> bool {
+    pub(crate) fn is_management(&self, path: &RxPath, packet: &Packet<'_>) -> bool {
         self.management.agent.is_some()
             && !path.local.is_multicast()
-            && matches!(*bytes, [_, _, _, _, _, 0, 0, 1, ..])
+            && packet.bth().dest_qp.get() == GSI_QPN
     }
 
     /// Takes a packet to QP 1.
@@ -130,10 +130,10 @@ impl Shard {
         &mut self,
         path: &RxPath,
         ident_hint: u16,
-        bytes: &[u8],
+        packet: &Packet<'_>,
         now: Time,
     ) -> Handled {
-        let (mad, arrival) = match self.open_mad(path, ident_hint, bytes, now) {
+        let (mad, arrival) = match self.open_mad(path, ident_hint, packet, now) {
             Ok(mad) => mad,
             Err(reason) => {
                 self.common.stats.drop_packet(reason);
@@ -143,9 +143,6 @@ impl Shard {
         let path = mad_path(path);
         let refused = self.refused_mads();
         let handled = self.cm(|agent| agent.handle_mad(now, path, &mad));
-        if handled == Some(Handled::OfAnother) {
-            self.common.stats.rcvd_pkts -= 1;
-        }
         if handled == Some(Handled::Here) && refused == self.refused_mads() {
             self.management.learn(arrival, now);
         }
@@ -159,18 +156,14 @@ impl Shard {
     }
 
     /// Answers a CM datagram ([`Handled::OfAnother`]) that no sharer of this address owns:
-    /// rejects the request. False if it is no such packet.
-    pub fn handle_unowned_mad(&mut self, path: &RxPath, bytes: &[u8], now: Time) -> bool {
+    /// rejects the request.
+    pub fn handle_unowned_mad(&mut self, path: &RxPath, bytes: &[u8], now: Time) {
         let Ok(packet) = Packet::parse(bytes) else {
-            return false;
+            return;
         };
-        if packet.bth().dest_qp.get() != GSI_QPN {
-            return false;
-        }
         self.common.stats.rcvd_pkts += 1;
         let path = mad_path(path);
         self.cm(|agent| agent.handle_unowned(now, path, packet.payload()));
-        true
     }
 
     /// The datagram of a packet that is what it says it is.
@@ -178,10 +171,9 @@ impl Shard {
         &mut self,
         path: &'p RxPath,
         ident_hint: u16,
-        bytes: &[u8],
+        packet: &Packet<'_>,
         now: Time,
     ) -> Result<([u8; MAD_LEN], Arrival<'p>), DropReason> {
-        let packet = Packet::parse(bytes).map_err(|_| DropReason::Malformed)?;
         let bth = packet.bth();
         if bth.opcode != Opcode::UD_SEND_ONLY {
             return Err(DropReason::Service);
@@ -199,7 +191,7 @@ impl Shard {
             .payload()
             .try_into()
             .map_err(|_| DropReason::Malformed)?;
-        let arrival = self.common.fit_datagram(path, ident_hint, bytes)?;
+        let arrival = self.common.fit_datagram(path, ident_hint, packet.bytes())?;
         if let Some(idents) = &mut self.management.idents
             && !self.common.believes_mad(idents, arrival, now)
         {

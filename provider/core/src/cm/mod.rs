@@ -47,7 +47,7 @@ pub use agent::{Agent, AgentConfig, Counts, Outgoing};
 pub use event::CmEvent;
 pub use listeners::{ListenerId, Scope};
 pub(crate) use management::Management;
-pub use route::{Destination, destination};
+pub use route::Destination;
 pub use shrink::CmPlaces;
 pub use terms::{
     Answer, CmError, CommId, ConnectRequest, DatagramAnswer, DatagramRequest, Incoming, MadPath,

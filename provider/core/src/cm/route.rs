@@ -1,7 +1,6 @@
 //! The owner of a message, where several agents share an address: a message that names a
 //! connection goes by the upper bits of its id, a request by the port that it asks for.
 
-use urxe_wire::Packet;
 use urxe_wire::cm::CmMessage;
 
 use super::conns::owner_of;
@@ -20,16 +19,6 @@ pub enum Destination {
     Service(u64),
     /// To no owner in particular.
     Anyone,
-}
-
-/// Where a packet belongs, if it is one to QP 1.
-pub fn destination(packet: &[u8]) -> Option<Destination> {
-    let packet = Packet::parse(packet).ok()?;
-    if packet.bth().dest_qp.get() != GSI_QPN {
-        return None;
-    }
-    let parsed = CmMessage::parse(packet.payload());
-    Some(parsed.map_or(Destination::Anyone, |(_, message)| of_message(&message)))
 }
 
 pub(super) fn of_message(message: &CmMessage) -> Destination {

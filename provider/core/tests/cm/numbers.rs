@@ -1,8 +1,8 @@
 //! QPNs that rest, and ids that identify their owner.
 
-use urxe_core::cm::{Agent, AgentConfig, CommId, ConnectRequest};
+use urxe_core::cm::{Agent, AgentConfig, CommId, ConnectRequest, Destination};
 use urxe_core::qpn_table::QpnChunk;
-use urxe_core::{Handled, Time};
+use urxe_core::{Foreign, Handled, Time};
 use urxe_wire::Qpn;
 use urxe_wire::cm::{CmMessage, Dreq, RejReason};
 
@@ -61,7 +61,10 @@ fn ids_say_whose_they_are() {
         .connect(Time(MS), &request(100, b""))
         .expect("room");
     let req = stranger.front().expect("a REQ").mad.to_vec();
-    assert_eq!(host.handle_mad(Time(MS), path(0), &req), Handled::OfAnother);
+    assert!(matches!(
+        host.handle_mad(Time(MS), path(0), &req),
+        Handled::OfAnother(Foreign::Message(Destination::Service(_)))
+    ));
     let dreq = forged([CommId(0xabd0_0000), CommId(7)], |local, remote| {
         CmMessage::Dreq(Dreq {
             local_comm_id: local,
@@ -71,7 +74,7 @@ fn ids_say_whose_they_are() {
     });
     assert_eq!(
         host.handle_mad(Time(MS), path(0), &dreq),
-        Handled::OfAnother
+        Handled::OfAnother(Foreign::Message(Destination::Owner(QpnChunk(0xabd))))
     );
     host.pop();
     assert!(host.front().is_none());

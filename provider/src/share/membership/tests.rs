@@ -93,7 +93,9 @@ fn live_on(place: &Place, resident: &Joined, addr: IpAddr, random: &mut Random) 
             tos: 0,
             packet: &packet,
         };
-        membership.take_foreign(&handed, Time(n * HOLDERS_NS));
+        let [.., a, b, c] = random.next().to_le_bytes();
+        let chunk = QpnChunk::of(Qpn::new(u32::from_be_bytes([0, a, b, c])));
+        membership.take_foreign(&handed, Foreign::Qp(chunk), Time(n * HOLDERS_NS));
     }
     let name = PortName {
         space: 0x106,
@@ -205,6 +207,12 @@ fn dreq(chunk: QpnChunk) -> Vec<u8> {
     bytes
 }
 
+/// A message for the owner of a chunk.
+fn take(resident: &Joined, handed: &Handed<'_>, owner: QpnChunk, now: Time) -> Shared {
+    let foreign = Foreign::Message(Destination::Owner(owner));
+    resident.membership.take_foreign(handed, foreign, now)
+}
+
 /// How often this thread gave the processor away to wait for something.
 fn waits() -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").expect("Linux has it");
@@ -234,7 +242,7 @@ fn messages_for_a_full_inbox_arrive_when_its_owner_fetches_what_it_has() {
     let (mut fetched, mut kept) = (0, 0);
     for n in 0..500_u64 {
         let now = Time(1 + n * 1_000_000);
-        match resident.membership.take_foreign(&handed, now) {
+        match take(&resident, &handed, busy.chunk, now) {
             Shared::HandedOver => {}
             Shared::Waits => kept += 1,
             other => panic!("{other:?}"),
@@ -268,7 +276,7 @@ fn whoever_receives_for_neighbours_that_fetch_nothing_does_not_wait() {
     let before = waits();
     for ms in 0..5000_u64 {
         let now = Time(1 + ms * 1_000_000);
-        for packet in &packets {
+        for (packet, one) in packets.iter().zip(&stopped) {
             let handed = Handed {
                 source: addr,
                 source_port: 4791,
@@ -277,7 +285,7 @@ fn whoever_receives_for_neighbours_that_fetch_nothing_does_not_wait() {
                 tos: 0,
                 packet,
             };
-            match resident.membership.take_foreign(&handed, now) {
+            match take(&resident, &handed, one.chunk, now) {
                 Shared::HandedOver => outcomes[0] += 1,
                 Shared::Waits => outcomes[1] += 1,
                 Shared::Lost => outcomes[2] += 1,
