@@ -1,4 +1,4 @@
-//! Every interleaving of small cases of `engine/doorbell.rs`: no work that was left is
+//! Every interleaving of small cases of `engine/drive/doorbell.rs`: no work that was left is
 //! ever forgotten. The file itself is under test, on loom's primitives.
 
 #![allow(dead_code, reason = "the file has more than is needed here")]
@@ -87,7 +87,7 @@ mod sync {
         }
     }
 }
-#[path = "../src/engine/doorbell.rs"]
+#[path = "../src/engine/drive/doorbell.rs"]
 mod doorbell;
 
 use doorbell::{Attempt, Bell, Combined, Combiner};

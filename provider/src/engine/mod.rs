@@ -4,42 +4,11 @@
 //! (docs/CONCURRENCY.md): a thread that posts, polls or waits, or else the progress
 //! thread. No call waits for another thread's turn except those that change objects.
 
+mod calls;
 mod carrier;
-mod channel;
-mod clock;
-mod cm;
-mod counters;
-mod cq;
-mod cq_table;
-mod doorbell;
-mod give_back;
-mod housekeeping;
-mod impaired;
-mod inlet;
-mod intake;
-mod keys;
-mod moderation;
-mod multicast;
-mod networked;
+mod drive;
 mod objects;
-mod open_engines;
-mod pairs;
-mod parts;
-mod port_watch;
-mod post;
-mod privilege;
-mod progress;
-mod purge;
-mod shard_state;
-mod sockets;
-mod srq;
-mod strict;
-mod sync;
-mod tap;
-mod tx;
-mod vigilance;
-mod wait;
-mod watcher;
+mod upkeep;
 
 use core::cell::RefCell;
 use core::net::IpAddr;
@@ -50,19 +19,19 @@ use urxe_core::mr::MrTable;
 use urxe_core::{AckMode, Shard, ShardConfig};
 use urxe_udp::{UdpConfig, UdpSocket};
 
-pub(crate) use channel::{Channel, Sleep};
-pub(crate) use cm::Mailbox;
-pub(crate) use counters::MEANINGS as COUNTER_MEANINGS;
-pub(crate) use cq::{Armed, CqChannel, CqCore, CqInit, WouldLose};
-pub(crate) use cq_table::CqTable;
-pub(crate) use doorbell::Poisoned;
-pub(crate) use inlet::Refused;
-pub use open_engines::flush_open_captures;
-pub(crate) use open_engines::{OpenEngines, note_capturing};
-pub(crate) use post::QpShared;
-pub(crate) use progress::ProgressThread;
-pub(crate) use srq::SrqShared;
-pub(crate) use tap::VARIABLE as TAP_VARIABLE;
+pub(crate) use calls::inlet::Refused;
+pub(crate) use calls::post::QpShared;
+pub(crate) use calls::srq::SrqShared;
+pub(crate) use drive::doorbell::Poisoned;
+pub(crate) use drive::progress::ProgressThread;
+pub(crate) use objects::channel::{Channel, Sleep};
+pub(crate) use objects::cm::Mailbox;
+pub(crate) use objects::cq::{Armed, CqChannel, CqCore, CqInit, WouldLose};
+pub(crate) use objects::cq_table::CqTable;
+pub(crate) use upkeep::counters::MEANINGS as COUNTER_MEANINGS;
+pub use upkeep::open_engines::flush_open_captures;
+pub(crate) use upkeep::open_engines::{OpenEngines, note_capturing};
+pub(crate) use upkeep::tap::VARIABLE as TAP_VARIABLE;
 
 use crate::async_event::AsyncEvent;
 use crate::error::{Error, ErrorKind};
@@ -73,14 +42,14 @@ use crate::network::Network;
 use crate::share::Membership;
 use crate::strict::{Strict, StrictMode};
 use crate::wc::Wc;
+use calls::watcher::Watcher;
 use carrier::Opened;
-use clock::Clock;
-use doorbell::{Attempt, Combiner};
-use port_watch::PortWatch;
-use progress::ProgressShared;
-use shard_state::ShardState;
-use sockets::{Sockets, Which};
-use watcher::Watcher;
+use carrier::port_watch::PortWatch;
+use carrier::sockets::{Sockets, Which};
+use drive::clock::Clock;
+use drive::doorbell::{Attempt, Combiner};
+use drive::progress::ProgressShared;
+use drive::shard_state::ShardState;
 
 /// The UDP port of RoCEv2.
 const ROCE_PORT: u16 = 4791;
@@ -118,7 +87,7 @@ impl EngineConfig {
         });
         shard.set_own_addresses(self.addresses.clone());
         let secret = self.random()?;
-        let agent = cm::agent_config(&self.addresses, chunk, is_shared, secret);
+        let agent = objects::cm::agent_config(&self.addresses, chunk, is_shared, secret);
         shard.start_cm(agent);
         if let Some(chunk) = chunk {
             shard.grant_qpns(chunk);
@@ -274,7 +243,7 @@ impl Engine {
             .iter()
             .chain(state.counters.iter())
             .chain(more)
-            .chain(impaired::counters(state))
+            .chain(carrier::faulty::counters(state))
     }
 
     /// All counters, with a name each.

@@ -3,7 +3,7 @@
 //!
 //! docs/FAULTS.md describes them. Decisions follow from a seed ([`fate`]), packets that
 //! are held back wait in a queue of this module ([`path`]), and the engine asks once a
-//! batch whether there is one (`engine/impaired.rs`): without faults none of this runs.
+//! batch whether there is one (`engine/carrier/faulty.rs`): without faults none of this runs.
 
 mod fate;
 mod path;

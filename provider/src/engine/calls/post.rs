@@ -1,0 +1,239 @@
+//! Posting work requests to QPs; [`super::inlet`] is how.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use urxe_core::AckMode;
+use urxe_core::qp::attr::QpCap;
+use urxe_core::qp::state::QpState;
+use urxe_core::table::QpIndex;
+use urxe_core::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
+use urxe_wire::Qpn;
+
+use super::inlet::{Inlet, Owner, Queue, Refused, STAGED_MAX};
+use crate::engine::Engine;
+use crate::engine::drive::doorbell::Bell;
+use crate::engine::drive::shard_state::ShardState;
+use crate::strict::{Place, Queue as QueueName};
+
+/// What threads that use a QP share beside the core's own state.
+///
+/// Where thousands of QPs take turns each post finds this out of the cache: what a post of a send reads is one cache
+/// line, the first (`tests::a_post_reads_one_line`).
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct QpShared {
+    pub(crate) index: QpIndex,
+    pub(crate) qpn: Qpn,
+    sends: Inlet<SendQueue>,
+    bell: Bell,
+    /// The state that the program last asked for. The core may have failed the QP since,
+    /// which changes nothing about which posts are taken.
+    state: AtomicU8,
+    recvs: Inlet<RecvQueue>,
+    cap: QpCap,
+    rules: SendRules,
+}
+
+impl Queue for SendQueue {
+    type Place = QpIndex;
+    type Wr<'a> = SendWr<'a>;
+    const IS_QUIET: bool = false;
+
+    #[inline]
+    fn post(state: &mut ShardState, index: QpIndex, wr: &SendWr<'_>) -> Result<(), PostError> {
+        state.with(|shard, env| shard.post_send(index, wr, env))
+    }
+
+    fn drain(&mut self, state: &mut ShardState, index: QpIndex) {
+        state.with(|shard, env| shard.drain_send(index, self, env));
+    }
+
+    #[inline]
+    fn outstanding(state: &ShardState, index: QpIndex) -> u32 {
+        state.shard.sq_len(index)
+    }
+
+    fn stage(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
+        self.push(wr)
+    }
+}
+
+impl Queue for RecvQueue {
+    type Place = QpIndex;
+    type Wr<'a> = RecvWr<'a>;
+    const IS_QUIET: bool = true;
+
+    #[inline]
+    fn post(state: &mut ShardState, index: QpIndex, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        state.with(|shard, env| shard.post_recv(index, wr, env))
+    }
+
+    fn drain(&mut self, state: &mut ShardState, index: QpIndex) {
+        state.with(|shard, env| shard.drain_recv(index, self, env));
+    }
+
+    #[inline]
+    fn outstanding(state: &ShardState, index: QpIndex) -> u32 {
+        state.shard.rq_len(index)
+    }
+
+    fn stage(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        self.push(wr)
+    }
+}
+
+impl Owner<SendQueue> for QpShared {
+    fn place(&self) -> QpIndex {
+        self.index
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    fn name(&self) -> QueueName {
+        QueueName::Send(self.qpn)
+    }
+
+    fn takes_posts(&self) -> Result<(), PostError> {
+        if self.state().takes_post_send() {
+            Ok(())
+        } else {
+            Err(PostError::State("send"))
+        }
+    }
+
+    fn to_stage(&self) -> SendQueue {
+        SendQueue::with_rules(
+            self.rules,
+            self.cap.max_send_wr.min(STAGED_MAX),
+            self.cap.max_send_sge as usize,
+            self.cap.max_inline_data as usize,
+        )
+    }
+}
+
+impl Owner<RecvQueue> for QpShared {
+    fn place(&self) -> QpIndex {
+        self.index
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    fn name(&self) -> QueueName {
+        QueueName::Recv(self.qpn)
+    }
+
+    fn takes_posts(&self) -> Result<(), PostError> {
+        if self.state().takes_post_recv() {
+            Ok(())
+        } else {
+            Err(PostError::State("receive"))
+        }
+    }
+
+    fn to_stage(&self) -> RecvQueue {
+        RecvQueue::new(
+            self.cap.max_recv_wr.min(STAGED_MAX),
+            self.cap.max_recv_sge as usize,
+        )
+    }
+}
+
+impl QpShared {
+    pub(crate) fn new(index: QpIndex, qpn: Qpn, cap: &QpCap, rules: SendRules) -> QpShared {
+        QpShared {
+            index,
+            qpn,
+            bell: Bell::new(index.0),
+            cap: *cap,
+            rules,
+            state: AtomicU8::new(QpState::Reset as u8),
+            sends: Inlet::new(cap.max_send_wr),
+            recvs: Inlet::new(cap.max_recv_wr),
+        }
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// Notes the state that the QP was brought into.
+    pub(crate) fn set_state(&self, state: QpState) {
+        self.state.store(state as u8, Ordering::Relaxed);
+    }
+
+    fn state(&self) -> QpState {
+        let number = self.state.load(Ordering::Relaxed);
+        QpState::ALL[usize::from(number)]
+    }
+
+    /// Takes over what was staged: called by the holder of the engine.
+    pub(crate) fn serve(&self, state: &mut ShardState) {
+        self.bell.silence();
+        state.counters.bells_served += 1;
+        self.sends.serve(state, self.index);
+        self.recvs.serve(state, self.index);
+    }
+
+    /// Posts sends and starts them.
+    #[inline]
+    pub(crate) fn post_sends<'a>(
+        &self,
+        engine: &Engine,
+        wrs: impl Iterator<Item = SendWr<'a>>,
+        at: Option<Place>,
+    ) -> Result<(), Refused> {
+        self.sends.post(self, engine, wrs, at, |state| {
+            // An ACK that is owed goes with the requests, if any leave; alone it waits
+            // for the next poll. A full window so costs no system call.
+            state.transmit(AckMode::Defer);
+        })
+    }
+
+    /// Posts all of the sends, or none.
+    pub(crate) fn post_all_sends<'a>(
+        &self,
+        engine: &Engine,
+        wrs: impl Iterator<Item = SendWr<'a>> + Clone,
+        at: Option<Place>,
+    ) -> Result<(), Refused> {
+        let all = wrs.clone();
+        self.sends.post_all(
+            self,
+            engine,
+            wrs,
+            at,
+            |state| state.shard.check_sends(self.index, all),
+            |state| {
+                state.transmit(AckMode::Defer);
+            },
+        )
+    }
+
+    /// Posts receives.
+    #[inline]
+    pub(crate) fn post_recvs<'a>(
+        &self,
+        engine: &Engine,
+        wrs: impl Iterator<Item = RecvWr<'a>>,
+        at: Option<Place>,
+    ) -> Result<(), Refused> {
+        self.recvs.post(self, engine, wrs, at, |_| {})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::mem::{offset_of, size_of};
+
+    #[test]
+    fn a_post_reads_one_line() {
+        assert!(offset_of!(QpShared, sends) + size_of::<Inlet<SendQueue>>() <= 64);
+        assert!(offset_of!(QpShared, state) < 64);
+        assert!(size_of::<QpShared>() <= 192, "of two QPs, or ten thousand");
+    }
+}

@@ -1,0 +1,141 @@
+//! The engine with strict mode on: each call of the program takes the lock, and tells strict mode what it does.
+
+use core::cell::RefCell;
+
+use urxe_core::work::PostError;
+use urxe_core::{AckMode, Shard};
+
+use super::watcher::Watcher;
+use crate::engine::Engine;
+use crate::engine::carrier::sockets::Which;
+use crate::engine::drive::doorbell::Poisoned;
+use crate::engine::drive::shard_state::ShardState;
+use crate::engine::objects::cq::CqCore;
+use crate::engine::objects::cq_table::CqTable;
+use crate::strict::{Place, Queue, Strict, StrictReport, Watched};
+use crate::wc::Wc;
+
+impl Engine {
+    /// Drives the engine, and takes completions whose time has come.
+    pub(crate) fn poll_strict(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
+        let mut state = self.combiner.lock()?;
+        state.start_turn();
+        self.progress.note_driven(state.now);
+        state.serve_bells();
+        state.transmit(AckMode::Patient);
+        state.receive(1, Which::Active);
+        state.handle_timers();
+        let count = cq.take(out);
+        for wc in &out[..count] {
+            state.strict_mut(|strict, _, _| strict.on_polled(wc));
+        }
+        let acks = if count == 0 {
+            AckMode::Patient
+        } else {
+            AckMode::Defer
+        };
+        state.transmit(acks);
+        Ok(count)
+    }
+
+    /// Does something with strict mode, if it is on.
+    fn with_strict<R>(
+        &self,
+        act: impl FnOnce(&mut Strict, &mut CqTable) -> R,
+    ) -> Result<Option<R>, Poisoned> {
+        if !self.watcher.as_ref().is_some_and(Watcher::is_strict) {
+            return Ok(None);
+        }
+        let mut state = self.combiner.lock()?;
+        state.start_turn();
+        Ok(state.strict_mut(|strict, _, cqs| act(strict, cqs)))
+    }
+
+    /// A completion was taken otherwise than by [`Engine::poll`].
+    #[inline]
+    pub(crate) fn note_polled(&self, wc: &Wc) {
+        // Of a failed engine there is nothing to find.
+        let _ = self.with_strict(|strict, _| strict.on_polled(wc));
+    }
+
+    /// Completions that are held back come now: their queue is about to change.
+    pub(crate) fn settle_completions(&self) -> Result<(), Poisoned> {
+        self.with_strict(|strict, cqs| strict.settle_completions(cqs))?;
+        Ok(())
+    }
+
+    /// What strict mode found.
+    pub(crate) fn take_strict_reports(&self) -> Result<Vec<StrictReport>, Poisoned> {
+        let reports = self.with_strict(|strict, _| strict.take_reports())?;
+        Ok(reports.unwrap_or_default())
+    }
+
+    /// The program reads or writes memory by a call of the library.
+    pub(in crate::engine) fn note_program_access(
+        &self,
+        start: u64,
+        len: usize,
+        is_write: bool,
+        at: Place,
+    ) {
+        let note = |strict: &mut Strict, _: &mut _| {
+            strict.on_program_access(start, len, is_write, at);
+        };
+        let _ = self.with_strict(note);
+    }
+}
+
+impl ShardState {
+    /// Tells strict mode, if it is on.
+    #[inline]
+    pub(in crate::engine) fn strict_mut<R>(
+        &mut self,
+        tell: impl FnOnce(&mut Strict, &Shard, &mut CqTable) -> R,
+    ) -> Option<R> {
+        let strict = self.strict.as_mut()?;
+        Some(tell(strict.get_mut(), &self.shard, &mut self.cqs))
+    }
+
+    /// Objects are about to be changed.
+    #[inline]
+    pub(in crate::engine) fn settle_strict(&mut self) {
+        self.strict_mut(|strict, _, _| strict.settle());
+    }
+
+    /// Posts a request, and tells strict mode before and after.
+    #[cold]
+    pub(in crate::engine) fn post_strictly(
+        &mut self,
+        queue: Queue,
+        wr: &impl Watched,
+        at: Place,
+        post: impl FnOnce(&mut ShardState) -> Result<(), PostError>,
+    ) -> Result<(), PostError> {
+        if let Some(strict) = &mut self.strict {
+            wr.begin(strict.get_mut(), queue, &self.mrs, at);
+        }
+        let posted = post(self);
+        if let Some(strict) = &mut self.strict {
+            let strict = strict.get_mut();
+            match posted {
+                Ok(()) => {
+                    let cq = strict.cq_of(queue);
+                    let room = cq.map_or(0, |cq| self.cqs.capacity(cq));
+                    wr.finish(strict, queue, &self.mrs, room);
+                }
+                Err(error) => wr.cancel(strict, queue, error, at),
+            }
+        }
+        posted
+    }
+}
+
+/// An acknowledgement says that bytes are placed: it waits while they are not.
+#[cold]
+pub(in crate::engine) fn strict_acks(strict: &RefCell<Strict>, acks: AckMode) -> AckMode {
+    if strict.borrow().holds_writes() {
+        AckMode::Withhold
+    } else {
+        acks
+    }
+}

@@ -1,0 +1,114 @@
+//! What watches the calls of a program: the seam above the engine.
+//!
+//! Strict mode looks at each call, and a custom `Network` must know when the program lets time pass. A watcher is asked before and after each call. Where there is none, a call pays one branch for it.
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::engine::drive::doorbell::Poisoned;
+use crate::engine::objects::cq::CqCore;
+use crate::error::BadWr;
+use crate::network::{Network, Pause};
+use crate::strict::Place;
+use crate::wc::Wc;
+
+/// Watches calls.
+#[derive(Debug)]
+pub(in crate::engine) struct Watcher {
+    /// Strict mode is on; its state is behind the lock.
+    is_strict: bool,
+    /// What the engine is opened on, if not on sockets.
+    network: Option<Arc<dyn Network>>,
+}
+
+impl Watcher {
+    /// A watcher, if there is something to watch for.
+    pub(in crate::engine) fn new(
+        is_strict: bool,
+        network: Option<Arc<dyn Network>>,
+    ) -> Option<Watcher> {
+        let is_needed = is_strict || network.is_some();
+        is_needed.then_some(Watcher { is_strict, network })
+    }
+
+    pub(in crate::engine) fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
+    /// The program is about to do something that takes a while.
+    fn pause(&self, why: &Pause) -> Result<(), Poisoned> {
+        match &self.network {
+            // If the simulated host was stopped, the engine is reported as failed.
+            Some(network) => network.pause(why).map_err(|_| Poisoned),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Engine {
+    /// What the engine is opened on, if not on sockets.
+    pub(in crate::engine) fn network(&self) -> Option<&Arc<dyn Network>> {
+        self.watcher.as_ref()?.network.as_ref()
+    }
+
+    /// A post begins. Where it is, if strict mode is to know.
+    ///
+    /// # Errors
+    /// In a child of the process that opened the engine, and if a simulated host was stopped.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn begin_post(&self) -> Result<Option<Place>, BadWr> {
+        let none = |error| BadWr { index: 0, error };
+        self.check_process().map_err(none)?;
+        let Some(watcher) = &self.watcher else {
+            return Ok(None);
+        };
+        let at = Place::here();
+        let paused = watcher.pause(&Pause::Post);
+        paused.map_err(|poisoned| none(poisoned.into()))?;
+        Ok(watcher.is_strict.then_some(at))
+    }
+
+    /// Takes completions; when there are none, drives the engine and looks again.
+    #[inline]
+    pub(crate) fn poll(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
+        match &self.watcher {
+            None => self.poll_usual(cq, out),
+            Some(watcher) => self.poll_watched(watcher, cq, out),
+        }
+    }
+
+    #[cold]
+    fn poll_watched(
+        &self,
+        watcher: &Watcher,
+        cq: &CqCore,
+        out: &mut [Wc],
+    ) -> Result<usize, Poisoned> {
+        let poll = |out: &mut [Wc]| match watcher.is_strict {
+            true => self.poll_strict(cq, out),
+            false => self.poll_usual(cq, out),
+        };
+        let found = poll(out)?;
+        if found > 0 || watcher.network.is_none() || !cq.is_empty() {
+            return Ok(found);
+        }
+        watcher.pause(&Pause::Poll)?;
+        poll(out)
+    }
+
+    /// The program is about to read or write memory by a call of the library.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn on_program_access(&self, start: u64, len: usize, is_write: bool) {
+        if let Some(watcher) = &self.watcher
+            && len > 0
+            && self.check_process().is_ok()
+        {
+            let at = Place::here();
+            // That the host was stopped, the program learns from its next call that can fail.
+            let _ = watcher.pause(&Pause::Memory);
+            self.note_program_access(start, len, is_write, at);
+        }
+    }
+}

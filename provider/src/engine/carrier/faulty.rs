@@ -1,0 +1,138 @@
+//! Faults on the way out, on purpose (`URXE_FAULTS`): around whatever carries the packets, which go through a queue
+//! first.
+
+use core::net::IpAddr;
+
+use urxe_core::Time;
+use urxe_core::transmit::{RunLimits, TxBatch};
+
+use super::intake::Intake;
+use super::sockets::Which;
+use super::{Carrier, Sending, Sent};
+use crate::engine::Engine;
+use crate::engine::drive::shard_state::ShardState;
+use crate::error::Error;
+use crate::faults::{FaultCounts, FaultyPath, Summary};
+
+/// A carrier with faults before it.
+#[derive(Debug)]
+pub(in crate::engine) struct FaultyCarrier {
+    path: FaultyPath,
+    below: Box<dyn Carrier>,
+    /// The batch holds packets that have met their faults, and had no room below.
+    is_full: bool,
+}
+
+impl FaultyCarrier {
+    pub(in crate::engine) fn new(path: FaultyPath, below: Box<dyn Carrier>) -> FaultyCarrier {
+        FaultyCarrier {
+            path,
+            below,
+            is_full: false,
+        }
+    }
+}
+
+impl Carrier for FaultyCarrier {
+    /// Packets that are lost, late or changed one by one travel one by one.
+    fn batch(&self) -> TxBatch {
+        let mut batch = self.below.batch();
+        batch.set_limits(RunLimits::SINGLE);
+        batch
+    }
+
+    fn send(&mut self, batch: &mut TxBatch, cx: &mut Sending<'_>) -> Sent {
+        if !self.is_full {
+            self.path.take(batch, cx.now);
+        }
+        while self.is_full || self.path.release(batch, cx.now) {
+            self.is_full = self.below.send(batch, cx) == Sent::Full;
+            if self.is_full {
+                return Sent::Full;
+            }
+        }
+        match self.due() {
+            Some(_) => Sent::Kept,
+            None => Sent::All,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.below.has_room()
+    }
+
+    fn receive(&mut self, which: Which, calls_max: u32, intake: &mut Intake<'_>) -> bool {
+        self.below.receive(which, calls_max, intake)
+    }
+
+    fn due(&self) -> Option<Time> {
+        let dues = [self.path.due(), self.below.due()];
+        dues.into_iter().flatten().min()
+    }
+
+    /// Nothing of a QP that is about to go stays on the way.
+    fn settle(&mut self, now: Time) -> bool {
+        self.path.settle(now);
+        self.due().is_some()
+    }
+
+    fn join(&mut self, group: IpAddr) -> Result<(), Error> {
+        self.below.join(group)
+    }
+
+    fn leave(&mut self, has_members: &dyn Fn(IpAddr) -> bool) {
+        self.below.leave(has_members);
+    }
+
+    fn faults(&self) -> Option<&FaultyPath> {
+        Some(&self.path)
+    }
+}
+
+impl Engine {
+    /// Says to standard error which faults there were.
+    pub(crate) fn report_faults(&self) {
+        if let Ok(state) = self.combiner.lock() {
+            report(&state);
+        }
+    }
+
+    /// The same, when nobody else uses it any more.
+    pub(in crate::engine) fn report_faults_in_the_end(&mut self) {
+        if std::env::var_os("URXE_VERBOSE").is_some() {
+            self.combiner.get_mut(|state| report(state));
+        }
+    }
+}
+
+fn report(state: &ShardState) {
+    if let Some(path) = state.faults() {
+        let (spec, counts) = (path.spec(), path.counts());
+        eprintln!("urxe: {}", Summary { spec, counts });
+    }
+}
+
+/// The counters, under their names.
+pub(in crate::engine) fn counters(
+    state: &ShardState,
+) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+    let counts = state.faults().map(|path| path.counts());
+    let FaultCounts {
+        packets: _,
+        dropped,
+        duplicated,
+        reordered,
+        corrupted,
+        delayed,
+        overflowed,
+    } = counts.unwrap_or_default();
+    [
+        ("fault_dropped", dropped),
+        ("fault_duplicated", duplicated),
+        ("fault_reordered", reordered),
+        ("fault_corrupted", corrupted),
+        ("fault_delayed", delayed),
+        ("fault_overflowed", overflowed),
+    ]
+    .into_iter()
+}

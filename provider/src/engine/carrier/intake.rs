@@ -1,0 +1,88 @@
+//! Hands received packets to the core, or to another owner of the address.
+
+use urxe_core::{Foreign, Handled, RxPath};
+use urxe_udp::{Datagram, RecvBatch};
+
+use super::pairs::in_order;
+use crate::engine::drive::parts::Parts;
+use crate::engine::drive::progress::ProgressShared;
+use crate::engine::upkeep::counters::EngineCounters;
+use crate::engine::upkeep::tap::Tap;
+use crate::share::{Handed, Membership, Shared, is_probe};
+
+/// Takes packets: a carrier that receives is given one.
+pub(in crate::engine) struct Intake<'a> {
+    pub(in crate::engine) parts: Parts<'a>,
+    pub(in crate::engine) counters: &'a mut EngineCounters,
+    pub(in crate::engine) tap: Option<&'a mut Tap>,
+    pub(in crate::engine) others: Option<&'a Membership>,
+    pub(in crate::engine) progress: &'a ProgressShared,
+}
+
+impl Intake<'_> {
+    /// Fetches the QPs that packets came for into the cache all at once, not each when its packet's turn comes, if there are
+    /// too many QPs for it.
+    #[inline]
+    pub(in crate::engine) fn prefetch(&self, rx: &RecvBatch) {
+        let shard = &*self.parts.shard;
+        if !shard.has_many() {
+            return;
+        }
+        for datagram in rx.iter() {
+            for (_, packet) in datagram.segments() {
+                shard.prefetch(packet);
+            }
+        }
+    }
+
+    /// Takes each packet of a datagram, with the place that it has in its train; a packet of another owner is handed over.
+    #[inline]
+    pub(in crate::engine) fn datagram(&mut self, path: &RxPath, datagram: &Datagram<'_>) {
+        if datagram.truncated {
+            self.counters.rx_truncated += 1;
+            return;
+        }
+        for (place, packet) in in_order(datagram) {
+            let place = place as u16;
+            let handled = self.parts.handle_packet(path, place, packet);
+            if let Handled::OfAnother(foreign) = handled {
+                let handed = Handed {
+                    source: datagram.source.ip(),
+                    source_port: datagram.source.port(),
+                    local: path.local,
+                    place,
+                    tos: datagram.tos,
+                    packet,
+                };
+                self.pass_on(path, &handed, foreign);
+            }
+        }
+        if let Some(tap) = &mut self.tap
+            && !(self.others.is_some() && is_probe(datagram.data))
+        {
+            tap.received(path, datagram);
+        }
+    }
+
+    /// Hands a packet that is not for this context to its owner.
+    #[cold]
+    fn pass_on(&mut self, path: &RxPath, handed: &Handed<'_>, foreign: Foreign) {
+        let now = self.parts.now;
+        let shared = match self.others {
+            Some(others) => others.take_foreign(handed, foreign, now),
+            None => Shared::NoOwner,
+        };
+        match shared {
+            Shared::HandedOver => self.counters.handed_over += 1,
+            Shared::Lost => self.counters.hand_over_lost += 1,
+            Shared::Waits => self.progress.kick(),
+            Shared::Probe => {}
+            // A message to QP 1 is answered: the peer learns that it has no receiver.
+            Shared::NoOwner if matches!(foreign, Foreign::Message(_)) => {
+                let shard = &mut *self.parts.shard;
+                shard.handle_unowned_mad(path, handed.packet, now);
+            }
+            Shared::NoOwner => self.parts.shard.count_unowned(),
+        }
+    }
+}

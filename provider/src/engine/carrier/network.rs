@@ -1,0 +1,147 @@
+//! The engine of a context on a network that is no sockets ([`crate::network`]). The usual calls
+//! know of this by the one branch that tells those whose calls are observed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use urxe_core::transmit::{RunLimits, TxBatch};
+use urxe_core::{AckMode, Handled, RxPath};
+
+use super::{Carrier, Sending, Sent};
+use crate::engine::Engine;
+use crate::engine::drive::progress::RECENT_NS;
+use crate::engine::drive::shard_state::ShardState;
+use crate::engine::objects::channel::Channel;
+use crate::error::{Error, ErrorKind};
+use crate::network::{Network, Packet, Pause, Ready};
+
+/// Bytes that the core hands over at a time: one packet of 4 KiB, or some smaller ones. More would
+/// leave however the network changes meanwhile.
+const BATCH_BYTES: usize = 4096 + 64;
+
+/// A network as what carries packets. It hands in those that arrive by itself.
+#[derive(Debug)]
+pub(in crate::engine) struct NetworkCarrier {
+    network: Arc<dyn Network>,
+}
+
+impl NetworkCarrier {
+    pub(in crate::engine) fn new(network: Arc<dyn Network>) -> NetworkCarrier {
+        NetworkCarrier { network }
+    }
+}
+
+impl Carrier for NetworkCarrier {
+    fn batch(&self) -> TxBatch {
+        TxBatch::new(BATCH_BYTES, RunLimits::SINGLE)
+    }
+
+    fn send(&mut self, batch: &mut TxBatch, cx: &mut Sending<'_>) -> Sent {
+        cx.counters.tx_calls += 1;
+        for run in batch.runs() {
+            for bytes in batch.bytes()[run.range.clone()].chunks(run.segment_size) {
+                self.network.send(&Packet {
+                    source: run.dest.local,
+                    source_port: run.dest.source_port,
+                    dest: run.dest.remote,
+                    tos: run.dest.tos,
+                    bytes,
+                });
+            }
+        }
+        batch.clear();
+        Sent::All
+    }
+
+    fn has_room(&self) -> bool {
+        self.network.has_room()
+    }
+}
+
+impl<T: Send + core::fmt::Debug> Ready for Channel<T> {
+    fn is_ready(&self) -> bool {
+        !self.is_empty()
+    }
+}
+
+impl Engine {
+    /// Takes a packet in; false if it is for another context.
+    pub(crate) fn receive_from_network(&self, packet: &Packet<'_>) -> bool {
+        let Ok(mut state) = self.combiner.lock() else {
+            return true;
+        };
+        state.start_turn();
+        let path = RxPath::new(packet.source, packet.source_port, packet.dest, packet.tos);
+        if state.parts().handle_packet(&path, 0, packet.bytes) != Handled::Here {
+            return false;
+        }
+        state.counters.rx_calls += 1;
+        let acks = self.acks_on_network(&state);
+        state.handle_timers();
+        state.transmit(acks);
+        true
+    }
+
+    /// Does what is due, as the progress thread would.
+    pub(crate) fn drive_on_network(&self) {
+        if let Ok(mut state) = self.combiner.lock() {
+            state.start_turn();
+            let acks = self.acks_on_network(&state);
+            state.handle_timers();
+            state.transmit(acks);
+        }
+    }
+
+    /// The network takes packets again.
+    pub(crate) fn transmit_on_network(&self) {
+        if let Ok(mut state) = self.combiner.lock() {
+            state.start_turn();
+            state.transmit(AckMode::Patient);
+        }
+    }
+
+    pub(crate) fn due_on_network(&self) -> Option<u64> {
+        let state = self.combiner.lock().ok()?;
+        state.due().map(|due| due.0)
+    }
+
+    /// Packets that nobody polled for are acknowledged at once, as the progress thread and waiting
+    /// threads do; a program that polls will probably answer.
+    fn acks_on_network(&self, state: &ShardState) -> AckMode {
+        if self.progress.is_watched() || !self.progress.was_driven(state.now, RECENT_NS) {
+            AckMode::Now
+        } else {
+            AckMode::Patient
+        }
+    }
+
+    /// [`Engine::wait_for_event`] in the time of the network.
+    pub(in crate::engine) fn wait_on_network<T: Send + core::fmt::Debug + 'static>(
+        &self,
+        network: &dyn Network,
+        channel: &Arc<Channel<T>>,
+        timeout: Option<Duration>,
+    ) -> Result<Option<T>, Error> {
+        let now = self.clock.now();
+        let deadline = timeout.map(|t| now + u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
+        let watch = self.progress.try_watch();
+        let event = loop {
+            if let Some(event) = self.look_for(channel)? {
+                break Some(event);
+            }
+            if deadline.is_some_and(|deadline| deadline <= self.clock.now()) {
+                break None;
+            }
+            let pause = Pause::Event {
+                event: channel.clone(),
+                deadline_ns: deadline.map(|deadline| deadline.0),
+            };
+            let stopped = network.pause(&pause);
+            stopped.map_err(|_| Error::from(ErrorKind::EngineFailed))?;
+        };
+        if let Some(watch) = watch {
+            watch.end(self.clock.now());
+        }
+        Ok(event)
+    }
+}

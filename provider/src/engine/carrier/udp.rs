@@ -1,0 +1,359 @@
+//! UDP sockets as what carries packets: nothing is sent twice, nothing waits for a
+//! full socket, and one bad destination stops no other. Received trains are walked where they lie.
+
+use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use urxe_core::RxPath;
+use urxe_core::transmit::{RunLimits, Transmit as Run, TxBatch};
+use urxe_udp::{Datagram, Dest, RecvBatch, SendBatch, SendOutcome, Transmit, UdpSocket};
+
+use super::intake::Intake;
+use super::pairs::Joining;
+use super::sockets::{Port, Sockets, Which};
+use super::{Carrier, Sending, Sent};
+use crate::engine::ROCE_PORT;
+use crate::engine::upkeep::counters::EngineCounters;
+use crate::error::Error;
+
+/// Bytes in a batch. Two full trains: more would leave the second-level cache between
+/// being written here and read by the kernel.
+const BATCH_BYTES: usize = 128 << 10;
+
+/// The sockets, and how much of the batch was sent.
+#[derive(Debug)]
+pub(crate) struct SocketCarrier {
+    sockets: Arc<Sockets>,
+    /// The batch's runs as the sockets take them.
+    out: Vec<Transmit>,
+    /// Where each of them comes from, if there are several sockets.
+    locals: Vec<IpAddr>,
+    /// The first of `out` that was not sent. Below `out.len()` only while a socket is full.
+    next: usize,
+    rx: RecvBatch,
+    /// The path of the last datagram, as its sender is likely to send the next.
+    last_path: Option<(SocketAddr, RxPath)>,
+    joining: Joining,
+    /// The sockets of the groups that QPs are attached to.
+    groups: Vec<Port>,
+}
+
+impl Carrier for SocketCarrier {
+    fn batch(&self) -> TxBatch {
+        let limits = if self.sockets.config.gso {
+            run_limits(&self.sockets)
+        } else {
+            RunLimits::SINGLE
+        };
+        TxBatch::new(BATCH_BYTES, limits)
+    }
+
+    /// Sends the batch, or what is left of it.
+    fn send(&mut self, batch: &mut TxBatch, cx: &mut Sending<'_>) -> Sent {
+        self.joining.look(cx.expects_pairs, &self.sockets);
+        if self.next == self.out.len() {
+            self.out.clear();
+            self.next = 0;
+            self.out.extend(batch.runs().iter().map(to_transmit));
+            if self.sockets.only().is_none() {
+                self.locals.clear();
+                self.locals
+                    .extend(batch.runs().iter().map(|run| run.dest.local));
+            }
+            if let Some(tap) = &mut cx.tap {
+                tap.sent(batch);
+            }
+        }
+        if !self.send_rest(batch, cx.counters) {
+            return Sent::Full;
+        }
+        batch.clear();
+        Sent::All
+    }
+
+    fn receive(&mut self, which: Which, calls_max: u32, intake: &mut Intake<'_>) -> bool {
+        let mut any = false;
+        for port in self.sockets.which(which).chain(self.groups.iter()) {
+            for _ in 0..calls_max {
+                match port.socket.recv(&mut self.rx) {
+                    Ok(0) => {
+                        intake.counters.rx_empty += 1;
+                        break;
+                    }
+                    Ok(count) => {
+                        intake.counters.rx_calls += 1;
+                        any = true;
+                        intake.prefetch(&self.rx);
+                        for datagram in self.rx.iter() {
+                            let path = path_of(&mut self.last_path, port.addr, &datagram);
+                            intake.datagram(path, &datagram);
+                        }
+                        // A batch that is not full was all there was.
+                        if count < self.rx.slots() {
+                            break;
+                        }
+                    }
+                    Err(_) => {
+                        intake.counters.rx_errors += 1;
+                        break;
+                    }
+                }
+            }
+        }
+        any
+    }
+
+    fn join(&mut self, group: IpAddr) -> Result<(), Error> {
+        let port = self.sockets.join(group)?;
+        self.groups.push(port);
+        Ok(())
+    }
+
+    fn leave(&mut self, has_members: &dyn Fn(IpAddr) -> bool) {
+        self.groups.retain(|port| {
+            let stays = has_members(port.addr);
+            if !stays {
+                self.sockets.groups.remove(&port.socket);
+            }
+            stays
+        });
+    }
+}
+
+/// The path of a datagram, which is that of the one before if it can be.
+#[inline]
+fn path_of<'p>(
+    last: &'p mut Option<(SocketAddr, RxPath)>,
+    local: IpAddr,
+    datagram: &Datagram<'_>,
+) -> &'p RxPath {
+    let same = last.as_ref().is_some_and(|(source, path)| {
+        *source == datagram.source && path.local == local && path.tos == datagram.tos
+    });
+    if !same {
+        let (ip, port) = (datagram.source.ip(), datagram.source.port());
+        let path = RxPath::new(ip, port, local, datagram.tos);
+        *last = Some((datagram.source, path));
+    }
+    let (_, path) = last.as_ref().expect("just set");
+    path
+}
+
+impl SocketCarrier {
+    pub(crate) fn new(sockets: Arc<Sockets>) -> SocketCarrier {
+        SocketCarrier {
+            sockets,
+            out: Vec::with_capacity(urxe_core::transmit::RUNS_MAX),
+            locals: Vec::with_capacity(urxe_core::transmit::RUNS_MAX),
+            next: 0,
+            rx: RecvBatch::new(RecvBatch::DEFAULT_SLOTS),
+            last_path: None,
+            joining: Joining::default(),
+            groups: Vec::new(),
+        }
+    }
+
+    /// False if a socket is full.
+    fn send_rest(&mut self, batch: &mut TxBatch, counters: &mut EngineCounters) -> bool {
+        while self.next < self.out.len() {
+            let (socket, count) = self.next_group();
+            let transmits = &self.out[self.next..self.next + count];
+            counters.tx_calls += 1;
+            let outcome = socket.send(SendBatch {
+                bytes: batch.bytes(),
+                transmits,
+            });
+            self.next += outcome.sent();
+            match outcome {
+                SendOutcome::All { .. } => {}
+                SendOutcome::WouldBlock { .. } => {
+                    counters.tx_blocked += 1;
+                    return false;
+                }
+                SendOutcome::GsoRefused { .. } => {
+                    counters.tx_gso_refused += 1;
+                    self.split_runs(batch);
+                }
+                SendOutcome::Failed { .. } => {
+                    // Lost, as if on the way: the transport sends again, and gives up in
+                    // the end. Others must not suffer.
+                    counters.tx_errors += 1;
+                    self.next += 1;
+                }
+            }
+        }
+        true
+    }
+
+    /// The socket of the next run, and the number of runs in a row that are its.
+    #[inline]
+    fn next_group(&self) -> (&UdpSocket, usize) {
+        let rest = self.out.len() - self.next;
+        if let Some(only) = self.sockets.only() {
+            return (only, rest);
+        }
+        let locals = &self.locals[self.next..];
+        let local = locals[0];
+        let count = locals.iter().take_while(|&&other| other == local).count();
+        let socket = self.sockets.of(local);
+        (socket.expect("what is sent here has sockets"), count)
+    }
+
+    /// The kernel takes no such runs: sends the packets of this one, and of all that
+    /// follow, one by one. Alone, an IPv4 packet travels under Identification 0 and
+    /// not under its place in the run, so its ICRC changes.
+    #[cold]
+    fn split_runs(&mut self, batch: &mut TxBatch) {
+        let (mut singles, mut locals) = (Vec::new(), Vec::new());
+        for (index, transmit) in self.out.iter().enumerate().skip(self.next) {
+            for (place, single) in transmit.singles().enumerate() {
+                if place > 0 && transmit.dest.addr().is_ipv4() {
+                    let packet = &mut batch.bytes_mut()[single.range()];
+                    urxe_wire::reident(packet, place as u16, 0);
+                }
+                singles.push(single);
+                locals.extend(self.locals.get(index));
+            }
+        }
+        (self.out, self.locals) = (singles, locals);
+        self.next = 0;
+        batch.set_limits(run_limits(&self.sockets));
+    }
+}
+
+/// What the kernel takes, by what is known now.
+fn run_limits(sockets: &Sockets) -> RunLimits {
+    RunLimits {
+        segments_max: sockets.run_segments_max(),
+        ..RunLimits::SINGLE
+    }
+}
+
+#[inline]
+fn to_transmit(run: &Run) -> Transmit {
+    let dest = Dest::new(SocketAddr::new(run.dest.remote, ROCE_PORT));
+    let segment = if run.segments() > 1 {
+        run.segment_size
+    } else {
+        0
+    };
+    Transmit::run(run.range.clone(), segment, dest).with_tos(run.dest.tos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{PATIENCE, address};
+    use urxe_core::Time;
+    use urxe_core::qpn_table::QpnChunk;
+    use urxe_core::transmit::TxDest;
+    use urxe_udp::UdpConfig;
+    use urxe_wire::{IcrcPolicy, IcrcSeed, IcrcVerdict, PathHeader};
+
+    fn bind() -> ([u8; 4], Sockets) {
+        let addr = address();
+        let sockets = Sockets::bind(&[addr.into()], &UdpConfig::default());
+        (addr.octets(), sockets.expect("the address is free"))
+    }
+
+    fn carrier(sockets: Sockets) -> SocketCarrier {
+        SocketCarrier::new(Arc::new(sockets))
+    }
+
+    fn send(carrier: &mut SocketCarrier, batch: &mut TxBatch, counters: &mut EngineCounters) {
+        let mut cx = Sending {
+            now: Time::ZERO,
+            counters,
+            tap: None,
+            expects_pairs: false,
+        };
+        assert_eq!(carrier.send(batch, &mut cx), Sent::All);
+        assert!(batch.is_empty());
+    }
+
+    fn receive(sockets: &Sockets, batch: &mut RecvBatch) -> usize {
+        let socket = sockets.only().expect("one address");
+        let ready = urxe_udp::wait(&[socket.as_fd()], Some(PATIENCE)).expect("polls");
+        assert!(!ready.is_timeout(), "nothing arrives");
+        socket.recv(batch).expect("receives")
+    }
+
+    /// Packets whose run the kernel refuses arrive one by one, each with the ICRC that a
+    /// lone packet has.
+    #[test]
+    fn a_refused_run_is_sent_singly_with_other_icrcs() {
+        let ((a, from), (b, to)) = (bind(), bind());
+        let path = PathHeader::V4 {
+            src: a,
+            dst: b,
+            sport: ROCE_PORT,
+            dport: ROCE_PORT,
+        };
+        let seed = IcrcSeed::new(&path);
+        let mut tx = carrier(from);
+        let mut batch = tx.batch();
+        // As after the probe of a kernel that can do it.
+        batch.set_limits(RunLimits {
+            segments_max: 64,
+            ..RunLimits::SINGLE
+        });
+        let dest = TxDest {
+            local: a.into(),
+            remote: b.into(),
+            tos: 0,
+            source_port: ROCE_PORT,
+            chunk: QpnChunk(0),
+        };
+        for (len, expected) in [(40, 0), (40, 1), (32, 2), (40, 0)] {
+            let slot = batch.reserve(&dest, len).expect("room");
+            assert_eq!(slot.ident, expected);
+            let (covered, icrc) = slot.bytes.split_at_mut(len - 4);
+            covered.fill(len as u8);
+            icrc.copy_from_slice(&seed.compute(slot.ident, covered).to_le_bytes());
+        }
+        tx.out.extend(batch.runs().iter().map(to_transmit));
+        tx.split_runs(&mut batch);
+        assert_eq!(tx.out.len(), 4);
+        let mut counters = EngineCounters::default();
+        send(&mut tx, &mut batch, &mut counters);
+
+        let mut received = RecvBatch::new(8);
+        let mut sizes = Vec::new();
+        while sizes.len() < 4 {
+            receive(&to, &mut received);
+            for datagram in received.iter() {
+                let verdict = seed.verify_with(IcrcPolicy::Exact, 0, datagram.data);
+                assert_eq!(verdict, IcrcVerdict::Ok { ident: 0 });
+                sizes.push(datagram.data.len());
+            }
+        }
+        assert_eq!(sizes, [40, 40, 32, 40]);
+    }
+
+    /// A destination that cannot be reached costs its own packets and nobody else's.
+    #[test]
+    fn one_bad_destination_stops_nobody_else() {
+        let ((local, from), (good, to)) = (bind(), bind());
+        let mut tx = carrier(from);
+        let mut batch = tx.batch();
+        let mut counters = EngineCounters::default();
+        // From loopback there is no way to 192.0.2.1.
+        for remote in [good, [192, 0, 2, 1], good] {
+            let dest = TxDest {
+                local: local.into(),
+                remote: remote.into(),
+                tos: 0,
+                source_port: ROCE_PORT,
+                chunk: QpnChunk(0),
+            };
+            batch.reserve(&dest, 20).expect("room").bytes.fill(1);
+        }
+        send(&mut tx, &mut batch, &mut counters);
+        assert_eq!(counters.tx_errors, 1);
+        let mut received = RecvBatch::new(8);
+        let mut count = 0;
+        while count < 2 {
+            count += receive(&to, &mut received);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What moves the core: the lock, the threads that drive, and the state behind the lock.
+
+pub(super) mod clock;
+pub(super) mod doorbell;
+pub(super) mod parts;
+pub(super) mod progress;
+pub(super) mod shard_state;
+mod sync;
+pub(super) mod vigilance;
+pub(super) mod wait;

@@ -1,0 +1,400 @@
+//! What the engine's lock protects: the core's shard, and what it needs to run.
+//! Passive: whoever holds the lock drives it.
+
+use core::cell::RefCell;
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use urxe_core::event::AsyncEvent as CoreEvent;
+use urxe_core::mr::MrTable;
+use urxe_core::table::QpIndex;
+use urxe_core::transmit::TxBatch;
+use urxe_core::{AckMode, Foreign, Handled, RxPath, Shard, Time};
+use urxe_wire::Qpn;
+
+use super::clock::Clock;
+use super::doorbell::Combined;
+use super::parts::{CoreEnv, Parts};
+use super::progress::ProgressShared;
+use crate::async_event::AsyncEvent;
+use crate::engine::calls::post::QpShared;
+use crate::engine::calls::srq::SrqShared;
+use crate::engine::calls::strict::strict_acks;
+use crate::engine::carrier::intake::Intake;
+use crate::engine::carrier::sockets::{ListensAt, Sockets, Which};
+use crate::engine::carrier::{Carrier, Opened, Sending, Sent};
+use crate::engine::objects::channel::Channel;
+use crate::engine::objects::cm::CmTable;
+use crate::engine::objects::cq_table::CqTable;
+use crate::engine::upkeep::counters::EngineCounters;
+use crate::engine::upkeep::tap::Tap;
+use crate::error::Error;
+use crate::faults::FaultyPath;
+use crate::share::{Handed, Membership};
+use crate::strict::Strict;
+
+/// Receive calls that one turn makes on one socket, at most: 8 datagrams each, which
+/// may be trains of 64 KiB. Then timers and sending have their turn.
+const RECEIVES_PER_TURN: u32 = 4;
+
+/// How long an ACK may be held back in the hope of a reply to travel with, and how
+/// long packets wait for a full socket. A program that answers does so within
+/// microseconds; peers wait for tens of milliseconds at least. It is the tick of the
+/// progress thread while the program drives by itself, so it costs no wake-up more.
+pub(crate) const DEFER_NS: u64 = 1_000_000;
+
+/// A QP as the engine keeps it.
+#[derive(Debug)]
+pub(crate) struct QpSlot {
+    pub(crate) shared: Arc<QpShared>,
+    /// The addresses whose sockets it keeps active.
+    pub(crate) listens_at: ListensAt,
+}
+
+#[derive(Debug)]
+pub(crate) struct ShardState {
+    pub(crate) shard: Shard,
+    pub(crate) mrs: MrTable,
+    pub(crate) cqs: CqTable,
+    /// By place in the shard.
+    pub(crate) qps: Vec<Option<QpSlot>>,
+    /// By place in the shard.
+    pub(crate) srqs: Vec<Option<Arc<SrqShared>>>,
+    /// Packets that the core made.
+    batch: TxBatch,
+    carrier: Box<dyn Carrier>,
+    /// What became of the last batch.
+    sent: Sent,
+    pub(crate) counters: EngineCounters,
+    pub(crate) tap: Option<Tap>,
+    pub(crate) sockets: Arc<Sockets>,
+    pub(crate) clock: Clock,
+    /// When the present holder of the lock began.
+    pub(crate) now: Time,
+    pub(crate) progress: Arc<ProgressShared>,
+    pub(crate) events: Arc<Channel<AsyncEvent>>,
+    /// Others who have the same addresses.
+    pub(crate) membership: Option<Arc<Membership>>,
+    /// The holder of the lock changed nothing, so there is nothing to tell anyone.
+    pub(crate) nothing_new: bool,
+    pub(crate) strict: Option<Box<RefCell<Strict>>>,
+    /// Whom the connection manager's events are for.
+    pub(crate) cm: CmTable,
+}
+
+impl ShardState {
+    pub(in crate::engine) fn new(
+        shard: Shard,
+        mrs: MrTable,
+        opened: Opened,
+        progress: Arc<ProgressShared>,
+        events: Arc<Channel<AsyncEvent>>,
+        strict: Option<Box<RefCell<Strict>>>,
+    ) -> ShardState {
+        ShardState {
+            shard,
+            mrs,
+            cqs: CqTable::default(),
+            qps: Vec::new(),
+            srqs: Vec::new(),
+            batch: opened.carrier.batch(),
+            carrier: opened.carrier,
+            sent: Sent::All,
+            counters: EngineCounters::default(),
+            tap: opened.tap,
+            sockets: opened.sockets,
+            clock: opened.clock,
+            now: Time::ZERO,
+            progress,
+            events,
+            membership: opened.membership,
+            nothing_new: false,
+            strict,
+            cm: CmTable::default(),
+        }
+    }
+
+    /// Lends out what a call into the core needs.
+    #[inline]
+    pub(in crate::engine) fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            now: self.now,
+            shard: &mut self.shard,
+            mrs: &mut self.mrs,
+            cqs: &mut self.cqs,
+            strict: self.strict.as_deref(),
+        }
+    }
+
+    /// Calls into the core.
+    #[inline(always)]
+    pub(in crate::engine) fn with<R>(
+        &mut self,
+        call: impl FnOnce(&mut Shard, &mut CoreEnv<'_, '_>) -> R,
+    ) -> R {
+        self.parts().with(call)
+    }
+
+    /// Reads the clock: at the beginning of every turn.
+    #[inline]
+    pub(crate) fn start_turn(&mut self) {
+        self.now = self.clock.now();
+        self.cqs.set_now(self.now);
+        if let Some(strict) = &mut self.strict {
+            strict.get_mut().set_now(self.now);
+        }
+    }
+
+    /// Fetches and handles packets; returns true if there were any.
+    #[inline]
+    pub(crate) fn receive(&mut self, calls_max: u32, which: Which) -> bool {
+        let mut intake = Intake {
+            parts: Parts {
+                now: self.now,
+                shard: &mut self.shard,
+                mrs: &mut self.mrs,
+                cqs: &mut self.cqs,
+                strict: self.strict.as_deref(),
+            },
+            counters: &mut self.counters,
+            tap: self.tap.as_mut(),
+            others: self.membership.as_deref(),
+            progress: &self.progress,
+        };
+        self.carrier.receive(which, calls_max, &mut intake)
+    }
+
+    /// Takes the packets that others of this address got in our place, and has the
+    /// kernel steer right from now on.
+    #[cold]
+    pub(crate) fn receive_handed_over(&mut self) {
+        let Some(membership) = self.membership.clone() else {
+            return;
+        };
+        let count = membership.drain_inbox(|handed| {
+            let Handed {
+                source,
+                source_port,
+                local,
+                place,
+                tos,
+                packet,
+            } = handed;
+            let path = RxPath::new(source, source_port, local, tos);
+            let handled = self.parts().handle_packet(&path, place, packet);
+            if let Handled::OfAnother(Foreign::Message(_)) = handled {
+                // It came to the wrong one twice: of QP 1, somebody listens no longer.
+                self.shard.handle_unowned_mad(&path, packet, self.now);
+            }
+        });
+        self.counters.taken_over += count as u64;
+        if membership.needs_repair(self.now) {
+            let sockets = self.sockets.clone();
+            let repaired = membership.repair(self.now, sockets.each(), || {
+                self.receive(1, Which::All);
+            });
+            // Failing (somebody holds the registry) is no harm: the next one tries again.
+            self.counters.steering_repairs += u64::from(repaired.unwrap_or(false));
+        }
+    }
+
+    /// Does what is due; returns true if something was.
+    #[inline]
+    pub(crate) fn handle_timers(&mut self) -> bool {
+        let is_due = self.shard.next_timeout().is_some_and(|due| due <= self.now);
+        if is_due {
+            self.with(|shard, env| shard.handle_timeout(env));
+        }
+        if self.cqs.due().is_some_and(|due| due <= self.now) {
+            self.cqs.raise_due();
+        }
+        let any_held = match &mut self.strict {
+            None => false,
+            Some(strict) => strict.get_mut().release_due(&mut self.cqs),
+        };
+        is_due || any_held
+    }
+
+    /// Sends what is ready. Returns false if a socket is full.
+    #[inline]
+    pub(crate) fn transmit(&mut self, acks: AckMode) -> bool {
+        let acks = self
+            .strict
+            .as_deref()
+            .map_or(acks, |s| strict_acks(s, acks));
+        // A batch that could not be sent stays: the core must not fill it again.
+        if self.sent != Sent::All && self.send() == Sent::Full {
+            return false;
+        }
+        while self.shard.has_work() && self.carrier.has_room() {
+            let mut parts = Parts {
+                now: self.now,
+                shard: &mut self.shard,
+                mrs: &mut self.mrs,
+                cqs: &mut self.cqs,
+                strict: self.strict.as_deref(),
+            };
+            let batch = &mut self.batch;
+            let more = parts.with(|shard, env| shard.poll_transmit(env, batch, acks));
+            if !self.batch.is_empty() && self.send() == Sent::Full {
+                return false;
+            }
+            if !more {
+                break;
+            }
+        }
+        true
+    }
+
+    fn send(&mut self) -> Sent {
+        let mut cx = Sending {
+            now: self.now,
+            counters: &mut self.counters,
+            tap: self.tap.as_mut(),
+            expects_pairs: self.shard.expects_pairs(),
+        };
+        self.sent = self.carrier.send(&mut self.batch, &mut cx);
+        self.sent
+    }
+
+    /// A full socket holds packets back.
+    #[inline]
+    pub(in crate::engine) fn is_full(&self) -> bool {
+        self.sent == Sent::Full
+    }
+
+    /// A QP is about to go: whatever the carrier keeps leaves.
+    pub(in crate::engine) fn settle_carrier(&mut self) {
+        if self.carrier.settle(self.now) && self.sent == Sent::All {
+            self.sent = Sent::Kept;
+        }
+        self.transmit(AckMode::Now);
+    }
+
+    /// Hears a multicast group from now on.
+    pub(in crate::engine) fn join(&mut self, group: IpAddr) -> Result<(), Error> {
+        self.carrier.join(group)
+    }
+
+    /// Leaves the groups that no QP is attached to any more.
+    pub(in crate::engine) fn leave_groups(&mut self) {
+        let shard = &self.shard;
+        self.carrier.leave(&|group| shard.has_members(group));
+    }
+
+    /// The faults that packets meet on purpose.
+    pub(in crate::engine) fn faults(&self) -> Option<&FaultyPath> {
+        self.carrier.faults()
+    }
+
+    /// Everything that can be done now: what is left over, packets, timers, sending.
+    /// Returns true if there were packets.
+    pub(crate) fn turn(&mut self, acks: AckMode) -> bool {
+        self.start_turn();
+        let any = self.receive(RECEIVES_PER_TURN, Which::All);
+        self.handle_timers();
+        self.transmit(acks);
+        any
+    }
+
+    /// Somebody keeps account of when things happen: strict mode, or a network.
+    pub(in crate::engine) fn is_watched(&self) -> bool {
+        self.strict.is_some() || self.clock.is_of_network()
+    }
+
+    /// After a post that started nothing: nobody has to be told of anything, as what there was to do before (`had_work`)
+    /// was told before.
+    #[inline]
+    pub(in crate::engine) fn is_quiet(&self, had_work: bool) -> bool {
+        (had_work || !self.shard.has_work())
+            && !self.shard.has_events()
+            && self.cqs.due().is_none()
+            && !self.is_watched()
+    }
+
+    /// When somebody must come back at the latest: a timer, or something held back.
+    pub(crate) fn due(&self) -> Option<Time> {
+        let held = self.strict.as_ref().and_then(|s| s.borrow().due());
+        let late = match self.sent {
+            Sent::All => None,
+            Sent::Kept | Sent::Full => self.carrier.due(),
+        };
+        let timers = [self.shard.next_timeout(), self.cqs.due(), held, late];
+        let timer = timers.into_iter().flatten().min();
+        if self.shard.has_work() || self.is_full() {
+            let soon = self.now + DEFER_NS;
+            return Some(timer.map_or(soon, |timer| timer.min(soon)));
+        }
+        timer
+    }
+
+    /// The number of the QP at a place, if there is one.
+    pub(in crate::engine) fn qpn(&self, index: QpIndex) -> Option<Qpn> {
+        Some(self.qps.get(index.0 as usize)?.as_ref()?.shared.qpn)
+    }
+
+    /// Hands asynchronous events over to the program.
+    fn publish_events(&mut self) {
+        self.deliver_cm_events();
+        while let Some(event) = self.shard.poll_event() {
+            let event = match event {
+                CoreEvent::CqErr(cq) => {
+                    self.with(|shard, env| shard.fail_cq(cq, env));
+                    Some(AsyncEvent::CqErr(cq))
+                }
+                CoreEvent::QpFatal(index) => self.qpn(index).map(AsyncEvent::QpFatal),
+                CoreEvent::QpReqErr(index) => self.qpn(index).map(AsyncEvent::QpReqErr),
+                CoreEvent::QpAccessErr(index) => self.qpn(index).map(AsyncEvent::QpAccessErr),
+                CoreEvent::CommEst(index) => self.qpn(index).map(AsyncEvent::CommEst),
+                CoreEvent::SqDrained(index) => self.qpn(index).map(AsyncEvent::SqDrained),
+                CoreEvent::QpLastWqeReached(index) => {
+                    self.qpn(index).map(AsyncEvent::QpLastWqeReached)
+                }
+                CoreEvent::SrqLimitReached(id) => {
+                    let is_live = matches!(self.srqs.get(id.0 as usize), Some(Some(_)));
+                    is_live.then_some(AsyncEvent::SrqLimitReached(id))
+                }
+                // A kind that this version of the API does not know.
+                _ => None,
+            };
+            // Of a QP that is gone by now nobody wants to hear.
+            if let Some(event) = event {
+                self.events.push(event);
+            }
+        }
+    }
+}
+
+impl Combined for ShardState {
+    fn serve(&mut self, index: u32) {
+        if self.serve_srq(index) {
+            return;
+        }
+        if let Some(Some(slot)) = self.qps.get(index as usize) {
+            let qp = slot.shared.clone();
+            qp.serve(self);
+        }
+    }
+
+    fn served(&mut self) {
+        self.nothing_new = false;
+        self.transmit(AckMode::Defer);
+    }
+
+    #[inline]
+    fn leave(&mut self, hand_over: bool) {
+        if std::thread::panicking() {
+            // The last holder of the lock: it is poisoned from here on.
+            self.events.push(AsyncEvent::DeviceFatal);
+        }
+        if std::mem::take(&mut self.nothing_new) && !hand_over {
+            return;
+        }
+        self.publish_events();
+        if hand_over {
+            self.progress.kick_to_serve();
+        } else if let Some(due) = self.due() {
+            self.progress.wake_by(due);
+        }
+    }
+}

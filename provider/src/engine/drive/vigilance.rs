@@ -1,0 +1,119 @@
+//! Programs that wait by looking at their memory.
+//!
+//! Such a program calls nothing until a WRITE of its peer has changed a byte. It polls a
+//! completion queue now and then, so it looks like one that drives the engine by itself;
+//! but what arrives while it looks at its memory is the progress thread's to fetch, and a
+//! tick is a thousand times what the wire takes. So the thread takes note of packets
+//! that lay waiting while the program was silent, and then watches the sockets for a while
+//! although the program drove a moment ago.
+
+/// A program that polls comes back within a microsecond or two, or, where the thread itself
+/// took its processor for a wake-up, within some ten. After this long it is doing something
+/// else. (With less the thread takes its own disturbance for the program's silence: on two
+/// processors it then stays awake for good, beside a program that polls.)
+pub(in crate::engine) const SILENT_NS: u64 = 30_000;
+/// At a tick, after so long: a program that looks at its memory has been silent since it
+/// answered what the tick before fetched.
+pub(in crate::engine) const SILENT_AT_TICK_NS: u64 = 300_000;
+/// What a wake-up that was needed outweighs: there may be one for nothing beside each, for
+/// the answer that the program does poll for. With more, a program that polls, and is
+/// scheduled out now and then, would be disturbed for ever.
+const FOUND_CREDIT: u8 = 2;
+/// Ticks in a row that must find packets lying there: a program that polls may be
+/// scheduled out at one of them.
+const FINDS_MIN: u8 = 3;
+/// Wake-ups for nothing in a row until the thread believes that the program polls. Each of
+/// a program's messages may bring one, for the answer that it does poll for.
+const CREDIT: u8 = 16;
+
+/// What the progress thread has seen of the program.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Vigilance {
+    /// Ticks in a row that found packets.
+    finds: u8,
+    /// Wake-ups for nothing that are still allowed; 0 while it is off.
+    credit: u8,
+}
+
+impl Vigilance {
+    /// True if the sockets are to be watched although the program drives.
+    pub(in crate::engine) fn is_on(&self) -> bool {
+        self.credit > 0
+    }
+
+    /// A tick, at which packets lay there that the program was too silent to fetch, or not.
+    pub(in crate::engine) fn on_tick(&mut self, found: bool) {
+        self.finds = if found { self.finds + 1 } else { 0 };
+        if self.finds >= FINDS_MIN {
+            self.finds = 0;
+            self.credit = CREDIT;
+        }
+    }
+
+    /// The thread watched the sockets, and found packets that the program did not fetch, or
+    /// not.
+    pub(in crate::engine) fn on_watch(&mut self, found: bool) {
+        if !self.is_on() {
+            return;
+        }
+        self.credit = if found {
+            (self.credit + FOUND_CREDIT).min(CREDIT)
+        } else {
+            self.credit - 1
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_polls_and_is_scheduled_out_now_and_then_stays_alone() {
+        let mut vigilance = Vigilance::default();
+        for _ in 0..100 {
+            for found in [true, true, false] {
+                vigilance.on_tick(found);
+                assert!(!vigilance.is_on());
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_that_looks_at_its_memory_is_watched_for_as_long_as_it_does() {
+        let mut vigilance = Vigilance::default();
+        for n in 1..=FINDS_MIN {
+            assert!(!vigilance.is_on());
+            vigilance.on_tick(true);
+            assert_eq!(vigilance.is_on(), n == FINDS_MIN);
+        }
+        // Every message is fetched by the thread, and every ACK by the program.
+        for _ in 0..1000 {
+            vigilance.on_watch(true);
+            vigilance.on_watch(false);
+            assert!(vigilance.is_on());
+        }
+        vigilance.on_watch(true);
+        for n in 1..=CREDIT {
+            assert!(vigilance.is_on(), "{n}");
+            vigilance.on_watch(false);
+        }
+        assert!(!vigilance.is_on(), "now it polls");
+    }
+
+    #[test]
+    fn a_few_finds_do_not_keep_it_on() {
+        let mut vigilance = Vigilance::default();
+        for _ in 0..FINDS_MIN {
+            vigilance.on_tick(true);
+        }
+        for _ in 0..20 {
+            for found in [true, false, false, false] {
+                vigilance.on_watch(found);
+            }
+        }
+        assert!(!vigilance.is_on());
+        vigilance.on_watch(true);
+        assert!(!vigilance.is_on(), "only ticks switch it on");
+    }
+}

@@ -1,0 +1,151 @@
+//! Waiting for events. The waiting thread drives the engine itself and sleeps on the
+//! sockets, so that a message wakes one thread and not two.
+
+use core::fmt::Debug;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use urxe_core::{AckMode, Time};
+use urxe_udp::{Interest, WAIT_MAX, wait_for};
+
+use super::clock::until;
+use super::doorbell::Attempt;
+use super::progress::Watch;
+use crate::engine::Engine;
+use crate::engine::carrier::sockets::Which;
+use crate::engine::objects::channel::{Channel, Permit, Sleep};
+use crate::error::Error;
+
+/// What a waiting thread needs to know before it sleeps.
+#[derive(Default)]
+struct Outlook {
+    /// The next timer, which it must not sleep through.
+    due: Option<Time>,
+    /// Packets wait for room in a socket.
+    backlog: bool,
+}
+
+impl Engine {
+    /// Takes the next event of a channel, waiting for it as long as `timeout` allows.
+    pub(crate) fn wait_for_event<T: Debug + Send + 'static>(
+        &self,
+        channel: &Arc<Channel<T>>,
+        timeout: Option<Duration>,
+    ) -> Result<Option<T>, Error> {
+        self.check_process()?;
+        if let Some(event) = channel.try_take() {
+            return Ok(Some(event));
+        }
+        if let Some(network) = self.network() {
+            return self.wait_on_network(&**network, channel, timeout);
+        }
+        let now = self.clock.now();
+        let deadline = timeout.map(|t| now + u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
+        let mut watch = self.progress.try_watch();
+        let event = self.wait_until(channel, deadline, &mut watch);
+        if let Some(watch) = watch {
+            watch.end(self.clock.now());
+        }
+        event
+    }
+
+    fn wait_until<'e, T>(
+        &'e self,
+        channel: &Channel<T>,
+        deadline: Option<Time>,
+        watch: &mut Option<Watch<'e>>,
+    ) -> Result<Option<T>, Error> {
+        loop {
+            let mut outlook = Outlook::default();
+            if watch.is_some() {
+                if let Some(event) = self.turn_for(channel, &mut outlook)? {
+                    return Ok(Some(event));
+                }
+            } else {
+                // The one who watched may have left.
+                *watch = self.progress.try_watch();
+                if watch.is_some() {
+                    continue;
+                }
+            }
+            let permit = match channel.take_or_sleep() {
+                Sleep::Event(event) => return Ok(Some(event)),
+                Sleep::Permitted(permit) => permit,
+            };
+            let now = self.clock.now();
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return Ok(None);
+            }
+            let end = [deadline, outlook.due].into_iter().flatten().min();
+            self.sleep(
+                &permit,
+                watch.is_some(),
+                outlook.backlog,
+                end.map(|end| until(now, end)),
+            )?;
+        }
+    }
+
+    /// One turn on behalf of a thread that waits for an event, which it takes.
+    pub(in crate::engine) fn look_for<T>(&self, channel: &Channel<T>) -> Result<Option<T>, Error> {
+        self.turn_for(channel, &mut Outlook::default())
+    }
+
+    /// One turn of the engine on behalf of a thread that waits for an event.
+    fn turn_for<T>(&self, channel: &Channel<T>, outlook: &mut Outlook) -> Result<Option<T>, Error> {
+        // If somebody else drives, an event of his making will wake us.
+        let mut state = match self.combiner.try_lock() {
+            Ok(Attempt::Held(state)) => state,
+            Ok(Attempt::Busy) => return Ok(channel.try_take()),
+            // The event that tells of the failure comes before the failure itself.
+            Err(poisoned) => return channel.try_take().map(Some).ok_or(poisoned.into()),
+        };
+        state.start_turn();
+        state.serve_bells();
+        // What was held back for a reply that did not come.
+        state.transmit(AckMode::Now);
+        state.receive(1, Which::All);
+        state.handle_timers();
+        let event = channel.try_take();
+        // With an event the program will probably answer: an ACK may go with that.
+        let acks = if event.is_some() {
+            AckMode::Defer
+        } else {
+            AckMode::Now
+        };
+        state.transmit(acks);
+        outlook.due = state.due();
+        outlook.backlog = state.is_full();
+        Ok(event)
+    }
+
+    fn sleep<T>(
+        &self,
+        permit: &Permit<'_, T>,
+        watches: bool,
+        backlog: bool,
+        timeout: Option<Duration>,
+    ) -> Result<(), Error> {
+        let mut list = [Interest::readable(permit.fd()); WAIT_MAX];
+        let mut len = 1;
+        if watches {
+            let groups = self.sockets.groups.interest().is_some();
+            self.progress
+                .groups_watched
+                .store(groups, Ordering::Relaxed);
+            len = self.sockets.interests(backlog, &mut list, len);
+            if !self.sockets.all_active() {
+                // A QP may be connected meanwhile, on an address that nobody listens at.
+                list[len] = Interest::readable(self.progress.activated.as_fd());
+                len += 1;
+            }
+        }
+        let ready = wait_for(&list[..len], timeout).map_err(Error::io("waiting for an event"))?;
+        if watches && ready.is_ready(len - 1) {
+            self.progress.activated.drain();
+        }
+        Ok(())
+    }
+}

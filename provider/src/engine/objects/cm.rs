@@ -1,0 +1,297 @@
+//! QP 1 of a context: the connection manager's calls, and its events on their way to the
+//! identifiers that they are for.
+
+use core::net::IpAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use urxe_core::AckMode;
+use urxe_core::Time;
+use urxe_core::cm::{
+    Agent, AgentConfig, CmError as CoreError, CmEvent, CmPlaces, CommId, ConnectRequest,
+    DatagramRequest, ListenerId, Scope,
+};
+use urxe_core::qp::attr::{AttrMask, QpAttr};
+use urxe_core::qp::state::QpState;
+use urxe_core::qpn_table::{CHUNKS, QpnChunk};
+use urxe_core::table::{QpIndex, cut};
+use urxe_wire::Qpn;
+use urxe_wire::cm::PortSpace;
+
+use crate::cm::{Handle, Queue, Queued, What};
+use crate::engine::Engine;
+use crate::engine::carrier::sockets::ListensAt;
+use crate::engine::drive::shard_state::ShardState;
+use crate::error::Error;
+use crate::listed::guid_of;
+
+/// Where an identifier's events go.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    queue: Mutex<Arc<Queue>>,
+    /// The identifier; set once it is made.
+    to: OnceLock<Weak<Handle>>,
+    /// The QP that follows its connection, if one does.
+    qp: Mutex<Option<(QpIndex, Qpn)>>,
+}
+
+impl Mailbox {
+    pub(crate) fn new(queue: Arc<Queue>) -> Arc<Mailbox> {
+        Arc::new(Mailbox {
+            queue: Mutex::new(queue),
+            to: OnceLock::new(),
+            qp: Mutex::new(None),
+        })
+    }
+
+    /// A QP fails when the connection ends, whether or not the program looks for events.
+    pub(crate) fn follow(&self, qp: Option<(QpIndex, Qpn)>) {
+        *self.qp.lock().unwrap_or_else(PoisonError::into_inner) = qp;
+    }
+
+    fn follower(&self) -> Option<(QpIndex, Qpn)> {
+        *self.qp.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn address(&self, to: Weak<Handle>) {
+        // It is made once.
+        let _ = self.to.set(to);
+    }
+
+    pub(crate) fn push(&self, what: What) {
+        let Some(to) = self.to.get().cloned() else {
+            return;
+        };
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.push(Queued { to, what });
+    }
+
+    pub(crate) fn queue(&self) -> Arc<Queue> {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.clone()
+    }
+
+    /// Events go to another channel from now on, with those that wait.
+    pub(crate) fn move_to(&self, queue: &Arc<Queue>) {
+        let mut own = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *own, queue.clone());
+        for queued in self.take_waiting(&old) {
+            own.push(queued);
+        }
+    }
+
+    /// Takes the events out that nobody will take.
+    pub(crate) fn clear(&self) {
+        let queue = self.queue();
+        drop(self.take_waiting(&queue));
+    }
+
+    fn take_waiting(&self, queue: &Queue) -> Vec<Queued> {
+        let Some(to) = self.to.get() else {
+            return Vec::new();
+        };
+        queue.take_all(|queued| queued.to.ptr_eq(to))
+    }
+}
+
+/// Whom events are for, by place.
+#[derive(Debug, Default)]
+pub(crate) struct CmTable {
+    ids: Vec<Option<Arc<Mailbox>>>,
+    /// With the number that this context has for the identifier that listens.
+    listeners: Vec<Option<(Arc<Mailbox>, usize)>>,
+    /// Its sockets are looked at, though no QP may use them.
+    is_used: bool,
+}
+
+impl CmTable {
+    /// Gives up places that the agent has not any more.
+    pub(in crate::engine) fn shrink(&mut self, places: CmPlaces) {
+        cut(&mut self.ids, places.conns);
+        cut(&mut self.listeners, places.listeners);
+    }
+}
+
+/// How the agent of a context is.
+pub(in crate::engine) fn agent_config(
+    addrs: &[IpAddr],
+    chunk: Option<QpnChunk>,
+    is_shared: bool,
+    secret: u64,
+) -> AgentConfig {
+    let any = QpnChunk((secret % CHUNKS as u64) as u16);
+    AgentConfig {
+        guid: guid_of(addrs),
+        owner: chunk.unwrap_or(any),
+        is_shared,
+        secret,
+    }
+}
+
+impl ShardState {
+    /// Puts what the agent tells into the mailboxes.
+    pub(in crate::engine) fn deliver_cm_events(&mut self) {
+        while let Some(event) = self.shard.poll_cm_event() {
+            if let CmEvent::Request(id, incoming) = event {
+                let listener = self.cm.listeners.get(incoming.listener.0 as usize);
+                if let Some(Some((mailbox, context))) = listener {
+                    mailbox.push(What::Request(*context, id, incoming));
+                }
+                continue;
+            }
+            let id = event.id();
+            let place = self.shard.cm(|agent| id.place(agent)).flatten();
+            let mailbox = place.and_then(|place| self.cm.ids.get(place));
+            let Some(Some(mailbox)) = mailbox else {
+                continue;
+            };
+            let mailbox = mailbox.clone();
+            if let CmEvent::Disconnected { .. } = event
+                && let Some((index, qpn)) = mailbox.follower()
+            {
+                self.fail_qp(index, qpn);
+            }
+            mailbox.push(What::Agent(event));
+        }
+    }
+
+    /// Fails a QP whose connection is over, so that what was posted completes: who waits for that may wait for nothing
+    /// else.
+    fn fail_qp(&mut self, index: QpIndex, qpn: Qpn) {
+        // Another one may have its place.
+        if self.qpn(index) != Some(qpn) {
+            return;
+        }
+        let attr = QpAttr {
+            qp_state: QpState::Err,
+            ..QpAttr::default()
+        };
+        // Of a QP that the program took back to RESET nothing is posted.
+        let _ = self.with(|shard, env| shard.modify_qp(index, &attr, AttrMask::STATE, env));
+    }
+
+    fn assign(&mut self, id: CommId, mailbox: Option<Arc<Mailbox>>) {
+        let Some(place) = self.shard.cm(|agent| id.place(agent)).flatten() else {
+            return;
+        };
+        let ids = &mut self.cm.ids;
+        if ids.len() <= place {
+            ids.resize_with(place + 1, || None);
+        }
+        ids[place] = mailbox;
+    }
+}
+
+impl Engine {
+    /// Does something with the agent, and sends what it has to say.
+    pub(crate) fn cm<R>(&self, act: impl FnOnce(&mut Agent, Time) -> R) -> Result<R, Error> {
+        self.with_cm(|state, now| state.shard.cm(|agent| act(agent, now)))
+            .map(|result| result.expect("every context has an agent"))
+    }
+
+    fn with_cm<R>(&self, act: impl FnOnce(&mut ShardState, Time) -> R) -> Result<R, Error> {
+        let mut state = self.enter()?;
+        if !state.cm.is_used {
+            state.cm.is_used = true;
+            if self.sockets.add_user(ListensAt::Everywhere) {
+                // Whoever sleeps must sleep on one more socket.
+                self.progress.activated.notify();
+                self.progress.kick();
+            }
+        }
+        // What the program posted and received before this call leaves before what the agent has to say: behind the
+        // end of a connection the peer would have no use for an ACK.
+        state.serve_bells();
+        state.transmit(AckMode::Now);
+        let now = state.now;
+        let result = act(&mut state, now);
+        self.note_gone(state.shard.cm_occupancy());
+        state.transmit(AckMode::Now);
+        Ok(result)
+    }
+
+    /// Asks for a connection of the identifier that has this mailbox.
+    pub(crate) fn cm_connect(
+        &self,
+        mailbox: &Arc<Mailbox>,
+        request: &ConnectRequest<'_>,
+    ) -> Result<Result<CommId, CoreError>, Error> {
+        self.cm_begin(mailbox, |agent, now| agent.connect(now, request))
+    }
+
+    /// Asks where a datagram QP is.
+    pub(crate) fn cm_resolve(
+        &self,
+        mailbox: &Arc<Mailbox>,
+        request: &DatagramRequest<'_>,
+    ) -> Result<Result<CommId, CoreError>, Error> {
+        self.cm_begin(mailbox, |agent, now| agent.resolve(now, request))
+    }
+
+    fn cm_begin(
+        &self,
+        mailbox: &Arc<Mailbox>,
+        begin: impl FnOnce(&mut Agent, Time) -> Result<CommId, CoreError>,
+    ) -> Result<Result<CommId, CoreError>, Error> {
+        self.with_cm(|state, now| {
+            let begun = state.shard.cm(|agent| begin(agent, now));
+            let begun = begun.expect("every context has an agent");
+            if let Ok(id) = begun {
+                state.assign(id, Some(mailbox.clone()));
+            }
+            begun
+        })
+    }
+
+    /// The program takes a request: its events go to this mailbox. False if it is gone.
+    pub(crate) fn cm_adopt(&self, id: CommId, mailbox: &Arc<Mailbox>) -> Result<bool, Error> {
+        self.with_cm(|state, _| {
+            let is_there = state.shard.cm(|agent| agent.take(id)) == Some(true);
+            if is_there {
+                state.assign(id, Some(mailbox.clone()));
+            }
+            is_there
+        })
+    }
+
+    /// The identifier is gone.
+    pub(crate) fn cm_destroy(&self, id: CommId) {
+        // After a fork or a panic there is nothing to end.
+        let _ = self.with_cm(|state, now| {
+            state.assign(id, None);
+            state.shard.cm(|agent| agent.destroy(now, id));
+        });
+    }
+
+    /// Requests for the port go to this mailbox, as those of its context number `context`.
+    pub(crate) fn cm_listen(
+        &self,
+        (mailbox, context): (&Arc<Mailbox>, usize),
+        (space, port): (PortSpace, u16),
+        scope: Scope,
+        backlog: u32,
+    ) -> Result<Result<ListenerId, CoreError>, Error> {
+        self.with_cm(|state, _| {
+            let listen = |agent: &mut Agent| agent.listen(space, port, scope, backlog);
+            let id = state
+                .shard
+                .cm(listen)
+                .expect("every context has an agent")?;
+            let listeners = &mut state.cm.listeners;
+            let place = id.0 as usize;
+            if listeners.len() <= place {
+                listeners.resize_with(place + 1, || None);
+            }
+            listeners[place] = Some((mailbox.clone(), context));
+            Ok(id)
+        })
+    }
+
+    pub(crate) fn cm_unlisten(&self, id: ListenerId) {
+        let _ = self.with_cm(|state, now| {
+            state.shard.cm(|agent| agent.unlisten(now, id));
+            if let Some(place) = state.cm.listeners.get_mut(id.0 as usize) {
+                *place = None;
+            }
+        });
+    }
+}

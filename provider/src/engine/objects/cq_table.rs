@@ -1,0 +1,148 @@
+//! All completion queues of a context, by number: where the core puts completions.
+
+use std::sync::Arc;
+
+use urxe_core::Time;
+use urxe_core::cq::{CqId, CqOverrun, CqSink, Cqe};
+use urxe_core::table::{Occupancy, cut};
+
+use super::cq::{CqCore, CqInit};
+use super::moderation::ModerationClock;
+use crate::limits::LIMITS;
+
+/// The table.
+#[derive(Debug, Default)]
+pub(crate) struct CqTable {
+    cqs: Vec<Option<Arc<CqCore>>>,
+    /// Free places in it.
+    free: Vec<u32>,
+    clock: ModerationClock,
+}
+
+/// All numbers are in use.
+#[derive(Debug)]
+pub(crate) struct CqTableFull;
+
+impl CqTable {
+    /// Makes a queue under a free number.
+    pub(crate) fn create(&mut self, init: CqInit) -> Result<Arc<CqCore>, CqTableFull> {
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None if self.cqs.len() < LIMITS.max_cq as usize => {
+                self.cqs.push(None);
+                self.cqs.len() as u32 - 1
+            }
+            None => return Err(CqTableFull),
+        };
+        let cq = Arc::new(CqCore::new(CqId(place), init));
+        self.cqs[place as usize] = Some(cq.clone());
+        Ok(cq)
+    }
+
+    pub(crate) fn remove(&mut self, id: CqId) {
+        if self.cqs[id.0 as usize].take().is_some() {
+            self.free.push(id.0);
+        }
+    }
+
+    /// Gives up places that no queue has, if hardly any of very many are left.
+    pub(crate) fn shrink(&mut self) {
+        let table = Occupancy {
+            used: self.cqs.len() - self.free.len(),
+            places: self.cqs.len(),
+        };
+        if table.is_sparse() {
+            let places = Occupancy::places_to_keep(&self.cqs, Option::is_some);
+            cut(&mut self.cqs, places);
+            self.free.retain(|&place| (place as usize) < places);
+            self.free.shrink_to_fit();
+        }
+    }
+
+    /// Completions that a queue can hold; none if there is no such queue.
+    pub(crate) fn capacity(&self, id: CqId) -> usize {
+        self.at(id).map_or(0, |cq| cq.capacity())
+    }
+
+    /// Completions that a queue can take now.
+    pub(crate) fn room(&self, id: CqId) -> usize {
+        self.at(id).map_or(0, |cq| cq.room())
+    }
+
+    pub(in crate::engine) fn at(&self, id: CqId) -> Option<&Arc<CqCore>> {
+        self.cqs.get(id.0 as usize)?.as_ref()
+    }
+
+    /// Tells the time, at the beginning of every turn.
+    #[inline]
+    pub(crate) fn set_now(&mut self, now: Time) {
+        self.clock.now = now;
+    }
+
+    /// When a moderated event is due.
+    #[inline]
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.clock.due()
+    }
+
+    /// Raises moderated events that are due.
+    pub(crate) fn raise_due(&mut self) {
+        self.clock.fire();
+    }
+}
+
+impl CqSink for CqTable {
+    #[inline]
+    fn push(&mut self, id: CqId, cqe: Cqe) -> Result<(), CqOverrun> {
+        match self.cqs.get(id.0 as usize) {
+            Some(Some(cq)) => cq.push(cqe, &mut self.clock),
+            // A QP keeps its queues alive, so this is not reached.
+            _ => Err(CqOverrun),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> CqInit {
+        CqInit {
+            capacity: 1,
+            channel: None,
+            timestamps: false,
+        }
+    }
+
+    #[test]
+    fn numbers_are_used_again_and_their_limit_is_an_error() {
+        let mut table = CqTable::default();
+        let max = LIMITS.max_cq;
+        for n in 0..max {
+            assert_eq!(table.create(small()).expect("free").id, CqId(n));
+        }
+        assert!(table.create(small()).is_err());
+        table.remove(CqId(5));
+        table.remove(CqId(5));
+        assert_eq!(table.create(small()).expect("free").id, CqId(5));
+        assert!(table.create(small()).is_err());
+    }
+
+    #[test]
+    fn an_almost_empty_table_is_small_again() {
+        let mut table = CqTable::default();
+        let all: Vec<_> = (0..5000)
+            .map(|_| table.create(small()).expect("free").id)
+            .collect();
+        for &id in all.iter().filter(|id| id.0 != 1000) {
+            table.remove(id);
+        }
+        table.shrink();
+        assert_eq!(table.cqs.len(), 1001);
+        assert!(table.at(CqId(1000)).is_some());
+        let again: Vec<_> = (0..4999)
+            .map(|_| table.create(small()).expect("free").id)
+            .collect();
+        assert!(!again.contains(&CqId(1000)) && again.contains(&CqId(4999)));
+    }
+}

@@ -1,0 +1,7 @@
+//! What is done on the side: counters, captures, and memory that goes back to the system.
+
+pub(super) mod counters;
+pub(super) mod give_back;
+pub(super) mod housekeeping;
+pub(super) mod open_engines;
+pub(super) mod tap;

@@ -1,0 +1,291 @@
+//! Every packet sent and received, as a pcapng file that Wireshark opens.
+//!
+//! A socket shows neither IP nor UDP headers, so they are rebuilt here. They are such
+//! that the ICRC verifies: with the IPv4 Identification that a packet was sent with, or
+//! that its ICRC was found to belong to. The other fields are plausible, not observed.
+
+use core::net::{IpAddr, SocketAddr};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, flock};
+use urxe_core::RxPath;
+use urxe_core::transmit::TxBatch;
+use urxe_udp::Datagram;
+use urxe_wire::pcapng::{self, Direction, Interface, Packet};
+use urxe_wire::{IcrcPolicy, IcrcVerdict};
+
+use crate::engine::ROCE_PORT;
+use crate::error::Error;
+
+/// Bytes gathered before they go to the file: some 100 full packets.
+const BUFFER_BYTES: usize = 512 << 10;
+
+/// The file.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    /// None once writing failed.
+    file: Option<BufWriter<File>>,
+    path: PathBuf,
+    /// One packet, being put together.
+    frame: Vec<u8>,
+    /// The block around it.
+    block: Vec<u8>,
+}
+
+/// Name of the environment variable that turns the tap on.
+pub(crate) const VARIABLE: &str = "URXE_PCAP";
+
+impl Tap {
+    /// Opens the file; `%p` in its name becomes the process id. If another context or
+    /// process is writing to it, its own file beside it is taken.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn create(path: &Path) -> Result<Tap, Error> {
+        let pid = std::process::id();
+        let path = PathBuf::from(path.to_string_lossy().replace("%p", &pid.to_string()));
+        let open = || -> io::Result<Tap> {
+            let (path, file) = lock_some(path, pid)?;
+            if file.metadata()?.is_file() {
+                file.set_len(0)?;
+            }
+            let mut tap = Tap {
+                file: Some(BufWriter::with_capacity(BUFFER_BYTES, file)),
+                path,
+                frame: Vec::with_capacity(1 << 13),
+                block: Vec::with_capacity(1 << 13),
+            };
+            tap.write_header();
+            Ok(tap)
+        };
+        open().map_err(Error::io("opening the capture file"))
+    }
+
+    /// Notes all packets of a batch that is about to be sent.
+    pub(crate) fn sent(&mut self, batch: &TxBatch) {
+        let time = now_ns();
+        for run in batch.runs() {
+            let (source, dest) = (run.dest.local, run.dest.remote);
+            let bytes = &batch.bytes()[run.range.clone()];
+            for (place, packet) in bytes.chunks(run.segment_size).enumerate() {
+                let headers = Headers {
+                    source: SocketAddr::new(source, ROCE_PORT),
+                    dest,
+                    direction: Direction::Outbound,
+                    tos: run.dest.tos,
+                    ident: place as u16,
+                };
+                self.packet(time, &headers, packet);
+            }
+        }
+    }
+
+    /// Notes all packets of a datagram that was received.
+    pub(crate) fn received(&mut self, path: &RxPath, datagram: &Datagram<'_>) {
+        let time = now_ns();
+        for (place, packet) in datagram.segments() {
+            let hint = place as u16;
+            let ident = match path.seed.verify_with(IcrcPolicy::SolveIdent, hint, packet) {
+                IcrcVerdict::Ok { ident } => ident,
+                IcrcVerdict::Bad => hint,
+            };
+            let headers = Headers {
+                source: datagram.source,
+                dest: path.local,
+                direction: Direction::Inbound,
+                tos: datagram.tos,
+                ident,
+            };
+            self.packet(time, &headers, packet);
+        }
+    }
+
+    /// Writes what is gathered to the file.
+    pub(crate) fn flush(&mut self) {
+        self.write(|file| file.flush());
+    }
+
+    fn packet(&mut self, time_ns: u64, headers: &Headers, packet: &[u8]) {
+        let mut frame = std::mem::take(&mut self.frame);
+        frame.clear();
+        headers.write(packet, &mut frame);
+        let packet = Packet {
+            time_ns,
+            bytes: &frame,
+            original_len: frame.len() as u32,
+            direction: headers.direction,
+            ..Packet::default()
+        };
+        self.write_block(|block| packet.write(block));
+        self.frame = frame;
+    }
+
+    fn write_header(&mut self) {
+        self.write_block(|block| {
+            pcapng::section(block, "", "");
+            let interface = Interface {
+                link_type: pcapng::LINKTYPE_RAW,
+                name: "",
+                description: "",
+                speed: None,
+            };
+            pcapng::interface(block, &interface);
+        });
+    }
+
+    fn write_block(&mut self, make: impl FnOnce(&mut Vec<u8>)) {
+        let mut block = std::mem::take(&mut self.block);
+        block.clear();
+        make(&mut block);
+        self.write(|file| file.write_all(&block));
+        self.block = block;
+    }
+
+    /// A full disk must not disturb the traffic: the tap says so once, and is off.
+    fn write(&mut self, what: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) {
+        let Some(file) = &mut self.file else { return };
+        let Err(error) = what(file) else { return };
+        // The message itself may have nowhere to go.
+        let _ = writeln!(
+            io::stderr(),
+            "urxe: writing the capture file {} failed ({error}); it is not continued",
+            self.path.display()
+        );
+        if let Some(file) = self.file.take() {
+            // What is still gathered would fail again.
+            let _ = file.into_parts();
+        }
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// The file itself, or one beside it if that is in use.
+fn lock_some(path: PathBuf, pid: u32) -> io::Result<(PathBuf, File)> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut candidate = path.clone();
+    loop {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&candidate)?;
+        let whole = file.metadata()?.is_file();
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) if whole => {
+                let number = NEXT.fetch_add(1, Ordering::Relaxed);
+                let extension = path
+                    .extension()
+                    .unwrap_or("pcapng".as_ref())
+                    .to_string_lossy();
+                candidate = path.with_extension(format!("{pid}.{number}.{extension}"));
+            }
+            // Devices and file systems without locks: nothing to protect.
+            _ => return Ok((candidate, file)),
+        }
+    }
+}
+
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// What of the IP and UDP headers is not the same for all packets, and which way the packet went.
+struct Headers {
+    source: SocketAddr,
+    dest: IpAddr,
+    direction: Direction,
+    tos: u8,
+    ident: u16,
+}
+
+const UDP_HEADER: usize = 8;
+
+impl Headers {
+    fn write(&self, packet: &[u8], frame: &mut Vec<u8>) {
+        let udp_len = (packet.len() + UDP_HEADER) as u16;
+        match (self.source.ip(), self.dest) {
+            (IpAddr::V4(source), IpAddr::V4(dest)) => {
+                let mut ip = [0u8; 20];
+                ip[0] = 0x45;
+                ip[1] = self.tos;
+                ip[2..4].copy_from_slice(&(udp_len + 20).to_be_bytes());
+                ip[4..6].copy_from_slice(&self.ident.to_be_bytes());
+                // Don't Fragment; TTL 64; UDP.
+                ip[6..10].copy_from_slice(&[0x40, 0, 64, 17]);
+                ip[12..16].copy_from_slice(&source.octets());
+                ip[16..20].copy_from_slice(&dest.octets());
+                let checksum = !ones_complement_sum(&ip);
+                ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+                frame.extend_from_slice(&ip);
+                self.write_udp(udp_len, 0, frame);
+            }
+            (source, dest) => {
+                let (source, dest) = (v6(source), v6(dest));
+                let mut ip = [0u8; 40];
+                ip[0] = 0x60 | self.tos >> 4;
+                ip[1] = self.tos << 4;
+                ip[4..6].copy_from_slice(&udp_len.to_be_bytes());
+                ip[6..8].copy_from_slice(&[17, 64]);
+                ip[8..24].copy_from_slice(&source);
+                ip[24..40].copy_from_slice(&dest);
+                frame.extend_from_slice(&ip);
+                // Zero would mean an invalid packet over IPv6.
+                self.write_udp(
+                    udp_len,
+                    self.udp_checksum(udp_len, &source, &dest, packet),
+                    frame,
+                );
+            }
+        }
+        frame.extend_from_slice(packet);
+    }
+
+    fn write_udp(&self, len: u16, checksum: u16, frame: &mut Vec<u8>) {
+        for field in [self.source.port(), ROCE_PORT, len, checksum] {
+            frame.extend_from_slice(&field.to_be_bytes());
+        }
+    }
+
+    fn udp_checksum(&self, len: u16, source: &[u8; 16], dest: &[u8; 16], packet: &[u8]) -> u16 {
+        let words = [17, len, self.source.port(), ROCE_PORT, len].map(u16::to_be_bytes);
+        let parts = [source.as_slice(), dest, words.as_flattened(), packet];
+        let sum = parts
+            .iter()
+            .map(|part| u32::from(ones_complement_sum(part)))
+            .sum::<u32>();
+        match !fold(sum) {
+            0 => 0xffff,
+            checksum => checksum,
+        }
+    }
+}
+
+fn v6(addr: IpAddr) -> [u8; 16] {
+    match addr {
+        IpAddr::V4(addr) => addr.to_ipv6_mapped().octets(),
+        IpAddr::V6(addr) => addr.octets(),
+    }
+}
+
+fn ones_complement_sum(bytes: &[u8]) -> u16 {
+    let words = bytes
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    // 32,768 words at most, so the sum fits.
+    fold(words.sum())
+}
+
+fn fold(sum: u32) -> u16 {
+    let sum = (sum >> 16) + (sum & 0xffff);
+    ((sum >> 16) + (sum & 0xffff)) as u16
+}
