@@ -1,9 +1,9 @@
 //! Faults on the wire, on purpose (`URXE_FAULTS`): packets that are lost, doubled,
 //! overtaken, late or damaged on their way out, as on a network that does such things.
 //!
-//! docs/FAULTS.md describes them. Decisions follow from a seed ([`fate`]), packets that
-//! are held back wait in a queue of this module ([`path`]), and the engine asks once a
-//! batch whether there is one (`engine/carrier/faulty.rs`): without faults none of this runs.
+//! docs/FAULTS.md describes them. Decisions follow from a seed ([`fate`]), and packets that
+//! are held back wait in a queue of this module ([`path`]), which stands before whatever
+//! carries packets (`engine/carrier/faulty.rs`): without faults none of this runs.
 
 mod fate;
 mod path;
