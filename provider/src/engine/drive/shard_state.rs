@@ -265,10 +265,12 @@ impl ShardState {
 
     /// A QP is about to go: whatever the carrier keeps leaves.
     pub(in crate::engine) fn settle_carrier(&mut self) {
-        if self.carrier.settle(self.now) && self.sent == Sent::All {
-            self.sent = Sent::Kept;
+        if self.carrier.settle(self.now) {
+            if self.sent == Sent::All {
+                self.sent = Sent::Kept;
+            }
+            self.transmit(AckMode::Now);
         }
-        self.transmit(AckMode::Now);
     }
 
     /// Hears a multicast group from now on.
