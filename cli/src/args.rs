@@ -49,6 +49,9 @@ pub(crate) enum Command {
     /// The other side of a bench, in a process of its own
     #[command(name = bench::TARGET_SUBCOMMAND, hide = true)]
     BenchTarget(BenchTargetArgs),
+    /// The other side of a `bench fairness`, started by it
+    #[command(name = bench::fairness::TARGET_SUBCOMMAND, hide = true)]
+    FairnessTarget(BenchTargetArgs),
     /// The other side of a `scale`, started by it
     #[command(name = scale::TARGET_SUBCOMMAND, hide = true)]
     ScaleTarget(ScaleTargetArgs),
@@ -98,8 +101,50 @@ pub(crate) struct RoleArgs {
     pub(crate) parent: Option<u32>,
 }
 
+/// Arguments of `urxe bench`: those of one operation, or a measurement of another kind.
 #[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
 pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) other: Option<OtherBench>,
+    #[command(flatten)]
+    pub(crate) of_op: Option<OpBenchArgs>,
+}
+
+/// Measurements of more than one operation.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OtherBench {
+    /// QPs that stream beside one with small messages: their shares, and how long the small ones wait
+    Fairness(FairnessArgs),
+}
+
+/// Arguments of `urxe bench fairness`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FairnessArgs {
+    /// QPs that stream
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub(crate) qps: u64,
+    /// Bytes of their messages
+    #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(4096..=SIZE_MAX))]
+    pub(crate) size: u64,
+    /// Small messages there and back in a sample [default: as many as take half a second]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) iters: Option<u64>,
+    /// Path MTU: bytes of payload in a packet
+    #[arg(long, default_value_t = 4096, value_parser = parse_mtu)]
+    pub(crate) mtu: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `urxe bench` with an operation.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OpBenchArgs {
     /// The operation
     #[arg(value_enum)]
     pub(crate) op: Op,

@@ -62,6 +62,7 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Scale(args) => scale::run(&args),
         Command::ScaleTarget(args) => scale::run_target(&args),
         Command::BenchTarget(args) => bench::run_target(&args),
+        Command::FairnessTarget(args) => bench::fairness::run_target(&args),
         Command::FloorRole(args) => bench::floor::run_role(&args),
     }
 }

@@ -134,13 +134,13 @@ impl Queue {
 }
 
 /// Ends a wait that lasts too long, or for a peer that is gone.
-struct Patience {
+pub(crate) struct Patience {
     started: Instant,
     looked: Instant,
 }
 
 impl Patience {
-    fn new() -> Patience {
+    pub(crate) fn new() -> Patience {
         let now = Instant::now();
         Patience {
             started: now,
@@ -148,7 +148,7 @@ impl Patience {
         }
     }
 
-    fn look(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+    pub(crate) fn look(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
         if self.looked.elapsed() < CHECK_EVERY {
             return Ok(());
         }

@@ -74,6 +74,37 @@ fn both_processes_on_one_address() {
 }
 
 #[test]
+fn fairness_says_the_share_of_each_and_how_long_the_small_ones_wait() {
+    let tiny = ["fairness", "--qps", "3", "--size", "8192", "--iters", "20"];
+    let result = bench(&tiny);
+    assert_eq!(result["qps"], 3);
+    assert_eq!(
+        result["bytes"].as_array().map(Vec::len),
+        Some(3),
+        "{result}"
+    );
+    for name in [
+        "min_percent",
+        "max_percent",
+        "spread_percent",
+        "gbit_per_s",
+        "alone_us_p50",
+        "alone_us_p99",
+        "beside_us_p50",
+        "beside_us_p99",
+        "ratio_p50",
+        "ratio_p99",
+    ] {
+        assert!(result[name].as_f64() >= Some(0.0), "{name}: {result}");
+    }
+    let _pair = loopback_pair();
+    let text = run(urxe().arg("bench").args(tiny)).expect_success().stdout;
+    for part in ["alone", "beside", "p99 us", "spread", "Gbit/s"] {
+        assert!(text.contains(part), "no {part}: {text}");
+    }
+}
+
+#[test]
 fn the_table_says_what_the_ratio_is() {
     let _pair = loopback_pair();
     let ran = run(urxe().args(["bench", "write", "--size", "4096", "--iters", "100"]));

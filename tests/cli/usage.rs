@@ -27,7 +27,10 @@ fn wrong_usage_exits_with_2() {
             "127.0.0.1",
         ],
         &["pingpong", "--local", "127.0.0.1"],
+        &["bench"],
         &["bench", "teleport"],
+        &["bench", "fairness", "--qps", "0"],
+        &["bench", "send", "fairness"],
         &["bench", "send", "--mtu", "1000"],
         &["bench", "atomic", "--size", "16"],
     ] {

@@ -5,6 +5,7 @@
 
 mod bandwidth;
 pub(crate) mod busy;
+pub(crate) mod fairness;
 pub(crate) mod floor;
 mod latency;
 mod link;
@@ -25,7 +26,7 @@ pub(crate) use self::plan::Op;
 use self::plan::{PAIRS, Plan, SAMPLE_TIME};
 use self::report::{Pair, Report};
 use self::session::Session;
-use crate::args::{BenchArgs, BenchTargetArgs};
+use crate::args::{BenchArgs, BenchTargetArgs, OpBenchArgs, OtherBench};
 use crate::error::CliError;
 use crate::process;
 use crate::station::Station;
@@ -46,6 +47,14 @@ pub(crate) fn run_target(args: &BenchTargetArgs) -> Result<(), CliError> {
 
 /// Measures and prints.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
+    match (&args.other, &args.of_op) {
+        (Some(OtherBench::Fairness(args)), _) => fairness::run(args),
+        (None, Some(args)) => run_op(args),
+        (None, None) => unreachable!("the operation is required"),
+    }
+}
+
+fn run_op(args: &OpBenchArgs) -> Result<(), CliError> {
     let plan = plan(args)?;
     if let Some(note) = busy::note() {
         eprintln!("urxe: {note}");
@@ -87,7 +96,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-fn plan(args: &BenchArgs) -> Result<Plan, CliError> {
+fn plan(args: &OpBenchArgs) -> Result<Plan, CliError> {
     let size = match (args.op, args.size) {
         (Op::Atomic, None | Some(8)) => 8,
         (Op::Atomic, Some(_)) => {

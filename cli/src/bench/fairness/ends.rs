@@ -1,0 +1,166 @@
+//! One side's verbs objects: many QPs that stream, and a small one.
+
+use urxe::{
+    Access, ConnectOptions, Endpoint, Mr, Mtu, Qp, QpCap, QpInitAttr, RecvWr, Rkey, SendWr, Wc,
+};
+
+use super::protocol::Plan;
+use crate::error::CliError;
+use crate::pattern::{self, Direction};
+use crate::station::{PeerCheck, Queue, Station};
+
+/// Bytes of a small message.
+pub(super) const SMALL: usize = 8;
+/// Receives that the small QP has posted.
+const RECVS: usize = 64;
+/// Every so many small messages one is signaled: enough to reclaim queue places.
+const SIGNAL_EVERY: u64 = 32;
+/// Bytes that a QP has posted when it streams: more than it may have under way, so that it always has some to send.
+const BACKLOG: usize = 2 << 20;
+
+#[derive(Debug)]
+pub(super) struct Ends {
+    plan: Plan,
+    small: Qp,
+    small_sends: Queue,
+    pub(super) small_recvs: Queue,
+    bulk: Vec<Qp>,
+    /// Completions of all that stream: the id is the place of the QP.
+    pub(super) completions: Queue,
+    /// What is sent, or where all of it goes. Small messages are received behind it.
+    mr: Mr,
+    sent: u64,
+}
+
+impl Ends {
+    pub(super) fn create(station: &Station, plan: Plan) -> Result<Ends, CliError> {
+        let fail = |error| CliError::context("cannot create a queue pair", error);
+        let small_sends = station.queue(2 * RECVS, true)?;
+        let small_recvs = station.queue(2 * RECVS, true)?;
+        let completions = station.queue((plan.qps * plan.depth()).max(1), true)?;
+        let mut memory = vec![0; plan.size.next_multiple_of(64) + SMALL];
+        pattern::fill(&mut memory[..plan.size], 0, Direction::ToServer);
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let mr = station.pd.reg_owned(memory, access).map_err(fail)?;
+        let cap = QpCap {
+            max_send_wr: RECVS as u32,
+            max_recv_wr: RECVS as u32,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: SMALL as u32,
+        };
+        let attr = QpInitAttr {
+            cap,
+            ..QpInitAttr::new(&small_sends.cq, &small_recvs.cq)
+        };
+        let small = station.pd.create_qp(&attr).map_err(fail)?;
+        let attr = QpInitAttr {
+            cap: QpCap {
+                max_send_wr: plan.depth() as u32,
+                max_recv_wr: 1,
+                max_inline_data: 0,
+                ..cap
+            },
+            ..QpInitAttr::new(&completions.cq, &completions.cq)
+        };
+        let bulk = (0..plan.qps).map(|_| station.pd.create_qp(&attr));
+        let bulk = bulk.collect::<Result<Vec<Qp>, _>>().map_err(fail)?;
+        Ok(Ends {
+            plan,
+            small,
+            small_sends,
+            small_recvs,
+            bulk,
+            completions,
+            mr,
+            sent: 0,
+        })
+    }
+
+    /// The endpoints, that of the small QP first.
+    pub(super) fn endpoints(&self) -> Vec<String> {
+        let qps = std::iter::once(&self.small).chain(&self.bulk);
+        qps.map(|qp| qp.endpoint().to_string()).collect()
+    }
+
+    pub(super) fn connect(&self, remotes: &[String]) -> Result<(), CliError> {
+        let options = ConnectOptions {
+            path_mtu: Mtu::from_bytes(self.plan.mtu),
+            ..ConnectOptions::default()
+        };
+        for (qp, remote) in std::iter::once(&self.small).chain(&self.bulk).zip(remotes) {
+            let fail = |error: &dyn std::fmt::Display| {
+                CliError::Failed(format!("cannot connect to {remote}: {error}"))
+            };
+            let endpoint: Endpoint = remote.parse().map_err(|error| fail(&error))?;
+            let connected = qp.connect(&endpoint, &options);
+            connected.map_err(|error| fail(&error))?;
+        }
+        for _ in 0..RECVS {
+            self.repost_small()?;
+        }
+        Ok(())
+    }
+
+    /// Where the other side may WRITE.
+    pub(super) fn memory(&self) -> (u64, u32) {
+        (self.mr.addr(), self.mr.rkey().0)
+    }
+
+    /// Makes it memory that holds nothing of a message.
+    pub(super) fn blank(&self) {
+        self.mr.write(0, &vec![0; self.plan.size]);
+    }
+
+    /// Whether the pattern has arrived, whole.
+    pub(super) fn verify(&self) -> Result<(), CliError> {
+        let mut message = vec![0; self.plan.size];
+        self.mr.read(0, &mut message);
+        match pattern::first_difference(&message, 0, Direction::ToServer) {
+            None => Ok(()),
+            Some(byte) => {
+                let text = format!("verification failed: byte {byte} is not what was sent");
+                Err(CliError::Fault(text))
+            }
+        }
+    }
+
+    /// Posts the next message of a QP that streams.
+    pub(super) fn post_bulk(&self, index: usize, remote: (u64, u32)) -> Result<(), CliError> {
+        let sges = [self.mr.sge(0..self.plan.size)];
+        let wr = SendWr::rdma_write(index as u64, &sges, remote.0, Rkey(remote.1)).signaled();
+        let posted = self.bulk[index].post_send(&wr);
+        posted.map_err(|error| CliError::context("cannot post a work request", error))
+    }
+
+    /// Sends a small message.
+    pub(super) fn post_small(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+        self.sent += 1;
+        let bytes = self.sent.to_le_bytes();
+        let wr = SendWr::send_inline(0, &bytes);
+        let is_signaled = self.sent.is_multiple_of(SIGNAL_EVERY);
+        // The one before has been acknowledged by now: there is nothing to wait for.
+        if is_signaled && self.sent > SIGNAL_EVERY {
+            self.small_sends.wait(&mut [Wc::default(); 1], check)?;
+        }
+        let posted = self
+            .small
+            .post_send(&if is_signaled { wr.signaled() } else { wr });
+        posted.map_err(|error| CliError::context("cannot post a work request", error))
+    }
+
+    /// Posts a receive for a small message.
+    pub(super) fn repost_small(&self) -> Result<(), CliError> {
+        let start = self.plan.size.next_multiple_of(64);
+        let sges = [self.mr.sge(start..start + SMALL)];
+        let posted = self.small.post_recv(&RecvWr::new(0, &sges));
+        posted.map_err(|error| CliError::context("cannot post a receive", error))
+    }
+}
+
+impl Plan {
+    /// Messages that a QP has posted when it streams.
+    pub(super) fn depth(&self) -> usize {
+        (BACKLOG / self.size).clamp(2, 512)
+    }
+}

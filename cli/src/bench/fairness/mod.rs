@@ -1,0 +1,78 @@
+//! `urxe bench fairness`: some QPs stream large messages, one beside them exchanges small ones. How equal are the
+//! shares of those that stream, and how long do the small ones wait?
+//!
+//! All QPs are of one context on each side. This process measures; the other side is a process that it starts.
+
+mod ends;
+mod protocol;
+mod report;
+mod session;
+mod target;
+
+use std::time::Duration;
+
+use self::protocol::Plan;
+use self::report::{Pair, Report};
+use self::session::{Length, Session};
+use super::{CPUS, busy};
+use crate::args::{BenchTargetArgs, FairnessArgs};
+use crate::error::CliError;
+use crate::process;
+
+/// The hidden subcommand that the other side is started with.
+pub(crate) const TARGET_SUBCOMMAND: &str = "fairness-target";
+
+/// QPs beside those that stream.
+const QPS_SMALL: usize = 1;
+/// Endpoints that fit one line of the control connection.
+const ENDPOINTS_A_LINE: usize = 200;
+/// Samples alone and beside the streams, each.
+const PAIRS: usize = 7;
+/// How long a sample alone lasts.
+const ALONE: Duration = Duration::from_millis(150);
+/// How long one beside the streams lasts: so many QPs have some dozens of messages each.
+const BESIDE: Duration = Duration::from_millis(500);
+
+/// The other side, in its process.
+pub(crate) fn run_target(args: &BenchTargetArgs) -> Result<(), CliError> {
+    if let Some(parent) = args.parent {
+        process::die_with(parent)?;
+    }
+    target::run(args.address, CPUS[1])
+}
+
+/// Measures and prints.
+pub(crate) fn run(args: &FairnessArgs) -> Result<(), CliError> {
+    if let Some(note) = busy::note() {
+        eprintln!("urxe: {note}");
+    }
+    let plan = Plan {
+        qps: args.qps as usize,
+        size: args.size as usize,
+        mtu: args.mtu,
+    };
+    // Before the device is opened, so that its threads stay there, too.
+    process::pin(CPUS[0]);
+    let mut session = Session::start(plan)?;
+    let length = |time| match args.iters {
+        Some(iters) => Length::RoundTrips(iters as usize),
+        None => Length::Time(time),
+    };
+    // Everything is touched for the first time.
+    session.sample(plan.qps, Length::RoundTrips(1))?;
+    let mut pairs = Vec::new();
+    for _ in 0..PAIRS {
+        pairs.push(Pair {
+            alone: session.sample(0, length(ALONE))?,
+            beside: session.sample(plan.qps, length(BESIDE))?,
+        });
+    }
+    session.finish()?;
+    let report = Report::of(plan, &mut pairs);
+    if args.json {
+        println!("{}", serde_json::to_string(&report).expect("plain data"));
+    } else {
+        print!("{}", report.text());
+    }
+    Ok(())
+}

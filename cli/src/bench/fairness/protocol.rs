@@ -1,0 +1,48 @@
+//! What the two sides tell each other over the control connection.
+
+use serde::{Deserialize, Serialize};
+
+/// What both sides have to agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Plan {
+    /// QPs that stream.
+    pub(super) qps: usize,
+    /// Bytes of their messages.
+    pub(super) size: usize,
+    pub(super) mtu: u32,
+}
+
+/// Measuring side to the other.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Request {
+    /// Make the queue pairs of this plan; their peers' endpoints follow, that of the small one first.
+    Create(Plan),
+    /// The next endpoints, in order.
+    Endpoints(Vec<String>),
+    /// Answer small messages, until [`Request::Finished`].
+    Run,
+    /// No more come.
+    Finished,
+    /// Compare the memory with what the WRITEs must have left there.
+    Check,
+    /// This was all.
+    Bye,
+}
+
+/// The other side's answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Answer {
+    /// The next endpoints, in order.
+    Endpoints(Vec<String>),
+    /// Memory for the WRITEs.
+    Memory {
+        addr: u64,
+        rkey: u32,
+    },
+    Running,
+    Done,
+    /// Something went wrong there: it ends.
+    Fault {
+        text: String,
+    },
+}

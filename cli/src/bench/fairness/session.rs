@@ -1,0 +1,229 @@
+//! The measuring side's connection to the other process, and one sample over it.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use urxe::Wc;
+
+use super::ends::Ends;
+use super::protocol::{Answer, Plan, Request};
+use super::{ENDPOINTS_A_LINE, QPS_SMALL, TARGET_SUBCOMMAND};
+use crate::control::{self, ANSWER_MAX, Control};
+use crate::error::CliError;
+use crate::pingpong::{LOOPBACK_CLIENT, LOOPBACK_SERVER};
+use crate::process::{self, ChildGuard};
+use crate::samples::Samples;
+use crate::station::{Patience, PeerCheck, Station};
+
+/// How long a sample lasts.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Length {
+    Time(Duration),
+    RoundTrips(usize),
+}
+
+/// What a sample gave.
+#[derive(Debug)]
+pub(super) struct Sample {
+    /// Half the round trip of each small message.
+    pub(super) small: Samples,
+    /// Messages that each streaming QP completed meanwhile.
+    pub(super) messages: Vec<u64>,
+    pub(super) time: Duration,
+}
+
+/// A connected pair of processes. The child comes last: it is ended after the connection.
+#[derive(Debug)]
+pub(super) struct Session {
+    plan: Plan,
+    ends: Ends,
+    remote: (u64, u32),
+    control: Control,
+    // Keeps the device open; dropped after the queue pairs.
+    _station: Station,
+    child: ChildGuard,
+}
+
+impl Session {
+    pub(super) fn start(plan: Plan) -> Result<Session, CliError> {
+        let args = [TARGET_SUBCOMMAND.to_owned(), LOOPBACK_SERVER.to_string()];
+        let mut child = ChildGuard::spawn("target", &args, Stdio::piped())?;
+        let port = control::announced_port(&child.first_line()?)?;
+        let mut control = control::connect(LOOPBACK_SERVER, port, Some(LOOPBACK_CLIENT))?;
+        let station = Station::open(LOOPBACK_CLIENT)?;
+        let ends = Ends::create(&station, plan)?;
+        control.send(&Request::Create(plan))?;
+        for part in ends.endpoints().chunks(ENDPOINTS_A_LINE) {
+            control.send(&Request::Endpoints(part.to_vec()))?;
+        }
+        let mut remotes = Vec::new();
+        while remotes.len() < plan.qps + QPS_SMALL {
+            match control.recv(Some(ANSWER_MAX))? {
+                Answer::Endpoints(part) => remotes.extend(part),
+                other => return Err(unexpected(other)),
+            }
+        }
+        ends.connect(&remotes)?;
+        let remote = match control.recv(Some(ANSWER_MAX))? {
+            Answer::Memory { addr, rkey } => (addr, rkey),
+            other => return Err(unexpected(other)),
+        };
+        Ok(Session {
+            plan,
+            ends,
+            remote,
+            control,
+            _station: station,
+            child,
+        })
+    }
+
+    /// Small messages there and back, one after the other, while `qps` QPs stream.
+    pub(super) fn sample(&mut self, qps: usize, length: Length) -> Result<Sample, CliError> {
+        self.control.send(&Request::Run)?;
+        match self.control.recv(Some(ANSWER_MAX))? {
+            Answer::Running => {}
+            other => return Err(unexpected(other)),
+        }
+        let mut run = Run {
+            ends: &mut self.ends,
+            remote: self.remote,
+            completed: vec![0; qps],
+            under_way: 0,
+            is_over: false,
+        };
+        let control = &mut self.control;
+        let check = &mut || match control.has_news() {
+            false => Ok(()),
+            true => Err(unexpected(control.recv(Some(ANSWER_MAX))?)),
+        };
+        let sample = run.measure(self.plan.depth(), length, check)?;
+        self.control.send(&Request::Finished)?;
+        self.expect_done()?;
+        Ok(sample)
+    }
+
+    /// Verifies what the WRITEs left behind, and ends the other side.
+    pub(super) fn finish(mut self) -> Result<(), CliError> {
+        self.control.send(&Request::Check)?;
+        self.expect_done()?;
+        self.control.send(&Request::Bye)?;
+        match self.child.wait_up_to(ANSWER_MAX)? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => {
+                let how = process::describe(status);
+                Err(CliError::Failed(format!("the target process {how}")))
+            }
+            None => Err(CliError::Failed(
+                "the target process did not end".to_owned(),
+            )),
+        }
+    }
+
+    fn expect_done(&mut self) -> Result<(), CliError> {
+        match self.control.recv(Some(ANSWER_MAX))? {
+            Answer::Done => Ok(()),
+            other => Err(unexpected(other)),
+        }
+    }
+}
+
+/// A sample that is being taken.
+struct Run<'a> {
+    ends: &'a mut Ends,
+    remote: (u64, u32),
+    /// Messages that each QP completed.
+    completed: Vec<u64>,
+    under_way: usize,
+    /// Nothing more is posted.
+    is_over: bool,
+}
+
+impl Run<'_> {
+    fn measure(
+        &mut self,
+        depth: usize,
+        length: Length,
+        check: &mut PeerCheck<'_>,
+    ) -> Result<Sample, CliError> {
+        for _ in 0..depth {
+            for index in 0..self.completed.len() {
+                self.ends.post_bulk(index, self.remote)?;
+                self.under_way += 1;
+            }
+        }
+        // Until all are at it, and what was posted at once is gone.
+        while self.completed.iter().any(|&count| count < depth as u64) {
+            self.round_trip(check)?;
+        }
+        let before = self.completed.clone();
+        let start = Instant::now();
+        let mut small = Samples::with_capacity(1 << 20);
+        loop {
+            small.push(self.round_trip(check)? / 2);
+            let is_over = match length {
+                Length::Time(time) => start.elapsed() >= time,
+                Length::RoundTrips(count) => small.len() >= count,
+            };
+            if is_over {
+                break;
+            }
+        }
+        let time = start.elapsed();
+        let messages = self.completed.iter().zip(before);
+        let messages = messages.map(|(now, before)| now - before).collect();
+        self.is_over = true;
+        let mut patience = Patience::new();
+        while self.under_way > 0 {
+            if self.refill()? {
+                patience = Patience::new();
+            }
+            patience.look(check)?;
+        }
+        Ok(Sample {
+            small,
+            messages,
+            time,
+        })
+    }
+
+    /// A small message there and back; meanwhile what was completed is posted again.
+    fn round_trip(&mut self, check: &mut PeerCheck<'_>) -> Result<Duration, CliError> {
+        let start = Instant::now();
+        let mut patience = None;
+        self.ends.post_small(check)?;
+        while self.ends.small_recvs.poll(&mut [Wc::default(); 1])? == 0 {
+            if !self.completed.is_empty() && self.refill()? {
+                patience = None;
+            }
+            let patience = patience.get_or_insert_with(Patience::new);
+            patience.look(check)?;
+        }
+        let time = start.elapsed();
+        self.ends.repost_small()?;
+        Ok(time)
+    }
+
+    /// Counts what was completed, and posts as many messages again. Returns false if there was nothing.
+    fn refill(&mut self) -> Result<bool, CliError> {
+        let mut wcs = [Wc::default(); 16];
+        let taken = self.ends.completions.poll(&mut wcs)?;
+        for wc in &wcs[..taken] {
+            let index = wc.wr_id as usize;
+            self.completed[index] += 1;
+            self.under_way -= 1;
+            if !self.is_over {
+                self.ends.post_bulk(index, self.remote)?;
+                self.under_way += 1;
+            }
+        }
+        Ok(taken > 0)
+    }
+}
+
+fn unexpected(answer: Answer) -> CliError {
+    match answer {
+        Answer::Fault { text } => CliError::Failed(format!("the target failed: {text}")),
+        other => CliError::Failed(format!("the target sent {other:?} out of turn")),
+    }
+}
