@@ -4,6 +4,7 @@
 //! that it sends from. The first message to a peer goes over UDP and says which queue pair it comes from; the answer
 //! says which one to send to from then on.
 
+mod dropped;
 mod end;
 mod peers;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use self::dropped::Dropped;
 use self::end::{End, MESSAGE_MAX};
 use self::peers::{Peer, Peers};
 use self::wire::Introduction;
@@ -43,6 +45,7 @@ pub(super) struct State {
     peers: Peers,
     connected: Option<SocketAddr>,
     arrived: VecDeque<(SocketAddr, Vec<u8>)>,
+    dropped: Dropped,
 }
 
 impl Datagram {
@@ -60,6 +63,7 @@ impl Datagram {
                 peers: Peers::default(),
                 connected: None,
                 arrived: VecDeque::new(),
+                dropped: Dropped::default(),
             }),
         })
     }
@@ -230,22 +234,26 @@ impl Datagram {
     /// Takes what came, over both ways.
     fn progress(&self, state: &mut State) -> Result<(), Errno> {
         let room = state.settings.bounded().recv_depth as usize;
-        let State { ends, arrived, .. } = state;
+        let State {
+            ends,
+            arrived,
+            dropped,
+            ..
+        } = state;
         for end in ends {
-            end.progress(|source, bytes| {
-                // What there is no room for is lost, as datagrams are. So is what is said in another's name.
-                if let Some((from, data)) = wire::parse(bytes)
-                    && is_same(from.ip(), source)
-                    && arrived.len() < room
-                {
-                    arrived.push_back((from, data.to_vec()));
-                }
+            // What there is no room for is lost, as datagrams are. So is what is said in another's name.
+            end.progress(|source, bytes| match wire::parse(bytes) {
+                None => dropped.count_strange(),
+                Some((from, _)) if !is_same(from.ip(), source) => dropped.count_forged(),
+                Some(_) if arrived.len() >= room => dropped.count_no_room(),
+                Some((from, data)) => arrived.push_back((from, data.to_vec())),
             })?;
         }
         let mut buffer = [0; 2 * MESSAGE_MAX];
         while let Ok((len, from)) = self.udp.recv_from(&mut buffer) {
-            if let Some((introduction, data)) = Introduction::parse(&buffer[..len]) {
-                self.meet(state, from, introduction, data);
+            match Introduction::parse(&buffer[..len]) {
+                Some((introduction, data)) => self.meet(state, from, introduction, data),
+                None => state.dropped.count_strange(),
             }
         }
         Ok(())
@@ -255,6 +263,7 @@ impl Datagram {
     /// the packet is from.
     fn meet(&self, state: &mut State, from: SocketAddr, his: Introduction, data: &[u8]) {
         if !is_same(his.ip, from.ip()) {
+            state.dropped.count_forged();
             return;
         }
         // The same address, perhaps written in another way.
@@ -284,6 +293,8 @@ impl Datagram {
         }
         if state.arrived.len() < state.settings.bounded().recv_depth as usize {
             state.arrived.push_back((qp_addr, data.to_vec()));
+        } else {
+            state.dropped.count_no_room();
         }
     }
 
@@ -320,6 +331,7 @@ impl Datagram {
             let mut state = self.lock();
             let is_done = state.ends.iter().all(End::is_idle);
             if is_done || start.elapsed() > LINGER || self.progress(&mut state).is_err() {
+                state.dropped.tell();
                 return;
             }
         }

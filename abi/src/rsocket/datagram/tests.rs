@@ -83,6 +83,7 @@ fn introductions_do_not_fill_the_table_of_peers() {
                 sent.expect("loopback takes it");
                 assert_eq!(recv(&server), None, "it counts as from {other}");
             }
+            assert!(server.lock().dropped.forged > 0, "they are counted");
             for number in 0..5000_u16 {
                 let one = UdpSocket::bind(SocketAddr::new(address(66), 10_000 + number));
                 let one = one.expect("free");
@@ -160,6 +161,40 @@ fn nobody_speaks_in_anothers_name() {
                 (&data[..], from),
                 (&b"real"[..], SocketAddr::new(address(77), 1))
             );
+            assert_eq!(recv(&server), None);
+        },
+    );
+}
+
+/// Each message that arrived is received or counted.
+#[test]
+fn what_is_dropped_is_counted() {
+    alone(
+        "rsocket::datagram::tests::what_is_dropped_is_counted",
+        3,
+        || {
+            let server = socket();
+            let (to, stranger) = (name(&server), stranger(0));
+            let room = server.lock().settings.bounded().recv_depth as usize;
+            let send = |bytes: &[u8]| {
+                stranger.send_to(bytes, to).expect("loopback takes it");
+                // Taken in, and not received.
+                server.ready(libc::POLLIN);
+            };
+            for _ in 0..room + 3 {
+                send(&introduction(address(66), b"real"));
+            }
+            send(&introduction(address(OWN), b"forged"));
+            send(b"strange");
+            let counted = {
+                let state = server.lock();
+                let dropped = &state.dropped;
+                (dropped.no_room, dropped.forged, dropped.strange)
+            };
+            assert_eq!(counted, (3, 1, 1));
+            for _ in 0..room {
+                assert_eq!(recv_soon(&server).0, b"real");
+            }
             assert_eq!(recv(&server), None);
         },
     );
