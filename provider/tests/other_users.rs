@@ -23,6 +23,48 @@ fn users(n: u32) -> (u32, u32) {
     (first, first + 1)
 }
 
+/// What processes of two users leave in the directories that all may write to. It is removed in the end, however the
+/// test ends.
+struct Traces(u32, u32);
+
+impl Traces {
+    fn find(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let places = ["/dev/shm".into(), "/tmp".into(), std::env::temp_dir()];
+        for place in places {
+            for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                let is_of = |uid: u32| {
+                    let rest = name.strip_prefix("urxe").and_then(|rest| {
+                        let rest = rest.strip_prefix("-treasure").unwrap_or(rest);
+                        rest[1.min(rest.len())..].strip_prefix(&uid.to_string())
+                    });
+                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                };
+                if is_of(self.0) || is_of(self.1) {
+                    found.push(entry.path());
+                }
+            }
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        for path in self.find() {
+            // A link is removed, not what it leads to. What is gone already is gone.
+            let is_dir = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
+            let _ = match is_dir {
+                true => fs::remove_dir_all(&path),
+                false => fs::remove_file(&path),
+            };
+        }
+    }
+}
+
 fn is_root() -> bool {
     let is_root = rustix::process::getuid().is_root();
     if !is_root {
@@ -149,6 +191,7 @@ fn names_that_another_user_takes_in_a_common_directory_are_not_used() {
         return;
     }
     let (victim, attacker) = users(0);
+    let _traces = Traces(victim, attacker);
     let Some(mut running) = Victim::start(victim) else {
         return;
     };
@@ -170,8 +213,6 @@ fn names_that_another_user_takes_in_a_common_directory_are_not_used() {
     assert!(!said.contains("INJECTED"), "{said}");
     let kept = fs::read_to_string(treasure.join("file")).expect("it is there");
     assert_eq!(kept, "precious\n");
-    as_user(attacker, &format!("rm {name}.*"));
-    fs::remove_dir_all(treasure).expect("we are root");
 }
 
 #[test]
@@ -180,6 +221,7 @@ fn a_directory_that_another_user_made_first_is_not_used() {
         return;
     }
     let (victim, attacker) = users(1);
+    let _traces = Traces(victim, attacker);
     let Some(mut running) = Victim::start(victim) else {
         return;
     };
@@ -211,7 +253,22 @@ fn a_directory_that_another_user_made_first_is_not_used() {
         "{said}"
     );
     assert!(said.contains("victim: closed"), "{said}");
-    for place in [shm, tmp] {
-        fs::remove_dir_all(place).expect("we are root");
+}
+
+#[test]
+fn a_test_leaves_nothing_of_its_users_behind_even_if_it_fails() {
+    if !is_root() {
+        return;
     }
+    let (one, other) = users(2);
+    let failed = std::panic::catch_unwind(|| {
+        let traces = Traces(one, other);
+        treasure(one);
+        let line = format!("mkdir /dev/shm/urxe-{one}; ln -s / /dev/shm/urxe.{other}.1.0.new");
+        as_user(other, &line);
+        assert_eq!(traces.find().len(), 3, "{:?}", traces.find());
+        panic!("on purpose");
+    });
+    assert!(failed.is_err());
+    assert_eq!(Traces(one, other).find(), Vec::<PathBuf>::new());
 }
