@@ -86,45 +86,60 @@ impl Lease {
         if name.port == 0 {
             return Lease::take_any(name, home);
         }
+        let in_use = || Error::from(CmError::PortInUse(addr));
+        // Held before the registry is asked, which may take long: threads that want other ports do not wait.
+        let mut lease = Lease::hold(name, reuse).ok_or_else(in_use)?;
+        if let Some(membership) = &home.engine().membership {
+            let bound = membership.bind_port(name, reuse);
+            if !bound.map_err(io_error("binding a port in the registry of this host"))? {
+                return Err(in_use());
+            }
+            lease.home = Some(home.clone());
+        }
+        Ok(lease)
+    }
+
+    /// Has a port in this process. `None` if another has it here.
+    fn hold(name: PortName, reuse: bool) -> Option<Lease> {
         let mut table = table();
         let table = table.as_mut().expect("made above");
-        let in_use = || Error::from(CmError::PortInUse(addr));
         let holders = table.held.get(&(name.space, name.port));
         let is_taken = |holder: &Holder| {
             holder.name.meets(&name) && (!reuse || !holder.reuse || holder.is_listening)
         };
         if holders.is_some_and(|holders| holders.iter().any(is_taken)) {
-            return Err(in_use());
+            return None;
         }
-        let membership = home.engine().membership.as_deref();
-        if let Some(membership) = membership {
-            let bound = membership.bind_port(name, reuse);
-            if !bound.map_err(io_error("binding a port in the registry of this host"))? {
-                return Err(in_use());
-            }
-        }
-        Ok(table.add(name, reuse, membership.is_some().then(|| home.clone())))
+        Some(table.add(name, reuse))
     }
 
     fn take_any(name: PortName, home: &Context) -> Result<Lease, Error> {
-        let mut table = table();
-        let table = table.as_mut().expect("made above");
         for _ in 0..BLOCKS_TRIED {
-            let free = table.free.entry(name.space).or_default();
-            for _ in 0..free.len() {
-                let Some(port) = free.pop_front() else { break };
-                if table.held.contains_key(&(name.space, port)) {
-                    // It was asked for by its number.
-                    free.push_back(port);
-                    continue;
-                }
-                let mut lease = table.add(PortName { port, ..name }, false, None);
-                lease.is_of_block = true;
+            if let Some(lease) = Lease::hold_any(name) {
                 return Ok(lease);
             }
-            table.refill(name.space, home)?;
+            refill(name.space, home)?;
         }
         Err(CmError::NoPort.into())
+    }
+
+    /// Has a port of those that this process gives out, if one is left.
+    fn hold_any(name: PortName) -> Option<Lease> {
+        let mut table = table();
+        let table = table.as_mut().expect("made above");
+        let free = table.free.entry(name.space).or_default();
+        for _ in 0..free.len() {
+            let port = free.pop_front()?;
+            if table.held.contains_key(&(name.space, port)) {
+                // It was asked for by its number.
+                free.push_back(port);
+                continue;
+            }
+            let mut lease = table.add(PortName { port, ..name }, false);
+            lease.is_of_block = true;
+            return Some(lease);
+        }
+        None
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -164,6 +179,12 @@ impl Drop for Lease {
         if self.table.is_past() {
             return;
         }
+        let membership = self.home.as_ref().map(|home| &home.engine().membership);
+        if let Some(Some(membership)) = membership {
+            // Before the table has it free, or a thread of this process that takes it could find it bound there. What is
+            // left is gone with the process.
+            let _ = membership.release_port(self.name, false);
+        }
         let mut table = table();
         let table = table.as_mut().expect("made above");
         let key = (self.name.space, self.name.port);
@@ -177,16 +198,11 @@ impl Drop for Lease {
             let free = table.free.entry(self.name.space).or_default();
             free.push_back(self.name.port);
         }
-        let Some(home) = &self.home else { return };
-        if let Some(membership) = &home.engine().membership {
-            // What is left is gone with the process.
-            let _ = membership.release_port(self.name, false);
-        }
     }
 }
 
 impl Table {
-    fn add(&mut self, name: PortName, reuse: bool, home: Option<Context>) -> Lease {
+    fn add(&mut self, name: PortName, reuse: bool) -> Lease {
         self.next += 1;
         let number = self.next;
         let holder = Holder {
@@ -199,26 +215,88 @@ impl Table {
         self.held.entry(key).or_default().push(holder);
         Lease {
             name,
-            home,
+            home: None,
             is_of_block: false,
             table: self.generation,
             number,
         }
     }
+}
 
-    fn refill(&mut self, space: u16, home: &Context) -> Result<(), Error> {
-        let random = home.engine().random()?;
-        let first = match &home.engine().membership {
-            Some(membership) => membership
-                .take_port_block(space, random)
-                .map_err(io_error("taking ports from the registry of this host"))?
-                .ok_or(CmError::NoPort)?,
-            // There is no other process to ask. It may be one that is in the list already; ports that
-            // are held are passed over.
-            None => 32768 + (random % 440) as u16 * PORT_BLOCK,
+/// More ports to give out. Other threads go on meanwhile; two that come at once get a block each.
+fn refill(space: u16, home: &Context) -> Result<(), Error> {
+    let random = home.engine().random()?;
+    let first = match &home.engine().membership {
+        Some(membership) => membership
+            .take_port_block(space, random)
+            .map_err(io_error("taking ports from the registry of this host"))?
+            .ok_or(CmError::NoPort)?,
+        // There is nothing to ask. It may be one that is in the list already; ports that
+        // are held are passed over.
+        None => 32768 + (random % 440) as u16 * PORT_BLOCK,
+    };
+    let mut table = table();
+    let table = table.as_mut().expect("made above");
+    let free = table.free.entry(space).or_default();
+    free.extend(first..first + PORT_BLOCK);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::thread;
+    use std::time::Instant;
+
+    use rustix::fs::{FlockOperation, flock};
+
+    use super::*;
+    use crate::testing::{PATIENCE, address};
+
+    /// A port that this process has, or is about to have.
+    fn is_held(space: PortSpace, port: u16) -> bool {
+        let table = table();
+        let held = &table.as_ref().expect("made by table()").held;
+        held.contains_key(&(space as u16, port))
+    }
+
+    #[test]
+    fn who_waits_for_the_registry_keeps_no_other_thread_from_its_ports() {
+        let home = Context::open(address().into()).expect("the address is free");
+        if home.engine().membership.is_none() {
+            println!("skipped: there is no registry here");
+            return;
+        }
+        let addr = SocketAddr::new(home.address(), 31_999);
+        // As another process would that is stopped.
+        let directory = crate::user_directory().expect("there is a registry");
+        let registries = fs::read_dir(directory).expect("readable");
+        let registries = registries.map(|entry| entry.expect("readable").path());
+        let is_registry = |path: &std::path::PathBuf| {
+            let name = path.file_name().expect("an entry").to_string_lossy();
+            name.starts_with("qpns-")
         };
-        let free = self.free.entry(space).or_default();
-        free.extend(first..first + PORT_BLOCK);
-        Ok(())
+        let locks: Vec<File> = registries
+            .filter(is_registry)
+            .map(|path| {
+                let file = File::open(path).expect("ours");
+                flock(&file, FlockOperation::LockExclusive).expect("soon free");
+                file
+            })
+            .collect();
+        assert!(!locks.is_empty());
+        let lease = thread::scope(|scope| {
+            let waiting = scope.spawn(|| Lease::take(PortSpace::Tcp, addr, (false, false), &home));
+            let start = Instant::now();
+            while !is_held(PortSpace::Tcp, addr.port()) {
+                assert!(!waiting.is_finished(), "it waited with the table");
+                assert!(start.elapsed() < PATIENCE);
+                thread::yield_now();
+            }
+            drop(locks);
+            waiting.join().expect("no panic")
+        });
+        drop(lease.expect("the lock is free again"));
+        assert!(!is_held(PortSpace::Tcp, addr.port()));
     }
 }
