@@ -65,7 +65,7 @@ pub enum Pause {
     },
 }
 
-/// The program's host is no more: its calls fail from now on.
+/// The program's host was stopped: its calls fail from now on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stopped;
 
@@ -104,7 +104,7 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// may wait once more.
     ///
     /// # Errors
-    /// [`Stopped`] if the host is no more.
+    /// [`Stopped`] if the host was stopped.
     fn pause(&self, why: &Pause) -> Result<(), Stopped>;
 }
 

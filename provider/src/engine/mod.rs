@@ -1,6 +1,6 @@
-//! What makes the core move: sockets, the clock, user memory, and threads.
+//! The engine drives the core: sockets, the clock, user memory, and threads.
 //!
-//! The core's shard is passive and sits behind one lock. Whoever has a reason drives it
+//! The core's shard is passive and sits behind one lock. A thread with a reason drives it
 //! (docs/CONCURRENCY.md): a thread that posts, polls or waits, or else the progress
 //! thread. No call waits for another thread's turn except those that change objects.
 
@@ -165,7 +165,7 @@ impl Engine {
         self.clock.wall_ns(then)
     }
 
-    /// A number that nobody can guess.
+    /// A number that cannot be guessed.
     pub(crate) fn random(&self) -> Result<u64, Error> {
         random_of(self.network())
     }
@@ -198,7 +198,7 @@ impl Engine {
     /// what an earlier turn held back.
     #[inline]
     fn drive(&self, cq: &CqCore, held_back: AckMode) -> Result<(), Poisoned> {
-        // If somebody else drives, its completions will be found by the next poll.
+        // If another thread drives, its completions will be found by the next poll.
         let Attempt::Held(mut state) = self.combiner.try_lock()? else {
             return Ok(());
         };
@@ -267,7 +267,7 @@ fn window_packets(buffer: u32) -> u32 {
     (buffer / 1024).clamp(64, 4096)
 }
 
-/// A number that nobody can guess.
+/// A number that cannot be guessed.
 fn random_of(network: Option<&Arc<dyn Network>>) -> Result<u64, Error> {
     match network {
         Some(network) => Ok(network.random()),
@@ -275,7 +275,7 @@ fn random_of(network: Option<&Arc<dyn Network>>) -> Result<u64, Error> {
     }
 }
 
-/// The same, of the system.
+/// A number from the system that cannot be guessed.
 pub(crate) fn random() -> Result<u64, Error> {
     getrandom::u64()
         .map_err(|error| match error.raw_os_error() {

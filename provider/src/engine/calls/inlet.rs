@@ -1,4 +1,4 @@
-//! The way into one queue: straight into the core if the engine is free, else into a
+//! The inlet of one queue: straight into the core if the engine is free, else into a
 //! queue where its holder finds what was posted.
 //!
 //! Two locks guard it. `post` is held by the thread that posts, for the whole call: posts
@@ -46,7 +46,7 @@ pub(in crate::engine) trait Queue {
     /// Names one of the core's queues of this kind.
     type Place: Copy;
     type Wr<'a>: Copy + Watched;
-    /// Posting starts nothing by itself: in most cases neither the time matters nor does anybody have to be told.
+    /// Posting starts nothing by itself: in most cases neither the time matters nor does another thread have to be told.
     const IS_QUIET: bool;
 
     /// The core's queue is posted to.
@@ -190,7 +190,7 @@ impl<Q: Queue> Inlet<Q> {
         }
     }
 
-    /// Changes the core's queue with nobody posting and nothing staged; `change` returns
+    /// Changes the core's queue while no thread posts and nothing is staged; `change` returns
     /// the capacity that it then has.
     pub(in crate::engine) fn change<E: From<Poisoned>>(
         &self,

@@ -78,7 +78,7 @@ impl Owner<SharedRecvs> for SrqShared {
 }
 
 impl SrqShared {
-    /// Posts receives. Nothing is sent: whoever found the queue empty tries again.
+    /// Posts receives. Nothing is sent: a peer that found the queue empty tries again.
     #[inline]
     pub(crate) fn post_recvs<'a>(
         &self,

@@ -16,7 +16,7 @@ use crate::strict::{Place, Queue, Strict, StrictReport, Watched};
 use crate::wc::Wc;
 
 impl Engine {
-    /// Drives the engine, and takes completions whose time has come.
+    /// Drives the engine, and takes completions that are due.
     pub(crate) fn poll_strict(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
         let mut state = self.combiner.lock()?;
         state.start_turn();

@@ -97,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// The same, when nobody else uses it any more.
+    /// Reports the faults, when the engine has no other user any more.
     pub(in crate::engine) fn report_faults_in_the_end(&mut self) {
         if std::env::var_os("URXE_VERBOSE").is_some() {
             self.combiner.get_mut(|state| report(state));

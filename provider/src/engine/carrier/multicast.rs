@@ -48,7 +48,7 @@ impl Engine {
             return Err(error);
         }
         drop(state);
-        // Whoever sleeps must sleep on one more socket.
+        // A sleeping thread must sleep on one more socket.
         self.progress.activated.notify();
         self.progress.kick();
         Ok(())

@@ -1,5 +1,5 @@
-//! The engine of a context on a network that is no sockets ([`crate::network`]). The usual calls
-//! know of this by the one branch that tells those whose calls are observed.
+//! The engine of a context on a custom `Network` (for example the simulator) instead of UDP sockets ([`crate::network`]). The usual
+//! calls know of this by the one branch that they have for observed calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,7 +105,7 @@ impl Engine {
         state.due().map(|due| due.0)
     }
 
-    /// Packets that nobody polled for are acknowledged at once, as the progress thread and waiting
+    /// Packets are acknowledged at once if no thread polled for them, as the progress thread and waiting
     /// threads do; a program that polls will probably answer.
     fn acks_on_network(&self, state: &ShardState) -> AckMode {
         if self.progress.is_watched() || !self.progress.was_driven(state.now, RECENT_NS) {

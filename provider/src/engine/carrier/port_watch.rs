@@ -1,4 +1,4 @@
-//! Whether the interface is up and has the context's addresses, and the events when that
+//! Watches whether the interface is up and has the context's addresses: the events when that
 //! changes. The kernel tells of changes over a netlink socket, which needs no rights; what
 //! changed is then looked up.
 

@@ -278,7 +278,7 @@ mod tests {
         socket.recv(batch).expect("receives")
     }
 
-    /// Packets whose run the kernel refuses arrive one by one, each with the ICRC that a
+    /// Packets of a run that the kernel refuses arrive one by one, each with the ICRC that a
     /// lone packet has.
     #[test]
     fn a_refused_run_is_sent_singly_with_other_icrcs() {
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(sizes, [40, 40, 32, 40]);
     }
 
-    /// A destination that cannot be reached costs its own packets and nobody else's.
+    /// A destination that cannot be reached costs its own packets and no others.
     #[test]
     fn one_bad_destination_stops_nobody_else() {
         let ((local, from), (good, to)) = (bind(), bind());

@@ -1,4 +1,4 @@
-//! The background thread: it drives the engine while nobody else does.
+//! The background thread: it drives the engine while no other thread does.
 //!
 //! One-sided operations on a process that sleeps or computes must go on, and so must
 //! timers. But while the program drives the engine itself, by polling or by waiting for
@@ -6,9 +6,9 @@
 //! ways to sleep:
 //!
 //! * nothing is connected: until it is kicked;
-//! * somebody else drives: on a timer, a tick, to look whether that is still so, and to
+//! * another thread drives: on a timer, a tick, to check whether that is still so, and to
 //!   send what was held back;
-//! * nobody does: on the sockets, until the next timer of the core.
+//! * no thread does: on the sockets, until the next timer of the core.
 //!
 //! A program that waits by looking at its memory is of the third kind even if it polls now
 //! and then: [`Vigilance`] finds that out.
@@ -97,7 +97,7 @@ impl ProgressShared {
         }
     }
 
-    /// Makes the thread take the lock, whoever has it.
+    /// Makes the thread take the lock, even if it has to wait for it.
     #[cold]
     pub(crate) fn kick_to_serve(&self) {
         self.serve.store(true, Ordering::Release);
@@ -311,7 +311,7 @@ impl<'a> Progress<'a> {
         Some(())
     }
 
-    /// Nobody drove the engine for as long as a polling program never takes.
+    /// No thread drove the engine for as long as a polling program never takes.
     fn is_silent(&self, now: Time, for_ns: u64) -> bool {
         let progress = &*self.engine.progress;
         let driven_at = Time(progress.driven_at.load(Ordering::Relaxed));
@@ -332,7 +332,7 @@ impl<'a> Progress<'a> {
             state.start_turn();
             let shared = self.engine.sockets.is_shared() && !self.engine.sockets.all_active();
             if shared || groups.is_some() {
-                // The one who drives looks at those only that he uses, or knows of.
+                // The driving thread looks only at those that it uses, or knows of.
                 state.receive(1, Which::All);
             }
             let found =
@@ -385,11 +385,11 @@ impl<'a> Progress<'a> {
         self.engine.sockets.groups.interest()
     }
 
-    /// Nobody drives: does everything, until there is nothing to do, and then sleeps
+    /// No other thread drives: does everything, until there is nothing to do, and then sleeps
     /// until there is.
     fn watch(&mut self) -> Option<()> {
         let mut state = self.engine.combiner.lock().ok()?;
-        // Until there are no packets, or somebody else wants the engine.
+        // Until there are no packets, or another thread wants the engine.
         let mut spin_until = Time::ZERO;
         let mut packets = state.shard.stats().rcvd_pkts;
         let mut found = false;
@@ -421,7 +421,7 @@ impl<'a> Progress<'a> {
         state.counters.progress_watches += 1;
         self.count(&mut state);
         let answer = state.shard.has_work().then(|| now + ANSWER_NS);
-        // While the lock is held: whoever adds a timer sees how long this sleep will be.
+        // While the lock is held: a thread that adds a timer sees how long this sleep will be.
         let ends = [state.due(), self.housekeeping.due(), answer];
         let end = ends.into_iter().flatten().min();
         let asleep_until = end.map_or(u64::MAX, |end| end.0);
@@ -441,7 +441,7 @@ impl<'a> Progress<'a> {
         self.wait(list, len, now, end);
     }
 
-    /// The same, or until there are packets (or room for them, if some wait).
+    /// Sleeps until that time, or until there are packets (or room for them, if some wait).
     fn sleep_on_sockets(&mut self, now: Time, end: Option<Time>, backlog: bool) {
         let (mut list, len) = self.interests();
         let len = self.engine.sockets.interests(backlog, &mut list, len);

@@ -1,5 +1,5 @@
 //! What the engine's lock protects: the core's shard, and what it needs to run.
-//! Passive: whoever holds the lock drives it.
+//! Passive: the holder of the lock drives it.
 
 use core::cell::RefCell;
 use core::net::IpAddr;
@@ -47,7 +47,7 @@ pub(crate) const DEFER_NS: u64 = 1_000_000;
 #[derive(Debug)]
 pub(crate) struct QpSlot {
     pub(crate) shared: Arc<QpShared>,
-    /// The addresses whose sockets it keeps active.
+    /// The addresses with sockets that it keeps active.
     pub(crate) listens_at: ListensAt,
 }
 
@@ -75,10 +75,10 @@ pub(crate) struct ShardState {
     pub(crate) events: Arc<Channel<AsyncEvent>>,
     /// Others who have the same addresses.
     pub(crate) membership: Option<Arc<Membership>>,
-    /// The holder of the lock changed nothing, so there is nothing to tell anyone.
+    /// The holder of the lock changed nothing, so no thread has to be told.
     pub(crate) nothing_new: bool,
     pub(crate) strict: Option<Box<RefCell<Strict>>>,
-    /// Whom the connection manager's events are for.
+    /// The receivers of the connection manager's events.
     pub(crate) cm: CmTable,
 }
 
@@ -183,7 +183,7 @@ impl ShardState {
             let path = RxPath::new(source, source_port, local, tos);
             let handled = self.parts().handle_packet(&path, place, packet);
             if let Handled::OfAnother(Foreign::Message(_)) = handled {
-                // It came to the wrong one twice: of QP 1, somebody listens no longer.
+                // It came to the wrong one twice: on QP 1, its listener is gone.
                 self.shard.handle_unowned_mad(&path, packet, self.now);
             }
         });
@@ -193,7 +193,7 @@ impl ShardState {
             let repaired = membership.repair(self.now, sockets.each(), || {
                 self.receive(1, Which::All);
             });
-            // Failing (somebody holds the registry) is no harm: the next one tries again.
+            // Failing (another process holds the registry) does no harm: the next one tries again.
             self.counters.steering_repairs += u64::from(repaired.unwrap_or(false));
         }
     }
@@ -299,12 +299,12 @@ impl ShardState {
         any
     }
 
-    /// Somebody keeps account of when things happen: strict mode, or a network.
+    /// True if strict mode or a network keeps account of when things happen.
     pub(in crate::engine) fn is_watched(&self) -> bool {
         self.strict.is_some() || self.clock.is_of_network()
     }
 
-    /// After a post that started nothing: nobody has to be told of anything, as what there was to do before (`had_work`)
+    /// After a post that started nothing: no thread has to be told, as what there was to do before (`had_work`)
     /// was told before.
     #[inline]
     pub(in crate::engine) fn is_quiet(&self, had_work: bool) -> bool {
@@ -314,7 +314,7 @@ impl ShardState {
             && !self.is_watched()
     }
 
-    /// When somebody must come back at the latest: a timer, or something held back.
+    /// When the engine must be driven again at the latest: for a timer, or something held back.
     pub(crate) fn due(&self) -> Option<Time> {
         let held = self.strict.as_ref().and_then(|s| s.borrow().due());
         let late = match self.sent {
@@ -359,7 +359,7 @@ impl ShardState {
                 // A kind that this version of the API does not know.
                 _ => None,
             };
-            // Of a QP that is gone by now nobody wants to hear.
+            // Drop events of QPs that were destroyed meanwhile.
             if let Some(event) = event {
                 self.events.push(event);
             }

@@ -1,4 +1,4 @@
-//! Programs that wait by looking at their memory.
+//! Detects programs that wait by looking at their memory.
 //!
 //! Such a program calls nothing until a WRITE of its peer has changed a byte. It polls a
 //! completion queue now and then, so it looks like one that drives the engine by itself;

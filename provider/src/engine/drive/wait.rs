@@ -95,7 +95,7 @@ impl Engine {
 
     /// One turn of the engine on behalf of a thread that waits for an event.
     fn turn_for<T>(&self, channel: &Channel<T>, outlook: &mut Outlook) -> Result<Option<T>, Error> {
-        // If somebody else drives, an event of his making will wake us.
+        // If another thread drives, an event that it causes will wake us.
         let mut state = match self.combiner.try_lock() {
             Ok(Attempt::Held(state)) => state,
             Ok(Attempt::Busy) => return Ok(channel.try_take()),
@@ -137,7 +137,7 @@ impl Engine {
                 .store(groups, Ordering::Relaxed);
             len = self.sockets.interests(backlog, &mut list, len);
             if !self.sockets.all_active() {
-                // A QP may be connected meanwhile, on an address that nobody listens at.
+                // A QP may be connected meanwhile, on an address without a watched socket.
                 list[len] = Interest::readable(self.progress.activated.as_fd());
                 len += 1;
             }

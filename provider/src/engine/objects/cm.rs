@@ -79,7 +79,7 @@ impl Mailbox {
         }
     }
 
-    /// Takes the events out that nobody will take.
+    /// Removes the events that will not be taken.
     pub(crate) fn clear(&self) {
         let queue = self.queue();
         drop(self.take_waiting(&queue));
@@ -93,7 +93,7 @@ impl Mailbox {
     }
 }
 
-/// Whom events are for, by place.
+/// The receivers of events, by place.
 #[derive(Debug, Default)]
 pub(crate) struct CmTable {
     ids: Vec<Option<Arc<Mailbox>>>,
@@ -154,7 +154,7 @@ impl ShardState {
         }
     }
 
-    /// Fails a QP whose connection is over, so that what was posted completes: who waits for that may wait for nothing
+    /// Fails a QP when its connection is over, so that posted requests complete: a thread may wait for nothing
     /// else.
     fn fail_qp(&mut self, index: QpIndex, qpn: Qpn) {
         // Another one may have its place.
@@ -193,7 +193,7 @@ impl Engine {
         if !state.cm.is_used {
             state.cm.is_used = true;
             if self.sockets.add_user(ListensAt::Everywhere) {
-                // Whoever sleeps must sleep on one more socket.
+                // A sleeping thread must sleep on one more socket.
                 self.progress.activated.notify();
                 self.progress.kick();
             }

@@ -1,5 +1,5 @@
 //! Creating, changing and destroying objects. These calls wait for the engine's lock:
-//! what they change is in nobody's use when they return.
+//! what they change is no longer in use when they return.
 
 pub(super) mod channel;
 pub(super) mod cm;
@@ -168,7 +168,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The path begins at one of the context's addresses, whose socket then reports what
+    /// The path begins at one of the context's addresses; its socket then reports what
     /// the path needs.
     pub(in crate::engine) fn check_path(&self, path: &AddressVector) -> Result<(), Error> {
         if !self.sockets.has(path.local) {
@@ -234,7 +234,7 @@ impl Engine {
         let old = std::mem::replace(&mut slot.listens_at, listens_at);
         self.sockets.remove_user(old);
         if self.sockets.add_user(listens_at) {
-            // Whoever sleeps must sleep on one more socket.
+            // A sleeping thread must sleep on one more socket.
             self.progress.activated.notify();
             self.progress.kick();
         }

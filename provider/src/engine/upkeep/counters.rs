@@ -1,4 +1,4 @@
-//! What the engine itself counts, beside the core.
+//! Counters of the engine itself, beside those of the core.
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {

@@ -1,4 +1,4 @@
-//! What is done on the side: counters, captures, and memory that goes back to the system.
+//! Upkeep: counters, captures, and memory that goes back to the system.
 
 pub(super) mod counters;
 pub(super) mod give_back;
