@@ -14,7 +14,7 @@ use urxe_core::srq::SrqError;
 use urxe_core::work::PostError;
 use urxe_wire::Qpn;
 
-use crate::advise::AdviseFault;
+use crate::advice::AdviseFault;
 use crate::cm::CmError;
 
 /// The side that has to do something about an [`Error`].
@@ -383,12 +383,6 @@ impl From<CmError> for Error {
 impl From<SrqError> for Error {
     fn from(error: SrqError) -> Error {
         ErrorKind::Srq(error).into()
-    }
-}
-
-impl From<crate::engine::Poisoned> for Error {
-    fn from(_: crate::engine::Poisoned) -> Error {
-        ErrorKind::EngineFailed.into()
     }
 }
 

@@ -91,6 +91,7 @@
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 
+mod advice;
 mod advise;
 mod ah;
 mod async_event;
@@ -143,7 +144,7 @@ mod wc;
 mod wr;
 mod xrcd;
 
-pub use advise::{Advice, AdviseFault};
+pub use advice::{Advice, AdviseFault};
 pub use ah::AddressHandle;
 pub use async_event::AsyncEvent;
 pub use comp_channel::CompChannel;

@@ -51,9 +51,6 @@ use drive::doorbell::{Attempt, Combiner};
 use drive::progress::ProgressShared;
 use drive::shard_state::ShardState;
 
-/// The UDP port of RoCEv2.
-const ROCE_PORT: u16 = 4791;
-
 /// How to open an engine.
 #[derive(Clone, Debug)]
 pub(crate) struct EngineConfig {
@@ -265,6 +262,12 @@ fn window_bytes(buffer: u32) -> u32 {
 /// the receiver's buffer.
 fn window_packets(buffer: u32) -> u32 {
     (buffer / 1024).clamp(64, 4096)
+}
+
+impl From<Poisoned> for Error {
+    fn from(_: Poisoned) -> Error {
+        ErrorKind::EngineFailed.into()
+    }
 }
 
 /// A number that cannot be guessed.

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::transmit::TxBatch;
 use urxe_core::{CreateQpError, Time};
+use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 
 use self::faulty::FaultyCarrier;
 use self::intake::Intake;
@@ -28,7 +29,6 @@ use self::port_watch::PortWatch;
 use self::sockets::{Sockets, Which};
 use self::udp::SocketCarrier;
 use crate::engine::EngineConfig;
-use crate::engine::ROCE_PORT;
 use crate::engine::drive::clock::Clock;
 use crate::engine::upkeep::counters::EngineCounters;
 use crate::engine::upkeep::tap::Tap;

@@ -10,13 +10,14 @@ use std::io;
 
 use urxe_core::qp::attr::AddressVector;
 use urxe_udp::UdpSocket;
+use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 
 use super::NO_GROUPS;
 use super::sockets::{Port, Sockets};
 use crate::device;
+use crate::engine::Engine;
 use crate::engine::calls::post::QpShared;
 use crate::engine::objects::REPORT_TOS;
-use crate::engine::{Engine, ROCE_PORT};
 use crate::error::{Error, ErrorKind};
 
 /// How far datagrams to groups travel. A UDP socket has one such limit for all groups, so

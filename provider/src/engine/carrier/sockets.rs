@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use urxe_udp::{Interest, SocketSet, UdpConfig, UdpSocket, WAIT_MAX};
+use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 
-use crate::engine::ROCE_PORT;
 use crate::error::{Error, ErrorKind};
 
 /// One address.

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use urxe_core::RxPath;
 use urxe_core::transmit::{RunLimits, Transmit as Run, TxBatch};
 use urxe_udp::{Datagram, Dest, RecvBatch, SendBatch, SendOutcome, Transmit, UdpSocket};
+use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 
 use super::intake::Intake;
 use super::pairs::Joining;
 use super::sockets::{Port, Sockets, Which};
 use super::{Carrier, Sending, Sent};
-use crate::engine::ROCE_PORT;
 use crate::engine::upkeep::counters::EngineCounters;
 use crate::error::Error;
 

@@ -5,7 +5,7 @@ use urxe_core::mr::{Access, MrChange, MrInit, MrKeys, MwType, PdId, RegisterErro
 use urxe_core::work::Sge;
 use urxe_wire::{Lkey, Rkey};
 
-use crate::advise::{Advice, AdviseFault};
+use crate::advice::{Advice, AdviseFault};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::mem;

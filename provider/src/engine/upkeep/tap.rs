@@ -15,10 +15,10 @@ use rustix::fs::{FlockOperation, flock};
 use urxe_core::RxPath;
 use urxe_core::transmit::TxBatch;
 use urxe_udp::Datagram;
+use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 use urxe_wire::pcapng::{self, Direction, Interface, Packet};
 use urxe_wire::{IcrcPolicy, IcrcVerdict};
 
-use crate::engine::ROCE_PORT;
 use crate::error::Error;
 
 /// Bytes gathered before they go to the file: some 100 full packets.
