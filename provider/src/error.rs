@@ -15,31 +15,8 @@ use urxe_core::work::PostError;
 use urxe_wire::Qpn;
 
 use crate::advice::AdviseFault;
+use crate::blame::Blame;
 use crate::cm::CmError;
-
-/// The side that has to do something about an [`Error`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Blame {
-    /// The program: it asked for something that cannot be.
-    Caller,
-    /// The other end of the connection, or the path to it.
-    Peer,
-    /// The operating system, or the machine's administrator.
-    System,
-    /// A limit: it is reached, and something must be freed or raised.
-    Limit,
-}
-
-impl fmt::Display for Blame {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Blame::Caller => "caller",
-            Blame::Peer => "peer",
-            Blame::System => "system",
-            Blame::Limit => "limit",
-        })
-    }
-}
 
 /// An operation that failed, and why.
 ///

@@ -6,10 +6,10 @@ use crate::error::{Layer, ParseError};
 use crate::ethernet::{EtherType, Ethernet};
 use crate::icrc::{PathHeader, icrc_of_l3};
 use crate::ipv4::Ipv4;
-use crate::ipv6::Ipv6;
+use crate::ipv6::{Ipv6, NEXT_HEADER_BTH};
 use crate::packet::Packet;
 use crate::pfc::PauseFrame;
-use crate::udp::{ROCE_V2_PORT, Udp};
+use crate::udp::{PROTOCOL_UDP, ROCE_V2_PORT, Udp};
 
 /// The link layer of a capture's frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -166,11 +166,6 @@ impl<'a> Frame<'a> {
         })
     }
 }
-
-/// The next-header value that announces a BTH (RoCEv1).
-pub(crate) const NEXT_HEADER_BTH: u8 = 0x1b;
-/// The protocol number of UDP.
-pub(crate) const PROTOCOL_UDP: u8 = 17;
 
 fn check_protocol(layer: Layer, protocol: u8) -> Result<(), ParseError> {
     match protocol {

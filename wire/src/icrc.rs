@@ -12,10 +12,9 @@
 
 use crate::crc;
 use crate::error::{Layer, ParseError};
-use crate::frame::{NEXT_HEADER_BTH, PROTOCOL_UDP};
 use crate::ipv4::Ipv4;
-use crate::ipv6::Ipv6;
-use crate::udp::Udp;
+use crate::ipv6::{Ipv6, NEXT_HEADER_BTH};
+use crate::udp::{PROTOCOL_UDP, Udp};
 
 /// The part of the IP and UDP headers that is the same for all packets of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

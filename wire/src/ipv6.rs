@@ -4,6 +4,9 @@ use core::net::Ipv6Addr;
 
 use crate::error::{Layer, ParseError};
 
+/// The next-header value that announces a BTH (RoCEv1).
+pub(crate) const NEXT_HEADER_BTH: u8 = 0x1b;
+
 /// IPv6 header, or the GRH of RoCEv1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ipv6 {

@@ -148,5 +148,5 @@ pub use pfc::{PAUSE_DESTINATION, PAUSE_QUANTUM_BITS, Pause, PauseFrame};
 pub use psn::{Msn, Psn};
 pub use reth::Reth;
 pub use syndrome::{CreditCode, NakCode, RnrTimer, Syndrome, SyndromeKind};
-pub use udp::{ROCE_V2_PORT, Udp};
+pub use udp::{PROTOCOL_UDP, ROCE_V2_PORT, Udp};
 pub use xrceth::XrcEth;

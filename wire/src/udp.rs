@@ -4,6 +4,8 @@ use crate::error::{Layer, ParseError};
 
 /// The UDP destination port of RoCEv2.
 pub const ROCE_V2_PORT: u16 = 4791;
+/// The number of UDP in IP headers.
+pub const PROTOCOL_UDP: u8 = 17;
 
 /// UDP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,11 +2,11 @@
 
 use core::net::IpAddr;
 
-use urxe_wire::{IcrcSeed, Qkey, Qpn};
+use urxe_wire::{IcrcSeed, Qkey, Qpn, ROCE_V2_PORT};
 
 use crate::mr::PdId;
-use crate::qp::attr::AddressVector;
-use crate::qp::modify::{ROCE_PORT, check_path, icrc_seed};
+use crate::path::icrc_seed;
+use crate::qp::attr::{AddressVector, check_path};
 use crate::qp::state::ModifyError;
 use crate::qpn_table::QpnChunk;
 use crate::transmit::TxDest;
@@ -44,10 +44,10 @@ impl AddressHandle {
                 local: path.local,
                 remote: path.remote,
                 tos: path.traffic_class,
-                source_port: ROCE_PORT,
+                source_port: ROCE_V2_PORT,
                 chunk: QpnChunk(0),
             },
-            seed: icrc_seed(path.local, ROCE_PORT, path.remote),
+            seed: icrc_seed(path.local, ROCE_V2_PORT, path.remote),
             hop_limit: path.hop_limit,
         })
     }

@@ -2,9 +2,7 @@
 
 use core::net::IpAddr;
 
-use urxe_wire::IcrcSeed;
-
-use crate::qp::modify::icrc_seed;
+use urxe_wire::{IcrcSeed, PathHeader, ROCE_V2_PORT};
 
 /// Where a packet came from, computed once for all packets of a received train.
 #[derive(Debug)]
@@ -34,5 +32,33 @@ impl RxPath {
     #[inline]
     pub fn ecn(&self) -> u8 {
         self.tos & 3
+    }
+}
+
+/// What every packet from `source`:`source_port` to `dest`:4791 has in common, as the
+/// ICRC sees it.
+pub(crate) fn icrc_seed(source: IpAddr, source_port: u16, dest: IpAddr) -> IcrcSeed {
+    let (sport, dport) = (source_port, ROCE_V2_PORT);
+    let path = match (source, dest) {
+        (IpAddr::V4(s), IpAddr::V4(d)) => PathHeader::V4 {
+            src: s.octets(),
+            dst: d.octets(),
+            sport,
+            dport,
+        },
+        (s, d) => PathHeader::V6 {
+            src: v6_octets(s),
+            dst: v6_octets(d),
+            sport,
+            dport,
+        },
+    };
+    IcrcSeed::new(&path)
+}
+
+fn v6_octets(addr: IpAddr) -> [u8; 16] {
+    match addr {
+        IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+        IpAddr::V6(a) => a.octets(),
     }
 }

@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use urxe_wire::cm::RejReason;
 
-use crate::error::Blame;
+use crate::blame::Blame;
 
 /// Why a call of the connection manager failed ([`crate::ErrorKind::Cm`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

@@ -12,7 +12,7 @@ use super::shrink::CmPlaces;
 use super::terms::MadPath;
 use crate::error::DropReason;
 use crate::path::RxPath;
-use crate::qp::modify::icrc_seed;
+use crate::path::icrc_seed;
 use crate::qp::{Arrival, SourceIdents};
 use crate::qpn_table::QpnChunk;
 use crate::shard::{Handled, Shard};

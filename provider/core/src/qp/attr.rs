@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use urxe_wire::{Pkey, Psn, Qkey, Qpn};
 
 use crate::mr::Access;
-use crate::qp::state::QpState;
+use crate::qp::state::{ModifyError, QpState};
 
 /// Which attributes a modify names, with the bits of `enum ibv_qp_attr_mask`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -291,3 +291,21 @@ impl Default for QpAttr {
 
 /// The only P_Key there is.
 pub const DEFAULT_PKEY: Pkey = Pkey::DEFAULT;
+
+/// True of every path: both ends are there, and of one IP version.
+pub(crate) fn check_path(path: Option<AddressVector>) -> Result<(), ModifyError> {
+    let Some(path) = path else {
+        return Err(ModifyError::Path(
+            "no address is given (is_global with a GID is needed)",
+        ));
+    };
+    if path.local.is_ipv4() != path.remote.is_ipv4() {
+        return Err(ModifyError::Path(
+            "the local and the remote GID are of different IP versions",
+        ));
+    }
+    if path.remote.is_unspecified() || path.local.is_unspecified() {
+        return Err(ModifyError::Path("an address is 0"));
+    }
+    Ok(())
+}

@@ -35,7 +35,7 @@ pub(crate) mod xrc;
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use urxe_wire::{Bth, IcrcSeed, Opcode, Packet, Psn, Qpn, Service};
+use urxe_wire::{Bth, IcrcSeed, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Service};
 
 use crate::congestion::NotificationPoint;
 use crate::context::Cx;
@@ -45,6 +45,7 @@ use crate::error::Fault;
 use crate::event::AsyncEvent;
 use crate::memory::Memory;
 use crate::mr::{Access, Accessor, PdId};
+use crate::path::icrc_seed;
 use crate::qpn_table::QpnChunk;
 use crate::srq::SrqId;
 use crate::table::QpIndex;
@@ -215,11 +216,11 @@ impl Qp {
                     local: nowhere,
                     remote: nowhere,
                     tos: 0,
-                    source_port: modify::ROCE_PORT,
+                    source_port: ROCE_V2_PORT,
                     chunk: QpnChunk(0),
                 },
                 local: nowhere,
-                seed: modify::icrc_seed(nowhere, modify::ROCE_PORT, nowhere),
+                seed: icrc_seed(nowhere, ROCE_V2_PORT, nowhere),
                 mtu: 256,
                 pd: init.pd,
                 access: Access::NONE,

@@ -1,9 +1,7 @@
 //! `ibv_modify_qp`: the mask is checked by the table, every value by its range, and
 //! only then anything changes.
 
-use core::net::IpAddr;
-
-use urxe_wire::{IcrcSeed, PathHeader, Service};
+use urxe_wire::Service;
 
 use crate::config::ShardConfig;
 use crate::context::Cx;
@@ -11,17 +9,15 @@ use crate::cq::CqSink;
 use crate::error::Fault;
 use crate::memory::Memory;
 use crate::mr::Access;
+use crate::path::icrc_seed;
 use crate::qp::Qp;
-use crate::qp::attr::{AddressVector, AttrMask, QpAttr};
+use crate::qp::attr::{AddressVector, AttrMask, QpAttr, check_path};
 use crate::qp::ident::IdentTrack;
 use crate::qp::state::{ModifyError, QpState, check_mask};
 use crate::qp::window::SendWindow;
 use crate::qpn_table::QpnChunk;
 use crate::time::Time;
 use crate::transmit::{SourcePorts, TxDest};
-
-/// The UDP port of RoCEv2, which is both the source and the destination here.
-pub(crate) const ROCE_PORT: u16 = 4791;
 
 /// Access rights that a QP can grant.
 const QP_ACCESS: u32 = Access::LOCAL_WRITE.0
@@ -30,34 +26,6 @@ const QP_ACCESS: u32 = Access::LOCAL_WRITE.0
     | Access::REMOTE_ATOMIC.0
     | Access::FLUSH_GLOBAL.0
     | Access::FLUSH_PERSISTENT.0;
-
-/// What every packet from `source`:`source_port` to `dest`:4791 has in common, as the
-/// ICRC sees it.
-pub(crate) fn icrc_seed(source: IpAddr, source_port: u16, dest: IpAddr) -> IcrcSeed {
-    let (sport, dport) = (source_port, ROCE_PORT);
-    let path = match (source, dest) {
-        (IpAddr::V4(s), IpAddr::V4(d)) => PathHeader::V4 {
-            src: s.octets(),
-            dst: d.octets(),
-            sport,
-            dport,
-        },
-        (s, d) => PathHeader::V6 {
-            src: v6_octets(s),
-            dst: v6_octets(d),
-            sport,
-            dport,
-        },
-    };
-    IcrcSeed::new(&path)
-}
-
-fn v6_octets(addr: IpAddr) -> [u8; 16] {
-    match addr {
-        IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
-        IpAddr::V6(a) => a.octets(),
-    }
-}
 
 impl Qp {
     /// Changes attributes and state; all or nothing.
@@ -291,24 +259,6 @@ fn check_ranges(attr: &QpAttr, mask: AttrMask, config: &ShardConfig) -> Result<(
                 allowed,
             });
         }
-    }
-    Ok(())
-}
-
-/// True of every path: both ends are there, and of one IP version.
-pub(crate) fn check_path(path: Option<AddressVector>) -> Result<(), ModifyError> {
-    let Some(path) = path else {
-        return Err(ModifyError::Path(
-            "no address is given (is_global with a GID is needed)",
-        ));
-    };
-    if path.local.is_ipv4() != path.remote.is_ipv4() {
-        return Err(ModifyError::Path(
-            "the local and the remote GID are of different IP versions",
-        ));
-    }
-    if path.remote.is_unspecified() || path.local.is_unspecified() {
-        return Err(ModifyError::Path("an address is 0"));
     }
     Ok(())
 }
