@@ -1,5 +1,7 @@
 //! Message contents that depend on the message's number, so that a stale, shifted or mixed-up byte is found.
 
+use fabric_sim::engine::mix64;
+
 /// Which way a message goes; the two directions of one round differ in every word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -30,15 +32,14 @@ pub(crate) fn first_difference(buffer: &[u8], number: u64, direction: Direction)
     None
 }
 
-/// Mixes message number, direction and position (the finalizer of splitmix64): a short shift shows.
+/// Mixes message number, direction and position : a short shift shows.
 fn word(number: u64, direction: Direction, index: usize) -> u64 {
-    let mut x = number.wrapping_mul(4).wrapping_add(direction as u64);
-    x = x
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        .wrapping_add(index as u64);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    let message = number.wrapping_mul(4).wrapping_add(direction as u64);
+    mix64(
+        message
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .wrapping_add(index as u64),
+    )
 }
 
 #[cfg(test)]

@@ -9,4 +9,5 @@ mod trace;
 pub use queue::EventQueue;
 pub use rng::{Entity, Rng};
 pub use time::{Rate, Span, Time};
-pub use trace::{TraceHash, mix64};
+pub use trace::TraceHash;
+pub use urxe_core::mix::mix64;

@@ -1,7 +1,7 @@
 //! Random numbers in streams: each entity has one for each purpose, so that a draw more in one
 //! place (another fault, another flow) changes no draw anywhere else.
 
-use super::mix64;
+use urxe_core::mix::{SplitMix64, mix64};
 
 /// The entity that draws random numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,11 +53,8 @@ impl Rng {
     /// A stream from a number.
     pub fn new(seed: u64) -> Rng {
         // Seeded as its authors ask for: by another generator, never all zero.
-        let mut state = seed;
-        Rng([(); 4].map(|()| {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            mix64(state)
-        }))
+        let mut other = SplitMix64::new(seed);
+        Rng([(); 4].map(|()| other.bits()))
     }
 
     /// 64 random bits.

@@ -2,15 +2,9 @@
 
 use core::fmt;
 
-use super::Time;
+use urxe_core::mix::mix64;
 
-/// Mixes 64 bits so that each of them depends on each (the finaliser of SplitMix64).
-#[inline]
-pub const fn mix64(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
+use super::Time;
 
 /// Hash of a run. Two runs with equal hashes had the same events at the same times in the
 /// same order.

@@ -34,7 +34,7 @@
 //! | `work.rs`, `cq.rs`, `event.rs`, `error.rs`, `wc_status.rs` | work requests, completions, events, reasons |
 //! | `detail.rs`, `qp/diagnose.rs` | failures in words: what was expected, what was found |
 //! | `turns.rs`, `poll_transmit.rs` | which QP sends next, and how much |
-//! | `path.rs`, `table.rs`, `permute.rs`, `timer.rs`, `transmit.rs`, `stats.rs` | tables, timers, batches, counters |
+//! | `path.rs`, `table.rs`, `permute.rs`, `mix.rs`, `timer.rs`, `transmit.rs`, `stats.rs` | tables, timers, batches, counters |
 //! | `cm/` | QP 1: the communication manager |
 //! | `marks.rs` | places that the seeded tests must reach |
 
@@ -59,6 +59,7 @@ pub mod event;
 pub mod flush;
 mod icrc;
 pub mod memory;
+pub mod mix;
 pub mod mr;
 pub mod multicast;
 mod path;

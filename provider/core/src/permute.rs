@@ -2,6 +2,8 @@
 //! stranger nothing about the next one, while a lookup stays arithmetic: no
 //! hashing, no table. It hides, but is no cipher (memory keys travel in clear).
 
+use crate::mix::SplitMix64;
+
 /// A keyed bijection on `0..2^24`.
 #[derive(Clone, Copy)]
 pub(crate) struct Permutation24 {
@@ -14,15 +16,8 @@ const HALF_MASK: u32 = (1 << HALF_BITS) - 1;
 impl Permutation24 {
     /// Makes the permutation that belongs to a secret.
     pub(crate) fn new(secret: u64) -> Self {
-        let mut state = secret;
-        let round_keys = core::array::from_fn(|_| {
-            // SplitMix64 spreads the secret over the rounds.
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((z ^ (z >> 31)) as u32) | 1
-        });
+        let mut spread = SplitMix64::new(secret);
+        let round_keys = core::array::from_fn(|_| spread.bits() as u32 | 1);
         Permutation24 { round_keys }
     }
 

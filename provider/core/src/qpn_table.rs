@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 
 use urxe_wire::Qpn;
 
+use crate::mix::SplitMix64;
 use crate::table::{Occupancy, QpIndex, cut};
 
 /// Bits of a QPN below its chunk.
@@ -79,7 +80,7 @@ impl<T> QpnTable<T> {
             owned: Vec::new(),
             chunks: Box::new([FOREIGN; CHUNKS]),
             free_qpns: VecDeque::new(),
-            random: SplitMix64(secret),
+            random: SplitMix64::new(secret),
         }
     }
 
@@ -103,7 +104,7 @@ impl<T> QpnTable<T> {
             .filter(|number| !matches!(number, 0 | 1 | 0xff_ffff))
             .collect();
         for last in (1..numbers.len()).rev() {
-            let other = self.random.below(last + 1);
+            let other = self.random.below(last as u64 + 1) as usize;
             numbers.swap(last, other);
         }
         self.free_qpns.extend(numbers.into_iter().map(Qpn::new));
@@ -116,7 +117,7 @@ impl<T> QpnTable<T> {
             return false;
         }
         loop {
-            let chunk = self.random.below(CHUNKS);
+            let chunk = self.random.below(CHUNKS as u64) as usize;
             if self.chunks[chunk] == FOREIGN {
                 self.grant(QpnChunk(chunk as u16));
                 return true;
@@ -250,21 +251,6 @@ impl<T> QpnTable<T> {
         let place = self.chunks[usize::from(QpnChunk::of(qpn).0)];
         let owned = self.owned.get_mut(usize::from(place))?;
         Some(&mut owned.places[qpn.get() as usize % CHUNK_LEN])
-    }
-}
-
-/// Random enough to hide an order, from a secret that is random.
-#[derive(Debug)]
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // The bias of a remainder of 64 bits is far below what could be noticed.
-        ((z ^ (z >> 31)) % end as u64) as usize
     }
 }
 

@@ -3,6 +3,7 @@
 
 use core::net::IpAddr;
 
+use crate::mix::SplitMix64;
 use crate::table::cut;
 
 const NONE: u32 = u32::MAX;
@@ -110,7 +111,7 @@ impl Index {
     }
 }
 
-/// Mixes numbers with a secret (SplitMix64).
+/// Mixes numbers with a secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hasher(u64);
 
@@ -121,10 +122,7 @@ impl Hasher {
 
     pub(super) fn hash(self, numbers: &[u64]) -> u64 {
         numbers.iter().fold(self.0, |hash, &number| {
-            let mut z = (hash ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
+            SplitMix64::new(hash ^ number).bits()
         })
     }
 }
