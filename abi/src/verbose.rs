@@ -8,10 +8,13 @@ use urxe::{ErrorKind, PostError, Wc};
 use crate::file::Registry;
 use crate::object::{Context, Cq, Qp};
 
-/// `URXE_VERBOSE` is set.
+/// `URXE_VERBOSE` is on.
 pub(crate) fn is_on() -> bool {
-    static IS_SET: LazyLock<bool> = LazyLock::new(|| std::env::var_os("URXE_VERBOSE").is_some());
-    *IS_SET
+    static IS_ON: LazyLock<bool> = LazyLock::new(|| {
+        let value = std::env::var("URXE_VERBOSE").unwrap_or_default();
+        !["", "0", "off"].contains(&value.trim())
+    });
+    *IS_ON
 }
 
 /// Why a call failed. Programs that post until the queue is full mean it: that is told once.

@@ -16,9 +16,10 @@ use crate::comp_channel::CompChannel;
 use crate::cq::Cq;
 use crate::cq_builder::CqBuilder;
 use crate::cq_poll::RtValues;
-use crate::engine::{Engine, EngineConfig, ProgressThread, TAP_VARIABLE, note_capturing};
+use crate::engine::{Engine, EngineConfig, ProgressThread, note_capturing};
 use crate::error::{Error, ErrorKind};
 use crate::faults::{self, FaultSpec, FaultSpecError};
+use crate::host::environment;
 use crate::limits::{DeviceAttr, LIMITS};
 use crate::network::{self, Adapter, Network};
 use crate::pd::Pd;
@@ -335,9 +336,10 @@ pub struct ContextBuilder {
     udp: UdpConfig,
     share: bool,
     pcap: Option<PathBuf>,
-    strict: StrictMode,
-    strict_seed: Option<u64>,
     /// None: what the environment says.
+    strict: Option<StrictMode>,
+    strict_seed: Option<u64>,
+    /// The same.
     faults: Option<Option<FaultSpec>>,
     /// None: what the environment says, too.
     mtu: Option<Mtu>,
@@ -357,10 +359,8 @@ impl ContextBuilder {
                 ..UdpConfig::default()
             },
             share: true,
-            pcap: std::env::var_os(TAP_VARIABLE)
-                .filter(|v| !v.is_empty())
-                .map(PathBuf::from),
-            strict: StrictMode::from_environment(),
+            pcap: environment::value(environment::PCAP).map(PathBuf::from),
+            strict: None,
             strict_seed: None,
             faults: None,
             mtu: None,
@@ -413,7 +413,7 @@ impl ContextBuilder {
     /// environment variable `URXE_STRICT` does the same for all contexts.
     #[must_use]
     pub fn strict(mut self, mode: StrictMode) -> Self {
-        self.strict = mode;
+        self.strict = Some(mode);
         self
     }
 
@@ -480,6 +480,11 @@ impl ContextBuilder {
             Some(faults) => faults,
             None => faults_of_environment()?,
         };
+        let strict = match self.strict {
+            Some(strict) => strict,
+            None => StrictMode::of_environment()?,
+        };
+        environment::seed()?;
         let is_capturing = self.pcap.is_some();
         let engine = Arc::new(Engine::open(&EngineConfig {
             addresses: self.addresses,
@@ -494,7 +499,7 @@ impl ContextBuilder {
             udp: self.udp,
             share: self.share,
             tap: self.pcap,
-            strict: self.strict,
+            strict,
             strict_seed: self.strict_seed,
             faults,
             network: self.network.clone(),
@@ -552,7 +557,7 @@ fn mtu_of_environment() -> Result<Option<Mtu>, Error> {
         let mtu = text.parse().ok().and_then(Mtu::from_bytes);
         mtu.ok_or_else(|| format!("\"{text}\" is none of 256, 512, 1024, 2048 and 4096"))
     };
-    of_environment("URXE_MTU", parse)
+    environment::parsed(environment::MTU, parse)
 }
 
 /// The value of `URXE_FAULTS`.
@@ -561,23 +566,5 @@ fn faults_of_environment() -> Result<Option<FaultSpec>, Error> {
         text.parse()
             .map_err(|error: FaultSpecError| error.to_string())
     };
-    of_environment(faults::VARIABLE, parse)
-}
-
-/// The value of a variable that is set and not empty, parsed. A test that was to run with faults must not run without
-/// them because of a typing error.
-fn of_environment<T>(
-    variable: &'static str,
-    parse: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<Option<T>, Error> {
-    let Some(value) = std::env::var_os(variable) else {
-        return Ok(None);
-    };
-    let text = value.to_string_lossy();
-    if text.trim().is_empty() {
-        return Ok(None);
-    }
-    let parsed = parse(text.trim());
-    let value = parsed.map_err(|reason| ErrorKind::Environment { variable, reason })?;
-    Ok(Some(value))
+    environment::parsed(environment::FAULTS, parse)
 }

@@ -115,6 +115,7 @@ mod faults;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod host;
 mod limits;
 mod listed;
 #[allow(

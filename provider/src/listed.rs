@@ -7,9 +7,8 @@ use core::net::IpAddr;
 use crate::context::{Context, ContextBuilder};
 use crate::device::{Device, devices};
 use crate::error::{Error, ErrorKind};
+use crate::host::environment;
 
-/// Name of the environment variable with the list.
-const VARIABLE: &str = "URXE_DEVICES";
 /// Bytes of a device's name, at most: `IBV_SYSFS_NAME_MAX` with the zero at its end.
 const NAME_MAX: usize = 63;
 
@@ -36,9 +35,9 @@ impl ListedDevice {
     /// # Errors
     /// If the variable names something that is neither an address nor an interface with one.
     pub fn list() -> Result<Vec<ListedDevice>, Error> {
-        match std::env::var(VARIABLE) {
-            Ok(text) if !text.trim().is_empty() => ListedDevice::parse_list(&text),
-            _ => {
+        match environment::value(environment::DEVICES) {
+            Some(list) => ListedDevice::parse_list(&list.to_string_lossy()),
+            None => {
                 let usable = devices()?;
                 let usable = usable.iter().filter(|d| !d.addresses().is_empty());
                 Ok(usable
@@ -134,7 +133,7 @@ impl fmt::Display for ListedDevice {
 
 fn environment(part: &str, reason: &str) -> Error {
     ErrorKind::Environment {
-        variable: VARIABLE,
+        variable: environment::DEVICES,
         reason: format!("\"{part}\": {reason}"),
     }
     .into()
@@ -237,7 +236,7 @@ mod tests {
         ] {
             let error = ListedDevice::parse_list(text).expect_err(text);
             assert!(error.to_string().contains(part), "{error}");
-            assert!(error.to_string().contains(VARIABLE), "{error}");
+            assert!(error.to_string().contains(environment::DEVICES), "{error}");
             assert_eq!(error.errno(), libc::EINVAL);
         }
     }

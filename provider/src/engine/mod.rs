@@ -31,7 +31,6 @@ pub(crate) use objects::cq_table::CqTable;
 pub(crate) use upkeep::counters::MEANINGS as COUNTER_MEANINGS;
 pub use upkeep::open_engines::flush_open_captures;
 pub(crate) use upkeep::open_engines::{OpenEngines, note_capturing};
-pub(crate) use upkeep::tap::VARIABLE as TAP_VARIABLE;
 
 use crate::async_event::AsyncEvent;
 use crate::error::{Error, ErrorKind};

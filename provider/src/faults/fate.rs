@@ -2,11 +2,10 @@
 //! run can be repeated.
 
 use core::time::Duration;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::spec::{FaultSpec, seed};
-use crate::strict::Random;
+use urxe_core::mix::SplitMix64;
+
+use super::spec::FaultSpec;
 
 /// Most packets that overtake one.
 const OVERTAKERS_MAX: u64 = 3;
@@ -44,7 +43,8 @@ impl Fates {
     pub(super) fn next(&mut self) -> Fate {
         // A generator of its own for each, from which all is drawn whether it is needed or
         // not: what happens to one packet, and one share, changes nothing for the others.
-        let mut random = Random::new(self.seed ^ self.count.wrapping_mul(0xd134_2543_de82_ef95));
+        let mut random =
+            SplitMix64::new(self.seed ^ self.count.wrapping_mul(0xd134_2543_de82_ef95));
         self.count += 1;
         let mut draw = || random.below(1 << 32) as u32;
         let spec = &self.spec;
@@ -66,25 +66,6 @@ impl Fates {
             }),
         }
     }
-}
-
-/// The seed of a context: of the specification, of `URXE_SEED`, or drawn from `fresh` and
-/// printed. Each context of a process gets another number from it.
-pub(super) fn seed_of(spec: &FaultSpec, fresh: u64) -> u64 {
-    static DRAWN: OnceLock<u64> = OnceLock::new();
-    static CONTEXTS: AtomicU64 = AtomicU64::new(0);
-    let base = spec.seed.unwrap_or_else(|| {
-        *DRAWN.get_or_init(|| {
-            let given = std::env::var("URXE_SEED").ok();
-            let given = given.and_then(|text| seed(text.trim()).ok());
-            given.unwrap_or_else(|| {
-                let drawn = fresh & 0xffff_ffff;
-                eprintln!("urxe: faults are on; seed={drawn} repeats this run's decisions");
-                drawn
-            })
-        })
-    });
-    base.wrapping_add(CONTEXTS.fetch_add(1, Ordering::Relaxed) << 32)
 }
 
 #[cfg(test)]

@@ -17,9 +17,6 @@ pub use spec::{FaultSpec, FaultSpecError, Share};
 
 use crate::engine::{Engine, OpenEngines};
 
-/// Name of the environment variable with a [`FaultSpec`] for all contexts.
-pub(crate) const VARIABLE: &str = "URXE_FAULTS";
-
 /// Contexts with faults that are open, to tell their counts when the process ends.
 static OPEN: OpenEngines = OpenEngines::new();
 

@@ -7,8 +7,9 @@ use bytes::{Bytes, BytesMut};
 use urxe_core::Time;
 use urxe_core::transmit::{TxBatch, TxDest};
 
-use super::fate::{Fate, Fates, seed_of};
+use super::fate::{Fate, Fates};
 use super::spec::FaultSpec;
+use crate::host::environment::seed_of_context;
 
 /// A packet that is not overtaken, because none follows it, leaves after this time.
 const OVERTAKE_NS: u64 = 1_000_000;
@@ -66,7 +67,7 @@ impl FaultyPath {
     /// A way with these faults; `fresh` is a random number, for a specification without a
     /// seed.
     pub(crate) fn new(spec: FaultSpec, fresh: u64) -> FaultyPath {
-        let seed = seed_of(&spec, fresh);
+        let seed = seed_of_context(spec.seed, fresh);
         FaultyPath::with_seed(spec, seed)
     }
 

@@ -4,6 +4,8 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
+use crate::host::environment;
+
 /// Part of all packets, to a millionth.
 ///
 /// ```
@@ -202,12 +204,8 @@ fn time(text: &str) -> Result<Duration, &'static str> {
 }
 
 /// A number, hexadecimal with `0x` or decimal.
-pub(super) fn seed(text: &str) -> Result<u64, &'static str> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None => text.parse(),
-    };
-    parsed.map_err(|_| "a seed is a whole number")
+fn seed(text: &str) -> Result<u64, &'static str> {
+    environment::number(text).ok_or("a seed is a whole number")
 }
 
 impl fmt::Display for FaultSpec {

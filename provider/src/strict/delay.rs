@@ -10,8 +10,8 @@ use urxe_core::Time;
 use urxe_core::cq::{CqId, CqOverrun, CqSink, Cqe};
 
 use super::entry::Queue;
-use super::random::Random;
 use crate::engine::CqTable;
+use urxe_core::mix::SplitMix64;
 
 /// How long a completion is held back, at most.
 const HOLD_NS: u64 = 40_000;
@@ -39,7 +39,7 @@ impl HeldCompletions {
         cqe: Cqe,
         now: Time,
         cqs: &mut CqTable,
-        random: &mut Random,
+        random: &mut SplitMix64,
     ) -> Result<(), CqOverrun> {
         let held: usize = self.of(cq).map(|lane| lane.held.len()).sum();
         if held >= cqs.room(cq) {
@@ -76,13 +76,13 @@ impl HeldCompletions {
         &mut self,
         now: Time,
         cqs: &mut CqTable,
-        random: &mut Random,
+        random: &mut SplitMix64,
     ) -> bool {
         self.release(cqs, random, |_, due| due <= now)
     }
 
     /// Lets all come that are of a QP, which goes.
-    pub(super) fn release_all(&mut self, cqs: &mut CqTable, random: &mut Random) {
+    pub(super) fn release_all(&mut self, cqs: &mut CqTable, random: &mut SplitMix64) {
         self.release(cqs, random, |_, _| true);
         self.lanes.clear();
     }
@@ -90,7 +90,7 @@ impl HeldCompletions {
     fn release(
         &mut self,
         cqs: &mut CqTable,
-        random: &mut Random,
+        random: &mut SplitMix64,
         is_meant: impl Fn(CqId, Time) -> bool,
     ) -> bool {
         let mut any = false;
@@ -162,7 +162,7 @@ mod tests {
             table.create(init).expect("a free number")
         };
         let (one, two) = (cq(), cq());
-        let (mut held, mut random) = (HeldCompletions::default(), Random::new(1));
+        let (mut held, mut random) = (HeldCompletions::default(), SplitMix64::new(1));
         for n in 0..3 {
             for (cq, wr_id) in [(&one, n), (&two, 10 + n)] {
                 let pushed = held.push(cq.id, cqe(wr_id), Time(0), &mut table, &mut random);

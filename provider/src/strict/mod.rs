@@ -14,11 +14,11 @@ mod entry;
 mod hash;
 mod hooks;
 mod ledger;
+mod mode;
 mod place;
 mod placement;
 mod poison;
 mod post;
-mod random;
 mod ranges;
 mod report;
 mod rule;
@@ -27,6 +27,7 @@ mod watch;
 use std::collections::BTreeMap;
 
 use urxe_core::cq::{CqId, Cqe, WcOpcode};
+use urxe_core::mix::SplitMix64;
 use urxe_core::mr::PdId;
 use urxe_core::srq::{SrqId, SrqInit};
 use urxe_core::table::QpIndex;
@@ -35,6 +36,7 @@ use urxe_wire::Qpn;
 
 pub(crate) use entry::Queue;
 pub(crate) use hooks::{WatchedCqs, WatchedMemory};
+pub use mode::StrictMode;
 pub(crate) use place::Place;
 pub use place::{Caller, Callers, name_callers};
 pub(crate) use post::Watched;
@@ -42,46 +44,12 @@ pub use report::StrictReport;
 pub use rule::StrictRule;
 
 use crate::engine::CqTable;
+use crate::host::environment;
 use crate::wc::Wc;
 use delay::HeldCompletions;
 use ledger::Ledger;
 use placement::HeldWrites;
-pub(crate) use random::Random;
 use report::Reports;
-
-/// Whether strict mode is on, and what it does with what it finds.
-///
-/// Set by [`crate::ContextBuilder::strict`] or the environment variable `URXE_STRICT`:
-/// unset or `0`, `1`, `abort`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
-pub enum StrictMode {
-    /// Strict mode is off, and costs nothing.
-    #[default]
-    Off,
-    /// Findings are printed to standard error, once for each kind and place, until the
-    /// program takes them with [`crate::Context::take_strict_reports`].
-    Report,
-    /// The first finding is printed and ends the process, for debuggers and CI.
-    Abort,
-}
-
-impl StrictMode {
-    /// The value of `URXE_STRICT`.
-    pub(crate) fn from_environment() -> StrictMode {
-        let Some(value) = std::env::var_os("URXE_STRICT") else {
-            return StrictMode::Off;
-        };
-        match value.to_str().map(str::trim) {
-            Some("" | "0" | "off") => StrictMode::Off,
-            Some("1" | "on") => StrictMode::Report,
-            Some("abort") => StrictMode::Abort,
-            _ => {
-                eprintln!("urxe: URXE_STRICT is none of 0, 1 and abort: taken as 1");
-                StrictMode::Report
-            }
-        }
-    }
-}
 
 /// What must be known of a QP.
 #[derive(Debug)]
@@ -104,7 +72,7 @@ struct QpNotes {
 pub(crate) struct Strict {
     /// When the present holder of the engine's lock began.
     now: Time,
-    random: Random,
+    random: SplitMix64,
     reports: Reports,
     ledger: Ledger,
     writes: HeldWrites,
@@ -120,7 +88,9 @@ impl Strict {
     pub(crate) fn new(mode: StrictMode, seed: Option<u64>, fresh: u64) -> Strict {
         Strict {
             now: Time::ZERO,
-            random: Random::new(seed.unwrap_or_else(|| random::seed(fresh))),
+            random: SplitMix64::new(
+                seed.unwrap_or_else(|| environment::seed_of_context(None, fresh)),
+            ),
             reports: Reports::new(mode),
             ledger: Ledger::default(),
             writes: HeldWrites::default(),

@@ -12,8 +12,8 @@ use urxe_core::mr::MrSpan;
 use urxe_wire::Qpn;
 
 use super::ledger::write_through;
-use super::random::Random;
 use super::ranges::Range;
+use urxe_core::mix::SplitMix64;
 
 /// Bytes that appear before all others: a program that polls on the last byte or word
 /// sees it at once.
@@ -65,7 +65,7 @@ impl HeldWrites {
         span: MrSpan,
         bytes: &[u8],
         now: Time,
-        random: &mut Random,
+        random: &mut SplitMix64,
     ) -> Result<(), MemoryFault> {
         self.place_overlapping(Range::of(span));
         if bytes.len() <= LAST {
@@ -100,7 +100,7 @@ impl HeldWrites {
     }
 
     /// Places everything, in no order.
-    pub(super) fn place_all(&mut self, random: &mut Random) {
+    pub(super) fn place_all(&mut self, random: &mut SplitMix64) {
         while !self.held.is_empty() {
             let next = random.below(self.held.len() as u64) as usize;
             let held = self.held.swap_remove(next);

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use urxe_wire::Qpn;
 
-use super::StrictMode;
+use super::mode::StrictMode;
 use super::place::{Caller, Place};
 use super::rule::StrictRule;
 

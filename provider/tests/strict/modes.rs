@@ -101,3 +101,32 @@ fn abort_ends_the_process_at_the_first_report() {
         assert!(stderr.contains(text), "no {text:?} in {stderr}");
     }
 }
+
+#[test]
+fn a_variable_that_makes_no_sense_is_an_error_that_names_it() {
+    const CHILD: &str = "URXE_TEST_SENSELESS";
+    if let Ok(variable) = std::env::var(CHILD) {
+        let error = Context::builder(address()).open().expect_err("it is set");
+        assert!(error.to_string().contains(&variable), "{error}");
+        assert_eq!(error.blame(), urxe::Blame::Caller);
+        return;
+    }
+    for (variable, value) in [
+        ("URXE_STRICT", "perhaps"),
+        ("URXE_SEED", "0x1g"),
+        ("URXE_FAULTS", "drop"),
+        ("URXE_MTU", "1000"),
+    ] {
+        let output = Command::new(std::env::current_exe().expect("known"))
+            .args([
+                "--exact",
+                "modes::a_variable_that_makes_no_sense_is_an_error_that_names_it",
+            ])
+            .env(CHILD, variable)
+            .env(variable, value)
+            .output()
+            .expect("runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{variable}={value}: {text}");
+    }
+}

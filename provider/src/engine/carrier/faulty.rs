@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::engine::drive::shard_state::ShardState;
 use crate::error::Error;
 use crate::faults::{FaultCounts, FaultyPath, Summary};
+use crate::host::environment;
 
 /// A carrier with faults before it.
 #[derive(Debug)]
@@ -99,7 +100,7 @@ impl Engine {
 
     /// Reports the faults, when the engine has no other user any more.
     pub(in crate::engine) fn report_faults_in_the_end(&mut self) {
-        if std::env::var_os("URXE_VERBOSE").is_some() {
+        if environment::is_on(environment::VERBOSE) {
             self.combiner.get_mut(|state| report(state));
         }
     }

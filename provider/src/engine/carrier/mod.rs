@@ -17,6 +17,7 @@ use core::fmt::Debug;
 use core::net::IpAddr;
 use std::sync::Arc;
 
+use urxe_core::mix::SplitMix64;
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::transmit::TxBatch;
 use urxe_core::{CreateQpError, Time};
@@ -36,6 +37,7 @@ use crate::error::{Error, ErrorKind};
 use crate::faults::FaultyPath;
 use crate::network::Network;
 use crate::share::{JoinError, Joined, Membership};
+use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 
 /// Carries packets. All calls come with the engine's lock held.
 pub(in crate::engine) trait Carrier: Debug + Send {
@@ -189,14 +191,9 @@ fn bind(config: &EngineConfig) -> Result<Bound, Error> {
         return Err(ErrorKind::NoAddress(addr).into());
     }
     if config.share {
-        let (mut seed, mut count) = (crate::engine::random()?, 0_u64);
-        let numbers = || {
-            // Nonces and chunks: unpredictable by the seed, different by the count.
-            count += 1;
-            seed = seed.rotate_left(23).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ count;
-            seed
-        };
-        match Membership::join(addrs, ROCE_PORT, &config.udp, numbers) {
+        // Nonces and chunks: unpredictable by the seed, and all different.
+        let mut numbers = SplitMix64::new(crate::engine::random()?);
+        match Membership::join(addrs, ROCE_PORT, &config.udp, || numbers.bits()) {
             Ok(Joined {
                 membership,
                 sockets,

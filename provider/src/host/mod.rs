@@ -1,0 +1,3 @@
+//! What of the machine, and of how the program was started, the engine is told by.
+
+pub(crate) mod environment;
