@@ -4,7 +4,7 @@
 //! that the ICRC verifies: with the IPv4 Identification that a packet was sent with, or
 //! that its ICRC was found to belong to. The other fields are plausible, not observed.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -17,9 +17,10 @@ use urxe_core::transmit::TxBatch;
 use urxe_udp::Datagram;
 use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 use urxe_wire::pcapng::{self, Direction, Interface, Packet};
-use urxe_wire::{IcrcPolicy, IcrcVerdict};
+use urxe_wire::{IcrcPolicy, IcrcVerdict, Ipv4, Ipv6, PROTOCOL_UDP, Udp};
 
 use crate::error::Error;
+use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 
 /// Bytes gathered before they go to the file: some 100 full packets.
 const BUFFER_BYTES: usize = 512 << 10;
@@ -35,9 +36,6 @@ pub(crate) struct Tap {
     /// The block around it.
     block: Vec<u8>,
 }
-
-/// Name of the environment variable that turns the tap on.
-pub(crate) const VARIABLE: &str = "URXE_PCAP";
 
 impl Tap {
     /// Opens the file; `%p` in its name becomes the process id. If another context or
@@ -208,84 +206,72 @@ struct Headers {
     ident: u16,
 }
 
-const UDP_HEADER: usize = 8;
+const TTL: u8 = 64;
 
 impl Headers {
     fn write(&self, packet: &[u8], frame: &mut Vec<u8>) {
-        let udp_len = (packet.len() + UDP_HEADER) as u16;
+        let mut udp = Udp {
+            src_port: self.source.port(),
+            dst_port: ROCE_PORT,
+            len: (packet.len() + Udp::LEN) as u16,
+            checksum: 0,
+        };
         match (self.source.ip(), self.dest) {
-            (IpAddr::V4(source), IpAddr::V4(dest)) => {
-                let mut ip = [0u8; 20];
-                ip[0] = 0x45;
-                ip[1] = self.tos;
-                ip[2..4].copy_from_slice(&(udp_len + 20).to_be_bytes());
-                ip[4..6].copy_from_slice(&self.ident.to_be_bytes());
-                // Don't Fragment; TTL 64; UDP.
-                ip[6..10].copy_from_slice(&[0x40, 0, 64, 17]);
-                ip[12..16].copy_from_slice(&source.octets());
-                ip[16..20].copy_from_slice(&dest.octets());
-                let checksum = !ones_complement_sum(&ip);
-                ip[10..12].copy_from_slice(&checksum.to_be_bytes());
-                frame.extend_from_slice(&ip);
-                self.write_udp(udp_len, 0, frame);
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let mut ip = Ipv4 {
+                    tos: self.tos,
+                    total_len: udp.len + Ipv4::LEN as u16,
+                    ident: self.ident,
+                    flags_and_offset: Ipv4::DF,
+                    ttl: TTL,
+                    protocol: PROTOCOL_UDP,
+                    checksum: 0,
+                    src,
+                    dst,
+                };
+                ip.checksum = ip.computed_checksum();
+                frame.extend_from_slice(&ip.emit());
             }
             (source, dest) => {
-                let (source, dest) = (v6(source), v6(dest));
-                let mut ip = [0u8; 40];
-                ip[0] = 0x60 | self.tos >> 4;
-                ip[1] = self.tos << 4;
-                ip[4..6].copy_from_slice(&udp_len.to_be_bytes());
-                ip[6..8].copy_from_slice(&[17, 64]);
-                ip[8..24].copy_from_slice(&source);
-                ip[24..40].copy_from_slice(&dest);
-                frame.extend_from_slice(&ip);
+                let ip = Ipv6 {
+                    traffic_class: self.tos,
+                    flow_label: 0,
+                    payload_len: udp.len,
+                    next_header: PROTOCOL_UDP,
+                    hop_limit: TTL,
+                    src: v6(source),
+                    dst: v6(dest),
+                };
                 // Zero would mean an invalid packet over IPv6.
-                self.write_udp(
-                    udp_len,
-                    self.udp_checksum(udp_len, &source, &dest, packet),
-                    frame,
-                );
+                udp.checksum = udp_checksum(&ip, &udp, packet);
+                frame.extend_from_slice(&ip.emit());
             }
         }
+        frame.extend_from_slice(&udp.emit());
         frame.extend_from_slice(packet);
     }
-
-    fn write_udp(&self, len: u16, checksum: u16, frame: &mut Vec<u8>) {
-        for field in [self.source.port(), ROCE_PORT, len, checksum] {
-            frame.extend_from_slice(&field.to_be_bytes());
-        }
-    }
-
-    fn udp_checksum(&self, len: u16, source: &[u8; 16], dest: &[u8; 16], packet: &[u8]) -> u16 {
-        let words = [17, len, self.source.port(), ROCE_PORT, len].map(u16::to_be_bytes);
-        let parts = [source.as_slice(), dest, words.as_flattened(), packet];
-        let sum = parts
-            .iter()
-            .map(|part| u32::from(ones_complement_sum(part)))
-            .sum::<u32>();
-        match !fold(sum) {
-            0 => 0xffff,
-            checksum => checksum,
-        }
-    }
 }
 
-fn v6(addr: IpAddr) -> [u8; 16] {
-    match addr {
-        IpAddr::V4(addr) => addr.to_ipv6_mapped().octets(),
-        IpAddr::V6(addr) => addr.octets(),
-    }
-}
-
-fn ones_complement_sum(bytes: &[u8]) -> u16 {
-    let words = bytes
-        .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+/// The checksum over the pseudo-header, the header and the packet (RFC 8200, 8.1).
+fn udp_checksum(ip: &Ipv6, udp: &Udp, packet: &[u8]) -> u16 {
+    let pseudo = [udp.len, u16::from(PROTOCOL_UDP)].map(u16::to_be_bytes);
+    let (src, dst) = (ip.src.octets(), ip.dst.octets());
+    let parts = [&src[..], &dst, pseudo.as_flattened(), &udp.emit(), packet];
+    let words = parts.iter().flat_map(|part| part.chunks(2));
+    let sum: u32 = words
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
+        .sum();
     // 32,768 words at most, so the sum fits.
-    fold(words.sum())
+    let sum = (sum >> 16) + (sum & 0xffff);
+    match !(((sum >> 16) + (sum & 0xffff)) as u16) {
+        0 => 0xffff,
+        checksum => checksum,
+    }
 }
 
-fn fold(sum: u32) -> u16 {
-    let sum = (sum >> 16) + (sum & 0xffff);
-    ((sum >> 16) + (sum & 0xffff)) as u16
+fn v6(addr: IpAddr) -> Ipv6Addr {
+    match addr {
+        IpAddr::V4(addr) => addr.to_ipv6_mapped(),
+        IpAddr::V6(addr) => addr,
+    }
 }
