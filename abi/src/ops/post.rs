@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 use core::mem::offset_of;
-use core::{ptr, slice};
+use core::{iter, ptr, slice};
 
 use urxe::{
     BadWr, Error, Qkey, Qpn, RecvWr, Rkey, SendFlags, SendWr, SendWrFields, Sge, WrData, WrOpcode,
@@ -180,27 +180,24 @@ unsafe fn post_sends(qp: &Qp, first: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
             };
             continue;
         }
-        // As many as can be posted as they are.
-        let (from, mut count, mut bad) = (next, 0, None);
-        while !next.is_null() {
+        // As many as can be posted as they are, each translated when its turn comes.
+        let (from, mut bad) = (next, None);
+        let wrs = iter::from_fn(|| {
             // SAFETY: the caller's promise.
-            let wr = unsafe { &*next };
-            if is_apart(wr) {
-                break;
-            }
+            let wr = unsafe { next.as_ref() }.filter(|wr| !is_apart(wr))?;
             // SAFETY: the caller's promise.
-            if let Err(errno) = unsafe { send_wr(qp, wr) } {
-                bad = Some((next, errno));
-                break;
+            match unsafe { send_wr(qp, wr) } {
+                Ok(sent) => {
+                    next = wr.next;
+                    Some(sent)
+                }
+                Err(errno) => {
+                    bad = Some((next, errno));
+                    None
+                }
             }
-            count += 1;
-            next = wr.next;
-        }
-        // SAFETY: the caller's promise; each was just looked at.
-        let wrs = List(from)
-            .take(count)
-            .map(|at| unsafe { send_wr(qp, &*at) });
-        let posted = qp.urxe.post_send_iter(wrs.filter_map(Result::ok));
+        });
+        let posted = qp.urxe.post_send_iter(wrs);
         posted.map_err(|bad| at_index(from, bad))?;
         if let Some(bad) = bad {
             return Err(bad);
