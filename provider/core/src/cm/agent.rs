@@ -204,8 +204,7 @@ impl Agent {
     /// # Errors
     /// [`CmError::State`], [`CmError::PrivateData`].
     pub fn accept(&mut self, now: Time, id: CommId, answer: &Answer<'_>) -> Result<(), CmError> {
-        let place = self.in_state(id, &[State::ReqReceived])?;
-        let conn = self.conns.at(place).expect("found");
+        let (place, conn) = self.in_state(id, &[State::ReqReceived])?;
         let mad = message::rep(conn, self.config.guid, answer)?;
         self.conns.know_qp(place, answer.terms.qpn);
         self.set_state(place, State::RepSent);
@@ -222,8 +221,7 @@ impl Agent {
         id: CommId,
         answer: &DatagramAnswer<'_>,
     ) -> Result<(), CmError> {
-        let place = self.in_state(id, &[State::SidrReceived])?;
-        let conn = self.conns.at(place).expect("found");
+        let (place, conn) = self.in_state(id, &[State::SidrReceived])?;
         let mad = message::sidr_rep(conn, answer)?;
         self.send_last(place, mad, State::SidrDone);
         Ok(())
@@ -241,8 +239,7 @@ impl Agent {
         private_data: &[u8],
     ) -> Result<(), CmError> {
         let wanted = [State::ReqReceived, State::RepReceived, State::SidrReceived];
-        let place = self.in_state(id, &wanted)?;
-        let conn = self.conns.at(place).expect("found");
+        let (place, conn) = self.in_state(id, &wanted)?;
         let mad = match conn.state {
             State::SidrReceived => message::sidr_refusal(
                 conn.remote_id,
@@ -283,8 +280,8 @@ impl Agent {
     /// # Errors
     /// [`CmError::State`] if there was no reply.
     pub fn establish(&mut self, id: CommId) -> Result<(), CmError> {
-        let place = self.in_state(id, &[State::RepReceived])?;
-        let mad = message::rtu(self.conns.at(place).expect("found"));
+        let (place, conn) = self.in_state(id, &[State::RepReceived])?;
+        let mad = message::rtu(conn);
         self.send_last(place, mad, State::Established);
         Ok(())
     }
@@ -294,7 +291,7 @@ impl Agent {
     /// # Errors
     /// [`CmError::State`] if no connection waits for that.
     pub fn on_data(&mut self, id: CommId) -> Result<(), CmError> {
-        let place = self.in_state(id, &[State::RepSent, State::Established])?;
+        let (place, _) = self.in_state(id, &[State::RepSent, State::Established])?;
         self.note_established(place, Box::default());
         Ok(())
     }
@@ -317,8 +314,7 @@ impl Agent {
             return Ok(());
         }
         let wanted = [State::RepSent, State::RepReceived, State::Established];
-        let place = self.in_state(id, &wanted)?;
-        let conn = self.conns.at(place).expect("found");
+        let (place, conn) = self.in_state(id, &wanted)?;
         let mad = message::dreq(conn, conn.remote_qpn);
         self.set_state(place, State::DreqSent);
         self.send_and_wait(now, place, mad);
@@ -330,7 +326,9 @@ impl Agent {
         let Some(place) = self.conns.find(id) else {
             return;
         };
-        let conn = self.conns.at_mut(place).expect("found");
+        let Some(conn) = self.conns.at_mut(place) else {
+            return;
+        };
         conn.holder = Holder::Nobody;
         let about = match conn.state {
             State::ReqSent => Some((RejMessage::REQ, RejReason::TIMEOUT)),
@@ -403,7 +401,10 @@ impl Agent {
         let mut rests = false;
         let lives = |conn: &Conn| !conn.qp_gone && conn.state != State::Dead;
         while let Some(place) = self.conns.find_qp(qpn, lives) {
-            self.conns.at_mut(place).expect("found").qp_gone = true;
+            let Some(conn) = self.conns.at_mut(place) else {
+                break;
+            };
+            conn.qp_gone = true;
             rests = true;
         }
         rests
@@ -458,14 +459,11 @@ impl Agent {
         self.conns.find(id)
     }
 
-    pub(super) fn in_state(&self, id: CommId, wanted: &[State]) -> Result<usize, CmError> {
+    fn in_state(&self, id: CommId, wanted: &[State]) -> Result<(usize, &Conn), CmError> {
         let place = self.conns.find(id).ok_or(CmError::State)?;
-        let conn = self.conns.at(place).expect("found");
-        if wanted.contains(&conn.state) {
-            Ok(place)
-        } else {
-            Err(CmError::State)
-        }
+        let conn = self.conns.at(place).ok_or(CmError::State)?;
+        let is_wanted = wanted.contains(&conn.state);
+        is_wanted.then_some((place, conn)).ok_or(CmError::State)
     }
 
     pub(super) fn set_state(&mut self, place: usize, state: State) {
