@@ -139,6 +139,36 @@ fn nothing_leaks_into_the_simulator() {
 }
 
 #[test]
+fn every_dependency_of_the_workspace_has_a_crate_that_uses_it() {
+    let root_manifest = fs::read_to_string(root().join("Cargo.toml")).expect("there is one");
+    let (_, shared) = root_manifest
+        .split_once("[workspace.dependencies]\n")
+        .expect("the workspace has dependencies");
+    let shared = shared.lines().take_while(|line| !line.starts_with('['));
+    let used: Vec<String> = MAY_IMPORT
+        .iter()
+        .map(|(folder, _)| root().join(folder).join("Cargo.toml"))
+        .map(|manifest| fs::read_to_string(manifest).expect("each crate has a manifest"))
+        .collect();
+    let is_used = |name: &str| {
+        let line = [
+            format!("\n{name}.workspace"),
+            format!("\n{name} = {{ workspace"),
+        ];
+        used.iter()
+            .any(|text| line.iter().any(|line| text.contains(line)))
+    };
+    let names = shared
+        .filter_map(|line| line.split_once(" = "))
+        .map(|(name, _)| name);
+    let unused: Vec<String> = names
+        .filter(|name| !is_used(name))
+        .map(str::to_owned)
+        .collect();
+    report("no crate uses this dependency of the workspace", &unused);
+}
+
+#[test]
 fn every_member_takes_the_workspace_lints() {
     let mut faults = Vec::new();
     for (folder, _) in MAY_IMPORT {

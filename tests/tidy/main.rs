@@ -2,6 +2,8 @@
 
 mod arrows;
 mod documents;
+mod environment;
+mod modules;
 mod source;
 mod tree;
 mod words;

@@ -37,7 +37,6 @@ use crate::error::{Error, ErrorKind};
 use crate::faults::FaultyPath;
 use crate::network::Network;
 use crate::share::{JoinError, Joined, Membership};
-use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 
 /// Carries packets. All calls come with the engine's lock held.
 pub(in crate::engine) trait Carrier: Debug + Send {

@@ -19,7 +19,6 @@ use crate::engine::Engine;
 use crate::engine::calls::post::QpShared;
 use crate::engine::objects::REPORT_TOS;
 use crate::error::{Error, ErrorKind};
-use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 
 /// How far datagrams to groups travel. A UDP socket has one such limit for all groups, so
 /// that of an address handle is not used for them; this is what rdma_cm takes.

@@ -15,7 +15,6 @@ use super::sockets::{Port, Sockets, Which};
 use super::{Carrier, Sending, Sent};
 use crate::engine::upkeep::counters::EngineCounters;
 use crate::error::Error;
-use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 
 /// Bytes in a batch. Two full trains: more would leave the second-level cache between
 /// being written here and read by the kernel.

@@ -20,7 +20,6 @@ use urxe_wire::pcapng::{self, Direction, Interface, Packet};
 use urxe_wire::{IcrcPolicy, IcrcVerdict, Ipv4, Ipv6, PROTOCOL_UDP, Udp};
 
 use crate::error::Error;
-use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 
 /// Bytes gathered before they go to the file: some 100 full packets.
 const BUFFER_BYTES: usize = 512 << 10;
