@@ -8,6 +8,7 @@ use crate::fabric::FabricConfig;
 use crate::host::{Arrivals, ConnectOptions, FlowSpec, StreamOp, StreamSpec, TransportConfig};
 use crate::link::Link;
 use crate::qos::{FlowControl, PRIORITIES, PauseTimes, Qos};
+use crate::scenario::extent::Extent;
 use crate::scenario::file::{
     ArrivalsName, EcnTable, FlowControlName, FlowTable, FramesTable, Op, QosTable, Scenario, Shape,
     SwitchTable, TopologyTable,
@@ -47,6 +48,7 @@ impl Scenario {
             config.adapter.rx_buffer = buffer;
             (config.adapter.xoff, config.adapter.xon) = (buffer / 2, buffer / 4);
         }
+        Extent::of(&file.topology.kind).check()?;
         let mut sim = Sim::new(topology(&file.topology), config)?;
         let mut transport = TransportConfig {
             first_psn: file.host.first_psn.as_ref().map(|psn| psn.0),

@@ -1,6 +1,7 @@
 //! Simulations as TOML files: docs/SIMULATION.md has the format with an example.
 
 mod build;
+mod extent;
 mod faults;
 mod file;
 mod judge;

@@ -145,6 +145,40 @@ fn faults_name_their_place() {
     }
 }
 
+/// A topology is counted before it is built: too large a one is a clear error, not all memory or a panic.
+#[test]
+fn a_topology_too_large_is_refused() {
+    for (topology, expected) in [
+        (
+            "kind = \"single-switch\"\nhosts = 65536",
+            "65536 hosts: at most 32768",
+        ),
+        (
+            "kind = \"dumbbell\"\nleft = 32768\nright = 1",
+            "32769 hosts",
+        ),
+        (
+            "kind = \"ring\"\nswitches = 65536\nhosts_per_switch = 65536",
+            "4294967296 hosts",
+        ),
+        (
+            "kind = \"parking-lot\"\nswitches = 32768\nhosts_per_switch = 1",
+            "1073741824 routes",
+        ),
+        (
+            "kind = \"leaf-spine\"\nleaves = 4096\nspines = 65536\nhosts_per_switch = 1",
+            "cables",
+        ),
+        ("kind = \"fat-tree\"\nk = 64", "65536 hosts"),
+    ] {
+        let text = format!("[topology]\n{topology}\n");
+        match Scenario::parse(&text).and_then(|scenario| scenario.build(1)) {
+            Err(error) => assert!(error.to_string().contains(expected), "{topology}: {error}"),
+            Ok(_) => panic!("{topology} is taken"),
+        }
+    }
+}
+
 const FAULTS: &str = include_str!("../../scenarios/faults.toml");
 const SWEEP: &str = include_str!("../../scenarios/sweep.toml");
 

@@ -8,10 +8,10 @@ use crate::topology::{HostId, Node, PortId, SwitchId, Topology};
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
     /// By switch, then by host: a place in `sets`.
-    table: Vec<Vec<u16>>,
+    table: Vec<Vec<u32>>,
     /// Ports of equal cost; the first is empty, for hosts that cannot be reached.
     sets: Vec<Box<[PortId]>>,
-    known: BTreeMap<Box<[PortId]>, u16>,
+    known: BTreeMap<Box<[PortId]>, u32>,
 }
 
 impl Routes {
@@ -36,7 +36,7 @@ impl Routes {
             }
         }
         // Hosts on one switch have all but the last hop in common.
-        let mut by_edge: BTreeMap<SwitchId, Vec<u16>> = BTreeMap::new();
+        let mut by_edge: BTreeMap<SwitchId, Vec<u32>> = BTreeMap::new();
         for host in topology.hosts() {
             let Some((edge, port)) = attached[host.0 as usize] else {
                 continue;
@@ -59,7 +59,7 @@ impl Routes {
             .get(host.0 as usize)
             .copied()
             .unwrap_or(0);
-        &self.sets[usize::from(set)]
+        &self.sets[set as usize]
     }
 
     /// Overrides the routes of a switch to a host: for fixed paths, and for loops on purpose.
@@ -69,7 +69,7 @@ impl Routes {
     }
 
     /// By switch: the set of ports that lead nearer to the switch `edge`.
-    fn sets_towards(&mut self, edge: SwitchId, neighbours: &[Vec<(PortId, SwitchId)>]) -> Vec<u16> {
+    fn sets_towards(&mut self, edge: SwitchId, neighbours: &[Vec<(PortId, SwitchId)>]) -> Vec<u32> {
         let mut distance = vec![u32::MAX; neighbours.len()];
         distance[edge.0 as usize] = 0;
         let mut queue = VecDeque::from([edge]);
@@ -92,11 +92,11 @@ impl Routes {
             .collect()
     }
 
-    fn intern(&mut self, set: Box<[PortId]>) -> u16 {
+    fn intern(&mut self, set: Box<[PortId]>) -> u32 {
         if let Some(&known) = self.known.get(&set) {
             return known;
         }
-        let id = u16::try_from(self.sets.len()).expect("fewer sets of ports than 65,536");
+        let id = u32::try_from(self.sets.len()).expect("sets of ports take memory");
         self.known.insert(set.clone(), id);
         self.sets.push(set);
         id

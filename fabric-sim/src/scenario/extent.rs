@@ -1,0 +1,86 @@
+//! How large a topology may be: more is a mistake in the file, and would take all memory before anything runs.
+
+use super::ScenarioError;
+use super::file::Shape;
+
+/// Hosts at most.
+const HOSTS_MAX: u64 = 32_768;
+/// Cables at most.
+const CABLES_MAX: u64 = 1 << 20;
+/// Routes at most: each switch has one to each host.
+const ROUTES_MAX: u64 = 1 << 26;
+
+/// Hosts, switches, and cables between switches. None of the numbers overflows: counts have 16 bits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    hosts: u64,
+    switches: u64,
+    between: u64,
+}
+
+impl Extent {
+    /// What a shape comes to, before it is built.
+    pub(super) fn of(shape: &Shape) -> Extent {
+        let (hosts, switches, between) = match shape {
+            Shape::SingleSwitch { hosts } => (hosts.0.into(), 1, 0),
+            Shape::BackToBack {} => (2, 0, 1),
+            Shape::Dumbbell { left, right } => (u64::from(left.0) + u64::from(right.0), 2, 1),
+            Shape::ParkingLot {
+                switches,
+                hosts_per_switch,
+            }
+            | Shape::Ring {
+                switches,
+                hosts_per_switch,
+            } => {
+                let switches = u64::from(switches.0);
+                let hosts = switches * u64::from(hosts_per_switch.0);
+                (hosts, switches, switches)
+            }
+            Shape::LeafSpine {
+                leaves,
+                spines,
+                hosts_per_switch,
+            } => {
+                let (leaves, spines) = (u64::from(leaves.0), u64::from(spines.0));
+                let hosts = leaves * u64::from(hosts_per_switch.0);
+                (hosts, leaves + spines, leaves * spines)
+            }
+            Shape::FatTree { k } => {
+                let half = u64::from(k.0) / 2;
+                let cubed = half * half * half;
+                (2 * cubed, 5 * half * half, 4 * cubed)
+            }
+            Shape::Edges { edges } => (
+                edges.host_count() as u64,
+                edges.switch_count() as u64,
+                edges.cables().len() as u64,
+            ),
+        };
+        Extent {
+            hosts,
+            switches,
+            between,
+        }
+    }
+
+    /// # Errors
+    /// It is too large.
+    pub(super) fn check(self) -> Result<(), ScenarioError> {
+        for (count, what, max) in [
+            (self.hosts, "hosts", HOSTS_MAX),
+            (self.hosts + self.between, "cables", CABLES_MAX),
+            (
+                self.hosts * self.switches,
+                "routes (hosts times switches)",
+                ROUTES_MAX,
+            ),
+        ] {
+            if count > max {
+                let fault = format!("it has {count} {what}: at most {max}");
+                return Err(ScenarioError::value("topology", fault));
+            }
+        }
+        Ok(())
+    }
+}
