@@ -13,6 +13,11 @@ pub struct ShardConfig {
     /// Bytes of payload that a QP may have under way. More than the receiver's
     /// socket buffer holds is lost.
     pub window_bytes: u32,
+    /// Bytes that all QPs together may have under way to one address, but for a packet that each may have; `u32::MAX`: they are not
+    /// looked at together.
+    pub destination_bytes: u32,
+    /// As many while small messages go to that address beside streams, to be before the packets that wait there.
+    pub destination_bytes_beside: u32,
     /// Packets that a QP may have under way.
     pub window_packets: u32,
     /// Packets to which losses narrow the window at most, at least 4; with as many as the widest window has, losses do not
@@ -45,6 +50,8 @@ impl Default for ShardConfig {
         ShardConfig {
             secret: 0,
             window_bytes: 256 << 10,
+            destination_bytes: u32::MAX,
+            destination_bytes_beside: u32::MAX,
             window_packets: 1024,
             window_packets_min: 4,
             read_chunk_bytes: 64 << 10,

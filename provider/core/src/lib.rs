@@ -34,6 +34,7 @@
 //! | `work.rs`, `cq.rs`, `event.rs`, `error.rs`, `wc_status.rs` | work requests, completions, events, reasons |
 //! | `detail.rs`, `qp/diagnose.rs` | failures in words: what was expected, what was found |
 //! | `turns.rs`, `poll_transmit.rs` | which QP sends next, and how much |
+//! | `destinations.rs` | what all QPs may have under way to one address |
 //! | `path.rs`, `table.rs`, `permute.rs`, `mix.rs`, `timer.rs`, `transmit.rs`, `stats.rs` | tables, timers, batches, counters |
 //! | `cm/` | QP 1: the communication manager |
 //! | `marks.rs` | places that the seeded tests must reach |
@@ -53,6 +54,7 @@ pub mod congestion;
 mod context;
 pub mod cq;
 mod create_error;
+mod destinations;
 mod detail;
 pub mod error;
 pub mod event;

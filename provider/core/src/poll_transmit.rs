@@ -128,6 +128,8 @@ impl Shard {
         self.turns.begin(batch);
         while let Some(index) = self.turns.peek() {
             let qp = self.qps.at_mut(index).expect("a QP that goes is forgotten");
+            self.destinations
+                .before_turn(qp, env.now, &self.common.config);
             let mut budget = self.turns.budget(&mut qp.share, batch);
             let turn = qp.take_turn(
                 acks,
@@ -141,6 +143,9 @@ impl Shard {
                 Turn::Again => TurnEnd::More,
                 Turn::BatchFull => TurnEnd::BatchFull,
             };
+            let config = &self.common.config;
+            self.destinations
+                .on_turn(qp, &budget, end, batch, env.now, config);
             self.turns.end(&mut qp.share, &budget, end, batch);
             if qp.owes_answer() {
                 self.turns.add_owing(index, &mut qp.share);
@@ -178,6 +183,7 @@ impl Shard {
         let Some(qp) = self.qps.at_mut(index) else {
             return;
         };
+        self.destinations.settle(qp, &self.common.config);
         if qp.owes_answer() {
             self.turns.add_owing(index, &mut qp.share);
         }

@@ -11,6 +11,7 @@ use crate::congestion::CONGESTION_EXPERIENCED;
 use crate::context::{Common, Cx, Env};
 use crate::cq::{CqId, CqSink};
 use crate::create_error::CreateQpError;
+use crate::destinations::Destinations;
 use crate::detail::ErrorDetail;
 use crate::error::DropReason;
 use crate::icrc::Fit;
@@ -57,6 +58,7 @@ pub enum Foreign {
 pub struct Shard {
     pub(crate) qps: QpnTable<Box<Qp>>,
     pub(crate) turns: Turns,
+    pub(crate) destinations: Destinations,
     pub(crate) timers: TimerWheel,
     pub(crate) common: Common,
     pub(crate) groups: Groups,
@@ -76,6 +78,7 @@ impl Shard {
         Shard {
             qps: QpnTable::new(config.secret),
             turns: Turns::default(),
+            destinations: Destinations::default(),
             timers: TimerWheel::default(),
             common: Common {
                 stats: Stats::default(),
@@ -170,7 +173,8 @@ impl Shard {
             true => self.qps.remove_resting(index),
         };
         match removed {
-            Some(qp) => {
+            Some(mut qp) => {
+                self.destinations.leave(&mut qp.way, &self.common.config);
                 if let Some(srq) = qp.init.srq {
                     self.common.srqs.attach(srq, false);
                 }
@@ -197,6 +201,7 @@ impl Shard {
     ) -> Result<(), ModifyError> {
         let qp = self.qps.at_mut(index).ok_or(ModifyError::NoQp)?;
         let result = qp.modify(attr, mask, &mut Cx::new(env, &mut self.common));
+        self.find_destination(index);
         self.settle(index);
         result
     }

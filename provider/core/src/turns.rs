@@ -75,10 +75,16 @@ impl Budget {
     /// What was used up: bytes, but a small packet counts for more, as its cost is time.
     #[inline]
     fn used(&self, batch: &TxBatch) -> i32 {
-        let bytes = batch.bytes().len().saturating_sub(self.bytes);
+        let bytes = self.sent(batch);
         let packets = batch.packets().saturating_sub(self.packets) + self.local;
         // A batch is far below 2^31 bytes.
         (bytes as i32).max(packets as i32 * self.packet_min)
+    }
+
+    /// Bytes sent.
+    #[inline]
+    pub(crate) fn sent(&self, batch: &TxBatch) -> usize {
+        batch.bytes().len().saturating_sub(self.bytes)
     }
 
     /// True if the turn is over.
@@ -264,7 +270,7 @@ impl Turns {
         end: TurnEnd,
         batch: &TxBatch,
     ) {
-        let bytes = batch.bytes().len().saturating_sub(budget.bytes);
+        let bytes = budget.sent(batch);
         share.deficit -= budget.used(batch);
         share.sent = share.sent.wrapping_add(bytes as u32);
         share.stops = match end {

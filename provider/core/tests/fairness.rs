@@ -53,6 +53,8 @@ struct Host {
     node: Node,
     qps: Vec<(QpIndex, Qpn)>,
     now: Time,
+    /// All peers have one address.
+    is_one_peer: bool,
 }
 
 impl Host {
@@ -61,6 +63,7 @@ impl Host {
             node: Node::new(0, s),
             qps: Vec::new(),
             now: Time::ZERO,
+            is_one_peer: false,
         }
     }
 
@@ -84,8 +87,8 @@ impl Host {
         let (qp, qpn) = self.node.shard.create_qp(&init).expect("creates");
         let place = self.qps.len();
         (self.node.qp, self.node.qpn) = (qp, qpn);
-        self.node
-            .connect(s, 0, Host::peer(place), Qpn::new(place as u32 + 2));
+        let peer = Host::peer(if self.is_one_peer { 0 } else { place });
+        self.node.connect(s, 0, peer, Qpn::new(place as u32 + 2));
         self.qps.push((qp, qpn));
         place
     }
@@ -482,4 +485,95 @@ fn who_has_nothing_left_saves_nothing_up() {
     }
     host.post(1, WrOpcode::RdmaWrite, 1 << 20);
     assert_even(&host.shares(40), "from then on");
+}
+
+/// Streams to one address from one shard, one message each; what the shard may have under way there.
+fn streams_to_one_address(count: usize, destination_bytes: u32, beside: u32) -> Host {
+    let s = Settings {
+        destination_bytes,
+        destination_bytes_beside: beside,
+        window_bytes: 512 << 10,
+        ..settings(128 << 10)
+    };
+    let mut host = Host::new(&s);
+    host.is_one_peer = true;
+    for _ in 0..count {
+        let place = host.add(&s);
+        host.post(place, WrOpcode::RdmaWrite, 1 << 20);
+    }
+    host
+}
+
+/// Packets of each QP in all batches until nothing more may leave.
+fn packets_of_each(host: &mut Host) -> BTreeMap<usize, usize> {
+    let mut packets = BTreeMap::new();
+    loop {
+        let (batch, _) = host.poll(AckMode::Now);
+        if batch.is_empty() {
+            return packets;
+        }
+        for (place, ..) in batch {
+            *packets.entry(place).or_default() += 1;
+        }
+    }
+}
+
+/// A receiver's buffer is one, whatever number of QPs send to it.
+#[test]
+fn qps_that_send_to_one_address_divide_what_may_be_under_way() {
+    for (count, each) in [(1, 512), (2, 512), (8, 256), (64, 32)] {
+        let mut host = streams_to_one_address(count, 2 << 20, 2 << 20);
+        let packets = packets_of_each(&mut host);
+        assert_eq!(packets.len(), count);
+        assert!(packets.values().all(|&n| n == each), "{each}: {packets:?}");
+    }
+    // None waits for what others have under way.
+    let mut host = streams_to_one_address(64, 4096, 4096);
+    let packets = packets_of_each(&mut host);
+    assert!(packets.len() == 64 && packets.values().all(|&n| n == 1));
+}
+
+#[test]
+fn qps_that_send_to_many_addresses_have_windows_of_their_own() {
+    let s = Settings {
+        destination_bytes: 512 << 10,
+        window_bytes: 512 << 10,
+        ..settings(128 << 10)
+    };
+    let mut host = Host::new(&s);
+    for _ in 0..5 {
+        let place = host.add(&s);
+        host.post(place, WrOpcode::RdmaWrite, 1 << 20);
+    }
+    let packets = packets_of_each(&mut host);
+    assert!(packets.len() == 5 && packets.values().all(|&n| n == 512));
+}
+
+/// A destination's part is that of the QPs that have something to send, and goes with them.
+#[test]
+fn what_a_qp_leaves_is_for_the_others() {
+    let mut host = streams_to_one_address(4, 512 << 10, 512 << 10);
+    for place in 1..4 {
+        assert!(host.node.shard.destroy_qp(host.qps[place].0));
+    }
+    assert_eq!(packets_of_each(&mut host), BTreeMap::from([(0, 512)]));
+}
+
+#[test]
+fn streams_have_less_under_way_while_small_messages_go_beside_them() {
+    let mut host = streams_to_one_address(1, 2 << 20, 64 << 10);
+    let s = settings(128 << 10);
+    let small = host.add(&s);
+    assert_eq!(packets_of_each(&mut host), BTreeMap::from([(0, 512)]));
+    host.post(small, WrOpcode::RdmaWrite, 8);
+    assert_eq!(packets_of_each(&mut host), BTreeMap::from([(1, 1)]));
+    // As much is under way already: another stream has the one packet that none is refused.
+    let other = host.add(&s);
+    host.post(other, WrOpcode::RdmaWrite, 1 << 20);
+    assert_eq!(packets_of_each(&mut host), BTreeMap::from([(2, 1)]));
+    // No small message for some time: the stream has what it had.
+    host.now = Time(10_000_000);
+    let third = host.add(&s);
+    host.post(third, WrOpcode::RdmaWrite, 1 << 20);
+    assert_eq!(packets_of_each(&mut host)[&3], 512);
 }

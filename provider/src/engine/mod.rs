@@ -72,12 +72,19 @@ pub(crate) struct EngineConfig {
 impl EngineConfig {
     fn shard(&self, opened: &Opened) -> Result<Shard, Error> {
         let (chunk, is_shared) = (opened.chunk, opened.membership.is_some());
+        let buffer = opened.recv_buffer;
+        let window_bytes = self.window_bytes.unwrap_or_else(|| window_bytes(buffer));
+        let destination_bytes = match self.network {
+            // It has queues of its own.
+            Some(_) => u32::MAX,
+            None => destination_bytes(buffer, window_bytes),
+        };
         let mut shard = Shard::new(ShardConfig {
             secret: self.random()?,
-            window_bytes: self
-                .window_bytes
-                .unwrap_or_else(|| window_bytes(opened.recv_buffer)),
-            window_packets: window_packets(opened.recv_buffer),
+            window_bytes,
+            destination_bytes,
+            destination_bytes_beside: DESTINATION_BYTES_BESIDE,
+            window_packets: window_packets(buffer),
             shares_qpns: is_shared || self.network.is_some(),
             ..self.shard
         });
@@ -256,6 +263,14 @@ impl Engine {
 fn window_bytes(buffer: u32) -> u32 {
     (buffer / 4).clamp(64 << 10, 512 << 10)
 }
+
+/// Bytes that all QPs to one address may have under way: what the receiver's socket takes, with the same care.
+fn destination_bytes(buffer: u32, window_bytes: u32) -> u32 {
+    (buffer / 4).max(window_bytes)
+}
+
+/// As much goes to an address while small messages go beside streams: a train of packets. The receiver works on one while the next is made.
+const DESTINATION_BYTES_BESIDE: u32 = 64 << 10;
 
 /// Packets that a QP may have under way. Alone, a small packet takes some 768 bytes of
 /// the receiver's buffer.

@@ -40,6 +40,7 @@ use urxe_wire::{Bth, IcrcSeed, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Service};
 use crate::congestion::NotificationPoint;
 use crate::context::Cx;
 use crate::cq::{CqId, CqSink};
+use crate::destinations::Way;
 use crate::detail::ErrorDetail;
 use crate::error::Fault;
 use crate::event::AsyncEvent;
@@ -177,6 +178,8 @@ pub(crate) struct Qp {
     pub(crate) ident: ident::IdentTrack,
     /// Its part of what the shard sends.
     pub(crate) share: Share,
+    /// Its part of what is under way to its destination.
+    pub(crate) way: Way,
     /// The last turn went to responses, while requests waited.
     requests_next: bool,
     /// What is known about marks of congested switches.
@@ -239,6 +242,7 @@ impl Qp {
             resp: Responder::new(recvs.queue(init.qp_type, &cap), recvs),
             ident: ident::IdentTrack::of(service),
             share: Share::default(),
+            way: Way::default(),
             requests_next: false,
             notification: NotificationPoint::default(),
             drain_pending: false,

@@ -61,6 +61,7 @@ impl Requester {
         }
         writer.finish(&link.seed, slot.ident);
         self.rd_inflight += 1;
+        self.is_answer_due = true;
         Ok(Some(1))
     }
 

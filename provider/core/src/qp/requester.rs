@@ -78,6 +78,8 @@ pub(crate) struct Requester {
     pub(crate) sent_end: Psn,
     /// Oldest PSN that is not acknowledged.
     pub(crate) una: Psn,
+    /// The last packet that was sent asks for an answer.
+    pub(crate) is_answer_due: bool,
     /// READ requests and atomics under way.
     pub(crate) rd_inflight: u32,
     /// Number of a request that failed locally; the fault is in its WQE. It is
@@ -102,6 +104,7 @@ impl Requester {
             assign_psn: Psn::ZERO,
             sent_end: Psn::ZERO,
             una: Psn::ZERO,
+            is_answer_due: false,
             rd_inflight: 0,
             faulted: None,
             credit: CreditLimit::new(),
@@ -273,11 +276,13 @@ impl Requester {
     }
 
     /// A READ request brings in many packets; it may go when nothing else is under
-    /// way even if the window is narrower than it.
+    /// way even if the window is narrower than it. If the window became narrower than what is under way
+    /// before any of that asked for an answer, a packet goes that does: else nothing would come that opens it.
     #[inline]
     fn window_allows(&self, span: u32) -> bool {
         let outstanding = self.outstanding();
-        let allows = outstanding + span <= self.window.packets() || outstanding == 0;
+        let allows =
+            outstanding + span <= self.window.packets() || outstanding == 0 || !self.is_answer_due;
         mark!(WindowFull if !allows);
         allows
     }
@@ -358,6 +363,7 @@ impl Requester {
         bth.solicited = is_last && wqe.flags.contains(SendFlags::SOLICITED);
         bth.ack_req =
             (SERVICE == RC_OPCODES || SERVICE == XRC_OPCODES) && self.asks_for_ack(at, is_last);
+        let asks = bth.ack_req;
         let mut writer = PacketWriter::new(slot.bytes, &bth);
         if SERVICE == XRC_OPCODES {
             self.write_xrceth(&mut writer);
@@ -393,6 +399,7 @@ impl Requester {
             return Err(fault);
         }
         writer.finish(&link.seed, slot.ident);
+        self.is_answer_due = asks;
         Ok(Some(1))
     }
 
@@ -456,6 +463,7 @@ impl Requester {
         };
         writer.finish(&link.seed, slot.ident);
         self.rd_inflight += 1;
+        self.is_answer_due = true;
         Ok(Some(span))
     }
 

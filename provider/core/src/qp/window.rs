@@ -17,7 +17,9 @@ pub(crate) struct SendWindow {
     grown: u32,
     /// The limit of congestion control.
     limit: u32,
-    /// The narrower of the two.
+    /// Its part of what all QPs may have under way to its destination.
+    part: u32,
+    /// The narrowest of the three.
     effective: u32,
 }
 
@@ -35,6 +37,7 @@ impl SendWindow {
             current: max,
             grown: 0,
             limit: u32::MAX,
+            part: u32::MAX,
             effective: max,
         }
     }
@@ -56,7 +59,19 @@ impl SendWindow {
     /// Congestion control allows so many packets, at least one.
     pub(crate) fn set_limit(&mut self, packets: u32) {
         self.limit = packets.max(1);
-        self.effective = self.current.min(self.limit);
+        self.narrow();
+    }
+
+    /// Of all packets to its destination it may have so many under way, but always one: what others have under way must
+    /// not stop it.
+    pub(crate) fn set_part(&mut self, packets: u32) {
+        self.part = packets.max(1);
+        self.narrow();
+    }
+
+    #[inline]
+    fn narrow(&mut self) {
+        self.effective = self.current.min(self.limit).min(self.part);
     }
 
     /// Packets were acknowledged.
@@ -67,7 +82,7 @@ impl SendWindow {
             self.grown += packets;
             self.current = (self.current + self.grown / 8).min(self.max);
             self.grown %= 8;
-            self.effective = self.current.min(self.limit);
+            self.narrow();
         }
     }
 
@@ -77,7 +92,7 @@ impl SendWindow {
         mark!(WindowAtFloor if self.current == self.floor);
         self.current = (self.current / 2).max(self.floor);
         self.grown = 0;
-        self.effective = self.current.min(self.limit);
+        self.narrow();
     }
 }
 

@@ -188,6 +188,8 @@ pub struct Settings {
     pub sq_sig_all: bool,
     pub memory: usize,
     pub window_bytes: u32,
+    pub destination_bytes: u32,
+    pub destination_bytes_beside: u32,
     pub read_chunk_bytes: u32,
     pub limits: RunLimits,
     pub batch_bytes: usize,
@@ -218,6 +220,8 @@ impl Default for Settings {
             sq_sig_all: false,
             memory: 1 << 20,
             window_bytes: 64 << 10,
+            destination_bytes: u32::MAX,
+            destination_bytes_beside: u32::MAX,
             read_chunk_bytes: 2048,
             limits: RunLimits {
                 segments_max: 64,
@@ -237,6 +241,8 @@ impl Node {
         let mut shard = Shard::new(ShardConfig {
             secret,
             window_bytes: s.window_bytes,
+            destination_bytes: s.destination_bytes,
+            destination_bytes_beside: s.destination_bytes_beside,
             read_chunk_bytes: s.read_chunk_bytes,
             icrc: s.icrc,
             pace_burst_bytes: s.pace_burst_bytes,
