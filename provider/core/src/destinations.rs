@@ -9,12 +9,7 @@ use core::net::IpAddr;
 use std::collections::BTreeMap;
 
 use crate::config::ShardConfig;
-use crate::qp::Qp;
-use crate::shard::Shard;
-use crate::table::QpIndex;
 use crate::time::Time;
-use crate::transmit::TxBatch;
-use crate::turns::{Budget, TurnEnd};
 
 /// How long a small message, or a stream, counts after it was sent: longer than a round trip, shorter than a program
 /// would notice.
@@ -136,63 +131,55 @@ impl Destinations {
         }
     }
 
-    /// Tells a QP what its part is; whether it needs one may have changed.
+    /// What a QP with such a load may have under way, in bytes, if that is news.
     #[inline]
-    pub(crate) fn settle(&mut self, qp: &mut Qp, config: &ShardConfig) {
-        let Some(place) = qp.way.place else {
-            return;
-        };
-        let destination = &mut self.list[place as usize];
-        let is_busy = !qp.req.sq.is_empty();
-        if is_busy != qp.way.is_busy {
-            qp.way.is_busy = is_busy;
+    pub(crate) fn settle(
+        &mut self,
+        way: &mut Way,
+        is_busy: bool,
+        under_way: u32,
+        config: &ShardConfig,
+    ) -> Option<u32> {
+        let destination = &mut self.list[way.place? as usize];
+        if is_busy != way.is_busy {
+            way.is_busy = is_busy;
             match is_busy {
                 true => destination.busy += 1,
                 false => destination.busy -= 1,
             }
             destination.divide(config);
         }
-        let packets = if is_busy { qp.req.outstanding() } else { 0 };
-        let bytes = packets.saturating_mul(qp.link.mtu);
-        let allowed = destination.allow(qp.way.under_way, bytes);
-        qp.way.under_way = bytes;
-        if qp.way.allowed != Some(allowed) {
-            qp.way.allowed = Some(allowed);
-            qp.req.window.set_part(allowed / qp.link.mtu);
-        }
+        let allowed = destination.allow(way.under_way, under_way);
+        way.under_way = under_way;
+        (way.allowed.replace(allowed) != Some(allowed)).then_some(allowed)
     }
 
     /// A QP has a turn.
     #[inline]
-    pub(crate) fn before_turn(&mut self, qp: &mut Qp, now: Time, config: &ShardConfig) {
-        if let Some(place) = qp.way.place {
+    pub(crate) fn before_turn(&mut self, way: Way, now: Time, config: &ShardConfig) {
+        if let Some(place) = way.place {
             let destination = &mut self.list[place as usize];
             if destination.beside_until.is_some_and(|until| until <= now) {
                 destination.beside_until = None;
                 destination.divide(config);
             }
-            self.settle(qp, config);
         }
     }
 
-    /// It had a turn.
+    /// It has sent so many bytes, and `is_all` if it had no more.
     #[inline]
-    pub(crate) fn on_turn(
+    pub(crate) fn after_turn(
         &mut self,
-        qp: &mut Qp,
-        budget: &Budget,
-        end: TurnEnd,
-        batch: &TxBatch,
+        way: Way,
+        sent: usize,
+        is_all: bool,
         now: Time,
         config: &ShardConfig,
     ) {
-        let Some(place) = qp.way.place else {
+        let Some(place) = way.place else {
             return;
         };
-        self.settle(qp, config);
         let destination = &mut self.list[place as usize];
-        let sent = budget.sent(batch);
-        let is_all = end == TurnEnd::Empty;
         if !is_all && sent >= SMALL {
             destination.streams_until = now + COUNTS_NS;
         }
@@ -201,19 +188,12 @@ impl Destinations {
             destination.divide(config);
         }
     }
-}
 
-impl Shard {
-    /// A QP's attributes changed: it may have a destination now, or another one.
-    pub(crate) fn find_destination(&mut self, index: QpIndex) {
-        let config = &self.common.config;
-        let Some(qp) = self.qps.at_mut(index) else {
-            return;
-        };
-        self.destinations.leave(&mut qp.way, config);
-        let has_window = !qp.is_unreliable() && qp.state().takes_responses();
-        if has_window && config.destination_bytes < u32::MAX {
-            qp.way.place = Some(self.destinations.join(qp.link.dest.remote, config));
+    /// A QP has got such a destination, or none.
+    pub(crate) fn find(&mut self, way: &mut Way, addr: Option<IpAddr>, config: &ShardConfig) {
+        self.leave(way, config);
+        if config.destination_bytes < u32::MAX {
+            way.place = addr.map(|addr| self.join(addr, config));
         }
     }
 }

@@ -128,8 +128,9 @@ impl Shard {
         self.turns.begin(batch);
         while let Some(index) = self.turns.peek() {
             let qp = self.qps.at_mut(index).expect("a QP that goes is forgotten");
-            self.destinations
-                .before_turn(qp, env.now, &self.common.config);
+            let config = &self.common.config;
+            self.destinations.before_turn(qp.way, env.now, config);
+            qp.settle_way(&mut self.destinations, config);
             let mut budget = self.turns.budget(&mut qp.share, batch);
             let turn = qp.take_turn(
                 acks,
@@ -144,8 +145,10 @@ impl Shard {
                 Turn::BatchFull => TurnEnd::BatchFull,
             };
             let config = &self.common.config;
+            qp.settle_way(&mut self.destinations, config);
+            let (sent, is_all) = (budget.sent(batch), end == TurnEnd::Empty);
             self.destinations
-                .on_turn(qp, &budget, end, batch, env.now, config);
+                .after_turn(qp.way, sent, is_all, env.now, config);
             self.turns.end(&mut qp.share, &budget, end, batch);
             if qp.owes_answer() {
                 self.turns.add_owing(index, &mut qp.share);
@@ -183,7 +186,7 @@ impl Shard {
         let Some(qp) = self.qps.at_mut(index) else {
             return;
         };
-        self.destinations.settle(qp, &self.common.config);
+        qp.settle_way(&mut self.destinations, &self.common.config);
         if qp.owes_answer() {
             self.turns.add_owing(index, &mut qp.share);
         }

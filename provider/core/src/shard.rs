@@ -201,7 +201,7 @@ impl Shard {
     ) -> Result<(), ModifyError> {
         let qp = self.qps.at_mut(index).ok_or(ModifyError::NoQp)?;
         let result = qp.modify(attr, mask, &mut Cx::new(env, &mut self.common));
-        self.find_destination(index);
+        qp.find_way(&mut self.destinations, &self.common.config);
         self.settle(index);
         result
     }

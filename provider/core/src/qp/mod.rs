@@ -30,6 +30,7 @@ pub mod state;
 mod uc;
 mod ud;
 mod unreliable;
+mod way;
 mod window;
 pub(crate) mod xrc;
 
