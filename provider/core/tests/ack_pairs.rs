@@ -4,6 +4,8 @@
 mod script;
 mod support;
 
+use std::iter::once;
+
 use script::{line, receive, sge};
 use support::{IOVA, Pair, Settings};
 use urxe_core::transmit::{RunLimits, TxBatch};
@@ -75,12 +77,25 @@ fn a_lone_answer_and_its_ack_are_one_train() {
     }
 }
 
+#[test]
+fn packets_of_one_length_and_their_ack_are_one_train() {
+    let mut p = asked((WrOpcode::Send, 8));
+    post(&mut p, 1, WrOpcode::Send, 3 * 256);
+    let sent = trains(&mut p, AckMode::Defer, TRAINS);
+    let [train] = &sent[..] else {
+        panic!("{sent:?}");
+    };
+    assert_eq!((train.len(), &train[3][..]), (4, "Acknowledge 100"));
+}
+
 /// Whatever is no pair has the ACK first.
 #[test]
 fn what_is_no_pair_follows_the_ack() {
     use WrOpcode::*;
     for (answers, what) in [
-        (&[(RdmaWrite, 300)][..], "two packets"),
+        (&[(RdmaWrite, 512)][..], "a longer first packet"),
+        (&[(Send, 300)], "a shorter last packet"),
+        (&[(Send, 17 * 256)], "a long message"),
         (&[(Send, 8), (Send, 8)], "two messages"),
         (&[(RdmaWrite, 64), (Send, 8)], "data and news of it"),
         (&[(RdmaRead, 8)], "a READ"),
@@ -137,10 +152,21 @@ fn only_an_ack_behind_a_request_is_first() {
         };
         let is_request = info.service == Service::Rc && !info.is_response();
         let first = packet(Opcode(code), 40);
-        assert_eq!(ends_pair(&first, &ack), is_request, "{}", info.name);
-        assert!(!ends_pair(&ack, &first), "{}", info.name);
+        assert_eq!(
+            ends_pair(&ack, once(&first[..])),
+            is_request,
+            "{}",
+            info.name
+        );
+        assert!(!ends_pair(&first, once(&ack[..])), "{}", info.name);
     }
     let send = packet(Opcode::RC_SEND_ONLY, 24);
-    assert!(!ends_pair(&send, &packet(Opcode::RC_ACKNOWLEDGE, 24)));
-    assert!(!ends_pair(&send, &[]) && !ends_pair(&[], &ack));
+    assert!(!ends_pair(
+        &packet(Opcode::RC_ACKNOWLEDGE, 24),
+        once(&send[..])
+    ));
+    let response = packet(Opcode::RC_READ_RESPONSE_ONLY, 24);
+    assert!(ends_pair(&ack, [&send[..], &send].into_iter()));
+    assert!(!ends_pair(&ack, [&send[..], &response].into_iter()));
+    assert!(!ends_pair(&[], once(&send[..])) && !ends_pair(&ack, once(&[][..])));
 }

@@ -1,4 +1,4 @@
-//! A lone answer and the ACK that goes before it, as one train.
+//! A lone answer and the ACK that goes before it, as one train (a pair, if the answer is one packet).
 //!
 //! An ACK leaves before what may answer the message. A packet of its own would make a ping-pong of short messages a third
 //! slower, and the two cannot be one train in this order, as only the last packet of a train may be shorter. A neighbour
@@ -15,25 +15,30 @@ use crate::qp::Qp;
 use crate::qp::respond::RespondStep;
 use crate::qp::state::QpState;
 use crate::transmit::TxBatch;
+use crate::work::{SendWqe, WrOpcode};
 
 /// Bytes of an ACK: BTH, AETH and ICRC.
 const ACK_LEN: usize = 20;
 /// A message of so many bytes is no longer than an ACK (BTH, payload and ICRC): the two are a train with the ACK first.
 const SHORT_MAX: u32 = 4;
 
-/// True of a train of these two packets, of which the second is to be handled first: an ACK behind a request.
+/// Packets of a longer answer that may be one train with its ACK.
+const ANSWER_MAX: u32 = 16;
+
+/// True of a train of which the last packet is to be handled first: an ACK behind requests.
 #[inline]
-pub fn ends_pair(first: &[u8], second: &[u8]) -> bool {
+pub fn ends_pair<'a>(last: &[u8], mut others: impl Iterator<Item = &'a [u8]>) -> bool {
     let opcode = |packet: &[u8]| packet.first().copied().map(Opcode);
-    second.len() == ACK_LEN
-        && opcode(second) == Some(Opcode::RC_ACKNOWLEDGE)
-        && opcode(first)
-            .and_then(Opcode::info)
-            .is_some_and(|info| info.service == Service::Rc && !info.is_response())
+    last.len() == ACK_LEN
+        && opcode(last) == Some(Opcode::RC_ACKNOWLEDGE)
+        && others.all(|packet| {
+            let info = opcode(packet).and_then(Opcode::info);
+            info.is_some_and(|info| info.service == Service::Rc && !info.is_response())
+        })
 }
 
 impl Qp {
-    /// True if what the QP sends next is one short request, and an ACK before it would be all that leaves beside it: they
+    /// True if what the QP sends next is one request, and an ACK before it would be all that leaves beside it: they
     /// may leave as a pair.
     #[inline]
     pub(crate) fn has_pair(&self) -> bool {
@@ -44,9 +49,22 @@ impl Qp {
         let is_last = req.cursor == req.started && req.cursor + 1 == req.sq.tail();
         is_last && self.state() == QpState::Rts && req.congestion.is_none() && {
             let wqe = req.sq.wqe(req.cursor);
-            !wqe.opcode.is_local()
-                && !wqe.opcode.is_read_or_atomic()
-                && (SHORT_MAX + 1..=self.link.mtu).contains(&wqe.length)
+            !wqe.opcode.is_local() && !wqe.opcode.is_read_or_atomic() && self.fills_one_train(wqe)
+        }
+    }
+
+    /// True if its packets, and an ACK behind them, are one train: of one length all but the last.
+    fn fills_one_train(&self, wqe: &SendWqe) -> bool {
+        let mtu = self.link.mtu;
+        match wqe.length {
+            0..=SHORT_MAX => false,
+            length if length <= mtu => true,
+            // The first packet of a WRITE, and the last one with immediate data, are longer.
+            length => {
+                wqe.opcode == WrOpcode::Send
+                    && length.is_multiple_of(mtu)
+                    && length / mtu <= ANSWER_MAX
+            }
         }
     }
 
@@ -56,7 +74,7 @@ impl Qp {
         cx: &mut Cx<'_, '_, M, C>,
         batch: &mut TxBatch,
     ) {
-        if batch.packets() == 1 {
+        if batch.runs().len() == 1 {
             let step = self.resp.poll_ack(&self.link, cx, batch);
             debug_assert!(!matches!(step, RespondStep::BatchFull));
         }
