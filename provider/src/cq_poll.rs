@@ -56,29 +56,47 @@ impl Cq {
             // A poll for nothing: drives, and reports what is to be reported.
             self.poll(&mut [])?;
         }
-        let Some((wc, stamp)) = self.core().take_stamped() else {
-            return Ok(None);
-        };
+        Ok(self.take_stamped())
+    }
+
+    /// [`Cq::start_poll`] among the completions that are there: it does not drive the
+    /// engine.
+    ///
+    /// # Errors
+    /// In the child of a fork.
+    #[doc(alias = "ibv_next_poll")]
+    pub fn continue_poll(&self) -> Result<Option<CqPoll<'_>>, Error> {
+        self.context().engine().check_process()?;
+        Ok(self.take_stamped())
+    }
+
+    fn take_stamped(&self) -> Option<CqPoll<'_>> {
+        let (wc, stamp) = self.core().take_stamped()?;
         self.context().engine().note_polled(&wc);
-        Ok(Some(CqPoll {
+        Some(CqPoll {
             cq: self,
             wc,
             stamp,
-        }))
+        })
     }
 }
 
 impl CqPoll<'_> {
-    /// Goes on to the next completion; false if there is none, and then this one stays.
+    /// Goes on to the next of the completions that are there; false if there is none, and
+    /// then this one stays.
+    ///
+    /// It does not drive the engine. On an armed queue a completion that arrived in this
+    /// call would raise an event, and the same call would take it: the program would wake
+    /// for an empty queue, which `ibv_rc_pingpong --events --ts` takes for an error.
     ///
     /// # Errors
-    /// See [`Cq::poll`].
+    /// In the child of a fork.
     #[doc(alias = "ibv_next_poll")]
     pub fn next_poll(&mut self) -> Result<bool, Error> {
-        let Some(next) = self.cq.start_poll()? else {
+        let Some(next) = self.cq.continue_poll()? else {
             return Ok(false);
         };
-        (self.wc, self.stamp) = (next.wc, next.stamp);
+        *self = next;
         Ok(true)
     }
 

@@ -325,6 +325,29 @@ fn completions_bear_their_time() {
 }
 
 #[test]
+fn what_arrives_after_the_first_completion_waits_for_the_next_poll() {
+    let (a, b) = pair();
+    let to = b.memory(8);
+    let mut waited = 0;
+    for n in 0..50 {
+        b.recv(2 * n, &to);
+        b.recv(2 * n + 1, &to);
+        message(&a, 0);
+        common::wait_until("the first", || b.counter("rcvd_messages") == 2 * n + 1);
+        let mut poll = b.cq.start_poll().expect("polls").expect("the first");
+        message(&a, 0);
+        // The thread in the background may have received it meanwhile.
+        if poll.next_poll().expect("polls") {
+            continue;
+        }
+        waited += 1;
+        assert_eq!(poll.wc().wr_id, 2 * n, "it still shows the first");
+        assert_eq!(b.succeed().wr_id, 2 * n + 1);
+    }
+    assert!(waited > 0, "the engine was driven within a poll each time");
+}
+
+#[test]
 fn what_a_queue_cannot_be_is_refused() {
     let a = End::open();
     let error = a.context.cq(4).comp_vector(1).create();

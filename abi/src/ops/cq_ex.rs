@@ -47,13 +47,23 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut c_void) -> c_int 
         return libc::EINVAL;
     }
     // SAFETY: the same rules.
-    unsafe { next_poll(cq) }
+    unsafe { look_at(cq, urxe::Cq::start_poll) }
 }
 
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: a live CQ, by the rules of `ibv_next_poll`.
+    unsafe { look_at(cq, urxe::Cq::continue_poll) }
+}
+
+/// # Safety
+/// A live CQ.
+unsafe fn look_at(
+    cq: *mut ibv_cq_ex,
+    take: impl FnOnce(&urxe::Cq) -> Result<Option<urxe::CqPoll<'_>>, urxe::Error>,
+) -> c_int {
+    // SAFETY: the caller's promise.
     let object = unsafe { Cq::of(cq.cast()) };
-    match object.urxe.start_poll() {
+    match take(&object.urxe) {
         Ok(Some(poll)) => {
             let (wc, completion_ts) = (*poll.wc(), poll.completion_ts());
             if !wc.is_success() {
