@@ -24,7 +24,8 @@
 //! | `shard.rs` | the entry points; checks of identity before anything changes |
 //! | `icrc.rs`, `qp/ident.rs`, `qp/source_ident.rs` | is the ICRC right, under an Identification that the sender is likely to use |
 //! | `qp/requester.rs`, `qp/completer.rs`, `qp/retry.rs`, `qp/credit.rs`, `qp/window.rs` | sending requests, taking responses, recovery |
-//! | `qp/responder.rs`, `qp/execute.rs`, `qp/respond.rs`, `qp/replay.rs`, `qp/ack.rs` | taking requests, sending responses |
+//! | `qp/responder.rs`, `qp/execute.rs`, `qp/respond.rs`, `qp/replay.rs` | taking requests, sending responses |
+//! | `ack_policy.rs`, `qp/answer.rs`, `qp/ack.rs`, `qp/pair.rs` | when an ACK leaves |
 //! | `qp/unreliable.rs`, `qp/uc.rs`, `qp/ud.rs`, `ah.rs`, `multicast.rs` | the services that acknowledge nothing |
 //! | `qp/state.rs`, `qp/attr.rs`, `qp/modify.rs` | states, attributes, transitions |
 //! | `qp/placement.rs`, `flush.rs` | ATOMIC WRITE and FLUSH, both sides |
@@ -47,6 +48,7 @@ mod tell;
 #[macro_use]
 pub mod marks;
 
+mod ack_policy;
 pub mod ah;
 pub mod cm;
 mod config;
@@ -82,15 +84,16 @@ mod wc_status;
 pub mod work;
 pub mod xrc;
 
+pub use ack_policy::{AckMode, Driver};
 pub use config::{QpLimits, ShardConfig};
 pub use context::Env;
 pub use create_error::CreateQpError;
 pub use detail::ErrorDetail;
 pub use path::RxPath;
+pub use qp::QpInit;
 pub use qp::ack::ANSWER_NS;
 pub use qp::pair::ends_pair;
 pub use qp::report::{QpReport, RequesterCounts, ResponderCounts};
-pub use qp::{AckMode, QpInit};
 pub use shard::{Foreign, Handled, Shard};
 pub use shrink::Places;
 pub use stats::Stats;

@@ -1,9 +1,10 @@
 //! Sending: the entry point of a shard, and the order of its QPs.
 
+use crate::ack_policy::AckMode;
 use crate::context::{Cx, Env};
 use crate::cq::CqSink;
 use crate::memory::Memory;
-use crate::qp::{AckMode, Answered, Turn};
+use crate::qp::{Answered, Turn};
 use crate::shard::Shard;
 use crate::table::QpIndex;
 use crate::time::Time;

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use urxe_core::mr::MrTable;
-use urxe_core::{AckMode, Shard, ShardConfig};
+use urxe_core::{Driver, Shard, ShardConfig};
 use urxe_udp::{UdpConfig, UdpSocket};
 
 pub(crate) use calls::inlet::Refused;
@@ -189,18 +189,17 @@ impl Engine {
         let found = cq.take(out);
         if found > 0 {
             if cq.is_turn_to_drive() {
-                self.drive(cq, AckMode::Defer)?;
+                self.drive(cq, Driver::Poller { yields: true })?;
             }
             return Ok(found);
         }
-        self.drive(cq, AckMode::Patient)?;
+        self.drive(cq, Driver::Poller { yields: false })?;
         Ok(cq.take(out))
     }
 
-    /// One turn on behalf of a thread that polls `cq`. `held_back` says what happens to
-    /// what an earlier turn held back.
+    /// One turn on behalf of a thread that polls `cq`.
     #[inline]
-    fn drive(&self, cq: &CqCore, held_back: AckMode) -> Result<(), Poisoned> {
+    fn drive(&self, cq: &CqCore, poller: Driver) -> Result<(), Poisoned> {
         // If another thread drives, its completions will be found by the next poll.
         let Attempt::Held(mut state) = self.combiner.try_lock()? else {
             return Ok(());
@@ -211,7 +210,7 @@ impl Engine {
         state.serve_bells();
         // The reply that an ACK was to travel with did not come: before looking for more,
         // as the peer may be waiting for it.
-        state.transmit(held_back);
+        state.transmit(poller);
         let any = state.receive(1, Which::Active);
         if !state.handle_timers() && !any {
             // Nothing new: most polls end here.
@@ -219,14 +218,9 @@ impl Engine {
             state.nothing_new = after == before;
             return Ok(());
         }
-        // The program gets completions and will probably answer: with that an ACK goes
-        // at no cost.
-        let acks = if cq.is_empty() {
-            AckMode::Patient
-        } else {
-            AckMode::Defer
-        };
-        state.transmit(acks);
+        state.transmit(Driver::Poller {
+            yields: !cq.is_empty(),
+        });
         Ok(())
     }
 

@@ -1,11 +1,12 @@
 //! What a QP owes its peer in small packets: ACKs, NAKs and results of atomics. The shard sends them
 //! before all data, its own and that of others.
 
+use crate::ack_policy::AckMode;
 use crate::context::Cx;
 use crate::cq::CqSink;
 use crate::memory::Memory;
+use crate::qp::Qp;
 use crate::qp::respond::RespondStep;
-use crate::qp::{AckMode, Qp};
 use crate::time::Time;
 use crate::transmit::TxBatch;
 
@@ -17,17 +18,6 @@ pub(crate) enum Answered {
     Held(Time),
     /// The batch is full.
     BatchFull,
-}
-
-impl AckMode {
-    /// When ACKs leave that data follows.
-    #[inline]
-    pub(crate) fn before_data(self) -> AckMode {
-        match self {
-            AckMode::Withhold => AckMode::Withhold,
-            _ => AckMode::Now,
-        }
-    }
 }
 
 impl Qp {

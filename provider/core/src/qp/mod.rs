@@ -38,6 +38,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use urxe_wire::{Bth, IcrcSeed, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Service};
 
+use crate::ack_policy::AckMode;
 use crate::congestion::NotificationPoint;
 use crate::context::Cx;
 use crate::cq::{CqId, CqSink};
@@ -90,27 +91,6 @@ pub struct QpInit {
     pub xrcd: Option<XrcdId>,
     /// What it sends to a multicast group that it is attached to does not come back (UD).
     pub block_self_mcast_lb: bool,
-}
-
-/// When plain ACKs leave that no data of the shard follows. Data is never before them: what leaves may answer what they
-/// acknowledge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AckMode {
-    /// Send now. For a caller that will not look again for a while.
-    Now,
-    /// When the peer waits for them, as far as that is known, or after a few
-    /// microseconds. For a caller that looks again and again.
-    Patient,
-    /// They stay owed. For a caller that is about to hand completions to an application which will
-    /// probably answer.
-    Defer,
-    /// Send now, except when the application usually answers a WRITE with a WRITE: then wait up to `ANSWER_NS`, so
-    /// that the ACK leaves with it. For a caller that fetches packets in the place of an application
-    /// that looks at its memory.
-    Answered,
-    /// Not at all, whatever leaves: what they would say is not true yet. For a caller that has not put all into memory
-    /// that it was given, and so has shown the application nothing of it.
-    Withhold,
 }
 
 /// Facts about the connection that all roles need and only a modify changes.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use urxe_core::AckMode;
+use urxe_core::Driver;
 use urxe_core::qp::attr::QpCap;
 use urxe_core::qp::state::QpState;
 use urxe_core::table::QpIndex;
@@ -187,9 +187,7 @@ impl QpShared {
         at: Option<Place>,
     ) -> Result<(), Refused> {
         self.sends.post(self, engine, wrs, at, |state| {
-            // An ACK that is owed goes with the requests, if any leave; alone it waits
-            // for the next poll. A full window so costs no system call.
-            state.transmit(AckMode::Defer);
+            state.transmit(Driver::Poster);
         })
     }
 
@@ -208,7 +206,7 @@ impl QpShared {
             at,
             |state| state.shard.check_sends(self.index, all),
             |state| {
-                state.transmit(AckMode::Defer);
+                state.transmit(Driver::Poster);
             },
         )
     }

@@ -1,9 +1,7 @@
 //! The engine with strict mode on: each call of the program takes the lock, and tells strict mode what it does.
 
-use core::cell::RefCell;
-
 use urxe_core::work::PostError;
-use urxe_core::{AckMode, Shard};
+use urxe_core::{Driver, Shard};
 
 use super::watcher::Watcher;
 use crate::engine::Engine;
@@ -22,19 +20,14 @@ impl Engine {
         state.start_turn();
         self.progress.note_driven(state.now);
         state.serve_bells();
-        state.transmit(AckMode::Patient);
+        state.transmit(Driver::Poller { yields: false });
         state.receive(1, Which::Active);
         state.handle_timers();
         let count = cq.take(out);
         for wc in &out[..count] {
             state.strict_mut(|strict, _, _| strict.on_polled(wc));
         }
-        let acks = if count == 0 {
-            AckMode::Patient
-        } else {
-            AckMode::Defer
-        };
-        state.transmit(acks);
+        state.transmit(Driver::Poller { yields: count > 0 });
         Ok(count)
     }
 
@@ -127,15 +120,5 @@ impl ShardState {
             }
         }
         posted
-    }
-}
-
-/// An acknowledgement says that bytes are placed: it waits while they are not.
-#[cold]
-pub(in crate::engine) fn strict_acks(strict: &RefCell<Strict>, acks: AckMode) -> AckMode {
-    if strict.borrow().holds_writes() {
-        AckMode::Withhold
-    } else {
-        acks
     }
 }

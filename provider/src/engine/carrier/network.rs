@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use urxe_core::transmit::{RunLimits, TxBatch};
-use urxe_core::{AckMode, Handled, RxPath};
+use urxe_core::{Driver, Handled, RxPath};
 
 use super::{Carrier, Sending, Sent};
 use crate::engine::Engine;
@@ -76,9 +76,7 @@ impl Engine {
             return false;
         }
         state.counters.rx_calls += 1;
-        let acks = self.acks_on_network(&state);
-        state.handle_timers();
-        state.transmit(acks);
+        self.turn_on_network(&mut state);
         true
     }
 
@@ -86,9 +84,7 @@ impl Engine {
     pub(crate) fn drive_on_network(&self) {
         if let Ok(mut state) = self.combiner.lock() {
             state.start_turn();
-            let acks = self.acks_on_network(&state);
-            state.handle_timers();
-            state.transmit(acks);
+            self.turn_on_network(&mut state);
         }
     }
 
@@ -96,25 +92,24 @@ impl Engine {
     pub(crate) fn transmit_on_network(&self) {
         if let Ok(mut state) = self.combiner.lock() {
             state.start_turn();
-            state.transmit(AckMode::Patient);
+            state.transmit(Driver::Poller { yields: false });
         }
+    }
+
+    /// In the place of the program: if no thread polls, that is asleep.
+    fn turn_on_network(&self, state: &mut ShardState) {
+        let sleeps = self.progress.is_watched() || !self.progress.was_driven(state.now, RECENT_NS);
+        state.handle_timers();
+        state.transmit(match sleeps {
+            true => Driver::Sleeper { yields: false },
+            false => Driver::Poller { yields: false },
+        });
     }
 
     pub(crate) fn due_on_network(&self) -> Option<u64> {
         let state = self.combiner.lock().ok()?;
         state.due().map(|due| due.0)
     }
-
-    /// Packets are acknowledged at once if no thread polled for them, as the progress thread and waiting
-    /// threads do; a program that polls will probably answer.
-    fn acks_on_network(&self, state: &ShardState) -> AckMode {
-        if self.progress.is_watched() || !self.progress.was_driven(state.now, RECENT_NS) {
-            AckMode::Now
-        } else {
-            AckMode::Patient
-        }
-    }
-
     /// [`Engine::wait_for_event`] in the time of the network.
     pub(in crate::engine) fn wait_on_network<T: Send + core::fmt::Debug + 'static>(
         &self,

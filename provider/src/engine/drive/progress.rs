@@ -21,7 +21,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
-use urxe_core::{ANSWER_NS, AckMode, Time};
+use urxe_core::{ANSWER_NS, Driver, Time};
 use urxe_udp::{EventFd, Interest, WAIT_MAX, wait_for};
 
 use super::clock::until;
@@ -344,7 +344,7 @@ impl<'a> Progress<'a> {
             }
             state.handle_timers();
             // One of a moment ago may still find an answer to travel with.
-            state.transmit(AckMode::Patient);
+            state.transmit(Driver::Background { beside: true });
             self.expects_answer = found && state.shard.has_work();
             due = state.due();
             self.count(&mut state);
@@ -393,15 +393,12 @@ impl<'a> Progress<'a> {
         let mut spin_until = Time::ZERO;
         let mut packets = state.shard.stats().rcvd_pkts;
         let mut found = false;
-        // A program that drove a moment ago will probably answer.
-        let acks = if self.vigilance.is_on() {
-            AckMode::Patient
-        } else {
-            AckMode::Answered
+        let driver = Driver::Background {
+            beside: self.vigilance.is_on(),
         };
         loop {
             let is_silent = self.is_silent(self.engine.clock.now(), SILENT_NS);
-            let any = state.turn(acks);
+            let any = state.turn(driver);
             found |= any && is_silent;
             let received = state.shard.stats().rcvd_pkts;
             if received - packets >= BULK_PACKETS {
@@ -506,7 +503,7 @@ impl<'a> Progress<'a> {
         {
             state.start_turn();
             state.receive_handed_over();
-            state.transmit(AckMode::Now);
+            state.transmit(Driver::Visitor);
         }
         if ready.is_ready(0) {
             // In this order: a kick that comes between is not lost, as the thread is

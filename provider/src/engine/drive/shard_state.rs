@@ -9,7 +9,7 @@ use urxe_core::event::AsyncEvent as CoreEvent;
 use urxe_core::mr::MrTable;
 use urxe_core::table::QpIndex;
 use urxe_core::transmit::TxBatch;
-use urxe_core::{AckMode, Foreign, Handled, RxPath, Shard, Time};
+use urxe_core::{Driver, Foreign, Handled, RxPath, Shard, Time};
 use urxe_wire::Qpn;
 
 use super::clock::Clock;
@@ -19,7 +19,6 @@ use super::progress::ProgressShared;
 use crate::async_event::AsyncEvent;
 use crate::engine::calls::post::QpShared;
 use crate::engine::calls::srq::SrqShared;
-use crate::engine::calls::strict::strict_acks;
 use crate::engine::carrier::intake::Intake;
 use crate::engine::carrier::sockets::{ListensAt, Sockets, Which};
 use crate::engine::carrier::{Carrier, Opened, Sending, Sent};
@@ -217,11 +216,9 @@ impl ShardState {
 
     /// Sends what is ready. Returns false if a socket is full.
     #[inline]
-    pub(crate) fn transmit(&mut self, acks: AckMode) -> bool {
-        let acks = self
-            .strict
-            .as_deref()
-            .map_or(acks, |s| strict_acks(s, acks));
+    pub(crate) fn transmit(&mut self, driver: Driver) -> bool {
+        let strict = self.strict.as_deref();
+        let acks = driver.acks(strict.is_none_or(|strict| !strict.borrow().holds_writes()));
         // A batch that could not be sent stays: the core must not fill it again.
         if self.sent != Sent::All && self.send() == Sent::Full {
             return false;
@@ -269,7 +266,7 @@ impl ShardState {
             if self.sent == Sent::All {
                 self.sent = Sent::Kept;
             }
-            self.transmit(AckMode::Now);
+            self.transmit(Driver::Visitor);
         }
     }
 
@@ -291,11 +288,11 @@ impl ShardState {
 
     /// Everything that can be done now: what is left over, packets, timers, sending.
     /// Returns true if there were packets.
-    pub(crate) fn turn(&mut self, acks: AckMode) -> bool {
+    pub(crate) fn turn(&mut self, driver: Driver) -> bool {
         self.start_turn();
         let any = self.receive(RECEIVES_PER_TURN, Which::All);
         self.handle_timers();
-        self.transmit(acks);
+        self.transmit(driver);
         any
     }
 
@@ -380,7 +377,7 @@ impl Combined for ShardState {
 
     fn served(&mut self) {
         self.nothing_new = false;
-        self.transmit(AckMode::Defer);
+        self.transmit(Driver::Poster);
     }
 
     #[inline]

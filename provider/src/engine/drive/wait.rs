@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use urxe_core::{AckMode, Time};
+use urxe_core::{Driver, Time};
 use urxe_udp::{Interest, WAIT_MAX, wait_for};
 
 use super::clock::until;
@@ -105,17 +105,13 @@ impl Engine {
         state.start_turn();
         state.serve_bells();
         // What was held back for a reply that did not come.
-        state.transmit(AckMode::Now);
+        state.transmit(Driver::Sleeper { yields: false });
         state.receive(1, Which::All);
         state.handle_timers();
         let event = channel.try_take();
-        // With an event the program will probably answer: an ACK may go with that.
-        let acks = if event.is_some() {
-            AckMode::Defer
-        } else {
-            AckMode::Now
-        };
-        state.transmit(acks);
+        state.transmit(Driver::Sleeper {
+            yields: event.is_some(),
+        });
         outlook.due = state.due();
         outlook.backlog = state.is_full();
         Ok(event)

@@ -4,7 +4,7 @@
 use core::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use urxe_core::AckMode;
+use urxe_core::Driver;
 use urxe_core::Time;
 use urxe_core::cm::{
     Agent, AgentConfig, CmError as CoreError, CmEvent, CmPlaces, CommId, ConnectRequest,
@@ -201,11 +201,11 @@ impl Engine {
         // What the program posted and received before this call leaves before what the agent has to say: behind the
         // end of a connection the peer would have no use for an ACK.
         state.serve_bells();
-        state.transmit(AckMode::Now);
+        state.transmit(Driver::Visitor);
         let now = state.now;
         let result = act(&mut state, now);
         self.note_gone(state.shard.cm_occupancy());
-        state.transmit(AckMode::Now);
+        state.transmit(Driver::Visitor);
         Ok(result)
     }
 

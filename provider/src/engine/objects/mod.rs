@@ -18,7 +18,7 @@ use urxe_core::congestion::{CongestionControl, CongestionError};
 use urxe_core::qp::attr::{AddressVector, AttrMask, QpAttr};
 use urxe_core::qp::state::{QpState, QpType};
 use urxe_core::qpn_table::QpnChunk;
-use urxe_core::{AckMode, CreateQpError, ErrorDetail, QpInit};
+use urxe_core::{CreateQpError, Driver, ErrorDetail, QpInit};
 
 use self::cq::{CqCore, CqInit};
 use crate::engine::calls::post::QpShared;
@@ -111,7 +111,7 @@ impl Engine {
         let Ok(mut state) = self.enter() else { return };
         // An ACK that was held back is owed all the same: without it the peer's last
         // message, which this side has completed, would fail there.
-        state.transmit(AckMode::Now);
+        state.transmit(Driver::Visitor);
         state.settle_carrier();
         state.strict_mut(|strict, shard, cqs| strict.on_qp_destroyed(qp.qpn, shard, cqs));
         state.shard.destroy_qp(qp.index);
@@ -142,7 +142,7 @@ impl Engine {
         // Posts that came before this call count as posted before it, and what was received
         // before it is acknowledged.
         state.serve_bells();
-        state.transmit(AckMode::Now);
+        state.transmit(Driver::Visitor);
         state.with(|shard, env| shard.modify_qp(qp.index, attr, mask, env))?;
         if let Some((attr, init)) = state.shard.query_qp(qp.index) {
             qp.set_state(attr.qp_state);
@@ -164,7 +164,7 @@ impl Engine {
         }
         // What was staged meanwhile meets the new state.
         qp.serve(&mut state);
-        state.transmit(AckMode::Now);
+        state.transmit(Driver::Visitor);
         Ok(())
     }
 
@@ -208,7 +208,7 @@ impl Engine {
             // The QP's path may not be known yet.
             self.report_tos_of_all()?;
         }
-        state.transmit(AckMode::Now);
+        state.transmit(Driver::Visitor);
         Ok(())
     }
 
