@@ -2,7 +2,6 @@
 //! calls know of this by the one branch that they have for observed calls.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use urxe_core::transmit::{RunLimits, TxBatch};
 use urxe_core::{Driver, Handled, RxPath};
@@ -12,8 +11,7 @@ use crate::engine::Engine;
 use crate::engine::drive::progress::RECENT_NS;
 use crate::engine::drive::shard_state::ShardState;
 use crate::engine::objects::channel::Channel;
-use crate::error::{Error, ErrorKind};
-use crate::network::{Network, Packet, Pause, Ready};
+use crate::network::{Network, Packet, Ready};
 
 /// Bytes that the core hands over at a time: one packet of 4 KiB, or some smaller ones. More would
 /// leave however the network changes meanwhile.
@@ -109,34 +107,5 @@ impl Engine {
     pub(crate) fn due_on_network(&self) -> Option<u64> {
         let state = self.combiner.lock().ok()?;
         state.due().map(|due| due.0)
-    }
-    /// [`Engine::wait_for_event`] in the time of the network.
-    pub(in crate::engine) fn wait_on_network<T: Send + core::fmt::Debug + 'static>(
-        &self,
-        network: &dyn Network,
-        channel: &Arc<Channel<T>>,
-        timeout: Option<Duration>,
-    ) -> Result<Option<T>, Error> {
-        let now = self.clock.now();
-        let deadline = timeout.map(|t| now + u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
-        let watch = self.progress.try_watch();
-        let event = loop {
-            if let Some(event) = self.look_for(channel)? {
-                break Some(event);
-            }
-            if deadline.is_some_and(|deadline| deadline <= self.clock.now()) {
-                break None;
-            }
-            let pause = Pause::Event {
-                event: channel.clone(),
-                deadline_ns: deadline.map(|deadline| deadline.0),
-            };
-            let stopped = network.pause(&pause);
-            stopped.map_err(|_| Error::from(ErrorKind::EngineFailed))?;
-        };
-        if let Some(watch) = watch {
-            watch.end(self.clock.now());
-        }
-        Ok(event)
     }
 }

@@ -16,7 +16,8 @@ use super::progress::Watch;
 use crate::engine::Engine;
 use crate::engine::carrier::sockets::Which;
 use crate::engine::objects::channel::{Channel, Permit, Sleep};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::network::Pause;
 
 /// What a waiting thread needs to know before it sleeps.
 #[derive(Default)]
@@ -38,9 +39,6 @@ impl Engine {
         if let Some(event) = channel.try_take() {
             return Ok(Some(event));
         }
-        if let Some(network) = self.network() {
-            return self.wait_on_network(&**network, channel, timeout);
-        }
         let now = self.clock.now();
         let deadline = timeout.map(|t| now + u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
         let mut watch = self.progress.try_watch();
@@ -51,9 +49,9 @@ impl Engine {
         event
     }
 
-    fn wait_until<'e, T>(
+    fn wait_until<'e, T: Debug + Send + 'static>(
         &'e self,
-        channel: &Channel<T>,
+        channel: &Arc<Channel<T>>,
         deadline: Option<Time>,
         watch: &mut Option<Watch<'e>>,
     ) -> Result<Option<T>, Error> {
@@ -78,6 +76,14 @@ impl Engine {
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Ok(None);
             }
+            if let Some(network) = self.network() {
+                let pause = Pause::Event {
+                    event: channel.clone(),
+                    deadline_ns: deadline.map(|deadline| deadline.0),
+                };
+                network.pause(&pause).map_err(|_| ErrorKind::EngineFailed)?;
+                continue;
+            }
             let end = [deadline, outlook.due].into_iter().flatten().min();
             self.sleep(
                 &permit,
@@ -86,11 +92,6 @@ impl Engine {
                 end.map(|end| until(now, end)),
             )?;
         }
-    }
-
-    /// One turn on behalf of a thread that waits for an event, which it takes.
-    pub(in crate::engine) fn look_for<T>(&self, channel: &Channel<T>) -> Result<Option<T>, Error> {
-        self.turn_for(channel, &mut Outlook::default())
     }
 
     /// One turn of the engine on behalf of a thread that waits for an event.
