@@ -144,7 +144,7 @@ impl Adapter {
     /// Sends what waits for room.
     pub fn on_room(&self) {
         if let Some(engine) = self.engine.upgrade() {
-            engine.transmit_on_network();
+            engine.drive_on_network();
         }
     }
 

@@ -370,6 +370,25 @@ fn a_full_network_is_given_nothing() {
     assert_eq!(a.cq.poll_one().map(|wc| wc.status), Ok(WcStatus::Success));
 }
 
+/// No thread of the receiving host looks again: the ACK waits for room, and for nothing else.
+#[test]
+fn an_ack_that_found_no_room_leaves_when_there_is_some() {
+    let hosts = Hosts::new(11);
+    let (a, b) = End::pair(&hosts);
+    let sges = [a.memory.sge(..100)];
+    let wr = SendWr::rdma_write(1, &sges, b.memory.addr(), b.memory.rkey()).signaled();
+    a.qp.post_send(&wr).expect("posts");
+    hosts.state().is_full = true;
+    let sent = hosts.state().sent;
+    let now = hosts.state().now;
+    hosts.advance(now + 2 * WAY_NS);
+    let without_room = hosts.state().sent;
+    hosts.state().is_full = false;
+    hosts.adapters().iter().for_each(Adapter::on_room);
+    let with_room = hosts.state().sent;
+    assert_eq!((without_room, with_room), (sent, sent + 1));
+}
+
 #[test]
 fn what_there_is_not_is_refused() {
     let hosts = Hosts::new(8);

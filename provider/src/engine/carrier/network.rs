@@ -78,19 +78,11 @@ impl Engine {
         true
     }
 
-    /// Does what is due, as the progress thread would.
+    /// Does what is due, as the progress thread would, or what there was no room for.
     pub(crate) fn drive_on_network(&self) {
         if let Ok(mut state) = self.combiner.lock() {
             state.start_turn();
             self.turn_on_network(&mut state);
-        }
-    }
-
-    /// The network takes packets again.
-    pub(crate) fn transmit_on_network(&self) {
-        if let Ok(mut state) = self.combiner.lock() {
-            state.start_turn();
-            state.transmit(Driver::Poller { yields: false });
         }
     }
 
