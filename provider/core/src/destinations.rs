@@ -2,20 +2,26 @@
 //!
 //! A receiver has one socket buffer, whatever number of QPs send to it: what they have under way together must fit, and
 //! each message waits for all that is before it. So QPs that have something to send to one address divide what
-//! there is: each may have its part under way while there is room, and always a packet, so that none waits for another
-//! (with a peer that may be gone). While small messages go beside streams, the whole is smaller: then the small ones wait less.
+//! there is: each may have its part under way while there is room. A part is a train at least. When there are more QPs than
+//! trains, streams wait in a line for theirs, in which no peer that is gone holds up the others: it moves on when nothing
+//! comes back for some time. While small messages go beside streams, the whole is smaller: then the small ones wait less.
 
 use core::net::IpAddr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::config::ShardConfig;
+use crate::table::QpIndex;
 use crate::time::Time;
+use crate::turns::TurnEnd;
 
 /// How long a small message, or a stream, counts after it was sent: longer than a round trip, shorter than a program
-/// would notice.
+/// would notice. A stream that waits looks as often whether anything came back.
 const COUNTS_NS: u64 = 1_000_000;
 /// Fewer bytes than this in a turn are a small message, or some. A full packet of any useful MTU is more.
 const SMALL: usize = 512;
+/// Bytes that a stream may send when it has waited: some packets for segmentation offload, few enough that the next
+/// stream's come soon.
+const TRAIN: u32 = 12 << 10;
 
 /// A QP's place among those that send to its destination.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,10 +30,43 @@ pub(crate) struct Way {
     place: Option<u32>,
     /// It has requests that are not complete.
     is_busy: bool,
+    /// It waited, and so many bytes were promised to it for its next turn: a train, or what there is room for.
+    promise: Option<u32>,
     /// Bytes that it was told it may have under way.
     allowed: Option<u32>,
     /// Bytes that it had when it was last looked at.
     under_way: u32,
+    /// It is in the line of its destination.
+    wait: Option<Wait>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    /// When it looks whether anything came back; `None` in its next turn.
+    until: Option<Time>,
+    /// [`Destination::returned`] when it began to wait, or looked last.
+    returned: u64,
+}
+
+impl Way {
+    /// Its destination.
+    #[inline]
+    pub(crate) fn place(&self) -> Option<u32> {
+        self.place
+    }
+
+    /// When its QP wants a turn, whatever comes back.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.wait.and_then(|wait| wait.until)
+    }
+
+    /// Looks at the clock.
+    pub(crate) fn expire(&mut self, now: Time) {
+        if let Some(wait) = &mut self.wait {
+            wait.until = wait.until.filter(|&until| now < until);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -40,8 +79,13 @@ struct Destination {
     /// Bytes that all of these may have under way, and each of them.
     whole: u32,
     part: u32,
-    /// Bytes that they have.
+    /// Bytes that they have, and that were promised to QPs which waited.
     under_way: u64,
+    promised: u64,
+    /// Bytes that were under way and are not any more, ever.
+    returned: u64,
+    /// Streams that wait for a train, the first of them longest.
+    line: VecDeque<QpIndex>,
     /// A stream goes there, until this time.
     streams_until: Time,
     /// Small messages go beside it, until this time.
@@ -49,6 +93,22 @@ struct Destination {
 }
 
 impl Destination {
+    fn new(addr: IpAddr, config: &ShardConfig) -> Destination {
+        Destination {
+            addr,
+            qps: 0,
+            busy: 0,
+            whole: config.destination_bytes,
+            part: config.destination_bytes,
+            under_way: 0,
+            promised: 0,
+            returned: 0,
+            line: VecDeque::new(),
+            streams_until: Time::ZERO,
+            beside_until: None,
+        }
+    }
+
     fn divide(&mut self, config: &ShardConfig) {
         self.whole = match self.beside_until {
             None => config.destination_bytes,
@@ -57,17 +117,42 @@ impl Destination {
         // Of a QP that is alone nothing changes, however often it has something to send.
         self.part = match self.busy {
             0 | 1 => self.whole,
-            busy => self.whole / busy,
+            busy => (self.whole / busy).max(TRAIN.min(self.whole)),
         };
     }
 
-    /// A QP has so many bytes under way, and had `before`. Returns how many it may have.
+    /// Bytes that may be under way beside those that are, and those that were promised.
+    fn room(&self) -> u64 {
+        u64::from(self.whole).saturating_sub(self.under_way + self.promised)
+    }
+
+    fn has_train(&self) -> bool {
+        self.room() >= u64::from(TRAIN.min(self.whole))
+    }
+
+    /// A QP has so many bytes under way. Returns how many it may have.
     #[inline]
-    fn allow(&mut self, before: u32, bytes: u32) -> u32 {
-        self.under_way = self.under_way - u64::from(before) + u64::from(bytes);
-        let room = u64::from(self.whole).saturating_sub(self.under_way);
-        // No more than the whole, which is of 32 bits.
-        (u64::from(bytes) + room).min(self.part.into()) as u32
+    fn allow(&mut self, way: &mut Way, bytes: u32) -> u32 {
+        self.under_way = self.under_way - u64::from(way.under_way) + u64::from(bytes);
+        self.returned += u64::from(way.under_way.saturating_sub(bytes));
+        way.under_way = bytes;
+        let free = match way.promise {
+            Some(promised) => self.room() + u64::from(promised),
+            None if self.line.is_empty() => self.room(),
+            // What comes back is for those that wait.
+            None => 0,
+        };
+        // No more than the part, which is of 32 bits.
+        (u64::from(bytes) + free).min(self.part.into()) as u32
+    }
+
+    fn promise(&mut self, way: &mut Way, bytes: u32) {
+        (way.promise, way.wait) = (Some(bytes), None);
+        self.promised += u64::from(bytes);
+    }
+
+    fn end_promise(&mut self, way: &mut Way) {
+        self.promised -= u64::from(way.promise.take().unwrap_or(0));
     }
 }
 
@@ -85,16 +170,7 @@ impl Destinations {
         let place = match self.places.get(&addr) {
             Some(&place) => place,
             None => {
-                let new = Destination {
-                    addr,
-                    qps: 0,
-                    busy: 0,
-                    whole: config.destination_bytes,
-                    part: config.destination_bytes,
-                    under_way: 0,
-                    streams_until: Time::ZERO,
-                    beside_until: None,
-                };
+                let new = Destination::new(addr, config);
                 let place = match self.free.pop() {
                     Some(place) => {
                         self.list[place as usize] = new;
@@ -115,12 +191,16 @@ impl Destinations {
     }
 
     /// A QP goes, or sends elsewhere from now on.
-    pub(crate) fn leave(&mut self, way: &mut Way, config: &ShardConfig) {
-        let way = core::mem::take(way);
+    pub(crate) fn leave(&mut self, index: QpIndex, way: &mut Way, config: &ShardConfig) {
+        let mut way = core::mem::take(way);
         let Some(place) = way.place else {
             return;
         };
         let destination = &mut self.list[place as usize];
+        destination.end_promise(&mut way);
+        if way.wait.is_some() {
+            destination.line.retain(|&waits| waits != index);
+        }
         destination.qps -= 1;
         destination.busy -= u32::from(way.is_busy);
         destination.under_way -= u64::from(way.under_way);
@@ -149,30 +229,82 @@ impl Destinations {
             }
             destination.divide(config);
         }
-        let allowed = destination.allow(way.under_way, under_way);
-        way.under_way = under_way;
+        let allowed = destination.allow(way, under_way);
         (way.allowed.replace(allowed) != Some(allowed)).then_some(allowed)
     }
 
-    /// A QP has a turn.
+    /// A QP has a turn. True if it must wait for one with a train: `is_stream` says that it had more to send after its
+    /// last turn.
     #[inline]
-    pub(crate) fn before_turn(&mut self, way: Way, now: Time, config: &ShardConfig) {
-        if let Some(place) = way.place {
-            let destination = &mut self.list[place as usize];
-            if destination.beside_until.is_some_and(|until| until <= now) {
-                destination.beside_until = None;
-                destination.divide(config);
+    pub(crate) fn before_turn(
+        &mut self,
+        index: QpIndex,
+        way: &mut Way,
+        is_stream: bool,
+        now: Time,
+        config: &ShardConfig,
+    ) -> bool {
+        let Some(place) = way.place else {
+            return false;
+        };
+        let destination = &mut self.list[place as usize];
+        if destination.beside_until.is_some_and(|until| until <= now) {
+            destination.beside_until = None;
+            destination.divide(config);
+        }
+        is_stream
+            && way.under_way == 0
+            && way.promise.is_none()
+            && Self::must_wait(destination, index, way, now)
+    }
+
+    fn must_wait(destination: &mut Destination, index: QpIndex, way: &mut Way, now: Time) -> bool {
+        match way.wait {
+            None if destination.line.is_empty() && destination.has_train() => return false,
+            None => destination.line.push_back(index),
+            Some(wait) if wait.until.is_some() => return true,
+            Some(wait) if wait.returned != destination.returned => {}
+            Some(_) => {
+                // What is under way may be for peers that are gone: it has a packet, as others in its place.
+                destination.line.retain(|&waits| waits != index);
+                destination.promise(way, 0);
+                return false;
             }
+        }
+        way.wait = Some(Wait {
+            until: Some(now + COUNTS_NS),
+            returned: destination.returned,
+        });
+        true
+    }
+
+    /// The QP that has waited longest for a train which there is room for now.
+    #[inline]
+    pub(crate) fn next_in_line(&mut self, place: Option<u32>) -> Option<QpIndex> {
+        let destination = &mut self.list[place? as usize];
+        if destination.line.is_empty() || !destination.has_train() {
+            return None;
+        }
+        destination.line.pop_front()
+    }
+
+    /// It was next in line: its next turn has a train, if it has anything to send.
+    pub(crate) fn leave_line(&mut self, way: &mut Way, can_send: bool) {
+        way.wait = None;
+        if let Some(place) = way.place
+            && can_send
+        {
+            self.list[place as usize].promise(way, TRAIN);
         }
     }
 
-    /// It has sent so many bytes, and `is_all` if it had no more.
+    /// It has sent so many bytes.
     #[inline]
     pub(crate) fn after_turn(
         &mut self,
-        way: Way,
+        way: &mut Way,
         sent: usize,
-        is_all: bool,
+        end: TurnEnd,
         now: Time,
         config: &ShardConfig,
     ) {
@@ -180,6 +312,10 @@ impl Destinations {
             return;
         };
         let destination = &mut self.list[place as usize];
+        let is_all = end == TurnEnd::Empty;
+        if is_all || end == TurnEnd::Blocked {
+            destination.end_promise(way);
+        }
         if !is_all && sent >= SMALL {
             destination.streams_until = now + COUNTS_NS;
         }
@@ -190,8 +326,14 @@ impl Destinations {
     }
 
     /// A QP has got such a destination, or none.
-    pub(crate) fn find(&mut self, way: &mut Way, addr: Option<IpAddr>, config: &ShardConfig) {
-        self.leave(way, config);
+    pub(crate) fn find(
+        &mut self,
+        index: QpIndex,
+        way: &mut Way,
+        addr: Option<IpAddr>,
+        config: &ShardConfig,
+    ) {
+        self.leave(index, way, config);
         if config.destination_bytes < u32::MAX {
             way.place = addr.map(|addr| self.join(addr, config));
         }

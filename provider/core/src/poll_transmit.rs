@@ -130,9 +130,16 @@ impl Shard {
         while let Some(index) = self.turns.peek() {
             let qp = self.qps.at_mut(index).expect("a QP that goes is forgotten");
             let config = &self.common.config;
-            self.destinations.before_turn(qp.way, env.now, config);
-            qp.settle_way(&mut self.destinations, config);
+            let is_stream = qp.share.is_backlogged() && !qp.owes_data();
+            let destinations = &mut self.destinations;
             let mut budget = self.turns.budget(&mut qp.share, batch);
+            if destinations.before_turn(index, &mut qp.way, is_stream, env.now, config) {
+                let end = TurnEnd::Blocked;
+                self.turns.end(&mut qp.share, &budget, end, batch);
+                self.arm(index);
+                continue;
+            }
+            qp.settle_way(destinations, config);
             let turn = qp.take_turn(
                 acks,
                 &mut budget,
@@ -147,9 +154,9 @@ impl Shard {
             };
             let config = &self.common.config;
             qp.settle_way(&mut self.destinations, config);
-            let (sent, is_all) = (budget.sent(batch), end == TurnEnd::Empty);
             self.destinations
-                .after_turn(qp.way, sent, is_all, env.now, config);
+                .after_turn(&mut qp.way, budget.sent(batch), end, env.now, config);
+            let place = qp.way.place();
             self.turns.end(&mut qp.share, &budget, end, batch);
             if qp.owes_answer() {
                 self.turns.add_owing(index, &mut qp.share);
@@ -158,6 +165,7 @@ impl Shard {
                 self.hold_paced(index, until);
             }
             self.arm(index);
+            self.move_line(place);
             if turn == Turn::BatchFull {
                 return false;
             }
@@ -194,7 +202,22 @@ impl Shard {
         if qp.has_data() {
             self.turns.add(index, &mut qp.share);
         }
+        let place = qp.way.place();
         self.arm(index);
+        self.move_line(place);
+    }
+
+    /// Streams that waited for room at a destination have turns now, as far as there is some.
+    #[inline]
+    fn move_line(&mut self, place: Option<u32>) {
+        while let Some(index) = self.destinations.next_in_line(place) {
+            let qp = self.qps.at_mut(index).expect("a QP that goes is forgotten");
+            let has_data = qp.has_data();
+            self.destinations.leave_line(&mut qp.way, has_data);
+            if has_data {
+                self.turns.add(index, &mut qp.share);
+            }
+        }
     }
 
     #[inline]

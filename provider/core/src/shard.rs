@@ -174,7 +174,8 @@ impl Shard {
         };
         match removed {
             Some(mut qp) => {
-                self.destinations.leave(&mut qp.way, &self.common.config);
+                self.destinations
+                    .leave(index, &mut qp.way, &self.common.config);
                 if let Some(srq) = qp.init.srq {
                     self.common.srqs.attach(srq, false);
                 }

@@ -50,6 +50,12 @@ pub struct Sending {
 }
 
 impl Share {
+    /// True if it had more data after its last turn, but was not allowed to send it.
+    #[inline]
+    pub(crate) fn is_backlogged(&self) -> bool {
+        self.is_backlogged
+    }
+
     pub(crate) fn sending(&self, could_send: bool) -> Sending {
         Sending {
             could_send,

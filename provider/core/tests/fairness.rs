@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 use support::{IOVA, Node, PD, RECV_CQ, SEND_CQ, Settings};
@@ -14,7 +14,8 @@ use urxe_core::transmit::TxBatch;
 use urxe_core::work::{RecvWr, SendWr, Sge, WrData, WrOpcode};
 use urxe_core::{AckMode, QpInit, RxPath, Time};
 use urxe_wire::{
-    Bth, IcrcPolicy, IcrcSeed, Opcode, Packet, PacketWriter, PathHeader, Psn, Qpn, Reth, packet_len,
+    Aeth, Bth, CreditCode, IcrcPolicy, IcrcSeed, Msn, Opcode, Packet, PacketWriter, PathHeader,
+    Psn, Qpn, Reth, Syndrome, packet_len,
 };
 
 /// Batches as the simulator has them, and as sockets do.
@@ -146,6 +147,14 @@ impl Host {
         (packets, runs)
     }
 
+    /// The next timers are over: packets of each QP.
+    fn after_timeout(&mut self) -> BTreeMap<usize, usize> {
+        self.now = self.node.shard.next_timeout().expect("some wait");
+        let now = self.now;
+        self.node.with_env(now, |s, env| s.handle_timeout(env));
+        packets_of_each(self)
+    }
+
     /// Bytes of each QP in so many batches.
     fn shares(&mut self, batches: usize) -> BTreeMap<usize, usize> {
         let mut shares: BTreeMap<usize, usize> = (0..self.qps.len()).map(|q| (q, 0)).collect();
@@ -155,6 +164,29 @@ impl Host {
             }
         }
         shares
+    }
+
+    /// The peer acknowledges so many packets, from the first on.
+    fn acknowledge(&mut self, place: usize, packets: u32) {
+        let opcode = Opcode::RC_ACKNOWLEDGE;
+        let info = opcode.info().expect("known");
+        let mut bytes = vec![0; packet_len(info, 0)];
+        let bth = Bth::new(opcode, self.qps[place].1, Psn::new(0x100 + packets - 1));
+        let mut writer = PacketWriter::new(&mut bytes, &bth);
+        writer.aeth(&Aeth {
+            syndrome: Syndrome::ack(CreditCode::UNLIMITED),
+            msn: Msn::new(0),
+        });
+        writer.finish(&IcrcSeed::new(&SOMEWHERE), 0);
+        self.arrive(place, &bytes);
+    }
+
+    fn arrive(&mut self, place: usize, bytes: &[u8]) {
+        let peer = Host::peer(if self.is_one_peer { 0 } else { place });
+        let path = RxPath::new(peer, 4791, self.node.addr, 0);
+        let now = self.now;
+        self.node
+            .with_env(now, |s, env| s.handle_packet(&path, 0, bytes, env));
     }
 
     /// The `nth` request of a peer arrives: a message of 8 bytes, or one that asks for many.
@@ -178,10 +210,7 @@ impl Host {
         }
         writer.payload_mut(len);
         writer.finish(&IcrcSeed::new(&SOMEWHERE), 0);
-        let path = RxPath::new(Host::peer(place), 4791, self.node.addr, 0);
-        let now = self.now;
-        self.node
-            .with_env(now, |s, env| s.handle_packet(&path, 0, &bytes, env));
+        self.arrive(place, &bytes);
     }
 }
 
@@ -527,10 +556,86 @@ fn qps_that_send_to_one_address_divide_what_may_be_under_way() {
         assert_eq!(packets.len(), count);
         assert!(packets.values().all(|&n| n == each), "{each}: {packets:?}");
     }
-    // None waits for what others have under way.
-    let mut host = streams_to_one_address(64, 4096, 4096);
+}
+
+/// Packets of `MTU` in the train that a stream waits for.
+const TRAIN: usize = 12;
+
+/// Streams of which all wait for room, but the one that is returned: it has a packet under way, and its peer answers.
+fn a_line(count: usize) -> (Host, usize) {
+    let mut host = streams_to_one_address(count, 64 << 10, 64 << 10);
     let packets = packets_of_each(&mut host);
-    assert!(packets.len() == 64 && packets.values().all(|&n| n == 1));
+    assert_eq!(packets.len(), count, "none waits with its first packet");
+    assert_eq!(packets[&0], TRAIN);
+    assert_eq!(packets[&(count - 1)], 1);
+    // Much is under way for peers that will not answer.
+    for place in 6..count - 1 {
+        host.acknowledge(place, 1);
+        assert_eq!(packets_of_each(&mut host), BTreeMap::new());
+    }
+    (host, count - 1)
+}
+
+#[test]
+fn streams_wait_in_line_for_a_train_each() {
+    let mut host = streams_to_one_address(64, 64 << 10, 64 << 10);
+    let (mut sent, mut under_way) = (vec![0; 64], VecDeque::new());
+    for round in 0..2000 {
+        for (place, packets) in packets_of_each(&mut host) {
+            sent[place] += packets;
+            under_way.push_back((place, sent[place]));
+            // Until all have had their first packet back, there is less room.
+            assert!(round < 100 || packets == TRAIN, "{place}: {packets}");
+        }
+        let (place, until) = under_way.pop_front().expect("there is room for some");
+        host.acknowledge(place, until as u32);
+        assert!(round < 100 || (4..=6).contains(&under_way.len()));
+    }
+    let (least, most) = (sent.iter().min(), sent.iter().max());
+    let (least, most) = (*least.expect("some"), *most.expect("some"));
+    assert!(most - least <= 2 * TRAIN, "{sent:?}");
+}
+
+#[test]
+fn a_line_moves_on_when_nothing_comes_back() {
+    let (mut host, last) = a_line(64);
+    let all: Vec<usize> = (6..last).collect();
+    // Something came back since most of them began to wait.
+    let mut packets = host.after_timeout();
+    packets.extend(host.after_timeout());
+    assert!(packets.keys().eq(&all) && packets.values().all(|&n| n == 1));
+    // As long as something does come back, it is for those that there is room for.
+    all.iter().for_each(|&place| host.acknowledge(place, 2));
+    assert_eq!(packets_of_each(&mut host), BTreeMap::new());
+    host.acknowledge(last, 1);
+    assert_eq!(host.after_timeout(), BTreeMap::new());
+}
+
+#[test]
+fn a_small_message_does_not_wait_in_line() {
+    let (mut host, _) = a_line(64);
+    let small = host.add(&settings(128 << 10));
+    for nth in 1..10 {
+        host.post(small, WrOpcode::RdmaWrite, 8);
+        assert_eq!(packets_of_each(&mut host), BTreeMap::from([(small, 1)]));
+        host.acknowledge(small, nth);
+    }
+}
+
+#[test]
+fn a_stream_that_goes_leaves_the_line() {
+    let (mut host, _) = a_line(64);
+    for place in 6..10 {
+        assert!(host.node.shard.destroy_qp(host.qps[place].0));
+    }
+    // Two trains come back.
+    (0..2).for_each(|place| host.acknowledge(place, TRAIN as u32));
+    assert!(
+        packets_of_each(&mut host).keys().eq(&[10]),
+        "there is room for one"
+    );
+    host.acknowledge(2, TRAIN as u32);
+    assert!(packets_of_each(&mut host).keys().eq(&[11]));
 }
 
 #[test]

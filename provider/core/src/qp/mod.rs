@@ -328,6 +328,7 @@ impl Qp {
 
     /// Looks at the clock.
     pub(crate) fn handle_timeout<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
+        self.way.expire(cx.now());
         match self.req.retry.expire(cx.now()) {
             Expired::Nothing => {}
             Expired::RnrOver => mark!(RnrWaitOver),
@@ -357,7 +358,7 @@ impl Qp {
     /// When the QP wants [`Qp::handle_timeout`].
     #[inline]
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.req.retry.deadline()
+        self.req.retry.deadline().or(self.way.deadline())
     }
 
     /// True if a turn would send something: requests, or responses with data.
@@ -366,7 +367,13 @@ impl Qp {
         if self.is_unreliable() {
             return self.can_send_unreliable();
         }
-        (self.resp.replay.is_due() && !self.owes_result()) || self.can_send()
+        self.owes_data() || self.can_send()
+    }
+
+    /// True if a turn would send responses with data.
+    #[inline]
+    pub(crate) fn owes_data(&self) -> bool {
+        self.resp.replay.is_due() && !self.owes_result()
     }
 
     /// True if requests wait that may not leave now.

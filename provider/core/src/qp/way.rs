@@ -20,6 +20,6 @@ impl Qp {
     pub(crate) fn find_way(&mut self, destinations: &mut Destinations, config: &ShardConfig) {
         let has_window = !self.is_unreliable() && self.state().takes_responses();
         let addr = has_window.then_some(self.link.dest.remote);
-        destinations.find(&mut self.way, addr, config);
+        destinations.find(self.index, &mut self.way, addr, config);
     }
 }
