@@ -247,6 +247,8 @@ impl fmt::Display for Written {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn parse(text: &str) -> FaultSpec {
@@ -321,5 +323,56 @@ mod tests {
         assert_eq!(count(Share::NONE), 0);
         assert!(count(Share(20_000)).abs_diff(20_000) <= 1);
         assert_eq!(count(Share(1_000_000)), 1_000_000);
+    }
+
+    fn share() -> impl Strategy<Value = Share> {
+        (0..=Share::WHOLE).prop_map(Share)
+    }
+
+    fn spec() -> impl Strategy<Value = FaultSpec> {
+        let micros = || 1..=DELAY_MAX.as_micros() as u64;
+        let delay = prop::option::of((micros(), micros()).prop_map(|(a, b)| {
+            let [low, high] = [a.min(b), a.max(b)];
+            (Duration::from_micros(low), Duration::from_micros(high))
+        }));
+        (
+            share(),
+            share(),
+            share(),
+            share(),
+            delay,
+            any::<Option<u64>>(),
+        )
+            .prop_map(
+                |(drop, duplicate, reorder, corrupt, delay, seed)| FaultSpec {
+                    drop,
+                    duplicate,
+                    reorder,
+                    corrupt,
+                    delay,
+                    seed,
+                },
+            )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_as_the_same(spec in spec()) {
+            prop_assume!(!spec.is_empty());
+            prop_assert_eq!(spec.to_string().parse(), Ok(spec));
+        }
+
+        #[test]
+        fn a_text_is_refused_by_the_part_that_is_wrong(
+            before in spec(), wrong in "[a-z]{0,6}(=[0-9.%a-z]{0,8})?",
+        ) {
+            prop_assume!(!before.is_empty());
+            let text = format!("{before},{wrong}");
+            match text.parse::<FaultSpec>() {
+                Ok(spec) => prop_assert_eq!(spec.to_string().parse(), Ok(spec)),
+                Err(error) if wrong.is_empty() => prop_assert_eq!(error.part, "\"\""),
+                Err(error) => prop_assert_eq!(error.part, wrong),
+            }
+        }
     }
 }

@@ -153,3 +153,54 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn row() -> impl Strategy<Value = Row> {
+        (0..ROWS as u16).prop_map(Row)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_as_the_same(
+            participant in any::<(u64, u32, u32)>(),
+            socket in (row(), any::<(u32, bool, IpAddr)>()),
+            chunk in (prop::option::of(row()), any::<u32>()),
+        ) {
+            let (nonce, pid, namespace) = participant;
+            let participant = Participant { nonce, process: ProcessId { pid, namespace } };
+            prop_assert_eq!(Participant::parse(&participant.emit()), participant);
+            let (row, (index, joins, addr)) = socket;
+            let index = (index != u32::MAX).then_some(index);
+            let socket = SocketEntry { row, index, joins, addr: addr.to_canonical() };
+            prop_assert_eq!(SocketEntry::parse(&socket.emit()), Ok(Some(socket)));
+            let (holder, free_since) = chunk;
+            let chunk = ChunkEntry { holder, free_since };
+            prop_assert_eq!(ChunkEntry::parse(&chunk.emit()), Ok(chunk));
+        }
+
+        #[test]
+        fn an_entry_is_of_a_row_that_there_is_or_damaged(bytes in any::<[u8; SOCKET_LEN]>()) {
+            let place = u16::from_le_bytes([bytes[0], bytes[1]]);
+            let mut half = [0; CHUNK_LEN];
+            half.copy_from_slice(&bytes[..CHUNK_LEN]);
+            let (socket, chunk) = (SocketEntry::parse(&bytes), ChunkEntry::parse(&half));
+            match place {
+                0 => prop_assert!(socket == Ok(None) && chunk.expect("free").holder.is_none()),
+                _ if usize::from(place) <= ROWS => {
+                    let row = Row(place - 1);
+                    prop_assert_eq!(socket.expect("there is one").expect("taken").row, row);
+                    prop_assert_eq!(chunk.expect("there is one").holder, Some(row));
+                }
+                _ => {
+                    let damaged = Damaged(Row(place - 1));
+                    prop_assert!(socket == Err(damaged) && chunk == Err(damaged));
+                }
+            }
+        }
+    }
+}
