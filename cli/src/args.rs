@@ -48,13 +48,13 @@ pub(crate) enum Command {
     Sim(SimCommand),
     /// The other side of a bench, in a process of its own
     #[command(name = bench::TARGET_SUBCOMMAND, hide = true)]
-    BenchTarget(BenchTargetArgs),
+    BenchTarget(TargetArgs),
     /// The other side of a `bench fairness`, started by it
     #[command(name = bench::fairness::TARGET_SUBCOMMAND, hide = true)]
-    FairnessTarget(BenchTargetArgs),
+    FairnessTarget(TargetArgs),
     /// The other side of a `scale`, started by it
     #[command(name = scale::TARGET_SUBCOMMAND, hide = true)]
-    ScaleTarget(ScaleTargetArgs),
+    ScaleTarget(TargetArgs),
     /// One of the two sides of the bare UDP measurement
     #[command(name = bench::floor::ROLE_SUBCOMMAND, hide = true)]
     FloorRole(bench::floor::RoleArgs),
@@ -184,10 +184,12 @@ fn parse_mtu(text: &str) -> Result<u32, String> {
     Err("a path MTU is 256, 512, 1024, 2048 or 4096".to_owned())
 }
 
+/// Arguments of the hidden subcommands that the other side of a measurement is started with.
 #[derive(Debug, clap::Args)]
-pub(crate) struct BenchTargetArgs {
+pub(crate) struct TargetArgs {
+    /// Address of the device to open
     pub(crate) address: IpAddr,
-    /// End when the process with this id does.
+    /// End with this process
     #[arg(long)]
     pub(crate) parent: Option<u32>,
 }
@@ -234,16 +236,6 @@ pub(crate) struct ScaleArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Arguments of the hidden subcommand that the other side of a `scale` is started with.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ScaleTargetArgs {
-    /// Address of the device to open
-    pub(crate) address: IpAddr,
-    /// End with this process
-    #[arg(long)]
-    pub(crate) parent: Option<u32>,
 }
 
 /// Arguments of `urxe run`.

@@ -3,12 +3,13 @@
 //! It carries what verbs programs exchange out of band (endpoints, keys) and start, stop and results. It also
 //! shows when the peer is gone: each wait in a measurement looks at it, so that a killed peer ends both sides.
 
+use std::fmt::Debug;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::error::CliError;
@@ -21,6 +22,17 @@ const LINE_LEN_MAX: u64 = 64 << 10;
 
 /// How long the peer may take to answer where it has only set-up work to do.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(20);
+
+/// Endpoints that fit one line.
+const ENDPOINTS_A_LINE: usize = 200;
+
+/// What a line is.
+#[derive(Serialize, Deserialize)]
+enum Line<T> {
+    Message(T),
+    /// Something went wrong on that side: it ends.
+    Fault(String),
+}
 
 /// One end of the control connection.
 #[derive(Debug)]
@@ -72,8 +84,9 @@ pub(crate) fn accept(listener: &TcpListener) -> Result<Control, CliError> {
     Control::new(stream, "the client")
 }
 
-/// Connects to the server, from `local` when it is given.
+/// Connects to the server, from `local` when it is given; messages call the server `peer`.
 pub(crate) fn connect(
+    peer: &'static str,
     server: IpAddr,
     port: u16,
     local: Option<IpAddr>,
@@ -94,7 +107,7 @@ pub(crate) fn connect(
             format!("{error}{hint}"),
         )
     })?;
-    Control::new(stream, "the server")
+    Control::new(stream, peer)
 }
 
 impl Control {
@@ -124,7 +137,30 @@ impl Control {
     }
 
     pub(crate) fn send<T: Serialize>(&mut self, message: &T) -> Result<(), CliError> {
-        let mut line = serde_json::to_string(message).expect("control messages are plain data");
+        self.send_line(&Line::Message(message))
+    }
+
+    /// Says that this side ends, and why: what the other side's [`Control::recv`] returns as its error.
+    pub(crate) fn send_fault(&mut self, error: &CliError) -> Result<(), CliError> {
+        self.send_line(&Line::<()>::Fault(error.to_string()))
+    }
+
+    /// Sends endpoints, however many, to the other side's [`Control::recv_endpoints`].
+    pub(crate) fn send_endpoints(&mut self, endpoints: &[String]) -> Result<(), CliError> {
+        let mut parts = endpoints.chunks(ENDPOINTS_A_LINE);
+        parts.try_for_each(|part| self.send(&part))
+    }
+
+    pub(crate) fn recv_endpoints(&mut self, count: usize) -> Result<Vec<String>, CliError> {
+        let mut endpoints = Vec::with_capacity(count);
+        while endpoints.len() < count {
+            endpoints.extend(self.recv::<Vec<String>>(Some(ANSWER_MAX))?);
+        }
+        Ok(endpoints)
+    }
+
+    fn send_line<T: Serialize>(&mut self, line: &Line<T>) -> Result<(), CliError> {
+        let mut line = serde_json::to_string(line).expect("control messages are plain data");
         line.push('\n');
         self.reader
             .get_mut()
@@ -160,13 +196,34 @@ impl Control {
                 Err(error) => return Err(self.lost(&error)),
             }
         }
-        serde_json::from_slice(&line).map_err(|error| {
-            let what = format!(
-                "{} sent something unexpected (another version of urxe?)",
-                self.peer
-            );
-            CliError::context(what, error)
-        })
+        match serde_json::from_slice(&line) {
+            Ok(Line::Message(message)) => Ok(message),
+            Ok(Line::Fault(text)) => Err(CliError::Failed(format!("{} failed: {text}", self.peer))),
+            Err(error) => {
+                let what = format!(
+                    "{} sent something unexpected (another version of urxe?)",
+                    self.peer
+                );
+                Err(CliError::context(what, error))
+            }
+        }
+    }
+
+    /// Waits for this message, and no other.
+    pub(crate) fn expect<T>(&mut self, expected: &T) -> Result<(), CliError>
+    where
+        T: DeserializeOwned + Debug + PartialEq,
+    {
+        let message: T = self.recv(Some(ANSWER_MAX))?;
+        if message != *expected {
+            return Err(self.out_of_turn(&message));
+        }
+        Ok(())
+    }
+
+    /// For a message that is not what is due now.
+    pub(crate) fn out_of_turn(&self, message: &dyn Debug) -> CliError {
+        CliError::Failed(format!("{} sent {message:?} out of turn", self.peer))
     }
 
     /// Whether a message, or the end of the connection, is waiting to be read. Never blocks.
@@ -217,7 +274,7 @@ mod tests {
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let listener = listen(localhost, 0).expect("a free port");
         let port = listener.local_addr().expect("bound").port();
-        let client = connect(localhost, port, None).expect("the listener is there");
+        let client = connect("the server", localhost, port, None).expect("the listener is there");
         (client, accept(&listener).expect("a client is there"))
     }
 
@@ -245,6 +302,26 @@ mod tests {
             "the client went away: its process ended or was killed"
         );
         assert!(server.has_news());
+    }
+
+    #[test]
+    fn a_fault_is_the_error_of_the_other_side() {
+        let (mut client, mut server) = pair();
+        let fault = CliError::Failed("no device".to_owned());
+        server.send_fault(&fault).expect("connected");
+        let error = client.expect(&1).expect_err("a fault came");
+        assert_eq!(error.to_string(), "the server failed: no device");
+        client.send(&2).expect("connected");
+        let error = server.expect(&1).expect_err("another message came");
+        assert_eq!(error.to_string(), "the client sent 2 out of turn");
+    }
+
+    #[test]
+    fn endpoints_come_in_order_however_many() {
+        let (mut client, mut server) = pair();
+        let endpoints: Vec<String> = (0..450).map(|number: u32| number.to_string()).collect();
+        client.send_endpoints(&endpoints).expect("connected");
+        assert_eq!(server.recv_endpoints(450).expect("sent"), endpoints);
     }
 
     #[test]

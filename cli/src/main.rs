@@ -24,6 +24,7 @@ mod sim;
 mod stat;
 mod station;
 mod table;
+mod target;
 mod usage;
 
 use std::process::ExitCode;
@@ -60,9 +61,11 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Explain(args) => explain::run(&args),
         Command::Sim(command) => sim::run(&command),
         Command::Scale(args) => scale::run(&args),
-        Command::ScaleTarget(args) => scale::run_target(&args),
-        Command::BenchTarget(args) => bench::run_target(&args),
-        Command::FairnessTarget(args) => bench::fairness::run_target(&args),
+        Command::ScaleTarget(args) => target::run(args.address, args.parent, scale::target::serve),
+        Command::BenchTarget(args) => target::run(args.address, args.parent, bench::target::serve),
+        Command::FairnessTarget(args) => {
+            target::run(args.address, args.parent, bench::fairness::target::serve)
+        }
         Command::FloorRole(args) => bench::floor::run_role(&args),
     }
 }

@@ -1,6 +1,11 @@
 //! Message contents that depend on the message's number, so that a stale, shifted or mixed-up byte is found.
 
+use std::ops::Range;
+
 use fabric_sim::engine::mix64;
+use urxe::Mr;
+
+use crate::error::CliError;
 
 /// Which way a message goes; the two directions of one round differ in every word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +35,18 @@ pub(crate) fn first_difference(buffer: &[u8], number: u64, direction: Direction)
         }
     }
     None
+}
+
+/// Whether the first message to the server has arrived in this part of a region, whole.
+pub(crate) fn verify(mr: &Mr, range: Range<usize>) -> Result<(), CliError> {
+    let mut message = vec![0; range.len()];
+    mr.read(range.start, &mut message);
+    match first_difference(&message, 0, Direction::ToServer) {
+        None => Ok(()),
+        Some(byte) => Err(CliError::Fault(format!(
+            "verification failed: byte {byte} is not what was sent"
+        ))),
+    }
 }
 
 /// Mixes message number, direction and position : a short shift shows.

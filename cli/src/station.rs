@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use urxe::{CompChannel, Context, Cq, Pd, Wc};
+use serde::{Deserialize, Serialize};
+use urxe::{CompChannel, ConnectOptions, Context, Cq, Endpoint, Pd, Qp, Wc};
 
 use crate::error::CliError;
 
@@ -54,6 +55,22 @@ impl Station {
             channel: Some(channel),
         })
     }
+}
+
+/// Memory of the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RemoteMemory {
+    pub(crate) addr: u64,
+    pub(crate) rkey: u32,
+}
+
+/// Connects to the endpoint that the other side told as text.
+pub(crate) fn connect(qp: &Qp, remote: &str, options: &ConnectOptions) -> Result<(), CliError> {
+    let endpoint: Endpoint = remote
+        .parse()
+        .map_err(|error| CliError::context(format!("not an endpoint: {remote:?}"), error))?;
+    let connected = qp.connect(&endpoint, options);
+    connected.map_err(|error| CliError::context(format!("cannot connect to {remote}"), error))
 }
 
 /// A completion queue and the way to wait on it.

@@ -16,7 +16,7 @@ const LARGEST_CIRCLE: [(&str, usize); 8] = [
     ("provider", 50),
     ("fabric-sim", 7),
     ("abi", 12),
-    ("cli", 5),
+    ("cli", 4),
     ("preload", 0),
 ];
 

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use urxe::{SendWr, Wc};
 
 use super::link::Link;
-use super::protocol::RemoteMemory;
 use crate::error::CliError;
 use crate::station::PeerCheck;
+use crate::station::RemoteMemory;
 
 /// Does `iters` operations and returns the time from the first post to the last completion. All of them count:
 /// a completion means that the other side has the message.

@@ -6,12 +6,13 @@ use urxe::{Rkey, SendWr, Wc};
 
 use super::link::Link;
 use super::plan::{INLINE_MAX, Op};
-use super::protocol::{Answer, RemoteMemory};
+use super::protocol::Answer;
 use super::target::check_peer;
 use crate::control::Control;
 use crate::error::CliError;
 use crate::samples::Samples;
 use crate::station::PeerCheck;
+use crate::station::RemoteMemory;
 
 /// A completion is asked for every so many messages of a ping-pong: enough to reclaim queue places.
 const SIGNAL_EVERY: u64 = 32;

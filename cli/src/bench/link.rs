@@ -1,14 +1,11 @@
 //! One side's verbs objects of a bench.
 
-use urxe::{
-    Access, ConnectOptions, Endpoint, Mr, Mtu, Qp, QpCap, QpInitAttr, RecvWr, Rkey, SendWr, Sge, Wc,
-};
+use urxe::{Access, ConnectOptions, Mr, Mtu, Qp, QpCap, QpInitAttr, RecvWr, Rkey, SendWr, Sge, Wc};
 
 use super::plan::{Op, Plan};
-use super::protocol::RemoteMemory;
 use crate::error::CliError;
 use crate::pattern::{self, Direction};
-use crate::station::{PeerCheck, Queue, Station};
+use crate::station::{self, PeerCheck, Queue, RemoteMemory, Station};
 
 /// READs and atomics that may be under way.
 const RD_ATOMIC: u8 = 16;
@@ -77,17 +74,12 @@ impl Link {
     }
 
     pub(super) fn connect(&self, remote: &str) -> Result<(), CliError> {
-        let endpoint: Endpoint = remote
-            .parse()
-            .map_err(|error| CliError::context(format!("not an endpoint: {remote:?}"), error))?;
         let options = ConnectOptions {
             path_mtu: Mtu::from_bytes(self.plan.mtu),
             rd_atomic: RD_ATOMIC,
             ..ConnectOptions::default()
         };
-        let connected = self.qp.connect(&endpoint, &options);
-        connected
-            .map_err(|error| CliError::context(format!("cannot connect to {remote}"), error))?;
+        station::connect(&self.qp, remote, &options)?;
         if self.plan.op == Op::Send && self.plan.is_latency {
             self.post_recvs(self.plan.depth().min(RECVS_AHEAD))?;
         }
@@ -124,15 +116,10 @@ impl Link {
 
     /// Whether the pattern has arrived, whole.
     pub(super) fn verify(&self) -> Result<(), CliError> {
-        let mut message = vec![0; self.plan.size];
-        self.mr.read(self.in_offset(), &mut message);
-        match pattern::first_difference(&message, 0, Direction::ToServer) {
-            None => Ok(()),
-            Some(byte) => {
-                let text = format!("verification failed: byte {byte} is not what was sent");
-                Err(CliError::Fault(text))
-            }
-        }
+        pattern::verify(
+            &self.mr,
+            self.in_offset()..self.in_offset() + self.plan.size,
+        )
     }
 
     pub(super) fn post(&self, list: &[SendWr<'_>]) -> Result<(), CliError> {

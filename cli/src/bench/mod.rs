@@ -13,7 +13,7 @@ mod plan;
 mod protocol;
 mod report;
 mod session;
-mod target;
+pub(crate) mod target;
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -26,24 +26,14 @@ pub(crate) use self::plan::Op;
 use self::plan::{PAIRS, Plan, SAMPLE_TIME};
 use self::report::{Pair, Report};
 use self::session::Session;
-use crate::args::{BenchArgs, BenchTargetArgs, OpBenchArgs, OtherBench};
+use crate::args::{BenchArgs, OpBenchArgs, OtherBench};
 use crate::error::CliError;
 use crate::process;
 use crate::station::Station;
-
-/// The CPU of the measuring side and that of the other; the floor's sender and receiver get the same two.
-const CPUS: [usize; 2] = [0, 1];
+use crate::target::CPUS;
 
 /// The hidden subcommand that the other side is started with.
 pub(crate) const TARGET_SUBCOMMAND: &str = "bench-target";
-
-/// The other side, in its process.
-pub(crate) fn run_target(args: &BenchTargetArgs) -> Result<(), CliError> {
-    if let Some(parent) = args.parent {
-        process::die_with(parent)?;
-    }
-    target::run(args.address, CPUS[1])
-}
 
 /// Measures and prints.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
@@ -142,6 +132,7 @@ fn floor_sample(plan: Plan, iters: Option<u64>) -> Result<Option<f64>, CliError>
     const PING_LEN_MAX: usize = 1 << 20;
     let mut config = FloorConfig::write(plan.size, plan.mtu as usize);
     config.first_header = config.header + plan.first_header_extra();
+    // The same two for the floor's sender and receiver.
     config.cpus = Some(CPUS);
     if !plan.is_latency {
         if plan.op == Op::Atomic {

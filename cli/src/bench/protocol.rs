@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::plan::Plan;
+use crate::station::RemoteMemory;
 
 /// Measuring side to the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,13 +24,6 @@ pub(crate) enum Request {
     Check { expected: Expected },
     /// This was all.
     Bye,
-}
-
-/// Memory of the other side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RemoteMemory {
-    pub(crate) addr: u64,
-    pub(crate) rkey: u32,
 }
 
 /// What the target's memory must hold in the end.
@@ -53,8 +47,4 @@ pub(crate) enum Answer {
     },
     Running,
     Done,
-    /// Something went wrong there: it ends.
-    Fault {
-        text: String,
-    },
 }

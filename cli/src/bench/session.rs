@@ -1,15 +1,14 @@
 //! The measuring side's connection to the other process, and one sample over it.
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use super::plan::{Op, Plan};
-use super::protocol::{Answer, Expected, RemoteMemory, Request};
+use super::protocol::{Answer, Expected, Request};
 use super::{Link, Station, TARGET_SUBCOMMAND, bandwidth, latency};
-use crate::control::{self, ANSWER_MAX, Control};
+use crate::control::{ANSWER_MAX, Control};
 use crate::error::CliError;
-use crate::pingpong::{LOOPBACK_CLIENT, LOOPBACK_SERVER};
-use crate::process::ChildGuard;
+use crate::station::RemoteMemory;
+use crate::target::{LOOPBACK_CLIENT, LOOPBACK_SERVER, Target};
 
 /// What one sample gave: Gbit/s, or microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -18,27 +17,24 @@ pub(super) struct Sample {
     pub(super) p99: Option<f64>,
 }
 
-/// A connected pair of processes. The child comes last: it is ended after the connection.
+/// A connected pair of processes.
 #[derive(Debug)]
 pub(super) struct Session {
     link: Link,
     remote: RemoteMemory,
-    control: Control,
     /// The other side said already that its part of the run is over.
     is_peer_done: bool,
     /// Operations since the start: what an atomic counter must show.
     total: u64,
     // Keeps the device open; dropped after the queue pair.
     _station: Station,
-    child: ChildGuard,
+    target: Target,
 }
 
 impl Session {
     pub(super) fn start(plan: Plan) -> Result<Session, CliError> {
-        let args = [TARGET_SUBCOMMAND.to_owned(), LOOPBACK_SERVER.to_string()];
-        let mut child = ChildGuard::spawn("target", &args, Stdio::piped())?;
-        let port = control::announced_port(&child.first_line()?)?;
-        let mut control = control::connect(LOOPBACK_SERVER, port, Some(LOOPBACK_CLIENT))?;
+        let mut target = Target::start(TARGET_SUBCOMMAND)?;
+        let control = &mut target.control;
         let own = if plan.is_one_address {
             LOOPBACK_SERVER
         } else {
@@ -59,17 +55,16 @@ impl Session {
                 link.connect(&endpoint)?;
                 memory
             }
-            other => return Err(unexpected(other)),
+            other => return Err(control.out_of_turn(&other)),
         };
         let is_peer_done = false;
         Ok(Session {
             link,
             remote,
-            control,
             is_peer_done,
             total: 0,
             _station: station,
-            child,
+            target,
         })
     }
 
@@ -95,14 +90,11 @@ impl Session {
 
     /// One sample of this many operations.
     pub(super) fn sample(&mut self, iters: u64) -> Result<Sample, CliError> {
-        self.control.send(&Request::Run { iters })?;
-        match self.control.recv(Some(ANSWER_MAX))? {
-            Answer::Running => {}
-            other => return Err(unexpected(other)),
-        }
+        self.target.control.send(&Request::Run { iters })?;
+        self.target.control.expect(&Answer::Running)?;
         let plan = self.link.plan;
         self.is_peer_done = false;
-        let (control, is_done) = (&mut self.control, &mut self.is_peer_done);
+        let (control, is_done) = (&mut self.target.control, &mut self.is_peer_done);
         let check = &mut || check_target(control, is_done);
         let sample = if plan.is_latency {
             let mut samples = latency::measure(&self.link, self.remote, iters, check)?;
@@ -121,7 +113,7 @@ impl Session {
         };
         self.total += iters;
         if plan.is_target_passive() {
-            self.control.send(&Request::Finished)?;
+            self.target.control.send(&Request::Finished)?;
         }
         self.expect_done()?;
         Ok(sample)
@@ -141,29 +133,17 @@ impl Session {
             (Op::Atomic, _) => Expected::Count(self.total),
         };
         self.is_peer_done = false;
-        self.control.send(&Request::Check { expected })?;
+        self.target.control.send(&Request::Check { expected })?;
         self.expect_done()?;
-        self.control.send(&Request::Bye)?;
-        match self.child.wait_up_to(ANSWER_MAX)? {
-            Some(status) if status.success() => Ok(()),
-            Some(status) => {
-                let how = crate::process::describe(status);
-                Err(CliError::Failed(format!("the target process {how}")))
-            }
-            None => Err(CliError::Failed(
-                "the target process did not end".to_owned(),
-            )),
-        }
+        self.target.control.send(&Request::Bye)?;
+        self.target.wait()
     }
 
     fn expect_done(&mut self) -> Result<(), CliError> {
         if self.is_peer_done {
             return Ok(());
         }
-        match self.control.recv(Some(ANSWER_MAX))? {
-            Answer::Done => Ok(()),
-            other => Err(unexpected(other)),
-        }
+        self.target.control.expect(&Answer::Done)
     }
 }
 
@@ -174,14 +154,7 @@ fn check_target(control: &mut Control, is_done: &mut bool) -> Result<(), CliErro
     }
     match control.recv(Some(ANSWER_MAX))? {
         Answer::Done => *is_done = true,
-        other => return Err(unexpected(other)),
+        other => return Err(control.out_of_turn(&other)),
     }
     Ok(())
-}
-
-fn unexpected(answer: Answer) -> CliError {
-    match answer {
-        Answer::Fault { text } => CliError::Failed(format!("the target failed: {text}")),
-        other => CliError::Failed(format!("the target sent {other:?} out of turn")),
-    }
 }

@@ -1,44 +1,23 @@
 //! The other side of a bench, in a process of its own: takes part where the operation needs it.
 
-use std::net::IpAddr;
-
 use urxe::Wc;
 
 use super::latency;
 use super::link::Link;
 use super::plan::{Op, Plan};
-use super::protocol::{Answer, Expected, RemoteMemory, Request};
-use crate::control::{self, ANSWER_MAX, Control};
+use super::protocol::{Answer, Expected, Request};
+use crate::control::{ANSWER_MAX, Control};
 use crate::error::CliError;
-use crate::process;
-use crate::station::Station;
+use crate::station::{RemoteMemory, Station};
 
-/// Serves one measurement, then ends.
-pub(super) fn run(address: IpAddr, cpu: usize) -> Result<(), CliError> {
-    // Before the device is opened, so that its threads stay there, too.
-    process::pin(cpu);
-    let station = Station::open(address)?;
-    let listener = control::listen(address, 0)?;
-    control::announce(&listener)?;
-    let mut control = control::accept(&listener)?;
-    let served = serve(&station, &mut control);
-    if let Err(error) = &served {
-        // The other side may be gone already, which then is the error at hand.
-        let _ = control.send(&Answer::Fault {
-            text: error.to_string(),
-        });
-    }
-    served
-}
-
-fn serve(station: &Station, control: &mut Control) -> Result<(), CliError> {
-    let Request::Setup {
-        plan,
-        endpoint,
-        memory,
-    } = control.recv(Some(ANSWER_MAX))?
-    else {
-        return Err(out_of_turn());
+pub(crate) fn serve(station: &Station, control: &mut Control) -> Result<(), CliError> {
+    let (plan, endpoint, memory) = match control.recv(Some(ANSWER_MAX))? {
+        Request::Setup {
+            plan,
+            endpoint,
+            memory,
+        } => (plan, endpoint, memory),
+        other => return Err(control.out_of_turn(&other)),
     };
     let link = Link::new(station, plan)?;
     if plan.op == Op::Read {
@@ -54,7 +33,7 @@ fn serve(station: &Station, control: &mut Control) -> Result<(), CliError> {
             Request::Run { iters } => take_part(&link, control, memory, iters)?,
             Request::Check { expected } => check(&link, expected)?,
             Request::Bye => return Ok(()),
-            Request::Setup { .. } | Request::Finished => return Err(out_of_turn()),
+            other => return Err(control.out_of_turn(&other)),
         }
         control.send(&Answer::Done)?;
     }
@@ -121,7 +100,7 @@ fn drive_until_finished(link: &Link, control: &mut Control) -> Result<(), CliErr
 fn wait_finished(control: &mut Control) -> Result<(), CliError> {
     match control.recv(None)? {
         Request::Finished => Ok(()),
-        _ => Err(out_of_turn()),
+        other => Err(control.out_of_turn(&other)),
     }
 }
 
@@ -148,8 +127,4 @@ pub(super) fn check_peer(control: &mut Control) -> Result<(), CliError> {
     }
     control.recv::<Request>(Some(ANSWER_MAX))?;
     Err(CliError::Failed("the measuring process gave up".to_owned()))
-}
-
-fn out_of_turn() -> CliError {
-    CliError::Failed("a request out of turn".to_owned())
 }

@@ -24,7 +24,7 @@ const VARIANT_TIME: Duration = Duration::from_secs(2);
 
 /// Runs the variants against the server and prints the result; with a failure, what came before it, too.
 pub(crate) fn run(server: IpAddr, args: &PingpongArgs) -> Result<(), CliError> {
-    let control = control::connect(server, args.role.port, args.role.local)?;
+    let control = control::connect("the server", server, args.role.port, args.role.local)?;
     let station = Station::open(control.local_ip()?)?;
     let mut client = Client {
         station,
@@ -105,15 +105,11 @@ impl Client {
             endpoint: link.endpoint(),
         })?;
         let memory = match self.control.recv(Some(ANSWER_MAX))? {
-            Answer::Ready {
-                endpoint,
-                addr,
-                rkey,
-            } => {
+            Answer::Ready { endpoint, memory } => {
                 link.connect(&endpoint)?;
-                RemoteMemory { addr, rkey }
+                memory
             }
-            other => return Err(unexpected(other)),
+            other => return Err(self.control.out_of_turn(&other)),
         };
         let mut run = match iters {
             Some(iters) => {
@@ -174,10 +170,7 @@ impl Client {
     ) -> Result<RunResult, CliError> {
         let mut samples = Samples::with_capacity(iters as usize);
         self.control.send(&Request::Run { first, iters })?;
-        match self.control.recv(Some(ANSWER_MAX))? {
-            Answer::Running => {}
-            other => return Err(unexpected(other)),
-        }
+        self.control.expect(&Answer::Running)?;
         let clock = CpuClock::start();
         for round in first..first + iters {
             link.fill(Slot::Out(round), round, Direction::ToServer);
@@ -220,7 +213,7 @@ impl Client {
         }
         match self.control.recv(Some(ANSWER_MAX))? {
             Answer::Report { cpu } => Ok(cpu),
-            other => Err(unexpected(other)),
+            other => Err(self.control.out_of_turn(&other)),
         }
     }
 
@@ -271,14 +264,7 @@ fn check_server(control: &mut Control, early: &mut Option<CpuUse>) -> Result<(),
     }
     match control.recv(Some(ANSWER_MAX))? {
         Answer::Report { cpu } => *early = Some(cpu),
-        other => return Err(unexpected(other)),
+        other => return Err(control.out_of_turn(&other)),
     }
     Ok(())
-}
-
-fn unexpected(answer: Answer) -> CliError {
-    match answer {
-        Answer::Fault { text } => CliError::Failed(format!("the server failed: {text}")),
-        other => CliError::Failed(format!("the server sent {other:?} out of turn")),
-    }
 }

@@ -1,14 +1,12 @@
 //! One side's verbs objects of one variant: a connected queue pair, its memory, its completion queues.
 
-use urxe::{
-    Access, ConnectOptions, Endpoint, Mr, Qp, QpCap, QpInitAttr, RecvWr, Rkey, SendWr, Sge, Wc,
-};
+use urxe::{Access, ConnectOptions, Mr, Qp, QpCap, QpInitAttr, RecvWr, Rkey, SendWr, Sge, Wc};
 
 use super::protocol::Variant;
 use crate::error::CliError;
 use crate::pattern::{self, Direction};
-pub(super) use crate::station::Station;
-use crate::station::{PeerCheck, Queue};
+use crate::station::{self, PeerCheck, Queue};
+pub(super) use crate::station::{RemoteMemory, Station};
 
 /// Places for outgoing messages. A message must not be touched before its completion, so the next rounds use
 /// other places meanwhile.
@@ -27,13 +25,6 @@ pub(super) enum Slot {
     In1,
     /// The eight bytes of the "finished" message: how many transfers there were.
     Count,
-}
-
-/// The server's memory that WRITE and READ go to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RemoteMemory {
-    pub(super) addr: u64,
-    pub(super) rkey: u32,
 }
 
 #[derive(Debug)]
@@ -99,19 +90,15 @@ impl Link {
     }
 
     pub(super) fn connect(&self, remote: &str) -> Result<(), CliError> {
-        let endpoint: Endpoint = remote
-            .parse()
-            .map_err(|error| CliError::context(format!("not an endpoint: {remote:?}"), error))?;
-        let connected = self.qp.connect(&endpoint, &ConnectOptions::default());
-        connected.map_err(|error| CliError::context(format!("cannot connect to {remote}"), error))
+        station::connect(&self.qp, remote, &ConnectOptions::default())
     }
 
     /// Address and key of the memory that the other side may WRITE and READ.
-    pub(super) fn window(&self) -> (u64, u32) {
-        (
-            self.mr.addr() + self.offset(Slot::In0) as u64,
-            self.mr.rkey().0,
-        )
+    pub(super) fn window(&self) -> RemoteMemory {
+        RemoteMemory {
+            addr: self.mr.addr() + self.offset(Slot::In0) as u64,
+            rkey: self.mr.rkey().0,
+        }
     }
 
     /// Writes the contents of a round's message.

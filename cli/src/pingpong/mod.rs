@@ -10,7 +10,6 @@ mod protocol;
 mod report;
 mod server;
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -19,10 +18,7 @@ use crate::args::PingpongArgs;
 use crate::control;
 use crate::error::CliError;
 use crate::process::{self, ChildGuard};
-
-/// The two ends when no address is given. All of 127.0.0.0/8 is this host, so two devices need no set-up.
-pub(crate) const LOOPBACK_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
-pub(crate) const LOOPBACK_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+use crate::target::{LOOPBACK_CLIENT, LOOPBACK_SERVER};
 
 pub(crate) fn run(args: &PingpongArgs) -> Result<(), CliError> {
     if let Some(parent) = args.role.parent {

@@ -5,6 +5,7 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::station::RemoteMemory;
 use crate::usage::CpuUse;
 
 /// The four ways to do a ping-pong that introductions to RDMA programming compare.
@@ -75,16 +76,11 @@ pub(crate) enum Answer {
     /// The server's end, and the memory that WRITE and READ may use.
     Ready {
         endpoint: String,
-        addr: u64,
-        rkey: u32,
+        memory: RemoteMemory,
     },
     Running,
     /// The rounds are over on this side.
     Report {
         cpu: CpuUse,
-    },
-    /// Something went wrong on this side: it ends.
-    Fault {
-        text: String,
     },
 }

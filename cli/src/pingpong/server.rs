@@ -4,26 +4,15 @@ use std::net::IpAddr;
 
 use super::link::{Link, Slot, Station};
 use super::protocol::{Answer, Request};
-use crate::control::{self, ANSWER_MAX, Control};
+use crate::control::{ANSWER_MAX, Control};
 use crate::error::CliError;
 use crate::pattern::Direction;
+use crate::target;
 use crate::usage::CpuClock;
 
 /// Serves one client, then ends.
 pub(super) fn run(address: IpAddr, port: u16) -> Result<(), CliError> {
-    // The device first: a client that is told the port finds everything there.
-    let station = Station::open(address)?;
-    let listener = control::listen(address, port)?;
-    control::announce(&listener)?;
-    let mut control = control::accept(&listener)?;
-    let served = serve(&station, &mut control);
-    if let Err(error) = &served {
-        // The client may be gone already, which then is the error at hand.
-        let _ = control.send(&Answer::Fault {
-            text: error.to_string(),
-        });
-    }
-    served
+    target::serve_one(address, port, serve)
 }
 
 fn serve(station: &Station, control: &mut Control) -> Result<(), CliError> {
@@ -39,17 +28,15 @@ fn serve(station: &Station, control: &mut Control) -> Result<(), CliError> {
                 drop(link.take());
                 let new = Link::new(station, variant, size)?;
                 new.connect(&endpoint)?;
-                let (addr, rkey) = new.window();
                 control.send(&Answer::Ready {
                     endpoint: new.endpoint(),
-                    addr,
-                    rkey,
+                    memory: new.window(),
                 })?;
                 link = Some(new);
             }
-            Request::Run { first, iters } => {
+            run @ Request::Run { first, iters } => {
                 let Some(link) = &mut link else {
-                    return Err(out_of_turn("Run"));
+                    return Err(control.out_of_turn(&run));
                 };
                 if link.variant().is_two_sided() {
                     answer_rounds(link, control, first, iters)?;
@@ -57,14 +44,10 @@ fn serve(station: &Station, control: &mut Control) -> Result<(), CliError> {
                     lend_memory(link, control, first, iters)?;
                 }
             }
-            Request::Finished => return Err(out_of_turn("Finished")),
             Request::Bye => return Ok(()),
+            other @ Request::Finished => return Err(control.out_of_turn(&other)),
         }
     }
-}
-
-fn out_of_turn(what: &str) -> CliError {
-    CliError::Failed(format!("the client sent {what} out of turn"))
 }
 
 /// SEND/RECV: sends a message back for each that arrives.
@@ -106,7 +89,7 @@ fn lend_memory(
     match control.recv(None)? {
         Request::Finished => {}
         Request::Bye => return Err(CliError::Failed("the client gave up".to_owned())),
-        _ => return Err(out_of_turn("a request")),
+        other => return Err(control.out_of_turn(&other)),
     }
     let cpu = clock.read();
     link.wait_recv(&mut || check_client(control))?;
@@ -127,7 +110,7 @@ fn check_client(control: &mut Control) -> Result<(), CliError> {
     match control.recv(Some(ANSWER_MAX))? {
         // It may be ahead: it said goodbye only if it needs nothing more from us.
         Request::Bye => Err(CliError::Failed("the client gave up".to_owned())),
-        _ => Err(out_of_turn("a request")),
+        other => Err(control.out_of_turn(&other)),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Many queue pairs that share two completion queues and one small memory region.
 
-use urxe::{Access, ConnectOptions, Endpoint, Mr, Qp, QpCap, QpInitAttr, RecvWr, SendWr, Sge};
+use urxe::{Access, ConnectOptions, Mr, Qp, QpCap, QpInitAttr, RecvWr, SendWr, Sge};
 
 use crate::error::CliError;
-use crate::station::{Queue, Station};
+use crate::station::{self, Queue, Station};
 
 /// The contents of every message.
 pub(super) const MESSAGE: [u8; 8] = *b"urxe8byt";
@@ -59,15 +59,8 @@ impl Fleet {
     /// Connects each to the remote one with the same index.
     pub(super) fn connect(&mut self, remotes: &[String]) -> Result<(), CliError> {
         let options = ConnectOptions::default();
-        for (qp, remote) in self.qps.iter().zip(remotes) {
-            let fail = |error: &dyn std::fmt::Display| {
-                CliError::Failed(format!("cannot connect to {remote}: {error}"))
-            };
-            let endpoint: Endpoint = remote.parse().map_err(|error| fail(&error))?;
-            qp.connect(&endpoint, &options)
-                .map_err(|error| fail(&error))?;
-        }
-        Ok(())
+        let mut pairs = self.qps.iter().zip(remotes);
+        pairs.try_for_each(|(qp, remote)| station::connect(qp, remote, &options))
     }
 
     /// Bytes of the work queues of one queue pair.

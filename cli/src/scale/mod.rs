@@ -7,9 +7,8 @@ mod fleet;
 mod memory;
 mod protocol;
 mod report;
-mod target;
+pub(crate) mod target;
 
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use urxe::{SendWr, Wc};
@@ -17,19 +16,15 @@ use urxe::{SendWr, Wc};
 use self::fleet::Fleet;
 use self::protocol::{Answer, Request};
 use self::report::{Memory, Report};
-use crate::args::{ScaleArgs, ScaleTargetArgs};
-use crate::control::{self, ANSWER_MAX, Control};
+use crate::args::ScaleArgs;
 use crate::error::CliError;
-use crate::pingpong::{LOOPBACK_CLIENT, LOOPBACK_SERVER};
-use crate::process::{self, ChildGuard};
+use crate::process;
 use crate::samples::median;
 use crate::station::Station;
+use crate::target::{CPUS, LOOPBACK_CLIENT, Target};
 
 /// The hidden subcommand that the other side is started with.
 pub(crate) const TARGET_SUBCOMMAND: &str = "scale-target";
-
-/// The CPU of the measuring side and that of the other.
-const CPUS: [usize; 2] = [0, 1];
 
 /// Queue pairs that the many are compared with.
 const FEW: usize = 10;
@@ -42,14 +37,6 @@ const SAMPLE_TIME: Duration = Duration::from_millis(150);
 
 /// Messages under way at most, with few queue pairs and with many.
 const UNDER_WAY: usize = FEW * fleet::DEPTH as usize;
-
-/// The other side, in its process.
-pub(crate) fn run_target(args: &ScaleTargetArgs) -> Result<(), CliError> {
-    if let Some(parent) = args.parent {
-        process::die_with(parent)?;
-    }
-    target::run(args.address, CPUS[1])
-}
 
 /// Measures and prints.
 pub(crate) fn run(args: &ScaleArgs) -> Result<(), CliError> {
@@ -91,57 +78,40 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), CliError> {
 /// Both sides, connected.
 struct Session {
     fleet: Fleet,
-    control: Control,
     memory: Memory,
     // Keeps the device open; dropped after the queue pairs.
     _station: Station,
-    child: ChildGuard,
+    target: Target,
 }
 
 impl Session {
     fn start(qps: usize) -> Result<Session, CliError> {
-        let args = [TARGET_SUBCOMMAND.to_owned(), LOOPBACK_SERVER.to_string()];
-        let mut child = ChildGuard::spawn("target", &args, Stdio::piped())?;
-        let port = control::announced_port(&child.first_line()?)?;
-        let mut control = control::connect(LOOPBACK_SERVER, port, Some(LOOPBACK_CLIENT))?;
+        let mut target = Target::start(TARGET_SUBCOMMAND)?;
+        let control = &mut target.control;
         let station = Station::open(LOOPBACK_CLIENT)?;
         let before = memory::resident()?;
         let mut fleet = Fleet::create(&station, qps)?;
         control.send(&Request::Create { qps })?;
-        for part in fleet.endpoints().chunks(protocol::ENDPOINTS_A_LINE) {
-            control.send(&Request::Endpoints(part.to_vec()))?;
-        }
-        let mut remotes = Vec::with_capacity(qps);
-        while remotes.len() < qps {
-            match control.recv(Some(ANSWER_MAX))? {
-                Answer::Endpoints(part) => remotes.extend(part),
-                other => return Err(unexpected(other)),
-            }
-        }
-        fleet.connect(&remotes)?;
-        drop(remotes);
+        control.send_endpoints(&fleet.endpoints())?;
+        fleet.connect(&control.recv_endpoints(qps)?)?;
         let memory = Memory {
             resident_bytes_per_qp: memory::resident()?.saturating_sub(before) / qps as u64,
             queue_bytes_per_qp: fleet.queue_bytes_per_qp(),
         };
         Ok(Session {
             fleet,
-            control,
             memory,
             _station: station,
-            child,
+            target,
         })
     }
 
     /// Sends so many messages, each on the next of the first `qps` queue pairs; returns messages a second.
     fn sample(&mut self, qps: usize, messages: usize) -> Result<f64, CliError> {
-        self.control.send(&Request::Run {
+        self.target.control.send(&Request::Run {
             messages: messages as u64,
         })?;
-        match self.control.recv(Some(ANSWER_MAX))? {
-            Answer::Running => {}
-            other => return Err(unexpected(other)),
-        }
+        self.target.control.expect(&Answer::Running)?;
         let fleet = &self.fleet;
         let mut wcs = [Wc::default(); 64];
         let mut outstanding = vec![0_u32; qps];
@@ -165,30 +135,12 @@ impl Session {
             completed += taken;
         }
         let time = start.elapsed();
-        match self.control.recv(Some(ANSWER_MAX))? {
-            Answer::Done => Ok(messages as f64 / time.as_secs_f64()),
-            other => Err(unexpected(other)),
-        }
+        self.target.control.expect(&Answer::Done)?;
+        Ok(messages as f64 / time.as_secs_f64())
     }
 
     fn finish(mut self) -> Result<(), CliError> {
-        self.control.send(&Request::Bye)?;
-        match self.child.wait_up_to(ANSWER_MAX)? {
-            Some(status) if status.success() => Ok(()),
-            Some(status) => {
-                let how = process::describe(status);
-                Err(CliError::Failed(format!("the target process {how}")))
-            }
-            None => Err(CliError::Failed(
-                "the target process did not end".to_owned(),
-            )),
-        }
-    }
-}
-
-fn unexpected(answer: Answer) -> CliError {
-    match answer {
-        Answer::Fault { text } => CliError::Failed(format!("the target failed: {text}")),
-        other => CliError::Failed(format!("the target sent {other:?} out of turn")),
+        self.target.control.send(&Request::Bye)?;
+        self.target.wait()
     }
 }

@@ -1,13 +1,11 @@
 //! One side's verbs objects: many QPs that stream, and a small one.
 
-use urxe::{
-    Access, ConnectOptions, Endpoint, Mr, Mtu, Qp, QpCap, QpInitAttr, RecvWr, Rkey, SendWr, Wc,
-};
+use urxe::{Access, ConnectOptions, Mr, Mtu, Qp, QpCap, QpInitAttr, RecvWr, Rkey, SendWr, Wc};
 
 use super::protocol::Plan;
 use crate::error::CliError;
 use crate::pattern::{self, Direction};
-use crate::station::{PeerCheck, Queue, Station};
+use crate::station::{self, PeerCheck, Queue, RemoteMemory, Station};
 
 /// Bytes of a small message.
 pub(super) const SMALL: usize = 8;
@@ -89,12 +87,7 @@ impl Ends {
             ..ConnectOptions::default()
         };
         for (qp, remote) in std::iter::once(&self.small).chain(&self.bulk).zip(remotes) {
-            let fail = |error: &dyn std::fmt::Display| {
-                CliError::Failed(format!("cannot connect to {remote}: {error}"))
-            };
-            let endpoint: Endpoint = remote.parse().map_err(|error| fail(&error))?;
-            let connected = qp.connect(&endpoint, &options);
-            connected.map_err(|error| fail(&error))?;
+            station::connect(qp, remote, &options)?;
         }
         for _ in 0..RECVS {
             self.repost_small()?;
@@ -103,8 +96,11 @@ impl Ends {
     }
 
     /// Where the other side may WRITE.
-    pub(super) fn memory(&self) -> (u64, u32) {
-        (self.mr.addr(), self.mr.rkey().0)
+    pub(super) fn memory(&self) -> RemoteMemory {
+        RemoteMemory {
+            addr: self.mr.addr(),
+            rkey: self.mr.rkey().0,
+        }
     }
 
     /// Makes it memory that holds nothing of a message.
@@ -114,21 +110,13 @@ impl Ends {
 
     /// Whether the pattern has arrived, whole.
     pub(super) fn verify(&self) -> Result<(), CliError> {
-        let mut message = vec![0; self.plan.size];
-        self.mr.read(0, &mut message);
-        match pattern::first_difference(&message, 0, Direction::ToServer) {
-            None => Ok(()),
-            Some(byte) => {
-                let text = format!("verification failed: byte {byte} is not what was sent");
-                Err(CliError::Fault(text))
-            }
-        }
+        pattern::verify(&self.mr, 0..self.plan.size)
     }
 
     /// Posts the next message of a QP that streams.
-    pub(super) fn post_bulk(&self, index: usize, remote: (u64, u32)) -> Result<(), CliError> {
+    pub(super) fn post_bulk(&self, index: usize, remote: RemoteMemory) -> Result<(), CliError> {
         let sges = [self.mr.sge(0..self.plan.size)];
-        let wr = SendWr::rdma_write(index as u64, &sges, remote.0, Rkey(remote.1)).signaled();
+        let wr = SendWr::rdma_write(index as u64, &sges, remote.addr, Rkey(remote.rkey)).signaled();
         let posted = self.bulk[index].post_send(&wr);
         posted.map_err(|error| CliError::context("cannot post a work request", error))
     }

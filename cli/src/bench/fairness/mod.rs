@@ -7,39 +7,30 @@ mod ends;
 mod protocol;
 mod report;
 mod session;
-mod target;
+pub(crate) mod target;
 
 use std::time::Duration;
 
 use self::protocol::Plan;
 use self::report::{Pair, Report};
 use self::session::{Length, Session};
-use super::{CPUS, busy};
-use crate::args::{BenchTargetArgs, FairnessArgs};
+use super::busy;
+use crate::args::FairnessArgs;
 use crate::error::CliError;
 use crate::process;
+use crate::target::CPUS;
 
 /// The hidden subcommand that the other side is started with.
 pub(crate) const TARGET_SUBCOMMAND: &str = "fairness-target";
 
 /// QPs beside those that stream.
 const QPS_SMALL: usize = 1;
-/// Endpoints that fit one line of the control connection.
-const ENDPOINTS_A_LINE: usize = 200;
 /// Samples alone and beside the streams, each.
 const PAIRS: usize = 7;
 /// How long a sample alone lasts.
 const ALONE: Duration = Duration::from_millis(150);
 /// How long one beside the streams lasts: so many QPs have some dozens of messages each.
 const BESIDE: Duration = Duration::from_millis(500);
-
-/// The other side, in its process.
-pub(crate) fn run_target(args: &BenchTargetArgs) -> Result<(), CliError> {
-    if let Some(parent) = args.parent {
-        process::die_with(parent)?;
-    }
-    target::run(args.address, CPUS[1])
-}
 
 /// Measures and prints.
 pub(crate) fn run(args: &FairnessArgs) -> Result<(), CliError> {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::station::RemoteMemory;
+
 /// What both sides have to agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Plan {
@@ -17,8 +19,6 @@ pub(super) struct Plan {
 pub(super) enum Request {
     /// Make the queue pairs of this plan; their peers' endpoints follow, that of the small one first.
     Create(Plan),
-    /// The next endpoints, in order.
-    Endpoints(Vec<String>),
     /// Answer small messages, until [`Request::Finished`].
     Run,
     /// No more come.
@@ -30,19 +30,10 @@ pub(super) enum Request {
 }
 
 /// The other side's answers.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// The next endpoints, in order.
-    Endpoints(Vec<String>),
     /// Memory for the WRITEs.
-    Memory {
-        addr: u64,
-        rkey: u32,
-    },
+    Memory(RemoteMemory),
     Running,
     Done,
-    /// Something went wrong there: it ends.
-    Fault {
-        text: String,
-    },
 }

@@ -1,19 +1,17 @@
 //! The measuring side's connection to the other process, and one sample over it.
 
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use urxe::Wc;
 
 use super::ends::Ends;
 use super::protocol::{Answer, Plan, Request};
-use super::{ENDPOINTS_A_LINE, QPS_SMALL, TARGET_SUBCOMMAND};
-use crate::control::{self, ANSWER_MAX, Control};
+use super::{QPS_SMALL, TARGET_SUBCOMMAND};
+use crate::control::ANSWER_MAX;
 use crate::error::CliError;
-use crate::pingpong::{LOOPBACK_CLIENT, LOOPBACK_SERVER};
-use crate::process::{self, ChildGuard};
 use crate::samples::Samples;
-use crate::station::{Patience, PeerCheck, Station};
+use crate::station::{Patience, PeerCheck, RemoteMemory, Station};
+use crate::target::{LOOPBACK_CLIENT, Target};
 
 /// How long a sample lasts.
 #[derive(Clone, Copy, Debug)]
@@ -32,59 +30,43 @@ pub(super) struct Sample {
     pub(super) time: Duration,
 }
 
-/// A connected pair of processes. The child comes last: it is ended after the connection.
+/// A connected pair of processes.
 #[derive(Debug)]
 pub(super) struct Session {
     plan: Plan,
     ends: Ends,
-    remote: (u64, u32),
-    control: Control,
+    remote: RemoteMemory,
     // Keeps the device open; dropped after the queue pairs.
     _station: Station,
-    child: ChildGuard,
+    target: Target,
 }
 
 impl Session {
     pub(super) fn start(plan: Plan) -> Result<Session, CliError> {
-        let args = [TARGET_SUBCOMMAND.to_owned(), LOOPBACK_SERVER.to_string()];
-        let mut child = ChildGuard::spawn("target", &args, Stdio::piped())?;
-        let port = control::announced_port(&child.first_line()?)?;
-        let mut control = control::connect(LOOPBACK_SERVER, port, Some(LOOPBACK_CLIENT))?;
+        let mut target = Target::start(TARGET_SUBCOMMAND)?;
+        let control = &mut target.control;
         let station = Station::open(LOOPBACK_CLIENT)?;
         let ends = Ends::create(&station, plan)?;
         control.send(&Request::Create(plan))?;
-        for part in ends.endpoints().chunks(ENDPOINTS_A_LINE) {
-            control.send(&Request::Endpoints(part.to_vec()))?;
-        }
-        let mut remotes = Vec::new();
-        while remotes.len() < plan.qps + QPS_SMALL {
-            match control.recv(Some(ANSWER_MAX))? {
-                Answer::Endpoints(part) => remotes.extend(part),
-                other => return Err(unexpected(other)),
-            }
-        }
-        ends.connect(&remotes)?;
+        control.send_endpoints(&ends.endpoints())?;
+        ends.connect(&control.recv_endpoints(plan.qps + QPS_SMALL)?)?;
         let remote = match control.recv(Some(ANSWER_MAX))? {
-            Answer::Memory { addr, rkey } => (addr, rkey),
-            other => return Err(unexpected(other)),
+            Answer::Memory(memory) => memory,
+            other => return Err(control.out_of_turn(&other)),
         };
         Ok(Session {
             plan,
             ends,
             remote,
-            control,
             _station: station,
-            child,
+            target,
         })
     }
 
     /// Small messages there and back, one after the other, while `qps` QPs stream.
     pub(super) fn sample(&mut self, qps: usize, length: Length) -> Result<Sample, CliError> {
-        self.control.send(&Request::Run)?;
-        match self.control.recv(Some(ANSWER_MAX))? {
-            Answer::Running => {}
-            other => return Err(unexpected(other)),
-        }
+        self.target.control.send(&Request::Run)?;
+        self.target.control.expect(&Answer::Running)?;
         let mut run = Run {
             ends: &mut self.ends,
             remote: self.remote,
@@ -92,46 +74,37 @@ impl Session {
             under_way: 0,
             is_over: false,
         };
-        let control = &mut self.control;
+        let control = &mut self.target.control;
         let check = &mut || match control.has_news() {
             false => Ok(()),
-            true => Err(unexpected(control.recv(Some(ANSWER_MAX))?)),
+            true => {
+                let answer: Answer = control.recv(Some(ANSWER_MAX))?;
+                Err(control.out_of_turn(&answer))
+            }
         };
         let sample = run.measure(self.plan.depth(), length, check)?;
-        self.control.send(&Request::Finished)?;
+        self.target.control.send(&Request::Finished)?;
         self.expect_done()?;
         Ok(sample)
     }
 
     /// Verifies what the WRITEs left behind, and ends the other side.
     pub(super) fn finish(mut self) -> Result<(), CliError> {
-        self.control.send(&Request::Check)?;
+        self.target.control.send(&Request::Check)?;
         self.expect_done()?;
-        self.control.send(&Request::Bye)?;
-        match self.child.wait_up_to(ANSWER_MAX)? {
-            Some(status) if status.success() => Ok(()),
-            Some(status) => {
-                let how = process::describe(status);
-                Err(CliError::Failed(format!("the target process {how}")))
-            }
-            None => Err(CliError::Failed(
-                "the target process did not end".to_owned(),
-            )),
-        }
+        self.target.control.send(&Request::Bye)?;
+        self.target.wait()
     }
 
     fn expect_done(&mut self) -> Result<(), CliError> {
-        match self.control.recv(Some(ANSWER_MAX))? {
-            Answer::Done => Ok(()),
-            other => Err(unexpected(other)),
-        }
+        self.target.control.expect(&Answer::Done)
     }
 }
 
 /// A sample that is being taken.
 struct Run<'a> {
     ends: &'a mut Ends,
-    remote: (u64, u32),
+    remote: RemoteMemory,
     /// Messages that each QP completed.
     completed: Vec<u64>,
     under_way: usize,
@@ -218,12 +191,5 @@ impl Run<'_> {
             }
         }
         Ok(taken > 0)
-    }
-}
-
-fn unexpected(answer: Answer) -> CliError {
-    match answer {
-        Answer::Fault { text } => CliError::Failed(format!("the target failed: {text}")),
-        other => CliError::Failed(format!("the target sent {other:?} out of turn")),
     }
 }

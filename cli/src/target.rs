@@ -1,0 +1,84 @@
+//! The two processes of a measurement on this host: the one that measures starts the other, the target, talks to it over
+//! a [control](crate::control) connection, and sees that it ends.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::Stdio;
+
+use crate::control::{self, ANSWER_MAX, Control};
+use crate::error::CliError;
+use crate::process::{self, ChildGuard};
+use crate::station::Station;
+
+/// The two ends when no address is given. All of 127.0.0.0/8 is this host, so two devices need no set-up.
+pub(crate) const LOOPBACK_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
+pub(crate) const LOOPBACK_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+/// The CPU of the measuring side and that of the target.
+pub(crate) const CPUS: [usize; 2] = [0, 1];
+
+/// The target, as the measuring side sees it.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) control: Control,
+    /// Ended after the connection.
+    child: ChildGuard,
+}
+
+impl Target {
+    /// Starts this executable again with a hidden subcommand, and connects to it.
+    pub(crate) fn start(subcommand: &str) -> Result<Target, CliError> {
+        let args = [subcommand.to_owned(), LOOPBACK_SERVER.to_string()];
+        let mut child = ChildGuard::spawn("target", &args, Stdio::piped())?;
+        let port = control::announced_port(&child.first_line()?)?;
+        let local = Some(LOOPBACK_CLIENT);
+        let control = control::connect("the target", LOOPBACK_SERVER, port, local)?;
+        Ok(Target { control, child })
+    }
+
+    /// Waits for the end of a target that was told to end.
+    pub(crate) fn wait(mut self) -> Result<(), CliError> {
+        match self.child.wait_up_to(ANSWER_MAX)? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => {
+                let how = process::describe(status);
+                Err(CliError::Failed(format!("the target process {how}")))
+            }
+            None => Err(CliError::Failed(
+                "the target process did not end".to_owned(),
+            )),
+        }
+    }
+}
+
+/// The target, in its process: opens the device and serves one measurement.
+pub(crate) fn run(
+    address: IpAddr,
+    parent: Option<u32>,
+    serve: impl FnOnce(&Station, &mut Control) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    if let Some(parent) = parent {
+        process::die_with(parent)?;
+    }
+    // Before the device is opened, so that its threads stay there, too.
+    process::pin(CPUS[1]);
+    serve_one(address, 0, serve)
+}
+
+/// Opens the device, waits for a client, and serves it. The client hears of an error, too.
+pub(crate) fn serve_one(
+    address: IpAddr,
+    port: u16,
+    serve: impl FnOnce(&Station, &mut Control) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    // The device first: a client that is told the port finds everything there.
+    let station = Station::open(address)?;
+    let listener = control::listen(address, port)?;
+    control::announce(&listener)?;
+    let mut control = control::accept(&listener)?;
+    let served = serve(&station, &mut control);
+    if let Err(error) = &served {
+        // The client may be gone already, which then is the error at hand.
+        let _ = control.send_fault(error);
+    }
+    served
+}
