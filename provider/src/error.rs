@@ -39,22 +39,22 @@ pub struct Error {
 pub enum ErrorKind {
     /// A work request was refused.
     #[error("the work request was refused: {0}")]
-    Post(#[source] PostError),
+    Post(#[from] PostError),
     /// A QP could not be created.
     #[error("the QP was not created: {0}")]
-    CreateQp(#[source] CreateQpError),
+    CreateQp(#[from] CreateQpError),
     /// A QP could not be modified.
     #[error("the QP was not modified: {0}")]
-    Modify(#[source] ModifyError),
+    Modify(#[from] ModifyError),
     /// Congestion control could not be set.
     #[error("congestion control was left as it is: {0}")]
-    Congestion(#[source] CongestionError),
+    Congestion(#[from] CongestionError),
     /// Memory could not be registered.
     #[error("the memory was not registered: {0}")]
-    Register(#[source] RegisterError),
+    Register(#[from] RegisterError),
     /// A shared receive queue could not be created, changed or destroyed.
     #[error("the shared receive queue was left as it is: {0}")]
-    Srq(#[source] SrqError),
+    Srq(#[from] SrqError),
     /// FLUSH_PERSISTENT was asked for memory that does not survive a loss of power.
     #[error(
         "FLUSH_PERSISTENT needs a shared mapping of a named file on a disk (Pd::reg_mapped); \
@@ -87,13 +87,13 @@ pub enum ErrorKind {
     ForeignPd(&'static str),
     /// A QP could not be attached to a multicast group, or detached.
     #[error("the multicast groups were left as they are: {0}")]
-    Mcast(#[source] McastError),
+    Mcast(#[from] McastError),
     /// The context has no address of a multicast group's IP version.
     #[error("the context has no address of the IP version of the group {0}")]
     NoAddressForGroup(IpAddr),
     /// The connection manager refused, or a connection failed.
     #[error("{0}")]
-    Cm(#[source] CmError),
+    Cm(#[from] CmError),
     /// Something that only privileged programs may do.
     #[error("{0}")]
     Privilege(&'static str),
@@ -308,58 +308,12 @@ impl std::error::Error for Error {
     }
 }
 
-impl From<ErrorKind> for Error {
+impl<E: Into<ErrorKind>> From<E> for Error {
     #[cold]
-    fn from(kind: ErrorKind) -> Error {
-        Error { kind }
-    }
-}
-
-impl From<PostError> for Error {
-    fn from(error: PostError) -> Error {
-        ErrorKind::Post(error).into()
-    }
-}
-
-impl From<CreateQpError> for Error {
-    fn from(error: CreateQpError) -> Error {
-        ErrorKind::CreateQp(error).into()
-    }
-}
-
-impl From<CongestionError> for Error {
-    fn from(error: CongestionError) -> Error {
-        ErrorKind::Congestion(error).into()
-    }
-}
-
-impl From<ModifyError> for Error {
-    fn from(error: ModifyError) -> Error {
-        ErrorKind::Modify(error).into()
-    }
-}
-
-impl From<RegisterError> for Error {
-    fn from(error: RegisterError) -> Error {
-        ErrorKind::Register(error).into()
-    }
-}
-
-impl From<McastError> for Error {
-    fn from(error: McastError) -> Error {
-        ErrorKind::Mcast(error).into()
-    }
-}
-
-impl From<CmError> for Error {
-    fn from(error: CmError) -> Error {
-        ErrorKind::Cm(error).into()
-    }
-}
-
-impl From<SrqError> for Error {
-    fn from(error: SrqError) -> Error {
-        ErrorKind::Srq(error).into()
+    fn from(reason: E) -> Error {
+        Error {
+            kind: reason.into(),
+        }
     }
 }
 
