@@ -61,10 +61,11 @@ impl fmt::Display for Layer {
 /// let error = Packet::parse(&[0x11; 9]).unwrap_err();
 /// assert_eq!(error.to_string(), "truncated in the BTH: 12 bytes needed, 9 there");
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
     /// The bytes end within a layer.
+    #[error("truncated in the {layer}: {needed} bytes needed, {have} there")]
     Truncated {
         /// The layer.
         layer: Layer,
@@ -74,13 +75,16 @@ pub enum ParseError {
         have: usize,
     },
     /// The opcode is not assigned.
+    #[error("opcode {0:#04x} is not assigned")]
     UnknownOpcode(u8),
     /// Payload and padding are not a multiple of 4 bytes.
+    #[error("payload and padding of {len} bytes are not a multiple of 4")]
     Misaligned {
         /// Bytes between headers and ICRC.
         len: usize,
     },
     /// A payload has a length that its opcode forbids.
+    #[error("a payload of {have} bytes where the opcode has {expected}")]
     PayloadLength {
         /// Bytes that the opcode asks for.
         expected: usize,
@@ -88,6 +92,7 @@ pub enum ParseError {
         have: usize,
     },
     /// A version that is not known.
+    #[error("version {version} in the {layer} is not known")]
     Version {
         /// The layer.
         layer: Layer,
@@ -95,6 +100,7 @@ pub enum ParseError {
         version: u8,
     },
     /// A length field that cannot be.
+    #[error("length {len} in the {layer} cannot be")]
     Length {
         /// The layer.
         layer: Layer,
@@ -102,8 +108,10 @@ pub enum ParseError {
         len: usize,
     },
     /// A form that RoCE has no use for: IP options, extension headers, fragments.
+    #[error("options, fragments or extensions in the {0}")]
     Unsupported(Layer),
     /// Another protocol, named by an ethertype, a protocol number or a port.
+    #[error("the {layer} names another protocol, {number:#x}")]
     NotRoce {
         /// The layer that names it.
         layer: Layer,
@@ -122,47 +130,3 @@ impl ParseError {
         }
     }
 }
-
-impl fmt::Display for ParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            ParseError::Truncated {
-                layer,
-                needed,
-                have,
-            } => {
-                write!(
-                    f,
-                    "truncated in the {layer}: {needed} bytes needed, {have} there"
-                )
-            }
-            ParseError::UnknownOpcode(code) => write!(f, "opcode {code:#04x} is not assigned"),
-            ParseError::Misaligned { len } => {
-                write!(
-                    f,
-                    "payload and padding of {len} bytes are not a multiple of 4"
-                )
-            }
-            ParseError::PayloadLength { expected, have } => {
-                write!(
-                    f,
-                    "a payload of {have} bytes where the opcode has {expected}"
-                )
-            }
-            ParseError::Version { layer, version } => {
-                write!(f, "version {version} in the {layer} is not known")
-            }
-            ParseError::Length { layer, len } => {
-                write!(f, "length {len} in the {layer} cannot be")
-            }
-            ParseError::Unsupported(layer) => {
-                write!(f, "options, fragments or extensions in the {layer}")
-            }
-            ParseError::NotRoce { layer, number } => {
-                write!(f, "the {layer} names another protocol, {number:#x}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for ParseError {}

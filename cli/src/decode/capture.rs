@@ -3,7 +3,6 @@
 //! A reader of our own because the time stamp resolution of pcapng (`if_tsresol`) and the place of a fault in
 //! the file matter here, and because a corrupt file must give an error that names that place.
 
-use std::fmt;
 use std::io::{self, Read};
 
 /// Larger blocks are a sign of a corrupt length field, not of a packet: tcpdump's largest snap length is 256 KiB.
@@ -29,34 +28,20 @@ impl Captured {
 }
 
 /// Why a file cannot be read on, and where.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum CaptureError {
     /// The file is neither pcap nor pcapng.
+    #[error("not a pcap or pcapng file")]
     NotACapture,
     /// The file ends within a record.
+    #[error("the file ends within the record that begins at byte {offset}")]
     Truncated { offset: u64 },
     /// A field has a value that cannot be.
+    #[error("corrupt at byte {offset}: {what}")]
     Corrupt { offset: u64, what: &'static str },
     /// The system could not read it.
-    Io(io::Error),
-}
-
-impl fmt::Display for CaptureError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CaptureError::NotACapture => write!(f, "not a pcap or pcapng file"),
-            CaptureError::Truncated { offset } => {
-                write!(
-                    f,
-                    "the file ends within the record that begins at byte {offset}"
-                )
-            }
-            CaptureError::Corrupt { offset, what } => {
-                write!(f, "corrupt at byte {offset}: {what}")
-            }
-            CaptureError::Io(error) => write!(f, "{error}"),
-        }
-    }
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
 /// Reads frames one after the other.
