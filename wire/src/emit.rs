@@ -114,11 +114,6 @@ impl<'a> PacketWriter<'a> {
         bytes.len()
     }
 
-    /// Adds padding and an ICRC that is given; returns the packet's length.
-    pub fn finish_with(self, icrc: [u8; ICRC_LEN]) -> usize {
-        self.finish_into(icrc).len()
-    }
-
     fn finish_into(self, icrc: [u8; ICRC_LEN]) -> &'a mut [u8] {
         let (bytes, end) = self.pad();
         bytes[end..].copy_from_slice(&icrc);

@@ -210,12 +210,6 @@ impl OpcodeInfo {
     pub const fn has_imm(&self) -> bool {
         self.headers.contains(Headers::IMM)
     }
-
-    /// Carries an rkey to invalidate.
-    #[inline]
-    pub const fn has_ieth(&self) -> bool {
-        self.headers.contains(Headers::IETH)
-    }
 }
 
 macro_rules! opcodes {

@@ -182,9 +182,4 @@ impl Fabric {
     pub fn is_host_down(&self, host: HostId) -> bool {
         self.adapters[host.0 as usize].is_down
     }
-
-    /// Frames that wait in adapters to be taken in.
-    pub fn frames_in_adapters(&self) -> u32 {
-        self.adapters.iter().map(|a| a.rx.frames).sum()
-    }
 }

@@ -146,12 +146,7 @@ impl Taps {
 }
 
 impl Fabric {
-    /// Looks at everything that happens from now on, with this tap alone.
-    pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
-        self.tap = Some(Taps(vec![tap]));
-    }
-
-    /// Looks at everything with one tap more.
+    /// Looks at everything that happens from now on, with one tap more.
     pub fn add_tap(&mut self, tap: Box<dyn Tap>) {
         self.tap.get_or_insert_with(|| Taps(Vec::new())).0.push(tap);
     }

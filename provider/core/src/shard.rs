@@ -517,9 +517,4 @@ impl Shard {
     pub fn stats(&self) -> &Stats {
         &self.common.stats
     }
-
-    /// Number of QPs.
-    pub fn qp_count(&self) -> usize {
-        self.qps.len()
-    }
 }

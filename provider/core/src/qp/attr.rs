@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use urxe_wire::{Pkey, Psn, Qkey, Qpn};
+use urxe_wire::{Psn, Qkey, Qpn};
 
 use crate::mr::Access;
 use crate::qp::state::{ModifyError, QpState};
@@ -288,9 +288,6 @@ impl Default for QpAttr {
         }
     }
 }
-
-/// The only P_Key there is.
-pub const DEFAULT_PKEY: Pkey = Pkey::DEFAULT;
 
 /// True of every path: both ends are there, and of one IP version.
 pub(crate) fn check_path(path: Option<AddressVector>) -> Result<(), ModifyError> {
