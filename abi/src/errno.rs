@@ -51,13 +51,15 @@ pub(crate) fn number(result: Result<(), Errno>) -> c_int {
 
 /// 0, or -1 and `errno`.
 pub(crate) fn minus_one(result: Result<(), Errno>) -> c_int {
-    match result {
-        Ok(()) => 0,
-        Err(errno) => {
-            errno.set();
-            -1
-        }
-    }
+    or_minus_one(result.map(|()| 0))
+}
+
+/// A number, or -1 and `errno`.
+pub(crate) fn or_minus_one<N: From<i8>>(result: Result<N, Errno>) -> N {
+    result.unwrap_or_else(|errno| {
+        errno.set();
+        N::from(-1)
+    })
 }
 
 /// A new object, or null and `errno`.

@@ -8,16 +8,7 @@ use super::qp::{destroy_queues, make_recv_queue};
 use crate::errno::{Errno, minus_one};
 use crate::layout::{CStruct, ibv_pd, ibv_srq_init_attr, ibv_srq_init_attr_ex, rdma_cm_id};
 use crate::verbs::qp_create::XRC_RECV;
-use crate::verbs::srq::{create_srq_ex, ibv_destroy_srq};
-
-/// `IBV_SRQ_INIT_ATTR_*`
-const TYPE: u32 = 1 << 0;
-const PD: u32 = 1 << 1;
-const XRCD: u32 = 1 << 2;
-const CQ: u32 = 1 << 3;
-/// `enum ibv_srq_type`
-const BASIC: c_int = 0;
-const XRC: c_int = 1;
+use crate::verbs::srq::{BASIC, CQ, PD, TYPE, XRC, XRCD, create_srq_ex, ibv_destroy_srq};
 
 pub(crate) unsafe extern "C" fn rdma_create_srq(
     id: *mut rdma_cm_id,

@@ -6,12 +6,12 @@ use super::c_structs;
 use super::objects::{ibv_comp_channel, ibv_cq, ibv_pd, ibv_srq, ibv_td, ibv_xrcd};
 
 c_structs! {
-    #[derive(Clone, Copy)]
+    #![derive(Clone, Copy)]
+
     struct ibv_gid [16] {
         raw: [u64; 2],
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_gid_entry [32] {
         gid: ibv_gid,
         gid_index: u32,
@@ -20,7 +20,6 @@ c_structs! {
         ndev_ifindex: u32,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_device_attr [232] {
         fw_ver: [c_char; 64],
         node_guid: u64,
@@ -64,13 +63,11 @@ c_structs! {
         phys_port_cnt: u8,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_odp_caps [24] {
         general_caps: u64,
         per_transport_caps: [u32; 3],
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_rss_caps [32] {
         supported_qpts: u32,
         max_rwq_indirection_tables: u32,
@@ -79,13 +76,11 @@ c_structs! {
         rx_hash_function: u8,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_cq_moderation_caps [4] {
         max_cq_count: u16,
         max_cq_period: u16,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_device_attr_ex [400] {
         orig_attr: ibv_device_attr,
         comp_mask: u32,
@@ -106,7 +101,6 @@ c_structs! {
         phys_port_cnt_ex: u32,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_port_attr [56] {
         state: c_int,
         max_mtu: c_int,
@@ -133,7 +127,6 @@ c_structs! {
         active_speed_ex: u32,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_global_route [24] {
         dgid: ibv_gid,
         flow_label: u32,
@@ -142,7 +135,6 @@ c_structs! {
         traffic_class: u8,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_ah_attr [32] {
         grh: ibv_global_route,
         dlid: u16,
@@ -153,7 +145,6 @@ c_structs! {
         port_num: u8,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_qp_cap [20] {
         max_send_wr: u32,
         max_recv_wr: u32,
@@ -162,7 +153,6 @@ c_structs! {
         max_inline_data: u32,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_qp_attr [144] {
         qp_state: c_int,
         cur_qp_state: c_int,
@@ -192,7 +182,6 @@ c_structs! {
         rate_limit: u32,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_qp_init_attr [64] {
         qp_context: *mut c_void,
         send_cq: *mut ibv_cq,
@@ -203,7 +192,6 @@ c_structs! {
         sq_sig_all: c_int,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_rx_hash_conf [24] {
         rx_hash_function: u8,
         rx_hash_key_len: u8,
@@ -212,7 +200,6 @@ c_structs! {
     }
 
     /// The first part is an `ibv_qp_init_attr`; its last four bytes are `comp_mask` here.
-    #[derive(Clone, Copy)]
     struct ibv_qp_init_attr_ex [136] {
         qp_context: *mut c_void,
         send_cq: *mut ibv_cq,
@@ -232,7 +219,6 @@ c_structs! {
         send_ops_flags: u64,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_qp_open_attr [32] {
         comp_mask: u32,
         qp_num: u32,
@@ -241,20 +227,17 @@ c_structs! {
         qp_type: c_int,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_srq_attr [12] {
         max_wr: u32,
         max_sge: u32,
         srq_limit: u32,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_srq_init_attr [24] {
         srq_context: *mut c_void,
         attr: ibv_srq_attr,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_srq_init_attr_ex [64] {
         srq_context: *mut c_void,
         attr: ibv_srq_attr,
@@ -266,14 +249,12 @@ c_structs! {
         tm_cap: [u32; 2],
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_xrcd_init_attr [12] {
         comp_mask: u32,
         fd: c_int,
         oflags: c_int,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_cq_init_attr_ex [56] {
         cqe: u32,
         cq_context: *mut c_void,
@@ -285,25 +266,21 @@ c_structs! {
         parent_domain: *mut ibv_pd,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_moderate_cq [4] {
         cq_count: u16,
         cq_period: u16,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_modify_cq_attr [8] {
         attr_mask: u32,
         moderate: ibv_moderate_cq,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_values_ex [24] {
         comp_mask: u32,
         raw_clock: [i64; 2],
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_parent_domain_init_attr [48] {
         pd: *mut ibv_pd,
         td: *mut ibv_td,
@@ -313,14 +290,12 @@ c_structs! {
         pd_context: *mut c_void,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_alloc_dm_attr [16] {
         length: usize,
         log_align_req: u32,
         comp_mask: u32,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_ece [12] {
         vendor_id: u32,
         options: u32,

@@ -38,6 +38,9 @@ pub(crate) unsafe trait CStruct: Sized {
 }
 
 macro_rules! c_structs {
+    (#![$of_all:meta] $($(#[$meta:meta])* struct $name:ident [$size:literal] { $($fields:tt)* })*) => {
+        c_structs! { $(#[$of_all] $(#[$meta])* struct $name [$size] { $($fields)* })* }
+    };
     ($($(#[$meta:meta])* struct $name:ident [$size:literal] {
         $($(#[$field_meta:meta])* $field:ident: $type:ty,)*
     })*) => {

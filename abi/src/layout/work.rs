@@ -6,7 +6,8 @@ use super::c_structs;
 use super::objects::{ibv_ah, ibv_mr, ibv_mw};
 
 c_structs! {
-    #[derive(Clone, Copy)]
+    #![derive(Clone, Copy)]
+
     struct ibv_wc [48] {
         wr_id: u64,
         status: c_int,
@@ -24,28 +25,24 @@ c_structs! {
         dlid_path_bits: u8,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_sge [16] {
         addr: u64,
         length: u32,
         lkey: u32,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_data_buf [16] {
         addr: *mut c_void,
         length: usize,
     }
 
     /// `ibv_send_wr.wr.rdma`
-    #[derive(Clone, Copy)]
     struct wr_rdma [16] {
         remote_addr: u64,
         rkey: u32,
     }
 
     /// `ibv_send_wr.wr.atomic`
-    #[derive(Clone, Copy)]
     struct wr_atomic [32] {
         remote_addr: u64,
         compare_add: u64,
@@ -54,14 +51,12 @@ c_structs! {
     }
 
     /// `ibv_send_wr.wr.ud`
-    #[derive(Clone, Copy)]
     struct wr_ud [16] {
         ah: *mut ibv_ah,
         remote_qpn: u32,
         remote_qkey: u32,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_mw_bind_info [32] {
         mr: *mut ibv_mr,
         addr: u64,
@@ -69,7 +64,6 @@ c_structs! {
         mw_access_flags: c_uint,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_mw_bind [48] {
         wr_id: u64,
         send_flags: c_uint,
@@ -77,14 +71,12 @@ c_structs! {
     }
 
     /// `ibv_send_wr.bind_mw`, in a union with what segmentation offload needs.
-    #[derive(Clone, Copy)]
     struct wr_bind_mw [48] {
         mw: *mut ibv_mw,
         rkey: u32,
         bind_info: ibv_mw_bind_info,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_send_wr [128] {
         wr_id: u64,
         next: *mut ibv_send_wr,
@@ -100,7 +92,6 @@ c_structs! {
         bind_mw: wr_bind_mw,
     }
 
-    #[derive(Clone, Copy)]
     struct ibv_recv_wr [32] {
         wr_id: u64,
         next: *mut ibv_recv_wr,

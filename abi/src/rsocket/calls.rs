@@ -7,15 +7,7 @@ use super::datagram::Datagram;
 use super::stream::Stream;
 use super::table::{self, Socket};
 use crate::cm::address::{give, read};
-use crate::errno::{Errno, minus_one};
-
-/// A number, or -1 and `errno`.
-fn number(result: Result<c_int, Errno>) -> c_int {
-    result.unwrap_or_else(|errno| {
-        errno.set();
-        -1
-    })
-}
+use crate::errno::{Errno, minus_one, or_minus_one};
 
 pub(crate) unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // Newer than the header's: flags beside the type, as `socket` takes them.
@@ -34,7 +26,7 @@ pub(crate) unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_
     {
         made.set_flags(libc::O_RDWR | libc::O_NONBLOCK);
     }
-    number(made.map(table::insert))
+    or_minus_one(made.map(table::insert))
 }
 
 pub(crate) unsafe extern "C" fn rbind(
@@ -57,7 +49,7 @@ pub(crate) unsafe extern "C" fn raccept(
     addr: *mut libc::sockaddr,
     len: *mut libc::socklen_t,
 ) -> c_int {
-    number(table::find(socket).and_then(|socket| {
+    or_minus_one(table::find(socket).and_then(|socket| {
         let accepted = socket.stream()?.accept()?;
         if let Ok(peer) = accepted.address(true) {
             // SAFETY: room for an address, or nulls, by the rules of the function.
@@ -109,7 +101,7 @@ fn address(socket: c_int, of_peer: bool) -> Result<SocketAddr, Errno> {
 
 /// Variadic in C; the argument lies where that of a function with three does.
 pub(crate) unsafe extern "C" fn rfcntl(socket: c_int, command: c_int, argument: c_long) -> c_int {
-    number(table::find(socket).and_then(|socket| match command {
+    or_minus_one(table::find(socket).and_then(|socket| match command {
         libc::F_GETFL => Ok(socket.flags()),
         libc::F_SETFL => {
             socket.set_flags(argument as c_int);

@@ -6,17 +6,11 @@ use core::slice;
 
 use super::table;
 use crate::cm::address::{give, read_some};
-use crate::errno::Errno;
+use crate::errno::{Errno, or_minus_one};
 
 /// A count, or -1 and `errno`.
 fn count(result: Result<usize, Errno>) -> isize {
-    match result {
-        Ok(count) => count.cast_signed(),
-        Err(errno) => {
-            errno.set();
-            -1
-        }
-    }
+    or_minus_one(result.map(usize::cast_signed))
 }
 
 /// # Safety

@@ -15,6 +15,15 @@ use crate::layout::{
 use crate::live::{self, bury};
 use crate::object::{Context, Cq, Hold, Pd, Shared, Srq, Users, Xrcd};
 
+/// `IBV_SRQ_INIT_ATTR_*`
+pub(crate) const TYPE: u32 = 1 << 0;
+pub(crate) const PD: u32 = 1 << 1;
+pub(crate) const XRCD: u32 = 1 << 2;
+pub(crate) const CQ: u32 = 1 << 3;
+/// `enum ibv_srq_type`
+pub(crate) const BASIC: c_int = 0;
+pub(crate) const XRC: c_int = 1;
+
 pub(crate) unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
     attr: *mut ibv_srq_init_attr,
@@ -28,12 +37,6 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     _context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
-    const TYPE: u32 = 1 << 0;
-    const PD: u32 = 1 << 1;
-    const XRCD: u32 = 1 << 2;
-    const CQ: u32 = 1 << 3;
-    const BASIC: c_int = 0;
-    const XRC: c_int = 1;
     // SAFETY: attributes, by the rules of the function.
     let attr = unsafe { &mut *attr };
     let has = |bit| attr.comp_mask & bit != 0;
