@@ -126,45 +126,26 @@ impl fmt::Debug for Dest {
     }
 }
 
-// BSD systems have a length byte and one byte of family; others two of family.
-#[cfg(any(
+/// BSD systems have a length byte and one byte of family; others two of family.
+const HAS_LEN: bool = cfg!(any(
     target_vendor = "apple",
     target_os = "freebsd",
     target_os = "netbsd",
     target_os = "openbsd",
     target_os = "dragonfly"
-))]
+));
+
 fn set_family(bytes: &mut [u8; Dest::CAPACITY], family: i32, len: u32) {
-    bytes[0] = len as u8;
-    bytes[1] = family as u8;
+    let first = match HAS_LEN {
+        true => [len as u8, family as u8],
+        false => (family as u16).to_ne_bytes(),
+    };
+    bytes[..2].copy_from_slice(&first);
 }
-#[cfg(any(
-    target_vendor = "apple",
-    target_os = "freebsd",
-    target_os = "netbsd",
-    target_os = "openbsd",
-    target_os = "dragonfly"
-))]
+
 fn family_of(bytes: &[u8; Dest::CAPACITY]) -> u16 {
-    u16::from(bytes[1])
-}
-#[cfg(not(any(
-    target_vendor = "apple",
-    target_os = "freebsd",
-    target_os = "netbsd",
-    target_os = "openbsd",
-    target_os = "dragonfly"
-)))]
-fn set_family(bytes: &mut [u8; Dest::CAPACITY], family: i32, _len: u32) {
-    bytes[..2].copy_from_slice(&(family as u16).to_ne_bytes());
-}
-#[cfg(not(any(
-    target_vendor = "apple",
-    target_os = "freebsd",
-    target_os = "netbsd",
-    target_os = "openbsd",
-    target_os = "dragonfly"
-)))]
-fn family_of(bytes: &[u8; Dest::CAPACITY]) -> u16 {
-    u16::from_ne_bytes([bytes[0], bytes[1]])
+    match HAS_LEN {
+        true => u16::from(bytes[1]),
+        false => u16::from_ne_bytes([bytes[0], bytes[1]]),
+    }
 }

@@ -14,6 +14,7 @@
 //! Nothing is ever taken out: another handler may have saved our address by now.
 
 use core::ffi::{c_int, c_void};
+use core::ops::Range;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use core::{mem, ptr};
 use std::cell::Cell;
@@ -163,15 +164,29 @@ unsafe fn recover(info: *const libc::siginfo_t, context: *mut libc::ucontext_t) 
         return false;
     };
     let at = routines::program_counter(context);
-    let is_ours = routines::ranges()
-        .iter()
-        .any(|range| range.contains(&(*at as usize)));
+    let is_ours = ranges().iter().any(|range| range.contains(&(*at as usize)));
     // Not if it was sent: nothing is gone.
     if is_ours && is_fault(info) {
         *at = routines::gone as *const () as usize as _;
         return true;
     }
     false
+}
+
+/// Where a fault may be caught.
+fn ranges() -> [Range<usize>; 7] {
+    use routines::{compare_swap, copy, fetch_add, store_u8, store_u16, store_u32, store_u64};
+    let word = |routine: usize| routine..routine + routines::WORD_SIZE;
+    let copy_at = copy as *const () as usize;
+    [
+        copy_at..copy_at + routines::COPY_SIZE,
+        word(store_u64 as *const () as usize),
+        word(store_u32 as *const () as usize),
+        word(store_u16 as *const () as usize),
+        word(store_u8 as *const () as usize),
+        word(compare_swap as *const () as usize),
+        word(fetch_add as *const () as usize),
+    ]
 }
 
 /// True if the interrupted instruction is why the signal came. Others were sent: by a process, or by the

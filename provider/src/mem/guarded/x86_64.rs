@@ -6,28 +6,12 @@
 //! widest vectors; some nanoseconds slower between.
 
 use core::arch::naked_asm;
-use core::ops::Range;
 
 use super::Answer;
 
 /// Bytes that the code of each routine is stretched to, so that its end is known.
-const COPY_SIZE: usize = 320;
-const WORD_SIZE: usize = 32;
-
-/// Where a fault may be caught.
-pub(super) fn ranges() -> [Range<usize>; 7] {
-    let word = |routine: usize| routine..routine + WORD_SIZE;
-    let copy_at = copy as *const () as usize;
-    [
-        copy_at..copy_at + COPY_SIZE,
-        word(store_u64 as *const () as usize),
-        word(store_u32 as *const () as usize),
-        word(store_u16 as *const () as usize),
-        word(store_u8 as *const () as usize),
-        word(compare_swap as *const () as usize),
-        word(fetch_add as *const () as usize),
-    ]
-}
+pub(super) const COPY_SIZE: usize = 320;
+pub(super) const WORD_SIZE: usize = 32;
 
 /// Returns from a routine with its word for "gone": not zero where that is the only
 /// answer, and not zero in the second register.
