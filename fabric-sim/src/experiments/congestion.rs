@@ -3,7 +3,7 @@
 use urxe_core::congestion::{CongestionControl, DcqcnParams, Rate as CoreRate};
 
 use crate::engine::{Rate, Span};
-use crate::experiments::{Bound, Findings, PAYLOAD_SHARE};
+use crate::experiments::{Findings, PAYLOAD_SHARE};
 use crate::fabric::Mode;
 use crate::host::{ConnectOptions, StreamSpec, TransportConfig};
 use crate::switch::Marking;
@@ -49,16 +49,10 @@ pub(super) fn fixed_point(findings: &mut Findings) {
         } = settle(senders);
         let name = |what: &str| format!("{senders} senders: {what}");
         let expected = predicted(f64::from(senders)) / 1000.0;
-        findings.add(name("queue"), "KB", expected, queue, Bound::Within(0.15));
-        findings.add(
-            name("use of the link"),
-            "",
-            0.98,
-            utilisation,
-            Bound::AtLeast,
-        );
-        findings.add(name("Jain's index"), "", 0.98, jain, Bound::AtLeast);
-        findings.add(name("pauses"), "", 0.0, pauses, Bound::Exactly);
+        findings.within(0.15, name("queue"), "KB", expected, queue);
+        findings.at_least(name("use of the link"), 0.98, utilisation);
+        findings.at_least(name("Jain's index"), 0.98, jain);
+        findings.exactly(name("pauses"), 0.0, pauses);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which flow gets how much.
 
 use crate::engine::{Rate, Span, Time};
-use crate::experiments::{Bound, Findings, PAYLOAD_SHARE};
+use crate::experiments::{Findings, PAYLOAD_SHARE};
 use crate::host::{FlowId, FlowSpec};
 use crate::qos::PauseTimes;
 use crate::topology::{HostId, Node};
@@ -39,34 +39,16 @@ pub(super) fn share(findings: &mut Findings) {
         if name == "dropping" {
             // Which flow loses is a matter of phases; together they fill the link.
             let sum = rates[0] + rates[1];
-            findings.add(
-                "dropping: both",
-                "Gb/s",
-                2.0 * half,
-                sum,
-                Bound::Within(0.01),
-            );
-            findings.add("dropping: lost frames", "", 1.0, drops, Bound::AtLeast);
+            findings.within(0.01, "dropping: both", "Gb/s", 2.0 * half, sum);
+            findings.at_least("dropping: lost frames", 1.0, drops);
             continue;
         }
         for (host, rate) in ["A", "B"].into_iter().zip(rates) {
-            findings.add(
-                format!("{name}: {host}"),
-                "Gb/s",
-                half,
-                rate,
-                Bound::Within(0.02),
-            );
+            findings.within(0.02, format!("{name}: {host}"), "Gb/s", half, rate);
         }
-        findings.add(
-            format!("{name}: lost frames"),
-            "",
-            0.0,
-            drops,
-            Bound::Exactly,
-        );
+        findings.exactly(format!("{name}: lost frames"), 0.0, drops);
         if name == "reservation" {
-            findings.add("reservation: wrong answers", "", 0.0, wrong, Bound::Exactly);
+            findings.exactly("reservation: wrong answers", 0.0, wrong);
         }
     }
 }
@@ -160,22 +142,10 @@ pub(super) fn unfairness(findings: &mut Findings) {
         let rates = settled(&mut sim, &flows);
         for (host, (rate, share)) in (1..).zip(rates.into_iter().zip(shares)) {
             let expected = 40.0 * share * PAYLOAD_SHARE;
-            findings.add(
-                format!("{name}: H{host}"),
-                "Gb/s",
-                expected,
-                rate,
-                Bound::Within(0.05),
-            );
+            findings.within(0.05, format!("{name}: H{host}"), "Gb/s", expected, rate);
         }
         let drops = sim.fabric().drops().total() as f64;
-        findings.add(
-            format!("{name}: lost frames"),
-            "",
-            0.0,
-            drops,
-            Bound::Exactly,
-        );
+        findings.exactly(format!("{name}: lost frames"), 0.0, drops);
     }
 }
 
@@ -204,15 +174,9 @@ pub(super) fn victim(findings: &mut Findings) {
         let rate = settled(&mut sim, &flows)[0];
         let expected = 40.0 * share * PAYLOAD_SHARE;
         let what = format!("VS to VR, {others} senders on T3");
-        findings.add(what, "Gb/s", expected, rate, Bound::Within(0.05));
+        findings.within(0.05, what, "Gb/s", expected, rate);
         let drops = sim.fabric().drops().total() as f64;
-        findings.add(
-            format!("lost frames, {others} senders"),
-            "",
-            0.0,
-            drops,
-            Bound::Exactly,
-        );
+        findings.exactly(format!("lost frames, {others} senders"), 0.0, drops);
     }
 }
 

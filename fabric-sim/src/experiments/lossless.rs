@@ -58,20 +58,8 @@ pub(super) fn headroom(findings: &mut Findings) {
         sim.fabric().drops().lossless_overruns() > 0
     };
     let losing = |room: u32| (0..MOMENTS).filter(|&seed| loses(room, seed)).count() as f64;
-    findings.add(
-        "runs that lose, with it",
-        "",
-        0.0,
-        losing(needed),
-        Bound::Exactly,
-    );
-    findings.add(
-        "runs that lose, a frame less",
-        "",
-        1.0,
-        losing(needed - 4160),
-        Bound::AtLeast,
-    );
+    findings.exactly("runs that lose, with it", 0.0, losing(needed));
+    findings.at_least("runs that lose, a frame less", 1.0, losing(needed - 4160));
 }
 
 /// Three hosts on a switch with so much headroom, in full traffic; one of them stopped taking anything
@@ -137,27 +125,15 @@ pub(super) fn deadlock(findings: &mut Findings) {
         let inside = f64::from(u8::from(sim.fabric().frames_inside() > 0));
         let found = f64::from(u8::from(sim.fabric().find_deadlock().is_some()));
         let stuck = f64::from(u8::from(stuck));
-        findings.add(
-            format!("{name}: deadlock"),
-            "",
-            stuck,
-            found,
-            Bound::Exactly,
-        );
-        findings.add(
-            format!("{name}: frames stay"),
-            "",
-            stuck,
-            inside,
-            Bound::Exactly,
-        );
+        findings.exactly(format!("{name}: deadlock"), stuck, found);
+        findings.exactly(format!("{name}: frames stay"), stuck, inside);
     }
     // Two switches, 40 Gb/s, TTL 16: 2 * 40 / 16 Gb/s on the wire.
     for (part, stuck) in [(0.8, 0.0), (1.2, 1.0)] {
         let rate = Rate::bps((part * 5e9) as u64);
         let found = f64::from(u8::from(routing_loop(rate)));
         let what = format!("loop at {part} of the limit: deadlock");
-        findings.add(what, "", stuck, found, Bound::Exactly);
+        findings.exactly(what, stuck, found);
     }
 }
 
@@ -273,7 +249,7 @@ pub(super) fn storm(findings: &mut Findings) {
             // Half of the cable: the other half goes to where it is dropped.
             true => {
                 let half = 20.0 * PAYLOAD_SHARE;
-                findings.add(what, "Gb/s", half, rate, Bound::Within(0.05));
+                findings.within(0.05, what, "Gb/s", half, rate);
             }
         }
     }

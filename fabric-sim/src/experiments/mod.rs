@@ -183,6 +183,27 @@ impl Findings {
             bound,
         });
     }
+
+    /// A number without a unit.
+    pub(crate) fn exactly(&mut self, what: impl Into<String>, expected: f64, measured: f64) {
+        self.add(what, "", expected, measured, Bound::Exactly);
+    }
+
+    /// A number without a unit.
+    pub(crate) fn at_least(&mut self, what: impl Into<String>, least: f64, measured: f64) {
+        self.add(what, "", least, measured, Bound::AtLeast);
+    }
+
+    pub(crate) fn within(
+        &mut self,
+        part: f64,
+        what: impl Into<String>,
+        unit: &'static str,
+        expected: f64,
+        measured: f64,
+    ) {
+        self.add(what, unit, expected, measured, Bound::Within(part));
+    }
 }
 
 /// Share of a link that payload has, with 1024 bytes a packet.

@@ -1,7 +1,7 @@
 //! Textbook queues, to see that time itself is right.
 
 use crate::engine::Rate;
-use crate::experiments::{Bound, Findings};
+use crate::experiments::Findings;
 use crate::host::{Arrivals, FlowSpec};
 use crate::topology::HostId;
 use crate::{FabricConfig, Link, Sim, Topology};
@@ -25,6 +25,6 @@ pub(super) fn md1(findings: &mut Findings) {
         let what = format!("mean wait at load {load}");
         let ns = 1e9;
         let measured = wait.as_secs_f64() * ns;
-        findings.add(what, "ns", expected * ns, measured, Bound::Within(0.02));
+        findings.within(0.02, what, "ns", expected * ns, measured);
     }
 }

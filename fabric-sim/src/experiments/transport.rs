@@ -1,11 +1,12 @@
 //! The real transport, where its performance has a closed form.
 
-use crate::engine::{Entity, Rate, Rng, Span, Time};
+use crate::engine::{Rate, Span, Time};
 use crate::experiments::{Bound, Findings, PAYLOAD_SHARE};
-use crate::fabric::{Fate, Interference, Mode, Upcall};
+use crate::fabric::{Mode, Upcall};
+use crate::fault::{Fault, FaultKind};
 use crate::frame::{Frame, Payload};
 use crate::host::{ConnectOptions, StreamSpec, TransportConfig};
-use crate::topology::{HostId, PortId};
+use crate::topology::HostId;
 use crate::{Fabric, FabricConfig, Link, Qos, Sim, Topology};
 
 pub(super) fn incast(findings: &mut Findings) {
@@ -36,46 +37,9 @@ pub(super) fn incast(findings: &mut Findings) {
     let way = link.occupancy(1102) + link.delay * 4 + link.occupancy(66) * 2;
     let expected = (link.rate.time_of(wire) + way).as_secs_f64() * 1e6;
     let measured = done.as_secs_f64() * 1e6;
-    findings.add(
-        "last completion",
-        "us",
-        expected,
-        measured,
-        Bound::Within(0.001),
-    );
+    findings.within(0.001, "last completion", "us", expected, measured);
     let drops = sim.fabric().drops().total() as f64;
-    findings.add("lost frames", "", 0.0, drops, Bound::Exactly);
-}
-
-/// Which data packets are lost that leave a port.
-#[derive(Debug)]
-enum Losing {
-    /// Any, at these odds.
-    Randomly(u64, Rng),
-    /// One of so many: as a switch did that dropped what had a certain low byte in its IP identification.
-    EveryNth(u64, u64),
-}
-
-#[derive(Debug)]
-struct Loss {
-    port: PortId,
-    losing: Losing,
-}
-
-impl Interference for Loss {
-    fn on_wire(&mut self, _: Time, port: PortId, frame: &mut Frame, _: &mut [u8]) -> Fate {
-        if port != self.port || frame.payload.is_control() {
-            return Fate::Pass;
-        }
-        let is_lost = match &mut self.losing {
-            Losing::Randomly(odds, rng) => rng.hits(*odds),
-            Losing::EveryNth(nth, count) => {
-                *count += 1;
-                count.is_multiple_of(*nth)
-            }
-        };
-        if is_lost { Fate::Lose } else { Fate::Pass }
-    }
+    findings.exactly("lost frames", 0.0, drops);
 }
 
 /// Packets under way that fill the link.
@@ -105,7 +69,7 @@ enum Window {
 }
 
 /// Payload of messages that the transport writes over a lossy link, as a part of what the link could carry.
-fn goodput_of_transport(losing: Losing, message: u32, count: u64, window: Window) -> f64 {
+fn goodput_of_transport(loss: Fault, message: u32, count: u64, window: Window) -> f64 {
     let (topology, config) = long_way();
     let mut sim = Sim::new(topology, config).expect("two hosts");
     let config = TransportConfig {
@@ -120,8 +84,7 @@ fn goodput_of_transport(losing: Losing, message: u32, count: u64, window: Window
         },
     });
     let port = sim.fabric().port_of(HostId(0));
-    sim.fabric_mut()
-        .set_interference(Box::new(Loss { port, losing }));
+    sim.add_fault(loss.on(port)).expect("data is lost");
     let spec = StreamSpec::write(HostId(0), HostId(1), message);
     let stream = sim
         .add_stream(StreamSpec {
@@ -145,22 +108,23 @@ fn closed_form(loss: f64) -> f64 {
 }
 
 pub(super) fn go_back_n(findings: &mut Findings) {
-    let goodput = |loss: f64, window| {
-        let rng = Rng::stream(1, Entity::Port(0), "loss");
-        let losing = Losing::Randomly(Rng::odds(loss), rng);
-        goodput_of_transport(losing, 1 << 20, 40, window)
-    };
+    let goodput = |loss: f64, window| goodput_of_transport(Fault::loss(loss), 1 << 20, 40, window);
     let unit = "of the link";
     for loss in [0.0, 0.001, 0.01] {
         let what = format!("goodput at a loss of {} %, window held", loss * 100.0);
         let measured = goodput(loss, Window::Held);
-        findings.add(what, unit, closed_form(loss), measured, Bound::Within(0.1));
+        findings.within(0.1, what, unit, closed_form(loss), measured);
     }
     for (loss, least) in [(0.001, 0.9), (0.01, 0.3)] {
         let what = format!("goodput at {} %, window narrowed by losses", loss * 100.0);
         let measured = goodput(loss, Window::Narrowed);
         findings.add(what, unit, least, measured, Bound::AtLeast);
     }
+}
+
+/// Loses one packet of so many: as a switch did that dropped what had a certain low byte in its IP identification.
+fn every(nth: u64) -> Fault {
+    Fault::new(FaultKind::Loss).every(nth)
 }
 
 /// Packets of a message of 4 MB.
@@ -174,38 +138,20 @@ pub(super) fn livelock(findings: &mut Findings) {
     // The last of them is under way at the end.
     let expected =
         (whole.time.as_secs_f64() / RATE.time_of(u64::from(LONG) * 1106).as_secs_f64()).floor();
-    findings.add(
+    findings.within(
+        0.05,
         "go-back-0, nothing lost: messages",
         "",
         expected,
         whole.messages,
-        Bound::Within(0.05),
     );
-    findings.add(
-        "go-back-0: messages",
-        "",
-        0.0,
-        broken.messages,
-        Bound::Exactly,
-    );
-    findings.add(
-        "go-back-0: use of the link",
-        "",
-        0.99,
-        broken.utilisation,
-        Bound::AtLeast,
-    );
-    let goodput = |window| goodput_of_transport(Losing::EveryNth(NTH, 0), 4_000_000, 20, window);
+    findings.exactly("go-back-0: messages", 0.0, broken.messages);
+    findings.at_least("go-back-0: use of the link", 0.99, broken.utilisation);
+    let goodput = |window| goodput_of_transport(every(NTH), 4_000_000, 20, window);
     let unit = "of the link";
     let expected = closed_form(1.0 / NTH as f64);
     let what = "go-back-N, the transport, window held: goodput";
-    findings.add(
-        what,
-        unit,
-        expected,
-        goodput(Window::Held),
-        Bound::Within(0.1),
-    );
+    findings.within(0.1, what, unit, expected, goodput(Window::Held));
     let what = "go-back-N, window narrowed by losses: goodput";
     findings.add(what, unit, 0.5, goodput(Window::Narrowed), Bound::AtLeast);
 }
@@ -236,8 +182,7 @@ impl GoBack0 {
         let (topology, config) = long_way();
         let mut fabric = Fabric::new(topology, config).expect("two hosts");
         let port = fabric.port_of(HostId(0));
-        let losing = Losing::EveryNth(nth, 0);
-        fabric.set_interference(Box::new(Loss { port, losing }));
+        fabric.add_fault(every(nth).on(port)).expect("data is lost");
         let mut flow = GoBack0::default();
         let time = Span::from_ms(5_000);
         flow.fill(&mut fabric);
