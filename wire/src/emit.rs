@@ -1,18 +1,10 @@
 //! Writes packets into the caller's buffer.
 
-use crate::aeth::Aeth;
-use crate::atomic_ack_eth::AtomicAckEth;
-use crate::atomic_eth::AtomicEth;
 use crate::bth::{BTH_LEN, Bth};
-use crate::deth::Deth;
-use crate::feth::Feth;
+use crate::extensions::for_extensions;
 use crate::icrc::IcrcSeed;
-use crate::ieth::Ieth;
-use crate::immdt::ImmDt;
 use crate::opcode::OpcodeInfo;
 use crate::packet::{ICRC_LEN, Packet};
-use crate::reth::Reth;
-use crate::xrceth::XrcEth;
 
 /// Bytes of a packet with so much payload, from the BTH to the ICRC.
 #[inline]
@@ -38,60 +30,6 @@ impl<'a> PacketWriter<'a> {
     pub fn new(bytes: &'a mut [u8], bth: &Bth) -> PacketWriter<'a> {
         bytes[..BTH_LEN].copy_from_slice(&bth.emit());
         PacketWriter { bytes, at: BTH_LEN }
-    }
-
-    /// Adds a RETH.
-    #[inline]
-    pub fn reth(&mut self, header: &Reth) {
-        self.put(&header.emit());
-    }
-
-    /// Adds an AtomicETH.
-    #[inline]
-    pub fn atomic_eth(&mut self, header: &AtomicEth) {
-        self.put(&header.emit());
-    }
-
-    /// Adds an AETH.
-    #[inline]
-    pub fn aeth(&mut self, header: &Aeth) {
-        self.put(&header.emit());
-    }
-
-    /// Adds an AtomicAckETH.
-    #[inline]
-    pub fn atomic_ack_eth(&mut self, header: &AtomicAckEth) {
-        self.put(&header.emit());
-    }
-
-    /// Adds immediate data.
-    #[inline]
-    pub fn imm(&mut self, header: &ImmDt) {
-        self.put(&header.0);
-    }
-
-    /// Adds an IETH.
-    #[inline]
-    pub fn ieth(&mut self, header: &Ieth) {
-        self.put(&header.emit());
-    }
-
-    /// Adds a DETH.
-    #[inline]
-    pub fn deth(&mut self, header: &Deth) {
-        self.put(&header.emit());
-    }
-
-    /// Adds an XRCETH.
-    #[inline]
-    pub fn xrceth(&mut self, header: &XrcEth) {
-        self.put(&header.emit());
-    }
-
-    /// Adds a FETH.
-    #[inline]
-    pub fn feth(&mut self, header: &Feth) {
-        self.put(&header.emit());
     }
 
     /// Takes room for the payload, to be filled in place.
@@ -135,6 +73,31 @@ impl<'a> PacketWriter<'a> {
     }
 }
 
+macro_rules! writers {
+    ($($method:ident: $type:ty = $header:ident;)*) => {
+        impl PacketWriter<'_> {
+            $(
+                #[doc = concat!("Adds the header ", stringify!($header), ".")]
+                #[inline]
+                pub fn $method(&mut self, header: &$type) {
+                    self.put(&header.emit());
+                }
+            )*
+
+            /// Adds all that another packet has.
+            fn extensions_of(&mut self, packet: &Packet<'_>) {
+                $(
+                    if let Some(header) = packet.$method() {
+                        self.$method(&header);
+                    }
+                )*
+            }
+        }
+    };
+}
+
+for_extensions!(writers);
+
 impl Packet<'_> {
     /// Writes the packet again, from the values of its headers, at the start of `out`,
     /// with its own padding and ICRC: a parsed packet gives the same bytes. Returns the
@@ -145,34 +108,7 @@ impl Packet<'_> {
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let len = self.bytes().len();
         let mut writer = PacketWriter::new(&mut out[..len], &self.bth());
-        // The order of `Headers::ORDER`; at most one of each group is there.
-        if let Some(header) = self.deth() {
-            writer.deth(&header);
-        }
-        if let Some(header) = self.xrceth() {
-            writer.xrceth(&header);
-        }
-        if let Some(header) = self.feth() {
-            writer.feth(&header);
-        }
-        if let Some(header) = self.reth() {
-            writer.reth(&header);
-        }
-        if let Some(header) = self.atomic_eth() {
-            writer.atomic_eth(&header);
-        }
-        if let Some(header) = self.aeth() {
-            writer.aeth(&header);
-        }
-        if let Some(header) = self.atomic_ack_eth() {
-            writer.atomic_ack_eth(&header);
-        }
-        if let Some(header) = self.imm() {
-            writer.imm(&header);
-        }
-        if let Some(header) = self.ieth() {
-            writer.ieth(&header);
-        }
+        writer.extensions_of(self);
         writer
             .payload_mut(self.payload().len())
             .copy_from_slice(self.payload());

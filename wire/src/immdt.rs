@@ -7,4 +7,16 @@ pub struct ImmDt(pub [u8; 4]);
 impl ImmDt {
     /// Length in bytes.
     pub const LEN: usize = 4;
+
+    /// Reads the 4 bytes.
+    #[inline]
+    pub fn parse(b: &[u8; 4]) -> ImmDt {
+        ImmDt(*b)
+    }
+
+    /// The 4 bytes.
+    #[inline]
+    pub fn emit(&self) -> [u8; 4] {
+        self.0
+    }
 }

@@ -102,6 +102,7 @@ mod deth;
 mod emit;
 mod error;
 mod ethernet;
+mod extensions;
 mod feth;
 mod frame;
 mod grh;

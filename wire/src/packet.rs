@@ -1,17 +1,9 @@
 //! A whole packet, from the BTH to the ICRC: what a UDP datagram to port 4791 holds.
 
-use crate::aeth::Aeth;
-use crate::atomic_ack_eth::AtomicAckEth;
-use crate::atomic_eth::AtomicEth;
 use crate::bth::{BTH_LEN, Bth};
-use crate::deth::Deth;
 use crate::error::{Layer, ParseError};
-use crate::feth::Feth;
-use crate::ieth::Ieth;
-use crate::immdt::ImmDt;
+use crate::extensions::for_extensions;
 use crate::opcode::{Headers, Opcode, OpcodeInfo, PayloadRule};
-use crate::reth::Reth;
-use crate::xrceth::XrcEth;
 
 /// Length of the ICRC in bytes.
 pub const ICRC_LEN: usize = 4;
@@ -120,61 +112,6 @@ impl<'a> Packet<'a> {
         self.info
     }
 
-    /// RETH, if the opcode has one.
-    #[inline]
-    pub fn reth(&self) -> Option<Reth> {
-        self.header(Headers::RETH).map(Reth::parse)
-    }
-
-    /// AtomicETH, if the opcode has one.
-    #[inline]
-    pub fn atomic_eth(&self) -> Option<AtomicEth> {
-        self.header(Headers::ATOMIC_ETH).map(AtomicEth::parse)
-    }
-
-    /// AETH, if the opcode has one.
-    #[inline]
-    pub fn aeth(&self) -> Option<Aeth> {
-        self.header(Headers::AETH).map(Aeth::parse)
-    }
-
-    /// AtomicAckETH, if the opcode has one.
-    #[inline]
-    pub fn atomic_ack_eth(&self) -> Option<AtomicAckEth> {
-        self.header(Headers::ATOMIC_ACK_ETH)
-            .map(AtomicAckEth::parse)
-    }
-
-    /// Immediate data, if the opcode has it.
-    #[inline]
-    pub fn imm(&self) -> Option<ImmDt> {
-        self.header(Headers::IMM).map(|b| ImmDt(*b))
-    }
-
-    /// IETH, if the opcode has one.
-    #[inline]
-    pub fn ieth(&self) -> Option<Ieth> {
-        self.header(Headers::IETH).map(Ieth::parse)
-    }
-
-    /// DETH, if the opcode has one.
-    #[inline]
-    pub fn deth(&self) -> Option<Deth> {
-        self.header(Headers::DETH).map(Deth::parse)
-    }
-
-    /// XRCETH, if the opcode has one.
-    #[inline]
-    pub fn xrceth(&self) -> Option<XrcEth> {
-        self.header(Headers::XRCETH).map(XrcEth::parse)
-    }
-
-    /// FETH, if the opcode has one.
-    #[inline]
-    pub fn feth(&self) -> Option<Feth> {
-        self.header(Headers::FETH).map(Feth::parse)
-    }
-
     /// The payload, without padding.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
@@ -205,3 +142,19 @@ impl<'a> Packet<'a> {
         self.bytes[at..].first_chunk::<N>()
     }
 }
+
+macro_rules! readers {
+    ($($method:ident: $type:ty = $header:ident;)*) => {
+        impl Packet<'_> {
+            $(
+                #[doc = concat!(stringify!($header), ", if the opcode has one.")]
+                #[inline]
+                pub fn $method(&self) -> Option<$type> {
+                    self.header(Headers::$header).map(<$type>::parse)
+                }
+            )*
+        }
+    };
+}
+
+for_extensions!(readers);
