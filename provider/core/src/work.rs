@@ -338,29 +338,6 @@ impl SendQueue {
         self.tail
     }
 
-    /// Requests in the queue.
-    #[inline]
-    pub fn len(&self) -> u32 {
-        (self.tail - self.head) as u32
-    }
-
-    /// True if there is none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.tail == self.head
-    }
-
-    /// Requests that the queue was created for.
-    #[inline]
-    pub fn capacity(&self) -> u32 {
-        self.capacity
-    }
-
-    /// Entries a request may have.
-    pub fn sge_max(&self) -> usize {
-        self.sge_max
-    }
-
     /// Inline bytes a request may have.
     pub fn inline_max(&self) -> usize {
         self.inline_max
@@ -406,24 +383,57 @@ impl SendQueue {
     pub(crate) fn srqn(&self, number: u64) -> Option<Qpn> {
         self.srqns.get(self.slot(number)).copied()
     }
-
-    /// Takes the oldest request out.
-    #[inline]
-    pub fn pop(&mut self) {
-        debug_assert!(self.head < self.tail, "pop of an empty queue");
-        self.head += 1;
-    }
-
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.head = self.tail;
-    }
-
-    #[inline]
-    fn slot(&self, number: u64) -> usize {
-        number as usize & (self.slots.len() - 1)
-    }
 }
+
+/// What queues of fixed capacity have in common, first in, first out: `head` and `tail` ever grow.
+macro_rules! ring {
+    ($queue:ident) => {
+        impl $queue {
+            /// Requests in the queue.
+            #[inline]
+            pub fn len(&self) -> u32 {
+                (self.tail - self.head) as u32
+            }
+
+            /// True if there is none.
+            #[inline]
+            pub fn is_empty(&self) -> bool {
+                self.tail == self.head
+            }
+
+            /// Requests that the queue was created for.
+            #[inline]
+            pub fn capacity(&self) -> u32 {
+                self.capacity
+            }
+
+            /// Entries a request may have.
+            pub fn sge_max(&self) -> usize {
+                self.sge_max
+            }
+
+            /// Takes the oldest request out.
+            #[inline]
+            pub fn pop(&mut self) {
+                debug_assert!(self.head < self.tail, "pop of an empty queue");
+                self.head += 1;
+            }
+
+            /// Forgets everything.
+            pub fn clear(&mut self) {
+                self.head = self.tail;
+            }
+
+            #[inline]
+            fn slot(&self, number: u64) -> usize {
+                number as usize & (self.slots.len() - 1)
+            }
+        }
+    };
+}
+use ring;
+
+ring!(SendQueue);
 
 /// Places of a queue for `capacity` requests: found by masking.
 const fn slots_of(capacity: u32) -> usize {

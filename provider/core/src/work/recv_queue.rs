@@ -1,6 +1,6 @@
 //! The queue of posted receives, first in, first out: of one QP, or shared.
 
-use crate::work::{PostError, RecvWr, Sge, slots_of};
+use crate::work::{PostError, RecvWr, Sge, ring, slots_of};
 
 /// A receive while it waits.
 #[derive(Clone, Copy, Debug)]
@@ -122,28 +122,6 @@ impl RecvQueue {
         *self = new;
     }
 
-    /// Receives in the queue.
-    #[inline]
-    pub fn len(&self) -> u32 {
-        (self.tail - self.head) as u32
-    }
-
-    /// True if there is none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.tail == self.head
-    }
-
-    /// Receives that the queue was created for.
-    pub fn capacity(&self) -> u32 {
-        self.capacity
-    }
-
-    /// Entries a receive may have.
-    pub fn sge_max(&self) -> usize {
-        self.sge_max
-    }
-
     /// `wr_id` of the oldest receive; the queue must not be empty.
     #[inline]
     pub fn front_wr_id(&self) -> u64 {
@@ -164,18 +142,6 @@ impl RecvQueue {
         &self.sges[at..at + self.slots[slot].num_sge as usize]
     }
 
-    /// Takes the oldest receive out.
-    #[inline]
-    pub fn pop(&mut self) {
-        debug_assert!(self.head < self.tail, "pop of an empty queue");
-        self.head += 1;
-    }
-
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.head = self.tail;
-    }
-
     /// Reads something of the receive that is used next; what does not matter.
     #[inline]
     pub(crate) fn prefetch(&self) -> u64 {
@@ -185,12 +151,9 @@ impl RecvQueue {
         let sge = self.sges.get(self.slot(self.head) * self.sge_max);
         wqe.wr_id ^ sge.map_or(0, |sge| sge.addr)
     }
-
-    #[inline]
-    fn slot(&self, number: u64) -> usize {
-        number as usize & (self.slots.len() - 1)
-    }
 }
+
+ring!(RecvQueue);
 
 #[cfg(test)]
 mod tests {
