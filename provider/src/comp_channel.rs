@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::context::Context;
 use crate::cq::Cq;
-use crate::engine::{Channel, CqChannel};
 use crate::error::Error;
+use crate::queues::{Channel, CqChannel};
 
 /// A channel on which completion queues raise events.
 ///

@@ -1,15 +1,15 @@
 //! Completion queues, as the program sees them.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 
 use urxe_core::cq::CqId;
 
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
-use crate::engine::{Armed, CqCore, CqInit, WouldLose};
 use crate::error::{Error, ErrorKind};
 use crate::limits::LIMITS;
+use crate::queues::{Armed, CqCore, CqInit, Object, WouldLose};
 use crate::wc::Wc;
 
 /// A completion queue. It is a handle: clones are the same queue, which lives until
@@ -36,7 +36,7 @@ pub struct Cq {
 }
 
 #[derive(Debug)]
-pub(crate) struct CqInner {
+struct CqInner {
     context: Context,
     core: Arc<CqCore>,
 }
@@ -61,14 +61,18 @@ impl Cq {
             context: context.clone(),
             core,
         });
-        let mine = inner.core.handle.set(Arc::downgrade(&inner));
-        mine.expect("a new queue has no object yet");
+        let mine: Object = Arc::<CqInner>::downgrade(&inner);
+        inner
+            .core
+            .handle
+            .set(mine)
+            .expect("a new queue has no object yet");
         Ok(Cq { inner })
     }
 
     /// The queue that raised an event, if it is still there.
-    pub(crate) fn of_event(event: &Weak<CqInner>) -> Option<Cq> {
-        let inner = event.upgrade()?;
+    pub(crate) fn of_event(event: &Object) -> Option<Cq> {
+        let inner = event.upgrade()?.downcast::<CqInner>().ok()?;
         inner.core.unacked.fetch_add(1, Ordering::Relaxed);
         Some(Cq { inner })
     }

@@ -130,6 +130,7 @@ mod pd;
 mod pd_numbers;
 mod port;
 mod qp;
+mod queues;
 mod rereg;
 mod share;
 mod special_mr;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use super::event::Event;
 use super::manager::Manager;
 use super::queue::Queue;
-use crate::engine::{Channel, Sleep};
 use crate::error::{Error, ErrorKind};
 use crate::mem::fork::Generation;
+use crate::queues::{Channel, Sleep};
 
 /// A queue of [`Event`]s. It is a handle: clones are the same channel.
 ///

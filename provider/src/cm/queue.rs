@@ -6,7 +6,7 @@ use urxe_core::cm::{CmEvent, CommId, Incoming};
 
 use super::event::{EventKind, EventParam};
 use super::id::Handle;
-use crate::engine::Channel;
+use crate::queues::Channel;
 
 /// The queue of a channel.
 pub(crate) type Queue = Channel<Queued>;

@@ -10,7 +10,7 @@ use urxe_core::Time;
 use urxe_core::cq::{CqId, CqOverrun, CqSink, Cqe};
 
 use super::entry::Queue;
-use crate::engine::CqTable;
+use crate::queues::CqTable;
 use urxe_core::mix::SplitMix64;
 
 /// How long a completion is held back, at most.
@@ -127,7 +127,7 @@ impl HeldCompletions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::CqInit;
+    use crate::queues::CqInit;
     use crate::wc::Wc;
     use urxe_core::cq::WcOpcode;
     use urxe_core::error::{Fault, WcStatus};

@@ -10,8 +10,8 @@ use urxe_wire::Qpn;
 
 use super::Strict;
 use super::ranges::Range;
-use crate::engine::CqTable;
 use crate::mem::UserMemory;
+use crate::queues::CqTable;
 
 /// The program's memory, with strict mode before it if that is on: one branch tells.
 #[derive(Debug)]

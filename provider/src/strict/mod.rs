@@ -43,8 +43,8 @@ pub(crate) use post::Watched;
 pub use report::StrictReport;
 pub use rule::StrictRule;
 
-use crate::engine::CqTable;
 use crate::host::environment;
+use crate::queues::CqTable;
 use crate::wc::Wc;
 use delay::HeldCompletions;
 use ledger::Ledger;

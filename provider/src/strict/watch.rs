@@ -12,7 +12,7 @@ use super::place::Place;
 use super::ranges::Range;
 use super::report::StrictReport;
 use super::rule::StrictRule;
-use crate::engine::{CqCore, CqTable};
+use crate::queues::{CqCore, CqTable};
 
 /// Times in a row that a peer asks to wait before that is worth a word: with the usual
 /// timer some 20 ms.

@@ -8,8 +8,8 @@ use crate::engine::Engine;
 use crate::engine::carrier::sockets::Which;
 use crate::engine::drive::doorbell::Poisoned;
 use crate::engine::drive::shard_state::ShardState;
-use crate::engine::objects::cq::CqCore;
-use crate::engine::objects::cq_table::CqTable;
+use crate::queues::CqCore;
+use crate::queues::CqTable;
 use crate::strict::{Place, Queue, Strict, StrictReport, Watched};
 use crate::wc::Wc;
 

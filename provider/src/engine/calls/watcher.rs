@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::engine::drive::doorbell::Poisoned;
-use crate::engine::objects::cq::CqCore;
 use crate::error::BadWr;
 use crate::network::{Network, Pause};
+use crate::queues::CqCore;
 use crate::strict::Place;
 use crate::wc::Wc;
 

@@ -10,8 +10,8 @@ use super::{Carrier, Sending, Sent};
 use crate::engine::Engine;
 use crate::engine::drive::progress::RECENT_NS;
 use crate::engine::drive::shard_state::ShardState;
-use crate::engine::objects::channel::Channel;
 use crate::network::{Network, Packet, Ready};
+use crate::queues::Channel;
 
 /// Bytes that the core hands over at a time: one packet of 4 KiB, or some smaller ones. More would
 /// leave however the network changes meanwhile.

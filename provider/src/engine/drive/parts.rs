@@ -5,7 +5,7 @@ use core::cell::RefCell;
 use urxe_core::mr::MrTable;
 use urxe_core::{Env, Handled, RxPath, Shard, Time};
 
-use crate::engine::objects::cq_table::CqTable;
+use crate::queues::CqTable;
 use crate::strict::{Strict, WatchedCqs, WatchedMemory};
 
 /// The core's surroundings during a call. With strict mode on, that is between the core and its memory and queues.

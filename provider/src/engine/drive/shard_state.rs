@@ -22,13 +22,13 @@ use crate::engine::calls::srq::SrqShared;
 use crate::engine::carrier::intake::Intake;
 use crate::engine::carrier::sockets::{ListensAt, Sockets, Which};
 use crate::engine::carrier::{Carrier, Opened, Sending, Sent};
-use crate::engine::objects::channel::Channel;
 use crate::engine::objects::cm::CmTable;
-use crate::engine::objects::cq_table::CqTable;
 use crate::engine::upkeep::counters::EngineCounters;
 use crate::engine::upkeep::tap::Tap;
 use crate::error::Error;
 use crate::faults::FaultyPath;
+use crate::queues::Channel;
+use crate::queues::CqTable;
 use crate::share::{Handed, Membership};
 use crate::strict::Strict;
 

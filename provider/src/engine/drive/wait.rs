@@ -15,9 +15,9 @@ use super::doorbell::Attempt;
 use super::progress::Watch;
 use crate::engine::Engine;
 use crate::engine::carrier::sockets::Which;
-use crate::engine::objects::channel::{Channel, Permit, Sleep};
 use crate::error::{Error, ErrorKind};
 use crate::network::Pause;
+use crate::queues::{Channel, Permit, Sleep};
 
 /// What a waiting thread needs to know before it sleeps.
 #[derive(Default)]

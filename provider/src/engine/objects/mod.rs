@@ -1,12 +1,8 @@
 //! Creating, changing and destroying objects. These calls wait for the engine's lock:
 //! what they change is no longer in use when they return.
 
-pub(super) mod channel;
 pub(super) mod cm;
-pub(super) mod cq;
-pub(super) mod cq_table;
 pub(super) mod keys;
-pub(super) mod moderation;
 pub(super) mod privilege;
 pub(super) mod purge;
 
@@ -20,7 +16,6 @@ use urxe_core::qp::state::{QpState, QpType};
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::{CreateQpError, Driver, ErrorDetail, QpInit};
 
-use self::cq::{CqCore, CqInit};
 use crate::engine::calls::post::QpShared;
 use crate::engine::carrier::sockets::ListensAt;
 use crate::engine::drive::doorbell::Guard;
@@ -28,6 +23,7 @@ use crate::engine::drive::shard_state::{QpSlot, ShardState};
 use crate::engine::{Engine, ErrorKind};
 use crate::error::Error;
 use crate::limits::LIMITS;
+use crate::queues::{CqCore, CqInit};
 
 /// The bits of a traffic class that say whether switches may mark, and have marked,
 /// congestion. Where a connection sets them, those of its packets are looked at.

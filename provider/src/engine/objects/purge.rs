@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use urxe_core::cq::CqId;
 use urxe_wire::Qpn;
 
-use super::cq::CqCore;
-use super::cq_table::CqTable;
+use crate::queues::CqCore;
+use crate::queues::CqTable;
 
 impl CqTable {
     /// Takes a QP's completions out of its queues, which may be one.

@@ -2,19 +2,19 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use urxe_core::Time;
 use urxe_core::cq::{CqId, CqOverrun, Cqe};
 use urxe_core::error::WcStatus;
 
+use super::Object;
 use super::channel::Channel;
 use super::moderation::{Moderation, ModerationClock, Notice};
-use crate::cq::CqInner;
 use crate::wc::Wc;
 
 /// What a completion queue raises its events with: the queue itself, if it still is.
-pub(crate) type CqChannel = Channel<Weak<CqInner>>;
+pub(crate) type CqChannel = Channel<Object>;
 
 /// Which completion raises the next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +39,12 @@ pub(crate) struct CqCore {
     pub(crate) id: CqId,
     pub(crate) channel: Option<Arc<CqChannel>>,
     /// The program's object, for events. Set once it is made.
-    pub(crate) handle: OnceLock<Weak<CqInner>>,
+    pub(crate) handle: OnceLock<Object>,
     inner: Mutex<Inner>,
     /// Changes only while `inner` is locked.
     capacity: AtomicUsize,
     /// Completions in the ring: so that a poll of an empty queue takes no lock.
-    pub(in crate::engine) len: AtomicUsize,
+    pub(crate) len: AtomicUsize,
     /// A completion was lost: what is in the queue is not all there was.
     overrun: AtomicBool,
     /// Polls in a row that found something.
@@ -54,12 +54,12 @@ pub(crate) struct CqCore {
 }
 
 #[derive(Debug)]
-pub(in crate::engine) struct Inner {
-    pub(in crate::engine) ring: VecDeque<Cqe>,
+pub(crate) struct Inner {
+    pub(crate) ring: VecDeque<Cqe>,
     /// When each of the ring was stored, if the queue keeps that.
-    pub(in crate::engine) stamps: Option<VecDeque<Time>>,
-    pub(in crate::engine) armed: Armed,
-    pub(in crate::engine) moderation: Moderation,
+    pub(crate) stamps: Option<VecDeque<Time>>,
+    pub(crate) armed: Armed,
+    pub(crate) moderation: Moderation,
 }
 
 /// A smaller size than the completions that are in the queue.
@@ -205,7 +205,7 @@ impl CqCore {
     }
 
     #[inline]
-    pub(in crate::engine) fn push(
+    pub(crate) fn push(
         self: &Arc<Self>,
         cqe: Cqe,
         clock: &mut ModerationClock,
@@ -251,12 +251,12 @@ impl CqCore {
         }
     }
 
-    pub(in crate::engine) fn raise(&self, mut inner: MutexGuard<'_, Inner>) {
+    pub(crate) fn raise(&self, mut inner: MutexGuard<'_, Inner>) {
         inner.armed = Armed::No;
         inner.moderation.on_raised();
         drop(inner);
-        if let Some(channel) = &self.channel {
-            channel.push(self.handle.get().cloned().unwrap_or_default());
+        if let (Some(channel), Some(handle)) = (&self.channel, self.handle.get()) {
+            channel.push(handle.clone());
         }
     }
 
@@ -272,7 +272,7 @@ impl CqCore {
 
     /// Nothing in here panics half way, so a poisoned ring is a whole ring.
     #[inline]
-    pub(in crate::engine) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -280,6 +280,7 @@ impl CqCore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Weak;
     use urxe_core::cq::WcOpcode;
     use urxe_core::error::Fault;
     use urxe_wire::Qpn;
@@ -307,7 +308,9 @@ mod tests {
             channel,
             timestamps: true,
         };
-        Arc::new(CqCore::new(CqId(7), init))
+        let cq = CqCore::new(CqId(7), init);
+        cq.handle.set(Weak::<()>::new()).expect("new");
+        Arc::new(cq)
     }
 
     fn at(now: u64) -> ModerationClock {

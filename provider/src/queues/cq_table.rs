@@ -69,7 +69,7 @@ impl CqTable {
         self.at(id).map_or(0, |cq| cq.room())
     }
 
-    pub(in crate::engine) fn at(&self, id: CqId) -> Option<&Arc<CqCore>> {
+    pub(crate) fn at(&self, id: CqId) -> Option<&Arc<CqCore>> {
         self.cqs.get(id.0 as usize)?.as_ref()
     }
 

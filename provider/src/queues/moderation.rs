@@ -8,7 +8,7 @@ use super::cq::{Armed, CqCore};
 
 /// What a completion that an event was asked for leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Notice {
+pub(crate) enum Notice {
     /// The event, now.
     Now,
     /// Nothing yet.
@@ -19,7 +19,7 @@ pub(in crate::engine) enum Notice {
 
 /// The rule of one queue, and how far it got since its last event.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::engine) struct Moderation {
+pub(crate) struct Moderation {
     count: u16,
     period_ns: u64,
     pending: u16,
@@ -32,17 +32,17 @@ pub(in crate::engine) struct Moderation {
 impl Moderation {
     /// An event after `count` completions or `period_us` after the first of them; 0 is
     /// no limit of that kind, and 0 of both no moderation.
-    pub(in crate::engine) fn set(&mut self, count: u16, period_us: u16) {
+    pub(crate) fn set(&mut self, count: u16, period_us: u16) {
         self.count = count;
         self.period_ns = u64::from(period_us) * 1000;
     }
 
-    pub(in crate::engine) fn is_pending(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         self.pending > 0
     }
 
     #[inline]
-    pub(in crate::engine) fn on_completion(&mut self, now: Time) -> Notice {
+    pub(crate) fn on_completion(&mut self, now: Time) -> Notice {
         let is_off = self.count == 0 && self.period_ns == 0;
         self.pending = self.pending.saturating_add(1);
         if is_off || (self.count > 0 && self.pending >= self.count) {
@@ -61,7 +61,7 @@ impl Moderation {
         }
     }
 
-    pub(in crate::engine) fn on_raised(&mut self) {
+    pub(crate) fn on_raised(&mut self) {
         self.pending = 0;
         self.deadline = None;
     }
@@ -78,7 +78,7 @@ impl Moderation {
 #[derive(Debug, Default)]
 pub(crate) struct ModerationClock {
     /// When the present turn began.
-    pub(in crate::engine) now: Time,
+    pub(crate) now: Time,
     /// One for each queue with an event that waits for a time.
     waiting: Vec<(Time, Weak<CqCore>)>,
     due: Option<Time>,
@@ -91,14 +91,14 @@ impl ModerationClock {
         self.due
     }
 
-    pub(in crate::engine) fn wait(&mut self, cq: &Arc<CqCore>, at: Time) {
+    pub(crate) fn wait(&mut self, cq: &Arc<CqCore>, at: Time) {
         self.waiting.push((at, Arc::downgrade(cq)));
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
     /// Raises the events that are due.
     #[cold]
-    pub(in crate::engine) fn fire(&mut self) {
+    pub(crate) fn fire(&mut self) {
         let now = self.now;
         self.waiting.retain_mut(|(at, cq)| {
             if *at > now {
