@@ -16,12 +16,12 @@ use crate::comp_channel::CompChannel;
 use crate::cq::Cq;
 use crate::cq_builder::CqBuilder;
 use crate::cq_poll::RtValues;
-use crate::engine::{Engine, EngineConfig, ProgressThread, note_capturing};
+use crate::engine::{Engine, EngineConfig, ProgressThread, note_capturing, note_faulty};
 use crate::error::{Error, ErrorKind};
-use crate::faults::{self, FaultSpec, FaultSpecError};
+use crate::faults::{FaultSpec, FaultSpecError};
 use crate::host::environment;
 use crate::limits::{DeviceAttr, LIMITS};
-use crate::network::{self, Adapter, Network};
+use crate::network::{self, Adapter, Driven, Network};
 use crate::pd::Pd;
 use crate::pd_numbers::PdNumbers;
 use crate::port::{Link, PortAttr, PortState};
@@ -505,7 +505,7 @@ impl ContextBuilder {
             network: self.network.clone(),
         })?);
         if faults.is_some() {
-            faults::note_open(&engine);
+            note_faulty(&engine);
         }
         if is_capturing {
             note_capturing(&engine);
@@ -513,7 +513,8 @@ impl ContextBuilder {
         let progress = match &self.network {
             // The network is the thread.
             Some(network) => {
-                network.attach(Adapter::new(&engine));
+                let driven: Arc<dyn Driven> = engine.clone();
+                network.attach(Adapter::new(Arc::downgrade(&driven)));
                 None
             }
             None => Some(ProgressThread::start(engine.clone())?),

@@ -115,6 +115,7 @@ mod faults;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod guid;
 mod host;
 mod limits;
 mod listed;
@@ -160,11 +161,11 @@ pub use datagram::UdEndpoint;
 pub use device::{Device, devices};
 pub use dm::Dm;
 pub use endpoint::{ConnectOptions, Endpoint};
-pub use engine::flush_open_captures;
+pub use engine::{flush_open_captures, report_open_faults};
 pub use error::{BadWr, Error, ErrorKind};
 pub use event_type::EventType;
 pub use explain::{Explanation, Topic, explain, topics};
-pub use faults::{FaultSpec, FaultSpecError, Share, report_open_faults};
+pub use faults::{FaultSpec, FaultSpecError, Share};
 pub use limits::{AtomicCap, DeviceAttr};
 pub use listed::ListedDevice;
 pub use mr::{BorrowedMr, Mr};

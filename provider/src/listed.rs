@@ -7,6 +7,7 @@ use core::net::IpAddr;
 use crate::context::{Context, ContextBuilder};
 use crate::device::{Device, devices};
 use crate::error::{Error, ErrorKind};
+use crate::guid::guid_of;
 use crate::host::environment;
 
 /// Bytes of a device's name, at most: `IBV_SYSFS_NAME_MAX` with the zero at its end.
@@ -104,19 +105,6 @@ impl ListedDevice {
     pub fn open(&self) -> Result<Context, Error> {
         ContextBuilder::new(self.addresses.clone()).open()
     }
-}
-
-/// The number of a device with these addresses.
-pub(crate) fn guid_of(addresses: &[IpAddr]) -> u64 {
-    let low = match addresses.first() {
-        Some(IpAddr::V4(v4)) => v4.to_bits(),
-        // Any mixture will do: FNV-1a.
-        Some(IpAddr::V6(v6)) => v6.octets().iter().fold(0x811c_9dc5, |hash, byte| {
-            (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
-        }),
-        None => 0,
-    };
-    u64::from_be_bytes([0x02, b'u', b'r', b'x', 0, 0, 0, 0]) | u64::from(low)
 }
 
 impl fmt::Display for ListedDevice {

@@ -24,8 +24,6 @@ use core::marker::PhantomData;
 use core::net::IpAddr;
 use std::sync::{Arc, Weak};
 
-use crate::engine::Engine;
-
 /// A packet on its way, from the BTH to the ICRC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
@@ -108,50 +106,56 @@ pub trait Network: fmt::Debug + Send + Sync {
     fn pause(&self, why: &Pause) -> Result<(), Stopped>;
 }
 
+/// What a network drives: the engine of a context.
+pub(crate) trait Driven: Send + Sync {
+    fn receive(&self, packet: &Packet<'_>) -> bool;
+    fn due_ns(&self) -> Option<u64>;
+    fn drive(&self);
+    fn counted(&self) -> Vec<(&'static str, u64)>;
+}
+
 /// The side of a context that a [`Network`] drives.
 #[derive(Clone)]
 pub struct Adapter {
-    engine: Weak<Engine>,
+    engine: Weak<dyn Driven>,
 }
 
 impl Adapter {
-    pub(crate) fn new(engine: &Arc<Engine>) -> Adapter {
-        Adapter {
-            engine: Arc::downgrade(engine),
-        }
+    pub(crate) fn new(engine: Weak<dyn Driven>) -> Adapter {
+        Adapter { engine }
     }
 
     /// A packet has arrived. False if it is for no QPN of this context: then another one of the host
     /// may know it.
     pub fn receive(&self, packet: &Packet<'_>) -> bool {
         let engine = self.engine.upgrade();
-        engine.is_some_and(|engine| engine.receive_from_network(packet))
+        engine.is_some_and(|engine| engine.receive(packet))
     }
 
     /// When [`Adapter::on_time`] must be called at the latest, if ever. It changes with every call
     /// into the context.
     pub fn due_ns(&self) -> Option<u64> {
-        self.engine.upgrade()?.due_on_network()
+        self.engine.upgrade()?.due_ns()
     }
 
     /// Does what is due.
     pub fn on_time(&self) {
         if let Some(engine) = self.engine.upgrade() {
-            engine.drive_on_network();
+            engine.drive();
         }
     }
 
     /// Sends what waits for room.
     pub fn on_room(&self) {
         if let Some(engine) = self.engine.upgrade() {
-            engine.drive_on_network();
+            engine.drive();
         }
     }
 
     /// The context's counters, as [`Context::counters`](crate::Context::counters) has them.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let engine = self.engine.upgrade();
-        engine.map_or(Vec::new(), |engine| engine.counters().unwrap_or_default())
+        engine.map_or(Vec::new(), |engine| engine.counted())
     }
 
     /// The context was closed.

@@ -13,7 +13,7 @@ const LARGEST_CIRCLE: [(&str, usize); 8] = [
     ("wire", 0),
     ("provider/core", 19),
     ("provider/udp", 2),
-    ("provider", 50),
+    ("provider", 16),
     ("fabric-sim", 7),
     ("abi", 12),
     ("cli", 4),
@@ -43,23 +43,17 @@ const PAIRS: &[(&str, &str, &str)] = &[
     ("provider/core", "srq", "xrc"),
     ("provider/udp", "linux/probe", "linux/send"),
     ("provider/udp", "linux/recv", "recv"),
-    ("provider", "cm/event", "cm/id"),
     ("provider", "cm/id", "cm/manager"),
     ("provider", "cm/id", "cm/qp"),
-    ("provider", "cm/id", "cm/queue"),
     ("provider", "comp_channel", "context"),
     ("provider", "comp_channel", "cq"),
     ("provider", "context", "cq"),
     ("provider", "context", "cq_builder"),
     ("provider", "context", "pd"),
     ("provider", "context", "xrcd"),
-    ("provider", "engine", "network"),
-    ("provider", "cm/id", "engine/objects/cm"),
-    ("provider", "cq", "engine/objects/cq"),
     ("provider", "engine", "engine/calls/watcher"),
     ("provider", "engine", "engine/carrier"),
     ("provider", "engine", "engine/drive/progress"),
-    ("provider", "engine", "engine/drive/shard_state"),
     ("provider", "engine/calls/post", "engine/drive/shard_state"),
     ("provider", "engine/calls/srq", "engine/drive/shard_state"),
     ("provider", "engine/carrier", "engine/carrier/faulty"),
@@ -71,7 +65,7 @@ const PAIRS: &[(&str, &str, &str)] = &[
         "engine/drive/shard_state",
     ),
     ("provider", "engine/drive/shard_state", "engine/objects/cm"),
-    ("provider", "engine/objects/cq", "engine/objects/moderation"),
+    ("provider", "queues/cq", "queues/moderation"),
     ("provider", "mr", "pd"),
     ("provider", "pd", "qp"),
     ("provider", "pd", "srq"),
@@ -104,6 +98,19 @@ const PAIRS: &[(&str, &str, &str)] = &[
     ("cli", "bench", "bench/session"),
     ("cli", "bench/fairness", "bench/fairness/session"),
     ("cli", "bench/latency", "bench/target"),
+];
+
+/// Files of the engine that import from a room above it: one with a file that leads back to the engine. Leave out what
+/// is no longer so; a new one is a fault. (In `mem` that is the registration of memory that need not live, there
+/// because it is unsafe.)
+const BACK: &[(&str, &str)] = &[
+    ("engine", "mem/fork"),
+    ("engine", "mem/many"),
+    ("engine/carrier/multicast", "device"),
+    ("engine/objects/cm", "cm/queue"),
+    ("engine/objects/keys", "mem"),
+    ("engine/upkeep/give_back", "mem"),
+    ("engine/upkeep/housekeeping", "mem/guarded"),
 ];
 
 /// Path of a module, from the crate's root.
@@ -177,6 +184,19 @@ impl Graph {
         circles.max_by_key(Vec::len).unwrap_or_default()
     }
 
+    /// What files of a room import from rooms that lead back to it.
+    fn back_to(&self, room: &str) -> BTreeSet<(String, String)> {
+        let is_of = |module: &Module, room: &str| module.first().is_some_and(|own| own == room);
+        let leads_back = |module: &&Module| self.reach(module).iter().any(|m| is_of(m, room));
+        let above = self.arrows.keys().filter(|module| !is_of(module, room));
+        let above: BTreeSet<_> = above.filter(leads_back).map(|module| &module[0]).collect();
+        let own = self.arrows.iter().filter(|(module, _)| is_of(module, room));
+        let all = own.flat_map(|(a, to)| to.iter().map(move |b| (a, b)));
+        all.filter(|(_, b)| !is_of(b, room) && above.contains(&b[0]))
+            .map(|(a, b)| (a.join("/"), b.join("/")))
+            .collect()
+    }
+
     fn pairs(&self) -> BTreeSet<(String, String)> {
         let all = self
             .arrows
@@ -235,6 +255,21 @@ fn no_further_files_import_each_other() {
         }));
     }
     report("files that import each other", &faults);
+}
+
+#[test]
+fn the_engine_imports_nothing_further_from_above() {
+    let found = Graph::of("provider", &files(&[".rs"])).back_to("engine");
+    let listed = BACK.iter().map(|(a, b)| (a.to_string(), b.to_string()));
+    let listed: BTreeSet<_> = listed.collect();
+    let new = found.difference(&listed);
+    let new = new.map(|(a, b)| format!("{a} imports {b}, which is above the engine"));
+    let gone = listed.difference(&found);
+    let gone = gone.map(|(a, b)| format!("{a} imports {b} no more: take it out of BACK"));
+    report(
+        "what the engine imports from above",
+        &new.chain(gone).collect::<Vec<_>>(),
+    );
 }
 
 fn module_of(path: &str) -> Module {
@@ -316,7 +351,9 @@ fn paths_in_code(text: &str) -> Vec<Module> {
         for (start, _) in text.match_indices(root) {
             let before = text[..start].chars().next_back().unwrap_or(' ');
             let line = text[..start].rsplit('\n').next().unwrap_or_default();
-            if is_word(before) || before == ':' || line.contains("use ") {
+            // `pub(in crate::a)` says where a name may be seen, and imports nothing.
+            let is_visibility = line.ends_with("pub(in ");
+            if is_word(before) || before == ':' || is_visibility || line.contains("use ") {
                 continue;
             }
             let rest = &text[start..];
@@ -375,8 +412,7 @@ fn trees_of_imports_are_read() {
         .map(|path| path.join("::"))
         .collect();
     assert_eq!(paths, ["a::b", "a::c::d", "a::c::self", "a::e::*"]);
-    let text =
-        "use crate::a::B;\nlet x = super::c::D::new(self::e(), other::super_x);\npub use f::G;";
+    let text = "use crate::a::B;\npub(in crate::h) let x = super::c::D::new(self::e(), other::super_x);\npub use f::G;";
     assert_eq!(uses(text), [(false, "crate::a::B"), (true, "f::G")]);
     assert_eq!(
         paths_in_code(text),
@@ -407,6 +443,8 @@ fn circles_and_pairs_are_found_through_exports() {
     let graph = Graph::of("x", &files);
     assert_eq!(graph.largest_circle(), ["a", "b/three", "c"]);
     assert!(graph.pairs().is_empty(), "{:?}", graph.pairs());
+    let back = BTreeSet::from([("a".to_owned(), "b/three".to_owned())]);
+    assert_eq!(graph.back_to("a"), back);
     let files = [
         file("a.rs", "use crate::b::B;\n"),
         file("b.rs", "use super::a::A;\n"),

@@ -10,7 +10,7 @@ use urxe_wire::cm::RejReason;
 
 use super::error::CmError;
 #[allow(unused_imports, reason = "named in the documents")]
-use super::event::EventKind;
+use super::event_kind::EventKind;
 use super::id::{Id, State, Step};
 use super::param::ConnParam;
 use super::qp::{Agreed, depth};

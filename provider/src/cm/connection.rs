@@ -10,7 +10,8 @@ use urxe_wire::cm::RejReason;
 
 use super::channel::EventChannel;
 use super::error::CmError;
-use super::event::{Event, EventKind};
+use super::event::Event;
+use super::event_kind::EventKind;
 use super::id::Id;
 use super::manager::Manager;
 use super::options::CmOption;

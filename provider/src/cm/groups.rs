@@ -8,7 +8,7 @@ use urxe_core::qp::state::QpType;
 use urxe_wire::Qpn;
 
 use super::error::CmError;
-use super::event::{EventKind, EventParam};
+use super::event_kind::{EventKind, EventParam};
 use super::id::Id;
 use super::param::UdParam;
 use super::qp::HOP_LIMIT;

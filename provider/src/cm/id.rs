@@ -11,17 +11,17 @@ use urxe_wire::{Psn, Qkey, Qpn};
 
 use super::channel::EventChannel;
 use super::error::CmError;
-use super::event::{EventKind, EventParam};
+use super::event_kind::{EventKind, EventParam};
 use super::manager::Manager;
 use super::options::{CmOption, Options};
 use super::param::{PortSpace, UDP_QKEY};
 use super::ports::Lease;
 use super::qp::Agreed;
-use super::queue::{Queue, What};
+use super::queue::{Mailbox, Queue, What};
 use crate::context::Context;
-use crate::engine::Mailbox;
 use crate::error::Error;
 use crate::qp::{Ece, Qp, QpInner};
+use crate::queues::Object;
 use crate::share::PortName;
 
 /// One end of a connection that is, is to be, or is waited for; or of a datagram service.
@@ -144,7 +144,8 @@ impl Id {
             mailbox: Mailbox::new(queue.clone()),
             state: Mutex::new(State::new(Psn::new(psn))),
         });
-        handle.mailbox.address(Arc::downgrade(&handle));
+        let to: Object = Arc::<Handle>::downgrade(&handle);
+        handle.mailbox.address(to);
         Ok(Id { handle })
     }
 

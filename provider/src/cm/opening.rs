@@ -9,7 +9,8 @@ use urxe_core::qp::state::QpType;
 use urxe_wire::cm::SidrStatus;
 use urxe_wire::{Qkey, Qpn};
 
-use super::event::{Event, EventKind, EventParam};
+use super::event::Event;
+use super::event_kind::{EventKind, EventParam};
 use super::id::{Id, Step};
 use super::param::{ConnParam, UdParam};
 use super::qp::{Agreed, HOP_LIMIT};
@@ -19,7 +20,7 @@ impl Queued {
     /// The event, if its identifier still is. `queue` is the channel that it came by.
     pub(super) fn open(self, queue: &Arc<Queue>) -> Option<Event> {
         let id = Id {
-            handle: self.to.upgrade()?,
+            handle: self.to.upgrade()?.downcast().ok()?,
         };
         match self.what {
             What::Plain(kind, status, param) => Some(event(id, kind, status, param)),

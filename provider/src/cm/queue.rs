@@ -1,12 +1,13 @@
 //! Events on their way to the program.
 
-use std::sync::Weak;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use urxe_core::cm::{CmEvent, CommId, Incoming};
+use urxe_core::table::QpIndex;
+use urxe_wire::Qpn;
 
-use super::event::{EventKind, EventParam};
-use super::id::Handle;
-use crate::queues::Channel;
+use super::event_kind::{EventKind, EventParam};
+use crate::queues::{Channel, Object};
 
 /// The queue of a channel.
 pub(crate) type Queue = Channel<Queued>;
@@ -15,7 +16,7 @@ pub(crate) type Queue = Channel<Queued>;
 /// gone get no events.
 #[derive(Debug)]
 pub(crate) struct Queued {
-    pub(crate) to: Weak<Handle>,
+    pub(crate) to: Object,
     pub(crate) what: What,
 }
 
@@ -28,4 +29,73 @@ pub(crate) enum What {
     Agent(CmEvent),
     /// A request; with the number of the context that the listener has.
     Request(usize, CommId, Box<Incoming>),
+}
+
+/// Where an identifier's events go.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    queue: Mutex<Arc<Queue>>,
+    /// The identifier; set once it is made.
+    to: OnceLock<Object>,
+    /// The QP that follows its connection, if one does.
+    qp: Mutex<Option<(QpIndex, Qpn)>>,
+}
+
+impl Mailbox {
+    pub(crate) fn new(queue: Arc<Queue>) -> Arc<Mailbox> {
+        Arc::new(Mailbox {
+            queue: Mutex::new(queue),
+            to: OnceLock::new(),
+            qp: Mutex::new(None),
+        })
+    }
+
+    /// A QP fails when the connection ends, whether or not the program looks for events.
+    pub(crate) fn follow(&self, qp: Option<(QpIndex, Qpn)>) {
+        *self.qp.lock().unwrap_or_else(PoisonError::into_inner) = qp;
+    }
+
+    pub(crate) fn follower(&self) -> Option<(QpIndex, Qpn)> {
+        *self.qp.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn address(&self, to: Object) {
+        // It is made once.
+        let _ = self.to.set(to);
+    }
+
+    pub(crate) fn push(&self, what: What) {
+        let Some(to) = self.to.get().cloned() else {
+            return;
+        };
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.push(Queued { to, what });
+    }
+
+    pub(crate) fn queue(&self) -> Arc<Queue> {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.clone()
+    }
+
+    /// Events go to another channel from now on, with those that wait.
+    pub(crate) fn move_to(&self, queue: &Arc<Queue>) {
+        let mut own = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *own, queue.clone());
+        for queued in self.take_waiting(&old) {
+            own.push(queued);
+        }
+    }
+
+    /// Removes the events that will not be taken.
+    pub(crate) fn clear(&self) {
+        let queue = self.queue();
+        drop(self.take_waiting(&queue));
+    }
+
+    fn take_waiting(&self, queue: &Queue) -> Vec<Queued> {
+        let Some(to) = self.to.get() else {
+            return Vec::new();
+        };
+        queue.take_all(|queued| queued.to.ptr_eq(to))
+    }
 }

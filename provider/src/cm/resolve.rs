@@ -7,7 +7,7 @@ use std::time::Duration;
 use urxe_core::cm::Scope;
 
 use super::error::CmError;
-use super::event::{EventKind, EventParam};
+use super::event_kind::{EventKind, EventParam};
 use super::id::{Handle, Id, Listening, Step};
 use super::ports::Lease;
 use crate::context::Context;

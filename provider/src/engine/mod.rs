@@ -24,10 +24,9 @@ pub(crate) use calls::post::QpShared;
 pub(crate) use calls::srq::SrqShared;
 pub(crate) use drive::doorbell::Poisoned;
 pub(crate) use drive::progress::ProgressThread;
-pub(crate) use objects::cm::Mailbox;
 pub(crate) use upkeep::counters::MEANINGS as COUNTER_MEANINGS;
-pub use upkeep::open_engines::flush_open_captures;
-pub(crate) use upkeep::open_engines::{OpenEngines, note_capturing};
+pub use upkeep::open_engines::{flush_open_captures, report_open_faults};
+pub(crate) use upkeep::open_engines::{note_capturing, note_faulty};
 
 use crate::async_event::AsyncEvent;
 use crate::error::{Error, ErrorKind};

@@ -10,29 +10,9 @@ mod path;
 mod spec;
 
 use core::fmt;
-use std::sync::Arc;
 
 pub(crate) use path::{FaultCounts, FaultyPath};
 pub use spec::{FaultSpec, FaultSpecError, Share};
-
-use crate::engine::{Engine, OpenEngines};
-
-/// Contexts with faults that are open, to tell their counts when the process ends.
-static OPEN: OpenEngines = OpenEngines::new();
-
-/// Notes a context with faults.
-pub(crate) fn note_open(engine: &Arc<Engine>) {
-    OPEN.note(engine);
-}
-
-/// Prints to standard error which faults the contexts met that are still open; for
-/// programs that exit without closing them. Those that are closed say so themselves, if
-/// `URXE_VERBOSE` is in the environment.
-pub fn report_open_faults() {
-    for engine in OPEN.take() {
-        engine.report_faults();
-    }
-}
 
 /// The line that is printed in the end.
 pub(crate) struct Summary<'a> {

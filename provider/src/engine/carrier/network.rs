@@ -10,7 +10,7 @@ use super::{Carrier, Sending, Sent};
 use crate::engine::Engine;
 use crate::engine::drive::progress::RECENT_NS;
 use crate::engine::drive::shard_state::ShardState;
-use crate::network::{Network, Packet, Ready};
+use crate::network::{Driven, Network, Packet, Ready};
 use crate::queues::Channel;
 
 /// Bytes that the core hands over at a time: one packet of 4 KiB, or some smaller ones. More would
@@ -62,9 +62,9 @@ impl<T: Send + core::fmt::Debug> Ready for Channel<T> {
     }
 }
 
-impl Engine {
+impl Driven for Engine {
     /// Takes a packet in; false if it is for another context.
-    pub(crate) fn receive_from_network(&self, packet: &Packet<'_>) -> bool {
+    fn receive(&self, packet: &Packet<'_>) -> bool {
         let Ok(mut state) = self.combiner.lock() else {
             return true;
         };
@@ -79,13 +79,24 @@ impl Engine {
     }
 
     /// Does what is due, as the progress thread would, or what there was no room for.
-    pub(crate) fn drive_on_network(&self) {
+    fn drive(&self) {
         if let Ok(mut state) = self.combiner.lock() {
             state.start_turn();
             self.turn_on_network(&mut state);
         }
     }
 
+    fn due_ns(&self) -> Option<u64> {
+        let state = self.combiner.lock().ok()?;
+        state.due().map(|due| due.0)
+    }
+
+    fn counted(&self) -> Vec<(&'static str, u64)> {
+        self.counters().unwrap_or_default()
+    }
+}
+
+impl Engine {
     /// In the place of the program: if no thread polls, that is asleep.
     fn turn_on_network(&self, state: &mut ShardState) {
         let sleeps = self.progress.is_watched() || !self.progress.was_driven(state.now, RECENT_NS);
@@ -94,10 +105,5 @@ impl Engine {
             true => Driver::Sleeper { yields: false },
             false => Driver::Poller { yields: false },
         });
-    }
-
-    pub(crate) fn due_on_network(&self) -> Option<u64> {
-        let state = self.combiner.lock().ok()?;
-        state.due().map(|due| due.0)
     }
 }

@@ -2,7 +2,7 @@
 //! identifiers that they are for.
 
 use core::net::IpAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::Arc;
 
 use urxe_core::Driver;
 use urxe_core::Time;
@@ -17,81 +17,12 @@ use urxe_core::table::{QpIndex, cut};
 use urxe_wire::Qpn;
 use urxe_wire::cm::PortSpace;
 
-use crate::cm::{Handle, Queue, Queued, What};
+use crate::cm::{Mailbox, What};
 use crate::engine::Engine;
 use crate::engine::carrier::sockets::ListensAt;
 use crate::engine::drive::shard_state::ShardState;
 use crate::error::Error;
-use crate::listed::guid_of;
-
-/// Where an identifier's events go.
-#[derive(Debug)]
-pub(crate) struct Mailbox {
-    queue: Mutex<Arc<Queue>>,
-    /// The identifier; set once it is made.
-    to: OnceLock<Weak<Handle>>,
-    /// The QP that follows its connection, if one does.
-    qp: Mutex<Option<(QpIndex, Qpn)>>,
-}
-
-impl Mailbox {
-    pub(crate) fn new(queue: Arc<Queue>) -> Arc<Mailbox> {
-        Arc::new(Mailbox {
-            queue: Mutex::new(queue),
-            to: OnceLock::new(),
-            qp: Mutex::new(None),
-        })
-    }
-
-    /// A QP fails when the connection ends, whether or not the program looks for events.
-    pub(crate) fn follow(&self, qp: Option<(QpIndex, Qpn)>) {
-        *self.qp.lock().unwrap_or_else(PoisonError::into_inner) = qp;
-    }
-
-    fn follower(&self) -> Option<(QpIndex, Qpn)> {
-        *self.qp.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn address(&self, to: Weak<Handle>) {
-        // It is made once.
-        let _ = self.to.set(to);
-    }
-
-    pub(crate) fn push(&self, what: What) {
-        let Some(to) = self.to.get().cloned() else {
-            return;
-        };
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.push(Queued { to, what });
-    }
-
-    pub(crate) fn queue(&self) -> Arc<Queue> {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.clone()
-    }
-
-    /// Events go to another channel from now on, with those that wait.
-    pub(crate) fn move_to(&self, queue: &Arc<Queue>) {
-        let mut own = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = std::mem::replace(&mut *own, queue.clone());
-        for queued in self.take_waiting(&old) {
-            own.push(queued);
-        }
-    }
-
-    /// Removes the events that will not be taken.
-    pub(crate) fn clear(&self) {
-        let queue = self.queue();
-        drop(self.take_waiting(&queue));
-    }
-
-    fn take_waiting(&self, queue: &Queue) -> Vec<Queued> {
-        let Some(to) = self.to.get() else {
-            return Vec::new();
-        };
-        queue.take_all(|queued| queued.to.ptr_eq(to))
-    }
-}
+use crate::guid::guid_of;
 
 /// The receivers of events, by place.
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
 //! Contexts that are open when the process ends. Many programs exit without closing them, so their captures have to
-//! be completed on request.
+//! be completed, and the faults that they met told, on request.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -7,22 +7,22 @@ use crate::engine::Engine;
 
 /// A list of engines that does not keep them.
 #[derive(Debug)]
-pub(crate) struct OpenEngines(Mutex<Vec<Weak<Engine>>>);
+struct OpenEngines(Mutex<Vec<Weak<Engine>>>);
 
 impl OpenEngines {
-    pub(crate) const fn new() -> OpenEngines {
+    const fn new() -> OpenEngines {
         OpenEngines(Mutex::new(Vec::new()))
     }
 
     /// Adds one; those that are gone go.
-    pub(crate) fn note(&self, engine: &Arc<Engine>) {
+    fn note(&self, engine: &Arc<Engine>) {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|engine| engine.strong_count() > 0);
         open.push(Arc::downgrade(engine));
     }
 
     /// All that are open, once.
-    pub(crate) fn take(&self) -> Vec<Arc<Engine>> {
+    fn take(&self) -> Vec<Arc<Engine>> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let open = std::mem::take(&mut *open);
         open.iter().filter_map(Weak::upgrade).collect()
@@ -42,6 +42,23 @@ pub(crate) fn note_capturing(engine: &Arc<Engine>) {
 pub fn flush_open_captures() {
     for engine in CAPTURING.take() {
         engine.flush_capture();
+    }
+}
+
+/// Contexts with faults that are open, to tell their counts when the process ends.
+static FAULTY: OpenEngines = OpenEngines::new();
+
+/// Notes a context with faults.
+pub(crate) fn note_faulty(engine: &Arc<Engine>) {
+    FAULTY.note(engine);
+}
+
+/// Prints to standard error which faults the contexts met that are still open; for
+/// programs that exit without closing them. Those that are closed say so themselves, if
+/// `URXE_VERBOSE` is in the environment.
+pub fn report_open_faults() {
+    for engine in FAULTY.take() {
+        engine.report_faults();
     }
 }
 
