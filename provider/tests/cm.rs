@@ -296,6 +296,23 @@ fn a_refusal_says_why() {
     assert_eq!(refused.status, i32::from(RejReason::INVALID_SERVICE_ID.0));
 }
 
+#[test]
+fn a_peer_that_refused_is_none_to_lead_a_qp_to() {
+    let [server, client] = Host::pair();
+    let (_listener, addr) = server.listen(PortSpace::Tcp);
+    let id = client.resolved(PortSpace::Tcp, addr);
+    let end = End::new(&client, QpType::Rc);
+    id.set_qp(end.qp.qp_num(), false);
+    id.connect(&ConnParam::default()).expect("asks");
+    let request = server.expect(EventKind::ConnectRequest);
+    request.id.reject(&[]).expect("refuses");
+    client.expect(EventKind::Rejected);
+    let attributes = id.init_qp_attr(QpState::Rtr);
+    assert!(attributes.is_err(), "{attributes:?}");
+    let answer = request.id.accept(&ConnParam::default());
+    assert!(answer.is_err(), "there is no request any more");
+}
+
 /// Waits until a descriptor is readable, at most a second.
 fn urxe_wait(fd: std::os::fd::BorrowedFd<'_>) -> Option<()> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -355,10 +355,10 @@ impl Shard {
         packet: &Packet<'_>,
         env: &mut Env<'_, M, C>,
     ) -> Handled {
+        if self.is_management(path, packet) {
+            return self.handle_management(path, ident_hint, packet, env.now);
+        }
         match self.admit(path, ident_hint, packet, env.now) {
-            Err(DropReason::NoQp) if self.is_management(path, packet) => {
-                return self.handle_management(path, ident_hint, packet, env.now);
-            }
             Err(DropReason::NoQp | DropReason::Malformed) if self.is_of_another(path, packet) => {
                 let chunk = QpnChunk::of(packet.bth().dest_qp);
                 return Handled::OfAnother(Foreign::Qp(chunk));

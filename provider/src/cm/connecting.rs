@@ -42,6 +42,7 @@ impl Id {
                     retry_count: proposed.retry_count,
                     ack_timeout: state.options.ack_timeout,
                     tos: state.options.tos,
+                    peer: None,
                     ..Agreed::of_terms(&proposed, path_mtu)
                 });
                 terms = Some(proposed);
@@ -56,7 +57,7 @@ impl Id {
                 remote: peer.ip(),
                 tos: state.options.tos,
             };
-            state.step = Step::Connecting;
+            state.step = Step::Asked;
             (path, (local.port(), peer.port()), state.options)
         };
         let (local_port, remote_port) = ports;
@@ -129,11 +130,12 @@ impl Id {
     #[doc(alias = "rdma_accept")]
     pub fn accept(&self, param: &ConnParam) -> Result<(), Error> {
         let (context, conn) = self.conn()?;
-        if self.state().step != Step::Requested {
-            return Err(CmError::State("there is no request").into());
-        }
         if self.qp_type() == QpType::Ud {
             return self.accept_datagram(param);
+        }
+        let engine = context.engine();
+        if !engine.cm(|agent, _| agent.is_request(conn))? {
+            return Err(CmError::State("there is no request").into());
         }
         let terms = {
             let mut state = self.state();
@@ -169,11 +171,8 @@ impl Id {
             terms,
             private_data: &param.private_data,
         };
-        let engine = context.engine();
-        self.state().step = Step::Answered;
         let accepted = engine.cm(|agent, now| agent.accept(now, conn, &answer));
         if let Err(error) = accepted.and_then(|accepted| accepted.map_err(Error::from)) {
-            self.state().step = Step::Requested;
             // The first failure says more.
             let _ = self.fail_attached();
             return Err(error);
@@ -195,7 +194,6 @@ impl Id {
         };
         let engine = context.engine();
         engine.cm(|agent, _| agent.accept_datagram(conn, &answer))??;
-        self.state().step = Step::Connected;
         Ok(())
     }
 
@@ -218,7 +216,6 @@ impl Id {
         let (context, conn) = self.conn()?;
         let engine = context.engine();
         engine.cm(|agent, now| agent.reject(now, conn, reason, private_data))??;
-        self.state().step = Step::Ended;
         Ok(())
     }
 
@@ -260,7 +257,6 @@ impl Id {
     pub fn establish(&self) -> Result<(), Error> {
         let (context, conn) = self.conn()?;
         context.engine().cm(|agent, _| agent.establish(conn))??;
-        self.state().step = Step::Connected;
         Ok(())
     }
 }

@@ -50,7 +50,7 @@ pub(crate) struct Handle {
     state: Mutex<State>,
 }
 
-/// The state of an identifier.
+/// How far an identifier came by itself. Where its connection stands is what the core's agent says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     Idle,
@@ -58,16 +58,8 @@ pub(super) enum Step {
     AddrResolved,
     RouteResolved,
     Listening,
-    /// The peer is asked.
-    Connecting,
-    /// The peer has accepted.
-    Replied,
-    /// The peer asks.
-    Requested,
-    /// The request was answered.
-    Answered,
-    Connected,
-    Ended,
+    /// It asks a peer, or a peer asks: it has, or had, a connection.
+    Asked,
 }
 
 /// A context that listens for an identifier.

@@ -48,10 +48,7 @@ impl Id {
                 self.end();
                 (EventKind::Unreachable, -libc::ETIMEDOUT, EventParam::None)
             }
-            CmEvent::Established(_, data) => {
-                self.state().step = Step::Connected;
-                (EventKind::Established, 0, with_data(&data))
-            }
+            CmEvent::Established(_, data) => (EventKind::Established, 0, with_data(&data)),
             CmEvent::Disconnected {
                 timed_out,
                 private_data,
@@ -70,7 +67,6 @@ impl Id {
 
     /// The connection is over, or will not be.
     fn end(&self) {
-        self.state().step = Step::Ended;
         // What was posted completes; if it cannot, its QP is gone.
         let _ = self.fail_attached();
     }
@@ -87,16 +83,9 @@ impl Id {
                 qkey,
                 private_data,
             } => {
-                let is_there = status == SidrStatus::VALID;
-                self.state().step = if is_there {
-                    Step::Connected
-                } else {
-                    Step::Ended
-                };
-                let kind = if is_there {
-                    EventKind::Established
-                } else {
-                    EventKind::Unreachable
+                let kind = match status {
+                    SidrStatus::VALID => EventKind::Established,
+                    _ => EventKind::Unreachable,
                 };
                 let param = self.ud_param(qpn, qkey, &private_data);
                 event(self, kind, i32::from(status.0), param)
@@ -118,7 +107,6 @@ impl Id {
                 ..accepted
             }));
             state.note_vendor(terms.vendor);
-            state.step = Step::Replied;
         }
         let param = EventParam::Conn(conn_param(terms, private_data));
         let Some(qp) = self.attached() else {
@@ -164,7 +152,7 @@ impl Id {
             let mut state = new.state();
             let path = incoming.path;
             state.conn = Some(conn);
-            state.step = Step::Requested;
+            state.step = Step::Asked;
             state.local = Some(SocketAddr::new(path.local, incoming.local_port));
             state.peer = Some(SocketAddr::new(path.remote, incoming.remote_port));
             (state.options, state.qkey) = (options, qkey);

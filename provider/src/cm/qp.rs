@@ -10,7 +10,7 @@ use urxe_core::qp::state::{QpState, QpType, transition};
 use urxe_wire::{Psn, Qpn};
 
 use super::error::CmError;
-use super::id::{Id, State, Step};
+use super::id::{Id, State};
 use super::param::ConnParam;
 use crate::error::Error;
 use crate::limits::LIMITS;
@@ -22,9 +22,8 @@ pub(super) const HOP_LIMIT: u8 = 64;
 /// What both sides agreed on, as this side's QP sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agreed {
-    pub(super) remote_qpn: Qpn,
-    /// The PSN that this side begins with: the peer chose it.
-    pub(super) sq_psn: Psn,
+    /// The peer's QP, and the PSN that this side begins with, which the peer chose; once the peer is heard.
+    pub(super) peer: Option<(Qpn, Psn)>,
     pub(super) path_mtu: Mtu,
     pub(super) responder_resources: u8,
     pub(super) initiator_depth: u8,
@@ -48,8 +47,7 @@ impl Agreed {
     /// The terms that the peer accepted.
     pub(super) fn of_terms(terms: &Terms, path_mtu: Mtu) -> Agreed {
         Agreed {
-            remote_qpn: terms.qpn,
-            sq_psn: terms.starting_psn,
+            peer: Some((terms.qpn, terms.starting_psn)),
             path_mtu,
             responder_resources: terms.responder_resources,
             initiator_depth: terms.initiator_depth,
@@ -139,9 +137,7 @@ impl Id {
                 ))
             }
             QpState::Rtr | QpState::Rts => {
-                let agreed = own.agreed.filter(|_| own.step != Step::Connecting);
-                let agreed = agreed.ok_or(CmError::State("the peer is not known"))?;
-                let attr = connected(attr, &own, &agreed)?;
+                let attr = connected(attr, &own)?;
                 let from = match state {
                     QpState::Rtr => QpState::Init,
                     _ => QpState::Rtr,
@@ -198,11 +194,11 @@ fn datagrams(state: QpState, attr: QpAttr, own: &State) -> Result<(QpAttr, AttrM
     Ok((attr, mask | AttrMask::STATE))
 }
 
-fn connected(attr: QpAttr, own: &State, agreed: &Agreed) -> Result<QpAttr, Error> {
-    let address = |addr: Option<SocketAddr>| {
-        let addr = addr.ok_or(CmError::State("the peer is not known"))?;
-        Ok::<_, CmError>(addr.ip())
-    };
+fn connected(attr: QpAttr, own: &State) -> Result<QpAttr, CmError> {
+    let unknown = CmError::State("the peer is not known");
+    let agreed = own.agreed.ok_or(unknown)?;
+    let (dest_qp_num, sq_psn) = agreed.peer.ok_or(unknown)?;
+    let address = |addr: Option<SocketAddr>| Ok::<_, CmError>(addr.ok_or(unknown)?.ip());
     Ok(QpAttr {
         qp_access_flags: rights(agreed.responder_resources),
         path_mtu: agreed.path_mtu,
@@ -212,9 +208,9 @@ fn connected(attr: QpAttr, own: &State, agreed: &Agreed) -> Result<QpAttr, Error
             traffic_class: agreed.tos,
             hop_limit: HOP_LIMIT,
         }),
-        dest_qp_num: agreed.remote_qpn,
+        dest_qp_num,
         rq_psn: own.own_psn,
-        sq_psn: agreed.sq_psn,
+        sq_psn,
         max_dest_rd_atomic: agreed.responder_resources.min(LIMITS.max_qp_rd_atom as u8),
         max_rd_atomic: agreed.initiator_depth.min(LIMITS.max_qp_init_rd_atom as u8),
         min_rnr_timer: own.options.min_rnr_timer,

@@ -199,6 +199,11 @@ impl Agent {
         }
     }
 
+    /// True if it is a request for a connection that waits for its answer.
+    pub fn is_request(&self, id: CommId) -> bool {
+        self.in_state(id, &[State::ReqReceived]).is_ok()
+    }
+
     /// Accepts a request; the QP is in RTS already.
     ///
     /// # Errors

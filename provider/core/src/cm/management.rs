@@ -7,7 +7,6 @@ use urxe_wire::{
 
 use super::agent::{Agent, AgentConfig};
 use super::event::CmEvent;
-use super::route::GSI_QPN;
 use super::shrink::CmPlaces;
 use super::terms::MadPath;
 use crate::error::DropReason;
@@ -117,11 +116,11 @@ impl Shard {
     }
 
     /// True if the packet is for QP 1 and there is one. (A group's packets are not.)
-    #[cold]
+    #[inline]
     pub(crate) fn is_management(&self, path: &RxPath, packet: &Packet<'_>) -> bool {
-        self.management.agent.is_some()
+        packet.bth().dest_qp == Qpn::GSI
+            && self.management.agent.is_some()
             && !path.local.is_multicast()
-            && packet.bth().dest_qp.get() == GSI_QPN
     }
 
     /// Takes a packet to QP 1.
@@ -209,7 +208,7 @@ impl Shard {
     /// Puts the agent's messages into the batch. False if it is full.
     #[cold]
     pub(crate) fn send_mads(&mut self, batch: &mut TxBatch) -> bool {
-        let gsi = Qpn::new(GSI_QPN);
+        let gsi = Qpn::GSI;
         let source_port = self.common.config.source_ports.port(gsi, gsi);
         let info = Opcode::UD_SEND_ONLY.info().expect("it is in the table");
         let Some(agent) = self.management.agent.as_deref_mut() else {

@@ -7,9 +7,6 @@ use super::conns::owner_of;
 use super::terms::CommId;
 use crate::qpn_table::QpnChunk;
 
-/// QP 1.
-pub(crate) const GSI_QPN: u32 = 1;
-
 /// Where a management datagram belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {

@@ -5,6 +5,7 @@ use urxe_core::cm::{AgentConfig, Scope};
 use urxe_core::error::DropReason;
 use urxe_core::qp::state::QpType;
 use urxe_core::qpn_table::QpnChunk;
+use urxe_core::{Handled, Shard, ShardConfig};
 use urxe_wire::cm::{CmMessage, CmPath, IpCmHeader, PortSpace, Req, service_id};
 use urxe_wire::{
     Aeth, Bth, Deth, Gid, MAD_LEN, MadHeader, Msn, NakCode, Opcode, PacketWriter, Pkey, Psn, Qkey,
@@ -396,4 +397,28 @@ fn qp_1_teaches_other_qps_nothing() {
     }));
     w.ratio = (8, 1);
     assert_eq!(w.exchange(10..60, 1).len(), 50);
+}
+
+/// Each sharer of an address has a QP 1: what one refuses there is not another's.
+#[test]
+fn a_packet_to_qp_1_of_another_version_is_malformed_here() {
+    let mut w = World::new(QpType::Ud, Numbering::Trains, 6);
+    let mut shard = Shard::new(ShardConfig {
+        shares_qpns: true,
+        ..ShardConfig::default()
+    });
+    shard.start_cm(AgentConfig {
+        guid: 1,
+        owner: QpnChunk(3),
+        is_shared: true,
+        secret: 6,
+    });
+    w.nodes[1].shard = shard;
+    let mut packet = mad(&w, 0, 1);
+    packet[1] |= 1;
+    let (now, path) = (w.now, w.path_to(1));
+    let handled = w.nodes[1].with_env(now, |s, env| s.handle_packet(&path, 0, &packet, env));
+    assert_eq!(handled, Handled::Here);
+    let stats = w.nodes[1].shard.stats();
+    assert_eq!(stats.dropped_for(DropReason::Malformed), 1);
 }
