@@ -12,10 +12,8 @@ pub(crate) enum TimerFor {
     /// A receive of a stream.
     Receive(u32),
     /// A task of a program.
-    #[cfg_attr(not(feature = "programs"), expect(dead_code, reason = "no programs"))]
     Task(u32),
     /// The contexts of a host's programs.
-    #[cfg_attr(not(feature = "programs"), expect(dead_code, reason = "no programs"))]
     Contexts,
 }
 
