@@ -4,8 +4,6 @@
 use core::net::IpAddr;
 use std::sync::Arc;
 
-use urxe_core::Driver;
-use urxe_core::Time;
 use urxe_core::cm::{
     Agent, AgentConfig, CmError as CoreError, CmEvent, CmPlaces, CommId, ConnectRequest,
     DatagramRequest, ListenerId, Scope,
@@ -14,6 +12,7 @@ use urxe_core::qp::attr::{AttrMask, QpAttr};
 use urxe_core::qp::state::QpState;
 use urxe_core::qpn_table::{CHUNKS, QpnChunk};
 use urxe_core::table::{QpIndex, cut};
+use urxe_core::{Driver, Time};
 use urxe_wire::Qpn;
 use urxe_wire::cm::PortSpace;
 
