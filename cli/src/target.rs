@@ -1,5 +1,5 @@
 //! The two processes of a measurement on this host: the one that measures starts the other, the target, talks to it over
-//! a [control](crate::control) connection, and sees that it ends.
+//! a [control] connection, and sees that it ends.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Stdio;
