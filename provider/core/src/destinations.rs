@@ -186,7 +186,11 @@ impl Destinations {
                 place
             }
         };
-        self.list[place as usize].qps += 1;
+        let destination = &mut self.list[place as usize];
+        destination.qps += 1;
+        // The line has a place for each: none is made for a packet.
+        let (qps, line) = (destination.qps as usize, &mut destination.line);
+        line.reserve(qps - line.len());
         place
     }
 
@@ -206,6 +210,7 @@ impl Destinations {
         destination.under_way -= u64::from(way.under_way);
         destination.divide(config);
         if destination.qps == 0 {
+            destination.line = VecDeque::new();
             self.places.remove(&destination.addr);
             self.free.push(place);
         }
