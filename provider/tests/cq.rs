@@ -344,7 +344,11 @@ fn what_arrives_after_the_first_completion_waits_for_the_next_poll() {
         assert_eq!(poll.wc().wr_id, 2 * n, "it still shows the first");
         assert_eq!(b.succeed().wr_id, 2 * n + 1);
     }
-    assert!(waited > 0, "the engine was driven within a poll each time");
+    // A poll that drives finds the second in nearly every round.
+    assert!(
+        waited >= 25,
+        "the engine was driven within a poll: {waited} of 50"
+    );
 }
 
 #[test]
