@@ -30,7 +30,7 @@ pub(crate) struct Way {
     place: Option<u32>,
     /// It has requests that are not complete.
     is_busy: bool,
-    /// It waited, and so many bytes were promised to it for its next turn: a train, or what there is room for.
+    /// It waited, and so many bytes beside the room were promised to it for its next turn: a train, or none.
     promise: Option<u32>,
     /// Bytes that it was told it may have under way.
     allowed: Option<u32>,
@@ -146,9 +146,9 @@ impl Destination {
         (u64::from(bytes) + free).min(self.part.into()) as u32
     }
 
-    fn promise(&mut self, way: &mut Way, bytes: u32) {
-        (way.promise, way.wait) = (Some(bytes), None);
-        self.promised += u64::from(bytes);
+    fn promise_train(&mut self, way: &mut Way) {
+        way.promise = Some(TRAIN);
+        self.promised += u64::from(TRAIN);
     }
 
     fn end_promise(&mut self, way: &mut Way) {
@@ -270,9 +270,8 @@ impl Destinations {
             Some(wait) if wait.until.is_some() => return true,
             Some(wait) if wait.returned != destination.returned => {}
             Some(_) => {
-                // What is under way may be for peers that are gone: it has a packet, as others in its place.
-                destination.line.retain(|&waits| waits != index);
-                destination.promise(way, 0);
+                // What is under way may be for peers that are gone: it has a packet, and keeps its place.
+                way.promise = Some(0);
                 return false;
             }
         }
@@ -299,7 +298,7 @@ impl Destinations {
         if let Some(place) = way.place
             && can_send
         {
-            self.list[place as usize].promise(way, TRAIN);
+            self.list[place as usize].promise_train(way);
         }
     }
 

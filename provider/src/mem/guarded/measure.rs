@@ -21,7 +21,7 @@ unsafe fn guarded(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 #[test]
-#[ignore = "it times, which only an idle machine can: tests/measure runs it"]
+#[ignore = "it times: tests/measure and CI run it with nothing beside it"]
 fn a_guarded_copy_costs_what_a_plain_one_does() {
     println!(
         "{:>6} {:>10} {:>10} {:>6}",
