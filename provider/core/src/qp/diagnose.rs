@@ -1,14 +1,13 @@
-//! Explains why a QP fails. Called once, when it does: the checks that refused are gone
-//! through again with time for the details, so that they need not carry any.
+//! Explains why a QP fails, in words. Called once, when it does: the checks say only which
+//! of them refused, and the details are put together here.
 
-use urxe_wire::{Operation, Packet, Position};
+use urxe_wire::{Packet, Rkey};
 
 use crate::detail::{ErrorDetail, Finding, local_access, remote_access, rights};
 use crate::error::Fault;
-use crate::flush::Placement;
 use crate::mr::{Access, MrTable};
 use crate::qp::Qp;
-use crate::qp::responder::Incoming;
+use crate::qp::responder::{Incoming, Refusal};
 use crate::work::{MESSAGE_MAX, SendWqe, WrOpcode};
 
 impl Qp {
@@ -50,27 +49,14 @@ impl Qp {
     #[cold]
     pub(super) fn note_recv_failure(
         &mut self,
-        fault: Fault,
+        refusal: Refusal,
         packet: Option<&Packet<'_>>,
         mrs: &MrTable,
     ) {
-        let (expected, found, hint) = match (fault, packet) {
-            (Fault::RecvTooShort, Some(packet)) => self.too_long(packet),
-            (Fault::ResponderInvalidRequest, Some(packet)) => self.invalid_request(packet),
-            (Fault::ResponderAccess, Some(packet)) => self.refused_access(packet, mrs),
-            (Fault::ResponderAccess, None) => (
-                "the MR that an accepted READ names, until its last response".into(),
-                "none".into(),
-                Some("the region was deregistered while it was being read"),
-            ),
-            _ => {
-                let sges = self.resp.rq.front_sges();
-                local_access(mrs, sges, self.resp.recvs.pd, Access::LOCAL_WRITE)
-            }
-        };
+        let (expected, found, hint) = self.refused(refusal, packet, mrs);
         let takes_receive = self.resp.fills_receive() && !self.resp.rq.is_empty();
         self.last_error = Some(Box::new(ErrorDetail {
-            fault,
+            fault: refusal.fault(),
             wr_id: takes_receive.then(|| self.resp.rq.front_wr_id()),
             expected,
             found,
@@ -219,118 +205,105 @@ impl Qp {
         (format!("{expected} {request}"), answer, hint)
     }
 
-    fn too_long(&self, packet: &Packet<'_>) -> Finding {
-        let Incoming::Send { received } = self.resp.incoming else {
-            return ("a message that fits".into(), packet.to_string(), None);
-        };
-        let total = received + packet.payload().len() as u64;
-        (
-            format!("a message of at most {} bytes", self.resp.rq.front_length()),
-            format!("one of {total} bytes or more"),
-            Some("post longer receives, or agree on a message size"),
-        )
-    }
-
-    /// The order is that of the responder.
-    fn invalid_request(&self, packet: &Packet<'_>) -> Finding {
-        let info = packet.info();
-        let starts = matches!(info.position, Position::First | Position::Only);
-        let open = match self.resp.incoming {
-            Incoming::Idle => None,
-            Incoming::Send { .. } => Some(Operation::Send),
-            Incoming::Write { .. } => Some(Operation::Write),
-        };
-        match open {
-            Some(open) if starts || info.operation != open => {
-                let expected = format!("the rest of a {open:?} message");
-                return (expected, packet.to_string(), None);
+    /// The peer's request.
+    fn refused(&self, refusal: Refusal, packet: Option<&Packet<'_>>, mrs: &MrTable) -> Finding {
+        match (refusal, packet) {
+            (Refusal::Local(_), _) => {
+                let sges = self.resp.rq.front_sges();
+                local_access(mrs, sges, self.resp.recvs.pd, Access::LOCAL_WRITE)
             }
-            None if !starts => {
-                return ("the start of a message".into(), packet.to_string(), None);
+            (Refusal::TooLong, Some(packet)) => {
+                let before = match self.resp.incoming {
+                    Incoming::Send { received } => received,
+                    _ => 0,
+                };
+                let total = before + packet.payload().len() as u64;
+                (
+                    format!("a message of at most {} bytes", self.resp.rq.front_length()),
+                    format!("one of {total} bytes or more"),
+                    Some("post longer receives, or agree on a message size"),
+                )
             }
-            _ => {}
-        }
-        if let Some(finding) = self.wrong_queue(packet, open.is_some()) {
-            return finding;
-        }
-        if let Some(need) = right_for(packet)
-            && starts
-            && !self.link.access.contains(need)
-        {
-            return (
-                format!(
-                    "an operation that qp_access_flags allow ({})",
-                    rights(self.link.access)
-                ),
-                format!("one that needs {}", rights(need)),
-                Some("give this QP the right in INIT or RTR"),
-            );
-        }
-        let word = match info.operation {
-            Operation::AtomicWrite => packet.reth().map(|eth| eth.va),
-            _ => packet.atomic_eth().map(|eth| eth.va),
-        };
-        if let Some(va) = word
-            && !va.is_multiple_of(8)
-        {
-            let found = format!("{va:#x}");
-            return ("an address that is a multiple of 8".into(), found, None);
-        }
-        let is_read_or_atomic = !matches!(info.operation, Operation::Send | Operation::Write);
-        if is_read_or_atomic && !self.resp.replay.has_room() {
-            return (
-                format!(
-                    "at most {} READs and atomics outstanding (max_dest_rd_atomic)",
-                    self.attr.max_dest_rd_atomic
-                ),
-                "one more".into(),
-                Some("the peer's max_rd_atomic must not be larger"),
-            );
-        }
-        (
-            format!(
-                "packets of a path MTU of {} bytes, and as many as announced",
-                self.link.mtu
+            (Refusal::Memory(need), Some(packet)) => {
+                let (rkey, va, len) = self.target(packet);
+                remote_access(mrs, rkey, self.link.pd, (va, len), need)
+            }
+            (refusal, Some(packet)) => self.invalid_request(refusal, packet),
+            (_, None) => (
+                "the MR that an accepted READ names, until its last response".into(),
+                "none".into(),
+                Some("the region was deregistered while it was being read"),
             ),
-            packet.to_string(),
-            Some("both sides must use the same path MTU"),
-        )
+        }
     }
 
-    /// Over XRC: the packet names a queue that the target does not serve.
-    fn wrong_queue(&self, packet: &Packet<'_>, is_within_message: bool) -> Option<Finding> {
-        let srqn = packet.xrceth()?.srqn;
-        if self.resp.recvs.srqn == Some(srqn) {
-            return None;
-        }
-        let expected = match is_within_message {
-            true => "the shared receive queue that the message began with",
-            false => "the number of a shared receive queue of this target's XRC domain",
+    fn invalid_request(&self, refusal: Refusal, packet: &Packet<'_>) -> Finding {
+        let mut found = packet.to_string();
+        let (expected, hint) = match (refusal, self.resp.incoming) {
+            (Refusal::Sequence, Incoming::Idle) => ("the start of a message".into(), None),
+            (Refusal::Sequence, Incoming::Send { .. }) => {
+                ("the rest of a Send message".into(), None)
+            }
+            (Refusal::Sequence, Incoming::Write { .. }) => {
+                ("the rest of a Write message".into(), None)
+            }
+            (Refusal::Queue, incoming) => {
+                let srqn = packet.xrceth().map_or(0, |eth| eth.srqn.get());
+                found = format!("number {srqn:#x}");
+                let expected = match incoming {
+                    Incoming::Idle => {
+                        "the number of a shared receive queue of this target's XRC domain"
+                    }
+                    _ => "the shared receive queue that the message began with",
+                };
+                let hint = "exchange the numbers of the queues when connecting";
+                (expected.into(), Some(hint))
+            }
+            (Refusal::Right(need), _) => {
+                found = format!("one that needs {}", rights(need));
+                let allowed = rights(self.link.access);
+                let expected = format!("an operation that qp_access_flags allow ({allowed})");
+                (expected, Some("give this QP the right in INIT or RTR"))
+            }
+            (Refusal::TooMany, _) => {
+                found = "one more".into();
+                let max = self.attr.max_dest_rd_atomic;
+                let expected =
+                    format!("at most {max} READs and atomics outstanding (max_dest_rd_atomic)");
+                (
+                    expected,
+                    Some("the peer's max_rd_atomic must not be larger"),
+                )
+            }
+            (Refusal::Misaligned, _) => {
+                found = format!("{:#x}", self.target(packet).1);
+                ("an address that is a multiple of 8".into(), None)
+            }
+            (Refusal::Invalidate, _) => ("an rkey that may be invalidated from afar".into(), None),
+            _ => {
+                let mtu = self.link.mtu;
+                let expected =
+                    format!("packets of a path MTU of {mtu} bytes, and as many as announced");
+                (expected, Some("both sides must use the same path MTU"))
+            }
         };
-        let found = format!("number {:#x}", srqn.get());
-        let hint = "exchange the numbers of the queues when connecting";
-        Some((expected.into(), found, Some(hint)))
+        (expected, found, hint)
     }
 
-    fn refused_access(&self, packet: &Packet<'_>, mrs: &MrTable) -> Finding {
-        let need = right_for(packet).unwrap_or(Access::NONE);
-        let pd = self.link.pd;
-        if let Some(reth) = packet.reth() {
-            let range = (reth.va, u64::from(reth.dma_len));
-            return remote_access(mrs, reth.rkey, pd, range, need);
+    /// The memory that a request names, or the next packet of a WRITE.
+    fn target(&self, packet: &Packet<'_>) -> (Rkey, u64, u64) {
+        let here = packet.payload().len() as u64;
+        match (packet.reth(), packet.atomic_eth(), self.resp.incoming) {
+            (Some(eth), ..) => (eth.rkey, eth.va, eth.dma_len.into()),
+            (_, Some(eth), _) => (eth.rkey, eth.va, 8),
+            (
+                ..,
+                Incoming::Write {
+                    va, rkey, received, ..
+                },
+            ) => (rkey, va + u64::from(received), here),
+            _ => (Rkey(0), 0, here),
         }
-        if let Some(eth) = packet.atomic_eth() {
-            return remote_access(mrs, eth.rkey, pd, (eth.va, 8), need);
-        }
-        if let Incoming::Write {
-            va, rkey, received, ..
-        } = self.resp.incoming
-        {
-            let range = (va + u64::from(received), packet.payload().len() as u64);
-            return remote_access(mrs, rkey, pd, range, need);
-        }
-        let expected = "an rkey that may be invalidated from afar";
-        (expected.into(), packet.to_string(), None)
     }
 }
 
@@ -341,16 +314,6 @@ fn is_local_memory(fault: Fault) -> bool {
         fault,
         LocalKey | LocalPd | LocalBounds | LocalAccess | LocalMemory
     )
-}
-
-fn right_for(packet: &Packet<'_>) -> Option<Access> {
-    match packet.info().operation {
-        Operation::Write | Operation::AtomicWrite => Some(Access::REMOTE_WRITE),
-        Operation::ReadRequest => Some(Access::REMOTE_READ),
-        Operation::CompareSwap | Operation::FetchAdd => Some(Access::REMOTE_ATOMIC),
-        Operation::Flush => Placement(packet.feth()?.placement).rights(),
-        _ => None,
-    }
 }
 
 fn describe(wqe: &SendWqe) -> String {

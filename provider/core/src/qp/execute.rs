@@ -1,13 +1,13 @@
 //! Executing a request with the expected PSN: opcode sequence, operation,
 //! resources, length, R_Key, and then the operation itself.
 
-use urxe_wire::{NakCode, Operation, Packet, Position, Rkey};
+use urxe_wire::{Operation, Packet, Position, Rkey};
 
 use crate::context::Cx;
 use crate::cq::{CqSink, Cqe, WcOpcode};
 use crate::error::{Fault, WcStatus};
 use crate::memory::Memory;
-use crate::mr::Access;
+use crate::mr::{Access, MrSpan};
 use crate::qp::Link;
 use crate::qp::replay::{Resource, ResourceKind};
 use crate::qp::responder::{Incoming, Outcome, Refusal, Responder};
@@ -45,7 +45,7 @@ impl Responder {
             (Incoming::Idle, Operation::AtomicWrite) => self.on_atomic_write(link, packet, cx),
             (Incoming::Idle, Operation::Flush) => self.on_flush(link, packet, cx),
             // An opcode out of sequence, or one that this service does not have.
-            _ => Err(Refusal::INVALID),
+            _ => Err(Refusal::Sequence),
         }
     }
 
@@ -68,10 +68,7 @@ impl Responder {
         self.incoming = Incoming::Send { received };
         if total > self.rq.front_length() || total > MESSAGE_MAX {
             mark!(RecvTooShort);
-            return Err(Refusal {
-                code: NakCode::InvalidRequest,
-                fault: Fault::RecvTooShort,
-            });
+            return Err(Refusal::TooLong);
         }
         if !payload.is_empty() {
             sgl::scatter(
@@ -81,7 +78,7 @@ impl Responder {
                 received,
                 payload,
             )
-            .map_err(Refusal::local)?;
+            .map_err(Refusal::Local)?;
         }
         let ends = ends_message(packet);
         if ends {
@@ -90,7 +87,7 @@ impl Responder {
                 cx.env
                     .mrs
                     .check_invalidate(rkey, link.accessor())
-                    .map_err(|_| Refusal::ACCESS)?;
+                    .map_err(|_| Refusal::Invalidate)?;
                 cx.env.mrs.invalidate(rkey);
             }
             self.incoming = Incoming::Idle;
@@ -111,29 +108,19 @@ impl Responder {
         packet: &Packet<'_>,
         cx: &mut Cx<'_, '_, M, C>,
     ) -> Result<Outcome, Refusal> {
-        if !link.access.contains(Access::REMOTE_WRITE) {
-            return Err(Refusal::INVALID);
-        }
+        check_right(link, Access::REMOTE_WRITE)?;
         let reth = packet
             .reth()
             .expect("WRITE FIRST and ONLY have a RETH by their table entries");
         let spans_packets = packet.info().position == Position::First;
         if u64::from(reth.dma_len) > MESSAGE_MAX || spans_packets != (reth.dma_len > link.mtu) {
-            return Err(Refusal::INVALID);
+            return Err(Refusal::Length);
         }
         // The whole range at once, so that nothing of a bad WRITE lands. A WRITE of
         // no bytes checks neither key nor address (IBTA C9-88).
         if reth.dma_len > 0 {
-            cx.env
-                .mrs
-                .check_remote(
-                    reth.rkey,
-                    link.accessor(),
-                    reth.va,
-                    reth.dma_len as usize,
-                    Access::REMOTE_WRITE,
-                )
-                .map_err(|_| refuse_key())?;
+            let place = (reth.rkey, reth.va, reth.dma_len);
+            check_key(link, place, Access::REMOTE_WRITE, cx)?;
         }
         mark!(ZeroLengthUnchecked if reth.dma_len == 0);
         self.on_write_packet(link, packet, (reth.va, reth.rkey, reth.dma_len, 0), cx)
@@ -156,7 +143,7 @@ impl Responder {
         let payload = packet.payload();
         let left = total - received;
         if payload.len() as u64 > u64::from(left) || ends != (payload.len() as u32 == left) {
-            return Err(Refusal::INVALID);
+            return Err(Refusal::Length);
         }
         if !payload.is_empty() {
             let at = va + u64::from(received);
@@ -202,26 +189,16 @@ impl Responder {
         packet: &Packet<'_>,
         cx: &mut Cx<'_, '_, M, C>,
     ) -> Result<Outcome, Refusal> {
-        if !link.access.contains(Access::REMOTE_READ) || !self.replay.has_room() {
-            return Err(Refusal::INVALID);
-        }
+        self.check_acceptable(link, Access::REMOTE_READ)?;
         let reth = packet
             .reth()
             .expect("READ REQUEST has a RETH by its table entry");
         if !packet.payload().is_empty() || u64::from(reth.dma_len) > MESSAGE_MAX {
-            return Err(Refusal::INVALID);
+            return Err(Refusal::Length);
         }
         if reth.dma_len > 0 {
-            cx.env
-                .mrs
-                .check_remote(
-                    reth.rkey,
-                    link.accessor(),
-                    reth.va,
-                    reth.dma_len as usize,
-                    Access::REMOTE_READ,
-                )
-                .map_err(|_| refuse_key())?;
+            let place = (reth.rkey, reth.va, reth.dma_len);
+            check_key(link, place, Access::REMOTE_READ, cx)?;
         }
         let packets = reth.dma_len.div_ceil(link.mtu).max(1);
         let kind = ResourceKind::Read {
@@ -230,15 +207,7 @@ impl Responder {
             len: reth.dma_len,
             pd: link.pd,
         };
-        self.accept(Resource {
-            first_psn: self.epsn,
-            packets,
-            kind,
-        })?;
-        Ok(Outcome::Executed {
-            psns: packets,
-            ends_message: true,
-        })
+        self.accept(packets, kind)
     }
 
     fn on_atomic<M: Memory, C: CqSink>(
@@ -247,39 +216,46 @@ impl Responder {
         packet: &Packet<'_>,
         cx: &mut Cx<'_, '_, M, C>,
     ) -> Result<Outcome, Refusal> {
-        if !link.access.contains(Access::REMOTE_ATOMIC) || !self.replay.has_room() {
-            return Err(Refusal::INVALID);
-        }
+        self.check_acceptable(link, Access::REMOTE_ATOMIC)?;
         let eth = packet
             .atomic_eth()
             .expect("atomics have an AtomicETH by their table entries");
-        if !packet.payload().is_empty() || !eth.va.is_multiple_of(8) {
-            return Err(Refusal::INVALID);
+        if !packet.payload().is_empty() {
+            return Err(Refusal::Length);
         }
-        let span = cx
-            .env
-            .mrs
-            .check_remote(eth.rkey, link.accessor(), eth.va, 8, Access::REMOTE_ATOMIC)
-            .map_err(|_| refuse_key())?;
+        if !eth.va.is_multiple_of(8) {
+            return Err(Refusal::Misaligned);
+        }
+        let span = check_key(link, (eth.rkey, eth.va, 8), Access::REMOTE_ATOMIC, cx)?;
         let original = match packet.info().operation {
             Operation::CompareSwap => cx.env.memory.compare_swap(span, eth.compare, eth.swap_add),
             _ => cx.env.memory.fetch_add(span, eth.swap_add),
         }
-        .map_err(|_| Refusal::ACCESS)?;
-        let kind = ResourceKind::Atomic { original };
-        self.accept(Resource {
-            first_psn: self.epsn,
-            packets: 1,
-            kind,
-        })?;
-        Ok(Outcome::Executed {
-            psns: 1,
-            ends_message: true,
-        })
+        .map_err(|_| Refusal::Memory(Access::REMOTE_ATOMIC))?;
+        self.accept(1, ResourceKind::Atomic { original })
     }
 
-    pub(crate) fn accept(&mut self, resource: Resource) -> Result<(), Refusal> {
-        self.replay.push(resource).map_err(|_| Refusal::INVALID)
+    /// May a request that is answered by a response come in?
+    pub(crate) fn check_acceptable(&self, link: &Link, need: Access) -> Result<(), Refusal> {
+        check_right(link, need)?;
+        match self.replay.has_room() {
+            true => Ok(()),
+            false => Err(Refusal::TooMany),
+        }
+    }
+
+    /// Executed; the answer is due, and kept in case it gets lost.
+    pub(crate) fn accept(&mut self, packets: u32, kind: ResourceKind) -> Result<Outcome, Refusal> {
+        let resource = Resource {
+            first_psn: self.epsn,
+            packets,
+            kind,
+        };
+        self.replay.push(resource).map_err(|_| Refusal::TooMany)?;
+        Ok(Outcome::Executed {
+            psns: packets,
+            ends_message: true,
+        })
     }
 
     fn complete_receive<M: Memory, C: CqSink>(
@@ -316,14 +292,34 @@ impl Responder {
 #[cold]
 fn write_target_gone() -> Refusal {
     mark!(WriteTargetGone);
-    Refusal::ACCESS
+    Refusal::Memory(Access::REMOTE_WRITE)
 }
 
-/// The rkey of a request opens nothing.
+#[inline]
+fn check_right(link: &Link, need: Access) -> Result<(), Refusal> {
+    match link.access.contains(need) {
+        true => Ok(()),
+        false => Err(Refusal::Right(need)),
+    }
+}
+
+/// What the rkey of a request opens.
+#[inline]
+pub(crate) fn check_key<M: Memory, C: CqSink>(
+    link: &Link,
+    (rkey, va, len): (Rkey, u64, u32),
+    need: Access,
+    cx: &Cx<'_, '_, M, C>,
+) -> Result<MrSpan, Refusal> {
+    let mrs = &cx.env.mrs;
+    mrs.check_remote(rkey, link.accessor(), va, len as usize, need)
+        .map_err(|_| refuse_key(need))
+}
+
 #[cold]
-fn refuse_key() -> Refusal {
+fn refuse_key(need: Access) -> Refusal {
     mark!(RemoteKeyRefused);
-    Refusal::ACCESS
+    Refusal::Memory(need)
 }
 
 #[inline]
@@ -340,5 +336,5 @@ fn check_length(packet: &Packet<'_>, mtu: u32) -> Result<(), Refusal> {
         Position::Last => (1..=mtu).contains(&len),
         Position::Only => len <= mtu,
     };
-    if ok { Ok(()) } else { Err(Refusal::INVALID) }
+    if ok { Ok(()) } else { Err(Refusal::Length) }
 }

@@ -495,21 +495,20 @@ impl Qp {
         packet: Option<&Packet<'_>>,
         cx: &mut Cx<'_, '_, M, C>,
     ) {
-        self.note_recv_failure(refusal.fault, packet, cx.env.mrs);
+        self.note_recv_failure(refusal, packet, cx.env.mrs);
         self.attr.qp_state = QpState::Err;
         // A READ that cannot be answered any more is not the fault of a SEND behind it.
         let blames_receive = packet.is_some() && self.resp.fills_receive();
         if !blames_receive {
             // No completion will tell the application: an event does.
-            cx.common.push_event(match refusal.fault {
+            cx.common.push_event(match refusal.fault() {
                 Fault::ResponderAccess => AsyncEvent::QpAccessErr(self.index),
                 _ => AsyncEvent::QpReqErr(self.index),
             });
         }
-        let fault = if blames_receive {
-            refusal.fault
-        } else {
-            Fault::Flushed
+        let fault = match blames_receive {
+            true => refusal.fault(),
+            false => Fault::Flushed,
         };
         self.resp.flush(fault, &self.link, cx);
         self.req.flush(Fault::Flushed, &self.link, cx);

@@ -12,7 +12,8 @@ use crate::flush::{Flush, Placement, Selectivity};
 use crate::memory::Memory;
 use crate::mr::Access;
 use crate::qp::Link;
-use crate::qp::replay::{NextResponse, Resource, ResourceKind};
+use crate::qp::execute::check_key;
+use crate::qp::replay::{NextResponse, ResourceKind};
 use crate::qp::requester::Requester;
 use crate::qp::respond::RespondStep;
 use crate::qp::responder::{Outcome, Refusal, Responder};
@@ -112,36 +113,28 @@ impl Responder {
         packet: &Packet<'_>,
         cx: &mut Cx<'_, '_, M, C>,
     ) -> Result<Outcome, Refusal> {
-        if !link.access.contains(Access::REMOTE_WRITE) || !self.replay.has_room() {
-            return Err(Refusal::INVALID);
-        }
+        const NEED: Access = Access::REMOTE_WRITE;
+        self.check_acceptable(link, NEED)?;
         let reth = packet
             .reth()
             .expect("ATOMIC WRITE has a RETH by its table entry");
         let is_word = reth.dma_len == WORD && packet.payload().len() == WORD as usize;
-        if !is_word || !reth.va.is_multiple_of(WORD.into()) {
-            return Err(Refusal::INVALID);
+        if !reth.va.is_multiple_of(WORD.into()) {
+            return Err(Refusal::Misaligned);
         }
-        let span = cx
-            .env
-            .mrs
-            .check_remote(
-                reth.rkey,
-                link.accessor(),
-                reth.va,
-                WORD as usize,
-                Access::REMOTE_WRITE,
-            )
-            .map_err(|_| Refusal::ACCESS)?;
+        if !is_word {
+            return Err(Refusal::Length);
+        }
+        let span = check_key(link, (reth.rkey, reth.va, WORD), NEED, cx)?;
         // A region may lie askew to its addresses; then it is not one store.
         if !span.host_addr().is_multiple_of(WORD.into()) {
-            return Err(Refusal::ACCESS);
+            return Err(Refusal::Memory(NEED));
         }
         cx.env
             .memory
             .place_write(link.qpn, span, packet.payload())
-            .map_err(|_| Refusal::ACCESS)?;
-        self.placed()
+            .map_err(|_| Refusal::Memory(NEED))?;
+        self.accept(1, ResourceKind::Placed)
     }
 
     /// Makes sure of what earlier requests wrote.
@@ -152,13 +145,13 @@ impl Responder {
         cx: &mut Cx<'_, '_, M, C>,
     ) -> Result<Outcome, Refusal> {
         let (Some(feth), Some(reth)) = (packet.feth(), packet.reth()) else {
-            return Err(Refusal::INVALID);
+            return Err(Refusal::Length);
         };
-        let flush = Flush::parse(&feth, reth.dma_len).ok_or(Refusal::INVALID)?;
-        let rights = flush.placement.rights().ok_or(Refusal::INVALID)?;
-        if !link.access.contains(rights) || !self.replay.has_room() || !packet.payload().is_empty()
-        {
-            return Err(Refusal::INVALID);
+        let flush = Flush::parse(&feth, reth.dma_len).ok_or(Refusal::Length)?;
+        let rights = flush.placement.rights().ok_or(Refusal::Length)?;
+        self.check_acceptable(link, rights)?;
+        if !packet.payload().is_empty() {
+            return Err(Refusal::Length);
         }
         let mrs = &cx.env.mrs;
         let span = match flush.selectivity {
@@ -168,27 +161,14 @@ impl Responder {
             }
             Selectivity::Region => mrs.check_remote_whole(reth.rkey, link.accessor(), rights),
         };
-        let span = span.map_err(|_| Refusal::ACCESS)?;
+        let span = span.map_err(|_| Refusal::Memory(rights))?;
         // Global visibility needs only that earlier requests were executed: a processor with
         // coherent caches stored them.
         if flush.placement.contains(Placement::PERSISTENT) {
             let persisted = cx.env.memory.persist(span);
-            persisted.map_err(|_| Refusal::ACCESS)?;
+            persisted.map_err(|_| Refusal::Memory(rights))?;
         }
-        self.placed()
-    }
-
-    /// Executed; the answer is due, and kept in case it gets lost.
-    fn placed(&mut self) -> Result<Outcome, Refusal> {
-        self.accept(Resource {
-            first_psn: self.epsn,
-            packets: 1,
-            kind: ResourceKind::Placed,
-        })?;
-        Ok(Outcome::Executed {
-            psns: 1,
-            ends_message: true,
-        })
+        self.accept(1, ResourceKind::Placed)
     }
 
     /// Puts the answer into the batch.

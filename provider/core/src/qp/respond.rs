@@ -192,8 +192,8 @@ impl Responder {
                     return Ok(self.refuse_repeat(next));
                 }
                 self.replay.cancel();
-                self.nak_owed = Some((Syndrome::nak(Refusal::ACCESS.code), next.psn));
-                return Err(Refusal::ACCESS);
+                self.nak_owed = Some((Syndrome::nak(Refusal::ReadSourceGone.code()), next.psn));
+                return Err(Refusal::ReadSourceGone);
             }
         }
         writer.finish(&link.seed, slot.ident);
@@ -210,7 +210,7 @@ impl Responder {
         mark!(RepeatUnreadable);
         self.replay.skip_repeats();
         if self.nak_owed.is_none() {
-            self.nak_owed = Some((Syndrome::nak(Refusal::ACCESS.code), next.psn));
+            self.nak_owed = Some((Syndrome::nak(Refusal::ReadSourceGone.code()), next.psn));
         }
         RespondStep::Nothing
     }

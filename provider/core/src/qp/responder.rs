@@ -9,6 +9,7 @@ use crate::context::Cx;
 use crate::cq::{CqSink, Cqe, WcOpcode};
 use crate::error::{DropReason, Fault};
 use crate::memory::Memory;
+use crate::mr::Access;
 use crate::qp::ack::OwedAck;
 use crate::qp::replay::{Replay, ResourceKind};
 use crate::qp::report::ResponderCounts;
@@ -41,29 +42,56 @@ enum Waiting {
     RnrNakSent,
 }
 
-/// A request that is refused for good: the peer gets a NAK, the QP fails.
+/// A request that is refused for good: the peer gets a NAK, the QP fails. Which check
+/// refused it is for the report (`diagnose.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    /// What the NAK says.
-    pub(crate) code: NakCode,
-    /// What the receive that was being filled is completed with, if there is one.
-    pub(crate) fault: Fault,
+pub(crate) enum Refusal {
+    /// An opcode that cannot come now.
+    Sequence,
+    /// Over XRC: a queue that the target does not serve.
+    Queue,
+    /// The QP's access flags lack this right.
+    Right(Access),
+    /// More READs and atomics than `max_dest_rd_atomic`.
+    TooMany,
+    /// An address of an atomic that is no multiple of 8.
+    Misaligned,
+    /// Headers and payload that do not fit each other or the path MTU.
+    Length,
+    /// A message that is longer than its receive.
+    TooLong,
+    /// Memory that may not be accessed with this right.
+    Memory(Access),
+    /// An rkey that may not be invalidated.
+    Invalidate,
+    /// The memory of an accepted READ is gone.
+    ReadSourceGone,
+    /// This side's receive, or its memory.
+    Local(Fault),
 }
 
-impl Refusal {
-    pub(crate) const INVALID: Refusal = Refusal {
-        code: NakCode::InvalidRequest,
-        fault: Fault::ResponderInvalidRequest,
-    };
-    pub(crate) const ACCESS: Refusal = Refusal {
-        code: NakCode::RemoteAccess,
-        fault: Fault::ResponderAccess,
-    };
+/// A packet's result stays in registers.
+const _: () = assert!(size_of::<Refusal>() <= 8 && size_of::<Result<Outcome, Refusal>>() <= 16);
 
-    pub(crate) fn local(fault: Fault) -> Refusal {
-        Refusal {
-            code: NakCode::RemoteOperational,
-            fault,
+impl Refusal {
+    /// What the receive that was being filled is completed with, if there is one.
+    pub(crate) fn fault(self) -> Fault {
+        match self {
+            Refusal::Local(fault) => fault,
+            Refusal::TooLong => Fault::RecvTooShort,
+            Refusal::Memory(_) | Refusal::Invalidate | Refusal::ReadSourceGone => {
+                Fault::ResponderAccess
+            }
+            _ => Fault::ResponderInvalidRequest,
+        }
+    }
+
+    /// What the NAK says.
+    pub(crate) fn code(self) -> NakCode {
+        match self.fault() {
+            Fault::ResponderAccess => NakCode::RemoteAccess,
+            Fault::ResponderInvalidRequest | Fault::RecvTooShort => NakCode::InvalidRequest,
+            _ => NakCode::RemoteOperational,
         }
     }
 }
@@ -241,7 +269,7 @@ impl Responder {
         refusal: Refusal,
         cx: &mut Cx<'_, '_, M, C>,
     ) -> Refusal {
-        self.nak_owed = Some((Syndrome::nak(refusal.code), self.epsn));
+        self.nak_owed = Some((Syndrome::nak(refusal.code()), self.epsn));
         cx.common.stats.responder_err += 1;
         refusal
     }

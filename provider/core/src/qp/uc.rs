@@ -12,7 +12,6 @@ use crate::qp::requester::{Requester, SendStep};
 use crate::qp::responder::{Incoming, Outcome, Refusal, Responder};
 use crate::qp::unreliable::Loss;
 use crate::transmit::TxBatch;
-use urxe_wire::NakCode;
 
 /// Where the opcodes of the service begin.
 const UC_OPCODES: u8 = 0x20;
@@ -101,14 +100,8 @@ impl Responder {
 
     fn abandon_refused(&mut self, refusal: Refusal) -> Result<(), Loss> {
         match refusal {
-            Refusal {
-                code: NakCode::RemoteOperational,
-                fault,
-            } => Err(Loss::Failed(fault)),
-            Refusal {
-                fault: Fault::RecvTooShort,
-                ..
-            } => {
+            Refusal::Local(fault) => Err(Loss::Failed(fault)),
+            Refusal::TooLong => {
                 mark!(UcReceiveTooShort);
                 self.abandon(DropReason::ReceiveTooShort)
             }

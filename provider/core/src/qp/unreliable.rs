@@ -93,7 +93,7 @@ impl Qp {
             Err(Loss::Failed(fault)) => {
                 cx.common.stats.responder_err += 1;
                 self.resp.incoming = Incoming::Send { received: 0 };
-                self.fail_recv(Refusal::local(fault), Some(packet), cx);
+                self.fail_recv(Refusal::Local(fault), Some(packet), cx);
             }
         }
         self.after(cx);

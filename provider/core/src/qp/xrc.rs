@@ -43,7 +43,7 @@ impl Qp {
         // Packets ahead and duplicates are answered without looking at the queue.
         let is_next = is_target && packet.bth().psn == self.resp.epsn;
         if is_next && !self.enter_srq(packet, cx.common) {
-            let refusal = self.resp.refuse(Refusal::INVALID, cx);
+            let refusal = self.resp.refuse(Refusal::Queue, cx);
             self.fail_recv(refusal, Some(packet), cx);
             return self.after(cx);
         }
