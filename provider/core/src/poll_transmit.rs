@@ -136,7 +136,7 @@ impl Shard {
             if destinations.before_turn(index, &mut qp.way, is_stream, env.now, config) {
                 let end = TurnEnd::Blocked;
                 self.turns.end(&mut qp.share, &budget, end, batch);
-                self.arm(index);
+                self.timers.set(index, qp.deadline());
                 continue;
             }
             qp.settle_way(destinations, config);
@@ -161,10 +161,10 @@ impl Shard {
             if qp.owes_answer() {
                 self.turns.add_owing(index, &mut qp.share);
             }
+            self.timers.set(index, qp.deadline());
             if let Turn::Paced(until) = turn {
                 self.hold_paced(index, until);
             }
-            self.arm(index);
             self.move_line(place);
             if turn == Turn::BatchFull {
                 return false;
@@ -202,29 +202,29 @@ impl Shard {
         if qp.has_data() {
             self.turns.add(index, &mut qp.share);
         }
+        self.timers.set(index, qp.deadline());
         let place = qp.way.place();
-        self.arm(index);
         self.move_line(place);
     }
 
     /// Streams that waited for room at a destination have turns now, as far as there is some.
     #[inline]
     fn move_line(&mut self, place: Option<u32>) {
-        while let Some(index) = self.destinations.next_in_line(place) {
+        if let Some(index) = self.destinations.next_in_line(place) {
+            self.leave_line(index, place);
+        }
+    }
+
+    fn leave_line(&mut self, first: QpIndex, place: Option<u32>) {
+        let mut next = Some(first);
+        while let Some(index) = next {
             let qp = self.qps.at_mut(index).expect("a QP that goes is forgotten");
             let has_data = qp.has_data();
             self.destinations.leave_line(&mut qp.way, has_data);
             if has_data {
                 self.turns.add(index, &mut qp.share);
             }
-        }
-    }
-
-    #[inline]
-    fn arm(&mut self, index: QpIndex) {
-        match self.qps.at(index).and_then(|qp| qp.deadline()) {
-            Some(deadline) => self.timers.arm(index, deadline),
-            None => self.timers.rest(index),
+            next = self.destinations.next_in_line(place);
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::path::RxPath;
 use crate::qp::attr::{AttrMask, QpAttr};
 use crate::qp::report::QpReport;
 use crate::qp::state::ModifyError;
-use crate::qp::state::QpType;
+use crate::qp::state::{QpState, QpType};
 use crate::qp::{Arrival, Qp, QpInit, RecvSource, SourceIdents, prefetch};
 use crate::qpn_table::{PROBE, QpnChunk, QpnTable};
 use crate::srq::SrqTable;
@@ -255,7 +255,11 @@ impl Shard {
     ) -> Result<(), PostError> {
         let qp = self.qps.at_mut(index).ok_or(PostError::NoQp)?;
         let result = qp.post_recv(wr, &mut Cx::new(env, &mut self.common));
-        self.settle(index);
+        let flushes = matches!(qp.state(), QpState::Sqe | QpState::Err);
+        // A receive lets nothing leave but news of credits.
+        if qp.owes_answer() || flushes {
+            self.settle(index);
+        }
         result
     }
 

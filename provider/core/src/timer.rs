@@ -24,6 +24,8 @@ pub(crate) struct TimerWheel {
     entries: Vec<Entry>,
     /// All ticks before this one were processed.
     now_tick: u64,
+    /// The next tick that has something. Every turn asks for it, and few change it.
+    next: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +46,7 @@ impl Default for TimerWheel {
             occupied: [0; LEVELS],
             entries: Vec::new(),
             now_tick: 0,
+            next: None,
         }
     }
 }
@@ -75,6 +78,15 @@ impl TimerWheel {
         );
     }
 
+    /// Makes the entry fire no later than about `deadline`, or no more if there is none.
+    #[inline]
+    pub(crate) fn set(&mut self, index: QpIndex, deadline: Option<Time>) {
+        match deadline {
+            Some(deadline) => self.arm(index, deadline),
+            None => self.rest(index),
+        }
+    }
+
     /// Makes the entry fire no later than about `deadline`. An entry that is armed
     /// for an earlier time stays there.
     #[inline]
@@ -90,6 +102,7 @@ impl TimerWheel {
             self.unlink(index.0);
         }
         self.link(index.0, tick.max(self.now_tick));
+        self.next = self.find_next();
     }
 
     /// Makes the entry fire no more until it is armed again. It stays where it is, because most are armed again
@@ -107,12 +120,19 @@ impl TimerWheel {
             .is_some_and(|e| e.place.is_some())
         {
             self.unlink(index.0);
+            self.next = self.find_next();
         }
     }
 
     /// Next entry that is due at `now`, taken out. Call until `None`.
     #[must_use]
     pub(crate) fn poll_expired(&mut self, now: Time) -> Option<QpIndex> {
+        let expired = self.take_expired(now);
+        self.next = self.find_next();
+        expired
+    }
+
+    fn take_expired(&mut self, now: Time) -> Option<QpIndex> {
         let target = now.0 >> TICK_BITS;
         loop {
             let slot = (self.now_tick as usize) & (SLOTS - 1);
@@ -132,12 +152,15 @@ impl TimerWheel {
     }
 
     /// No entry is due before this time; `None` if none is armed.
+    #[inline]
     #[must_use]
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        (0..LEVELS)
-            .filter_map(|level| self.next_tick(level))
-            .min()
-            .map(|t| Time(t << TICK_BITS))
+        self.next.map(|tick| Time(tick << TICK_BITS))
+    }
+
+    fn find_next(&self) -> Option<u64> {
+        let ticks = (0..LEVELS).filter_map(|level| self.next_tick(level));
+        ticks.min()
     }
 
     /// The tick at which the next occupied slot of a level begins.
@@ -164,8 +187,7 @@ impl TimerWheel {
     /// Moves the clock to the next tick that has something, at most to `target`.
     fn advance(&mut self, target: u64) {
         // The slot of level 0 that the clock stands in is empty: it was polled.
-        let next = (0..LEVELS).filter_map(|level| self.next_tick(level)).min();
-        self.now_tick = next.map_or(target, |tick| tick.min(target));
+        self.now_tick = self.find_next().map_or(target, |tick| tick.min(target));
         // At a round's end the next slot of each level above is spread out.
         for level in (1..LEVELS).rev() {
             let below = self.now_tick & ((1 << (LEVEL_BITS * level as u32)) - 1);
