@@ -1,8 +1,9 @@
 //! The engine's clock: the only one.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use nix::time::{ClockId, clock_gettime};
 use urxe_core::Time;
 
 use crate::network::Network;
@@ -17,7 +18,7 @@ pub(crate) enum Clock {
 /// When a clock began to count, and what the system's clock said then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    instant: Instant,
+    monotonic_ns: u64,
     wall_ns: u64,
 }
 
@@ -25,14 +26,19 @@ impl Origin {
     /// Of several attempts the one that took the shortest time: in a longer one another process ran between the clocks.
     fn now() -> Origin {
         let attempt = |_| {
-            let instant = Instant::now();
+            let monotonic_ns = monotonic_ns();
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
             let wall_ns = since.map_or(0, |since| since.as_nanos() as u64);
-            (instant.elapsed(), Origin { instant, wall_ns })
+            let took_ns = self::monotonic_ns() - monotonic_ns;
+            let origin = Origin {
+                monotonic_ns,
+                wall_ns,
+            };
+            (took_ns, origin)
         };
         let attempts = (0..4).map(attempt);
         let (_, origin) = attempts
-            .min_by_key(|(took, _)| *took)
+            .min_by_key(|(took_ns, _)| *took_ns)
             .expect("there are four");
         origin
     }
@@ -46,8 +52,7 @@ impl Clock {
     #[inline]
     pub(crate) fn now(&self) -> Time {
         match self {
-            // 584 years fit.
-            Clock::System(origin) => Time(origin.instant.elapsed().as_nanos() as u64),
+            Clock::System(origin) => Time(monotonic_ns().saturating_sub(origin.monotonic_ns)),
             Clock::Network(network) => now_on(network),
         }
     }
@@ -66,6 +71,14 @@ impl Clock {
             Clock::Network(_) => then.0,
         }
     }
+}
+
+/// The system's clock that is never set. Every turn reads it, and half of an `Instant`'s time would go into seconds.
+#[inline]
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every system has this clock");
+    // 584 years fit.
+    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
 #[cold]

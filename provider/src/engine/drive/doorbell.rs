@@ -161,20 +161,34 @@ impl<T: Combined> Combiner<T> {
     }
 
     /// Serves bells as long as there are any and no other thread does.
+    #[inline]
     fn combine(&self) {
+        if self.has_rung() {
+            self.serve_rounds();
+        }
+    }
+
+    #[inline]
+    fn has_rung(&self) -> bool {
+        // Pairs with the fence of a thread that unlocks, or rings: see the module's
+        // documentation.
+        fence(Ordering::SeqCst);
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn serve_rounds(&self) {
         for round in 1..=ROUNDS_MAX {
-            // Pairs with the fence of a thread that unlocks, or rings: see the module's
-            // documentation.
-            fence(Ordering::SeqCst);
-            if !self.pending.load(Ordering::Relaxed) {
-                return;
-            }
             // A poisoned lock has no holder that could serve.
             let Ok(Attempt::Held(mut guard)) = self.try_lock() else {
                 return;
             };
             guard.serve_bells();
             guard.unlock(round == ROUNDS_MAX);
+            drop(guard);
+            if !self.has_rung() {
+                return;
+            }
         }
     }
 }
@@ -190,10 +204,14 @@ impl<T: Combined> Guard<'_, T> {
     /// Does the work that others left so far.
     #[inline]
     pub(crate) fn serve_bells(&mut self) {
-        let combiner = self.combiner;
-        if !combiner.pending.load(Ordering::Relaxed) {
-            return;
+        if self.combiner.pending.load(Ordering::Relaxed) {
+            self.serve_rung();
         }
+    }
+
+    #[cold]
+    fn serve_rung(&mut self) {
+        let combiner = self.combiner;
         // Cleared before the list is read: a ring from now on sets it again.
         combiner.pending.swap(false, Ordering::AcqRel);
         // One bell at a time: serving must not keep others from ringing.

@@ -217,6 +217,14 @@ impl ShardState {
     /// Sends what is ready. Returns false if a socket is full.
     #[inline]
     pub(crate) fn transmit(&mut self, driver: Driver) -> bool {
+        // Most polls find it so.
+        if self.sent == Sent::All && !self.shard.has_work() {
+            return true;
+        }
+        self.transmit_work(driver)
+    }
+
+    fn transmit_work(&mut self, driver: Driver) -> bool {
         let strict = self.strict.as_deref();
         let acks = driver.acks(strict.is_none_or(|strict| !strict.borrow().holds_writes()));
         // A batch that could not be sent stays: the core must not fill it again.
@@ -318,8 +326,9 @@ impl ShardState {
             Sent::All => None,
             Sent::Kept | Sent::Full => self.carrier.due(),
         };
-        let timers = [self.shard.next_timeout(), self.cqs.due(), held, late];
-        let timer = timers.into_iter().flatten().min();
+        let timer = [self.cqs.due(), held, late]
+            .into_iter()
+            .fold(self.shard.next_timeout(), sooner);
         if self.shard.has_work() || self.is_full() {
             let soon = self.now + DEFER_NS;
             return Some(timer.map_or(soon, |timer| timer.min(soon)));
@@ -361,6 +370,13 @@ impl ShardState {
                 self.events.push(event);
             }
         }
+    }
+}
+
+fn sooner(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        _ => one.or(other),
     }
 }
 
