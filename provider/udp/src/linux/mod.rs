@@ -6,6 +6,7 @@ mod probe;
 mod recv;
 mod send;
 mod sys;
+mod usual;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -16,6 +17,7 @@ use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP, SOL_SOCKET, SOL_UDP, c_int};
 
 pub(crate) use recv::RecvState;
 pub(crate) use sys::{epoll, epoll_add, epoll_remove};
+use usual::UsualSize;
 
 use crate::{Caps, Dest, SteeringProgram, UdpConfig};
 
@@ -36,6 +38,7 @@ pub struct UdpSocket {
     only_ip: Option<IpAddr>,
     /// The traffic class that packets get without being told.
     default_tos: u8,
+    usual_size: UsualSize,
 }
 
 impl UdpSocket {
@@ -79,6 +82,7 @@ impl UdpSocket {
             local,
             only_ip: (!wildcard).then_some(local.ip()),
             default_tos: config.tos,
+            usual_size: UsualSize::default(),
         })
     }
 

@@ -17,7 +17,8 @@ const DESCRIPTORS_MAX: usize = 64;
 impl UdpSocket {
     /// Sends the descriptors of `batch` in order, with as few system calls as can be.
     ///
-    /// Call it again for what is left, as [`SendOutcome`] says.
+    /// Call it again for what is left, as [`SendOutcome`] says. One thread sends at a time: the socket's own
+    /// segment size, which is that of the last trains, must not change meanwhile.
     ///
     /// # Panics
     /// If a descriptor names bytes that the batch does not have.
@@ -37,6 +38,8 @@ impl UdpSocket {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return SendOutcome::WouldBlock { sent };
                 }
+                // Perhaps for that reason: it is tried again.
+                Err(_) if matches!(self.usual_size.take_back(self.as_fd()), Ok(true)) => {}
                 Err(error) => return self.explain(&rest[0], sent, error),
             }
         }
@@ -49,12 +52,17 @@ impl UdpSocket {
         if self.needs_no_control(transmit) {
             return sys::send_to(self.as_fd(), data, &transmit.dest);
         }
+        self.usual_size.take_back(self.as_fd())?;
         let control = self.control(transmit)?;
         let iov = io_slice(data);
         let header = message(&transmit.dest, &iov, &control);
         // SAFETY: `header` points to `transmit.dest`, `iov` and `control`, and `iov` to
         // `data`: all of them outlive the call.
-        unsafe { sys::send_msg(self.as_fd(), &header) }
+        let sent = unsafe { sys::send_msg(self.as_fd(), &header) }?;
+        if transmit.is_run() && self.is_usual(transmit) {
+            self.usual_size.note(self.as_fd(), transmit.segment_size);
+        }
+        Ok(sent)
     }
 
     /// Sends up to [`DESCRIPTORS_MAX`] descriptors in one call; returns how many went.
@@ -64,6 +72,7 @@ impl UdpSocket {
         let mut controls = [const { MaybeUninit::<SendControl>::uninit() }; DESCRIPTORS_MAX];
         let mut slices = [const { MaybeUninit::<iovec>::uninit() }; DESCRIPTORS_MAX];
         let mut headers = [const { MaybeUninit::<mmsghdr>::uninit() }; DESCRIPTORS_MAX];
+        self.usual_size.take_back(self.as_fd())?;
         let mut ready = 0;
         for (index, transmit) in transmits.iter().enumerate().take(DESCRIPTORS_MAX) {
             // What we know will be refused: send what stands before it first.
@@ -87,8 +96,14 @@ impl UdpSocket {
         unsafe { sys::send_mmsg(self.as_fd(), headers) }
     }
 
+    /// True if no control message would say more than a segment size.
+    fn is_usual(&self, transmit: &Transmit) -> bool {
+        transmit.tos == self.default_tos && transmit.src_ip.is_none()
+    }
+
     fn needs_no_control(&self, transmit: &Transmit) -> bool {
-        !transmit.is_run() && transmit.tos == self.default_tos && transmit.src_ip.is_none()
+        let segments_max = self.caps.gso_segments_max();
+        self.is_usual(transmit) && self.usual_size.fits(transmit, segments_max)
     }
 
     /// The control messages of one descriptor, or the error that the kernel would report
