@@ -24,6 +24,7 @@ mod events;
 mod exit;
 mod file;
 #[cfg(feature = "fuzzing")]
+#[path = "../../fuzz/abi/targets/mod.rs"]
 pub mod fuzzing;
 mod instance;
 mod layout;

@@ -1,5 +1,5 @@
 //! Calls of the drop-in library in any order on objects that are alive, on a network in memory. See
-//! `abi/src/fuzzing/calls/`.
+//! `fuzz/abi/targets/calls/`.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! A hostile peer against an rsocket's connection, on a network in memory. See
-//! `abi/src/rsocket/stream/connection/hostile.rs`.
+//! `fuzz/abi/targets/hostile.rs`.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! A connection: rings, credits and messages, without waiting.
 
 #[cfg(feature = "fuzzing")]
+#[path = "../../../../fuzz/abi/targets/hostile.rs"]
 pub(crate) mod hostile;
 
 use std::collections::VecDeque;
