@@ -232,6 +232,11 @@ fn a_refusal_brings_its_data() {
 }
 
 #[test]
+fn a_client_that_cannot_get_ready_refuses_the_server() {
+    check(CM, "unready");
+}
+
+#[test]
 fn destroying_an_id_waits_for_its_events() {
     check(CM, "acknowledge");
 }

@@ -436,6 +436,34 @@ static void refusal(void) {
     rdma_destroy_event_channel(active);
 }
 
+/* The QP of a client cannot be made ready when the reply comes: the server is told, and need not wait. */
+static void unready(void) {
+    struct rdma_event_channel *passive = rdma_create_event_channel(), *active = rdma_create_event_channel();
+    CHECK(passive && active);
+    struct rdma_cm_id *server = listener(passive), *id = client(active, server);
+    struct rdma_conn_param param = {.retry_count = 7};
+    struct ibv_qp_init_attr init = attributes();
+    struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
+    CHECK(rdma_connect(id, &param) == 0);
+    CHECK(ibv_modify_qp(id->qp, &reset, IBV_QP_STATE) == 0);
+    struct rdma_cm_event *event = next(passive, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_id *child = event->id;
+    CHECK(rdma_ack_cm_event(event) == 0);
+    CHECK(rdma_create_qp(child, NULL, &init) == 0);
+    CHECK(rdma_accept(child, &param) == 0);
+    event = next(active, RDMA_CM_EVENT_CONNECT_ERROR);
+    CHECK(event->id == id && event->status == -EINVAL);
+    CHECK(rdma_ack_cm_event(event) == 0);
+    event = next(passive, RDMA_CM_EVENT_REJECTED);
+    CHECK(event->id == child && event->status == 28);
+    CHECK(rdma_ack_cm_event(event) == 0);
+    rdma_destroy_qp(child);
+    rdma_destroy_qp(id);
+    CHECK(rdma_destroy_id(child) == 0 && rdma_destroy_id(id) == 0 && rdma_destroy_id(server) == 0);
+    rdma_destroy_event_channel(passive);
+    rdma_destroy_event_channel(active);
+}
+
 static volatile int is_destroyed;
 
 static void *destroy(void *id) {
@@ -469,7 +497,7 @@ int main(int argc, char **argv) {
     } checks[] = {
         {"addrinfo", addrinfo},     {"channel", channel}, {"errors", errors},           {"connection", connection},
         {"endpoints", endpoints},   {"refusal", refusal}, {"acknowledge", acknowledge},
-        {"moved", moved},
+        {"moved", moved},           {"unready", unready},
     };
     CHECK(argc == 3);
     address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(7471)};

@@ -2,11 +2,10 @@
 
 use core::ffi::{c_int, c_void};
 
-use urxe::cm::ConnParam;
+use urxe::cm::{ConnParam, Follower};
 
 use super::id::Id;
 use super::param::{bytes, check_depth, from_c};
-use super::qp::is_datagram;
 use super::wait::finish;
 use crate::errno::{Errno, minus_one};
 use crate::layout::{rdma_cm_id, rdma_conn_param};
@@ -62,7 +61,7 @@ fn name_present_qp(id: &Id) {
 }
 
 /// The id's QP, if it has one.
-fn qp_of(id: &Id) -> Option<&Qp> {
+pub(super) fn qp_of(id: &Id) -> Option<&Qp> {
     // SAFETY: the program's part; its QP lives until `rdma_destroy_qp`, which no thread calls meanwhile.
     unsafe {
         let qp = (*id.ibv.get()).qp;
@@ -85,37 +84,14 @@ pub(crate) unsafe extern "C" fn rdma_accept(
 
 /// # Safety
 /// A live id.
-unsafe fn accept(id: *mut rdma_cm_id, mut param: ConnParam) -> Result<(), Errno> {
+unsafe fn accept(id: *mut rdma_cm_id, param: ConnParam) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     let object = unsafe { Id::of(id) };
     // SAFETY: as above.
     unsafe { check(id, &param) }?;
-    let requested = {
-        let state = object.state();
-        (state.responder_resources, state.initiator_depth)
-    };
-    if param.responder_resources == ConnParam::MAX_DEPTH {
-        param.responder_resources = requested.0;
-    }
-    if param.initiator_depth == ConnParam::MAX_DEPTH {
-        param.initiator_depth = requested.1;
-    }
     name_present_qp(object);
-    let qp = qp_of(object);
-    if let Some(qp) = qp.filter(|qp| !is_datagram(qp)) {
-        // Before the peer is told: what it sends at once finds the QP ready.
-        object.make_ready(
-            qp,
-            Some(param.responder_resources),
-            Some(param.initiator_depth),
-        )?;
-    }
-    if let Err(error) = object.urxe.accept(&param) {
-        if let Some(qp) = qp {
-            let _ = object.fail_qp(qp);
-        }
-        return Err(error.into());
-    }
+    let qp = qp_of(object).map(|qp| qp as &dyn Follower);
+    object.urxe.accept_with(&param, qp)?;
     if is_connected_service(object) {
         // SAFETY: the caller's promise.
         return unsafe { finish(id) };
@@ -166,7 +142,7 @@ unsafe fn disconnect(id: *mut rdma_cm_id) -> Result<(), Errno> {
         return Err(Errno::INVAL);
     }
     if let Some(qp) = qp_of(object) {
-        object.fail_qp(qp)?;
+        qp.fail()?;
     }
     object.urxe.disconnect()?;
     // SAFETY: the caller's promise.

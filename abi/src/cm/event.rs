@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering;
 
 use urxe::cm::{EventKind, EventParam};
 
+use super::connect::qp_of;
 use super::id::{Id, migrate};
 use super::multicast;
 use super::param;
 use crate::errno::{Errno, minus_one};
 use crate::layout::{CStruct, rdma_cm_event, rdma_cm_id, rdma_event_channel, rdma_event_param};
-use crate::object::{Kind, Object, Qp, delete, new, of};
+use crate::object::{Kind, Object, delete, new, of};
 
 /// Behind `rdma_cm_event`.
 #[repr(C)]
@@ -143,8 +144,7 @@ unsafe fn react(seen: &mut Seen, with: &EventParam) {
     let id = unsafe { Id::of(seen.id) };
     let failed = match seen.kind {
         EventKind::AddrResolved | EventKind::RouteResolved => id.resolved(),
-        // SAFETY: the id's QP, or null.
-        EventKind::ConnectResponse => unsafe { respond(seen, id) },
+        EventKind::ConnectResponse => respond(seen, id),
         EventKind::MulticastJoin => multicast::joined(id, with),
         _ => Ok(()),
     };
@@ -169,12 +169,6 @@ unsafe fn fill(seen: &mut Seen, with: &EventParam) {
     match with {
         EventParam::Conn(conn) => {
             seen.param = param::to_c(conn);
-            if seen.kind == EventKind::ConnectRequest {
-                // SAFETY: the caller's promise.
-                let mut state = unsafe { Id::of(seen.id) }.state();
-                state.responder_resources = conn.responder_resources;
-                state.initiator_depth = conn.initiator_depth;
-            }
         }
         EventParam::Ud(ud) if !context.is_null() => {
             seen.is_ud = true;
@@ -195,25 +189,11 @@ unsafe fn fill(seen: &mut Seen, with: &EventParam) {
 
 /// The peer accepted. With a QP of the id's that is all: it is made ready, and the peer told. Without one the program
 /// does that (`rdma_establish`).
-///
-/// # Safety
-/// The id's QP is alive, or null.
-unsafe fn respond(seen: &mut Seen, id: &Id) -> Result<(), Errno> {
-    // SAFETY: the program's part.
-    let qp = unsafe { (*id.ibv.get()).qp };
-    if qp.is_null() {
-        return Ok(());
+fn respond(seen: &mut Seen, id: &Id) -> Result<(), Errno> {
+    if let Some(qp) = qp_of(id) {
+        id.urxe.answer(qp)?;
+        seen.kind = EventKind::Established;
     }
-    // SAFETY: the caller's promise.
-    let qp = unsafe { Qp::of(qp) };
-    let ready = id
-        .make_ready(qp, None, None)
-        .and_then(|()| Ok(id.urxe.establish()?));
-    if ready.is_err() {
-        let _ = id.fail_qp(qp);
-        return ready;
-    }
-    seen.kind = EventKind::Established;
     Ok(())
 }
 

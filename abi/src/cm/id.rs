@@ -43,9 +43,6 @@ pub(super) struct State {
     pub(super) for_requests: Option<(Shared<ibv_pd>, ibv_qp_init_attr)>,
     /// Private data for `rdma_connect` from `rdma_addrinfo`.
     pub(super) connect_data: Vec<u8>,
-    /// What the request offers: an upper bound of what is accepted.
-    pub(super) responder_resources: u8,
-    pub(super) initiator_depth: u8,
     pub(super) groups: Vec<super::multicast::Group>,
     pub(super) path: Option<Box<ibv_sa_path_rec>>,
 }

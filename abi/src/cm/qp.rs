@@ -3,7 +3,8 @@
 use core::ffi::c_int;
 use core::ptr;
 
-use urxe::{AttrMask, QpAttr, QpState, bring_to_rts};
+use urxe::cm::Follower;
+use urxe::{AttrMask, Error, QpAttr, QpState, QpType, bring_to_rts};
 
 use super::devices;
 use super::id::Id;
@@ -250,40 +251,23 @@ impl Id {
         self.name_qp(qp);
         if is_datagram(qp) {
             let (attr, _) = self.urxe.init_qp_attr(QpState::Init)?;
-            return to_rts(qp, QpState::Reset, &attr);
+            let service = qp.urxe.qp_type();
+            let step = |attr: &QpAttr, mask| modify(qp, attr, mask);
+            return Ok(bring_to_rts(service, QpState::Reset, &attr, step)?);
         }
         let (attr, mask) = self.urxe.init_qp_attr(QpState::Init)?;
-        modify(qp, &attr, mask)
-    }
-
-    /// Ready for both directions, with what the handshake brought. The depths: READs and atomics under way, as the program
-    /// wants them.
-    pub(super) fn make_ready(
-        &self,
-        qp: &Qp,
-        responder_resources: Option<u8>,
-        initiator_depth: Option<u8>,
-    ) -> Result<(), Errno> {
-        let (mut attr, _) = self.urxe.init_qp_attr(QpState::Rts)?;
-        attr.max_dest_rd_atomic = responder_resources.unwrap_or(attr.max_dest_rd_atomic);
-        attr.max_rd_atomic = initiator_depth.unwrap_or(attr.max_rd_atomic);
-        to_rts(qp, QpState::Init, &attr)
-    }
-
-    /// Flushes what is posted: the connection is over.
-    pub(super) fn fail_qp(&self, qp: &Qp) -> Result<(), Errno> {
-        let attr = QpAttr {
-            qp_state: QpState::Err,
-            ..QpAttr::default()
-        };
-        modify(qp, &attr, AttrMask::STATE)
+        Ok(modify(qp, &attr, mask)?)
     }
 }
 
-fn to_rts(qp: &Qp, from: QpState, attr: &QpAttr) -> Result<(), Errno> {
-    bring_to_rts(qp.urxe.qp_type(), from, attr, |attr, mask| {
-        modify(qp, attr, mask)
-    })
+impl Follower for Qp {
+    fn qp_type(&self) -> QpType {
+        self.urxe.qp_type()
+    }
+
+    fn modify(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
+        modify(self, attr, mask)
+    }
 }
 
 pub(super) fn qp_type(qp: &Qp) -> c_int {

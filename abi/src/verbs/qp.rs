@@ -35,12 +35,12 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
     let mask = AttrMask(mask as u32);
     number(object.and_then(|object| {
         let attr = to_attr(object.urxe.pd().context(), attr, mask)?;
-        modify(object, &attr, mask)
+        Ok(modify(object, &attr, mask)?)
     }))
 }
 
 /// Changes the QP, and what the program reads of its state.
-pub(crate) fn modify(object: &Qp, attr: &QpAttr, mask: AttrMask) -> Result<(), Errno> {
+pub(crate) fn modify(object: &Qp, attr: &QpAttr, mask: AttrMask) -> Result<(), urxe::Error> {
     let mask = mask.without(of_the_other_half(object.urxe.qp_type()));
     object.urxe.modify(attr, mask)?;
     if mask.contains(AttrMask::STATE) {

@@ -13,7 +13,7 @@ use super::error::CmError;
 use super::event_kind::EventKind;
 use super::id::{Id, State, Step};
 use super::param::ConnParam;
-use super::qp::{Agreed, depth};
+use super::qp::{Agreed, Follower, depth};
 use crate::error::Error;
 use crate::limits::LIMITS;
 
@@ -129,6 +129,15 @@ impl Id {
     /// [`CmError::NoQp`].
     #[doc(alias = "rdma_accept")]
     pub fn accept(&self, param: &ConnParam) -> Result<(), Error> {
+        let qp = self.attached();
+        self.accept_with(param, qp.as_ref().map(|qp| qp as &dyn Follower))
+    }
+
+    /// Accepts with a QP that is not attached but follows all the same: it is made ready.
+    ///
+    /// # Errors
+    /// As of [`Id::accept`], and of [`Follower::modify`].
+    pub fn accept_with(&self, param: &ConnParam, qp: Option<&dyn Follower>) -> Result<(), Error> {
         let (context, conn) = self.conn()?;
         if self.qp_type() == QpType::Ud {
             return self.accept_datagram(param);
@@ -163,9 +172,9 @@ impl Id {
                 ..propose(&state, param)?
             }
         };
-        if let Some(qp) = self.attached() {
+        if let Some(qp) = qp {
             // Before the peer is told: what it sends at once finds the QP ready.
-            self.make_ready(&qp)?;
+            self.make_ready(qp)?;
         }
         let answer = Answer {
             terms,
@@ -174,7 +183,7 @@ impl Id {
         let accepted = engine.cm(|agent, now| agent.accept(now, conn, &answer));
         if let Err(error) = accepted.and_then(|accepted| accepted.map_err(Error::from)) {
             // The first failure says more.
-            let _ = self.fail_attached();
+            let _ = qp.map(Follower::fail);
             return Err(error);
         }
         Ok(())
@@ -247,6 +256,21 @@ impl Id {
         let (context, conn) = self.conn()?;
         context.engine().cm(|agent, _| agent.on_data(conn))??;
         Ok(())
+    }
+
+    /// Answers an [`EventKind::ConnectResponse`] with a QP that is not attached but follows all the same: it is made
+    /// ready, and the peer told. If that cannot be, the peer is refused, and the QP fails.
+    ///
+    /// # Errors
+    /// As of [`Id::establish`], and of [`Follower::modify`].
+    pub fn answer(&self, qp: &dyn Follower) -> Result<(), Error> {
+        let answered = self.make_ready(qp).and_then(|()| self.establish());
+        if answered.is_err() {
+            // The peer hears of it as far as it can be told.
+            let _ = self.reject(&[]);
+            let _ = qp.fail();
+        }
+        answered
     }
 
     /// Answers an [`EventKind::ConnectResponse`]: the QP is in RTS.

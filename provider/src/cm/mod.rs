@@ -38,5 +38,6 @@ pub use id::Id;
 pub use manager::{Manager, Opener};
 pub use options::CmOption;
 pub use param::{ConnParam, PortSpace, UDP_QKEY, UdParam};
+pub use qp::Follower;
 pub(crate) use queue::{Mailbox, What};
 pub use urxe_wire::cm::RejReason;

@@ -112,15 +112,9 @@ impl Id {
         let Some(qp) = self.attached() else {
             return event(self, EventKind::ConnectResponse, 0, param);
         };
-        let ready = self.make_ready(&qp).and_then(|()| self.establish());
-        match ready {
+        match self.answer(&qp) {
             Ok(()) => event(self, EventKind::Established, 0, param),
-            Err(error) => {
-                // The peer hears of it as far as it can be told.
-                let _ = self.reject(&[]);
-                self.end();
-                event(self, EventKind::ConnectError, -error.errno(), param)
-            }
+            Err(error) => event(self, EventKind::ConnectError, -error.errno(), param),
         }
     }
 

@@ -67,6 +67,41 @@ pub(super) fn depth(wanted: u8, most: u32) -> u8 {
     }
 }
 
+/// A QP that follows the connection of an identifier. A library above this one may have more to note when a QP changes
+/// than the QP itself has, so every change goes through its [`Follower::modify`].
+pub trait Follower {
+    /// Its service.
+    fn qp_type(&self) -> QpType;
+
+    /// Changes the attributes that the mask names.
+    ///
+    /// # Errors
+    /// See [`Qp::modify`].
+    fn modify(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error>;
+
+    /// Brings it to ERR, so that what was posted completes.
+    ///
+    /// # Errors
+    /// See [`Qp::modify`].
+    fn fail(&self) -> Result<(), Error> {
+        let attr = QpAttr {
+            qp_state: QpState::Err,
+            ..QpAttr::default()
+        };
+        self.modify(&attr, AttrMask::STATE)
+    }
+}
+
+impl Follower for Qp {
+    fn qp_type(&self) -> QpType {
+        Qp::qp_type(self)
+    }
+
+    fn modify(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
+        Qp::modify(self, attr, mask)
+    }
+}
+
 impl Id {
     /// Attaches a QP, which then follows the connection: to INIT now, to RTS when it is
     /// made, to ERR when it ends. (UD: to RTS now.) The identifier does not keep it alive.
@@ -151,22 +186,19 @@ impl Id {
         }
     }
 
-    /// Brings an attached QP from INIT to RTS.
-    pub(super) fn make_ready(&self, qp: &Qp) -> Result<(), Error> {
+    /// Brings a QP from INIT to RTS.
+    pub(super) fn make_ready(&self, qp: &dyn Follower) -> Result<(), Error> {
         let (attr, _) = self.init_qp_attr(QpState::Rts)?;
         bring_to_rts(qp.qp_type(), QpState::Init, &attr, |attr, mask| {
             qp.modify(attr, mask)
         })
     }
 
-    /// Fails an attached QP, so that what was posted completes.
+    /// Fails an attached QP.
     pub(super) fn fail_attached(&self) -> Result<(), Error> {
-        if self.qp_type() == QpType::Ud {
-            return Ok(());
-        }
         match self.attached() {
-            Some(qp) => qp.modify_state(QpState::Err),
-            None => Ok(()),
+            Some(qp) if self.qp_type() != QpType::Ud => qp.fail(),
+            _ => Ok(()),
         }
     }
 }
