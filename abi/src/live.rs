@@ -5,11 +5,12 @@
 
 use core::alloc::Layout;
 use core::any::TypeId;
+use core::ffi::c_int;
 use std::alloc::dealloc;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::errno::Errno;
+use crate::errno::{Errno, number};
 use crate::object::{Kind, Object, new, of};
 
 /// In a tree, which has no memory left when thousands of objects are gone.
@@ -77,21 +78,43 @@ pub(crate) unsafe fn find<'a, T: Object>(ptr: *mut T::C) -> Result<&'a T, Errno>
     Ok(unsafe { of(ptr) })
 }
 
+/// The object behind a program's pointer, which may be null: then there is none.
+///
+/// # Safety
+/// As for [`find`].
+pub(crate) unsafe fn find_some<'a, T: Object>(ptr: *mut T::C) -> Result<Option<&'a T>, Errno> {
+    // SAFETY: the caller's promise.
+    let found = (!ptr.is_null()).then(|| unsafe { find(ptr) });
+    found.transpose()
+}
+
 /// Begins to destroy an object, if there is one and it may go: from now on nothing finds it.
 ///
 /// # Safety
 /// As for [`find`].
-pub(crate) unsafe fn take<'a, T: Object>(
-    ptr: *mut T::C,
-    may_go: impl FnOnce(&T) -> Result<(), Errno>,
-) -> Result<&'a T, Errno> {
+pub(crate) unsafe fn take<'a, T: Object>(ptr: *mut T::C) -> Result<&'a T, Errno> {
     let mut table = table();
     table.find::<T>(ptr)?;
     // SAFETY: it lives; and the caller's promise.
-    let object = unsafe { of(ptr) };
-    may_go(object)?;
+    let object: &T = unsafe { of(ptr) };
+    object.may_go()?;
     table.objects.remove(&ptr.addr());
     Ok(object)
+}
+
+/// Destroys an object, if there is one and it may go: `end` does what its kind asks for once nothing finds it. What it
+/// was made of is free then ([`crate::object::Hold`]). Returns 0 or the number of an error, as C's functions do.
+///
+/// # Safety
+/// The program does not use it again.
+pub(crate) unsafe fn destroy<T: Object>(ptr: *mut T::C, end: impl FnOnce(&T)) -> c_int {
+    // SAFETY: the caller's promise.
+    let taken = unsafe { take::<T>(ptr) };
+    number(taken.map(|object| {
+        end(object);
+        // SAFETY: taken just now, and the reference is not used again.
+        unsafe { bury::<T>(ptr) };
+    }))
 }
 
 /// Lets look-ups find an object; also one that was taken, and does not go after all.
@@ -149,16 +172,22 @@ mod tests {
     use core::cell::UnsafeCell;
 
     use super::*;
+    use crate::object::Users;
 
     /// Two kinds of objects, with a handle.
     #[repr(C)]
     struct Sort<const N: usize> {
         ibv: UnsafeCell<u32>,
+        users: Users,
         _more: Box<u32>,
     }
 
     // SAFETY: repr(C), and `ibv` is first.
-    unsafe impl<const N: usize> Object for Sort<N> {}
+    unsafe impl<const N: usize> Object for Sort<N> {
+        fn may_go(&self) -> Result<(), Errno> {
+            self.users.check_none()
+        }
+    }
 
     impl<const N: usize> Kind for Sort<N> {
         type C = u32;
@@ -172,6 +201,7 @@ mod tests {
     fn make(handle: u32) -> *mut u32 {
         give(Sort::<0> {
             ibv: UnsafeCell::new(handle),
+            users: Users::default(),
             _more: Box::new(handle),
         })
     }
@@ -179,7 +209,7 @@ mod tests {
     fn end(ptr: *mut u32) -> Result<(), Errno> {
         // SAFETY: found nowhere else.
         unsafe {
-            take::<Sort<0>>(ptr, |_| Ok(()))?;
+            take::<Sort<0>>(ptr)?;
             bury::<Sort<0>>(ptr);
         }
         Ok(())
@@ -195,8 +225,10 @@ mod tests {
             ptr.write(8);
             assert_eq!(find::<Sort<0>>(ptr).err(), Some(Errno::NO_ENTRY));
             ptr.write(7);
-            let busy = take::<Sort<0>>(ptr, |_| Err(Errno::BUSY));
-            assert_eq!(busy.err(), Some(Errno::BUSY));
+            let users = &of::<Sort<0>>(ptr).users;
+            users.add();
+            assert_eq!(take::<Sort<0>>(ptr).err(), Some(Errno::BUSY));
+            users.remove();
         }
         assert_eq!(end(ptr), Ok(()));
         assert_eq!(end(ptr), Err(Errno::NO_ENTRY));

@@ -24,7 +24,12 @@ use crate::verbose::Failures;
 ///
 /// # Safety
 /// The layout must be `repr(C)`, with C's part at offset 0.
-pub(crate) unsafe trait Object: Kind {}
+pub(crate) unsafe trait Object: Kind {
+    /// `EBUSY` while others need it.
+    fn may_go(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+}
 
 /// What programs hold pointers to, and may ask to be destroyed.
 pub(crate) trait Kind: Sized + 'static {
@@ -181,15 +186,15 @@ pub(crate) struct Pd {
     pub(crate) urxe: urxe::Pd,
     /// Counted once, however many handles there are.
     pub(crate) users: Arc<Users>,
-    /// The domain and the thread domain that a parent domain was made of.
-    pub(crate) parents: Option<(*mut ibv_pd, *mut ibv_td)>,
+    /// The domain and perhaps the thread domain that a parent domain was made of.
+    pub(crate) parents: Option<(Hold, Option<Hold>)>,
 }
 
 /// Behind `ibv_td`. There is nothing that a promise about threads would change.
 #[repr(C)]
 pub(crate) struct Td {
     pub(crate) ibv: UnsafeCell<ibv_td>,
-    pub(crate) users: Users,
+    pub(crate) users: Arc<Users>,
 }
 
 /// Behind `ibv_mr`.
@@ -259,7 +264,7 @@ pub(crate) struct Dm {
 pub(crate) struct Channel {
     pub(crate) ibv: UnsafeCell<ibv_comp_channel>,
     pub(crate) urxe: urxe::CompChannel,
-    pub(crate) users: Users,
+    pub(crate) users: Arc<Users>,
 }
 
 /// Behind `ibv_cq` and `ibv_cq_ex`, which begins like it.
@@ -267,10 +272,10 @@ pub(crate) struct Channel {
 pub(crate) struct Cq {
     pub(crate) ibv: UnsafeCell<ibv_cq_ex>,
     pub(crate) urxe: urxe::Cq,
-    pub(crate) channel: Option<*mut ibv_comp_channel>,
+    pub(crate) channel: Option<Hold>,
     /// What `ibv_start_poll` and `ibv_next_poll` found: one thread polls at a time.
     pub(crate) current: UnsafeCell<crate::ops::cq_ex::Current>,
-    pub(crate) users: Users,
+    pub(crate) users: Arc<Users>,
     pub(crate) comp_events: Acks,
     pub(crate) async_events: Acks,
 }
@@ -280,9 +285,9 @@ pub(crate) struct Cq {
 pub(crate) struct Srq {
     pub(crate) ibv: UnsafeCell<ibv_srq>,
     pub(crate) urxe: urxe::Srq,
-    pub(crate) users: Users,
+    pub(crate) users: Arc<Users>,
     /// Of an XRC one: the domain, and the queue that its completions go to.
-    pub(crate) xrc: Option<(*mut ibv_xrcd, *mut ibv_cq)>,
+    pub(crate) xrc: Option<[Hold; 2]>,
     pub(crate) async_events: Acks,
     pub(crate) _pd: Hold,
 }
@@ -292,7 +297,7 @@ pub(crate) struct Srq {
 pub(crate) struct Xrcd {
     pub(crate) ibv: UnsafeCell<ibv_xrcd>,
     pub(crate) urxe: urxe::Xrcd,
-    pub(crate) users: Users,
+    pub(crate) users: Arc<Users>,
 }
 
 /// Behind `ibv_qp` and `ibv_qp_ex`, which begins with it.
@@ -302,15 +307,13 @@ pub(crate) struct Qp {
     pub(crate) urxe: urxe::Qp,
     /// What its send requests name beside the connection.
     pub(crate) names: Names,
-    /// The domain of an XRC target.
-    pub(crate) xrcd: Option<*mut ibv_xrcd>,
     pub(crate) sq_sig_all: bool,
     /// The requests under construction, if it was made for `ibv_wr_*`.
     pub(crate) batch: Option<Box<crate::ops::qp_ex::Batch>>,
     pub(crate) async_events: Acks,
     pub(crate) failures: Failures,
-    /// An XRC target has no domain of this kind.
-    pub(crate) _pd: Option<Hold>,
+    /// Domains and queues, as far as its service has them.
+    pub(crate) _made_of: [Option<Hold>; 5],
 }
 
 /// What a send request of a QP has to say about where it goes, by the QP's service.
@@ -333,10 +336,15 @@ pub(crate) struct Ah {
 }
 
 macro_rules! objects {
-    ($($name:ident: $c:ty $(, $handle:ident)?;)*) => {
+    // The handle, if that is in C's structure, and the count of users, if others may need it.
+    ($($name:ident: $c:ident ($($handle:ident)?) ($($users:ident)?);)*) => {
         $(
             // SAFETY: repr(C), and `ibv` is first.
-            unsafe impl Object for $name {}
+            unsafe impl Object for $name {
+                $(fn may_go(&self) -> Result<(), Errno> {
+                    self.$users.check_none()
+                })?
+            }
 
             impl Kind for $name {
                 type C = $c;
@@ -359,6 +367,27 @@ macro_rules! objects {
                     unsafe { of::<$name>(ptr) }
                 }
 
+                /// The context that the program made it of.
+                #[allow(dead_code, reason = "some kinds have no use for it")]
+                pub(crate) fn c_context(&self) -> *mut ibv_context {
+                    // SAFETY: the program's part begins as `$c`; this field never changes.
+                    unsafe { (*self.ibv.get().cast::<$c>()).context }
+                }
+
+                /// Its handle, if that is in C's structure.
+                #[allow(dead_code, reason = "some kinds have none")]
+                pub(crate) fn c_handle(&self) -> u32 {
+                    // SAFETY: the object lives, and the program's part begins as `$c`.
+                    unsafe { Self::handle(self.ibv.get().cast::<$c>()) }
+                }
+
+                /// The object behind that.
+                #[allow(dead_code, reason = "some kinds have no use for it")]
+                pub(crate) fn context(&self) -> &Context {
+                    // SAFETY: it lives longer.
+                    unsafe { Context::of(self.c_context()) }
+                }
+
                 /// The object behind a program's pointer, looked up first.
                 ///
                 /// # Safety
@@ -374,15 +403,15 @@ macro_rules! objects {
 }
 
 objects! {
-    Pd: ibv_pd, handle;
-    Td: ibv_td;
-    Mr: ibv_mr, handle;
-    Mw: ibv_mw, handle;
-    Dm: ibv_dm, handle;
-    Channel: ibv_comp_channel;
-    Cq: ibv_cq, handle;
-    Srq: ibv_srq, handle;
-    Xrcd: ibv_xrcd;
-    Qp: ibv_qp, handle;
-    Ah: ibv_ah, handle;
+    Pd: ibv_pd (handle) (users);
+    Td: ibv_td () (users);
+    Mr: ibv_mr (handle) ();
+    Mw: ibv_mw (handle) ();
+    Dm: ibv_dm (handle) ();
+    Channel: ibv_comp_channel () (users);
+    Cq: ibv_cq (handle) (users);
+    Srq: ibv_srq (handle) (users);
+    Xrcd: ibv_xrcd () (users);
+    Qp: ibv_qp (handle) ();
+    Ah: ibv_ah (handle) ();
 }

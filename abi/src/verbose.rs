@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use urxe::{ErrorKind, PostError, Wc};
 
 use crate::file::Registry;
-use crate::object::{Context, Cq, Qp};
+use crate::object::{Cq, Qp};
 
 /// `URXE_VERBOSE` is on.
 pub(crate) fn is_on() -> bool {
@@ -53,9 +53,7 @@ pub(crate) fn tell_failure(cq: &Cq, wc: &Wc) {
     if !is_on() {
         return;
     }
-    // SAFETY: a CQ's context never changes, and lives longer.
-    let context = unsafe { Context::of((*cq.ibv.get()).context) };
-    let registry = context.registry();
+    let registry = cq.context().registry();
     let Some(qp) = registry.qps.get(&wc.qp_num.get()) else {
         return;
     };

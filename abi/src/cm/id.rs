@@ -275,7 +275,7 @@ pub(crate) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
 /// An id that is not used again.
 unsafe fn destroy(id: *mut rdma_cm_id) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
-    let object = unsafe { live::take::<Id>(id, |_| Ok(())) }?;
+    let object = unsafe { live::take::<Id>(id) }?;
     known().remove(&object.key);
     // SAFETY: it was got by a function that waited, and not acknowledged yet.
     unsafe { forget_event(id) };

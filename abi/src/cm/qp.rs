@@ -40,21 +40,14 @@ pub(super) unsafe fn create_basic(
     attr: &mut ibv_qp_init_attr,
 ) -> Result<(), Errno> {
     let mut wanted = ibv_qp_init_attr_ex::zeroed();
-    wanted.qp_context = attr.qp_context;
-    wanted.send_cq = attr.send_cq;
-    wanted.recv_cq = attr.recv_cq;
-    wanted.srq = attr.srq;
-    wanted.cap = attr.cap;
-    wanted.qp_type = attr.qp_type;
-    wanted.sq_sig_all = attr.sq_sig_all;
+    // SAFETY: they begin as the basic ones.
+    unsafe { (&raw mut wanted).cast::<ibv_qp_init_attr>().write(*attr) };
     wanted.pd = pd;
     wanted.comp_mask = if pd.is_null() { 0 } else { PD };
     // SAFETY: the caller's promise.
     unsafe { create(id, &mut wanted) }?;
-    attr.send_cq = wanted.send_cq;
-    attr.recv_cq = wanted.recv_cq;
-    attr.srq = wanted.srq;
-    attr.cap = wanted.cap;
+    // SAFETY: as above.
+    *attr = unsafe { (&raw const wanted).cast::<ibv_qp_init_attr>().read() };
     Ok(())
 }
 

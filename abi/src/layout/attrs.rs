@@ -302,3 +302,9 @@ c_structs! {
         comp_mask: u32,
     }
 }
+
+// Basic attributes are read from extended ones, and written to them.
+const _: () = assert!(
+    core::mem::offset_of!(ibv_qp_init_attr_ex, sq_sig_all)
+        == core::mem::offset_of!(ibv_qp_init_attr, sq_sig_all)
+);

@@ -6,9 +6,9 @@ use core::ffi::c_int;
 use urxe::AddressVector;
 
 use super::gid::{from_gid, local_address, to_gid};
-use crate::errno::{Errno, minus_one, number, pointer};
+use crate::errno::{Errno, minus_one, pointer};
 use crate::layout::{CStruct, ibv_ah, ibv_ah_attr, ibv_context, ibv_pd, ibv_wc};
-use crate::live::{self, bury};
+use crate::live;
 use crate::object::{Ah, Context, Hold, Pd};
 use crate::ops::GRH;
 
@@ -27,8 +27,7 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(
 fn give(pd: *mut ibv_pd, owner: &Pd, path: &AddressVector) -> Result<*mut ibv_ah, Errno> {
     let urxe = owner.urxe.create_ah(path)?;
     let mut ibv = ibv_ah::zeroed();
-    // SAFETY: the PD's part of the program; its context never changes.
-    ibv.context = unsafe { (*owner.ibv.get()).context };
+    ibv.context = owner.c_context();
     ibv.pd = pd;
     Ok(live::give(Ah {
         ibv: UnsafeCell::new(ibv),
@@ -94,11 +93,7 @@ unsafe fn path_back(
 
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     // SAFETY: an address handle that the program does not use again, by the rules of the function.
-    let taken = unsafe { live::take::<Ah>(ah, |_| Ok(())) };
-    number(taken.map(|_| {
-        // SAFETY: taken just now.
-        unsafe { bury::<Ah>(ah) };
-    }))
+    unsafe { live::destroy(ah, |_: &Ah| ()) }
 }
 
 /// The engine's form of a path. RoCE has no other addresses than GIDs.

@@ -3,12 +3,13 @@
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 use super::context::{is_non_blocking, make_blocking};
-use crate::errno::{Errno, minus_one, number, pointer};
+use crate::errno::{Errno, minus_one, pointer};
 use crate::layout::{ibv_comp_channel, ibv_context, ibv_cq};
-use crate::live::{self, bury};
-use crate::object::{Channel, Context, Cq, Shared, Users};
+use crate::live;
+use crate::object::{Channel, Context, Cq, Shared};
 
 pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
@@ -28,19 +29,13 @@ fn create(context: *mut ibv_context, object: &Context) -> Result<*mut ibv_comp_c
             refcnt: 0,
         }),
         urxe,
-        users: Users::default(),
+        users: Arc::default(),
     }))
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    // SAFETY: a channel, by the rules of the function.
-    let taken = unsafe { live::take::<Channel>(channel, |channel| channel.users.check_none()) };
-    if let Err(errno) = taken {
-        return number(Err(errno));
-    }
-    // SAFETY: it is no longer used, by the count and the rules of the function.
-    unsafe { bury::<Channel>(channel) };
-    0
+    // SAFETY: a channel that the program does not use again, by the rules of the function.
+    unsafe { live::destroy(channel, |_: &Channel| ()) }
 }
 
 pub(crate) unsafe extern "C" fn ibv_get_cq_event(

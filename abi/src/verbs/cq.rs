@@ -3,6 +3,7 @@
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::ptr;
+use std::sync::Arc;
 
 use crate::errno::{Errno, number, pointer};
 use crate::events::Acks;
@@ -10,18 +11,9 @@ use crate::layout::{
     CStruct, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex,
     ibv_modify_cq_attr,
 };
-use crate::live::{self, bury};
-use crate::object::{Channel, Context, Cq, Shared, Users};
+use crate::live;
+use crate::object::{Channel, Context, Cq, Hold, Shared};
 use crate::ops::cq_ex;
-
-/// What is asked for, by either function.
-struct Wanted {
-    cqe: u32,
-    cq_context: *mut c_void,
-    channel: *mut ibv_comp_channel,
-    comp_vector: u32,
-    timestamps: bool,
-}
 
 pub(crate) unsafe extern "C" fn ibv_create_cq(
     context: *mut ibv_context,
@@ -30,18 +22,18 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut ibv_cq {
-    let wanted = u32::try_from(cqe).and_then(|cqe| {
-        Ok(Wanted {
-            cqe,
-            cq_context,
-            channel,
-            comp_vector: u32::try_from(comp_vector)?,
-            timestamps: false,
-        })
-    });
-    let wanted = wanted.map_err(|_| Errno::INVAL);
+    let (Ok(cqe), Ok(comp_vector)) = (u32::try_from(cqe), u32::try_from(comp_vector)) else {
+        return pointer(Err(Errno::INVAL));
+    };
+    let attr = ibv_cq_init_attr_ex {
+        cqe,
+        cq_context,
+        channel,
+        comp_vector,
+        ..ibv_cq_init_attr_ex::zeroed()
+    };
     // SAFETY: a context, and a channel or null, by the rules of the function.
-    pointer(wanted.and_then(|wanted| unsafe { create(context, &wanted) }))
+    pointer(unsafe { create(context, &attr) })
 }
 
 pub(crate) unsafe extern "C" fn create_cq_ex(
@@ -63,34 +55,28 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         Errno::NOT_SUPPORTED.set();
         return ptr::null_mut();
     }
-    let wanted = Wanted {
-        cqe: attr.cqe,
-        cq_context: attr.cq_context,
-        channel: attr.channel,
-        comp_vector: attr.comp_vector,
-        timestamps: attr.wc_flags & cq_ex::TIMESTAMPS != 0,
-    };
     // SAFETY: as in `ibv_create_cq`.
-    pointer(unsafe { create(context, &wanted) }).cast()
+    pointer(unsafe { create(context, attr) }).cast()
 }
 
 /// # Safety
 /// A live context, and a live channel or null.
-unsafe fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut ibv_cq, Errno> {
+unsafe fn create(
+    context: *mut ibv_context,
+    wanted: &ibv_cq_init_attr_ex,
+) -> Result<*mut ibv_cq, Errno> {
     // SAFETY: the caller's promise.
     let owner = unsafe { Context::of(context) };
-    let channel = (!wanted.channel.is_null()).then_some(wanted.channel);
     // SAFETY: the caller's promise.
-    let channel_object = channel.map(|channel| unsafe { Channel::find(channel) });
-    let channel_object = channel_object.transpose()?;
+    let channel = unsafe { live::find_some::<Channel>(wanted.channel) }?;
     let mut builder = owner
         .urxe
         .cq(wanted.cqe as usize)
         .comp_vector(wanted.comp_vector);
-    if let Some(channel) = channel_object {
+    if let Some(channel) = channel {
         builder = builder.channel(&channel.urxe);
     }
-    if wanted.timestamps {
+    if wanted.wc_flags & cq_ex::TIMESTAMPS != 0 {
         builder = builder.timestamps();
     }
     let urxe = builder.create()?;
@@ -102,15 +88,12 @@ unsafe fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut ibv_
     ibv.handle = id;
     ibv.cqe = urxe.capacity() as c_int;
     cq_ex::fill(&mut ibv);
-    if let Some(channel) = channel_object {
-        channel.users.add();
-    }
     let cq = live::give(Cq {
         ibv: UnsafeCell::new(ibv),
         urxe,
-        channel,
+        channel: channel.map(|channel| Hold::of(&channel.users)),
         current: UnsafeCell::default(),
-        users: Users::default(),
+        users: Arc::default(),
         comp_events: Acks::default(),
         async_events: Acks::default(),
     });
@@ -119,23 +102,13 @@ unsafe fn create(context: *mut ibv_context, wanted: &Wanted) -> Result<*mut ibv_
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    // SAFETY: a CQ, by the rules of the function.
-    let object = match unsafe { live::take::<Cq>(cq, |cq| cq.users.check_none()) } {
-        Ok(object) => object,
-        Err(errno) => return number(Err(errno)),
+    let end = |cq: &Cq| {
+        cq.context().registry().cqs.remove(&cq.urxe.id().0);
+        cq.comp_events.wait();
+        cq.async_events.wait();
     };
-    // SAFETY: the program's part; its context never changes, and lives longer.
-    let context = unsafe { Context::of((*object.ibv.get()).context) };
-    context.registry().cqs.remove(&object.urxe.id().0);
-    object.comp_events.wait();
-    object.async_events.wait();
-    if let Some(channel) = object.channel {
-        // SAFETY: the channel cannot be destroyed before its queues.
-        unsafe { Channel::of(channel) }.users.remove();
-    }
-    // SAFETY: it is no longer used, by the counts and the rules of the function.
-    unsafe { bury::<Cq>(cq) };
-    0
+    // SAFETY: a CQ that the program does not use again, by the rules of the function.
+    unsafe { live::destroy(cq, end) }
 }
 
 pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {

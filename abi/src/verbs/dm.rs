@@ -9,7 +9,7 @@ use urxe::Access;
 use super::mr;
 use crate::errno::{Errno, minus_one, number, pointer};
 use crate::layout::{CStruct, ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
-use crate::live::{self, bury};
+use crate::live;
 use crate::object::{Context, Dm, Memory, Pd};
 
 pub(crate) unsafe extern "C" fn alloc_dm(
@@ -48,22 +48,13 @@ pub(super) fn give(context: *mut ibv_context, handle: u32, urxe: urxe::Dm) -> *m
 
 /// Regions over it keep it.
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
-    // SAFETY: device memory, by the rules of `ibv_free_dm`.
-    let object = match unsafe { live::take::<Dm>(dm, |_| Ok(())) } {
-        Ok(object) => object,
-        Err(errno) => return number(Err(errno)),
+    let end = |dm: &Dm| {
+        if let Some(mut registry) = dm.context().file.registry_of_this_process() {
+            registry.dms.remove(&dm.c_handle());
+        }
     };
-    // SAFETY: the program's part; its context never changes, and lives longer.
-    let (file, handle) = unsafe {
-        let ibv = &*object.ibv.get();
-        (&Context::of(ibv.context).file, ibv.handle)
-    };
-    if let Some(mut registry) = file.registry_of_this_process() {
-        registry.dms.remove(&handle);
-    }
     // SAFETY: device memory that the program does not use again, by the rules of `ibv_free_dm`.
-    unsafe { bury::<Dm>(dm) };
-    0
+    unsafe { live::destroy(dm, end) }
 }
 
 /// Adapters write their memory in words of four bytes, and their drivers refuse what is not made of such.

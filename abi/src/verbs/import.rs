@@ -11,7 +11,7 @@ use super::{context, dm, pd};
 use crate::errno::{Errno, pointer};
 use crate::file::File;
 use crate::layout::{ibv_context, ibv_dm, ibv_mr, ibv_pd};
-use crate::live::{self, bury};
+use crate::live;
 use crate::object::{Context, Dm, Mr, Object, Pd};
 
 /// Takes the descriptor, if it succeeds: closing the context closes it.
@@ -48,16 +48,18 @@ pub(crate) unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
 
 /// Its address is null (`man ibv_import_mr`).
 pub(crate) unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
-    // SAFETY: a PD, by the rules of the function; its context lives longer.
-    let (context, file) = unsafe {
-        let context = (*Pd::of(pd).ibv.get()).context;
-        (context, &Context::of(context).file)
-    };
-    let found = file.registry().mrs.get(&handle).and_then(|mr| mr.upgrade());
+    // SAFETY: a PD, by the rules of the function.
+    let owner = unsafe { Pd::of(pd) };
+    let found = owner
+        .context()
+        .registry()
+        .mrs
+        .get(&handle)
+        .and_then(|mr| mr.upgrade());
     pointer(found.ok_or(Errno::INVAL).map(|state| {
         live::give(Mr {
             ibv: UnsafeCell::new(ibv_mr {
-                context,
+                context: owner.c_context(),
                 pd,
                 addr: ptr::null_mut(),
                 length: state.length(),
@@ -100,9 +102,5 @@ pub(crate) unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
 /// As for [`live::take`]; the program does not use it again.
 unsafe fn unimport<T: Object>(ptr: *mut T::C) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if live::take::<T>(ptr, |_| Ok(())).is_ok() {
-            bury::<T>(ptr);
-        }
-    }
+    unsafe { live::destroy(ptr, |_: &T| ()) };
 }

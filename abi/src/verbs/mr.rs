@@ -10,7 +10,7 @@ use urxe::{Access, Advice, Rereg};
 use crate::errno::{Errno, number, pointer};
 use crate::layout::{ibv_mr, ibv_pd, ibv_sge};
 use crate::live::{self, bury};
-use crate::object::{Context, Hold, Memory, Mr, MrState, Pd};
+use crate::object::{Hold, Memory, Mr, MrState, Pd};
 use crate::ops::sges;
 
 /// `IBV_ACCESS_*` that are known; those beyond are optional, or refused.
@@ -111,17 +111,16 @@ pub(super) fn give(
         // It has no rkey.
         Memory::Null(mr) => (mr.lkey().0, 0),
     };
-    // SAFETY: the PD's part of the program; its context never changes, and lives longer.
-    let (context, file) = unsafe {
-        let context = (*owner.ibv.get()).context;
-        (context, &Context::of(context).file)
-    };
     let hold = Hold::of(&owner.users);
     let state = Arc::new(MrState::new(lkey, rkey, length, memory, hold));
-    file.registry().mrs.insert(lkey, Arc::downgrade(&state));
+    owner
+        .context()
+        .registry()
+        .mrs
+        .insert(lkey, Arc::downgrade(&state));
     live::give(Mr {
         ibv: UnsafeCell::new(ibv_mr {
-            context,
+            context: owner.c_context(),
             pd,
             addr,
             length,
@@ -135,12 +134,10 @@ pub(super) fn give(
 
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     // SAFETY: a region, by the rules of the function.
-    let object = match unsafe { live::take::<Mr>(mr, |_| Ok(())) } {
+    let object = match unsafe { live::take::<Mr>(mr) } {
         Ok(object) => object,
         Err(errno) => return number(Err(errno)),
     };
-    // SAFETY: the program's part; its context never changes, and lives longer.
-    let file = unsafe { &Context::of((*object.ibv.get()).context).file };
     let mut memory = object.state.lock();
     match memory.take() {
         Some((Memory::Region(region), pd)) => {
@@ -161,7 +158,7 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         }
     }
     drop(memory);
-    file.registry().mrs.remove(&object.state.lkey);
+    object.context().registry().mrs.remove(&object.state.lkey);
     // SAFETY: it is no longer used, by the rules of the function.
     unsafe { bury::<Mr>(mr) };
     0

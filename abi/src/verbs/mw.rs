@@ -7,7 +7,7 @@ use urxe::{Access, BindMw, Lkey, MwType, SendWrFields};
 
 use crate::errno::{Errno, number, pointer};
 use crate::layout::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
-use crate::live::{self, bury};
+use crate::live;
 use crate::object::{Hold, Mw, Pd, Qp};
 use crate::verbose::invalid_wr;
 
@@ -23,8 +23,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut i
     pointer(made.map(|(owner, urxe)| {
         live::give(Mw {
             ibv: UnsafeCell::new(ibv_mw {
-                // SAFETY: the PD's part of the program; its context never changes.
-                context: unsafe { (*owner.ibv.get()).context },
+                context: owner.c_context(),
                 pd,
                 rkey: urxe.rkey().0,
                 handle: urxe.rkey().0,
@@ -38,11 +37,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut i
 
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     // SAFETY: a window that the program does not use again, by the rules of `ibv_dealloc_mw`.
-    let taken = unsafe { live::take::<Mw>(mw, |_| Ok(())) };
-    number(taken.map(|_| {
-        // SAFETY: taken just now.
-        unsafe { bury::<Mw>(mw) };
-    }))
+    unsafe { live::destroy(mw, |_: &Mw| ()) }
 }
 
 /// A window of type 1. The header has looked at the type and the PDs.

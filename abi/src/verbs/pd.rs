@@ -5,10 +5,10 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use std::sync::Arc;
 
-use crate::errno::{Errno, number, pointer};
+use crate::errno::{Errno, pointer};
 use crate::layout::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td};
-use crate::live::{self, bury};
-use crate::object::{Context, Pd, Td, Users};
+use crate::live;
+use crate::object::{Context, Hold, Pd, Td, Users};
 
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: a context, by the rules of the function.
@@ -27,7 +27,7 @@ pub(super) fn give(
     handle: u32,
     urxe: urxe::Pd,
     users: Arc<Users>,
-    parents: Option<(*mut ibv_pd, *mut ibv_td)>,
+    parents: Option<(Hold, Option<Hold>)>,
 ) -> *mut ibv_pd {
     live::give(Pd {
         ibv: UnsafeCell::new(ibv_pd { context, handle }),
@@ -39,30 +39,13 @@ pub(super) fn give(
 
 /// A parent domain too.
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    // SAFETY: a PD, by the rules of the function.
-    let object = match unsafe { live::take::<Pd>(pd, |pd| pd.users.check_none()) } {
-        Ok(object) => object,
-        Err(errno) => return number(Err(errno)),
-    };
-    // SAFETY: the program's part; its context never changes, and lives longer.
-    let (file, handle) = unsafe {
-        let ibv = &*object.ibv.get();
-        (&Context::of(ibv.context).file, ibv.handle)
-    };
-    if object.parents.is_none() {
-        file.registry().pds.remove(&handle);
-    }
-    if let Some((parent, td)) = object.parents {
-        // SAFETY: what it was made of cannot be destroyed before it.
-        unsafe { Pd::of(parent) }.users.remove();
-        if !td.is_null() {
-            // SAFETY: as above.
-            unsafe { Td::of(td) }.users.remove();
+    let end = |pd: &Pd| {
+        if pd.parents.is_none() {
+            pd.context().registry().pds.remove(&pd.c_handle());
         }
-    }
-    // SAFETY: it is no longer used, by the count and the rules of the function.
-    unsafe { bury::<Pd>(pd) };
-    0
+    };
+    // SAFETY: a PD that the program does not use again, by the rules of the function.
+    unsafe { live::destroy(pd, end) }
 }
 
 pub(crate) unsafe extern "C" fn alloc_td(
@@ -71,18 +54,13 @@ pub(crate) unsafe extern "C" fn alloc_td(
 ) -> *mut ibv_td {
     live::give(Td {
         ibv: UnsafeCell::new(ibv_td { context }),
-        users: Users::default(),
+        users: Arc::default(),
     })
 }
 
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
-    // SAFETY: a thread domain, by the rules of the function.
-    if let Err(errno) = unsafe { live::take::<Td>(td, |td| td.users.check_none()) } {
-        return number(Err(errno));
-    }
-    // SAFETY: it is no longer used.
-    unsafe { bury::<Td>(td) };
-    0
+    // SAFETY: a thread domain that the program does not use again, by the rules of the function.
+    unsafe { live::destroy(td, |_: &Td| ()) }
 }
 
 /// A domain that stands for another one. Allocators that the program brings are not needed: no queue is shared
@@ -100,18 +78,11 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         return ptr::null_mut();
     }
     // SAFETY: a PD and a thread domain or null, by the rules of the function.
-    let made_of = unsafe {
-        let td = (!attr.td.is_null()).then(|| Td::find(attr.td));
-        Pd::find(attr.pd).and_then(|parent| Ok((parent, td.transpose()?)))
-    };
-    pointer(made_of.map(|(parent, td)| {
-        parent.users.add();
-        if let Some(td) = td {
-            td.users.add();
-        }
-        // SAFETY: the program's part, which does not change.
-        let handle = unsafe { (*parent.ibv.get()).handle };
+    let (parent, td) = unsafe { (Pd::find(attr.pd), live::find_some::<Td>(attr.td)) };
+    pointer(parent.and_then(|parent| {
+        let td = td?.map(|td| Hold::of(&td.users));
+        let parents = Some((Hold::of(&parent.users), td));
         let (urxe, users) = (parent.urxe.clone(), Arc::default());
-        give(context, handle, urxe, users, Some((attr.pd, attr.td)))
+        Ok(give(context, parent.c_handle(), urxe, users, parents))
     }))
 }

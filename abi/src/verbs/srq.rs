@@ -3,6 +3,7 @@
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::ptr;
+use std::sync::Arc;
 
 use urxe::{SrqAttr, SrqAttrMask};
 
@@ -12,8 +13,8 @@ use crate::layout::{
     CStruct, ibv_context, ibv_cq, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
     ibv_srq_init_attr_ex, ibv_xrcd,
 };
-use crate::live::{self, bury};
-use crate::object::{Context, Cq, Hold, Pd, Shared, Srq, Users, Xrcd};
+use crate::live;
+use crate::object::{Cq, Hold, Pd, Shared, Srq, Xrcd};
 
 /// `IBV_SRQ_INIT_ATTR_*`
 pub(crate) const TYPE: u32 = 1 << 0;
@@ -67,7 +68,7 @@ unsafe fn create(
 ) -> Result<*mut ibv_srq, Errno> {
     // SAFETY: the caller's promise.
     let owner = unsafe { Pd::find(pd) }?;
-    let xrc_objects = match xrc {
+    let xrc = match xrc {
         // SAFETY: the caller's promise.
         Some((xrcd, cq)) => Some(unsafe { (Xrcd::find(xrcd)?, Cq::find(cq)?) }),
         None => None,
@@ -78,35 +79,27 @@ unsafe fn create(
         // `man ibv_create_srq`: ignored.
         srq_limit: 0,
     };
-    let urxe = match xrc_objects {
+    let urxe = match xrc {
         None => owner.urxe.create_srq(&wanted)?,
         Some((xrcd, cq)) => xrcd.urxe.create_srq(&owner.urxe, &cq.urxe, &wanted)?,
     };
-    if let Some((xrcd, cq)) = xrc_objects {
-        xrcd.users.add();
-        cq.users.add();
-    }
     let made = urxe.query()?;
     (attr.max_wr, attr.max_sge) = (made.max_wr, made.max_sge);
     let id = urxe.id().0;
     let mut ibv = ibv_srq::zeroed();
-    // SAFETY: the PD's part of the program; its context never changes.
-    ibv.context = unsafe { (*owner.ibv.get()).context };
+    ibv.context = owner.c_context();
     ibv.srq_context = srq_context;
     ibv.pd = pd;
     ibv.handle = id;
-    let context = ibv.context;
     let srq = live::give(Srq {
         ibv: UnsafeCell::new(ibv),
         urxe,
-        users: Users::default(),
-        xrc,
+        users: Arc::default(),
+        xrc: xrc.map(|(xrcd, cq)| [Hold::of(&xrcd.users), Hold::of(&cq.users)]),
         async_events: Acks::default(),
         _pd: Hold::of(&owner.users),
     });
-    // SAFETY: the PD's context lives longer than the PD.
-    let context = unsafe { Context::of(context) };
-    context.registry().srqs.insert(id, Shared(srq));
+    owner.context().registry().srqs.insert(id, Shared(srq));
     Ok(srq)
 }
 
@@ -141,23 +134,10 @@ pub(crate) unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    // SAFETY: an SRQ, by the rules of the function.
-    let object = match unsafe { live::take::<Srq>(srq, |srq| srq.users.check_none()) } {
-        Ok(object) => object,
-        Err(errno) => return number(Err(errno)),
+    let end = |srq: &Srq| {
+        srq.context().registry().srqs.remove(&srq.urxe.id().0);
+        srq.async_events.wait();
     };
-    // SAFETY: the program's part; its context never changes, and lives longer.
-    let context = unsafe { Context::of((*object.ibv.get()).context) };
-    context.registry().srqs.remove(&object.urxe.id().0);
-    object.async_events.wait();
-    if let Some((xrcd, cq)) = object.xrc {
-        // SAFETY: they cannot be destroyed before it.
-        unsafe {
-            Xrcd::of(xrcd).users.remove();
-            Cq::of(cq).users.remove();
-        }
-    }
-    // SAFETY: it is no longer used, by the counts and the rules of the function.
-    unsafe { bury::<Srq>(srq) };
-    0
+    // SAFETY: an SRQ that the program does not use again, by the rules of the function.
+    unsafe { live::destroy(srq, end) }
 }

@@ -3,13 +3,14 @@
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use urxe::XrcdOpen;
 
 use crate::errno::{Errno, number, pointer};
 use crate::layout::{ibv_context, ibv_srq, ibv_xrcd, ibv_xrcd_init_attr};
-use crate::live::{self, bury};
-use crate::object::{Context, Srq, Users, Xrcd};
+use crate::live;
+use crate::object::{Context, Srq, Xrcd};
 
 pub(crate) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,
@@ -21,7 +22,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(
         live::give(Xrcd {
             ibv: UnsafeCell::new(ibv_xrcd { context }),
             urxe,
-            users: Users::default(),
+            users: Arc::default(),
         })
     }))
 }
@@ -56,13 +57,8 @@ fn open(owner: &Context, attr: &ibv_xrcd_init_attr) -> Result<urxe::Xrcd, Errno>
 }
 
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
-    // SAFETY: a domain, by the rules of `ibv_close_xrcd`.
-    if let Err(errno) = unsafe { live::take::<Xrcd>(xrcd, |xrcd| xrcd.users.check_none()) } {
-        return number(Err(errno));
-    }
-    // SAFETY: it is no longer used, by the count and the rules of the function.
-    unsafe { bury::<Xrcd>(xrcd) };
-    0
+    // SAFETY: a domain that the program does not use again, by the rules of `ibv_close_xrcd`.
+    unsafe { live::destroy(xrcd, |_: &Xrcd| ()) }
 }
 
 /// The number by which senders name an XRC queue.
@@ -70,7 +66,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: *mut u32
     // SAFETY: an SRQ, by the rules of `ibv_get_srq_num`.
     let object = unsafe { Srq::find(srq) };
     number(object.and_then(|object| {
-        object.xrc.ok_or(Errno::INVAL)?;
+        object.xrc.as_ref().ok_or(Errno::INVAL)?;
         // SAFETY: a place for a number, by the same rules.
         unsafe { srq_num.write(object.urxe.srq_num().get()) };
         Ok(())
