@@ -1,7 +1,5 @@
 //! Flush extended transport header (IBTA annex A19).
 
-use crate::bytes::be32;
-
 /// Flush extended transport header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Feth {
@@ -20,7 +18,7 @@ impl Feth {
     /// Reads the 4 bytes.
     #[inline]
     pub fn parse(b: &[u8; 4]) -> Feth {
-        let word = be32(b, 0);
+        let word = u32::from_be_bytes(*b);
         Feth {
             placement: word as u8 & 0xf,
             selectivity: (word >> 4) as u8 & 3,

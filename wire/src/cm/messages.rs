@@ -1,15 +1,15 @@
 //! The messages, field by field in the order of the wire. Widths are in bits.
 
 use super::CM_BODY_LEN;
-use super::field::{Field, fields};
 use super::reasons::{MraMessage, RejMessage, RejReason, SidrStatus};
+use crate::field::{Field, fields};
 use crate::ids::{Gid, Pkey, Qkey, Qpn};
 use crate::psn::Psn;
 
 /// Makes a message of [`fields`]: adds its attribute and name.
 macro_rules! message {
     ($(#[$doc:meta])* $name:ident = $attribute:literal, $text:literal; $($fields:tt)*) => {
-        fields! { $(#[$doc])* $name, CM_BODY_LEN; $($fields)* }
+        fields! { $(#[$doc])* $name, CM_BODY_LEN, pub fn parse; $($fields)* }
 
         impl $name {
             /// The attribute of its MAD header.
@@ -22,7 +22,7 @@ macro_rules! message {
 
 fields! {
     /// A path, primary or alternate, in a [`Req`]. An alternate path of all zeros is none.
-    CmPath, 44;
+    CmPath, 44, pub fn parse;
     /// Local LID; 0xffff on routed RoCE.
     local_lid: u16 = 16;
     /// Remote LID; 0xffff on routed RoCE.

@@ -10,7 +10,6 @@
 //! Every bit of a message is in its value, reserved ones too, so that a message that was
 //! read is written again as it was.
 
-mod field;
 mod ip_cm;
 mod messages;
 mod reasons;

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::field::Field;
+use crate::field::Field;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident($raw:ty) { $($code:ident = $number:literal, $text:literal;)* })*) => {$(

@@ -1,11 +1,13 @@
 //! Fields of any number of bits at any bit of a message, and the macro that makes a
 //! value struct of a list of them.
 //!
-//! Messages are declared as consecutive fields, so that no bit can be left out: the
+//! Headers and messages are declared as consecutive fields, so that no bit can be left out: the
 //! widths must add up to the message's length, which the compiler checks.
 
-use crate::ids::{Gid, Pkey, Qkey, Qpn};
-use crate::psn::Psn;
+use crate::ids::{Gid, Pkey, Qkey, Qpn, Rkey};
+use crate::opcode::Opcode;
+use crate::psn::{Msn, Psn};
+use crate::syndrome::Syndrome;
 
 /// A type that fields have.
 pub(crate) trait Field: Copy {
@@ -15,26 +17,41 @@ pub(crate) trait Field: Copy {
     fn write(self, bytes: &mut [u8], bit: usize, width: usize);
 }
 
-fn read_bits(bytes: &[u8], bit: usize, width: usize) -> u64 {
-    (bit..bit + width).fold(0, |value, at| {
-        value << 1 | u64::from(bytes[at / 8] >> (7 - at % 8) & 1)
-    })
+/// Up to eight bytes as a number.
+#[inline]
+fn number(bytes: &[u8]) -> u64 {
+    let mut all = [0; 8];
+    all[8 - bytes.len()..].copy_from_slice(bytes);
+    u64::from_be_bytes(all)
 }
 
+// Places and widths are constants where these are inlined: what is left of a field of whole bytes is a load or a store.
+
+#[inline]
+fn read_bits(bytes: &[u8], bit: usize, width: usize) -> u64 {
+    let end = bit + width;
+    let whole = number(&bytes[bit / 8..end.div_ceil(8)]);
+    whole >> (end.next_multiple_of(8) - end) & u64::MAX >> (64 - width)
+}
+
+#[inline]
 fn write_bits(bytes: &mut [u8], bit: usize, width: usize, value: u64) {
-    for step in 0..width {
-        let at = bit + step;
-        bytes[at / 8] |= ((value >> (width - 1 - step) & 1) as u8) << (7 - at % 8);
-    }
+    let end = bit + width;
+    let place = &mut bytes[bit / 8..end.div_ceil(8)];
+    let value = (value & u64::MAX >> (64 - width)) << (end.next_multiple_of(8) - end);
+    let whole = (number(place) | value).to_be_bytes();
+    place.copy_from_slice(&whole[8 - place.len()..]);
 }
 
 macro_rules! number_fields {
     ($($type:ty: $from:expr, $to:expr;)*) => {$(
         impl Field for $type {
+            #[inline]
             fn read(bytes: &[u8], bit: usize, width: usize) -> $type {
                 let from: fn(u64) -> $type = $from;
                 from(read_bits(bytes, bit, width))
             }
+            #[inline]
             fn write(self, bytes: &mut [u8], bit: usize, width: usize) {
                 let to: fn($type) -> u64 = $to;
                 write_bits(bytes, bit, width, to(self));
@@ -51,7 +68,11 @@ number_fields! {
     u64: |v| v, |v| v;
     Qpn: |v| Qpn::new(v as u32), |v| u64::from(v.get());
     Psn: |v| Psn::new(v as u32), |v| u64::from(v.get());
+    Msn: |v| Msn::new(v as u32), |v| u64::from(v.get());
     Qkey: |v| Qkey(v as u32), |v| u64::from(v.0);
+    Rkey: |v| Rkey(v as u32), |v| u64::from(v.0);
+    Opcode: |v| Opcode(v as u8), |v| u64::from(v.0);
+    Syndrome: |v| Syndrome(v as u8), |v| u64::from(v.0);
     Pkey: |v| Pkey(v as u16), |v| u64::from(v.0);
 }
 
@@ -76,11 +97,11 @@ impl Field for Gid {
     }
 }
 
-/// Declares a struct of consecutive fields: `name: type = width in bits`.
+/// Declares a struct of consecutive fields, `name: type = width in bits`, with the function that reads it.
 macro_rules! fields {
     (
         $(#[$doc:meta])*
-        $name:ident, $len:expr;
+        $name:ident, $len:expr, $vis:vis fn $parse:ident;
         $($(#[$field_doc:meta])* $field:ident: $type:ty = $width:expr;)*
     ) => {
         $(#[$doc])*
@@ -92,11 +113,15 @@ macro_rules! fields {
         const _: () = assert!(0 $(+ $width)* == $len * 8, "fields and length disagree");
 
         impl $name {
+            /// Length in bytes.
+            pub const LEN: usize = $len;
+
             /// Reads the bytes. Every combination of bits is a value.
-            pub fn parse(bytes: &[u8; $len]) -> $name {
+            #[inline]
+            $vis fn $parse(bytes: &[u8; $len]) -> $name {
                 let mut at = 0;
                 $(
-                    let $field = crate::cm::field::Field::read(bytes, at, $width);
+                    let $field = crate::field::Field::read(bytes, at, $width);
                     at += $width;
                 )*
                 let _ = at;
@@ -104,11 +129,12 @@ macro_rules! fields {
             }
 
             /// The bytes.
+            #[inline]
             pub fn emit(&self) -> [u8; $len] {
                 let mut bytes = [0; $len];
                 let mut at = 0;
                 $(
-                    crate::cm::field::Field::write(self.$field, &mut bytes, at, $width);
+                    crate::field::Field::write(self.$field, &mut bytes, at, $width);
                     at += $width;
                 )*
                 let _ = at;
@@ -119,7 +145,7 @@ macro_rules! fields {
         impl Default for $name {
             /// All bits 0.
             fn default() -> $name {
-                $name::parse(&[0; $len])
+                $name::$parse(&[0; $len])
             }
         }
     };
