@@ -75,7 +75,8 @@ fn all_about_frames() -> Vec<Fault> {
         Fault::new(FaultKind::BleachEcn),
         Fault::new(FaultKind::BlackHole { mtu: 600 }).between(us(10), us(30)),
     ];
-    faults.extend(Forgery::ALL.map(|(_, forgery)| in_flight(FaultKind::Forge(forgery))));
+    let forged = Forgery::ALL.iter();
+    faults.extend(forged.map(|&forgery| in_flight(FaultKind::Forge(forgery))));
     faults
 }
 

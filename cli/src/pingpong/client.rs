@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use indicatif::ProgressBar;
 
 use super::link::{Link, RemoteMemory, Slot, Station};
@@ -33,7 +34,7 @@ pub(crate) fn run(server: IpAddr, args: &PingpongArgs) -> Result<(), CliError> {
     };
     let progress = progress(args.json);
     let variants = if args.variant.is_empty() {
-        &Variant::ALL[..]
+        Variant::value_variants()
     } else {
         &args.variant
     };

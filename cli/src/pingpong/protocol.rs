@@ -23,13 +23,6 @@ pub(crate) enum Variant {
 }
 
 impl Variant {
-    pub(crate) const ALL: [Variant; 4] = [
-        Variant::SendRecvPoll,
-        Variant::SendRecvNotify,
-        Variant::WriteReadNotify,
-        Variant::WriteReadUnsignaled,
-    ];
-
     /// Whether the server takes part in each round, rather than only its memory.
     pub(crate) fn is_two_sided(self) -> bool {
         matches!(self, Variant::SendRecvPoll | Variant::SendRecvNotify)

@@ -95,6 +95,8 @@ pub(crate) fn text(report: &Report, size: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
+
     use super::*;
 
     #[test]
@@ -113,7 +115,10 @@ mod tests {
     #[test]
     fn the_table_shows_a_failed_verification() {
         let report = Report {
-            rows: Variant::ALL.map(Row::failed).to_vec(),
+            rows: Variant::value_variants()
+                .iter()
+                .map(|&variant| Row::failed(variant))
+                .collect(),
         };
         let text = text(&report, 64);
         assert_eq!(

@@ -3,74 +3,81 @@
 
 use core::fmt;
 
+use strum::VariantArray;
 use urxe_core::Stats;
 use urxe_core::error::DropReason as PacketDrop;
 
 use crate::Sim;
 use crate::fabric::DropReason;
 
-macro_rules! marks {
-    ($($(#[doc = $doc:literal])* $name:ident = $text:literal,)*) => {
-        /// A rare thing.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-        #[non_exhaustive]
-        pub enum Mark { $($(#[doc = $doc])* $name,)* }
-
-        impl Mark {
-            /// All, in order.
-            pub const ALL: &'static [Mark] = &[$(Mark::$name,)*];
-
-            /// Its name in scenarios.
-            pub fn name(self) -> &'static str {
-                match self { $(Mark::$name => $text,)* }
-            }
-        }
-    };
+/// A rare thing.
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Debug,
+    Hash,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Mark {
+    /// A NAK for a missing packet was received.
+    Nak,
+    /// A NAK for a missing receive was received.
+    Rnr,
+    /// A response showed that an earlier one was lost.
+    ImpliedNak,
+    /// No answer came in time.
+    Timeout,
+    /// Packets were sent again.
+    Retransmit,
+    /// A request came twice.
+    Duplicate,
+    /// An atomic came twice: its first result was sent again.
+    AtomicReplay,
+    /// PSNs went over the end of their 24 bits.
+    PsnWrap,
+    /// A requester gave up after its retries.
+    RetryExhausted,
+    /// A requester gave up waiting for a receive.
+    RnrExhausted,
+    /// The ICRC found damage.
+    IcrcDrop,
+    /// A packet was marked by a switch.
+    Marked,
+    /// A congestion notification was received.
+    Cnp,
+    /// A pause frame stopped a port.
+    Pause,
+    /// A frame was lost to a fault.
+    Loss,
+    /// A frame found no room.
+    BufferDrop,
+    /// A cable was down when a frame left.
+    LinkDown,
+    /// A host crashed.
+    Crash,
+    /// The watchdog acted.
+    Watchdog,
+    /// Queues waited for each other in a circle, if only for a moment.
+    CyclicDependency,
+    /// The circle of waiting queues did not dissolve.
+    Deadlock,
 }
 
-marks! {
-    /// A NAK for a missing packet was received.
-    Nak = "nak",
-    /// A NAK for a missing receive was received.
-    Rnr = "rnr",
-    /// A response showed that an earlier one was lost.
-    ImpliedNak = "implied-nak",
-    /// No answer came in time.
-    Timeout = "timeout",
-    /// Packets were sent again.
-    Retransmit = "retransmit",
-    /// A request came twice.
-    Duplicate = "duplicate",
-    /// An atomic came twice: its first result was sent again.
-    AtomicReplay = "atomic-replay",
-    /// PSNs went over the end of their 24 bits.
-    PsnWrap = "psn-wrap",
-    /// A requester gave up after its retries.
-    RetryExhausted = "retry-exhausted",
-    /// A requester gave up waiting for a receive.
-    RnrExhausted = "rnr-exhausted",
-    /// The ICRC found damage.
-    IcrcDrop = "icrc-drop",
-    /// A packet was marked by a switch.
-    Marked = "marked",
-    /// A congestion notification was received.
-    Cnp = "cnp",
-    /// A pause frame stopped a port.
-    Pause = "pause",
-    /// A frame was lost to a fault.
-    Loss = "loss",
-    /// A frame found no room.
-    BufferDrop = "buffer-drop",
-    /// A cable was down when a frame left.
-    LinkDown = "link-down",
-    /// A host crashed.
-    Crash = "crash",
-    /// The watchdog acted.
-    Watchdog = "watchdog",
-    /// Queues waited for each other in a circle, if only for a moment.
-    CyclicDependency = "cyclic-dependency",
-    /// The circle of waiting queues did not dissolve.
-    Deadlock = "deadlock",
+impl Mark {
+    /// All, in order.
+    pub const ALL: &'static [Mark] = Mark::VARIANTS;
+
+    /// Its name in scenarios.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// How often each was seen.

@@ -11,6 +11,8 @@ mod shares;
 
 use core::fmt;
 
+use strum::VariantArray;
+
 use crate::Sim;
 use crate::engine::{Span, Time};
 use crate::topology::{HostId, Node, PortName};
@@ -20,8 +22,21 @@ pub(crate) use model::{Model, Received, Seen};
 pub(crate) use shares::Shares;
 
 /// Something that must hold.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Debug,
+    Hash,
+    serde::Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Check {
     /// No switch or adapter drops a frame of a lossless class for want of room.
     Lossless,
@@ -45,31 +60,11 @@ pub enum Check {
 
 impl Check {
     /// All, in order.
-    pub const ALL: [Check; 9] = [
-        Check::Lossless,
-        Check::Books,
-        Check::Delivery,
-        Check::Atomics,
-        Check::Completions,
-        Check::Credits,
-        Check::Deadlock,
-        Check::Progress,
-        Check::Fairness,
-    ];
+    pub const ALL: &'static [Check] = Check::VARIANTS;
 
     /// Its name in scenarios and reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Check::Lossless => "lossless",
-            Check::Books => "books",
-            Check::Delivery => "delivery",
-            Check::Atomics => "atomics",
-            Check::Completions => "completions",
-            Check::Credits => "credits",
-            Check::Deadlock => "deadlock",
-            Check::Progress => "progress",
-            Check::Fairness => "fairness",
-        }
+        self.into()
     }
 }
 

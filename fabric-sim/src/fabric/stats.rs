@@ -1,10 +1,24 @@
 //! Counters of ports and switches.
 
+use strum::VariantArray;
+
 use crate::engine::Span;
 use crate::qos::PRIORITIES;
 
 /// Why a frame went no further.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Debug,
+    Hash,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum DropReason {
     /// The buffer of a switch was full for it.
     Buffer,
@@ -13,6 +27,7 @@ pub enum DropReason {
     /// It was longer than the cable's MTU.
     TooLong,
     /// It passed too many switches.
+    #[strum(serialize = "ttl")]
     TimeToLive,
     /// No way leads to its destination.
     NoRoute,
@@ -30,18 +45,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// All, in order.
-    pub const ALL: [DropReason; 10] = [
-        DropReason::Buffer,
-        DropReason::BitError,
-        DropReason::TooLong,
-        DropReason::TimeToLive,
-        DropReason::NoRoute,
-        DropReason::LinkDown,
-        DropReason::Watchdog,
-        DropReason::Fault,
-        DropReason::Stray,
-        DropReason::HostDown,
-    ];
+    pub const ALL: &'static [DropReason] = DropReason::VARIANTS;
 
     /// True if the frame never came out of the cable.
     pub(crate) fn is_on_cable(self) -> bool {
@@ -53,22 +57,9 @@ impl DropReason {
 
     /// A word for it.
     pub fn name(self) -> &'static str {
-        match self {
-            DropReason::Buffer => "buffer",
-            DropReason::BitError => "bit-error",
-            DropReason::TooLong => "too-long",
-            DropReason::TimeToLive => "ttl",
-            DropReason::NoRoute => "no-route",
-            DropReason::LinkDown => "link-down",
-            DropReason::Watchdog => "watchdog",
-            DropReason::Fault => "fault",
-            DropReason::Stray => "stray",
-            DropReason::HostDown => "host-down",
-        }
+        self.into()
     }
-}
 
-impl DropReason {
     /// A longer explanation.
     pub fn explanation(self) -> &'static str {
         match self {

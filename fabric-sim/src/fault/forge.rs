@@ -1,6 +1,8 @@
 //! Packets that no host sent: made of one that passes, so that they come from the right place with the right
 //! numbers but for what is forged.
 
+use strum::VariantArray;
+
 use crate::engine::mix64;
 use crate::envelope::IP_OFFSET;
 use crate::fabric::{Fabric, LITE_BODY, Mode};
@@ -8,8 +10,11 @@ use crate::fault::wire::IP_UDP;
 use crate::frame::{FrameId, Payload};
 
 /// What is wrong with a forged packet. Its ICRC is right, so that only the transport can know.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, strum::IntoStaticStr, strum::VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Forgery {
     /// A PSN that is millions away.
     Psn,
@@ -24,19 +29,12 @@ pub enum Forgery {
 }
 
 impl Forgery {
-    /// All, with their names in scenarios.
-    pub const ALL: [(&'static str, Forgery); 5] = [
-        ("psn", Forgery::Psn),
-        ("qpn", Forgery::Qpn),
-        ("opcode", Forgery::Opcode),
-        ("truncated", Forgery::Truncated),
-        ("noise", Forgery::Noise),
-    ];
+    /// All, in order.
+    pub const ALL: &'static [Forgery] = Forgery::VARIANTS;
 
     /// Its name in scenarios.
     pub fn name(self) -> &'static str {
-        let found = Forgery::ALL.iter().find(|(_, forgery)| *forgery == self);
-        found.map_or("", |(name, _)| name)
+        self.into()
     }
 
     /// Changes a packet from its BTH on.

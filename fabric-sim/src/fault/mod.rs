@@ -29,7 +29,8 @@ pub(crate) use wire::Leaving;
 pub struct FaultId(pub u32);
 
 /// The kinds of faults.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum FaultKind {
     /// Frames are lost.
     Loss,
@@ -334,24 +335,7 @@ impl Fault {
 impl FaultKind {
     /// Its name in scenarios.
     pub fn name(&self) -> &'static str {
-        match self {
-            FaultKind::Loss => "loss",
-            FaultKind::BurstLoss { .. } => "burst-loss",
-            FaultKind::Corrupt => "corrupt",
-            FaultKind::CorruptInside => "corrupt-inside",
-            FaultKind::Duplicate { .. } => "duplicate",
-            FaultKind::Reorder { .. } => "reorder",
-            FaultKind::Delay { .. } => "delay",
-            FaultKind::Rate(_) => "rate",
-            FaultKind::LinkDown { .. } => "link-down",
-            FaultKind::Partition { .. } => "partition",
-            FaultKind::PauseStorm { .. } => "pause-storm",
-            FaultKind::BleachEcn => "bleach-ecn",
-            FaultKind::BlackHole { .. } => "black-hole",
-            FaultKind::SlowReceiver(_) => "slow-receiver",
-            FaultKind::Crash => "crash",
-            FaultKind::Forge(_) => "forge",
-        }
+        self.into()
     }
 
     /// True if it decides on each frame that leaves a port.

@@ -16,7 +16,8 @@ use crate::topology::HostId;
 pub struct StreamId(pub u32);
 
 /// The operation of a stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum StreamOp {
     /// RDMA WRITE.
     #[default]
@@ -41,12 +42,7 @@ impl StreamOp {
 
     /// Its name in scenarios and reports.
     pub fn name(self) -> &'static str {
-        match self {
-            StreamOp::Write => "write",
-            StreamOp::Read => "read",
-            StreamOp::Send => "send",
-            StreamOp::FetchAdd => "fetch-add",
-        }
+        self.into()
     }
 }
 

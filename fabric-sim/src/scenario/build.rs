@@ -15,7 +15,7 @@ use crate::scenario::file::{
 };
 use crate::scenario::values::{Cable, Congestion, Names, Size};
 use crate::scenario::{ScenarioError, faults, host_of};
-use crate::switch::{Marking, SwitchConfig, Threshold, Watchdog};
+use crate::switch::{Marking, SwitchConfig, Threshold};
 use crate::topology::{HostId, Topology};
 
 type Result<T> = core::result::Result<T, ScenarioError>;
@@ -128,19 +128,12 @@ fn switch(table: &SwitchTable, lossless: u8) -> Result<SwitchConfig> {
             default.lossy_threshold,
         ),
         lossy_pool: table.lossy_pool.map(|size| size.0),
+        watchdog: table.watchdog,
         ..default
     };
     if let Some(ecn) = &table.ecn {
         config.marking = marking(ecn, lossless)?;
     }
-    config.watchdog = table.watchdog.as_ref().map(|table| {
-        let default = Watchdog::default();
-        Watchdog {
-            detect: table.detect.unwrap_or(default.detect),
-            restore: table.restore.unwrap_or(default.restore),
-            action: table.action,
-        }
-    });
     Ok(config)
 }
 

@@ -16,7 +16,7 @@ use crate::scenario::values::{
     Cable, Classes, Congestion, Count, Dscp, DscpMap, FirstPsn, Names, PathMtu, Ports, Probability,
     Rising, Size,
 };
-use crate::switch::WatchdogAction;
+use crate::switch::Watchdog;
 use crate::topology::Topology;
 
 /// A simulation as a file describes it.
@@ -248,7 +248,7 @@ pub(super) struct SwitchTable {
     pub(super) lossy_threshold: Option<Size>,
     pub(super) lossy_pool: Option<Size>,
     pub(super) ecn: Option<EcnTable>,
-    pub(super) watchdog: Option<WatchdogTable>,
+    pub(super) watchdog: Option<Watchdog>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -259,15 +259,6 @@ pub(super) struct EcnTable {
     pub(super) pmax: Probability,
     /// All lossless classes, if it does not say.
     pub(super) priorities: Option<Classes>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WatchdogTable {
-    pub(super) detect: Option<Span>,
-    pub(super) restore: Option<Span>,
-    #[serde(default)]
-    pub(super) action: WatchdogAction,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

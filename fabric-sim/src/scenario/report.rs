@@ -95,7 +95,8 @@ impl Report {
                 failure: stream.failure.map(|status| status.to_string()),
             }
         });
-        let drops = DropReason::ALL.map(|reason| (reason.name(), fabric.drops().of(reason)));
+        let drops = DropReason::ALL.iter();
+        let drops = drops.map(|&reason| (reason.name(), fabric.drops().of(reason)));
         let pauses = topology.ports().map(|port| {
             (
                 PortName(topology, port).to_string(),
@@ -108,7 +109,7 @@ impl Report {
             end: sim.now(),
             events: fabric.events(),
             flows: flows.chain(streams).collect(),
-            drops: drops.into_iter().filter(|(_, count)| *count > 0).collect(),
+            drops: drops.filter(|(_, count)| *count > 0).collect(),
             pauses: pauses.filter(|(_, count)| *count > 0).collect(),
             deadlock: fabric
                 .find_deadlock()

@@ -26,7 +26,8 @@ pub enum WatchdogAction {
 }
 
 /// The PFC watchdog: ends what would otherwise stand still for ever.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Watchdog {
     /// How long a queue that holds frames may be paused without sending one.
     pub detect: Span,
