@@ -4,6 +4,8 @@
 //! Headers and messages are declared as consecutive fields, so that no bit can be left out: the
 //! widths must add up to the message's length, which the compiler checks.
 
+use core::net::{Ipv4Addr, Ipv6Addr};
+
 use crate::ids::{Gid, Pkey, Qkey, Qpn, Rkey};
 use crate::opcode::Opcode;
 use crate::psn::{Msn, Psn};
@@ -66,6 +68,7 @@ number_fields! {
     u16: |v| v as u16, u64::from;
     u32: |v| v as u32, u64::from;
     u64: |v| v, |v| v;
+    Ipv4Addr: |v| Ipv4Addr::from_bits(v as u32), |v| u64::from(v.to_bits());
     Qpn: |v| Qpn::new(v as u32), |v| u64::from(v.get());
     Psn: |v| Psn::new(v as u32), |v| u64::from(v.get());
     Msn: |v| Msn::new(v as u32), |v| u64::from(v.get());
@@ -78,11 +81,13 @@ number_fields! {
 
 /// Whole bytes.
 impl<const N: usize> Field for [u8; N] {
+    #[inline]
     fn read(bytes: &[u8], bit: usize, _width: usize) -> [u8; N] {
         let mut out = [0; N];
         out.copy_from_slice(&bytes[bit / 8..bit / 8 + N]);
         out
     }
+    #[inline]
     fn write(self, bytes: &mut [u8], bit: usize, _width: usize) {
         bytes[bit / 8..bit / 8 + N].copy_from_slice(&self);
     }
@@ -97,11 +102,24 @@ impl Field for Gid {
     }
 }
 
-/// Declares a struct of consecutive fields, `name: type = width in bits`, with the function that reads it.
+impl Field for Ipv6Addr {
+    #[inline]
+    fn read(bytes: &[u8], bit: usize, width: usize) -> Ipv6Addr {
+        <[u8; 16]>::read(bytes, bit, width).into()
+    }
+    #[inline]
+    fn write(self, bytes: &mut [u8], bit: usize, width: usize) {
+        self.octets().write(bytes, bit, width);
+    }
+}
+
+/// Declares a struct of consecutive fields, `name: type = width in bits`, with the function that reads it. Bits that are the
+/// same in every value come first: they are written, and taken to be so when it is read.
 macro_rules! fields {
     (
         $(#[$doc:meta])*
-        $name:ident, $len:expr, $vis:vis fn $parse:ident;
+        $name:ident, $len:expr, $vis:vis fn $parse:ident
+            $(, after $fixed:literal: $fixed_type:ty = $fixed_width:literal)?;
         $($(#[$field_doc:meta])* $field:ident: $type:ty = $width:expr;)*
     ) => {
         $(#[$doc])*
@@ -110,7 +128,7 @@ macro_rules! fields {
             $($(#[$field_doc])* pub $field: $type,)*
         }
 
-        const _: () = assert!(0 $(+ $width)* == $len * 8, "fields and length disagree");
+        const _: () = assert!(0 $(+ $fixed_width)? $(+ $width)* == $len * 8, "fields and length disagree");
 
         impl $name {
             /// Length in bytes.
@@ -119,7 +137,7 @@ macro_rules! fields {
             /// Reads the bytes. Every combination of bits is a value.
             #[inline]
             $vis fn $parse(bytes: &[u8; $len]) -> $name {
-                let mut at = 0;
+                let mut at = 0 $(+ $fixed_width)?;
                 $(
                     let $field = crate::field::Field::read(bytes, at, $width);
                     at += $width;
@@ -133,6 +151,11 @@ macro_rules! fields {
             pub fn emit(&self) -> [u8; $len] {
                 let mut bytes = [0; $len];
                 let mut at = 0;
+                $(
+                    let fixed: $fixed_type = $fixed;
+                    crate::field::Field::write(fixed, &mut bytes, at, $fixed_width);
+                    at += $fixed_width;
+                )?
                 $(
                     crate::field::Field::write(self.$field, &mut bytes, at, $width);
                     at += $width;

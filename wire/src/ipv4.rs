@@ -3,33 +3,32 @@
 use core::net::Ipv4Addr;
 
 use crate::error::{Layer, ParseError};
+use crate::field::fields;
 
-/// IPv4 header without options.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ipv4 {
+fields! {
+    /// IPv4 header without options.
+    Ipv4, 20, pub(crate) fn from_bytes, after 0x45: u8 = 8;
     /// Type of service: DSCP in the upper six bits, ECN in the lower two.
-    pub tos: u8,
+    tos: u8 = 8;
     /// Length of header and payload.
-    pub total_len: u16,
+    total_len: u16 = 16;
     /// Identification; the ICRC covers it.
-    pub ident: u16,
+    ident: u16 = 16;
     /// Reserved flag, DF, MF and fragment offset; 0x4000 is DF alone.
-    pub flags_and_offset: u16,
+    flags_and_offset: u16 = 16;
     /// Time to live.
-    pub ttl: u8,
+    ttl: u8 = 8;
     /// The protocol of the payload; 17 is UDP.
-    pub protocol: u8,
+    protocol: u8 = 8;
     /// Checksum as it stands in the header; see [`Ipv4::computed_checksum`].
-    pub checksum: u16,
+    checksum: u16 = 16;
     /// Source address.
-    pub src: Ipv4Addr,
+    src: Ipv4Addr = 32;
     /// Destination address.
-    pub dst: Ipv4Addr,
+    dst: Ipv4Addr = 32;
 }
 
 impl Ipv4 {
-    /// Length in bytes.
-    pub const LEN: usize = 20;
     /// The flags and offset of an unfragmented packet with DF.
     pub const DF: u16 = 0x4000;
 
@@ -50,8 +49,8 @@ impl Ipv4 {
         if b[0] & 0xf != 5 {
             return Err(ParseError::Unsupported(Layer::Ipv4));
         }
-        let total_len = u16::from_be_bytes([b[2], b[3]]);
-        let end = usize::from(total_len);
+        let header = Ipv4::from_bytes(b);
+        let end = usize::from(header.total_len);
         if end < Self::LEN {
             return Err(ParseError::Length {
                 layer: Layer::Ipv4,
@@ -59,23 +58,7 @@ impl Ipv4 {
             });
         }
         let payload = bytes.get(Self::LEN..end).ok_or(truncated(end))?;
-        let header = Ipv4::from_bytes(b);
         Ok((header, payload))
-    }
-
-    /// Reads 20 bytes; version and header length are taken to be those without options.
-    pub(crate) fn from_bytes(b: &[u8; 20]) -> Ipv4 {
-        Ipv4 {
-            tos: b[1],
-            total_len: u16::from_be_bytes([b[2], b[3]]),
-            ident: u16::from_be_bytes([b[4], b[5]]),
-            flags_and_offset: u16::from_be_bytes([b[6], b[7]]),
-            ttl: b[8],
-            protocol: b[9],
-            checksum: u16::from_be_bytes([b[10], b[11]]),
-            src: Ipv4Addr::new(b[12], b[13], b[14], b[15]),
-            dst: Ipv4Addr::new(b[16], b[17], b[18], b[19]),
-        }
     }
 
     /// Whether this is a part of a larger packet.
@@ -97,21 +80,5 @@ impl Ipv4 {
         // Ten words of 16 bits: two folds bring every carry in.
         let once = (sum & 0xffff) + (sum >> 16);
         !((once & 0xffff) + (once >> 16)) as u16
-    }
-
-    /// The 20 bytes, with the checksum field as it is.
-    pub fn emit(&self) -> [u8; 20] {
-        let mut b = [0; 20];
-        b[0] = 0x45;
-        b[1] = self.tos;
-        b[2..4].copy_from_slice(&self.total_len.to_be_bytes());
-        b[4..6].copy_from_slice(&self.ident.to_be_bytes());
-        b[6..8].copy_from_slice(&self.flags_and_offset.to_be_bytes());
-        b[8] = self.ttl;
-        b[9] = self.protocol;
-        b[10..12].copy_from_slice(&self.checksum.to_be_bytes());
-        b[12..16].copy_from_slice(&self.src.octets());
-        b[16..].copy_from_slice(&self.dst.octets());
-        b
     }
 }

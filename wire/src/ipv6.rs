@@ -3,33 +3,31 @@
 use core::net::Ipv6Addr;
 
 use crate::error::{Layer, ParseError};
+use crate::field::fields;
 
 /// The next-header value that announces a BTH (RoCEv1).
 pub(crate) const NEXT_HEADER_BTH: u8 = 0x1b;
 
-/// IPv6 header, or the GRH of RoCEv1.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ipv6 {
+fields! {
+    /// IPv6 header, or the GRH of RoCEv1.
+    Ipv6, 40, pub(crate) fn from_bytes, after 6: u8 = 4;
     /// Traffic class: DSCP in the upper six bits, ECN in the lower two.
-    pub traffic_class: u8,
+    traffic_class: u8 = 8;
     /// Flow label, 20 bits.
-    pub flow_label: u32,
+    flow_label: u32 = 20;
     /// Bytes after this header.
-    pub payload_len: u16,
+    payload_len: u16 = 16;
     /// What follows; 17 is UDP, 0x1b an InfiniBand BTH.
-    pub next_header: u8,
+    next_header: u8 = 8;
     /// Hop limit.
-    pub hop_limit: u8,
+    hop_limit: u8 = 8;
     /// Source address.
-    pub src: Ipv6Addr,
+    src: Ipv6Addr = 128;
     /// Destination address.
-    pub dst: Ipv6Addr,
+    dst: Ipv6Addr = 128;
 }
 
 impl Ipv6 {
-    /// Length in bytes.
-    pub const LEN: usize = 40;
-
     /// Reads the header; returns it with its payload, cut to the payload length.
     ///
     /// # Errors
@@ -51,37 +49,5 @@ impl Ipv6 {
         let len = usize::from(header.payload_len);
         let payload = rest.get(..len).ok_or(truncated(Self::LEN + len))?;
         Ok((header, payload))
-    }
-
-    /// Reads 40 bytes; the version is taken to be 6.
-    pub(crate) fn from_bytes(b: &[u8; 40]) -> Ipv6 {
-        let word = u32::from_be_bytes([b[0], b[1], b[2], b[3]]);
-        let address = |at: usize| {
-            let mut octets = [0; 16];
-            octets.copy_from_slice(&b[at..at + 16]);
-            Ipv6Addr::from(octets)
-        };
-        Ipv6 {
-            traffic_class: (word >> 20) as u8,
-            flow_label: word & 0xf_ffff,
-            payload_len: u16::from_be_bytes([b[4], b[5]]),
-            next_header: b[6],
-            hop_limit: b[7],
-            src: address(8),
-            dst: address(24),
-        }
-    }
-
-    /// The 40 bytes.
-    pub fn emit(&self) -> [u8; 40] {
-        let word = 6 << 28 | u32::from(self.traffic_class) << 20 | self.flow_label & 0xf_ffff;
-        let mut b = [0; 40];
-        b[..4].copy_from_slice(&word.to_be_bytes());
-        b[4..6].copy_from_slice(&self.payload_len.to_be_bytes());
-        b[6] = self.next_header;
-        b[7] = self.hop_limit;
-        b[8..24].copy_from_slice(&self.src.octets());
-        b[24..].copy_from_slice(&self.dst.octets());
-        b
     }
 }

@@ -4,6 +4,7 @@
 use core::net::{IpAddr, Ipv6Addr};
 
 use crate::error::{Layer, ParseError};
+use crate::field::fields;
 
 /// Port space of a service id, as RDMA-CM numbers them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -33,27 +34,24 @@ pub const fn service_id(space: PortSpace, port: u16) -> u64 {
     (space.0 as u64) << 16 | port as u64
 }
 
-/// The 36 bytes at the front of a REQ's or SIDR_REQ's private data. The destination port
-/// is not in it but in the service id.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[doc(alias = "cma_hdr")]
-pub struct IpCmHeader {
+fields! {
+    /// The 36 bytes at the front of a REQ's or SIDR_REQ's private data. The destination port
+    /// is not in it but in the service id.
+    #[doc(alias = "cma_hdr")]
+    IpCmHeader, 36, fn from_bytes, after 0: u8 = 8;
     /// IP version, 4 or 6.
-    pub ip_version: u8,
+    ip_version: u8 = 4;
     /// Reserved 4 bits; sent as 0.
-    pub reserved: u8,
+    reserved: u8 = 4;
     /// The active side's port.
-    pub src_port: u16,
+    src_port: u16 = 16;
     /// Source address; an IPv4 address stands in the last 4 bytes.
-    pub src: [u8; 16],
+    src: [u8; 16] = 128;
     /// Destination address; the same.
-    pub dst: [u8; 16],
+    dst: [u8; 16] = 128;
 }
 
 impl IpCmHeader {
-    /// Length in bytes.
-    pub const LEN: usize = 36;
-
     /// A header; `None` if the addresses are of different versions.
     pub fn new(src: IpAddr, src_port: u16, dst: IpAddr) -> Option<IpCmHeader> {
         let (ip_version, src, dst) = match (src, dst) {
@@ -91,25 +89,7 @@ impl IpCmHeader {
                 version: ip_version,
             });
         }
-        let mut addresses = [[0; 16]; 2];
-        addresses.as_flattened_mut().copy_from_slice(&b[4..]);
-        Ok(IpCmHeader {
-            ip_version,
-            reserved: b[1] & 0x0f,
-            src_port: u16::from_be_bytes([b[2], b[3]]),
-            src: addresses[0],
-            dst: addresses[1],
-        })
-    }
-
-    /// The 36 bytes.
-    pub fn emit(&self) -> [u8; 36] {
-        let mut b = [0; 36];
-        b[1] = self.ip_version << 4 | self.reserved & 0x0f;
-        b[2..4].copy_from_slice(&self.src_port.to_be_bytes());
-        b[4..20].copy_from_slice(&self.src);
-        b[20..].copy_from_slice(&self.dst);
-        b
+        Ok(IpCmHeader::from_bytes(b))
     }
 
     /// The active side's address.
