@@ -86,21 +86,17 @@ fn the_ack_of_a_write_travels_with_its_answer() {
 #[test]
 fn the_ack_leaves_when_no_answer_comes_and_then_none_is_expected() {
     let mut s = Scene::new();
-    for psn in ["100", "101"] {
-        assert!(s.write_arrives().is_empty());
-        assert!(s.wait(ANSWER_NS - 1).is_empty());
-        assert_eq!(s.wait(1), [format!("Acknowledge {psn}")]);
-        s.p.run_until(s.p.now + 2 * ANSWER_NS);
-    }
-    for psn in ["102", "103", "104"] {
+    assert!(s.write_arrives().is_empty());
+    assert!(s.wait(ANSWER_NS - 1).is_empty());
+    assert_eq!(s.wait(1), ["Acknowledge 100"]);
+    s.p.run_until(s.p.now + 2 * ANSWER_NS);
+    for psn in ["101", "102", "103"] {
         assert_eq!(s.write_arrives(), [format!("Acknowledge {psn}")]);
         s.p.run_until(s.p.now + 2 * ANSWER_NS);
     }
-    // It begins to answer: the ACKs should have waited.
-    for psn in ["105", "106", "107", "108"] {
-        assert_eq!(s.write_arrives(), [format!("Acknowledge {psn}")]);
-        assert_eq!(s.answer().len(), 1);
-    }
+    // It begins to answer: the ACK should have waited.
+    assert_eq!(s.write_arrives(), ["Acknowledge 104"]);
+    assert_eq!(s.answer().len(), 1);
     assert!(s.write_arrives().is_empty());
     assert_eq!(s.answer().len(), 2);
 }

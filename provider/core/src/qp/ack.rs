@@ -9,29 +9,27 @@
 use crate::time::Time;
 
 /// How long a peer that was not seen waiting may be silent until an ACK leaves: longer
-/// than a round trip between processes of one host, and far below any ACK timeout.
+/// than a round trip between processes of one host, and far below any ACK timeout. `urxe bench write --lat` is 1.4
+/// of the floor; without any patience 2.3, as each ACK is a packet of its own beside its answer.
 const PATIENCE_NS: u64 = 8_000;
 /// How long an ACK waits for the answer of an application that looks at its memory
 /// ([`AckMode::Answered`](crate::AckMode::Answered)): several times what it needs to see the
 /// change and to post.
 pub const ANSWER_NS: u64 = 20_000;
-/// Packets in a row that stayed without an answer until none is expected any more.
-const UNANSWERED_MAX: u8 = 2;
-/// Requests that must then follow soon after a packet, until its ACK waits for them again; the
-/// first time. Two programs that send to each other at the same moment and wait for both ACKs
-/// look like two that answer, so each time it is twice as many.
-const FOLLOWED: u16 = 4;
-/// The upper bound of that.
+/// After a packet without an answer none is expected, until requests follow packets soon enough again: one, then twice as
+/// many each time, up to this. Two programs that send to each other at the same moment and wait for both ACKs look like two
+/// that answer. Of 100,000 ACKs of such an exchange 83 are late; if one request were enough each time, all
+/// (`an_exchange_is_not_taken_for_answers_for_long`).
 const FOLLOWED_MAX: u16 = 4096;
-/// Packets after which an ACK leaves in any case, so that windows and queues move on.
+/// Packets after which an ACK leaves in any case, so that windows and queues move on: `urxe bench write` is 0.74 of the floor,
+/// and 0.68 without a limit.
 const PACKETS_MAX: u32 = 16;
-/// Times in a row that the patience ran out before the peer is taken to be waiting.
+/// Times in a row that the patience ran out before the peer is taken to be waiting. After the first time already, a program
+/// that waits for every third message would be sent three ACKs in place of one (`waiting_now_and_then_is_not_waiting_always`).
 const EXPIRED_MAX: u8 = 2;
-/// ACKs that then leave promptly, the first time. Trying again costs a waiting peer two patiences, so each time
-/// that it is found waiting again they are twice as many.
-const PROMPT_ACKS: u16 = 64;
-/// The upper bound of that. Also how long it takes to notice that the peer's pattern changed.
-const PROMPT_ACKS_MAX: u16 = 4096;
+/// ACKs that then leave promptly. Trying again costs a waiting peer two patiences: 50 of 100,000 ACKs are late, and 3000 if
+/// it were 64 (`a_peer_that_always_waits_is_tried_rarely`).
+const PROMPT_ACKS: u16 = 4096;
 
 /// The ACK that the responder owes, if any.
 #[derive(Clone, Copy, Debug)]
@@ -50,10 +48,8 @@ pub(crate) struct OwedAck {
     receive_used: bool,
     expired_in_a_row: u8,
     prompt_left: u16,
-    /// How many it will be the next time.
-    prompt_next: u16,
-    /// Packets that may stay without an answer until none is expected.
-    answers_expected: u8,
+    /// The application answers packets.
+    is_answer_expected: bool,
     /// Requests that must follow until one is expected again.
     follow_left: u16,
     /// How many it will be the next time.
@@ -72,10 +68,9 @@ impl OwedAck {
             receive_used: false,
             expired_in_a_row: 0,
             prompt_left: 0,
-            prompt_next: PROMPT_ACKS,
-            answers_expected: UNANSWERED_MAX,
+            is_answer_expected: true,
             follow_left: 0,
-            follow_next: FOLLOWED,
+            follow_next: 1,
         }
     }
 
@@ -105,9 +100,6 @@ impl OwedAck {
         if self.owed {
             // It went on without the ACK.
             self.expired_in_a_row = 0;
-            if self.prompt_left == 0 {
-                self.prompt_next = PROMPT_ACKS;
-            }
         }
         self.owed |= wanted;
         self.since = now;
@@ -140,7 +132,7 @@ impl OwedAck {
     #[inline]
     pub(crate) fn due_at(&self) -> Time {
         // A WRITE's ACK waits for the answer, if there used to be one.
-        let is_prompt = self.prompt_left > 0 && (self.receive_used || self.answers_expected == 0);
+        let is_prompt = self.prompt_left > 0 && (self.receive_used || !self.is_answer_expected);
         if self.urgent || is_prompt || self.is_starving() || self.packets >= PACKETS_MAX {
             Time::ZERO
         } else {
@@ -161,7 +153,7 @@ impl OwedAck {
         self.urgent
             // For messages it polls, or sleeps.
             || self.receive_used
-            || self.answers_expected == 0
+            || !self.is_answer_expected
             || self.packets >= PACKETS_MAX
             || now.since_ns(self.since) >= ANSWER_NS
     }
@@ -169,16 +161,15 @@ impl OwedAck {
     /// The ACK leaves with requests that perhaps answer what came last.
     #[inline]
     pub(crate) fn on_answer(&mut self) {
-        if self.answers_expected > 0 {
-            self.answers_expected = UNANSWERED_MAX;
-            self.follow_next = FOLLOWED;
+        if self.is_answer_expected {
+            self.follow_next = 1;
         }
     }
 
     /// Requests leave, all ACKs before them.
     #[inline]
     pub(crate) fn on_requests(&mut self, now: Time) {
-        if self.answers_expected == 0 {
+        if !self.is_answer_expected {
             self.on_requests_after_ack(now);
         }
     }
@@ -188,19 +179,13 @@ impl OwedAck {
     fn on_requests_after_ack(&mut self, now: Time) {
         if now.since_ns(self.since) < ANSWER_NS {
             self.follow_left = self.follow_left.saturating_sub(1);
-            if self.follow_left == 0 {
-                self.answers_expected = UNANSWERED_MAX;
-            }
+            self.is_answer_expected = self.follow_left == 0;
         }
     }
 
     /// No request left in time.
     fn on_unanswered(&mut self) {
-        if self.answers_expected == 0 {
-            return;
-        }
-        self.answers_expected -= 1;
-        if self.answers_expected == 0 {
+        if core::mem::take(&mut self.is_answer_expected) {
             self.follow_left = self.follow_next;
             self.follow_next = (2 * self.follow_next).min(FOLLOWED_MAX);
         }
@@ -222,8 +207,7 @@ impl OwedAck {
             self.expired_in_a_row += 1;
             if self.expired_in_a_row >= EXPIRED_MAX {
                 self.expired_in_a_row = 0;
-                self.prompt_left = self.prompt_next;
-                self.prompt_next = (2 * self.prompt_next).min(PROMPT_ACKS_MAX);
+                self.prompt_left = PROMPT_ACKS;
             }
         }
         self.cancel();
@@ -290,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_always_waits_is_tried_ever_more_rarely() {
+    fn a_peer_that_always_waits_is_tried_rarely() {
         let mut ack = owed_ack();
         let mut now = 0;
         let mut delayed = 0;
@@ -303,20 +287,6 @@ mod tests {
             ack.on_sent(Time(now));
         }
         assert!(delayed < 70, "{delayed} of 100,000 ACKs were late");
-        // It goes on without its ACKs, and is trusted no more than in the beginning when it waits again.
-        while ack.prompt_left > 0 {
-            ack.on_executed(Time(now), true);
-            ack.on_sent(Time(now));
-        }
-        ack.on_executed(Time(now), true);
-        ack.on_executed(Time(now), true);
-        ack.on_sent(Time(now));
-        for _ in 0..EXPIRED_MAX {
-            ack.on_executed(Time(now), true);
-            now += PATIENCE_NS;
-            ack.on_sent(Time(now));
-        }
-        assert_eq!(ack.prompt_left, PROMPT_ACKS);
     }
 
     /// A peer that waits gets the ACKs of its WRITEs with the answers to them.
