@@ -1,8 +1,10 @@
-//! Files that a command writes: there as a whole, or not at all.
+//! What a command gives: files that are there as a whole or not at all, and reports.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+
+use serde::Serialize;
 
 use crate::error::CliError;
 
@@ -82,6 +84,16 @@ fn part_of(path: &Path) -> io::Result<PathBuf> {
         .ok_or_else(|| io::Error::other("that is no name of a file"))?;
     let id = std::process::id();
     Ok(path.with_file_name(format!(".{}.{id}.part", name.to_string_lossy())))
+}
+
+/// Prints a measurement's result: JSON for programs, text for people.
+pub(crate) fn print_report(is_json: bool, report: &impl Serialize, text: impl FnOnce() -> String) {
+    if is_json {
+        let json = serde_json::to_string(report);
+        println!("{}", json.expect("a report is plain data"));
+    } else {
+        print!("{}", text());
+    }
 }
 
 /// A failure to write, with the file's name.

@@ -1,6 +1,6 @@
 //! One side's verbs objects of a bench.
 
-use urxe::{Access, ConnectOptions, Mr, Mtu, Qp, QpCap, QpInitAttr, RecvWr, Rkey, SendWr, Sge, Wc};
+use urxe::{Access, ConnectOptions, Mr, Mtu, Qp, RecvWr, Rkey, SendWr, Sge, Wc};
 
 use super::plan::{Op, Plan};
 use crate::error::CliError;
@@ -44,22 +44,17 @@ impl Link {
             .pd
             .reg_owned(vec![0; 2 * half(plan)], access)
             .map_err(fail)?;
-        let cap = QpCap {
-            max_send_wr: depth.max(SENDS_MIN) as u32,
-            max_recv_wr: 2 * depth as u32,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: if plan.is_inline() {
-                plan.size as u32
-            } else {
-                0
-            },
-        };
-        let attr = QpInitAttr {
-            cap,
-            ..QpInitAttr::new(&sends.cq, &recvs.cq)
-        };
-        let qp = station.pd.create_qp(&attr).map_err(fail)?;
+        let inline = if plan.is_inline() { plan.size } else { 0 };
+        let qp = station
+            .pd
+            .qp(&sends.cq)
+            .recv_cq(&recvs.cq)
+            .max_send_wr(depth.max(SENDS_MIN) as u32)
+            .max_recv_wr(2 * depth as u32)
+            .max_sge(1)
+            .max_inline_data(inline as u32)
+            .create()
+            .map_err(fail)?;
         Ok(Link {
             plan,
             qp,

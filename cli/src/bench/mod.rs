@@ -28,6 +28,7 @@ use self::report::{Pair, Report};
 use self::session::Session;
 use crate::args::{BenchArgs, OpBenchArgs, OtherBench};
 use crate::error::CliError;
+use crate::output::print_report;
 use crate::process;
 use crate::station::Station;
 use crate::target::CPUS;
@@ -75,14 +76,7 @@ fn run_op(args: &OpBenchArgs) -> Result<(), CliError> {
     session.finish()?;
     progress.finish_and_clear();
     let report = report(plan, &pairs, &p99s);
-    if args.json {
-        println!(
-            "{}",
-            serde_json::to_string(&report).expect("a report is plain data")
-        );
-    } else {
-        print!("{}", report::text(&report, &pairs, &plan));
-    }
+    print_report(args.json, &report, || report::text(&report, &pairs, &plan));
     Ok(())
 }
 

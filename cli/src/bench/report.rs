@@ -54,42 +54,24 @@ pub(crate) fn text(report: &Report, pairs: &[Pair], plan: &Plan) -> String {
     let number = |value: Option<f64>, digits: usize| {
         value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
     };
+    let mut row = |name: &str, cells: [String; 3]| {
+        table.row([name.to_owned()].into_iter().chain(cells).collect());
+    };
     let is_latency = report.lat_us_p50.is_some();
+    let ratio = number(report.ratio, 2);
     if is_latency {
-        let ratio = number(report.ratio, 2);
-        let floor = number(report.floor_lat_us_p50, 2);
-        table.row(vec![
-            "p50 us".into(),
-            number(report.lat_us_p50, 2),
-            floor,
-            ratio,
-        ]);
-        table.row(vec![
-            "p99 us".into(),
-            number(report.lat_us_p99, 2),
-            "".into(),
-            "".into(),
-        ]);
+        let (ours, floor) = (report.lat_us_p50, report.floor_lat_us_p50);
+        row("p50 us", [number(ours, 2), number(floor, 2), ratio]);
+        let ours = number(report.lat_us_p99, 2);
+        row("p99 us", [ours, String::new(), String::new()]);
     } else {
-        let ratio = number(report.ratio, 2);
-        let floor = number(report.floor_gbit_per_s, 2);
-        table.row(vec![
-            "Gbit/s".into(),
-            number(report.gbit_per_s, 2),
-            floor,
-            ratio,
-        ]);
+        let (ours, floor) = (report.gbit_per_s, report.floor_gbit_per_s);
+        row("Gbit/s", [number(ours, 2), number(floor, 2), ratio]);
         let message_bits = 8.0 * report.size as f64;
-        let floor = report
-            .floor_gbit_per_s
-            .map(|gbit| gbit * 1e3 / message_bits);
+        let floor = floor.map(|gbit| gbit * 1e3 / message_bits);
         let ours = report.msg_per_s.map(|rate| rate / 1e6);
-        table.row(vec![
-            "M messages/s".into(),
-            number(ours, 3),
-            number(floor, 3),
-            "".into(),
-        ]);
+        let (ours, floor) = (number(ours, 3), number(floor, 3));
+        row("M messages/s", [ours, floor, String::new()]);
     }
     format!(
         "{}, {} bytes, path MTU {}: {}\n\n{table}\n{}",

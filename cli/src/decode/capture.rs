@@ -264,7 +264,7 @@ fn interface<R>(source: &Source<R>, order: Order, body: &[u8]) -> Result<Interfa
         match (code, value) {
             (9, &[resolution]) => interface.units_per_second = units_per_second(resolution),
             (14, value) if value.len() == 8 => {
-                interface.offset_seconds = order.u64(value).cast_signed();
+                interface.offset_seconds = order.number(value).cast_signed();
             }
             _ => {}
         }
@@ -364,26 +364,19 @@ enum Order {
 
 impl Order {
     fn u16(self, bytes: &[u8]) -> u16 {
-        let bytes = bytes.try_into().expect("two bytes");
-        match self {
-            Order::Little => u16::from_le_bytes(bytes),
-            Order::Big => u16::from_be_bytes(bytes),
-        }
+        self.number(bytes) as u16
     }
 
     fn u32(self, bytes: &[u8]) -> u32 {
-        let bytes = bytes.try_into().expect("four bytes");
-        match self {
-            Order::Little => u32::from_le_bytes(bytes),
-            Order::Big => u32::from_be_bytes(bytes),
-        }
+        self.number(bytes) as u32
     }
 
-    fn u64(self, bytes: &[u8]) -> u64 {
-        let bytes = bytes.try_into().expect("eight bytes");
+    /// Of at most eight bytes.
+    fn number(self, bytes: &[u8]) -> u64 {
+        let add = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
         match self {
-            Order::Little => u64::from_le_bytes(bytes),
-            Order::Big => u64::from_be_bytes(bytes),
+            Order::Little => bytes.iter().rev().fold(0, add),
+            Order::Big => bytes.iter().fold(0, add),
         }
     }
 }

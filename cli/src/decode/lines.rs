@@ -6,21 +6,11 @@ use super::capture::{CaptureError, CaptureReader};
 use super::finding::{Finding, Summary};
 
 /// What ends a decoding before the end of the file.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub(crate) enum Ended {
-    Capture(CaptureError),
-    Output(io::Error),
-}
-
-impl From<CaptureError> for Ended {
-    fn from(error: CaptureError) -> Ended {
-        Ended::Capture(error)
-    }
-}
-
-impl From<io::Error> for Ended {
-    fn from(error: io::Error) -> Ended {
-        Ended::Output(error)
-    }
+    Capture(#[from] CaptureError),
+    Output(#[from] io::Error),
 }
 
 /// Prints them and counts them.

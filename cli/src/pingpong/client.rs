@@ -13,6 +13,7 @@ use super::report::{self, Report, Row};
 use crate::args::PingpongArgs;
 use crate::control::{self, ANSWER_MAX, Control};
 use crate::error::CliError;
+use crate::output::print_report;
 use crate::pattern::Direction;
 use crate::samples::Samples;
 use crate::usage::{CpuClock, CpuUse};
@@ -51,14 +52,9 @@ pub(crate) fn run(server: IpAddr, args: &PingpongArgs) -> Result<(), CliError> {
     progress.finish_and_clear();
     // The server may be what failed: then it takes no farewell.
     let _ = client.control.send(&Request::Bye);
-    if args.json {
-        println!(
-            "{}",
-            serde_json::to_string(&report).expect("a report is plain data")
-        );
-    } else {
-        print!("{}", report::text(&report, args.size as usize));
-    }
+    print_report(args.json, &report, || {
+        report::text(&report, args.size as usize)
+    });
     outcome
 }
 

@@ -1,6 +1,6 @@
 //! One side's verbs objects of one variant: a connected queue pair, its memory, its completion queues.
 
-use urxe::{Access, ConnectOptions, Mr, Qp, QpCap, QpInitAttr, RecvWr, Rkey, SendWr, Sge, Wc};
+use urxe::{Access, ConnectOptions, Mr, Qp, RecvWr, Rkey, SendWr, Sge, Wc};
 
 use super::protocol::Variant;
 use crate::error::CliError;
@@ -54,18 +54,16 @@ impl Link {
             .pd
             .reg_owned(vec![0; (out_slots + 2) * size + COUNT_LEN], access)
             .map_err(fail)?;
-        let cap = QpCap {
-            max_send_wr: OUT_SLOTS_MAX as u32,
-            max_recv_wr: 4,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 0,
-        };
-        let attr = QpInitAttr {
-            cap,
-            ..QpInitAttr::new(&sends.cq, &recvs.cq)
-        };
-        let qp = station.pd.create_qp(&attr).map_err(fail)?;
+        let qp = station
+            .pd
+            .qp(&sends.cq)
+            .recv_cq(&recvs.cq)
+            .max_send_wr(OUT_SLOTS_MAX as u32)
+            .max_recv_wr(4)
+            .max_sge(1)
+            .max_inline_data(0)
+            .create()
+            .map_err(fail)?;
         let scratch = vec![0; size];
         Ok(Link {
             variant,

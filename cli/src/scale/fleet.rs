@@ -1,6 +1,6 @@
 //! Many queue pairs that share two completion queues and one small memory region.
 
-use urxe::{Access, ConnectOptions, Mr, Qp, QpCap, QpInitAttr, RecvWr, SendWr, Sge};
+use urxe::{Access, ConnectOptions, Mr, Qp, RecvWr, SendWr, Sge};
 
 use crate::error::CliError;
 use crate::station::{self, Queue, Station};
@@ -28,18 +28,15 @@ impl Fleet {
             .pd
             .reg_owned(vec![0; MESSAGE.len()], Access::LOCAL_WRITE)
             .map_err(fail)?;
-        let cap = QpCap {
-            max_send_wr: DEPTH,
-            max_recv_wr: DEPTH,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: MESSAGE.len() as u32,
-        };
-        let attr = QpInitAttr {
-            cap,
-            ..QpInitAttr::new(&sends.cq, &recvs.cq)
-        };
-        let qps = (0..qps).map(|_| station.pd.create_qp(&attr));
+        let qp = station
+            .pd
+            .qp(&sends.cq)
+            .recv_cq(&recvs.cq)
+            .max_send_wr(DEPTH)
+            .max_recv_wr(DEPTH)
+            .max_sge(1)
+            .max_inline_data(MESSAGE.len() as u32);
+        let qps = (0..qps).map(|_| qp.clone().create());
         let qps = qps.collect::<Result<Vec<Qp>, _>>().map_err(fail)?;
         Ok(Fleet {
             qps,

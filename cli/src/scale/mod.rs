@@ -18,6 +18,7 @@ use self::protocol::{Answer, Request};
 use self::report::{Memory, Report};
 use crate::args::ScaleArgs;
 use crate::error::CliError;
+use crate::output::print_report;
 use crate::process;
 use crate::samples::median;
 use crate::station::Station;
@@ -67,11 +68,7 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), CliError> {
         ratio: median(&ratios).expect("there are samples"),
     };
     session.finish()?;
-    if args.json {
-        println!("{}", serde_json::to_string(&report).expect("plain data"));
-    } else {
-        print!("{}", report.text());
-    }
+    print_report(args.json, &report, || report.text());
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::io::{Write, stdout};
 use std::path::Path;
 
 use fabric_sim::engine::mix64;
-use fabric_sim::scenario::{Report, Scenario};
+use fabric_sim::scenario::{Report, Scenario, ScenarioError};
 
 use crate::args::{SimDeterminismArgs, SimRunArgs};
 use crate::error::CliError;
@@ -58,12 +58,6 @@ pub(super) fn verdict(
     )))
 }
 
-/// Two runs of one seed that were not the same.
-struct Difference {
-    seed: u64,
-    runs: [String; 2],
-}
-
 /// Runs each of many seeds twice and compares the hashes.
 pub(super) fn check_determinism(args: &SimDeterminismArgs) -> Result<(), CliError> {
     let scenario = open(&args.file, &args.changes)?;
@@ -74,18 +68,14 @@ pub(super) fn check_determinism(args: &SimDeterminismArgs) -> Result<(), CliErro
     })?;
     let mut hashes = Vec::new();
     for result in results {
-        match result {
-            Ok(hash) => hashes.push(hash),
-            Err(error) => match error.downcast::<Difference>() {
-                Ok(difference) => {
-                    writeln!(stdout(), "seed {} is not the same twice:", difference.seed)?;
-                    for run in &difference.runs {
-                        write!(stdout(), "{run}")?;
-                    }
-                    return Err(CliError::Fault("a run is not deterministic".to_owned()));
-                }
-                Err(error) => return Err(CliError::context(args.file.display(), error)),
-            },
+        let (seed, hash) = result.map_err(|e| CliError::context(args.file.display(), e))?;
+        match hash {
+            Ok(hash) => hashes.push((seed, hash)),
+            Err([first, second]) => {
+                writeln!(stdout(), "seed {seed} is not the same twice:")?;
+                write!(stdout(), "{first}{second}")?;
+                return Err(CliError::Fault("a run is not deterministic".to_owned()));
+            }
         }
     }
     hashes.sort_unstable();
@@ -105,29 +95,13 @@ pub(super) fn check_determinism(args: &SimDeterminismArgs) -> Result<(), CliErro
     Ok(())
 }
 
-/// The hash of a seed's run, if it is the same twice: events, bytes and outcome.
-fn twice(
-    scenario: &Scenario,
-    seed: u64,
-) -> Result<(u64, u64), Box<dyn std::error::Error + Send + Sync>> {
+/// A seed with the hash of its run, of events, bytes and outcome; or with both runs, if they are not the same.
+fn twice(scenario: &Scenario, seed: u64) -> Result<(u64, Result<u64, [String; 2]>), ScenarioError> {
     let (first, second) = (scenario.run(seed)?, scenario.run(seed)?);
     if first != second {
         let runs = [&first, &second].map(Report::to_string);
-        return Err(Box::new(Difference { seed, runs }));
+        return Ok((seed, Err(runs)));
     }
-    Ok((seed, mix64(first.trace.value()) ^ first.content.value()))
+    let hash = mix64(first.trace.value()) ^ first.content.value();
+    Ok((seed, Ok(hash)))
 }
-
-impl std::fmt::Display for Difference {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "seed {} is not the same twice", self.seed)
-    }
-}
-
-impl std::fmt::Debug for Difference {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for Difference {}

@@ -1,6 +1,6 @@
 //! One side's verbs objects: many QPs that stream, and a small one.
 
-use urxe::{Access, ConnectOptions, Mr, Mtu, Qp, QpCap, QpInitAttr, RecvWr, Rkey, SendWr, Wc};
+use urxe::{Access, ConnectOptions, Mr, Mtu, Qp, RecvWr, Rkey, SendWr, Wc};
 
 use super::protocol::Plan;
 use crate::error::CliError;
@@ -40,28 +40,23 @@ impl Ends {
         pattern::fill(&mut memory[..plan.size], 0, Direction::ToServer);
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let mr = station.pd.reg_owned(memory, access).map_err(fail)?;
-        let cap = QpCap {
-            max_send_wr: RECVS as u32,
-            max_recv_wr: RECVS as u32,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: SMALL as u32,
-        };
-        let attr = QpInitAttr {
-            cap,
-            ..QpInitAttr::new(&small_sends.cq, &small_recvs.cq)
-        };
-        let small = station.pd.create_qp(&attr).map_err(fail)?;
-        let attr = QpInitAttr {
-            cap: QpCap {
-                max_send_wr: plan.depth() as u32,
-                max_recv_wr: 1,
-                max_inline_data: 0,
-                ..cap
-            },
-            ..QpInitAttr::new(&completions.cq, &completions.cq)
-        };
-        let bulk = (0..plan.qps).map(|_| station.pd.create_qp(&attr));
+        let small = station
+            .pd
+            .qp(&small_sends.cq)
+            .recv_cq(&small_recvs.cq)
+            .max_send_wr(RECVS as u32)
+            .max_recv_wr(RECVS as u32)
+            .max_sge(1)
+            .max_inline_data(SMALL as u32);
+        let small = small.create().map_err(fail)?;
+        let bulk = station
+            .pd
+            .qp(&completions.cq)
+            .max_send_wr(plan.depth() as u32)
+            .max_recv_wr(1)
+            .max_sge(1)
+            .max_inline_data(0);
+        let bulk = (0..plan.qps).map(|_| bulk.clone().create());
         let bulk = bulk.collect::<Result<Vec<Qp>, _>>().map_err(fail)?;
         Ok(Ends {
             plan,

@@ -17,6 +17,7 @@ use self::session::{Length, Session};
 use super::busy;
 use crate::args::FairnessArgs;
 use crate::error::CliError;
+use crate::output::print_report;
 use crate::process;
 use crate::target::CPUS;
 
@@ -60,10 +61,6 @@ pub(crate) fn run(args: &FairnessArgs) -> Result<(), CliError> {
     }
     session.finish()?;
     let report = Report::of(plan, &mut pairs);
-    if args.json {
-        println!("{}", serde_json::to_string(&report).expect("plain data"));
-    } else {
-        print!("{}", report.text());
-    }
+    print_report(args.json, &report, || report.text());
     Ok(())
 }
