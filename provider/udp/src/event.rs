@@ -34,40 +34,21 @@ impl EventFd {
     /// # Errors
     /// When the process or the system has no file descriptor left.
     pub fn new() -> io::Result<EventFd> {
-        use std::os::fd::FromRawFd;
-        let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
-        // SAFETY: takes numbers only.
-        let fd = unsafe { libc::syscall(libc::SYS_eventfd2, 0, flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel just made this descriptor for us.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        use rustix::event::{EventfdFlags, eventfd};
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(EventFd { fd })
     }
 
     /// Makes the descriptor readable.
     pub fn notify(&self) {
-        let one = 1u64.to_ne_bytes();
         // Fails only when the counter is at its limit: then it is readable already.
-        // SAFETY: the kernel reads 8 bytes at `one`.
-        unsafe { libc::syscall(libc::SYS_write, self.as_raw_fd(), one.as_ptr(), one.len()) };
+        let _ = rustix::io::write(self, &1u64.to_ne_bytes());
     }
 
     /// Makes the descriptor unreadable; true if it was notified since the last time.
     pub fn drain(&self) -> bool {
-        let mut count = [0u8; 8];
-        // SAFETY: the kernel writes at most 8 bytes to `count`.
-        let ret = unsafe {
-            libc::syscall(
-                libc::SYS_read,
-                self.as_raw_fd(),
-                count.as_mut_ptr(),
-                count.len(),
-            )
-        };
         // Else EAGAIN: the counter is zero.
-        ret == 8
+        rustix::io::read(self, &mut [0; 8]) == Ok(8)
     }
 }
 
@@ -96,16 +77,10 @@ impl EventFd {
 
     /// Makes the descriptor unreadable; true if it was notified since the last time.
     pub fn drain(&self) -> bool {
-        let mut bytes = [0u8; 64];
         let mut notified = false;
-        loop {
-            // SAFETY: the kernel writes at most `bytes.len()` bytes to `bytes`.
-            let ret =
-                unsafe { libc::read(self.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
-            if ret <= 0 {
-                return notified;
-            }
+        while rustix::io::read(self, &mut [0; 64]).is_ok_and(|count| count > 0) {
             notified = true;
         }
+        notified
     }
 }

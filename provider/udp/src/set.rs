@@ -3,6 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use rustix::event::epoll;
+
 use crate::UdpSocket;
 
 /// A set of sockets with one descriptor, readable while one of them has a datagram: to
@@ -25,7 +28,8 @@ impl SocketSet {
     /// # Errors
     /// When the process or the system has no file descriptor left.
     pub fn new() -> io::Result<SocketSet> {
-        crate::linux::epoll().map(|fd| SocketSet { fd })
+        let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(SocketSet { fd })
     }
 
     /// Adds a socket.
@@ -33,7 +37,8 @@ impl SocketSet {
     /// # Errors
     /// What the system says; [`io::ErrorKind::AlreadyExists`] if it is in the set.
     pub fn add(&self, socket: &UdpSocket) -> io::Result<()> {
-        crate::linux::epoll_add(self.as_fd(), socket.as_fd())
+        let data = epoll::EventData::new_u64(0);
+        Ok(epoll::add(self, socket, data, epoll::EventFlags::IN)?)
     }
 
     /// Takes a socket out. Closing it does not suffice if the process has forked.
@@ -41,7 +46,7 @@ impl SocketSet {
     /// # Errors
     /// What the system says; [`io::ErrorKind::NotFound`] if it is not in the set.
     pub fn remove(&self, socket: &UdpSocket) -> io::Result<()> {
-        crate::linux::epoll_remove(self.as_fd(), socket.as_fd())
+        Ok(epoll::delete(self, socket)?)
     }
 }
 

@@ -1,10 +1,13 @@
 //! Sleeping until one of several descriptors is ready.
 
+use std::array;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use libc::{c_short, pollfd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::CWD;
+use rustix::io::Errno;
 
 /// Descriptors that one call can wait for.
 pub const WAIT_MAX: usize = 16;
@@ -13,7 +16,7 @@ pub const WAIT_MAX: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub struct Interest<'a> {
     fd: BorrowedFd<'a>,
-    events: c_short,
+    events: PollFlags,
 }
 
 impl<'a> Interest<'a> {
@@ -21,7 +24,7 @@ impl<'a> Interest<'a> {
     pub fn readable(fd: BorrowedFd<'a>) -> Interest<'a> {
         Interest {
             fd,
-            events: libc::POLLIN,
+            events: PollFlags::IN,
         }
     }
 
@@ -29,7 +32,7 @@ impl<'a> Interest<'a> {
     pub fn writable(fd: BorrowedFd<'a>) -> Interest<'a> {
         Interest {
             fd,
-            events: libc::POLLOUT,
+            events: PollFlags::OUT,
         }
     }
 
@@ -37,7 +40,7 @@ impl<'a> Interest<'a> {
     pub fn both(fd: BorrowedFd<'a>) -> Interest<'a> {
         Interest {
             fd,
-            events: libc::POLLIN | libc::POLLOUT,
+            events: PollFlags::IN | PollFlags::OUT,
         }
     }
 }
@@ -99,17 +102,11 @@ fn wait_all<'a>(
         count <= WAIT_MAX,
         "{count} descriptors to wait for, {WAIT_MAX} at most"
     );
-    let mut polled = [pollfd {
-        fd: -1,
-        events: 0,
-        revents: 0,
-    }; WAIT_MAX];
+    // The places behind the last one are not looked at.
+    let mut polled: [_; WAIT_MAX] =
+        array::from_fn(|_| PollFd::from_borrowed_fd(CWD, PollFlags::empty()));
     for (slot, interest) in polled.iter_mut().zip(interests) {
-        *slot = pollfd {
-            fd: interest.fd.as_raw_fd(),
-            events: interest.events,
-            revents: 0,
-        };
+        *slot = PollFd::from_borrowed_fd(interest.fd, interest.events);
     }
     let polled = &mut polled[..count];
     // A time too far away to name is no limit.
@@ -118,68 +115,28 @@ fn wait_all<'a>(
         .and_then(|t| Instant::now().checked_add(t));
     let mut left = timeout;
     loop {
-        match poll(polled, left) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+        let time = left.map(|left| Timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        match poll(polled, time.as_ref()) {
+            Err(Errno::INTR) => {
                 left = deadline
                     .map(|deadline| deadline.saturating_duration_since(Instant::now()))
                     .or(timeout);
             }
-            Err(error) => return Err(error),
-            Ok(()) => return Ok(readiness(polled)),
+            Err(error) => return Err(error.into()),
+            Ok(_) => return Ok(readiness(polled)),
         }
     }
 }
 
-fn readiness(polled: &[pollfd]) -> Readiness {
+fn readiness(polled: &[PollFd<'_>]) -> Readiness {
     let mut readiness = Readiness::default();
     for (index, slot) in polled.iter().enumerate() {
-        readiness.ready |= u16::from(slot.revents != 0) << index;
-        readiness.writable |= u16::from(slot.revents & libc::POLLOUT != 0) << index;
+        let found = slot.revents();
+        readiness.ready |= u16::from(!found.is_empty()) << index;
+        readiness.writable |= u16::from(found.contains(PollFlags::OUT)) << index;
     }
     readiness
-}
-
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-fn poll(polled: &mut [pollfd], timeout: Option<Duration>) -> io::Result<()> {
-    // The kernel writes the time left into it: hence a copy of our own.
-    let mut time = timeout.map(|timeout| libc::timespec {
-        tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    });
-    let time = time
-        .as_mut()
-        .map_or(std::ptr::null_mut(), std::ptr::from_mut);
-    let no_mask = std::ptr::null::<libc::sigset_t>();
-    // SAFETY: the kernel reads and writes `polled.len()` entries at `polled` and one
-    // timespec at `time`, if that is not null.
-    let ret = unsafe {
-        libc::syscall(
-            libc::SYS_ppoll,
-            polled.as_mut_ptr(),
-            polled.len(),
-            time,
-            no_mask,
-            0,
-        )
-    };
-    if ret < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-fn poll(polled: &mut [pollfd], timeout: Option<Duration>) -> io::Result<()> {
-    // Whole milliseconds, rounded up: waking early would make callers spin.
-    let millis = timeout.map_or(-1, |timeout| {
-        i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
-    });
-    // SAFETY: the kernel reads and writes `polled.len()` entries at `polled`.
-    let ret = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as _, millis) };
-    if ret < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
 }

@@ -14,12 +14,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP, SOL_SOCKET, SOL_UDP, c_int};
+use rustix::net::{AddressFamily, sockopt};
 
 pub(crate) use recv::RecvState;
-pub(crate) use sys::{epoll, epoll_add, epoll_remove};
 use usual::UsualSize;
 
-use crate::{Caps, Dest, SteeringProgram, UdpConfig};
+use crate::{Caps, SteeringProgram, UdpConfig};
 
 /// Accept datagrams without UDP checksum over IPv6 (`linux/udp.h`; not in libc).
 const UDP_NO_CHECK6_RX: c_int = 102;
@@ -53,12 +53,17 @@ impl UdpSocket {
 
     fn bind_as(addr: SocketAddr, config: &UdpConfig, is_group: bool) -> io::Result<UdpSocket> {
         let ipv6 = addr.is_ipv6();
-        let fd = sys::udp_socket(if ipv6 { libc::AF_INET6 } else { libc::AF_INET })?;
+        let fd = sys::udp_socket(if ipv6 {
+            AddressFamily::INET6
+        } else {
+            AddressFamily::INET
+        })?;
         set_ip_options(fd.as_fd(), ipv6, config)?;
         if is_group {
-            UdpSocket::share_address(fd.as_fd())?;
+            // Others may bind the same group.
+            sockopt::set_socket_reuseaddr(&fd, true)?;
         } else if config.reuse_port {
-            sys::set_option(fd.as_fd(), SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+            sockopt::set_socket_reuseport(&fd, true)?;
         }
         let wildcard = addr.ip().is_unspecified();
         if wildcard {
@@ -69,7 +74,7 @@ impl UdpSocket {
             };
             sys::set_option(fd.as_fd(), level, name, 1)?;
         }
-        sys::bind(fd.as_fd(), &Dest::new(addr))?;
+        rustix::net::bind(&fd, &addr)?;
         let local = sys::local_addr(fd.as_fd())?;
         let caps = probe_caps(fd.as_fd(), config)?;
         Ok(UdpSocket {

@@ -3,7 +3,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, c_int};
+use libc::{IPPROTO_IP, IPPROTO_IPV6, c_int};
+use rustix::net::sockopt;
 
 use super::{UdpSocket, sys};
 use crate::UdpConfig;
@@ -35,20 +36,13 @@ impl UdpSocket {
             (IpAddr::V4(group), IpAddr::V4(local)) => {
                 // Only groups that this very socket has joined.
                 sys::set_option(fd, IPPROTO_IP, libc::IP_MULTICAST_ALL, 0)?;
-                // `struct ip_mreqn`. The address suffices, also where it is one of many that
-                // the interface has without listing them (127.0.0.0/8).
-                let mut request = [0; 12];
-                request[..4].copy_from_slice(&group.octets());
-                request[4..8].copy_from_slice(&local.octets());
-                sys::set_option_bytes(fd, IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, &request)?;
+                // The address suffices, also where it is one of many that the interface has
+                // without listing them (127.0.0.0/8).
+                sockopt::set_ip_add_membership(fd, &group, &local)?;
             }
             (IpAddr::V6(group), _) => {
                 sys::set_option(fd, IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL, 0)?;
-                // `struct ipv6_mreq`
-                let mut request = [0; 20];
-                request[..16].copy_from_slice(&group.octets());
-                request[16..].copy_from_slice(&interface.to_ne_bytes());
-                sys::set_option_bytes(fd, IPPROTO_IPV6, libc::IPV6_ADD_MEMBERSHIP, &request)?;
+                sockopt::set_ipv6_add_membership(fd, &group, interface)?;
             }
             (IpAddr::V4(_), IpAddr::V6(_)) => return Err(io::ErrorKind::InvalidInput.into()),
         }
@@ -73,10 +67,5 @@ impl UdpSocket {
                 sys::set_option(fd, IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS, hops)
             }
         }
-    }
-
-    /// Lets others bind the same group.
-    pub(super) fn share_address(fd: std::os::fd::BorrowedFd<'_>) -> io::Result<()> {
-        sys::set_option(fd, SOL_SOCKET, libc::SO_REUSEADDR, 1)
     }
 }

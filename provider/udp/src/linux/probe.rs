@@ -1,9 +1,11 @@
 //! What this kernel can do, found out by trying.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
+
+use rustix::net::AddressFamily;
 
 use super::cmsg::SendControl;
 use super::send::message;
@@ -27,11 +29,8 @@ pub(crate) fn gso_segments_max(fd: BorrowedFd<'_>) -> Option<usize> {
 
 /// Sends a run of `segments` packets of one byte to a socket of our own.
 pub(crate) fn send_run(segments: usize) -> io::Result<()> {
-    let own = sys::udp_socket(libc::AF_INET)?;
-    sys::bind(
-        own.as_fd(),
-        &Dest::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
-    )?;
+    let own = sys::udp_socket(AddressFamily::INET)?;
+    rustix::net::bind(&own, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
     let dest = Dest::new(sys::local_addr(own.as_fd())?);
     let mut control = SendControl::new();
     control.push_segment_size(1);
@@ -46,12 +45,12 @@ pub(crate) fn send_run(segments: usize) -> io::Result<()> {
 pub(crate) fn path_payload_max(dest: &Dest) -> io::Result<usize> {
     let ipv6 = dest.addr().is_ipv6();
     let (family, level, name, headers) = if ipv6 {
-        (libc::AF_INET6, libc::IPPROTO_IPV6, libc::IPV6_MTU, 48)
+        (AddressFamily::INET6, libc::IPPROTO_IPV6, libc::IPV6_MTU, 48)
     } else {
-        (libc::AF_INET, libc::IPPROTO_IP, libc::IP_MTU, 28)
+        (AddressFamily::INET, libc::IPPROTO_IP, libc::IP_MTU, 28)
     };
     let socket = sys::udp_socket(family)?;
-    sys::connect(socket.as_fd(), dest)?;
+    rustix::net::connect(&socket, &dest.addr())?;
     let [mtu] = sys::option(socket.as_fd(), level, name)?;
     Ok(usize::try_from(mtu).unwrap_or(0).saturating_sub(headers))
 }

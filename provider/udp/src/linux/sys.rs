@@ -1,16 +1,18 @@
-//! The system calls, by number, with owned and checked arguments where that can be.
+//! The system calls that rustix has not (socket options by number), or has only in a form
+//! that costs more: by number, with checked arguments where that can be.
 //!
-//! By number and not through libc's functions: programs run under libraries such as
-//! librspreload, which define `socket()`, `sendmsg()` and the rest to turn sockets into
-//! RDMA connections. A provider that were caught by them would carry itself.
+//! Neither here nor by rustix on Linux do they go through libc's functions: programs run
+//! under libraries such as librspreload, which define `socket()`, `sendmsg()` and the rest to
+//! turn sockets into RDMA connections. A provider that were caught by them would carry itself.
 
 use std::io;
 use std::mem::{offset_of, size_of};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use libc::{c_int, c_long, mmsghdr, msghdr, syscall};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, getsockname, ipproto, socket_with};
 
 use crate::Dest;
 use crate::steer::Insn;
@@ -21,54 +23,19 @@ fn count(ret: c_long) -> io::Result<usize> {
 }
 
 /// A datagram socket of `family`: close-on-exec, non-blocking.
-pub(crate) fn udp_socket(family: c_int) -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: takes numbers only.
-    let fd = count(unsafe { syscall(libc::SYS_socket, family, kind, libc::IPPROTO_UDP) })?;
-    // SAFETY: the kernel just made this descriptor for us; it has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
-}
-
-/// Gives the socket its local address.
-pub(crate) fn bind(fd: BorrowedFd<'_>, addr: &Dest) -> io::Result<()> {
-    let bytes = addr.as_bytes();
-    // SAFETY: the kernel reads `bytes.len()` bytes at `bytes`.
-    let ret = unsafe { syscall(libc::SYS_bind, fd.as_raw_fd(), bytes.as_ptr(), bytes.len()) };
-    count(ret).map(drop)
-}
-
-/// Gives the socket its peer; only probes do that.
-pub(crate) fn connect(fd: BorrowedFd<'_>, addr: &Dest) -> io::Result<()> {
-    let bytes = addr.as_bytes();
-    // SAFETY: the kernel reads `bytes.len()` bytes at `bytes`.
-    let ret = unsafe {
-        syscall(
-            libc::SYS_connect,
-            fd.as_raw_fd(),
-            bytes.as_ptr(),
-            bytes.len(),
-        )
-    };
-    count(ret).map(drop)
+pub(crate) fn udp_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(
+        family,
+        SocketType::DGRAM,
+        flags,
+        Some(ipproto::UDP),
+    )?)
 }
 
 /// The address that the socket is bound to.
 pub(crate) fn local_addr(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
-    let mut addr = Dest::EMPTY;
-    let mut len = Dest::CAPACITY as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, which the buffer has, and `len` itself.
-    let ret = unsafe {
-        syscall(
-            libc::SYS_getsockname,
-            fd.as_raw_fd(),
-            addr.buffer_mut().as_mut_ptr(),
-            ptr::from_mut(&mut len),
-        )
-    };
-    count(ret)?;
-    addr.set_len(len);
-    addr.decode()
-        .ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))
+    Ok(getsockname(fd)?.try_into()?)
 }
 
 /// Sets an option with an `int` as its value.
@@ -87,70 +54,6 @@ pub(crate) fn set_option(
             name,
             ptr::from_ref(&value),
             size_of::<c_int>(),
-        )
-    };
-    count(ret).map(drop)
-}
-
-/// Sets an option with a structure as its value.
-pub(crate) fn set_option_bytes(
-    fd: BorrowedFd<'_>,
-    level: c_int,
-    name: c_int,
-    value: &[u8],
-) -> io::Result<()> {
-    // SAFETY: the kernel reads `value.len()` bytes at `value`.
-    let ret = unsafe {
-        syscall(
-            libc::SYS_setsockopt,
-            fd.as_raw_fd(),
-            level,
-            name,
-            value.as_ptr(),
-            value.len(),
-        )
-    };
-    count(ret).map(drop)
-}
-
-/// A set of descriptors to wait for: close-on-exec.
-pub(crate) fn epoll() -> io::Result<OwnedFd> {
-    // SAFETY: takes numbers only.
-    let fd = count(unsafe { syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
-    // SAFETY: the kernel just made this descriptor for us; it has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
-}
-
-/// Waits for something to read from `fd`, too.
-pub(crate) fn epoll_add(set: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
-    let event = libc::epoll_event {
-        events: libc::EPOLLIN as u32,
-        u64: 0,
-    };
-    // SAFETY: the kernel reads one `epoll_event`.
-    let ret = unsafe {
-        syscall(
-            libc::SYS_epoll_ctl,
-            set.as_raw_fd(),
-            libc::EPOLL_CTL_ADD,
-            fd.as_raw_fd(),
-            ptr::from_ref(&event),
-        )
-    };
-    count(ret).map(drop)
-}
-
-/// Waits for `fd` no more.
-pub(crate) fn epoll_remove(set: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
-    let no_event = ptr::null::<libc::epoll_event>();
-    // SAFETY: takes numbers; the kernel does not look at the event.
-    let ret = unsafe {
-        syscall(
-            libc::SYS_epoll_ctl,
-            set.as_raw_fd(),
-            libc::EPOLL_CTL_DEL,
-            fd.as_raw_fd(),
-            no_event,
         )
     };
     count(ret).map(drop)
