@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use urxe_wire::Qpn;
 
 use crate::mix::SplitMix64;
-use crate::table::{Occupancy, QpIndex, cut};
+use crate::table::{Occupancy, QpIndex, shrink};
 
 /// Bits of a QPN below its chunk.
 pub const CHUNK_BITS: u32 = 12;
@@ -221,22 +221,15 @@ impl<T> QpnTable<T> {
     /// How many places there are, and how many QPs in them.
     #[inline]
     pub fn occupancy(&self) -> Occupancy {
-        Occupancy {
-            used: self.len(),
-            places: self.slots.len(),
-        }
+        Occupancy::of(&self.slots, self.free_slots.len())
     }
 
     /// Gives up places that no QP has, if hardly any of very many is left ([`Occupancy::is_sparse`]). Numbers rest as
     /// before. Looks at all places.
     pub fn shrink(&mut self) {
-        if !self.occupancy().is_sparse() {
-            return;
-        }
-        let places = Occupancy::places_to_keep(&self.slots, |slot| slot.value.is_some());
-        cut(&mut self.slots, places);
-        self.free_slots.retain(|&place| (place as usize) < places);
-        self.free_slots.shrink_to_fit();
+        shrink(&mut self.slots, &mut self.free_slots, |slot| {
+            slot.value.is_some()
+        });
     }
 
     /// All QPs.

@@ -20,6 +20,15 @@ impl Occupancy {
     /// Places that are left at least. It takes four times as many at once before the table is made smaller again.
     pub const KEPT: usize = 256;
 
+    /// That of a table with so many free places.
+    #[inline]
+    pub fn of<T>(table: &[T], free: usize) -> Occupancy {
+        Occupancy {
+            used: table.len() - free,
+            places: table.len(),
+        }
+    }
+
     /// True if hardly anything is left in a large table: a sixteenth or less.
     #[inline]
     pub fn is_sparse(self) -> bool {
@@ -34,10 +43,23 @@ impl Occupancy {
     }
 
     /// Places that a table keeps which gives up those behind the last one in use.
-    pub fn places_to_keep<T>(table: &[T], is_used: impl Fn(&T) -> bool) -> usize {
+    fn places_to_keep<T>(table: &[T], is_used: impl Fn(&T) -> bool) -> usize {
         let used = table.iter().rposition(is_used).map_or(0, |last| last + 1);
         used.max(Self::KEPT).min(table.len())
     }
+}
+
+/// Gives up the places of a table behind the last one in use, if hardly any of very many are used ([`Occupancy::is_sparse`]);
+/// `free` names those that are not in use. Returns true if there are fewer places now, or may be. Looks at all places.
+pub fn shrink<T>(table: &mut Vec<T>, free: &mut Vec<u32>, is_used: impl Fn(&T) -> bool) -> bool {
+    let is_sparse = Occupancy::of(table, free.len()).is_sparse();
+    if is_sparse {
+        let places = Occupancy::places_to_keep(table, is_used);
+        cut(table, places);
+        free.retain(|&place| (place as usize) < places);
+        free.shrink_to_fit();
+    }
+    is_sparse
 }
 
 /// Shortens a table and gives the memory back.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use urxe_core::Time;
 use urxe_core::cq::{CqId, CqOverrun, CqSink, Cqe};
-use urxe_core::table::{Occupancy, cut};
+use urxe_core::table::shrink;
 
 use super::cq::{CqCore, CqInit};
 use super::moderation::ModerationClock;
@@ -47,16 +47,7 @@ impl CqTable {
 
     /// Gives up places that no queue has, if hardly any of very many are left.
     pub(crate) fn shrink(&mut self) {
-        let table = Occupancy {
-            used: self.cqs.len() - self.free.len(),
-            places: self.cqs.len(),
-        };
-        if table.is_sparse() {
-            let places = Occupancy::places_to_keep(&self.cqs, Option::is_some);
-            cut(&mut self.cqs, places);
-            self.free.retain(|&place| (place as usize) < places);
-            self.free.shrink_to_fit();
-        }
+        shrink(&mut self.cqs, &mut self.free, Option::is_some);
     }
 
     /// Completions that a queue can hold; none if there is no such queue.

@@ -11,7 +11,7 @@ use super::index::{Hasher, Index, halves};
 use super::lines::Lines;
 use super::terms::CommId;
 use crate::qpn_table::{CHUNK_BITS, QpnChunk};
-use crate::table::{Occupancy, cut};
+use crate::table::{Occupancy, shrink};
 
 /// Bits of an id below its owner.
 const ID_BITS: u32 = 32 - (24 - CHUNK_BITS);
@@ -69,22 +69,19 @@ impl Conns {
 
     /// How many places there are, and how many of them are in use.
     pub(super) fn occupancy(&self) -> Occupancy {
-        Occupancy {
-            used: self.len(),
-            places: self.slots.len(),
-        }
+        Occupancy::of(&self.slots, self.free.len())
     }
 
     /// Gives up unused places, if hardly any are in use. What counts how often they were used stays: an id
     /// comes back no earlier for it.
     pub(super) fn shrink(&mut self) {
-        if !self.occupancy().is_sparse() {
+        let mut free = core::mem::take(&mut self.free).into();
+        let is_shrunk = shrink(&mut self.slots, &mut free, Option::is_some);
+        self.free = free.into();
+        if !is_shrunk {
             return;
         }
-        let places = Occupancy::places_to_keep(&self.slots, Option::is_some);
-        cut(&mut self.slots, places);
-        self.free.retain(|&place| (place as usize) < places);
-        self.free.shrink_to_fit();
+        let places = self.slots.len();
         for index in [
             &mut self.by_remote,
             &mut self.by_remote_qpn,

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use super::index::{Hasher, Index};
-use crate::table::{Occupancy, cut};
+use crate::table::shrink;
 
 /// A listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -143,16 +143,8 @@ impl Listeners {
 
     /// Gives up unused places, if hardly any are in use; returns how many there are.
     pub(super) fn shrink(&mut self) -> usize {
-        let occupancy = Occupancy {
-            used: self.len(),
-            places: self.places.len(),
-        };
-        if occupancy.is_sparse() {
-            let places = Occupancy::places_to_keep(&self.places, Option::is_some);
-            cut(&mut self.places, places);
-            self.free.retain(|&place| (place as usize) < places);
-            self.free.shrink_to_fit();
-            self.by_service.shrink(places);
+        if shrink(&mut self.places, &mut self.free, Option::is_some) {
+            self.by_service.shrink(self.places.len());
         }
         self.places.len()
     }

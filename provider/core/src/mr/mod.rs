@@ -17,7 +17,7 @@ use urxe_wire::{Lkey, Rkey};
 
 use crate::detail::MrFacts;
 use crate::permute::Permutation24;
-use crate::table::{Occupancy, cut};
+use crate::table::shrink;
 pub use access::Access;
 pub use region::{AccessFault, Accessor, MrInit, MrKeys, MrSpan, PdId, RegisterError};
 pub use rereg::MrChange;
@@ -338,16 +338,7 @@ impl MrTable {
     /// Gives up free slots, if hardly any of very many is used. What counts how often they were used stays: a
     /// key comes back no earlier for it. Looks at all slots.
     pub fn shrink(&mut self) {
-        let table = Occupancy {
-            used: self.len(),
-            places: self.slots.len(),
-        };
-        if table.is_sparse() {
-            let slots = Occupancy::places_to_keep(&self.slots, |slot| slot.live);
-            cut(&mut self.slots, slots);
-            self.free.retain(|&slot| (slot as usize) < slots);
-            self.free.shrink_to_fit();
-        }
+        shrink(&mut self.slots, &mut self.free, |slot| slot.live);
     }
 
     /// True if nothing is registered.

@@ -3,6 +3,7 @@
 use urxe_wire::Qpn;
 
 use super::*;
+use crate::table::Occupancy;
 
 pub(super) const PD: PdId = PdId(1);
 /// The QP that asks.
