@@ -85,8 +85,9 @@ impl ShardState {
         &mut self,
         tell: impl FnOnce(&mut Strict, &Shard, &mut CqTable) -> R,
     ) -> Option<R> {
-        let strict = self.strict.as_mut()?;
-        Some(tell(strict.get_mut(), &self.shard, &mut self.cqs))
+        let parts = &mut self.parts;
+        let strict = parts.strict.as_mut()?;
+        Some(tell(strict.get_mut(), &parts.shard, &mut parts.cqs))
     }
 
     /// Objects are about to be changed.
@@ -104,17 +105,19 @@ impl ShardState {
         at: Place,
         post: impl FnOnce(&mut ShardState) -> Result<(), PostError>,
     ) -> Result<(), PostError> {
-        if let Some(strict) = &mut self.strict {
-            wr.begin(strict.get_mut(), queue, &self.mrs, at);
+        let parts = &mut self.parts;
+        if let Some(strict) = &mut parts.strict {
+            wr.begin(strict.get_mut(), queue, &parts.mrs, at);
         }
         let posted = post(self);
-        if let Some(strict) = &mut self.strict {
+        let parts = &mut self.parts;
+        if let Some(strict) = &mut parts.strict {
             let strict = strict.get_mut();
             match posted {
                 Ok(()) => {
                     let cq = strict.cq_of(queue);
-                    let room = cq.map_or(0, |cq| self.cqs.capacity(cq));
-                    wr.finish(strict, queue, &self.mrs, room);
+                    let room = cq.map_or(0, |cq| parts.cqs.capacity(cq));
+                    wr.finish(strict, queue, &parts.mrs, room);
                 }
                 Err(error) => wr.cancel(strict, queue, error, at),
             }

@@ -12,7 +12,7 @@ use crate::share::{Handed, Membership, Shared, is_probe};
 
 /// Takes packets: a carrier that receives is given one.
 pub(in crate::engine) struct Intake<'a> {
-    pub(in crate::engine) parts: Parts<'a>,
+    pub(in crate::engine) parts: &'a mut Parts,
     pub(in crate::engine) counters: &'a mut EngineCounters,
     pub(in crate::engine) tap: Option<&'a mut Tap>,
     pub(in crate::engine) others: Option<&'a Membership>,
@@ -24,7 +24,7 @@ impl Intake<'_> {
     /// too many QPs for it.
     #[inline]
     pub(in crate::engine) fn prefetch(&self, rx: &RecvBatch) {
-        let shard = &*self.parts.shard;
+        let shard = &self.parts.shard;
         if !shard.has_many() {
             return;
         }
@@ -79,7 +79,7 @@ impl Intake<'_> {
             Shared::Probe => {}
             // A message to QP 1 is answered: the peer learns that it has no receiver.
             Shared::NoOwner if matches!(foreign, Foreign::Message(_)) => {
-                let shard = &mut *self.parts.shard;
+                let shard = &mut self.parts.shard;
                 shard.handle_unowned_mad(path, handed.packet, now);
             }
             Shared::NoOwner => self.parts.shard.count_unowned(),

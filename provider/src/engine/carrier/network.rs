@@ -70,7 +70,7 @@ impl Driven for Engine {
         };
         state.start_turn();
         let path = RxPath::new(packet.source, packet.source_port, packet.dest, packet.tos);
-        if state.parts().handle_packet(&path, 0, packet.bytes) != Handled::Here {
+        if state.handle_packet(&path, 0, packet.bytes) != Handled::Here {
             return false;
         }
         state.counters.rx_calls += 1;

@@ -3,6 +3,7 @@
 
 use core::cell::RefCell;
 use core::net::IpAddr;
+use core::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use urxe_core::event::AsyncEvent as CoreEvent;
@@ -14,7 +15,7 @@ use urxe_wire::Qpn;
 
 use super::clock::Clock;
 use super::doorbell::Combined;
-use super::parts::{CoreEnv, Parts};
+use super::parts::Parts;
 use super::progress::ProgressShared;
 use crate::async_event::AsyncEvent;
 use crate::engine::calls::post::QpShared;
@@ -52,9 +53,8 @@ pub(crate) struct QpSlot {
 
 #[derive(Debug)]
 pub(crate) struct ShardState {
-    pub(crate) shard: Shard,
-    pub(crate) mrs: MrTable,
-    pub(crate) cqs: CqTable,
+    /// Reached by dereferencing, too.
+    pub(in crate::engine) parts: Parts,
     /// By place in the shard.
     pub(crate) qps: Vec<Option<QpSlot>>,
     /// By place in the shard.
@@ -68,17 +68,30 @@ pub(crate) struct ShardState {
     pub(crate) tap: Option<Tap>,
     pub(crate) sockets: Arc<Sockets>,
     pub(crate) clock: Clock,
-    /// When the present holder of the lock began.
-    pub(crate) now: Time,
     pub(crate) progress: Arc<ProgressShared>,
     pub(crate) events: Arc<Channel<AsyncEvent>>,
     /// Others who have the same addresses.
     pub(crate) membership: Option<Arc<Membership>>,
     /// The holder of the lock changed nothing, so no thread has to be told.
     pub(crate) nothing_new: bool,
-    pub(crate) strict: Option<Box<RefCell<Strict>>>,
     /// The receivers of the connection manager's events.
     pub(crate) cm: CmTable,
+}
+
+impl Deref for ShardState {
+    type Target = Parts;
+
+    #[inline(always)]
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+impl DerefMut for ShardState {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Parts {
+        &mut self.parts
+    }
 }
 
 impl ShardState {
@@ -91,9 +104,13 @@ impl ShardState {
         strict: Option<Box<RefCell<Strict>>>,
     ) -> ShardState {
         ShardState {
-            shard,
-            mrs,
-            cqs: CqTable::default(),
+            parts: Parts {
+                shard,
+                mrs,
+                cqs: CqTable::default(),
+                strict,
+                now: Time::ZERO,
+            },
             qps: Vec::new(),
             srqs: Vec::new(),
             batch: opened.carrier.batch(),
@@ -103,44 +120,22 @@ impl ShardState {
             tap: opened.tap,
             sockets: opened.sockets,
             clock: opened.clock,
-            now: Time::ZERO,
             progress,
             events,
             membership: opened.membership,
             nothing_new: false,
-            strict,
             cm: CmTable::default(),
         }
-    }
-
-    /// Lends out what a call into the core needs.
-    #[inline]
-    pub(in crate::engine) fn parts(&mut self) -> Parts<'_> {
-        Parts {
-            now: self.now,
-            shard: &mut self.shard,
-            mrs: &mut self.mrs,
-            cqs: &mut self.cqs,
-            strict: self.strict.as_deref(),
-        }
-    }
-
-    /// Calls into the core.
-    #[inline(always)]
-    pub(in crate::engine) fn with<R>(
-        &mut self,
-        call: impl FnOnce(&mut Shard, &mut CoreEnv<'_, '_>) -> R,
-    ) -> R {
-        self.parts().with(call)
     }
 
     /// Reads the clock: at the beginning of every turn.
     #[inline]
     pub(crate) fn start_turn(&mut self) {
-        self.now = self.clock.now();
-        self.cqs.set_now(self.now);
+        let now = self.clock.now();
+        self.now = now;
+        self.cqs.set_now(now);
         if let Some(strict) = &mut self.strict {
-            strict.get_mut().set_now(self.now);
+            strict.get_mut().set_now(now);
         }
     }
 
@@ -148,13 +143,7 @@ impl ShardState {
     #[inline]
     pub(crate) fn receive(&mut self, calls_max: u32, which: Which) -> bool {
         let mut intake = Intake {
-            parts: Parts {
-                now: self.now,
-                shard: &mut self.shard,
-                mrs: &mut self.mrs,
-                cqs: &mut self.cqs,
-                strict: self.strict.as_deref(),
-            },
+            parts: &mut self.parts,
             counters: &mut self.counters,
             tap: self.tap.as_mut(),
             others: self.membership.as_deref(),
@@ -180,10 +169,11 @@ impl ShardState {
                 packet,
             } = handed;
             let path = RxPath::new(source, source_port, local, tos);
-            let handled = self.parts().handle_packet(&path, place, packet);
+            let handled = self.handle_packet(&path, place, packet);
             if let Handled::OfAnother(Foreign::Message(_)) = handled {
                 // It came to the wrong one twice: on QP 1, its listener is gone.
-                self.shard.handle_unowned_mad(&path, packet, self.now);
+                let now = self.now;
+                self.shard.handle_unowned_mad(&path, packet, now);
             }
         });
         self.counters.taken_over += count as u64;
@@ -207,9 +197,10 @@ impl ShardState {
         if self.cqs.due().is_some_and(|due| due <= self.now) {
             self.cqs.raise_due();
         }
-        let any_held = match &mut self.strict {
+        let parts = &mut self.parts;
+        let any_held = match &mut parts.strict {
             None => false,
-            Some(strict) => strict.get_mut().release_due(&mut self.cqs),
+            Some(strict) => strict.get_mut().release_due(&mut parts.cqs),
         };
         is_due || any_held
     }
@@ -232,15 +223,10 @@ impl ShardState {
             return false;
         }
         while self.shard.has_work() && self.carrier.has_room() {
-            let mut parts = Parts {
-                now: self.now,
-                shard: &mut self.shard,
-                mrs: &mut self.mrs,
-                cqs: &mut self.cqs,
-                strict: self.strict.as_deref(),
-            };
             let batch = &mut self.batch;
-            let more = parts.with(|shard, env| shard.poll_transmit(env, batch, acks));
+            let more = self
+                .parts
+                .with(|shard, env| shard.poll_transmit(env, batch, acks));
             if !self.batch.is_empty() && self.send() == Sent::Full {
                 return false;
             }
@@ -253,10 +239,10 @@ impl ShardState {
 
     fn send(&mut self) -> Sent {
         let mut cx = Sending {
-            now: self.now,
+            now: self.parts.now,
             counters: &mut self.counters,
             tap: self.tap.as_mut(),
-            expects_pairs: self.shard.expects_pairs(),
+            expects_pairs: self.parts.shard.expects_pairs(),
         };
         self.sent = self.carrier.send(&mut self.batch, &mut cx);
         self.sent
@@ -285,7 +271,7 @@ impl ShardState {
 
     /// Leaves the groups that no QP is attached to any more.
     pub(in crate::engine) fn leave_groups(&mut self) {
-        let shard = &self.shard;
+        let shard = &self.parts.shard;
         self.carrier.leave(&|group| shard.has_members(group));
     }
 
