@@ -54,6 +54,15 @@ pub(crate) fn minus_one(result: Result<(), Errno>) -> c_int {
     or_minus_one(result.map(|()| 0))
 }
 
+/// Puts what was found into the program's place for it.
+///
+/// # Safety
+/// It is a place for such a value.
+pub(crate) unsafe fn store<T>(place: *mut T, found: Result<T, Errno>) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    found.map(|found| unsafe { place.write(found) })
+}
+
 /// A number, or -1 and `errno`.
 pub(crate) fn or_minus_one<N: From<i8>>(result: Result<N, Errno>) -> N {
     result.unwrap_or_else(|errno| {

@@ -10,7 +10,7 @@ use std::thread::{self, ThreadId};
 
 use super::event;
 use super::manager::manager;
-use crate::errno::{Errno, minus_one, pointer};
+use crate::errno::{Errno, minus_one, pointer, store};
 use crate::layout::{rdma_cm_event, rdma_event_channel};
 use crate::object::{Kind, Object, Shared, delete, new, of};
 use crate::verbs::context::{is_non_blocking, make_blocking};
@@ -129,11 +129,8 @@ pub(crate) unsafe extern "C" fn rdma_get_cm_event(
     if channel.is_null() || event.is_null() {
         return minus_one(Err(Errno::INVAL));
     }
-    // SAFETY: a channel, by the rules of the function.
-    minus_one(unsafe { next(channel) }.map(|found| {
-        // SAFETY: a place for a pointer, by the rules of the function.
-        unsafe { event.write(found) };
-    }))
+    // SAFETY: a channel and a place for a pointer, by the rules of the function.
+    minus_one(unsafe { store(event, next(channel)) })
 }
 
 /// Takes an event, waiting unless the program made the descriptor a non-blocking one.

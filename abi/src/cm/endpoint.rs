@@ -9,7 +9,7 @@ use super::id::{Id, create, forget_event, rdma_destroy_id};
 use super::qp::{create_basic, rdma_destroy_qp};
 use super::resolve::{bind, resolve_addr, resolve_route};
 use super::srq::rdma_destroy_srq;
-use crate::errno::{Errno, minus_one};
+use crate::errno::{Errno, minus_one, store};
 use crate::layout::{ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id};
 use crate::object::Shared;
 
@@ -25,13 +25,8 @@ pub(crate) unsafe extern "C" fn rdma_create_ep(
     pd: *mut ibv_pd,
     attr: *mut ibv_qp_init_attr,
 ) -> c_int {
-    // SAFETY: an address, and a PD and attributes or null, by the rules of the function.
-    minus_one(
-        unsafe { create_endpoint(&*res, pd, attr.as_mut()) }.map(|made| {
-            // SAFETY: a place for a pointer, by the rules of the function.
-            unsafe { id.write(made) };
-        }),
-    )
+    // SAFETY: an address, a PD and attributes or null, and a place for a pointer, by the rules of the function.
+    minus_one(unsafe { store(id, create_endpoint(&*res, pd, attr.as_mut())) })
 }
 
 /// # Safety
@@ -114,11 +109,8 @@ pub(crate) unsafe extern "C" fn rdma_get_request(
     listen: *mut rdma_cm_id,
     id: *mut *mut rdma_cm_id,
 ) -> c_int {
-    // SAFETY: an id, by the rules of the function.
-    minus_one(unsafe { next_request(listen) }.map(|found| {
-        // SAFETY: a place for a pointer, by the rules of the function.
-        unsafe { id.write(found) };
-    }))
+    // SAFETY: an id and a place for a pointer, by the rules of the function.
+    minus_one(unsafe { store(id, next_request(listen)) })
 }
 
 /// # Safety

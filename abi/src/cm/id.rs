@@ -13,7 +13,7 @@ use super::channel::{Channel, rdma_create_event_channel, rdma_destroy_event_chan
 use super::event::rdma_ack_cm_event;
 use super::exit::end_connections_at_exit;
 use super::{PS_IB, PS_IPOIB, PS_TCP, PS_UDP, address, devices};
-use crate::errno::{Errno, minus_one};
+use crate::errno::{Errno, minus_one, store};
 use crate::events::Acks;
 use crate::layout::{
     CStruct, ibv_pd, ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_event_channel,
@@ -214,13 +214,8 @@ pub(crate) unsafe extern "C" fn rdma_create_id(
         PS_UDP | PS_IPOIB => UD,
         _ => RC,
     };
-    // SAFETY: a channel or null, by the rules of the function.
-    minus_one(
-        unsafe { create(channel, context, ps, qp_type) }.map(|made| {
-            // SAFETY: a place for a pointer, by the rules of the function.
-            unsafe { id.write(made) };
-        }),
-    )
+    // SAFETY: a channel or null, and a place for a pointer, by the rules of the function.
+    minus_one(unsafe { store(id, create(channel, context, ps, qp_type)) })
 }
 
 /// # Safety

@@ -17,6 +17,16 @@ pub(super) enum Socket {
     Datagram(Datagram),
 }
 
+/// Does the same with a socket of either kind.
+macro_rules! either {
+    ($socket:expr, $it:ident => $does:expr) => {
+        match $socket {
+            Socket::Stream($it) => $does,
+            Socket::Datagram($it) => $does,
+        }
+    };
+}
+
 impl Socket {
     /// The stream socket. `EOPNOTSUPP` of others.
     pub(super) fn stream(&self) -> Result<&Stream, Errno> {
@@ -27,38 +37,23 @@ impl Socket {
     }
 
     pub(super) fn fd(&self) -> RawFd {
-        match self {
-            Socket::Stream(stream) => stream.fd(),
-            Socket::Datagram(datagram) => datagram.fd(),
-        }
+        either!(self, socket => socket.fd())
     }
 
     pub(super) fn bind(&self, addr: SocketAddr) -> Result<(), Errno> {
-        match self {
-            Socket::Stream(stream) => stream.bind(addr),
-            Socket::Datagram(datagram) => datagram.bind(addr),
-        }
+        either!(self, socket => socket.bind(addr))
     }
 
     pub(super) fn connect(&self, addr: SocketAddr) -> Result<(), Errno> {
-        match self {
-            Socket::Stream(stream) => stream.connect(addr),
-            Socket::Datagram(datagram) => datagram.connect(addr),
-        }
+        either!(self, socket => socket.connect(addr))
     }
 
     pub(super) fn address(&self, of_peer: bool) -> Result<SocketAddr, Errno> {
-        match self {
-            Socket::Stream(stream) => stream.address(of_peer),
-            Socket::Datagram(datagram) => datagram.address(of_peer),
-        }
+        either!(self, socket => socket.address(of_peer))
     }
 
     pub(super) fn close(&self) {
-        match self {
-            Socket::Stream(stream) => stream.close(),
-            Socket::Datagram(datagram) => datagram.close(),
-        }
+        either!(self, socket => socket.close());
     }
 
     /// `to` is for datagrams alone: a stream has its peer.
@@ -91,38 +86,23 @@ impl Socket {
     }
 
     pub(super) fn ready(&self, events: i16) -> i16 {
-        match self {
-            Socket::Stream(stream) => stream.ready(events),
-            Socket::Datagram(datagram) => datagram.ready(events),
-        }
+        either!(self, socket => socket.ready(events))
     }
 
     pub(super) fn arm(&self) -> Result<RawFd, Errno> {
-        match self {
-            Socket::Stream(stream) => stream.arm(),
-            Socket::Datagram(datagram) => datagram.arm(),
-        }
+        either!(self, socket => socket.arm())
     }
 
     pub(super) fn disarm(&self) {
-        match self {
-            Socket::Stream(stream) => stream.disarm(),
-            Socket::Datagram(datagram) => datagram.disarm(),
-        }
+        either!(self, socket => socket.disarm());
     }
 
     pub(super) fn flags(&self) -> c_int {
-        match self {
-            Socket::Stream(stream) => stream.lock().flags,
-            Socket::Datagram(datagram) => datagram.lock().flags,
-        }
+        either!(self, socket => socket.lock().flags)
     }
 
     pub(super) fn set_flags(&self, flags: c_int) {
-        match self {
-            Socket::Stream(stream) => stream.lock().flags = flags,
-            Socket::Datagram(datagram) => datagram.lock().flags = flags,
-        }
+        either!(self, socket => socket.lock().flags = flags);
     }
 }
 

@@ -29,48 +29,43 @@ pub(super) struct Span {
 }
 
 impl Span {
+    /// Key and length as one word of a machine with this byte order.
+    fn second(self, big_endian: bool) -> u64 {
+        let (key, length) = (u64::from(self.key), u64::from(self.length));
+        if big_endian {
+            key << 32 | length
+        } else {
+            length << 32 | key
+        }
+    }
+
     /// As it is written into the peer's memory.
     pub(super) fn to_entry(self, big_endian: bool) -> [u8; SGE_LEN] {
-        let mut entry = [0; SGE_LEN];
-        let (addr, key, length) = if big_endian {
-            (
-                self.addr.to_be_bytes(),
-                self.key.to_be_bytes(),
-                self.length.to_be_bytes(),
-            )
+        let words = [self.addr, self.second(big_endian)];
+        let words = words.map(if big_endian {
+            u64::to_be_bytes
         } else {
-            (
-                self.addr.to_le_bytes(),
-                self.key.to_le_bytes(),
-                self.length.to_le_bytes(),
-            )
-        };
-        entry[..8].copy_from_slice(&addr);
-        entry[8..12].copy_from_slice(&key);
-        entry[12..].copy_from_slice(&length);
+            u64::to_le_bytes
+        });
+        let mut entry = [0; SGE_LEN];
+        entry.copy_from_slice(words.as_flattened());
         entry
     }
 
     /// As the peer wrote it: two words in this machine's order. The second one is written last.
     pub(super) fn from_words(addr: u64, second: u64) -> Span {
-        let bytes = second.to_ne_bytes();
-        let number = |at: usize| {
-            let four = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
-            u32::from_ne_bytes(four)
+        let (high, low) = ((second >> 32) as u32, second as u32);
+        let (key, length) = if cfg!(target_endian = "big") {
+            (high, low)
+        } else {
+            (low, high)
         };
-        Span {
-            addr,
-            key: number(0),
-            length: number(4),
-        }
+        Span { addr, key, length }
     }
 
     /// The second word.
     pub(super) fn second_word(self) -> u64 {
-        let mut bytes = [0; 8];
-        bytes[..4].copy_from_slice(&self.key.to_ne_bytes());
-        bytes[4..].copy_from_slice(&self.length.to_ne_bytes());
-        u64::from_ne_bytes(bytes)
+        self.second(cfg!(target_endian = "big"))
     }
 }
 

@@ -6,7 +6,7 @@ use core::ffi::c_int;
 use urxe::AddressVector;
 
 use super::gid::{from_gid, local_address, to_gid};
-use crate::errno::{Errno, minus_one, pointer};
+use crate::errno::{Errno, minus_one, pointer, store};
 use crate::layout::{CStruct, ibv_ah, ibv_ah_attr, ibv_context, ibv_pd, ibv_wc};
 use crate::live;
 use crate::object::{Ah, Context, Hold, Pd};
@@ -64,10 +64,9 @@ pub(crate) unsafe extern "C" fn ibv_init_ah_from_wc(
     let context = &unsafe { Context::of(context) }.urxe;
     // SAFETY: as in `ibv_create_ah_from_wc`.
     let path = unsafe { path_back(context, port, wc, grh) };
-    minus_one(path.map(|path| {
-        // SAFETY: a place for the attributes, by the rules of the function.
-        unsafe { attr.write(path_attr(context, &path)) };
-    }))
+    let found = path.map(|path| path_attr(context, &path));
+    // SAFETY: a place for the attributes, by the rules of the function.
+    minus_one(unsafe { store(attr, found) })
 }
 
 /// # Safety

@@ -2,7 +2,6 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
-use core::ptr;
 use std::sync::Arc;
 
 use crate::errno::{Errno, number, pointer};
@@ -52,8 +51,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     };
     let unknown = attr.comp_mask & !(FLAGS | PARENT_DOMAIN) != 0 || flags & !SINGLE_THREADED != 0;
     if unknown || attr.wc_flags & !cq_ex::FIELDS != 0 {
-        Errno::NOT_SUPPORTED.set();
-        return ptr::null_mut();
+        return pointer(Err(Errno::NOT_SUPPORTED));
     }
     // SAFETY: as in `ibv_create_cq`.
     pointer(unsafe { create(context, attr) }).cast()

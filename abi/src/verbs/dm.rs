@@ -20,8 +20,7 @@ pub(crate) unsafe extern "C" fn alloc_dm(
     let (owner, attr) = unsafe { (Context::of(context), &*attr) };
     // Any alignment up to a page's.
     if attr.comp_mask != 0 || attr.log_align_req > 12 {
-        Errno::INVAL.set();
-        return ptr::null_mut();
+        return pointer(Err(Errno::INVAL));
     }
     let urxe = owner.urxe.alloc_dm(attr.length).map_err(Errno::from);
     pointer(urxe.map(|urxe| {

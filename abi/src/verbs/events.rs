@@ -6,7 +6,7 @@ use core::ptr;
 use urxe::{AsyncEvent, EventType, Qpn};
 
 use super::context::is_non_blocking;
-use crate::errno::{Errno, minus_one};
+use crate::errno::{Errno, minus_one, store};
 use crate::file::Registry;
 use crate::layout::{ibv_async_event, ibv_context};
 use crate::object::{Context, Cq, Qp, Srq};
@@ -17,10 +17,8 @@ pub(crate) unsafe extern "C" fn ibv_get_async_event(
 ) -> c_int {
     // SAFETY: a context, by the rules of the function.
     let (object, fd) = unsafe { (Context::of(context), (*context).async_fd) };
-    minus_one(next(object, fd).map(|found| {
-        // SAFETY: a place for an event, by the rules of the function.
-        unsafe { event.write(found) };
-    }))
+    // SAFETY: a place for an event, by the rules of the function.
+    minus_one(unsafe { store(event, next(object, fd)) })
 }
 
 fn next(context: &Context, fd: c_int) -> Result<ibv_async_event, Errno> {

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use urxe::Gid;
 
-use crate::errno::{Errno, minus_one, number};
+use crate::errno::{Errno, minus_one, number, store};
 use crate::layout::{ibv_context, ibv_gid, ibv_gid_entry};
 use crate::object::Context;
 
@@ -26,10 +26,9 @@ pub(crate) unsafe extern "C" fn ibv_query_gid(
 ) -> c_int {
     // SAFETY: a context, by the rules of the function.
     let context = unsafe { Context::of(context) };
-    minus_one(table_entry(context, port, index).map(|found| {
-        // SAFETY: a place for a GID, by the rules of the function.
-        unsafe { gid.write(from_gid(found)) };
-    }))
+    let found = table_entry(context, port, index).map(from_gid);
+    // SAFETY: a place for a GID, by the rules of the function.
+    minus_one(unsafe { store(gid, found) })
 }
 
 pub(crate) unsafe extern "C" fn ibv_query_gid_type(
@@ -41,11 +40,10 @@ pub(crate) unsafe extern "C" fn ibv_query_gid_type(
     // SAFETY: a context, by the rules of the function.
     let context = unsafe { Context::of(context) };
     let index = c_int::try_from(index).unwrap_or(-1);
-    minus_one(table_entry(context, port, index).map(|found| {
-        let number = if found == EMPTY { 0 } else { SYSFS_ROCE_V2 };
-        // SAFETY: a place for a number, by the rules of the function.
-        unsafe { kind.write(number) };
-    }))
+    let found = table_entry(context, port, index);
+    let found = found.map(|gid| if gid == EMPTY { 0 } else { SYSFS_ROCE_V2 });
+    // SAFETY: a place for a number, by the rules of the function.
+    minus_one(unsafe { store(kind, found) })
 }
 
 pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
@@ -66,14 +64,12 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
         return number(Err(Errno::INVAL));
     }
     let index = c_int::try_from(index).unwrap_or(-1);
-    number(table_entry(context, port, index).and_then(|gid| {
-        if gid == EMPTY {
-            return Err(Errno(libc::ENODATA));
-        }
-        // SAFETY: a place for an entry, by the rules of the function.
-        unsafe { entry.write(gid_entry(context, index as u32, gid)) };
-        Ok(())
-    }))
+    let found = table_entry(context, port, index).and_then(|gid| match gid {
+        EMPTY => Err(Errno(libc::ENODATA)),
+        gid => Ok(gid_entry(context, index as u32, gid)),
+    });
+    // SAFETY: a place for an entry, by the rules of the function.
+    number(unsafe { store(entry, found) })
 }
 
 /// Returns the number of entries, or a negative error number.

@@ -2,7 +2,6 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
-use core::ptr;
 use std::sync::Arc;
 
 use crate::errno::{Errno, pointer};
@@ -74,8 +73,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     // SAFETY: attributes, by the rules of the function.
     let attr = unsafe { &*attr };
     if attr.pd.is_null() || attr.comp_mask & !(ALLOCATORS | PD_CONTEXT) != 0 {
-        Errno::INVAL.set();
-        return ptr::null_mut();
+        return pointer(Err(Errno::INVAL));
     }
     // SAFETY: a PD and a thread domain or null, by the rules of the function.
     let (parent, td) = unsafe { (Pd::find(attr.pd), live::find_some::<Td>(attr.td)) };

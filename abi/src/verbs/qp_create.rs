@@ -43,8 +43,7 @@ pub(crate) unsafe extern "C" fn ibv_create_qp(
     // SAFETY: attributes, by the rules of the function.
     let attr = unsafe { &mut *attr };
     if pd.is_null() {
-        Errno::INVAL.set();
-        return ptr::null_mut();
+        return pointer(Err(Errno::INVAL));
     }
     let wanted = Wanted {
         // SAFETY: a PD, by the rules of the function.
@@ -78,8 +77,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         0
     };
     if unknown || flags & !BLOCK_SELF_MCAST_LB != 0 {
-        Errno::NOT_SUPPORTED.set();
-        return ptr::null_mut();
+        return pointer(Err(Errno::NOT_SUPPORTED));
     }
     let wanted = Wanted {
         context,
@@ -246,8 +244,7 @@ pub(crate) unsafe extern "C" fn open_qp(
     let is_known = attr.comp_mask & !(NUM | XRCD | CONTEXT | TYPE) == 0;
     let is_target = has(TYPE) && attr.qp_type == XRC_RECV;
     if !(is_known && has(NUM) && has(XRCD) && is_target) || attr.xrcd.is_null() {
-        Errno::INVAL.set();
-        return ptr::null_mut();
+        return pointer(Err(Errno::INVAL));
     }
     let wanted = Wanted {
         context,

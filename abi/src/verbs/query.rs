@@ -7,7 +7,7 @@ use urxe::{AtomicCap, DeviceAttr};
 
 use super::gid::table_len;
 use crate::device::{Device, copy_text};
-use crate::errno::{Errno, number};
+use crate::errno::{Errno, number, store};
 use crate::layout::{
     CStruct, ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_port_attr, ibv_values_ex,
 };
@@ -162,10 +162,9 @@ pub(crate) unsafe extern "C" fn ibv_query_port_speed(
     // SAFETY: a context, by the rules of the function.
     let context = unsafe { Context::of(context) };
     let port = u8::try_from(port).map_err(|_| Errno::INVAL);
-    number(port.and_then(|port| port_attr(context, port)).map(|_| {
-        // SAFETY: a place for a number, by the rules of the function.
-        unsafe { speed.write(PORT_SPEED) };
-    }))
+    let found = port.and_then(|port| port_attr(context, port));
+    // SAFETY: a place for a number, by the rules of the function.
+    number(unsafe { store(speed, found.map(|_| PORT_SPEED)) })
 }
 
 fn port_attr(context: &Context, port: u8) -> Result<ibv_port_attr, Errno> {

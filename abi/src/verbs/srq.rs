@@ -2,12 +2,11 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
-use core::ptr;
 use std::sync::Arc;
 
 use urxe::{SrqAttr, SrqAttrMask};
 
-use crate::errno::{Errno, number, pointer};
+use crate::errno::{Errno, number, pointer, store};
 use crate::events::Acks;
 use crate::layout::{
     CStruct, ibv_context, ibv_cq, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
@@ -44,14 +43,12 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     let kind = if has(TYPE) { attr.srq_type } else { BASIC };
     let unknown = attr.comp_mask & !(TYPE | PD | XRCD | CQ) != 0;
     if unknown || ![BASIC, XRC].contains(&kind) {
-        Errno::NOT_SUPPORTED.set();
-        return ptr::null_mut();
+        return pointer(Err(Errno::NOT_SUPPORTED));
     }
     let has_pd = has(PD) && !attr.pd.is_null();
     let has_xrc = has(XRCD) && !attr.xrcd.is_null() && has(CQ) && !attr.cq.is_null();
     if !has_pd || (kind == XRC && !has_xrc) {
-        Errno::INVAL.set();
-        return ptr::null_mut();
+        return pointer(Err(Errno::INVAL));
     }
     let xrc = (kind == XRC).then_some((attr.xrcd, attr.cq));
     // SAFETY: live objects, by the rules of the function.
@@ -122,15 +119,13 @@ pub(crate) unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_
     // SAFETY: an SRQ, by the rules of the function.
     let object = unsafe { Srq::find(srq) };
     let found = object.and_then(|object| Ok(object.urxe.query()?));
-    number(found.map(|found| {
-        let found = ibv_srq_attr {
-            max_wr: found.max_wr,
-            max_sge: found.max_sge,
-            srq_limit: found.srq_limit,
-        };
-        // SAFETY: a place for the attributes, by the rules of the function.
-        unsafe { attr.write(found) };
-    }))
+    let found = found.map(|found| ibv_srq_attr {
+        max_wr: found.max_wr,
+        max_sge: found.max_sge,
+        srq_limit: found.srq_limit,
+    });
+    // SAFETY: a place for the attributes, by the rules of the function.
+    number(unsafe { store(attr, found) })
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use urxe::XrcdOpen;
 
-use crate::errno::{Errno, number, pointer};
+use crate::errno::{Errno, number, pointer, store};
 use crate::layout::{ibv_context, ibv_srq, ibv_xrcd, ibv_xrcd_init_attr};
 use crate::live;
 use crate::object::{Context, Srq, Xrcd};
@@ -65,10 +65,10 @@ pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: *mut u32) -> c_int {
     // SAFETY: an SRQ, by the rules of `ibv_get_srq_num`.
     let object = unsafe { Srq::find(srq) };
-    number(object.and_then(|object| {
+    let found = object.and_then(|object| {
         object.xrc.as_ref().ok_or(Errno::INVAL)?;
-        // SAFETY: a place for a number, by the same rules.
-        unsafe { srq_num.write(object.urxe.srq_num().get()) };
-        Ok(())
-    }))
+        Ok(object.urxe.srq_num().get())
+    });
+    // SAFETY: a place for a number, by the same rules.
+    number(unsafe { store(srq_num, found) })
 }
