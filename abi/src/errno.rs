@@ -38,6 +38,12 @@ impl From<urxe::Error> for Errno {
     }
 }
 
+impl From<rustix::io::Errno> for Errno {
+    fn from(error: rustix::io::Errno) -> Errno {
+        Errno(error.raw_os_error())
+    }
+}
+
 /// As most verbs do: 0, or a positive number. `errno` has it too, as programs look there by mistake.
 pub(crate) fn number(result: Result<(), Errno>) -> c_int {
     match result {

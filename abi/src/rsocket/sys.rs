@@ -1,14 +1,17 @@
-//! System calls by number: programs may have put functions of their own in place of the C library's.
+//! System calls that do not go through the C library: programs may have put functions of their own in place of its. Rustix
+//! makes them itself; what it does not have is called by number.
 
 use core::ffi::{c_int, c_long};
 use core::net::{IpAddr, SocketAddr};
 use core::ptr;
 use std::net::UdpSocket;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 
-use crate::cm::address::{read, write};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, ipproto};
+
+use crate::cm::address::write;
 use crate::errno::Errno;
-use crate::layout::Storage;
 
 /// `poll`, for so many milliseconds (for ever: negative).
 pub(super) fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> Result<usize, Errno> {
@@ -60,45 +63,29 @@ fn result(returned: c_long) -> Result<c_int, Errno> {
 
 /// A UDP socket that does not block.
 pub(super) fn udp_socket(domain: c_int) -> Result<UdpSocket, Errno> {
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: takes numbers.
-    let fd = result(unsafe { libc::syscall(libc::SYS_socket, domain, kind, libc::IPPROTO_UDP) })?;
-    // SAFETY: just made, and not shared.
-    Ok(unsafe { UdpSocket::from_raw_fd(fd) })
+    let family = AddressFamily::from_raw(domain as u16);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))?;
+    Ok(socket.into())
 }
 
-pub(super) fn bind(fd: RawFd, addr: SocketAddr) -> Result<(), Errno> {
-    let (storage, len) = write(addr);
-    // SAFETY: an address with its length.
-    result(unsafe { libc::syscall(libc::SYS_bind, fd, storage.as_ptr(), len) }).map(drop)
+pub(super) fn bind(socket: &UdpSocket, addr: SocketAddr) -> Result<(), Errno> {
+    Ok(net::bind(socket, &addr)?)
 }
 
 /// The socket's address; it gets a port now if it has none.
-pub(super) fn bound(fd: RawFd, is_v4: bool) -> Result<SocketAddr, Errno> {
-    let addr = name(fd)?;
+pub(super) fn bound(socket: &UdpSocket, is_v4: bool) -> Result<SocketAddr, Errno> {
+    let addr = name(socket)?;
     if addr.port() != 0 {
         return Ok(addr);
     }
     let any = if is_v4 { "0.0.0.0:0" } else { "[::]:0" };
-    bind(fd, any.parse().map_err(|_| Errno::INVAL)?)?;
-    name(fd)
+    bind(socket, any.parse().map_err(|_| Errno::INVAL)?)?;
+    name(socket)
 }
 
-fn name(fd: RawFd) -> Result<SocketAddr, Errno> {
-    let mut storage = Storage::default();
-    let mut len = size_of::<Storage>() as libc::socklen_t;
-    // SAFETY: room for any address, and its length.
-    let returned = unsafe {
-        libc::syscall(
-            libc::SYS_getsockname,
-            fd,
-            storage.as_mut_ptr(),
-            &raw mut len,
-        )
-    };
-    result(returned)?;
-    // SAFETY: the kernel wrote an address.
-    unsafe { read(storage.as_ptr().cast()) }
+fn name(socket: &UdpSocket) -> Result<SocketAddr, Errno> {
+    Ok(net::getsockname(socket)?.try_into()?)
 }
 
 /// The address of this host from which the system would send to a peer.
@@ -109,11 +96,8 @@ pub(super) fn route(peer: SocketAddr) -> Result<SocketAddr, Errno> {
         libc::AF_INET6
     };
     let socket = udp_socket(domain)?;
-    let (storage, len) = write(peer);
-    let fd = socket.as_raw_fd();
-    // SAFETY: an address with its length.
-    result(unsafe { libc::syscall(libc::SYS_connect, fd, storage.as_ptr(), len) })?;
-    name(fd)
+    net::connect(&socket, &peer)?;
+    name(&socket)
 }
 
 /// Sends from one of this host's addresses, whatever the socket is bound to.
@@ -186,30 +170,12 @@ unsafe fn add_control<T>(message: &mut libc::msghdr, level: c_int, kind: c_int, 
 }
 
 pub(super) fn epoll() -> Result<OwnedFd, Errno> {
-    // SAFETY: takes a number.
-    let fd = result(unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
-    // SAFETY: just made, and not shared.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(epoll::create(CreateFlags::CLOEXEC)?)
 }
 
 /// Makes the first readable while the second one is.
-pub(super) fn watch(all: &OwnedFd, fd: RawFd) -> Result<(), Errno> {
-    let event = libc::epoll_event {
-        events: libc::EPOLLIN as u32,
-        u64: 0,
-    };
-    let all = all.as_raw_fd();
-    // SAFETY: descriptors, and an event that is read during the call.
-    let returned = unsafe {
-        libc::syscall(
-            libc::SYS_epoll_ctl,
-            all,
-            libc::EPOLL_CTL_ADD,
-            fd,
-            &raw const event,
-        )
-    };
-    result(returned).map(drop)
+pub(super) fn watch(all: &OwnedFd, fd: impl AsFd) -> Result<(), Errno> {
+    Ok(epoll::add(all, fd, EventData::new_u64(0), EventFlags::IN)?)
 }
 
 /// Sets an option that is a number.

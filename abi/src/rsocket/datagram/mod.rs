@@ -52,7 +52,7 @@ impl Datagram {
     pub(super) fn new(domain: i32) -> Result<Datagram, Errno> {
         let udp = sys::udp_socket(domain)?;
         let all = sys::epoll()?;
-        sys::watch(&all, udp.as_raw_fd())?;
+        sys::watch(&all, &udp)?;
         Ok(Datagram {
             udp,
             all,
@@ -77,7 +77,7 @@ impl Datagram {
     }
 
     pub(super) fn bind(&self, addr: SocketAddr) -> Result<(), Errno> {
-        sys::bind(self.fd(), addr)
+        sys::bind(&self.udp, addr)
     }
 
     /// Sets the address that `send` sends to.
@@ -105,7 +105,7 @@ impl Datagram {
                 None => {
                     let sizes = state.settings.bounded();
                     let end = End::new(local, sizes.send_depth, sizes.recv_depth)?;
-                    sys::watch(&self.all, end.events.as_raw_fd())?;
+                    sys::watch(&self.all, &end.events)?;
                     state.ends.push(end);
                     state.ends.len() - 1
                 }
@@ -117,7 +117,7 @@ impl Datagram {
 
     /// Our address for a peer, with the port of the UDP socket.
     fn local_for(&self, peer: SocketAddr) -> Result<SocketAddr, Errno> {
-        let bound = sys::bound(self.fd(), peer.is_ipv4())?;
+        let bound = sys::bound(&self.udp, peer.is_ipv4())?;
         let ip = bound.ip();
         if !ip.is_unspecified() && !ip.is_loopback() {
             return Ok(bound);
