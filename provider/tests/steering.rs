@@ -37,10 +37,12 @@ fn trains_for_two_owners_are_no_reason_to_steer_anew() {
             transmits: std::slice::from_ref(&transmit),
         });
         assert!(matches!(outcome, SendOutcome::All { .. }), "{outcome:?}");
-        // The inbox holds ten.
+        // The inbox holds ten, and more come when the owner has fetched them.
         if sent % 8 == 0 {
-            common::wait_until("the second packets are handed over", || {
-                first.counter("handed_over") + first.counter("hand_over_lost") >= sent
+            common::wait_until("the second packets are handed over, and fetched", || {
+                let handed = first.counter("handed_over");
+                handed + first.counter("hand_over_lost") >= sent
+                    && second.counter("taken_over") >= handed
             });
         }
     }
