@@ -328,27 +328,27 @@ fn completions_bear_their_time() {
 fn what_arrives_after_the_first_completion_waits_for_the_next_poll() {
     let (a, b) = pair();
     let to = b.memory(8);
-    let mut waited = 0;
-    for n in 0..50 {
+    // Times that the sockets were asked for packets.
+    let asked = || b.counter("rx_calls") + b.counter("rx_empty");
+    let mut quiet = 0;
+    for n in 0..200 {
         b.recv(2 * n, &to);
         b.recv(2 * n + 1, &to);
         message(&a, 0);
         common::wait_until("the first", || b.counter("rcvd_messages") == 2 * n + 1);
         let mut poll = b.cq.start_poll().expect("polls").expect("the first");
         message(&a, 0);
+        let before = asked();
+        let is_next = poll.next_poll().expect("polls");
+        quiet += u32::from(asked() == before);
         // The thread in the background may have received it meanwhile.
-        if poll.next_poll().expect("polls") {
-            continue;
+        if !is_next {
+            assert_eq!(poll.wc().wr_id, 2 * n, "it still shows the first");
+            assert_eq!(b.succeed().wr_id, 2 * n + 1);
         }
-        waited += 1;
-        assert_eq!(poll.wc().wr_id, 2 * n, "it still shows the first");
-        assert_eq!(b.succeed().wr_id, 2 * n + 1);
     }
-    // A poll that drives finds the second in nearly every round.
-    assert!(
-        waited >= 25,
-        "the engine was driven within a poll: {waited} of 50"
-    );
+    // A poll that drives asks every time, the thread in the background now and then.
+    assert!(quiet >= 20, "asked in all but {quiet} of 200 polls");
 }
 
 #[test]
