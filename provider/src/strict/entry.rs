@@ -15,7 +15,6 @@ use super::report::StrictReport;
 use super::rule::StrictRule;
 use crate::mem::UserMemory;
 
-/// A work queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Queue {
     /// A QP's send queue.

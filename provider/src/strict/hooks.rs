@@ -45,10 +45,7 @@ struct StrictMemory<'a>(&'a RefCell<Strict>);
 
 impl Memory for StrictMemory<'_> {
     fn copy_out(&self, span: MrSpan, dst: &mut [u8]) -> Result<(), MemoryFault> {
-        self.0
-            .borrow_mut()
-            .writes
-            .place_overlapping(Range::of(span));
+        self.before_access(span);
         UserMemory.copy_out(span, dst)
     }
 
@@ -80,15 +77,17 @@ impl Memory for StrictMemory<'_> {
     }
 
     fn persist(&self, span: MrSpan) -> Result<(), MemoryFault> {
-        self.0
-            .borrow_mut()
-            .writes
-            .place_overlapping(Range::of(span));
+        self.before_access(span);
         UserMemory.persist(span)
     }
 }
 
 impl StrictMemory<'_> {
+    fn before_access(&self, span: MrSpan) {
+        let writes = &mut self.0.borrow_mut().writes;
+        writes.place_overlapping(Range::of(span));
+    }
+
     /// An atomic tells the program about the WRITEs before it: all must be there.
     fn before_atomic(&self, span: MrSpan) {
         let strict = &mut *self.0.borrow_mut();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::error::WcStatus;
-use urxe_core::memory::{Memory, MemoryFault};
+use urxe_core::memory::MemoryFault;
 use urxe_core::mr::MrSpan;
 use urxe_wire::{Lkey, Qpn};
 
@@ -13,7 +13,6 @@ use super::place::Place;
 use super::ranges::{Owned, Owner, Range, Shared};
 use super::report::StrictReport;
 use super::rule::StrictRule;
-use crate::mem::UserMemory;
 
 /// Requests by queue, oldest first, and an index of their bytes.
 #[derive(Debug, Default)]
@@ -382,9 +381,4 @@ fn orphan_text(entry: &Entry) -> String {
         "memory of a {} (wr_id {}) was deregistered before the request was complete.",
         entry.name, entry.wr_id
     )
-}
-
-/// Writes past the ledger, for bytes that no entry owns.
-pub(super) fn write_through(span: MrSpan, bytes: &[u8]) -> Result<(), MemoryFault> {
-    UserMemory.copy_in(span, bytes)
 }

@@ -7,13 +7,13 @@
 //! ones, the rest comes later. The sender gets no acknowledgement before the rest is there.
 
 use urxe_core::Time;
-use urxe_core::memory::MemoryFault;
+use urxe_core::memory::{Memory, MemoryFault};
+use urxe_core::mix::SplitMix64;
 use urxe_core::mr::MrSpan;
 use urxe_wire::Qpn;
 
-use super::ledger::write_through;
 use super::ranges::Range;
-use urxe_core::mix::SplitMix64;
+use crate::mem::UserMemory;
 
 /// Bytes that appear before all others: a program that polls on the last byte or word
 /// sees it at once.
@@ -69,13 +69,13 @@ impl HeldWrites {
     ) -> Result<(), MemoryFault> {
         self.place_overlapping(Range::of(span));
         if bytes.len() <= LAST {
-            return write_through(span, bytes);
+            return UserMemory.copy_in(span, bytes);
         }
         if self.bytes + bytes.len() > BYTES_MAX {
             self.place_all(random);
         }
         let rest = bytes.len() - LAST;
-        write_through(span.part(rest, LAST), &bytes[rest..])?;
+        UserMemory.copy_in(span.part(rest, LAST), &bytes[rest..])?;
         self.held.push(Held {
             qpn,
             span: span.part(0, rest),
@@ -127,5 +127,5 @@ impl HeldWrites {
 fn place(held: &Held) {
     // The peer was told nothing yet, but no packet is left to refuse: as on a bus that
     // reports an error late. The memory was reachable a millisecond ago.
-    let _ = write_through(held.span, &held.bytes);
+    let _ = UserMemory.copy_in(held.span, &held.bytes);
 }

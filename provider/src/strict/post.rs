@@ -23,15 +23,75 @@ pub(crate) trait Watched {
 
 impl Watched for SendWr<'_> {
     fn begin(&self, strict: &mut Strict, queue: Queue, mrs: &MrTable, at: Place) {
-        strict.begin_send(queue, self, mrs, at);
+        let Some((qpn, notes)) = queue
+            .qpn()
+            .and_then(|qpn| Some((qpn, strict.qps.get(&qpn)?)))
+        else {
+            return;
+        };
+        let is_signaled = notes.sq_sig_all || self.flags.contains(SendFlags::SIGNALED);
+        let name = name_of(self.opcode);
+        strict
+            .ledger
+            .begin(queue, self.wr_id, name, is_signaled, at);
+        if uses_rkey(self.opcode)
+            && let Some(region) = mrs.region_of_lkey(self.rkey.0)
+        {
+            let text = format!(
+                "a {name} (wr_id {}) carries the rkey {:#x}, which is the lkey of this program's own \
+                 region of {} bytes at {:#x}.",
+                self.wr_id, self.rkey.0, region.len, region.iova
+            );
+            let report = StrictReport::new(StrictRule::LkeyAsRkey, text);
+            strict.reports.add(report.of(self.wr_id, at).on(qpn));
+        }
     }
 
     fn finish(&self, strict: &mut Strict, queue: Queue, mrs: &MrTable, room: usize) {
-        strict.finish_send(queue, self, mrs, room);
+        let is_read = self.opcode.returns_data();
+        if let WrData::Sges(sges) = self.data {
+            let need = if is_read {
+                Access::LOCAL_WRITE
+            } else {
+                Access::NONE
+            };
+            strict.find_pieces(queue, sges, mrs, need);
+        }
+        if is_read {
+            strict.ledger.take_target(queue);
+        } else if strict
+            .ledger
+            .take_source(queue, self.flags.contains(SendFlags::FENCE))
+        {
+            strict.report_newest(queue, StrictRule::SendFromReceiveBuffer, |name| {
+                format!(
+                    "a {name} (wr_id {}) takes its bytes from a buffer that is posted for a receive, \
+                     or for the result of a READ or an atomic.",
+                    self.wr_id
+                )
+            });
+        }
+        strict.check_send_queue(queue);
+        strict.expect_completion(queue, room);
     }
 
     fn cancel(&self, strict: &mut Strict, queue: Queue, error: PostError, at: Place) {
-        strict.cancel_send(queue, self, error, at);
+        strict.ledger.cancel(queue);
+        if !matches!(error, PostError::QueueFull(_))
+            || strict.ledger.entries(queue).any(|entry| entry.is_signaled)
+        {
+            return;
+        }
+        let text = format!(
+            "the send queue is full, and none of the {} requests in it makes a completion.",
+            strict.ledger.len(queue)
+        );
+        let report = StrictReport::new(StrictRule::NeverSignaled, text);
+        let report = report.of(self.wr_id, at);
+        strict.reports.add(match queue.qpn() {
+            Some(qpn) => report.on(qpn),
+            None => report,
+        });
     }
 }
 
@@ -43,7 +103,19 @@ impl Watched for RecvWr<'_> {
     }
 
     fn finish(&self, strict: &mut Strict, queue: Queue, mrs: &MrTable, room: usize) {
-        strict.finish_recv(queue, self, mrs, room);
+        strict.find_pieces(queue, self.sges, mrs, Access::LOCAL_WRITE);
+        strict.ledger.take_target(queue);
+        strict.expect_completion(queue, room);
+        for (qpn, refused) in strict.refused_for_want_of(queue) {
+            strict.report_newest(queue, StrictRule::ReceivePostedLate, |_| {
+                format!(
+                    "this receive (wr_id {}) was posted after a message that needs one had arrived at \
+                     QP {:#x} and been refused {refused} times.",
+                    self.wr_id,
+                    qpn.get()
+                )
+            });
+        }
     }
 
     fn cancel(&self, strict: &mut Strict, queue: Queue, _: PostError, _: Place) {
@@ -52,90 +124,6 @@ impl Watched for RecvWr<'_> {
 }
 
 impl Strict {
-    fn begin_send(&mut self, queue: Queue, wr: &SendWr<'_>, mrs: &MrTable, at: Place) {
-        let Some((qpn, notes)) = queue.qpn().and_then(|qpn| Some((qpn, self.qps.get(&qpn)?)))
-        else {
-            return;
-        };
-        let is_signaled = notes.sq_sig_all || wr.flags.contains(SendFlags::SIGNALED);
-        let name = name_of(wr.opcode);
-        self.ledger.begin(queue, wr.wr_id, name, is_signaled, at);
-        if uses_rkey(wr.opcode)
-            && let Some(region) = mrs.region_of_lkey(wr.rkey.0)
-        {
-            let text = format!(
-                "a {name} (wr_id {}) carries the rkey {:#x}, which is the lkey of this program's own \
-                 region of {} bytes at {:#x}.",
-                wr.wr_id, wr.rkey.0, region.len, region.iova
-            );
-            let report = StrictReport::new(StrictRule::LkeyAsRkey, text);
-            self.reports.add(report.of(wr.wr_id, at).on(qpn));
-        }
-    }
-
-    fn finish_send(&mut self, queue: Queue, wr: &SendWr<'_>, mrs: &MrTable, room: usize) {
-        let is_read = wr.opcode.returns_data();
-        if let WrData::Sges(sges) = wr.data {
-            let need = if is_read {
-                Access::LOCAL_WRITE
-            } else {
-                Access::NONE
-            };
-            self.find_pieces(queue, sges, mrs, need);
-        }
-        if is_read {
-            self.ledger.take_target(queue);
-        } else if self
-            .ledger
-            .take_source(queue, wr.flags.contains(SendFlags::FENCE))
-        {
-            self.report_newest(queue, StrictRule::SendFromReceiveBuffer, |name| {
-                format!(
-                    "a {name} (wr_id {}) takes its bytes from a buffer that is posted for a receive, \
-                     or for the result of a READ or an atomic.",
-                    wr.wr_id
-                )
-            });
-        }
-        self.check_send_queue(queue);
-        self.expect_completion(queue, room);
-    }
-
-    fn cancel_send(&mut self, queue: Queue, wr: &SendWr<'_>, error: PostError, at: Place) {
-        self.ledger.cancel(queue);
-        if !matches!(error, PostError::QueueFull(_))
-            || self.ledger.entries(queue).any(|entry| entry.is_signaled)
-        {
-            return;
-        }
-        let text = format!(
-            "the send queue is full, and none of the {} requests in it makes a completion.",
-            self.ledger.len(queue)
-        );
-        let report = StrictReport::new(StrictRule::NeverSignaled, text);
-        let report = report.of(wr.wr_id, at);
-        self.reports.add(match queue.qpn() {
-            Some(qpn) => report.on(qpn),
-            None => report,
-        });
-    }
-
-    fn finish_recv(&mut self, queue: Queue, wr: &RecvWr<'_>, mrs: &MrTable, room: usize) {
-        self.find_pieces(queue, wr.sges, mrs, Access::LOCAL_WRITE);
-        self.ledger.take_target(queue);
-        self.expect_completion(queue, room);
-        for (qpn, refused) in self.refused_for_want_of(queue) {
-            self.report_newest(queue, StrictRule::ReceivePostedLate, |_| {
-                format!(
-                    "this receive (wr_id {}) was posted after a message that needs one had arrived at \
-                     QP {:#x} and been refused {refused} times.",
-                    wr.wr_id,
-                    qpn.get()
-                )
-            });
-        }
-    }
-
     /// QPs that had no receive, and how often that was noticed.
     fn refused_for_want_of(&mut self, queue: Queue) -> Vec<(Qpn, u64)> {
         let is_meant = |qpn, notes: &QpNotes| match queue {

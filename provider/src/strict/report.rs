@@ -89,7 +89,6 @@ impl fmt::Display for StrictReport {
 /// Reports that wait for the program; more are counted with the last.
 const REPORTS_MAX: usize = 1024;
 
-/// Collects reports.
 #[derive(Debug)]
 pub(super) struct Reports {
     mode: StrictMode,

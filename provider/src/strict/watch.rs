@@ -158,7 +158,6 @@ impl Strict {
         }
     }
 
-    /// A QP is about to be destroyed.
     pub(crate) fn on_qp_destroyed(&mut self, qpn: Qpn, shard: &Shard, cqs: &mut CqTable) {
         let in_core = self.qps.get(&qpn).map(|notes| shard.sq_len(notes.index));
         let in_core = in_core.unwrap_or(0) as usize;
