@@ -73,6 +73,12 @@ pub struct CmEvents {
 #[derive(Debug)]
 struct AsyncFdOf(Context);
 
+impl AsyncFdOf {
+    fn try_next(&self) -> Result<Option<AsyncEvent>, Error> {
+        Ok(self.0.poll_async_event())
+    }
+}
+
 impl AsRawFd for AsyncFdOf {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
         self.0.async_fd().as_raw_fd()
@@ -89,9 +95,7 @@ impl CompChannel {
     /// # Panics
     /// Outside a tokio runtime, or if that has no I/O driver.
     pub fn into_stream(self) -> Result<CompEvents, Error> {
-        Ok(CompEvents {
-            readable: watch(self)?,
-        })
+        watch(self).map(|readable| CompEvents { readable })
     }
 }
 
@@ -104,9 +108,7 @@ impl cm::EventChannel {
     /// # Panics
     /// Outside a tokio runtime, or if that has no I/O driver.
     pub fn into_stream(self) -> Result<CmEvents, Error> {
-        Ok(CmEvents {
-            readable: watch(self)?,
-        })
+        watch(self).map(|readable| CmEvents { readable })
     }
 }
 
@@ -119,9 +121,7 @@ impl Context {
     /// # Panics
     /// Outside a tokio runtime, or if that has no I/O driver.
     pub fn async_events(&self) -> Result<AsyncEvents, Error> {
-        Ok(AsyncEvents {
-            readable: watch(AsyncFdOf(self.clone()))?,
-        })
+        watch(AsyncFdOf(self.clone())).map(|readable| AsyncEvents { readable })
     }
 }
 
@@ -154,8 +154,7 @@ impl CqStream {
     /// # Errors
     /// See [`Cq::poll`].
     pub async fn next(&mut self) -> Result<Wc, Error> {
-        let next = poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await;
-        next.expect("the stream does not end")
+        poll_fn(|cx| self.poll_wc(cx)).await
     }
 
     fn poll_wc(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Wc, Error>> {
@@ -175,7 +174,7 @@ impl CqStream {
                 self.armed = true;
                 continue;
             }
-            ready!(poll_event(&self.readable, cx, |channel| channel.try_get()))?;
+            ready!(poll_event(&self.readable, cx, CompChannel::try_get))?;
             self.cq.ack_events(1);
             self.armed = false;
         }
@@ -188,8 +187,7 @@ impl CompEvents {
     /// # Errors
     /// See [`CompChannel::try_get`].
     pub async fn next(&mut self) -> Result<Cq, Error> {
-        let next = poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await;
-        next.expect("the stream does not end")
+        poll_fn(|cx| poll_event(&self.readable, cx, CompChannel::try_get)).await
     }
 }
 
@@ -199,8 +197,7 @@ impl CmEvents {
     /// # Errors
     /// See [`cm::EventChannel::try_next`].
     pub async fn next(&mut self) -> Result<cm::Event, Error> {
-        let next = poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await;
-        next.expect("the stream does not end")
+        poll_fn(|cx| poll_event(&self.readable, cx, cm::EventChannel::try_next)).await
     }
 }
 
@@ -210,8 +207,7 @@ impl AsyncEvents {
     /// # Errors
     /// If the runtime ended.
     pub async fn next(&mut self) -> Result<AsyncEvent, Error> {
-        let next = poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await;
-        next.expect("the stream does not end")
+        poll_fn(|cx| poll_event(&self.readable, cx, AsyncFdOf::try_next)).await
     }
 }
 
@@ -227,7 +223,7 @@ impl Stream for CompEvents {
     type Item = Result<Cq, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
-        poll_event(&self.readable, cx, |channel| channel.try_get()).map(Some)
+        poll_event(&self.readable, cx, CompChannel::try_get).map(Some)
     }
 }
 
@@ -235,7 +231,7 @@ impl Stream for CmEvents {
     type Item = Result<cm::Event, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
-        poll_event(&self.readable, cx, |channel| channel.try_next()).map(Some)
+        poll_event(&self.readable, cx, cm::EventChannel::try_next).map(Some)
     }
 }
 
@@ -243,10 +239,7 @@ impl Stream for AsyncEvents {
     type Item = Result<AsyncEvent, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
-        poll_event(&self.readable, cx, |context| {
-            Ok(context.0.poll_async_event())
-        })
-        .map(Some)
+        poll_event(&self.readable, cx, AsyncFdOf::try_next).map(Some)
     }
 }
 
