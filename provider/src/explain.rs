@@ -5,6 +5,7 @@ use core::fmt;
 use urxe_core::error::{DropReason, Fault, WcStatus};
 
 use crate::event_type::EventType;
+use crate::host::environment;
 
 /// The explanation of one number or name; see [`explain`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -74,7 +75,8 @@ impl fmt::Display for Explanation {
 /// ```
 pub fn explain(text: &str) -> Vec<Explanation> {
     let text = text.trim();
-    if let Some(number) = number(text) {
+    let number = environment::number(&text.replacen("0X", "0x", 1));
+    if let Some(number) = number.and_then(|number| u32::try_from(number).ok()) {
         return topics()
             .into_iter()
             .filter(|topic| topic.number == Some(number))
@@ -93,39 +95,36 @@ pub fn explain(text: &str) -> Vec<Explanation> {
 
 /// Everything that can be explained, in order of kind and number.
 pub fn topics() -> Vec<Explanation> {
-    let statuses = WcStatus::ALL.iter().map(|&status| Explanation {
-        kind: Topic::Status,
-        name: status.verbs_name().into(),
-        number: Some(status as u32),
-        text: status_text(status),
+    let topic = |kind, name: &str, number, text: String| Explanation {
+        kind,
+        name: name.into(),
+        number,
+        text,
+    };
+    let statuses = WcStatus::ALL.iter().map(|&status| {
+        let (name, text) = (status.verbs_name(), status_text(status));
+        topic(Topic::Status, name, Some(status as u32), text)
     });
-    let faults = Fault::ALL.iter().map(|&fault| Explanation {
-        kind: Topic::VendorErr,
-        name: format!("{fault:?}"),
-        number: Some(fault as u32),
-        text: format!("{fault}\nreported with {}", fault.status().verbs_name()),
+    let faults = Fault::ALL.iter().map(|&fault| {
+        let text = format!("{fault}\nreported with {}", fault.status().verbs_name());
+        topic(
+            Topic::VendorErr,
+            &format!("{fault:?}"),
+            Some(fault as u32),
+            text,
+        )
     });
-    let events = EventType::ALL.iter().map(|&event| Explanation {
-        kind: Topic::Event,
-        name: event.verbs_name().into(),
-        number: Some(event as u32),
-        text: match event.why_never() {
+    let events = EventType::ALL.iter().map(|&event| {
+        let text = match event.why_never() {
             Some(why) => format!("{event}\nnever raised here: {why}"),
             None => event.to_string(),
-        },
+        };
+        topic(Topic::Event, event.verbs_name(), Some(event as u32), text)
     });
-    let errnos = ERRNOS.iter().map(|&(number, name, text)| Explanation {
-        kind: Topic::Errno,
-        name: name.into(),
-        number: Some(number as u32),
-        text: text.into(),
-    });
-    let counter = |name: &str, text: &str| Explanation {
-        kind: Topic::Counter,
-        name: name.into(),
-        number: None,
-        text: text.into(),
-    };
+    let errnos = ERRNOS
+        .iter()
+        .map(|&(number, name, text)| topic(Topic::Errno, name, Some(number as u32), text.into()));
+    let counter = |name: &str, text: &str| topic(Topic::Counter, name, None, text.into());
     let drops = DropReason::ALL
         .iter()
         .map(|drop| counter(drop.name(), drop.meaning()));
@@ -150,9 +149,7 @@ fn status_text(status: WcStatus) -> String {
     }
     if status != WcStatus::Success {
         let faults = Fault::ALL.iter().filter(|fault| fault.status() == status);
-        for fault in faults {
-            text.push_str(&format!("\nvendor_err {:#x}: {fault}", *fault as u32));
-        }
+        text.extend(faults.map(|fault| format!("\nvendor_err {:#x}: {fault}", *fault as u32)));
     }
     text
 }
@@ -218,13 +215,6 @@ fn phrase(topic: &Explanation) -> Option<String> {
             Some(fault.to_string().to_lowercase())
         }
         _ => None,
-    }
-}
-
-fn number(text: &str) -> Option<u32> {
-    match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
-        Some(hex) => u32::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
     }
 }
 
