@@ -1,8 +1,10 @@
 //! The entries of the registry's file, each of a fixed length.
 
 use std::fs;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
+
+use urxe_wire::Gid;
 
 /// Participants at once.
 pub(super) const ROWS: usize = 512;
@@ -104,14 +106,13 @@ impl SocketEntry {
         let Some(row) = Row::parse([bytes[0], bytes[1]])? else {
             return Ok(None);
         };
-        let mut addr = [0; 16];
-        addr.copy_from_slice(&bytes[8..]);
+        let addr = Gid(bytes[8..].try_into().expect("sixteen bytes"));
         let index = u32_at(bytes, 4);
         Ok(Some(SocketEntry {
             row,
             index: (index != u32::MAX).then_some(index),
             joins: bytes[2] != 0,
-            addr: Ipv6Addr::from(addr).to_canonical(),
+            addr: addr.into(),
         }))
     }
 
@@ -120,11 +121,7 @@ impl SocketEntry {
         bytes[..2].copy_from_slice(&(self.row.0 + 1).to_le_bytes());
         bytes[2] = u8::from(self.joins);
         bytes[4..8].copy_from_slice(&self.index.unwrap_or(u32::MAX).to_le_bytes());
-        let addr = match self.addr {
-            IpAddr::V4(addr) => addr.to_ipv6_mapped(),
-            IpAddr::V6(addr) => addr,
-        };
-        bytes[8..].copy_from_slice(&addr.octets());
+        bytes[8..].copy_from_slice(&Gid::from(self.addr).0);
         bytes
     }
 }
@@ -146,7 +143,7 @@ impl ChunkEntry {
     }
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 

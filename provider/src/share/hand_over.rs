@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+
+use urxe_wire::Gid;
 
 /// What goes before the packet: both addresses, the source port, the place in its
 /// train, the traffic class, and padding.
@@ -106,8 +108,8 @@ impl Handed<'_> {
     pub(super) fn emit(&self, out: &mut [u8]) -> Option<usize> {
         let len = self.len();
         let (head, packet) = out.get_mut(..len)?.split_at_mut(HEAD);
-        head[..16].copy_from_slice(&v6(self.source));
-        head[16..32].copy_from_slice(&v6(self.local));
+        head[..16].copy_from_slice(&Gid::from(self.source).0);
+        head[16..32].copy_from_slice(&Gid::from(self.local).0);
         head[32..34].copy_from_slice(&self.source_port.to_be_bytes());
         head[34..36].copy_from_slice(&self.place.to_be_bytes());
         head[36] = self.tos;
@@ -117,10 +119,7 @@ impl Handed<'_> {
 
     pub(super) fn parse(bytes: &[u8]) -> Option<Handed<'_>> {
         let (head, packet) = bytes.split_first_chunk::<HEAD>()?;
-        let addr = |at: usize| {
-            let octets: [u8; 16] = head[at..at + 16].try_into().expect("sixteen bytes");
-            Ipv6Addr::from(octets).to_canonical()
-        };
+        let addr = |at: usize| Gid(head[at..at + 16].try_into().expect("sixteen bytes")).into();
         Some(Handed {
             source: addr(0),
             local: addr(16),
@@ -129,13 +128,6 @@ impl Handed<'_> {
             tos: head[36],
             packet,
         })
-    }
-}
-
-fn v6(addr: IpAddr) -> [u8; 16] {
-    match addr {
-        IpAddr::V4(addr) => addr.to_ipv6_mapped().octets(),
-        IpAddr::V6(addr) => addr.octets(),
     }
 }
 

@@ -11,8 +11,10 @@ use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 
+use urxe_wire::Gid;
+
 use super::directory::{open_shared, write_own};
-use super::entries::Row;
+use super::entries::{Row, u64_at};
 use super::registry::{Registry, read_up_to};
 use super::tables::Tables;
 
@@ -59,7 +61,7 @@ impl PortName {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// A port that was bound.
-    Bound,
+    Bound = 1,
     /// Bound, and shared with others that allow it.
     Reusable,
     /// A block of ports to choose from.
@@ -277,38 +279,19 @@ impl Entry {
 
     /// `None` for a free place: its nonce is 0, or there can be no such entry.
     fn parse(bytes: &[u8; ENTRY_LEN]) -> Option<Entry> {
-        let [
-            n0,
-            n1,
-            n2,
-            n3,
-            n4,
-            n5,
-            n6,
-            n7,
-            r0,
-            r1,
-            s0,
-            s1,
-            p0,
-            p1,
-            kind,
-            flags,
-            addr @ ..,
-        ] = *bytes;
-        let nonce = u64::from_le_bytes([n0, n1, n2, n3, n4, n5, n6, n7]);
-        let kind = match kind {
+        let nonce = u64_at(bytes, 0);
+        let half_word = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let (row, port, flags) = (Row(half_word(8)), half_word(12), bytes[15]);
+        let kind = match bytes[14] {
             1 => Kind::Bound,
             2 => Kind::Reusable,
             3 => Kind::Block,
             4 => Kind::Listening,
             _ => return None,
         };
-        let row = Row(u16::from_le_bytes([r0, r1]));
-        let port = u16::from_le_bytes([p0, p1]);
         let is_sound = nonce != 0 && row.exists() && (kind != Kind::Block || is_block(port));
         // The flag keeps "all of IPv4" apart from "all".
-        let addr = Ipv6Addr::from(addr);
+        let addr = Ipv6Addr::from(*bytes.last_chunk::<16>().expect("it is longer"));
         let addr = if flags & 2 != 0 {
             addr.to_canonical()
         } else {
@@ -319,7 +302,7 @@ impl Entry {
             nonce,
             kind,
             name: PortName {
-                space: u16::from_le_bytes([s0, s1]),
+                space: half_word(10),
                 addr,
                 port,
                 v6_only: flags & 1 != 0,
@@ -333,18 +316,9 @@ impl Entry {
         bytes[8..10].copy_from_slice(&self.row.0.to_le_bytes());
         bytes[10..12].copy_from_slice(&self.name.space.to_le_bytes());
         bytes[12..14].copy_from_slice(&self.name.port.to_le_bytes());
-        bytes[14] = match self.kind {
-            Kind::Bound => 1,
-            Kind::Reusable => 2,
-            Kind::Block => 3,
-            Kind::Listening => 4,
-        };
-        let (addr, v4) = match self.name.addr {
-            IpAddr::V4(addr) => (addr.to_ipv6_mapped(), 2),
-            IpAddr::V6(addr) => (addr, 0),
-        };
-        bytes[15] = v4 | u8::from(self.name.v6_only);
-        bytes[16..].copy_from_slice(&addr.octets());
+        bytes[14] = self.kind as u8;
+        bytes[15] = u8::from(self.name.addr.is_ipv4()) << 1 | u8::from(self.name.v6_only);
+        bytes[16..].copy_from_slice(&Gid::from(self.name.addr).0);
         bytes
     }
 }

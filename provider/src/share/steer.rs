@@ -49,28 +49,24 @@ pub(super) fn program(tables: &Tables, addr: IpAddr) -> Option<SteeringProgram> 
             map.push((chunk.0.into(), number));
         }
     }
-    let steering = Steering {
+    steering(&map).program()
+}
+
+fn steering(map: &[(u32, u32)]) -> Steering<'_> {
+    Steering {
         probe: PROBE,
         offset: QPN_OFFSET,
         mask: QPN_MASK,
         shift: CHUNK_BITS,
         by_other: Some(MANAGEMENT),
-        map: &map,
-    };
-    steering.program()
+        map,
+    }
 }
 
 /// A program for a group without any chunk yet.
 pub(super) fn probes_only() -> SteeringProgram {
-    let steering = Steering {
-        probe: PROBE,
-        offset: QPN_OFFSET,
-        mask: QPN_MASK,
-        shift: CHUNK_BITS,
-        by_other: Some(MANAGEMENT),
-        map: &[(0, 0)],
-    };
-    steering.program().expect("one entry is short enough")
+    let program = steering(&[(0, 0)]).program();
+    program.expect("one entry is short enough")
 }
 
 /// Sends a datagram that the program delivers to the socket with this number.
