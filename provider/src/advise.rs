@@ -28,9 +28,9 @@ impl Pd {
     /// ```
     #[doc(alias = "ibv_advise_mr")]
     pub fn advise_mr(&self, advice: Advice, sges: &[Sge]) -> Result<(), Error> {
-        self.context().engine().check_process()?;
+        self.engine().check_process()?;
         for (entry, sge) in sges.iter().enumerate() {
-            let outcome = self.context().engine().prefetch(self.id(), advice, sge);
+            let outcome = self.engine().prefetch(self.id(), advice, sge);
             outcome.map_err(|fault| ErrorKind::Advise { entry, fault })?;
         }
         Ok(())

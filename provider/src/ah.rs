@@ -64,7 +64,7 @@ impl Pd {
     #[doc(alias = "ibv_create_ah")]
     pub fn create_ah(&self, path: &AddressVector) -> Result<AddressHandle, Error> {
         let core = ah::AddressHandle::new(self.id(), path)?;
-        self.context().engine().prepare_path(path)?;
+        self.engine().prepare_path(path)?;
         Ok(AddressHandle {
             pd: self.clone(),
             core,
@@ -112,7 +112,7 @@ impl Context {
         let local = if self.addresses().any(|addr| addr == to) {
             Some(to)
         } else if to.is_multicast() {
-            self.addresses().find(|addr| addr.is_ipv4() == to.is_ipv4())
+            self.address_like(to)
         } else {
             None
         };

@@ -65,37 +65,26 @@ impl AsyncEvent {
 
 impl fmt::Display for AsyncEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AsyncEvent::CqErr(cq) => write!(f, "completion queue {} overran", cq.0),
-            AsyncEvent::QpFatal(qpn) => write!(f, "QP {:#x} failed", qpn.get()),
-            AsyncEvent::QpReqErr(qpn) => {
-                write!(
-                    f,
-                    "QP {:#x} failed: its peer sent an invalid request",
-                    qpn.get()
-                )
+        let (qpn, what) = match self {
+            AsyncEvent::QpFatal(qpn) => (qpn, " failed"),
+            AsyncEvent::QpReqErr(qpn) => (qpn, " failed: its peer sent an invalid request"),
+            AsyncEvent::QpAccessErr(qpn) => (qpn, " failed: its peer's access was refused"),
+            AsyncEvent::CommEst(qpn) => (qpn, " heard from its peer"),
+            AsyncEvent::SqDrained(qpn) => (qpn, ": send queue drained"),
+            AsyncEvent::QpLastWqeReached(qpn) => {
+                (qpn, " takes no more receives from its shared queue")
             }
-            AsyncEvent::QpAccessErr(qpn) => {
-                write!(
-                    f,
-                    "QP {:#x} failed: its peer's access was refused",
-                    qpn.get()
-                )
+            AsyncEvent::CqErr(cq) => return write!(f, "completion queue {} overran", cq.0),
+            AsyncEvent::PortActive(port) => return write!(f, "port {port} is active"),
+            AsyncEvent::PortErr(port) => return write!(f, "port {port} is down"),
+            AsyncEvent::GidChange(port) => {
+                return write!(f, "the GID table of port {port} changed");
             }
-            AsyncEvent::CommEst(qpn) => write!(f, "QP {:#x} heard from its peer", qpn.get()),
-            AsyncEvent::PortActive(port) => write!(f, "port {port} is active"),
-            AsyncEvent::PortErr(port) => write!(f, "port {port} is down"),
-            AsyncEvent::GidChange(port) => write!(f, "the GID table of port {port} changed"),
-            AsyncEvent::DeviceFatal => f.write_str("the engine failed"),
-            AsyncEvent::SqDrained(qpn) => write!(f, "QP {:#x}: send queue drained", qpn.get()),
+            AsyncEvent::DeviceFatal => return f.write_str("the engine failed"),
             AsyncEvent::SrqLimitReached(srq) => {
-                write!(f, "shared receive queue {} fell below its limit", srq.0)
+                return write!(f, "shared receive queue {} fell below its limit", srq.0);
             }
-            AsyncEvent::QpLastWqeReached(qpn) => write!(
-                f,
-                "QP {:#x} takes no more receives from its shared queue",
-                qpn.get()
-            ),
-        }
+        };
+        write!(f, "QP {:#x}{what}", qpn.get())
     }
 }

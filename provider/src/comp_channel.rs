@@ -96,10 +96,10 @@ impl CompChannel {
 
     fn wait_at_most(&self, timeout: Option<Duration>) -> Result<Option<Cq>, Error> {
         let engine = self.inner.context.engine();
-        let start = engine.clock_now();
+        let start = engine.clock.now();
         loop {
             let left = timeout.map(|timeout| {
-                let passed = engine.clock_now().since_ns(start);
+                let passed = engine.clock.now().since_ns(start);
                 timeout.saturating_sub(Duration::from_nanos(passed))
             });
             let Some(event) = engine.wait_for_event(&self.inner.queue, left)? else {

@@ -32,7 +32,7 @@ impl Qp {
     /// [`crate::ErrorKind::Congestion`] if the QP is not of RC or XRC, or a parameter makes
     /// no sense.
     pub fn set_congestion_control(&self, control: CongestionControl) -> Result<(), Error> {
-        let engine = self.pd().context().engine();
+        let engine = self.pd().engine();
         engine.set_congestion_control(self.shared(), control)
     }
 
@@ -41,7 +41,6 @@ impl Qp {
     /// # Errors
     /// After a fork, in the child.
     pub fn congestion_control(&self) -> Result<CongestionControl, Error> {
-        let engine = self.pd().context().engine();
-        engine.congestion_control(self.shared())
+        self.pd().engine().congestion_control(self.shared())
     }
 }

@@ -16,15 +16,15 @@ use crate::comp_channel::CompChannel;
 use crate::cq::Cq;
 use crate::cq_builder::CqBuilder;
 use crate::cq_poll::RtValues;
-use crate::engine::{Engine, EngineConfig, ProgressThread, note_capturing, note_faulty};
+use crate::engine::{CAPTURING, Engine, EngineConfig, FAULTY, ProgressThread};
 use crate::error::{Error, ErrorKind};
 use crate::faults::{FaultSpec, FaultSpecError};
 use crate::host::environment;
 use crate::limits::{DeviceAttr, LIMITS};
-use crate::network::{self, Adapter, Driven, Network};
+use crate::network::{self, Adapter, Driven};
 use crate::pd::Pd;
 use crate::pd_numbers::PdNumbers;
-use crate::port::{Link, PortAttr, PortState};
+use crate::port::{PortAttr, PortState, interface_mtu};
 use crate::strict::{StrictMode, StrictReport};
 use crate::xrcd::XrcdTable;
 
@@ -112,20 +112,11 @@ impl Context {
     #[doc(alias = "ibv_query_gid")]
     pub fn query_gid(&self, port: u8, index: u32) -> Result<Gid, Error> {
         self.check_port(port)?;
-        let addr = self.addresses().nth(index as usize);
-        let name = "the GID index";
-        let allowed = "the table ends before it";
-        let error = || {
-            ErrorKind::Value {
-                name,
-                value: index.into(),
-                allowed,
-            }
-            .into()
-        };
         if self.engine().port.is_lost(index as usize) {
             return Ok(Gid([0; 16]));
         }
+        let addr = self.addresses().nth(index as usize);
+        let error = || Error::value("the GID index", index.into(), "the table ends before it");
         addr.map(Gid::from).ok_or_else(error)
     }
 
@@ -139,6 +130,12 @@ impl Context {
         self.addresses()
             .next()
             .expect("no context is opened without an address")
+    }
+
+    /// The first of them that has the IP version of another address.
+    pub(crate) fn address_like(&self, other: IpAddr) -> Option<IpAddr> {
+        let mut addresses = self.addresses();
+        addresses.find(|addr| addr.is_ipv4() == other.is_ipv4())
     }
 
     /// The largest MTU that the interface can carry, or what it was limited to.
@@ -188,7 +185,7 @@ impl Context {
     pub fn query_rt_values(&self) -> Result<RtValues, Error> {
         self.engine().check_process()?;
         Ok(RtValues {
-            raw_clock_ns: self.engine().clock_now().0,
+            raw_clock_ns: self.engine().clock.now().0,
         })
     }
 
@@ -200,7 +197,7 @@ impl Context {
     /// its clock is set when its driver starts.
     #[doc(alias = "ibv_wc_read_completion_wallclock_ns")]
     pub fn wallclock_ns(&self, raw_clock_ns: u64) -> u64 {
-        self.engine().wall_ns(urxe_core::Time(raw_clock_ns))
+        self.engine().clock.wall_ns(urxe_core::Time(raw_clock_ns))
     }
 
     /// A channel on which completion queues raise events.
@@ -298,12 +295,7 @@ impl Context {
             return Ok(());
         }
         let (name, allowed) = ("the port number", "1 is the only one");
-        Err(ErrorKind::Value {
-            name,
-            value: port.into(),
-            allowed,
-        }
-        .into())
+        Err(Error::value(name, port.into(), allowed))
     }
 }
 
@@ -330,26 +322,18 @@ impl Eq for Context {}
 /// ```
 #[derive(Clone, Debug)]
 pub struct ContextBuilder {
-    addresses: Vec<IpAddr>,
-    shard: ShardConfig,
-    window_bytes: Option<u32>,
-    udp: UdpConfig,
-    share: bool,
-    pcap: Option<PathBuf>,
+    engine: EngineConfig,
     /// None: what the environment says.
     strict: Option<StrictMode>,
-    strict_seed: Option<u64>,
     /// The same.
     faults: Option<Option<FaultSpec>>,
-    /// None: what the environment says, too.
+    /// The same.
     mtu: Option<Mtu>,
-    /// Where it is opened, if not on sockets.
-    network: Option<Arc<dyn Network>>,
 }
 
 impl ContextBuilder {
     pub(crate) fn new(addresses: Vec<IpAddr>) -> ContextBuilder {
-        ContextBuilder {
+        let engine = EngineConfig {
             addresses,
             shard: ShardConfig::default(),
             window_bytes: None,
@@ -359,12 +343,17 @@ impl ContextBuilder {
                 ..UdpConfig::default()
             },
             share: true,
-            pcap: environment::value(environment::PCAP).map(PathBuf::from),
-            strict: None,
+            tap: environment::value(environment::PCAP).map(PathBuf::from),
+            strict: StrictMode::Off,
             strict_seed: None,
             faults: None,
-            mtu: None,
             network: network::current(),
+        };
+        ContextBuilder {
+            engine,
+            strict: None,
+            faults: None,
+            mtu: None,
         }
     }
 
@@ -372,7 +361,7 @@ impl ContextBuilder {
     /// process id. The environment variable `URXE_PCAP` does the same for all contexts.
     #[must_use]
     pub fn pcap(mut self, path: impl Into<PathBuf>) -> Self {
-        self.pcap = Some(path.into());
+        self.engine.tap = Some(path.into());
         self
     }
 
@@ -380,8 +369,8 @@ impl ContextBuilder {
     /// On by default; without it bulk transfers are several times slower.
     #[must_use]
     pub fn offload(mut self, on: bool) -> Self {
-        self.udp.gso = on;
-        self.udp.gro = on;
+        self.engine.udp.gso = on;
+        self.engine.udp.gro = on;
         self
     }
 
@@ -390,22 +379,22 @@ impl ContextBuilder {
     /// usually have the same.
     #[must_use]
     pub fn window_bytes(mut self, bytes: u32) -> Self {
-        self.window_bytes = Some(bytes);
+        self.engine.window_bytes = Some(bytes);
         self
     }
 
     /// Bytes of socket buffer to ask the system for, each way.
     #[must_use]
     pub fn socket_buffer(mut self, bytes: usize) -> Self {
-        self.udp.recv_buffer = bytes;
-        self.udp.send_buffer = bytes;
+        self.engine.udp.recv_buffer = bytes;
+        self.engine.udp.send_buffer = bytes;
         self
     }
 
     /// How strictly the ICRC of received packets is verified.
     #[must_use]
     pub fn icrc_policy(mut self, policy: IcrcPolicy) -> Self {
-        self.shard.icrc = policy;
+        self.engine.shard.icrc = policy;
         self
     }
 
@@ -422,7 +411,7 @@ impl ContextBuilder {
     /// `URXE_SEED`, or else a number that is printed.
     #[must_use]
     pub fn strict_seed(mut self, seed: u64) -> Self {
-        self.strict_seed = Some(seed);
+        self.engine.strict_seed = Some(seed);
         self
     }
 
@@ -458,7 +447,7 @@ impl ContextBuilder {
     /// addresses. On by default. Without it the context has the addresses alone, or opening fails.
     #[must_use]
     pub fn share(mut self, on: bool) -> Self {
-        self.share = on;
+        self.engine.share = on;
         self
     }
 
@@ -467,50 +456,32 @@ impl ContextBuilder {
     /// # Errors
     /// See [`Context::open`]; and if the capture file cannot be written.
     pub fn open(self) -> Result<Context, Error> {
-        let links: Vec<Link> = self.addresses.iter().map(|&addr| self.link(addr)).collect();
         // All addresses of a device are of one interface.
-        let link = links.into_iter().min_by_key(|link| link.mtu);
-        let link = link.ok_or(ErrorKind::NoAddressOnDevice)?;
-        let mtu = match self.mtu {
-            Some(mtu) => Some(mtu),
-            None => mtu_of_environment()?,
-        };
-        let active_mtu = mtu.map_or(link.active_mtu(), |mtu| mtu.min(link.active_mtu()));
-        let faults = match self.faults {
-            Some(faults) => faults,
-            None => faults_of_environment()?,
-        };
-        let strict = match self.strict {
-            Some(strict) => strict,
-            None => StrictMode::of_environment()?,
-        };
+        let addresses = self.engine.addresses.iter();
+        let link_mtu = addresses.map(|&addr| self.link_mtu(addr)).min();
+        let mut active_mtu = Mtu::for_interface(link_mtu.ok_or(ErrorKind::NoAddressOnDevice)?);
+        if let Some(mtu) = self
+            .mtu
+            .map_or_else(mtu_of_environment, |mtu| Ok(Some(mtu)))?
+        {
+            active_mtu = active_mtu.min(mtu);
+        }
+        let mut config = self.engine;
+        config.faults = self.faults.map_or_else(faults_of_environment, Ok)?;
+        config.strict = self.strict.map_or_else(StrictMode::of_environment, Ok)?;
         environment::seed()?;
-        let is_capturing = self.pcap.is_some();
-        let engine = Arc::new(Engine::open(&EngineConfig {
-            addresses: self.addresses,
-            shard: ShardConfig {
-                mtu_max: active_mtu,
-                ..match self.network {
-                    Some(_) => on_network(self.shard),
-                    None => self.shard,
-                }
-            },
-            window_bytes: self.window_bytes,
-            udp: self.udp,
-            share: self.share,
-            tap: self.pcap,
-            strict,
-            strict_seed: self.strict_seed,
-            faults,
-            network: self.network.clone(),
-        })?);
-        if faults.is_some() {
-            note_faulty(&engine);
+        if config.network.is_some() {
+            config.shard = on_network(config.shard);
         }
-        if is_capturing {
-            note_capturing(&engine);
+        config.shard.mtu_max = active_mtu;
+        let engine = Arc::new(Engine::open(&config)?);
+        if config.faults.is_some() {
+            FAULTY.note(&engine);
         }
-        let progress = match &self.network {
+        if config.tap.is_some() {
+            CAPTURING.note(&engine);
+        }
+        let progress = match &config.network {
             // The network is the thread.
             Some(network) => {
                 let driven: Arc<dyn Driven> = engine.clone();
@@ -533,12 +504,10 @@ impl ContextBuilder {
 }
 
 impl ContextBuilder {
-    fn link(&self, addr: IpAddr) -> Link {
-        let on_network = self.network.as_ref().and_then(|n| n.interface_mtu(addr));
-        match on_network {
-            Some(mtu) => Link { mtu },
-            None => Link::of(addr),
-        }
+    fn link_mtu(&self, addr: IpAddr) -> u32 {
+        let network = self.engine.network.as_ref();
+        let on_network = network.and_then(|network| network.interface_mtu(addr));
+        on_network.unwrap_or_else(|| interface_mtu(addr))
     }
 }
 

@@ -158,12 +158,7 @@ impl Cq {
         self.inner.context.engine().check_process()?;
         if self.inner.core.channel.is_none() {
             let (name, allowed) = ("the number of completion channels", "an event needs one");
-            return Err(ErrorKind::Value {
-                name,
-                value: 0,
-                allowed,
-            }
-            .into());
+            return Err(Error::value(name, 0, allowed));
         }
         self.inner.core.arm(if solicited_only {
             Armed::Solicited

@@ -87,12 +87,8 @@ impl<'a> CqBuilder<'a> {
     /// context, [`ErrorKind::TooManyCqs`] when there are no more.
     pub fn create(self) -> Result<Cq, Error> {
         if self.comp_vector != 0 {
-            return Err(ErrorKind::Value {
-                name: "comp_vector",
-                value: self.comp_vector.into(),
-                allowed: "0 is the only completion vector",
-            }
-            .into());
+            let (name, allowed) = ("comp_vector", "0 is the only completion vector");
+            return Err(Error::value(name, self.comp_vector.into(), allowed));
         }
         if self.ignore_overrun {
             let text = "a completion queue cannot ignore overruns: one that loses completions \

@@ -126,6 +126,6 @@ impl CqPoll<'_> {
     #[doc(alias = "ibv_wc_read_completion_wallclock_ns")]
     pub fn completion_wallclock_ns(&self) -> Option<u64> {
         let engine = self.cq.context().engine();
-        self.stamp.map(|stamp| engine.wall_ns(stamp))
+        self.stamp.map(|stamp| engine.clock.wall_ns(stamp))
     }
 }

@@ -10,8 +10,8 @@ use urxe_core::qp::ready::bring_to_rts;
 use urxe_wire::{Gid, Qkey, Qpn};
 
 use crate::ah::AddressHandle;
-use crate::endpoint::number24;
-use crate::error::{Error, ErrorKind};
+use crate::endpoint::{no_endpoint, number24};
+use crate::error::Error;
 use crate::pd::Pd;
 use crate::qp::Qp;
 
@@ -37,8 +37,8 @@ pub struct UdEndpoint {
 
 impl fmt::Display for UdEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let UdEndpoint { addr, qpn, qkey } = self;
-        write!(f, "{addr}/{:#x}/{:#x}", qpn.get(), qkey.0)
+        let (qpn, qkey) = (self.qpn.get(), self.qkey.0);
+        write!(f, "{}/{qpn:#x}/{qkey:#x}", self.addr)
     }
 }
 
@@ -46,24 +46,17 @@ impl FromStr for UdEndpoint {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<UdEndpoint, Error> {
-        let error = |reason| {
-            let text = text.chars().take(80).collect();
-            Error::from(ErrorKind::Endpoint { text, reason })
-        };
+        let error = |reason| no_endpoint(text, reason);
         let fields: Vec<&str> = text.trim().split('/').collect();
         let [addr, qpn, qkey] = fields[..] else {
             return Err(error("it is not address/qpn/qkey"));
         };
-        let qkey = qkey.strip_prefix("0x").unwrap_or(qkey);
+        let addr = addr.parse();
+        let qkey = u32::from_str_radix(qkey.strip_prefix("0x").unwrap_or(qkey), 16);
         Ok(UdEndpoint {
-            addr: addr
-                .parse()
-                .map_err(|_| error("it does not begin with an IP address"))?,
+            addr: addr.map_err(|_| error("it does not begin with an IP address"))?,
             qpn: Qpn::new(number24(qpn).ok_or_else(|| error("the QP number is no 24-bit number"))?),
-            qkey: Qkey(
-                u32::from_str_radix(qkey, 16)
-                    .map_err(|_| error("the Q_Key is no hexadecimal 32-bit number"))?,
-            ),
+            qkey: Qkey(qkey.map_err(|_| error("the Q_Key is no hexadecimal 32-bit number"))?),
         })
     }
 }
@@ -76,8 +69,7 @@ impl Pd {
     /// See [`Pd::create_ah`].
     pub fn create_ah_to(&self, addr: IpAddr) -> Result<AddressHandle, Error> {
         let context = self.context();
-        let same_version = |local: &IpAddr| local.is_ipv4() == addr.is_ipv4();
-        let local = context.addresses().find(same_version);
+        let local = context.address_like(addr);
         self.create_ah(&AddressVector {
             local: local.unwrap_or(context.address()),
             remote: addr,
@@ -161,7 +153,7 @@ impl Qp {
     /// `ff0e::ffff:239.1.2.3` is the same group.
     ///
     /// # Errors
-    /// [`ErrorKind::Mcast`] if it is no group, or the QP's type not UD; or if the system
+    /// [`crate::ErrorKind::Mcast`] if it is no group, or the QP's type not UD; or if the system
     /// cannot join.
     ///
     /// ```
@@ -188,24 +180,18 @@ impl Qp {
     #[doc(alias = "ibv_attach_mcast")]
     pub fn attach_mcast(&self, group: Gid) -> Result<(), Error> {
         let group = named(group)?;
-        self.pd()
-            .context()
-            .engine()
-            .attach_mcast(self.shared(), group)
+        self.pd().engine().attach_mcast(self.shared(), group)
     }
 
     /// Detaches it again. The host leaves the group with its last member. A QP that is
     /// destroyed is detached from all groups.
     ///
     /// # Errors
-    /// [`ErrorKind::Mcast`] if it is not attached.
+    /// [`crate::ErrorKind::Mcast`] if it is not attached.
     #[doc(alias = "ibv_detach_mcast")]
     pub fn detach_mcast(&self, group: Gid) -> Result<(), Error> {
         let group = named(group)?;
-        self.pd()
-            .context()
-            .engine()
-            .detach_mcast(self.shared(), group)
+        self.pd().engine().detach_mcast(self.shared(), group)
     }
 }
 
@@ -216,6 +202,7 @@ fn named(group: Gid) -> Result<IpAddr, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn text_that_is_no_endpoint_is_refused() {

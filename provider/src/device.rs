@@ -42,7 +42,7 @@ pub struct Device {
     name: String,
     interface: String,
     addresses: Vec<IpAddr>,
-    index: u32,
+    pub(crate) index: u32,
     mtu: u32,
     is_up: bool,
 }
@@ -83,11 +83,6 @@ impl Device {
     /// The interface's addresses: the GID table of a context opened on this device.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
-    }
-
-    /// The interface's number.
-    pub(crate) fn index(&self) -> u32 {
-        self.index
     }
 
     /// The interface's MTU in bytes.

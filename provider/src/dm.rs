@@ -49,12 +49,9 @@ impl Context {
     #[doc(alias = "ibv_alloc_dm")]
     pub fn alloc_dm(&self, len: usize) -> Result<Dm, Error> {
         if len == 0 || len as u64 > LIMITS.max_dm_size {
-            return Err(ErrorKind::Value {
-                name: "the length of device memory",
-                value: len as u64,
-                allowed: "it must be at least 1 and at most max_dm_size",
-            }
-            .into());
+            let name = "the length of device memory";
+            let allowed = "it must be at least 1 and at most max_dm_size";
+            return Err(Error::value(name, len as u64, allowed));
         }
         let map = MmapMut::map_anon(len).map_err(Error::io("mapping device memory"))?;
         Ok(Dm {
@@ -105,12 +102,8 @@ impl Dm {
         if offset.checked_add(len).is_some_and(|end| end <= self.len()) {
             return Ok(());
         }
-        Err(ErrorKind::Value {
-            name: "a place in device memory",
-            value: offset as u64,
-            allowed: "all bytes must be inside",
-        }
-        .into())
+        let (name, allowed) = ("a place in device memory", "all bytes must be inside");
+        Err(Error::value(name, offset as u64, allowed))
     }
 }
 
@@ -134,12 +127,9 @@ impl Pd {
         }
         dm.check(offset, len)?;
         if !access.contains(Access::ZERO_BASED) {
-            return Err(ErrorKind::Value {
-                name: "the access flags of device memory",
-                value: access.0.into(),
-                allowed: "they must include ZERO_BASED",
-            }
-            .into());
+            let name = "the access flags of device memory";
+            let allowed = "they must include ZERO_BASED";
+            return Err(Error::value(name, access.0.into(), allowed));
         }
         Mr::register(self, Region::part(&dm.region, offset, len), 0, access)
     }

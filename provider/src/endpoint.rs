@@ -11,6 +11,7 @@ use urxe_core::qp::state::QpState;
 use urxe_wire::{Psn, Qpn};
 
 use crate::error::{Error, ErrorKind};
+use crate::host::environment;
 use crate::qp::Qp;
 
 /// One end of a connection: exchange it over any channel, in either direction.
@@ -37,19 +38,8 @@ pub struct Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Endpoint {
-            addr,
-            qpn,
-            psn,
-            mtu,
-        } = self;
-        write!(
-            f,
-            "{addr}/{:#x}/{:#x}/{}",
-            qpn.get(),
-            psn.get(),
-            mtu.bytes()
-        )
+        let (qpn, psn, mtu) = (self.qpn.get(), self.psn.get(), self.mtu.bytes());
+        write!(f, "{}/{qpn:#x}/{psn:#x}/{mtu}", self.addr)
     }
 }
 
@@ -57,11 +47,7 @@ impl FromStr for Endpoint {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Endpoint, Error> {
-        let error = |reason| {
-            // Whatever was sent in its place need not be repeated in full.
-            let text = text.chars().take(80).collect();
-            Error::from(ErrorKind::Endpoint { text, reason })
-        };
+        let error = |reason| no_endpoint(text, reason);
         let mut fields = text.trim().split('/');
         let mut field = |missing| fields.next().ok_or_else(|| error(missing));
         let addr = field("it is empty")?;
@@ -71,11 +57,10 @@ impl FromStr for Endpoint {
         if fields.next().is_some() {
             return Err(error("there is more after the MTU"));
         }
+        let addr = addr.parse();
         let mtu = mtu.parse().ok().and_then(Mtu::from_bytes);
         Ok(Endpoint {
-            addr: addr
-                .parse()
-                .map_err(|_| error("it does not begin with an IP address"))?,
+            addr: addr.map_err(|_| error("it does not begin with an IP address"))?,
             qpn: Qpn::new(number24(qpn).ok_or_else(|| error("the QP number is no 24-bit number"))?),
             psn: Psn::new(number24(psn).ok_or_else(|| error("the PSN is no 24-bit number"))?),
             mtu: mtu.ok_or_else(|| error("the MTU is none of 256, 512, 1024, 2048 and 4096"))?,
@@ -83,12 +68,15 @@ impl FromStr for Endpoint {
     }
 }
 
+pub(crate) fn no_endpoint(text: &str, reason: &'static str) -> Error {
+    // Whatever was sent in its place need not be repeated in full.
+    let text = text.chars().take(80).collect();
+    ErrorKind::Endpoint { text, reason }.into()
+}
+
 /// A number of at most 24 bits, hexadecimal with `0x` or decimal.
 pub(crate) fn number24(text: &str) -> Option<u32> {
-    let number = match text.strip_prefix("0x") {
-        Some(hex) => u32::from_str_radix(hex, 16).ok()?,
-        None => text.parse().ok()?,
-    };
+    let number = u32::try_from(environment::number(text)?).ok()?;
     (number < 1 << 24).then_some(number)
 }
 
@@ -179,12 +167,8 @@ impl Qp {
     /// ```
     pub fn connect(&self, remote: &Endpoint, options: &ConnectOptions) -> Result<(), Error> {
         let context = self.pd().context();
-        let same_version = |addr: &IpAddr| addr.is_ipv4() == remote.addr.is_ipv4();
-        let local = context
-            .addresses()
-            .find(same_version)
-            .unwrap_or(context.address());
-        self.connect_from(local, remote, options)
+        let local = context.address_like(remote.addr);
+        self.connect_from(local.unwrap_or(context.address()), remote, options)
     }
 
     /// Connects from a certain one of the context's addresses ([`Qp::connect`]).

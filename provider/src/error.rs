@@ -272,6 +272,16 @@ impl Error {
         }
     }
 
+    /// A number that is not in range.
+    pub(crate) fn value(name: &'static str, value: u64, allowed: &'static str) -> Error {
+        ErrorKind::Value {
+            name,
+            value,
+            allowed,
+        }
+        .into()
+    }
+
     /// Wraps the failure of a system call.
     pub(crate) fn io(action: &'static str) -> impl FnOnce(io::Error) -> Error {
         move |error| {

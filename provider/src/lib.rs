@@ -112,13 +112,11 @@ mod error;
 mod event_type;
 mod explain;
 mod faults;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
 mod guid;
 mod host;
 mod limits;
 mod listed;
+mod lock;
 #[allow(
     unsafe_code,
     reason = "user memory can be written to by peers at any time"
@@ -174,6 +172,9 @@ pub use pd::Pd;
 pub use port::{PortAttr, PortState};
 pub use qp::{Ece, Qp, QpBuilder, QpInitAttr};
 pub use rereg::Rereg;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub use share::fuzzing;
 pub use share::{Participant, participants, user_directory};
 pub use special_mr::{ImplicitMr, NullMr};
 pub use srq::Srq;

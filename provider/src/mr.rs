@@ -44,8 +44,8 @@ use crate::pd::Pd;
 #[doc(alias = "ibv_mr")]
 pub struct Mr {
     // Dropped in this order: the keys die before the memory.
-    registration: Registration,
-    region: Region,
+    pub(crate) registration: Registration,
+    pub(crate) region: Region,
 }
 
 /// Keys that die when this is dropped.
@@ -53,14 +53,14 @@ pub struct Mr {
 pub(crate) struct Registration {
     pub(crate) pd: Pd,
     pub(crate) keys: MrKeys,
-    iova: u64,
-    access: Access,
+    pub(crate) iova: u64,
+    pub(crate) access: Access,
 }
 
 impl Registration {
     pub(crate) fn new(pd: &Pd, init: MrInit) -> Result<Registration, Error> {
         guarded::protect();
-        let keys = pd.context().engine().register(init)?;
+        let keys = pd.engine().register(init)?;
         Ok(Registration {
             pd: pd.clone(),
             keys,
@@ -93,11 +93,7 @@ impl Mr {
             pd: pd.id(),
             access,
             host_addr: region.expose(),
-            iova: if access.contains(Access::ZERO_BASED) {
-                0
-            } else {
-                iova
-            },
+            iova: Mr::first_address(iova, access),
             len: region.len() as u64,
             remote_invalidate: false,
         };
@@ -107,38 +103,20 @@ impl Mr {
         })
     }
 
+    /// The address of its first byte for work requests.
+    pub(crate) fn first_address(iova: u64, access: Access) -> u64 {
+        if access.contains(Access::ZERO_BASED) {
+            return 0;
+        }
+        iova
+    }
+
     /// Whether memory like this can have such rights.
     pub(crate) fn check_memory(region: &Region, access: Access) -> Result<(), Error> {
         if access.contains(Access::FLUSH_PERSISTENT) {
             persist::check(region.expose(), region.len())?;
         }
         Ok(())
-    }
-
-    /// The registration after the region was registered again.
-    pub(crate) fn changed(
-        &mut self,
-        pd: Option<Pd>,
-        iova: u64,
-        access: Access,
-        region: Option<Region>,
-    ) {
-        let registration = &mut self.registration;
-        (registration.iova, registration.access) = (iova, access);
-        if let Some(pd) = pd {
-            registration.pd = pd;
-        }
-        if let Some(region) = region {
-            self.region = region;
-        }
-    }
-
-    pub(crate) fn region(&self) -> &Region {
-        &self.region
-    }
-
-    pub(crate) fn access(&self) -> Access {
-        self.registration.access
     }
 
     /// The key for local work requests. It is never equal to the rkey.
@@ -159,7 +137,7 @@ impl Mr {
     /// # Errors
     /// If the engine has failed, or after a fork in the child.
     pub fn set_remote_invalidate(&self, allowed: bool) -> Result<(), Error> {
-        let engine = self.registration.pd.context().engine();
+        let engine = self.pd().engine();
         engine.set_remote_invalidate(self.lkey(), allowed)
     }
 
@@ -292,7 +270,7 @@ impl Mr {
     /// (EBUSY); the region comes back with it.
     #[doc(alias = "ibv_dereg_mr")]
     pub fn dereg(self) -> Result<(), (Mr, Error)> {
-        match self.pd().context().engine().check_unbound(self.lkey()) {
+        match self.pd().engine().check_unbound(self.lkey()) {
             Ok(()) => Ok(()),
             Err(error) => Err((self, error)),
         }
@@ -301,15 +279,14 @@ impl Mr {
     /// Strict mode says so if the bytes belong to the adapter.
     #[track_caller]
     fn note_access(&self, offset: usize, len: usize, is_write: bool) {
-        let engine = self.registration.pd.context().engine();
         let start = self.region.expose() + offset as u64;
-        engine.on_program_access(start, len, is_write);
+        self.pd().engine().on_program_access(start, len, is_write);
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.pd.context().engine().deregister(self.keys.lkey);
+        self.pd.engine().deregister(self.keys.lkey);
     }
 }
 

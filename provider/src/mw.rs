@@ -68,7 +68,7 @@ impl Pd {
     /// When there is no room for more regions and windows.
     #[doc(alias = "ibv_alloc_mw")]
     pub fn alloc_mw(&self, mw_type: MwType) -> Result<Mw, Error> {
-        let rkey = self.context().engine().alloc_mw(self.id(), mw_type)?;
+        let rkey = self.engine().alloc_mw(self.id(), mw_type)?;
         Ok(Mw {
             pd: self.clone(),
             mw_type,
@@ -137,7 +137,7 @@ impl Mw {
 
 impl Drop for Mw {
     fn drop(&mut self) {
-        self.pd.context().engine().dealloc_mw(self.rkey());
+        self.pd.engine().dealloc_mw(self.rkey());
     }
 }
 

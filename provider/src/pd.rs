@@ -7,6 +7,7 @@ use urxe_core::mr::{Access, PdId};
 use urxe_core::srq::SrqAttr;
 
 use crate::context::Context;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::mem::Region;
 use crate::mr::Mr;
@@ -55,6 +56,10 @@ impl Pd {
     /// Its context.
     pub fn context(&self) -> &Context {
         &self.inner.context
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        self.inner.context.engine()
     }
 
     pub(crate) fn id(&self) -> PdId {

@@ -1,11 +1,12 @@
 //! The numbers of a context's protection domains.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use urxe_core::mr::PdId;
 
 use crate::error::{Error, ErrorKind};
+use crate::lock::lock;
 
 /// Gives each live domain a number of its own. A number comes back as late as possible: when all others had their turn.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ impl PdNumbers {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -4,6 +4,8 @@ use core::net::IpAddr;
 
 use urxe_core::qp::attr::Mtu;
 
+use crate::device::find_by_address;
+
 /// State of a port, with the numbers of `enum ibv_port_state`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[doc(alias = "ibv_port_state")]
@@ -43,34 +45,17 @@ pub struct PortAttr {
     pub max_msg_sz: u64,
 }
 
-/// The interface that an address belongs to, as far as it matters here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Link {
-    pub(crate) mtu: u32,
-}
+/// Smallest MTU of Ethernet interfaces as they come: what is assumed of an interface that cannot be asked.
+const MTU_DEFAULT: u32 = 1500;
+/// MTU of Linux's loopback interface.
+const MTU_LOOPBACK: u32 = 65_536;
 
-impl Link {
-    /// Smallest MTU of Ethernet interfaces as they come: what is assumed of an interface
-    /// that cannot be asked.
-    const MTU_DEFAULT: u32 = 1500;
-    /// MTU of Linux's loopback interface.
-    const MTU_LOOPBACK: u32 = 65_536;
-
-    /// The interface that has `addr`.
-    pub(crate) fn of(addr: IpAddr) -> Link {
-        if let Some(device) = crate::device::find_by_address(addr) {
-            return Link { mtu: device.mtu() };
-        }
+/// The MTU of the interface that has an address, in bytes.
+pub(crate) fn interface_mtu(addr: IpAddr) -> u32 {
+    match find_by_address(addr) {
+        Some(device) => device.mtu(),
         // All of 127/8 is the loopback interface's, though it lists only one of them.
-        let mtu = if addr.is_loopback() {
-            Link::MTU_LOOPBACK
-        } else {
-            Link::MTU_DEFAULT
-        };
-        Link { mtu }
-    }
-
-    pub(crate) fn active_mtu(&self) -> Mtu {
-        Mtu::for_interface(self.mtu)
+        None if addr.is_loopback() => MTU_LOOPBACK,
+        None => MTU_DEFAULT,
     }
 }

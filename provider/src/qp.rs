@@ -238,7 +238,7 @@ impl Qp {
         if qp_type == QpType::XrcRecv {
             (cap.max_send_wr, cap.max_send_sge, cap.max_inline_data) = (0, 0, 0);
         }
-        let (shared, place) = pd.context().engine().create_qp(&QpInit {
+        let (shared, place) = pd.engine().create_qp(&QpInit {
             pd: pd.id(),
             qp_type,
             send_cq: send_cq.id(),
@@ -257,7 +257,7 @@ impl Qp {
                 pd: pd.clone(),
                 shared,
                 cap,
-                first_psn: Psn::new(pd.context().engine().random()? as u32),
+                first_psn: Psn::new(pd.engine().random()? as u32),
                 send_cq: send_cq.clone(),
                 recv_cq: recv_cq.clone(),
                 srq: srq.cloned(),
@@ -369,11 +369,7 @@ impl Qp {
     /// given by a program without CAP_NET_RAW.
     #[doc(alias = "ibv_modify_qp")]
     pub fn modify(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
-        self.inner
-            .pd
-            .context()
-            .engine()
-            .modify_qp(&self.shared, attr, mask)
+        self.pd.engine().modify_qp(&self.shared, attr, mask)
     }
 
     /// Brings it into a state that needs no further attributes: RESET or ERR, or RTS from
@@ -402,7 +398,7 @@ impl Qp {
     /// After a fork, in the child.
     #[doc(alias = "ibv_query_qp")]
     pub fn query(&self) -> Result<QpAttr, Error> {
-        let (attr, _) = self.inner.pd.context().engine().query_qp(&self.shared)?;
+        let (attr, _) = self.pd.engine().query_qp(&self.shared)?;
         Ok(attr)
     }
 
@@ -412,8 +408,7 @@ impl Qp {
     /// # Errors
     /// After a fork, in the child.
     pub fn last_error(&self) -> Result<Option<ErrorDetail>, Error> {
-        let engine = self.inner.pd.context().engine();
-        engine.last_error(&self.shared)
+        self.pd.engine().last_error(&self.shared)
     }
 
     /// A completion of this QP in words: what ended it and, if that is what the QP failed
@@ -489,7 +484,7 @@ impl Qp {
             prefetch(place.clone());
             prefetch_value(&*self.shared);
         }
-        let engine = self.pd.context().engine();
+        let engine = self.pd.engine();
         let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         self.shared.post_sends(engine, wrs, at).map_err(bad_wr)
@@ -505,7 +500,7 @@ impl Qp {
     where
         I: IntoIterator<Item = SendWr<'a>, IntoIter: Clone>,
     {
-        let engine = self.pd.context().engine();
+        let engine = self.pd.engine();
         let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         let posted = self.shared.post_all_sends(engine, wrs, at);
@@ -547,7 +542,7 @@ impl Qp {
         &self,
         wrs: impl IntoIterator<Item = RecvWr<'a>>,
     ) -> Result<(), BadWr> {
-        let engine = self.pd.context().engine();
+        let engine = self.pd.engine();
         let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         self.shared.post_recvs(engine, wrs, at).map_err(bad_wr)
@@ -573,6 +568,6 @@ impl Drop for QpInner {
         if let Some(xrcd) = &self.xrcd {
             xrcd.forget(self.shared.qpn);
         }
-        self.pd.context().engine().destroy_qp(&self.shared);
+        self.pd.engine().destroy_qp(&self.shared);
     }
 }

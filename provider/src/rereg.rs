@@ -88,35 +88,32 @@ impl Mr {
     #[doc(alias = "ibv_rereg_mr")]
     pub fn rereg(&mut self, change: Rereg) -> Result<(), Error> {
         let Rereg { access, pd, memory } = change;
-        if pd
-            .as_ref()
-            .is_some_and(|pd| !pd.context().is(self.pd().context()))
-        {
+        let is_foreign = |pd: &Pd| !pd.context().is(self.pd().context());
+        if pd.as_ref().is_some_and(is_foreign) {
             return Err(ErrorKind::ForeignObject("protection domain").into());
         }
         // The rights and the memory after the change must suit each other.
-        let after = access.unwrap_or(self.access());
+        let after = access.unwrap_or(self.registration.access);
         let (region, iova) = match &memory {
             Some((region, iova)) => (region, *iova),
-            None => (self.region(), self.addr()),
+            None => (&self.region, self.addr()),
         };
-        let iova = if after.contains(Access::ZERO_BASED) {
-            0
-        } else {
-            iova
-        };
+        let iova = Mr::first_address(iova, after);
         Mr::check_memory(region, after)?;
-        let translation = (region.expose(), iova, region.len() as u64);
-        let engine = self.pd().context().engine();
-        engine.reregister(
-            self.lkey(),
-            &MrChange {
-                translation: Some(translation),
-                pd: pd.as_ref().map(Pd::id),
-                access,
-            },
-        )?;
-        self.changed(pd, iova, after, memory.map(|(region, _)| region));
+        let change = MrChange {
+            translation: Some((region.expose(), iova, region.len() as u64)),
+            pd: pd.as_ref().map(Pd::id),
+            access,
+        };
+        self.pd().engine().reregister(self.lkey(), &change)?;
+        let registration = &mut self.registration;
+        (registration.iova, registration.access) = (iova, after);
+        if let Some(pd) = pd {
+            registration.pd = pd;
+        }
+        if let Some((region, _)) = memory {
+            self.region = region;
+        }
         Ok(())
     }
 }

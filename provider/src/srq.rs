@@ -67,7 +67,7 @@ impl Srq {
     }
 
     fn with(pd: &Pd, xrc: Option<(Xrcd, Cq)>, attr: &SrqAttr) -> Result<Srq, Error> {
-        let shared = pd.context().engine().create_srq(&SrqInit {
+        let shared = pd.engine().create_srq(&SrqInit {
             pd: pd.id(),
             attr: *attr,
             xrc: xrc.as_ref().map(|(xrcd, cq)| SrqXrc {
@@ -144,7 +144,7 @@ impl Srq {
         &self,
         wrs: impl IntoIterator<Item = RecvWr<'a>>,
     ) -> Result<(), BadWr> {
-        let engine = self.inner.pd.context().engine();
+        let engine = self.inner.pd.engine();
         let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         let posted = self.inner.shared.post_recvs(engine, wrs, at);
@@ -159,7 +159,6 @@ impl Srq {
     pub fn modify(&self, attr: &SrqAttr, mask: SrqAttrMask) -> Result<(), Error> {
         self.inner
             .pd
-            .context()
             .engine()
             .modify_srq(&self.inner.shared, attr, mask)
     }
@@ -197,11 +196,7 @@ impl Srq {
     /// After a fork, in the child.
     #[doc(alias = "ibv_query_srq")]
     pub fn query(&self) -> Result<SrqAttr, Error> {
-        self.inner
-            .pd
-            .context()
-            .engine()
-            .query_srq(&self.inner.shared)
+        self.inner.pd.engine().query_srq(&self.inner.shared)
     }
 
     /// Destroys it now, if it has no other user. Dropping it does the same, but waits for
@@ -223,6 +218,6 @@ impl Srq {
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        self.pd.context().engine().destroy_srq(&self.shared);
+        self.pd.engine().destroy_srq(&self.shared);
     }
 }

@@ -109,7 +109,7 @@ fn tidy(directory: &Path) {
 /// The writer's side.
 #[derive(Debug)]
 pub(crate) struct StatFile {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     file: File,
     head: String,
     text: String,
@@ -138,11 +138,6 @@ impl StatFile {
         })
     }
 
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Puts the text together.
     pub(crate) fn gather(&mut self, counters: impl Iterator<Item = (&'static str, u64)>) {
         self.version += 1;
@@ -160,7 +155,6 @@ impl StatFile {
         writeln!(text, "end {version:020}").expect("a string takes everything");
     }
 
-    /// Writes it.
     pub(crate) fn write(&self) {
         // A full file system: the counters are stale, nothing else.
         let _ = self.file.write_all_at(self.text.as_bytes(), 0);

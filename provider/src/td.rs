@@ -49,7 +49,7 @@ impl Pd {
     /// ```
     #[doc(alias = "ibv_alloc_parent_domain")]
     pub fn alloc_parent_domain(&self, td: Option<&Td>) -> Result<Pd, Error> {
-        self.context().engine().check_process()?;
+        self.engine().check_process()?;
         if td.is_some_and(|td| !td.context.is(self.context())) {
             return Err(ErrorKind::ForeignObject("thread domain").into());
         }

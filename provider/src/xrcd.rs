@@ -3,7 +3,7 @@
 use core::fmt;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use rustix::fs::fstat;
 use urxe_core::qp::state::QpType;
@@ -14,6 +14,7 @@ use urxe_wire::Qpn;
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::error::{Error, ErrorKind};
+use crate::lock::lock;
 use crate::pd::Pd;
 use crate::qp::{Qp, QpInitAttr, QpInner};
 use crate::srq::Srq;
@@ -243,9 +244,4 @@ impl Drop for XrcdInner {
             by_file.remove(&file);
         }
     }
-}
-
-/// The maps stay whole when a thread panics: nothing in here changes them half way.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

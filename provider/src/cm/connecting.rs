@@ -1,8 +1,8 @@
 //! Connecting, accepting, rejecting and disconnecting.
 
 use urxe_core::cm::{
-    Answer, CmError as CoreError, CommId, ConnectRequest, DatagramAnswer, DatagramRequest, MadPath,
-    Terms, Transport,
+    Answer, CmError as CoreError, ConnectRequest, DatagramAnswer, DatagramRequest, MadPath, Terms,
+    Transport,
 };
 use urxe_core::qp::state::QpType;
 use urxe_wire::Qpn;
@@ -31,27 +31,18 @@ impl Id {
         let context = self.context()?;
         let mut terms = None;
         let path_mtu = context.active_mtu();
-        let (path, ports, options) = {
+        let (path, (local_port, remote_port), options) = {
             let mut state = self.state();
             if state.step != Step::RouteResolved {
                 return Err(CmError::State("its route is not resolved").into());
             }
             if self.qp_type() != QpType::Ud {
                 let proposed = propose(&state, param)?;
-                state.agreed = Some(Agreed {
-                    retry_count: proposed.retry_count,
-                    ack_timeout: state.options.ack_timeout,
-                    tos: state.options.tos,
-                    peer: None,
-                    ..Agreed::of_terms(&proposed, path_mtu)
-                });
+                state.agreed = Some(Agreed::proposed(&proposed, &state.options, path_mtu));
                 terms = Some(proposed);
             }
-            let unresolved = CmError::State("its address is not resolved");
-            let (local, peer) = (
-                state.local.ok_or(unresolved)?,
-                state.peer.ok_or(unresolved)?,
-            );
+            let ends = state.local.zip(state.peer);
+            let (local, peer) = ends.ok_or(CmError::State("its address is not resolved"))?;
             let path = MadPath {
                 local: local.ip(),
                 remote: peer.ip(),
@@ -60,57 +51,49 @@ impl Id {
             state.step = Step::Asked;
             (path, (local.port(), peer.port()), state.options)
         };
-        let (local_port, remote_port) = ports;
         let space = urxe_wire::cm::PortSpace(self.port_space() as u16);
         let patience = options.patience();
-        let engine = context.engine();
         let mailbox = &self.handle.mailbox;
         // Events of it can come before the call returns; they are not looked at before the
         // program takes them.
-        let begun = match terms {
-            Some(terms) => engine.cm_connect(
-                mailbox,
-                &ConnectRequest {
-                    path,
-                    space,
-                    local_port,
-                    remote_port,
-                    terms,
-                    transport: self.transport(),
-                    path_mtu,
-                    ack_timeout: options.ack_timeout,
-                    patience,
-                    private_data: &param.private_data,
-                },
-            ),
-            None => engine.cm_resolve(
-                mailbox,
-                &DatagramRequest {
-                    path,
-                    space,
-                    local_port,
-                    remote_port,
-                    patience,
-                    private_data: &param.private_data,
-                },
-            ),
-        };
-        self.begun(begun)
-    }
-
-    fn begun(&self, begun: Result<Result<CommId, CoreError>, Error>) -> Result<(), Error> {
+        let private_data = &param.private_data[..];
+        let begun = context
+            .engine()
+            .cm_begin(mailbox, |agent, now| match terms {
+                Some(terms) => {
+                    let request = ConnectRequest {
+                        path,
+                        space,
+                        local_port,
+                        remote_port,
+                        terms,
+                        transport: self.transport(),
+                        path_mtu,
+                        ack_timeout: options.ack_timeout,
+                        patience,
+                        private_data,
+                    };
+                    agent.connect(now, &request)
+                }
+                None => {
+                    let request = DatagramRequest {
+                        path,
+                        space,
+                        local_port,
+                        remote_port,
+                        patience,
+                        private_data,
+                    };
+                    agent.resolve(now, &request)
+                }
+            });
         let begun = begun.and_then(|begun| begun.map_err(Error::from));
         let mut state = self.state();
         match begun {
-            Ok(conn) => {
-                state.conn = Some(conn);
-                Ok(())
-            }
-            Err(error) => {
-                state.step = Step::RouteResolved;
-                Err(error)
-            }
+            Ok(conn) => state.conn = Some(conn),
+            Err(_) => state.step = Step::RouteResolved,
         }
+        begun.map(drop)
     }
 
     fn transport(&self) -> Transport {

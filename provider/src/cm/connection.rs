@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use urxe_core::qp::attr::QpCap;
@@ -19,6 +19,7 @@ use super::param::{ConnParam, PortSpace};
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::error::Error;
+use crate::lock::lock;
 use crate::pd::Pd;
 use crate::qp::Qp;
 
@@ -86,34 +87,24 @@ impl Connection {
     }
 }
 
-/// What the QP of a connection is like.
-#[derive(Clone, Copy, Debug)]
-struct QpSettings {
-    cap: Option<QpCap>,
-}
-
-impl QpSettings {
-    /// A QP for an identifier, and its completion queue.
-    fn create(self, id: &Id) -> Result<(Qp, Cq), Error> {
-        let context: Context = id.device().ok_or(CmError::State("it has no device"))?;
-        let pd = context.alloc_pd()?;
-        let entries = self
-            .cap
-            .map_or(512, |cap| cap.max_send_wr + cap.max_recv_wr);
-        let cq = context.create_cq((entries as usize).max(16))?;
-        let mut builder = pd.qp(&cq);
-        if let Some(cap) = self.cap {
-            builder = builder
-                .max_send_wr(cap.max_send_wr)
-                .max_recv_wr(cap.max_recv_wr)
-                .max_sge(cap.max_send_sge.max(cap.max_recv_sge))
-                .max_inline_data(cap.max_inline_data);
-        }
-        let qp = builder.create()?;
-        id.set_option(CmOption::MinRnrTimer(MIN_RNR_TIMER))?;
-        id.attach_qp(&qp)?;
-        Ok((qp, cq))
+/// A QP for an identifier, and its completion queue.
+fn create_qp(id: &Id, cap: Option<QpCap>) -> Result<(Qp, Cq), Error> {
+    let context: Context = id.device().ok_or(CmError::State("it has no device"))?;
+    let pd = context.alloc_pd()?;
+    let entries = cap.map_or(512, |cap| cap.max_send_wr + cap.max_recv_wr);
+    let cq = context.create_cq((entries as usize).max(16))?;
+    let mut builder = pd.qp(&cq);
+    if let Some(cap) = cap {
+        builder = builder
+            .max_send_wr(cap.max_send_wr)
+            .max_recv_wr(cap.max_recv_wr)
+            .max_sge(cap.max_send_sge.max(cap.max_recv_sge))
+            .max_inline_data(cap.max_inline_data);
     }
+    let qp = builder.create()?;
+    id.set_option(CmOption::MinRnrTimer(MIN_RNR_TIMER))?;
+    id.attach_qp(&qp)?;
+    Ok((qp, cq))
 }
 
 /// Waits for connections.
@@ -121,7 +112,7 @@ impl QpSettings {
 pub struct Listener {
     id: Id,
     channel: EventChannel,
-    settings: QpSettings,
+    cap: Option<QpCap>,
     private_data: Vec<u8>,
     /// The guests by number, and so by age.
     guests: Mutex<BTreeMap<u64, Guest>>,
@@ -142,7 +133,7 @@ impl Listener {
     /// Sizes of the queues of the QPs that it makes.
     #[must_use]
     pub fn with_cap(mut self, cap: QpCap) -> Self {
-        self.settings.cap = Some(cap);
+        self.cap = Some(cap);
         self
     }
 
@@ -182,7 +173,7 @@ impl Listener {
                     }
                 }
                 // It is gone before it came.
-                _ => drop(self.guests().remove(&event.id.number())),
+                _ => drop(lock(&self.guests).remove(&event.id.number())),
             }
         }
         Ok(None)
@@ -192,7 +183,7 @@ impl Listener {
     /// end, and not the listener's.
     fn welcome(&self, event: &Event) {
         if self.accept_guest(event).is_err() {
-            drop(self.guests().remove(&event.id.number()));
+            drop(lock(&self.guests).remove(&event.id.number()));
             // A peer that has given up cannot be told.
             let _ = event.id.reject_with(RejReason::NO_RESOURCES, &[]);
         }
@@ -200,22 +191,18 @@ impl Listener {
 
     fn accept_guest(&self, event: &Event) -> Result<(), Error> {
         let id = &event.id;
-        let (qp, cq) = self.settings.create(id)?;
+        let (qp, cq) = create_qp(id, self.cap)?;
         let guest = Guest {
             id: id.clone(),
             qp,
             cq,
             private_data: trimmed(event.private_data()),
         };
-        let oldest = {
-            let mut guests = self.guests();
-            // Another thread may find it established before the call returns.
-            guests.insert(id.number(), guest);
-            match guests.len() > GUESTS_MAX {
-                true => guests.pop_first(),
-                false => None,
-            }
-        };
+        let mut guests = lock(&self.guests);
+        // Another thread may find it established before the call returns.
+        guests.insert(id.number(), guest);
+        let oldest = (guests.len() > GUESTS_MAX).then(|| guests.pop_first());
+        drop(guests);
         drop(oldest);
         id.accept(&ConnParam {
             private_data: self.private_data.clone(),
@@ -225,7 +212,7 @@ impl Listener {
 
     /// A peer is there.
     fn finish(&self, id: &Id) -> Option<Connection> {
-        let guest = self.guests().remove(&id.number())?;
+        let guest = lock(&self.guests).remove(&id.number())?;
         // Its further events are its own. Without a channel for them it is disconnected.
         let channel = EventChannel::with_manager(id.manager()).ok()?;
         id.migrate(&channel).ok()?;
@@ -236,10 +223,6 @@ impl Listener {
             cq: guest.cq,
             private_data: guest.private_data,
         })
-    }
-
-    fn guests(&self) -> MutexGuard<'_, BTreeMap<u64, Guest>> {
-        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -257,7 +240,7 @@ struct Guest {
 pub struct ConnectBuilder {
     to: SocketAddr,
     from: Option<SocketAddr>,
-    settings: QpSettings,
+    cap: Option<QpCap>,
     private_data: Vec<u8>,
     timeout: Option<Duration>,
     manager: Manager,
@@ -269,7 +252,7 @@ impl ConnectBuilder {
         ConnectBuilder {
             to,
             from: None,
-            settings: QpSettings { cap: None },
+            cap: None,
             private_data: Vec::new(),
             timeout: None,
             manager: Manager::global(),
@@ -286,7 +269,7 @@ impl ConnectBuilder {
     /// Sizes of the QP's queues.
     #[must_use]
     pub fn cap(mut self, cap: QpCap) -> Self {
-        self.settings.cap = Some(cap);
+        self.cap = Some(cap);
         self
     }
 
@@ -323,7 +306,7 @@ impl ConnectBuilder {
         // Both are answered at once.
         id.resolve_addr(self.from, self.to, Duration::ZERO)?;
         id.resolve_route(Duration::ZERO)?;
-        let (qp, cq) = self.settings.create(&id)?;
+        let (qp, cq) = create_qp(&id, self.cap)?;
         id.connect(&ConnParam {
             private_data: self.private_data,
             ..ConnParam::default()
@@ -397,7 +380,7 @@ pub fn listen(at: SocketAddr) -> Result<Listener, Error> {
     Ok(Listener {
         id,
         channel,
-        settings: QpSettings { cap: None },
+        cap: None,
         private_data: Vec::new(),
         guests: Mutex::default(),
     })

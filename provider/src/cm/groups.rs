@@ -39,7 +39,7 @@ impl Id {
             let own = state.local.map(|addr| addr.ip());
             let fits = |addr: &IpAddr| addr.is_ipv4() == group.is_ipv4();
             let local = own.filter(|addr| fits(addr) && !addr.is_unspecified());
-            let local = local.or_else(|| context.addresses().find(fits));
+            let local = local.or_else(|| context.address_like(group));
             let local = local.ok_or(CmError::Family)?;
             state.groups.push(group);
             let ah_attr = AddressVector {

@@ -20,6 +20,7 @@ use super::qp::Agreed;
 use super::queue::{Mailbox, Queue, What};
 use crate::context::Context;
 use crate::error::Error;
+use crate::lock::lock;
 use crate::qp::{Ece, Qp, QpInner};
 use crate::queues::Object;
 use crate::share::PortName;
@@ -297,7 +298,7 @@ impl State {
 
 impl Handle {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

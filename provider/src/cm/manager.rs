@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::error::CmError;
 use super::id::Handle;
@@ -10,6 +10,7 @@ use super::resolve::listen_there_too;
 use crate::context::Context;
 use crate::error::Error;
 use crate::listed::ListedDevice;
+use crate::lock::lock;
 
 /// Opens devices for the connection manager, and keeps them open. For programs that
 /// have a list of opened devices of their own; others do without ([`Manager::global`]).
@@ -67,7 +68,7 @@ impl Manager {
     pub fn context_of(&self, addr: IpAddr) -> Result<Context, Error> {
         let context = self.inner.opener.context_of(addr)?;
         let listeners: Vec<_> = {
-            let mut listeners = self.listeners();
+            let mut listeners = lock(&self.inner.listeners);
             listeners.retain(|listener| listener.strong_count() > 0);
             listeners.iter().filter_map(Weak::upgrade).collect()
         };
@@ -85,12 +86,7 @@ impl Manager {
 
     /// An identifier listens on all addresses.
     pub(super) fn note_listener(&self, handle: &Arc<Handle>) {
-        self.listeners().push(Arc::downgrade(handle));
-    }
-
-    fn listeners(&self) -> MutexGuard<'_, Vec<Weak<Handle>>> {
-        let listeners = &self.inner.listeners;
-        listeners.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.listeners).push(Arc::downgrade(handle));
     }
 }
 
@@ -114,7 +110,7 @@ impl OpensItself {
 
 impl Opener for OpensItself {
     fn context_of(&self, addr: IpAddr) -> Result<Context, Error> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         // After a fork the parent's contexts are dead here.
         open.retain(|context| context.engine().check_process().is_ok());
         if let Some(context) = OpensItself::opened(&open, addr) {
@@ -143,7 +139,7 @@ impl Opener for OpensItself {
                 failure = error;
             }
         }
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = lock(&self.open);
         if open.is_empty() {
             return Err(failure);
         }

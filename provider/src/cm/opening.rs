@@ -126,9 +126,10 @@ impl Id {
         conn: CommId,
         incoming: Incoming,
     ) -> Option<Event> {
-        let context = {
+        let (context, options, qkey) = {
             let state = self.state();
-            state.listening.get(context)?.context.clone()
+            let context = state.listening.get(context)?.context.clone();
+            (context, state.options, state.qkey)
         };
         let qp_type = match incoming.transport {
             None => QpType::Ud,
@@ -139,10 +140,6 @@ impl Id {
         let new = Id::make(self.manager(), queue, self.port_space(), qp_type).ok()?;
         new.handle.device.get_or_init(|| context.clone());
         {
-            let (options, qkey) = {
-                let state = self.state();
-                (state.options, state.qkey)
-            };
             let mut state = new.state();
             let path = incoming.path;
             state.conn = Some(conn);

@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use super::error::CmError;
 use super::param::PortSpace;
 use crate::context::Context;
 use crate::error::Error;
+use crate::lock::lock;
 use crate::mem::fork::Generation;
 use crate::share::{PORT_BLOCK, PortName};
 
@@ -19,7 +20,7 @@ const BLOCKS_TRIED: usize = 8;
 /// A port, as long as this lives.
 #[derive(Debug)]
 pub(super) struct Lease {
-    name: PortName,
+    pub(super) name: PortName,
     /// The context with the membership that has it in the registry, if any.
     home: Option<Context>,
     /// True if it was given out from a block, and goes back there.
@@ -46,27 +47,14 @@ struct Table {
     next: u64,
 }
 
-static TABLE: Mutex<Option<Table>> = Mutex::new(None);
-
 /// The table; a child of a fork begins with an empty one.
-fn table() -> MutexGuard<'static, Option<Table>> {
-    let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
-    if table
-        .as_ref()
-        .is_none_or(|table| table.generation.is_past())
-    {
-        *table = Some(Table {
-            generation: Generation::current(),
-            held: BTreeMap::new(),
-            free: HashMap::new(),
-            next: 0,
-        });
+fn table() -> MutexGuard<'static, Table> {
+    static TABLE: LazyLock<Mutex<Table>> = LazyLock::new(|| Mutex::new(Table::new()));
+    let mut table = lock(&TABLE);
+    if table.generation.is_past() {
+        *table = Table::new();
     }
     table
-}
-
-fn io_error(action: &'static str) -> impl FnOnce(std::io::Error) -> Error {
-    Error::io(action)
 }
 
 impl Lease {
@@ -91,7 +79,7 @@ impl Lease {
         let mut lease = Lease::hold(name, reuse).ok_or_else(in_use)?;
         if let Some(membership) = &home.engine().membership {
             let bound = membership.bind_port(name, reuse);
-            if !bound.map_err(io_error("binding a port in the registry of this host"))? {
+            if !bound.map_err(Error::io("binding a port in the registry of this host"))? {
                 return Err(in_use());
             }
             lease.home = Some(home.clone());
@@ -101,8 +89,7 @@ impl Lease {
 
     /// Has a port in this process. `None` if another has it here.
     fn hold(name: PortName, reuse: bool) -> Option<Lease> {
-        let mut table = table();
-        let table = table.as_mut().expect("made above");
+        let table = &mut *table();
         let holders = table.held.get(&(name.space, name.port));
         let is_taken = |holder: &Holder| {
             holder.name.meets(&name) && (!reuse || !holder.reuse || holder.is_listening)
@@ -125,8 +112,7 @@ impl Lease {
 
     /// Has a port of those that this process gives out, if one is left.
     fn hold_any(name: PortName) -> Option<Lease> {
-        let mut table = table();
-        let table = table.as_mut().expect("made above");
+        let table = &mut *table();
         let free = table.free.entry(name.space).or_default();
         for _ in 0..free.len() {
             let port = free.pop_front()?;
@@ -146,31 +132,23 @@ impl Lease {
         self.name.port
     }
 
-    pub(super) fn name(&self) -> PortName {
-        self.name
-    }
-
     /// From now on the port is not shared any more. False if it has a listener
     /// already.
     pub(super) fn listen(&self) -> bool {
-        let mut table = table();
-        let table = table.as_mut().expect("made above");
+        let table = &mut *table();
         let Some(holders) = table.held.get_mut(&(self.name.space, self.name.port)) else {
             return false;
         };
-        let others = |holder: &&Holder| {
+        let others = |holder: &Holder| {
             holder.number != self.number && holder.is_listening && holder.name.meets(&self.name)
         };
-        if holders.iter().any(|holder| others(&holder)) {
+        if holders.iter().any(others) {
             return false;
         }
-        let mut own = holders
+        let own = holders
             .iter_mut()
-            .filter(|holder| holder.number == self.number);
-        own.next().is_some_and(|holder| {
-            holder.is_listening = true;
-            true
-        })
+            .find(|holder| holder.number == self.number);
+        own.map(|holder| holder.is_listening = true).is_some()
     }
 }
 
@@ -185,8 +163,7 @@ impl Drop for Lease {
             // left is gone with the process.
             let _ = membership.release_port(self.name, false);
         }
-        let mut table = table();
-        let table = table.as_mut().expect("made above");
+        let table = &mut *table();
         let key = (self.name.space, self.name.port);
         if let Some(holders) = table.held.get_mut(&key) {
             holders.retain(|holder| holder.number != self.number);
@@ -202,6 +179,15 @@ impl Drop for Lease {
 }
 
 impl Table {
+    fn new() -> Table {
+        Table {
+            generation: Generation::current(),
+            held: BTreeMap::new(),
+            free: HashMap::new(),
+            next: 0,
+        }
+    }
+
     fn add(&mut self, name: PortName, reuse: bool) -> Lease {
         self.next += 1;
         let number = self.next;
@@ -229,14 +215,13 @@ fn refill(space: u16, home: &Context) -> Result<(), Error> {
     let first = match &home.engine().membership {
         Some(membership) => membership
             .take_port_block(space, random)
-            .map_err(io_error("taking ports from the registry of this host"))?
+            .map_err(Error::io("taking ports from the registry of this host"))?
             .ok_or(CmError::NoPort)?,
         // There is nothing to ask. It may be one that is in the list already; ports that
         // are held are passed over.
         None => 32768 + (random % 440) as u16 * PORT_BLOCK,
     };
-    let mut table = table();
-    let table = table.as_mut().expect("made above");
+    let table = &mut *table();
     let free = table.free.entry(space).or_default();
     free.extend(first..first + PORT_BLOCK);
     Ok(())
@@ -255,9 +240,7 @@ mod tests {
 
     /// A port that this process has, or is about to have.
     fn is_held(space: PortSpace, port: u16) -> bool {
-        let table = table();
-        let held = &table.as_ref().expect("made by table()").held;
-        held.contains_key(&(space as u16, port))
+        table().held.contains_key(&(space as u16, port))
     }
 
     #[test]

@@ -11,6 +11,7 @@ use urxe_wire::{Psn, Qpn};
 
 use super::error::CmError;
 use super::id::{Id, State};
+use super::options::Options;
 use super::param::ConnParam;
 use crate::error::Error;
 use crate::limits::LIMITS;
@@ -41,6 +42,17 @@ impl Agreed {
             ack_timeout: incoming.ack_timeout,
             retry_count: incoming.terms.retry_count,
             ..Agreed::of_terms(&incoming.terms, incoming.path_mtu)
+        }
+    }
+
+    /// The terms that this side asks for.
+    pub(super) fn proposed(terms: &Terms, options: &Options, path_mtu: Mtu) -> Agreed {
+        Agreed {
+            peer: None,
+            retry_count: terms.retry_count,
+            ack_timeout: options.ack_timeout,
+            tos: options.tos,
+            ..Agreed::of_terms(terms, path_mtu)
         }
     }
 
@@ -194,7 +206,6 @@ impl Id {
         })
     }
 
-    /// Fails an attached QP.
     pub(super) fn fail_attached(&self) -> Result<(), Error> {
         match self.attached() {
             Some(qp) if self.qp_type() != QpType::Ud => qp.fail(),

@@ -1,12 +1,13 @@
 //! Events on their way to the program.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use urxe_core::cm::{CmEvent, CommId, Incoming};
 use urxe_core::table::QpIndex;
 use urxe_wire::Qpn;
 
 use super::event_kind::{EventKind, EventParam};
+use crate::lock::lock;
 use crate::queues::{Channel, Object};
 
 /// The queue of a channel.
@@ -52,11 +53,11 @@ impl Mailbox {
 
     /// A QP fails when the connection ends, whether or not the program looks for events.
     pub(crate) fn follow(&self, qp: Option<(QpIndex, Qpn)>) {
-        *self.qp.lock().unwrap_or_else(PoisonError::into_inner) = qp;
+        *lock(&self.qp) = qp;
     }
 
     pub(crate) fn follower(&self) -> Option<(QpIndex, Qpn)> {
-        *self.qp.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.qp)
     }
 
     pub(crate) fn address(&self, to: Object) {
@@ -68,18 +69,16 @@ impl Mailbox {
         let Some(to) = self.to.get().cloned() else {
             return;
         };
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.push(Queued { to, what });
+        lock(&self.queue).push(Queued { to, what });
     }
 
     pub(crate) fn queue(&self) -> Arc<Queue> {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.clone()
+        lock(&self.queue).clone()
     }
 
     /// Events go to another channel from now on, with those that wait.
     pub(crate) fn move_to(&self, queue: &Arc<Queue>) {
-        let mut own = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = lock(&self.queue);
         let old = std::mem::replace(&mut *own, queue.clone());
         for queued in self.take_waiting(&old) {
             own.push(queued);
@@ -88,8 +87,7 @@ impl Mailbox {
 
     /// Removes the events that will not be taken.
     pub(crate) fn clear(&self) {
-        let queue = self.queue();
-        drop(self.take_waiting(&queue));
+        drop(self.take_waiting(&self.queue()));
     }
 
     fn take_waiting(&self, queue: &Queue) -> Vec<Queued> {

@@ -110,7 +110,7 @@ impl Id {
             let Some(lease) = &state.lease else {
                 return Ok(());
             };
-            let found = (lease.name(), state.backlog, state.listening.len());
+            let found = (lease.name, state.backlog, state.listening.len());
             // It is there before the first request can be: another thread may take that at once.
             state.listening.push(Listening {
                 context: context.clone(),

@@ -25,8 +25,8 @@ pub(crate) use calls::srq::SrqShared;
 pub(crate) use drive::doorbell::Poisoned;
 pub(crate) use drive::progress::ProgressThread;
 pub(crate) use upkeep::counters::MEANINGS as COUNTER_MEANINGS;
+pub(crate) use upkeep::open_engines::{CAPTURING, FAULTY};
 pub use upkeep::open_engines::{flush_open_captures, report_open_faults};
-pub(crate) use upkeep::open_engines::{note_capturing, note_faulty};
 
 use crate::async_event::AsyncEvent;
 use crate::error::{Error, ErrorKind};
@@ -108,7 +108,7 @@ pub(crate) struct Engine {
     pub(crate) events: Arc<Channel<AsyncEvent>>,
     pub(crate) port: Arc<PortWatch>,
     progress: Arc<ProgressShared>,
-    clock: Clock,
+    pub(crate) clock: Clock,
     /// The process that it was opened in.
     generation: Generation,
     watcher: Option<Watcher>,
@@ -153,16 +153,6 @@ impl Engine {
             huge_pages: HugePages::default(),
             membership,
         })
-    }
-
-    /// Nanoseconds since the engine was opened: the time that completions are stamped with.
-    pub(crate) fn clock_now(&self) -> urxe_core::Time {
-        self.clock.now()
-    }
-
-    /// The same on the system's clock.
-    pub(crate) fn wall_ns(&self, then: urxe_core::Time) -> u64 {
-        self.clock.wall_ns(then)
     }
 
     /// A number that cannot be guessed.

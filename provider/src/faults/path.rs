@@ -48,7 +48,7 @@ type Peer = (IpAddr, [u8; 3]);
 /// Packets between the core and the socket.
 #[derive(Debug)]
 pub(crate) struct FaultyPath {
-    spec: FaultSpec,
+    pub(crate) spec: FaultSpec,
     fates: Fates,
     /// In the order in which they leave.
     queue: VecDeque<Held>,
@@ -57,7 +57,7 @@ pub(crate) struct FaultyPath {
     held_bytes: usize,
     /// The last packet to a QP, if that did not arrive.
     lost_last: BTreeMap<Peer, (TxDest, Bytes)>,
-    counts: FaultCounts,
+    pub(crate) counts: FaultCounts,
 }
 
 /// Destinations with a lost last packet that is kept.
@@ -81,14 +81,6 @@ impl FaultyPath {
             lost_last: BTreeMap::new(),
             counts: FaultCounts::default(),
         }
-    }
-
-    pub(crate) fn spec(&self) -> &FaultSpec {
-        &self.spec
-    }
-
-    pub(crate) fn counts(&self) -> FaultCounts {
-        self.counts
     }
 
     /// Takes all packets out of the batch: none of them is in a run, so each can travel

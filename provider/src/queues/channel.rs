@@ -4,16 +4,17 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use urxe_udp::EventFd;
+
+use crate::lock::lock;
 
 /// Places that the queue starts with; more are allocated if events are left lying.
 const CAPACITY: usize = 64;
 /// An empty queue with more than that gives them up.
 const CAPACITY_KEPT: usize = 1024;
 
-/// The queue.
 #[derive(Debug)]
 pub(crate) struct Channel<T> {
     inner: Mutex<Inner<T>>,
@@ -132,7 +133,7 @@ impl<T> Channel<T> {
 
     /// Nothing in here panics half way, so a poisoned queue is a whole queue.
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use urxe_core::Time;
 use urxe_core::cq::{CqId, CqOverrun, Cqe};
@@ -11,6 +11,7 @@ use urxe_core::error::WcStatus;
 use super::Object;
 use super::channel::Channel;
 use super::moderation::{Moderation, ModerationClock, Notice};
+use crate::lock::lock;
 use crate::wc::Wc;
 
 /// What a completion queue raises its events with: the queue itself, if it still is.
@@ -273,7 +274,7 @@ impl CqCore {
     /// Nothing in here panics half way, so a poisoned ring is a whole ring.
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 
@@ -407,12 +408,12 @@ mod tests {
         assert_eq!(events(), 1, "three are there");
         // The timer of the round that ended by number must not end the next one.
         cq.arm(Armed::Next);
-        assert_eq!(clock.due(), Some(Time(6_000)));
+        assert_eq!(clock.due, Some(Time(6_000)));
         clock.now = Time(6_000);
         clock.fire();
-        assert_eq!((events(), clock.due()), (0, None));
+        assert_eq!((events(), clock.due), (0, None));
         cq.push(cqe(3, false), &mut clock).expect("room");
-        assert_eq!(clock.due(), Some(Time(11_000)), "a new round, a new time");
+        assert_eq!(clock.due, Some(Time(11_000)), "a new round, a new time");
         clock.now = Time(10_999);
         clock.fire();
         assert_eq!(events(), 0);

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use urxe_core::Time;
 use urxe_core::cq::{CqId, CqOverrun, CqSink, Cqe};
 use urxe_core::table::shrink;
 
@@ -10,13 +9,12 @@ use super::cq::{CqCore, CqInit};
 use super::moderation::ModerationClock;
 use crate::limits::LIMITS;
 
-/// The table.
 #[derive(Debug, Default)]
 pub(crate) struct CqTable {
     cqs: Vec<Option<Arc<CqCore>>>,
     /// Free places in it.
     free: Vec<u32>,
-    clock: ModerationClock,
+    pub(crate) clock: ModerationClock,
 }
 
 /// All numbers are in use.
@@ -62,23 +60,6 @@ impl CqTable {
 
     pub(crate) fn at(&self, id: CqId) -> Option<&Arc<CqCore>> {
         self.cqs.get(id.0 as usize)?.as_ref()
-    }
-
-    /// Tells the time, at the beginning of every turn.
-    #[inline]
-    pub(crate) fn set_now(&mut self, now: Time) {
-        self.clock.now = now;
-    }
-
-    /// When a moderated event is due.
-    #[inline]
-    pub(crate) fn due(&self) -> Option<Time> {
-        self.clock.due()
-    }
-
-    /// Raises moderated events that are due.
-    pub(crate) fn raise_due(&mut self) {
-        self.clock.fire();
     }
 }
 

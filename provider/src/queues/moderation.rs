@@ -81,16 +81,11 @@ pub(crate) struct ModerationClock {
     pub(crate) now: Time,
     /// One for each queue with an event that waits for a time.
     waiting: Vec<(Time, Weak<CqCore>)>,
-    due: Option<Time>,
+    /// When [`ModerationClock::fire`] has something to do.
+    pub(crate) due: Option<Time>,
 }
 
 impl ModerationClock {
-    /// When [`ModerationClock::fire`] has something to do.
-    #[inline]
-    pub(crate) fn due(&self) -> Option<Time> {
-        self.due
-    }
-
     pub(crate) fn wait(&mut self, cq: &Arc<CqCore>, at: Time) {
         self.waiting.push((at, Arc::downgrade(cq)));
         self.due = Some(self.due.map_or(at, |due| due.min(at)));

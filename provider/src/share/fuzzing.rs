@@ -1,4 +1,5 @@
-//! The parsers of what participants share, for fuzz targets.
+//! For fuzz targets: the parsers of what is read from files and sockets that other processes of the user can write to.
+//! Each function takes the bytes, and panics on a finding.
 
 use std::fs::File;
 use std::net::IpAddr;
@@ -10,7 +11,7 @@ use super::steer;
 use super::tables::{LEN, Tables};
 
 /// The file with the QPNs' holders: `bytes` from its beginning. What parses is written again as it was read, and steers.
-pub(crate) fn registry(bytes: &[u8]) {
+pub fn registry(bytes: &[u8]) {
     let mut whole = vec![0; LEN];
     let len = bytes.len().min(LEN);
     whole[..len].copy_from_slice(&bytes[..len]);
@@ -33,7 +34,7 @@ pub(crate) fn registry(bytes: &[u8]) {
 }
 
 /// The file of ports: `bytes` behind its head. An owner that is there holds nothing twice.
-pub(crate) fn ports(bytes: &[u8]) {
+pub fn ports(bytes: &[u8]) {
     let file = File::open("/dev/null").expect("every system has it");
     let ports = Ports::parse(file, bytes);
     for addr in [
@@ -48,7 +49,7 @@ pub(crate) fn ports(bytes: &[u8]) {
 }
 
 /// A packet that a neighbour hands over. What parses is written again byte for byte, but for padding.
-pub(crate) fn handed(bytes: &[u8]) {
+pub fn handed(bytes: &[u8]) {
     let Some(handed) = Handed::parse(bytes) else {
         assert!(bytes.len() < HEAD);
         return;

@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use urxe_core::cm::Destination;
 use urxe_core::qpn_table::QpnChunk;
@@ -21,6 +21,7 @@ use super::registry::{Locked, Registry};
 use super::steer;
 use super::tables::SOCKETS;
 use super::waiting::{Retried, Waiting};
+use crate::lock::lock;
 
 /// How long the list of holders is believed, if it names one. A chunk's holder changes seldom, and never without a rest
 /// of some seconds.
@@ -296,7 +297,7 @@ impl Membership {
     /// The participant that has the chunk, and a socket on this address. One that has just joined is found as well: its
     /// messages are answered, and the answers are to reach it.
     fn holder(&self, chunk: QpnChunk, addr: IpAddr, now: Time) -> Option<Row> {
-        let mut holders = self.holders();
+        let mut holders = lock(&self.holders);
         if !holders.are_younger(now, HOLDERS_NS) {
             holders.read(&self.registry, now);
         }
@@ -314,15 +315,11 @@ impl Membership {
     /// True if a QP at an address is of a participant that the kernel can hand trains to as a whole.
     pub(crate) fn gets_trains_whole(&self, qpn: Qpn, addr: IpAddr, now: Time) -> bool {
         let chunk = QpnChunk::of(qpn);
-        self.holder(chunk, addr, now).is_some()
-            && self
-                .holders()
-                .socket(chunk, addr)
-                .is_some_and(|entry| entry.joins)
-    }
-
-    fn holders(&self) -> MutexGuard<'_, Holders> {
-        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+        if self.holder(chunk, addr, now).is_none() {
+            return false;
+        }
+        let holders = lock(&self.holders);
+        holders.socket(chunk, addr).is_some_and(|entry| entry.joins)
     }
 
     /// The listener for a service at an address. There is no list in memory: one that listens
@@ -354,14 +351,9 @@ impl Membership {
 
     /// Gives back what [`Membership::bind_port`] had, or what was noted; later, if the registry is locked for long.
     pub(crate) fn release_port(&self, name: PortName, listening: bool) -> io::Result<()> {
-        self.unreleased().push((name, listening));
+        lock(&self.unreleased).push((name, listening));
         let locked = self.registry.lock_to_give_back(self.row)?;
         self.ports(&locked).map(|_| ())
-    }
-
-    fn unreleased(&self) -> MutexGuard<'_, Vec<(PortName, bool)>> {
-        let unreleased = self.unreleased.lock();
-        unreleased.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with_ports<R>(
@@ -375,7 +367,7 @@ impl Membership {
     /// The ports, without those of ours that are given back.
     fn ports(&self, _: &Locked<'_>) -> io::Result<Ports> {
         let mut ports = Ports::open(&self.registry)?;
-        let mut unreleased = self.unreleased();
+        let mut unreleased = lock(&self.unreleased);
         while let Some((name, listening)) = unreleased.last().copied() {
             ports.remove((self.row, self.nonce), name, listening)?;
             unreleased.pop();
@@ -406,11 +398,7 @@ impl Membership {
     /// True if [`Membership::repair`] is due.
     pub(crate) fn needs_repair(&self, now: Time) -> bool {
         self.is_stale.load(Ordering::Relaxed)
-            && self.pace().is_due(now, || self.registry.generation())
-    }
-
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+            && lock(&self.pace).is_due(now, || self.registry.generation())
     }
 
     /// Corrects the kernel's program, if no other process changes the registry now.
@@ -422,7 +410,8 @@ impl Membership {
         mut receive: impl FnMut(),
     ) -> io::Result<bool> {
         let attempt = self.registry.try_lock(Some(self.row));
-        let attempt = attempt.inspect_err(|_| self.pace().note(now, self.registry.generation()));
+        let attempt =
+            attempt.inspect_err(|_| lock(&self.pace).note(now, self.registry.generation()));
         let Some(mut locked) = attempt? else {
             return Ok(false);
         };
@@ -452,7 +441,7 @@ impl Membership {
         }
         attach_all(&locked, sockets)?;
         self.is_stale.store(false, Ordering::Relaxed);
-        self.pace().note(now, self.registry.generation());
+        lock(&self.pace).note(now, self.registry.generation());
         Ok(true)
     }
 
@@ -487,7 +476,7 @@ impl Membership {
     /// Descriptors that a child of a fork must not keep: with them the kernel would take
     /// this participant for alive.
     pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
-        [self.registry.file().as_fd(), self.inbox.as_fd()]
+        [self.registry.file.as_fd(), self.inbox.as_fd()]
     }
 }
 

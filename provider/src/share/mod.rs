@@ -14,7 +14,7 @@ mod census;
 mod directory;
 mod entries;
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod fuzzing;
+pub mod fuzzing;
 mod hand_over;
 mod lock;
 mod membership;

@@ -36,7 +36,7 @@ const QUARANTINE_S: u32 = 10;
 /// The open file, not locked.
 #[derive(Debug)]
 pub(super) struct Registry {
-    file: File,
+    pub(super) file: File,
     directory: PathBuf,
     namespace: u64,
     pub(super) process: ProcessId,
@@ -64,10 +64,6 @@ impl Registry {
             patience: lock::PATIENCE,
             is_stuck: AtomicBool::new(false),
         })
-    }
-
-    pub(super) fn file(&self) -> &File {
-        &self.file
     }
 
     pub(super) fn path(&self) -> PathBuf {

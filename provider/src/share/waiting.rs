@@ -3,13 +3,14 @@
 //! system calls, whatever the sender, and no waiting.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use urxe_core::Time;
 
 use super::entries::Row;
 use super::hand_over::Delivery;
+use crate::lock::lock;
 
 /// Messages for all neighbours together: some megabytes.
 const LEN_MAX: usize = 1 << 14;
@@ -70,7 +71,7 @@ impl Default for Waiting {
 impl Waiting {
     /// Keeps a message. False if there is no room for it, or its neighbour is given up.
     pub(super) fn keep(&self, to: Row, bytes: &[u8], now: Time) -> bool {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.queue);
         let Queue { neighbours, len } = &mut *queue;
         neighbours.retain(|n| {
             let is_over = !n.is_given_up || now.since_ns(n.idle_since) >= UNFETCHED_NS;
@@ -111,7 +112,7 @@ impl Waiting {
         if self.due().is_none_or(|due| due > now) {
             return retried;
         }
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.queue);
         let Queue { neighbours, len } = &mut *queue;
         for neighbour in neighbours.iter_mut() {
             let tried = neighbour.retry(now, &send);

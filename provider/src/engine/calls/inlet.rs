@@ -6,14 +6,15 @@
 //! the engine, who never waits for anything while holding it. So the order of locks is:
 //! post, engine, staged.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use urxe_core::work::PostError;
 
 use crate::engine::Engine;
 use crate::engine::drive::doorbell::{Attempt, Bell, Guard, Poisoned};
 use crate::engine::drive::shard_state::ShardState;
+use crate::lock::lock;
 use crate::strict::{Place, Queue as QueueName, Watched};
 
 /// Most requests that wait for the holder of the engine. It comes within some
@@ -268,9 +269,4 @@ enum Staged {
     /// No room here, or perhaps none at all.
     Full,
     Refused(PostError),
-}
-
-/// Queues stay whole when a thread panics: their methods change nothing half way.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -211,7 +211,6 @@ impl QpShared {
         )
     }
 
-    /// Posts receives.
     #[inline]
     pub(crate) fn post_recvs<'a>(
         &self,

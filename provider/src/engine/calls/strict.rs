@@ -3,7 +3,6 @@
 use urxe_core::work::PostError;
 use urxe_core::{Driver, Shard};
 
-use super::watcher::Watcher;
 use crate::engine::Engine;
 use crate::engine::carrier::sockets::Which;
 use crate::engine::drive::doorbell::Poisoned;
@@ -36,7 +35,8 @@ impl Engine {
         &self,
         act: impl FnOnce(&mut Strict, &mut CqTable) -> R,
     ) -> Result<Option<R>, Poisoned> {
-        if !self.watcher.as_ref().is_some_and(Watcher::is_strict) {
+        let watcher = self.watcher.as_ref();
+        if watcher.is_none_or(|watcher| !watcher.is_strict) {
             return Ok(None);
         }
         let mut state = self.combiner.lock()?;

@@ -16,7 +16,7 @@ use crate::wc::Wc;
 #[derive(Debug)]
 pub(in crate::engine) struct Watcher {
     /// Strict mode is on; its state is behind the lock.
-    is_strict: bool,
+    pub(in crate::engine) is_strict: bool,
     /// What the engine is opened on, if not on sockets.
     network: Option<Arc<dyn Network>>,
 }
@@ -29,10 +29,6 @@ impl Watcher {
     ) -> Option<Watcher> {
         let is_needed = is_strict || network.is_some();
         is_needed.then_some(Watcher { is_strict, network })
-    }
-
-    pub(in crate::engine) fn is_strict(&self) -> bool {
-        self.is_strict
     }
 
     /// The program is about to do something that takes a while.

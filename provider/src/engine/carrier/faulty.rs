@@ -108,7 +108,7 @@ impl Engine {
 
 fn report(state: &ShardState) {
     if let Some(path) = state.faults() {
-        let (spec, counts) = (path.spec(), path.counts());
+        let (spec, counts) = (&path.spec, path.counts);
         eprintln!("urxe: {}", Summary { spec, counts });
     }
 }
@@ -117,7 +117,7 @@ fn report(state: &ShardState) {
 pub(in crate::engine) fn counters(
     state: &ShardState,
 ) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-    let counts = state.faults().map(|path| path.counts());
+    let counts = state.faults().map(|path| path.counts);
     let FaultCounts {
         packets: _,
         dropped,

@@ -161,7 +161,6 @@ fn on_network(network: &Arc<dyn Network>, config: &EngineConfig) -> Result<Opene
     })
 }
 
-/// Opens the sockets.
 fn on_sockets(config: &EngineConfig) -> Result<Opened, Error> {
     let (sockets, membership, chunk) = bind(config)?;
     let sockets = Arc::new(sockets);

@@ -81,12 +81,12 @@ impl Sockets {
         socket.report_tos().map_err(Error::io(REPORT_TOS))?;
         let added = self.groups.add(&socket);
         added.map_err(Error::io("watching the group's socket"))?;
-        Ok(Port::of_group(group, socket))
+        Ok(Port::new(group, socket, 1))
     }
 }
 
 /// The number of the interface that has an address; 0 leaves it to the system, which
 /// finds it for IPv4 by the address itself.
 fn interface_of(addr: IpAddr) -> u32 {
-    device::find_by_address(addr).map_or(0, |device| device.index())
+    device::find_by_address(addr).map_or(0, |device| device.index)
 }

@@ -10,11 +10,10 @@ use pnet::datalink::{self, NetworkInterface};
 
 use crate::async_event::AsyncEvent;
 
-/// The only port.
 const PORT: u8 = 1;
 
 /// What is known of the port.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PortWatch {
     /// None where there is no netlink: then nothing is ever noticed.
     socket: Option<OwnedFd>,
@@ -51,10 +50,7 @@ impl PortWatch {
             socket,
             interface,
             addrs,
-            is_up: AtomicBool::new(true),
-            downs: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
-            listed: 0,
+            ..PortWatch::default()
         };
         let seen = watch.look(&interfaces);
         watch.listed = seen.present;
@@ -65,13 +61,8 @@ impl PortWatch {
     /// The port of a context on a custom `Network`: up.
     pub(crate) fn on_network() -> PortWatch {
         PortWatch {
-            socket: None,
-            interface: None,
-            addrs: Box::default(),
             is_up: AtomicBool::new(true),
-            downs: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
-            listed: 0,
+            ..PortWatch::default()
         }
     }
 

@@ -21,12 +21,11 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// A multicast group's address.
-    pub(crate) fn of_group(addr: IpAddr, socket: UdpSocket) -> Port {
+    pub(crate) fn new(addr: IpAddr, socket: UdpSocket, users: u32) -> Port {
         Port {
             addr,
             socket,
-            users: AtomicU32::new(1),
+            users: AtomicU32::new(users),
         }
     }
 }
@@ -98,7 +97,7 @@ pub(crate) struct Sockets {
     addrs: Box<[IpAddr]>,
     /// Others have sockets on the same addresses: what is theirs may come to ours, even
     /// while no QP of ours uses an address.
-    is_shared: bool,
+    pub(crate) is_shared: bool,
     pub(crate) groups: GroupSockets,
     /// How they were opened.
     pub(crate) config: UdpConfig,
@@ -124,36 +123,28 @@ impl Sockets {
     /// host does not have it, or whatever the system says.
     pub(crate) fn bind(addrs: &[IpAddr], config: &UdpConfig) -> Result<Sockets, Error> {
         let ports = addrs.iter().map(|&addr| {
-            let socket = UdpSocket::bind(SocketAddr::new(addr, ROCE_PORT), config)
-                .map_err(|error| explain(addr, error))?;
-            Ok(Port {
+            let socket = UdpSocket::bind(SocketAddr::new(addr, ROCE_PORT), config);
+            Ok(Port::new(
                 addr,
-                socket,
-                users: AtomicU32::new(0),
-            })
+                socket.map_err(|error| explain(addr, error))?,
+                0,
+            ))
         });
         Ok(Sockets {
             ports: ports.collect::<Result<_, Error>>()?,
-            addrs: addrs.into(),
-            is_shared: false,
-            groups: GroupSockets::default(),
-            config: config.clone(),
+            ..Sockets::none(addrs, config.clone())
         })
     }
 
     /// The sockets of a context that shares its addresses.
     pub(crate) fn shared(addrs: &[IpAddr], sockets: Vec<UdpSocket>, config: UdpConfig) -> Sockets {
-        let ports = addrs.iter().zip(sockets).map(|(&addr, socket)| Port {
-            addr,
-            socket,
-            users: AtomicU32::new(0),
-        });
+        let ports = addrs.iter().zip(sockets);
         Sockets {
-            ports: ports.collect(),
-            addrs: addrs.into(),
+            ports: ports
+                .map(|(&addr, socket)| Port::new(addr, socket, 0))
+                .collect(),
             is_shared: true,
-            groups: GroupSockets::default(),
-            config,
+            ..Sockets::none(addrs, config)
         }
     }
 
@@ -166,10 +157,6 @@ impl Sockets {
             groups: GroupSockets::default(),
             config,
         }
-    }
-
-    pub(crate) fn is_shared(&self) -> bool {
-        self.is_shared
     }
 
     /// All sockets.

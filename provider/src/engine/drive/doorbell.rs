@@ -110,7 +110,6 @@ impl<T: Combined> Combiner<T> {
         }
     }
 
-    /// Waits for the lock.
     #[inline]
     pub(crate) fn lock(&self) -> Result<Guard<'_, T>, Poisoned> {
         let state = self.state.lock().map_err(|_| Poisoned)?;

@@ -331,7 +331,7 @@ impl<'a> Progress<'a> {
         let groups = self.neglected_groups();
         if let Attempt::Held(mut state) = self.engine.combiner.try_lock().ok()? {
             state.start_turn();
-            let shared = self.engine.sockets.is_shared() && !self.engine.sockets.all_active();
+            let shared = self.engine.sockets.is_shared && !self.engine.sockets.all_active();
             if shared || groups.is_some() {
                 // The driving thread looks only at those that it uses, or knows of.
                 state.receive(1, Which::All);
@@ -361,10 +361,8 @@ impl<'a> Progress<'a> {
             end
         };
         let end = self.housekeeping.due().map_or(end, |other| other.min(end));
-        self.engine
-            .progress
-            .asleep_until
-            .store(end.0, Ordering::Relaxed);
+        let progress = &self.engine.progress;
+        progress.asleep_until.store(end.0, Ordering::Relaxed);
         let (mut list, mut len) = self.interests();
         if let Some(groups) = groups {
             list[len] = groups;
@@ -423,10 +421,8 @@ impl<'a> Progress<'a> {
         let ends = [state.due(), self.housekeeping.due(), answer];
         let end = ends.into_iter().flatten().min();
         let asleep_until = end.map_or(u64::MAX, |end| end.0);
-        self.engine
-            .progress
-            .asleep_until
-            .store(asleep_until, Ordering::Relaxed);
+        let progress = &self.engine.progress;
+        progress.asleep_until.store(asleep_until, Ordering::Relaxed);
         drop(state);
         self.housekeeping.do_if_due(self.engine, now);
         self.sleep_on_sockets(now, end, backlog);

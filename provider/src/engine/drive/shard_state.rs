@@ -133,7 +133,7 @@ impl ShardState {
     pub(crate) fn start_turn(&mut self) {
         let now = self.clock.now();
         self.now = now;
-        self.cqs.set_now(now);
+        self.cqs.clock.now = now;
         if let Some(strict) = &mut self.strict {
             strict.get_mut().set_now(now);
         }
@@ -194,8 +194,8 @@ impl ShardState {
         if is_due {
             self.with(|shard, env| shard.handle_timeout(env));
         }
-        if self.cqs.due().is_some_and(|due| due <= self.now) {
-            self.cqs.raise_due();
+        if self.cqs.clock.due.is_some_and(|due| due <= self.now) {
+            self.cqs.clock.fire();
         }
         let parts = &mut self.parts;
         let any_held = match &mut parts.strict {
@@ -301,7 +301,7 @@ impl ShardState {
     pub(in crate::engine) fn is_quiet(&self, had_work: bool) -> bool {
         (had_work || !self.shard.has_work())
             && !self.shard.has_events()
-            && self.cqs.due().is_none()
+            && self.cqs.clock.due.is_none()
             && !self.is_watched()
     }
 
@@ -312,7 +312,7 @@ impl ShardState {
             Sent::All => None,
             Sent::Kept | Sent::Full => self.carrier.due(),
         };
-        let timer = [self.cqs.due(), held, late]
+        let timer = [self.cqs.clock.due, held, late]
             .into_iter()
             .fold(self.shard.next_timeout(), sooner);
         if self.shard.has_work() || self.is_full() {

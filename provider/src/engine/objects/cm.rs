@@ -5,8 +5,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use urxe_core::cm::{
-    Agent, AgentConfig, CmError as CoreError, CmEvent, CmPlaces, CommId, ConnectRequest,
-    DatagramRequest, ListenerId, Scope,
+    Agent, AgentConfig, CmError as CoreError, CmEvent, CmPlaces, CommId, ListenerId, Scope,
 };
 use urxe_core::qp::attr::{AttrMask, QpAttr};
 use urxe_core::qp::state::QpState;
@@ -139,25 +138,8 @@ impl Engine {
         Ok(result)
     }
 
-    /// Asks for a connection of the identifier that has this mailbox.
-    pub(crate) fn cm_connect(
-        &self,
-        mailbox: &Arc<Mailbox>,
-        request: &ConnectRequest<'_>,
-    ) -> Result<Result<CommId, CoreError>, Error> {
-        self.cm_begin(mailbox, |agent, now| agent.connect(now, request))
-    }
-
-    /// Asks where a datagram QP is.
-    pub(crate) fn cm_resolve(
-        &self,
-        mailbox: &Arc<Mailbox>,
-        request: &DatagramRequest<'_>,
-    ) -> Result<Result<CommId, CoreError>, Error> {
-        self.cm_begin(mailbox, |agent, now| agent.resolve(now, request))
-    }
-
-    fn cm_begin(
+    /// Asks for a connection of the identifier that has this mailbox, or where a datagram QP is.
+    pub(crate) fn cm_begin(
         &self,
         mailbox: &Arc<Mailbox>,
         begin: impl FnOnce(&mut Agent, Time) -> Result<CommId, CoreError>,

@@ -2,7 +2,6 @@
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {
-        /// The engine's counters.
         #[derive(Clone, Copy, Debug, Default)]
         pub(crate) struct EngineCounters {
             $($(#[doc = $doc])* pub(crate) $name: u64,)*

@@ -37,7 +37,7 @@ const QPS_PER_TURN: usize = 128;
 impl Housekeeping {
     pub(crate) fn new(engine: &Engine) -> Housekeeping {
         let stats = StatFile::create(engine.sockets.addrs());
-        let asked = stats.as_ref().and_then(|stats| Asked::new(stats.path()));
+        let asked = stats.as_ref().and_then(|stats| Asked::new(&stats.path));
         Housekeeping {
             asked,
             due: Some(Time::ZERO),

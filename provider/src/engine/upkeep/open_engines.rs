@@ -1,13 +1,14 @@
 //! Contexts that are open when the process ends. Many programs exit without closing them, so their captures have to
 //! be completed, and the faults that they met told, on request.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::engine::Engine;
+use crate::lock::lock;
 
 /// A list of engines that does not keep them.
 #[derive(Debug)]
-struct OpenEngines(Mutex<Vec<Weak<Engine>>>);
+pub(crate) struct OpenEngines(Mutex<Vec<Weak<Engine>>>);
 
 impl OpenEngines {
     const fn new() -> OpenEngines {
@@ -15,27 +16,21 @@ impl OpenEngines {
     }
 
     /// Adds one; those that are gone go.
-    fn note(&self, engine: &Arc<Engine>) {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn note(&self, engine: &Arc<Engine>) {
+        let mut open = lock(&self.0);
         open.retain(|engine| engine.strong_count() > 0);
         open.push(Arc::downgrade(engine));
     }
 
     /// All that are open, once.
     fn take(&self) -> Vec<Arc<Engine>> {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = std::mem::take(&mut *open);
+        let open = std::mem::take(&mut *lock(&self.0));
         open.iter().filter_map(Weak::upgrade).collect()
     }
 }
 
 /// Contexts that write captures (`URXE_PCAP`).
-static CAPTURING: OpenEngines = OpenEngines::new();
-
-/// Notes a context that writes one.
-pub(crate) fn note_capturing(engine: &Arc<Engine>) {
-    CAPTURING.note(engine);
-}
+pub(crate) static CAPTURING: OpenEngines = OpenEngines::new();
 
 /// Writes to their files what open contexts captured (`URXE_PCAP`), for programs that exit without closing them. A
 /// context that is closed does so itself.
@@ -46,12 +41,7 @@ pub fn flush_open_captures() {
 }
 
 /// Contexts with faults that are open, to tell their counts when the process ends.
-static FAULTY: OpenEngines = OpenEngines::new();
-
-/// Notes a context with faults.
-pub(crate) fn note_faulty(engine: &Arc<Engine>) {
-    FAULTY.note(engine);
-}
+pub(crate) static FAULTY: OpenEngines = OpenEngines::new();
 
 /// Prints to standard error which faults the contexts met that are still open; for
 /// programs that exit without closing them. Those that are closed say so themselves, if

@@ -4,7 +4,7 @@
 //! that the ICRC verifies: with the IPv4 Identification that a packet was sent with, or
 //! that its ICRC was found to belong to. The other fields are plausible, not observed.
 
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use urxe_core::transmit::TxBatch;
 use urxe_udp::Datagram;
 use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 use urxe_wire::pcapng::{self, Direction, Interface, Packet};
-use urxe_wire::{IcrcPolicy, IcrcVerdict, Ipv4, Ipv6, PROTOCOL_UDP, Udp};
+use urxe_wire::{Gid, IcrcPolicy, IcrcVerdict, Ipv4, Ipv6, PROTOCOL_UDP, Udp};
 
 use crate::error::Error;
 
@@ -238,8 +238,8 @@ impl Headers {
                     payload_len: udp.len,
                     next_header: PROTOCOL_UDP,
                     hop_limit: TTL,
-                    src: v6(source),
-                    dst: v6(dest),
+                    src: Gid::from(source).0.into(),
+                    dst: Gid::from(dest).0.into(),
                 };
                 // Zero would mean an invalid packet over IPv6.
                 udp.checksum = udp_checksum(&ip, &udp, packet);
@@ -265,12 +265,5 @@ fn udp_checksum(ip: &Ipv6, udp: &Udp, packet: &[u8]) -> u16 {
     match !(((sum >> 16) + (sum & 0xffff)) as u16) {
         0 => 0xffff,
         checksum => checksum,
-    }
-}
-
-fn v6(addr: IpAddr) -> Ipv6Addr {
-    match addr {
-        IpAddr::V4(addr) => addr.to_ipv6_mapped(),
-        IpAddr::V6(addr) => addr,
     }
 }

@@ -59,12 +59,12 @@ fn all_are_dropped_or_doubled_when_that_is_asked_for() {
     let mut wire = Wire::new("drop=100%");
     (0..20).for_each(|n| wire.send(n, Time::ZERO));
     assert!(wire.left.is_empty() && wire.path.due().is_none());
-    assert_eq!(wire.path.counts().dropped, 20);
+    assert_eq!(wire.path.counts.dropped, 20);
 
     let mut wire = Wire::new("dup=100%");
     (0..3).for_each(|n| wire.send(n, Time::ZERO));
     assert_eq!(wire.numbers(), [0, 0, 1, 1, 2, 2]);
-    assert_eq!(wire.path.counts().duplicated, 3);
+    assert_eq!(wire.path.counts.duplicated, 3);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn one_bit_of_a_corrupted_packet_is_wrong() {
             packet.iter().position(|byte| *byte != 0)
         })
         .collect();
-    assert_eq!(wire.path.counts().corrupted, 20);
+    assert_eq!(wire.path.counts.corrupted, 20);
     assert!(places.len() > 5, "{places:?}");
 }
 
@@ -98,7 +98,7 @@ fn an_overtaken_packet_leaves_after_later_ones() {
         numbers[..place].iter().any(|earlier| earlier > n)
     });
     // One at the end has no later ones.
-    let (late, counted) = (late.count() as u64, wire.path.counts().reordered);
+    let (late, counted) = (late.count() as u64, wire.path.counts.reordered);
     assert!(
         late > 5 && counted.abs_diff(late) <= 3,
         "{late} of {counted}: {numbers:?}"
@@ -129,7 +129,7 @@ fn delayed_packets_keep_their_order() {
         wire.run(due);
     }
     assert_eq!(wire.numbers(), (0..30).collect::<Vec<_>>());
-    assert_eq!(wire.path.counts().delayed, 30);
+    assert_eq!(wire.path.counts.delayed, 30);
 }
 
 /// Of doubled packets more leave than came: those without room in the batch wait.
@@ -145,7 +145,7 @@ fn what_does_not_fit_the_batch_waits() {
     assert_eq!(wire.batch.packets(), 16);
     assert_eq!(wire.path.due(), Some(Time::ZERO));
     wire.run(Time::ZERO);
-    assert_eq!(wire.path.counts().overflowed, 0);
+    assert_eq!(wire.path.counts.overflowed, 0);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn too_many_held_packets_are_lost_and_counted() {
     wire.path.held_bytes = HELD_BYTES_MAX - LEN;
     wire.send(0, Time::ZERO);
     wire.send(1, Time::ZERO);
-    assert_eq!(wire.path.counts().overflowed, 1);
+    assert_eq!(wire.path.counts.overflowed, 1);
 }
 
 #[test]
