@@ -65,15 +65,26 @@ impl Common {
     }
 }
 
+/// The types of the caller's memory and completion queues, which go together everywhere.
+pub(crate) trait Host {
+    type Memory: Memory;
+    type Cqs: CqSink;
+}
+
+impl<M: Memory, C: CqSink> Host for (M, C) {
+    type Memory = M;
+    type Cqs = C;
+}
+
 /// One call's view of everything outside the QP.
-pub(crate) struct Cx<'a, 'e, M: Memory, C: CqSink> {
-    pub(crate) env: &'a mut Env<'e, M, C>,
+pub(crate) struct Cx<'a, 'e, H: Host> {
+    pub(crate) env: &'a mut Env<'e, H::Memory, H::Cqs>,
     pub(crate) common: &'a mut Common,
     /// A completion was lost in this call: the QP must fail.
     pub(crate) overrun: bool,
 }
 
-impl<'a, 'e, M: Memory, C: CqSink> Cx<'a, 'e, M, C> {
+impl<'a, 'e, M: Memory, C: CqSink> Cx<'a, 'e, (M, C)> {
     pub(crate) fn new(env: &'a mut Env<'e, M, C>, common: &'a mut Common) -> Self {
         Cx {
             env,
@@ -81,7 +92,9 @@ impl<'a, 'e, M: Memory, C: CqSink> Cx<'a, 'e, M, C> {
             overrun: false,
         }
     }
+}
 
+impl<H: Host> Cx<'_, '_, H> {
     #[inline]
     pub(crate) fn now(&self) -> Time {
         self.env.now

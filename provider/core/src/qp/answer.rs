@@ -2,9 +2,7 @@
 //! before all data, its own and that of others.
 
 use crate::ack_policy::AckMode;
-use crate::context::Cx;
-use crate::cq::CqSink;
-use crate::memory::Memory;
+use crate::context::{Cx, Host};
 use crate::qp::Qp;
 use crate::qp::respond::RespondStep;
 use crate::time::Time;
@@ -35,10 +33,10 @@ impl Qp {
     }
 
     /// Sends what is owed.
-    pub(crate) fn answer<M: Memory, C: CqSink>(
+    pub(crate) fn answer<H: Host>(
         &mut self,
         acks: AckMode,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> Answered {
         while self.resp.nak_owed.is_some() || self.resp.replay.is_due() {
@@ -67,9 +65,9 @@ impl Qp {
     }
 
     /// Sends the next response, result or NAK.
-    pub(super) fn respond<M: Memory, C: CqSink>(
+    pub(super) fn respond<H: Host>(
         &mut self,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> RespondStep {
         loop {
@@ -85,10 +83,10 @@ impl Qp {
     }
 
     /// Sends the ACK that is owed, unless it is held back; not before a response that is due.
-    pub(super) fn send_ack<M: Memory, C: CqSink>(
+    pub(super) fn send_ack<H: Host>(
         &mut self,
         acks: AckMode,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> RespondStep {
         if !self.resp.ack.is_owed() {

@@ -3,10 +3,9 @@
 
 use urxe_wire::{Aeth, NakCode, Operation, Packet, Position, Psn, RnrTimer, SyndromeKind};
 
-use crate::context::Cx;
-use crate::cq::{CqSink, Cqe, WcOpcode};
+use crate::context::{Cx, Host};
+use crate::cq::{Cqe, WcOpcode};
 use crate::error::{DropReason, Fault, WcStatus};
-use crate::memory::Memory;
 use crate::qp::Link;
 use crate::qp::requester::Requester;
 use crate::qp::sgl;
@@ -26,11 +25,11 @@ impl Requester {
     ///
     /// # Errors
     /// The fault that ends the oldest request, and with it the QP.
-    pub(crate) fn handle_response<M: Memory, C: CqSink>(
+    pub(crate) fn handle_response<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         let psn = packet.bth().psn;
         if psn.is_before(self.una) || !psn.is_before(self.sent_end) {
@@ -68,12 +67,7 @@ impl Requester {
 
     /// An old acknowledgement may still bring news about credits; everything else
     /// about it is long known.
-    fn on_stale<M: Memory, C: CqSink>(
-        &mut self,
-        packet: &Packet<'_>,
-        psn: Psn,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) {
+    fn on_stale<H: Host>(&mut self, packet: &Packet<'_>, psn: Psn, cx: &mut Cx<'_, '_, H>) {
         if psn.next() == self.una
             && packet.info().operation == Operation::Acknowledge
             && let Some(aeth) = packet.aeth()
@@ -88,12 +82,12 @@ impl Requester {
         }
     }
 
-    fn on_acknowledge<M: Memory, C: CqSink>(
+    fn on_acknowledge<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
         psn: Psn,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         let aeth = packet
             .aeth()
@@ -112,12 +106,12 @@ impl Requester {
         }
     }
 
-    fn on_rnr_nak<M: Memory, C: CqSink>(
+    fn on_rnr_nak<H: Host>(
         &mut self,
         timer: RnrTimer,
         psn: Psn,
         link: &Link,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         cx.common.stats.rcvd_rnr_err += 1;
         self.counts.rcvd_rnr_err += 1;
@@ -143,12 +137,12 @@ impl Requester {
         Ok(())
     }
 
-    fn on_nak<M: Memory, C: CqSink>(
+    fn on_nak<H: Host>(
         &mut self,
         code: NakCode,
         psn: Psn,
         link: &Link,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         // A NAK acknowledges everything before its PSN.
         if self.acknowledge(psn, link, cx) == Reach::ResponseMissing {
@@ -178,17 +172,14 @@ impl Requester {
 
     /// A response beyond one that never came: the missing one was lost (implied NAK,
     /// IBTA 9.7.5.1.4 in substance).
-    fn on_response_missing<M: Memory, C: CqSink>(
-        &mut self,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) -> Result<(), Fault> {
+    fn on_response_missing<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) -> Result<(), Fault> {
         mark!(ImpliedNak);
         cx.common.stats.implied_nak += 1;
         self.counts.implied_nak += 1;
         self.go_back(cx)
     }
 
-    fn go_back<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) -> Result<(), Fault> {
+    fn go_back<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) -> Result<(), Fault> {
         match self.retry.on_sequence_error(cx.now(), self.una) {
             Ok(true) => {
                 cx.common.stats.completer_retry_err += 1;
@@ -214,12 +205,12 @@ impl Requester {
         }
     }
 
-    fn on_read_response<M: Memory, C: CqSink>(
+    fn on_read_response<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
         psn: Psn,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         // A response also acknowledges every SEND and WRITE before it.
         if self.acknowledge(psn, link, cx) == Reach::ResponseMissing {
@@ -264,12 +255,12 @@ impl Requester {
         Ok(())
     }
 
-    fn on_atomic_ack<M: Memory, C: CqSink>(
+    fn on_atomic_ack<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
         psn: Psn,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         if self.acknowledge(psn, link, cx) == Reach::ResponseMissing {
             return self.on_response_missing(cx);
@@ -308,12 +299,7 @@ impl Requester {
 
     /// Completes every SEND and WRITE before `end`, in order.
     #[inline]
-    fn acknowledge<M: Memory, C: CqSink>(
-        &mut self,
-        end: Psn,
-        link: &Link,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) -> Reach {
+    fn acknowledge<H: Host>(&mut self, end: Psn, link: &Link, cx: &mut Cx<'_, '_, H>) -> Reach {
         while self.una.is_before(end) {
             debug_assert!(
                 self.sq.head() < self.started,
@@ -336,7 +322,7 @@ impl Requester {
 
     /// The oldest request succeeded.
     #[inline]
-    pub(crate) fn retire<M: Memory, C: CqSink>(&mut self, link: &Link, cx: &mut Cx<'_, '_, M, C>) {
+    pub(crate) fn retire<H: Host>(&mut self, link: &Link, cx: &mut Cx<'_, '_, H>) {
         let wqe = self.sq.wqe(self.sq.head());
         if link.sq_sig_all || wqe.flags.contains(SendFlags::SIGNALED) {
             let cqe = send_cqe(wqe, Fault::None, link);
@@ -356,12 +342,7 @@ impl Requester {
     }
 
     /// Completes all requests: the oldest with `fault`, the rest as flushed.
-    pub(crate) fn flush<M: Memory, C: CqSink>(
-        &mut self,
-        mut fault: Fault,
-        link: &Link,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) {
+    pub(crate) fn flush<H: Host>(&mut self, mut fault: Fault, link: &Link, cx: &mut Cx<'_, '_, H>) {
         while !self.sq.is_empty() {
             let cqe = send_cqe(self.sq.wqe(self.sq.head()), fault, link);
             cx.complete(link.send_cq, cqe);

@@ -1,9 +1,7 @@
 //! The turn of a QP under congestion control, and the input of its controller.
 
 use crate::congestion::{CongestionControl, Controller, FRAME_OVERHEAD_IPV4, FRAME_OVERHEAD_IPV6};
-use crate::context::Cx;
-use crate::cq::CqSink;
-use crate::memory::Memory;
+use crate::context::{Cx, Host};
 use crate::qp::requester::{Requester, SendStep};
 use crate::qp::respond::RespondStep;
 use crate::qp::state::QpState;
@@ -116,10 +114,10 @@ impl Qp {
 
     /// As [`Qp::take_turn`], packet by packet as congestion control allows. ACKs and NAKs are
     /// not held back: the peer measures by them.
-    pub(crate) fn take_controlled_turn<M: Memory, C: CqSink>(
+    pub(crate) fn take_controlled_turn<H: Host>(
         &mut self,
         budget: &mut Budget,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> Turn {
         let mut turn = Turn::Again;
@@ -141,10 +139,10 @@ impl Qp {
     }
 
     /// Sends one packet, or says why not.
-    fn controlled_step<M: Memory, C: CqSink>(
+    fn controlled_step<H: Host>(
         &mut self,
         budget: &mut Budget,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> Result<(), Turn> {
         let response_is_due = self.resp.replay.is_due();
@@ -217,9 +215,9 @@ impl Qp {
     }
 
     /// Puts the CNP that is owed into the batch. Returns false if it has no room.
-    pub(crate) fn send_notification<M: Memory, C: CqSink>(
+    pub(crate) fn send_notification<H: Host>(
         &mut self,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> bool {
         if !self.notification.is_owed() {

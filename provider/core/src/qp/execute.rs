@@ -3,8 +3,8 @@
 
 use urxe_wire::{Operation, Packet, Position, Rkey};
 
-use crate::context::Cx;
-use crate::cq::{CqSink, Cqe, WcOpcode};
+use crate::context::{Cx, Host};
+use crate::cq::{Cqe, WcOpcode};
 use crate::error::{Fault, WcStatus};
 use crate::memory::Memory;
 use crate::mr::{Access, MrSpan};
@@ -15,11 +15,11 @@ use crate::qp::sgl;
 use crate::work::MESSAGE_MAX;
 
 impl Responder {
-    pub(crate) fn execute<M: Memory, C: CqSink>(
+    pub(crate) fn execute<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<Outcome, Refusal> {
         let info = packet.info();
         let starts = matches!(info.position, Position::First | Position::Only);
@@ -50,12 +50,12 @@ impl Responder {
     }
 
     #[inline]
-    fn on_send<M: Memory, C: CqSink>(
+    fn on_send<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
         received: u64,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<Outcome, Refusal> {
         if self.rq.is_empty() && !self.take_shared(cx) {
             self.needs_receives = true;
@@ -102,11 +102,11 @@ impl Responder {
     }
 
     #[inline]
-    fn on_write_start<M: Memory, C: CqSink>(
+    fn on_write_start<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<Outcome, Refusal> {
         check_right(link, Access::REMOTE_WRITE)?;
         let reth = packet
@@ -127,12 +127,12 @@ impl Responder {
     }
 
     #[inline]
-    fn on_write_packet<M: Memory, C: CqSink>(
+    fn on_write_packet<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
         (va, rkey, total, received): (u64, Rkey, u32, u32),
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<Outcome, Refusal> {
         let ends = ends_message(packet);
         if packet.info().has_imm() && self.rq.is_empty() && !self.take_shared(cx) {
@@ -183,11 +183,11 @@ impl Responder {
         })
     }
 
-    fn on_read<M: Memory, C: CqSink>(
+    fn on_read<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<Outcome, Refusal> {
         self.check_acceptable(link, Access::REMOTE_READ)?;
         let reth = packet
@@ -210,11 +210,11 @@ impl Responder {
         self.accept(packets, kind)
     }
 
-    fn on_atomic<M: Memory, C: CqSink>(
+    fn on_atomic<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<Outcome, Refusal> {
         self.check_acceptable(link, Access::REMOTE_ATOMIC)?;
         let eth = packet
@@ -258,13 +258,13 @@ impl Responder {
         })
     }
 
-    fn complete_receive<M: Memory, C: CqSink>(
+    fn complete_receive<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
         opcode: WcOpcode,
         byte_len: u32,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) {
         let cqe = Cqe {
             wr_id: self.rq.front_wr_id(),
@@ -305,11 +305,11 @@ fn check_right(link: &Link, need: Access) -> Result<(), Refusal> {
 
 /// What the rkey of a request opens.
 #[inline]
-pub(crate) fn check_key<M: Memory, C: CqSink>(
+pub(crate) fn check_key<H: Host>(
     link: &Link,
     (rkey, va, len): (Rkey, u64, u32),
     need: Access,
-    cx: &Cx<'_, '_, M, C>,
+    cx: &Cx<'_, '_, H>,
 ) -> Result<MrSpan, Refusal> {
     let mrs = &cx.env.mrs;
     mrs.check_remote(rkey, link.accessor(), va, len as usize, need)

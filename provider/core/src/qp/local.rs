@@ -5,21 +5,15 @@
 //! order easy to rely on: no earlier request finds the window changed, no later one leaves
 //! before it is, and nothing happens if an earlier request fails.
 
-use crate::context::Cx;
-use crate::cq::CqSink;
+use crate::context::{Cx, Host};
 use crate::error::Fault;
-use crate::memory::Memory;
 use crate::qp::Link;
 use crate::qp::requester::{Requester, SendStep};
 use crate::work::WrOpcode;
 
 impl Requester {
     /// Carries out the request at the cursor, which is the oldest.
-    pub(crate) fn run_local<M: Memory, C: CqSink>(
-        &mut self,
-        link: &Link,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) -> SendStep {
+    pub(crate) fn run_local<H: Host>(&mut self, link: &Link, cx: &mut Cx<'_, '_, H>) -> SendStep {
         match self.carry_out(link, cx) {
             Ok(()) => SendStep::Local,
             Err(fault) => self.fault_here(fault),
@@ -30,10 +24,10 @@ impl Requester {
     ///
     /// # Errors
     /// The fault that ends the request.
-    pub(crate) fn carry_out<M: Memory, C: CqSink>(
+    pub(crate) fn carry_out<H: Host>(
         &mut self,
         link: &Link,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         let (wqe, mrs) = (self.sq.wqe(self.cursor), &mut *cx.env.mrs);
         match wqe.opcode {

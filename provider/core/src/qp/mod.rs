@@ -40,13 +40,12 @@ use urxe_wire::{Bth, IcrcSeed, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Service};
 
 use crate::ack_policy::AckMode;
 use crate::congestion::NotificationPoint;
-use crate::context::Cx;
-use crate::cq::{CqId, CqSink};
+use crate::context::{Cx, Host};
+use crate::cq::CqId;
 use crate::destinations::Way;
 use crate::detail::ErrorDetail;
 use crate::error::Fault;
 use crate::event::AsyncEvent;
-use crate::memory::Memory;
 use crate::mr::{Access, Accessor, PdId};
 use crate::path::icrc_seed;
 use crate::qpn_table::QpnChunk;
@@ -237,10 +236,10 @@ impl Qp {
         self.attr.qp_state
     }
 
-    pub(crate) fn post_send<M: Memory, C: CqSink>(
+    pub(crate) fn post_send<H: Host>(
         &mut self,
         wr: &SendWr<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), PostError> {
         if !self.state().takes_post_send() {
             return Err(PostError::State("send"));
@@ -250,10 +249,10 @@ impl Qp {
         Ok(())
     }
 
-    pub(crate) fn post_recv<M: Memory, C: CqSink>(
+    pub(crate) fn post_recv<H: Host>(
         &mut self,
         wr: &RecvWr<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), PostError> {
         if !self.state().takes_post_recv() {
             return Err(PostError::State("receive"));
@@ -265,11 +264,7 @@ impl Qp {
     }
 
     /// Takes posts that waited elsewhere.
-    pub(crate) fn drain_send<M: Memory, C: CqSink>(
-        &mut self,
-        staged: &mut SendQueue,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) {
+    pub(crate) fn drain_send<H: Host>(&mut self, staged: &mut SendQueue, cx: &mut Cx<'_, '_, H>) {
         if self.state().takes_post_send() {
             staged.drain_into(&mut self.req.sq);
         } else {
@@ -280,11 +275,7 @@ impl Qp {
     }
 
     /// Takes posts that waited elsewhere.
-    pub(crate) fn drain_recv<M: Memory, C: CqSink>(
-        &mut self,
-        staged: &mut RecvQueue,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) {
+    pub(crate) fn drain_recv<H: Host>(&mut self, staged: &mut RecvQueue, cx: &mut Cx<'_, '_, H>) {
         if self.state().takes_post_recv() {
             staged.drain_into(&mut self.resp.rq);
             self.resp.on_receives_posted();
@@ -295,11 +286,7 @@ impl Qp {
     }
 
     /// Takes one packet that passed every check of identity.
-    pub(crate) fn handle_packet<M: Memory, C: CqSink>(
-        &mut self,
-        packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) {
+    pub(crate) fn handle_packet<H: Host>(&mut self, packet: &Packet<'_>, cx: &mut Cx<'_, '_, H>) {
         if packet.info().is_response() {
             if let Err(fault) = self.req.handle_response(&self.link, packet, cx) {
                 self.fail_send(fault, Some(packet), cx);
@@ -315,7 +302,7 @@ impl Qp {
 
     /// The peer of a connection sends: an event, if the program has not gone to RTS yet.
     #[inline]
-    fn note_established<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
+    fn note_established<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
         if !self.established {
             self.established = true;
             if self.state() == QpState::Rtr {
@@ -327,7 +314,7 @@ impl Qp {
     }
 
     /// Looks at the clock.
-    pub(crate) fn handle_timeout<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
+    pub(crate) fn handle_timeout<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
         self.way.expire(cx.now());
         match self.req.retry.expire(cx.now()) {
             Expired::Nothing => {}
@@ -393,11 +380,11 @@ impl Qp {
     }
 
     /// Sends what is due: responses first, then requests.
-    pub(crate) fn take_turn<M: Memory, C: CqSink>(
+    pub(crate) fn take_turn<H: Host>(
         &mut self,
         acks: AckMode,
         budget: &mut Budget,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> Turn {
         if self.is_unreliable() {
@@ -437,10 +424,10 @@ impl Qp {
 
     /// Returns the number of packets sent, and whether more could be.
     #[inline]
-    fn send_requests<M: Memory, C: CqSink>(
+    fn send_requests<H: Host>(
         &mut self,
         budget: &mut Budget,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> Result<(u32, bool), Turn> {
         let may_start = match self.state() {
@@ -470,11 +457,11 @@ impl Qp {
     }
 
     /// The oldest send failed: the QP fails with it.
-    fn fail_send<M: Memory, C: CqSink>(
+    fn fail_send<H: Host>(
         &mut self,
         fault: Fault,
         packet: Option<&Packet<'_>>,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) {
         self.note_send_failure(fault, packet, cx.env.mrs);
         // A lost completion is more than a failed send: the whole QP fails.
@@ -489,11 +476,11 @@ impl Qp {
     }
 
     /// The peer's request was refused: the QP fails, once the NAK is out.
-    fn fail_recv<M: Memory, C: CqSink>(
+    fn fail_recv<H: Host>(
         &mut self,
         refusal: Refusal,
         packet: Option<&Packet<'_>>,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) {
         self.note_recv_failure(refusal, packet, cx.env.mrs);
         self.attr.qp_state = QpState::Err;
@@ -515,7 +502,7 @@ impl Qp {
         self.report_last_wqe(cx);
     }
 
-    fn flush_if_failed<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
+    fn flush_if_failed<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
         if self.state() == QpState::Err {
             self.req.flush(Fault::Flushed, &self.link, cx);
             self.resp.flush(Fault::Flushed, &self.link, cx);
@@ -531,7 +518,7 @@ impl Qp {
     }
 
     /// One of its completion queues lost a completion, of this QP or another.
-    pub(crate) fn on_cq_failed<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
+    pub(crate) fn on_cq_failed<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
         // From RESET there is no way to ERR: its first completion will fail it.
         cx.overrun = self.state() != QpState::Reset;
         self.after(cx);
@@ -539,7 +526,7 @@ impl Qp {
 
     /// What every input may have brought about: a lost completion, a drained queue.
     #[inline]
-    fn after<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
+    fn after<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
         if cx.overrun && self.state() != QpState::Err {
             cx.common.push_event(AsyncEvent::QpFatal(self.index));
             self.fail_send(Fault::CqOverrun, None, cx);

@@ -4,10 +4,8 @@
 use urxe_wire::Service;
 
 use crate::config::ShardConfig;
-use crate::context::Cx;
-use crate::cq::CqSink;
+use crate::context::{Cx, Host};
 use crate::error::Fault;
-use crate::memory::Memory;
 use crate::mr::Access;
 use crate::path::icrc_seed;
 use crate::qp::Qp;
@@ -29,11 +27,11 @@ const QP_ACCESS: u32 = Access::LOCAL_WRITE.0
 
 impl Qp {
     /// Changes attributes and state; all or nothing.
-    pub(crate) fn modify<M: Memory, C: CqSink>(
+    pub(crate) fn modify<H: Host>(
         &mut self,
         attr: &QpAttr,
         mask: AttrMask,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), ModifyError> {
         let from = self.state();
         let to = if mask.contains(AttrMask::STATE) {

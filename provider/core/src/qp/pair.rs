@@ -8,9 +8,7 @@
 use urxe_wire::Opcode;
 use urxe_wire::Service;
 
-use crate::context::Cx;
-use crate::cq::CqSink;
-use crate::memory::Memory;
+use crate::context::{Cx, Host};
 use crate::qp::Qp;
 use crate::qp::respond::RespondStep;
 use crate::qp::state::QpState;
@@ -69,11 +67,7 @@ impl Qp {
     }
 
     /// Ends the pair, if the request is in the batch.
-    pub(crate) fn end_pair<M: Memory, C: CqSink>(
-        &mut self,
-        cx: &mut Cx<'_, '_, M, C>,
-        batch: &mut TxBatch,
-    ) {
+    pub(crate) fn end_pair<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>, batch: &mut TxBatch) {
         if batch.runs().len() == 1 {
             let step = self.resp.poll_ack(&self.link, cx, batch);
             debug_assert!(!matches!(step, RespondStep::BatchFull));

@@ -5,8 +5,7 @@
 use urxe_wire::{Aeth, Bth, Opcode, Packet, PacketWriter, Position, Psn, Reth, Syndrome};
 use urxe_wire::{SyndromeKind, packet_len};
 
-use crate::context::Cx;
-use crate::cq::CqSink;
+use crate::context::{Cx, Host};
 use crate::error::Fault;
 use crate::flush::{Flush, Placement, Selectivity};
 use crate::memory::Memory;
@@ -26,10 +25,10 @@ const WORD: u32 = 8;
 
 impl Requester {
     /// Puts the request at the cursor into the batch.
-    pub(crate) fn emit_placement<M: Memory, C: CqSink>(
+    pub(crate) fn emit_placement<H: Host>(
         &mut self,
         link: &Link,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> Result<Option<u32>, Fault> {
         let wqe = self.sq.wqe(self.cursor);
@@ -66,12 +65,12 @@ impl Requester {
         Ok(Some(1))
     }
 
-    fn gather_word<M: Memory, C: CqSink>(
+    fn gather_word<H: Host>(
         &self,
         link: &Link,
         wqe: &SendWqe,
         payload: &mut [u8],
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         if wqe.flags.contains(SendFlags::INLINE) {
             payload.copy_from_slice(self.sq.inline(self.cursor));
@@ -82,12 +81,12 @@ impl Requester {
     }
 
     /// The empty READ response to the oldest request, which is one of ours.
-    pub(crate) fn on_placed<M: Memory, C: CqSink>(
+    pub(crate) fn on_placed<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
         psn: Psn,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         let is_ack = packet
             .aeth()
@@ -107,11 +106,11 @@ impl Requester {
 
 impl Responder {
     /// Stores 8 bytes at once.
-    pub(crate) fn on_atomic_write<M: Memory, C: CqSink>(
+    pub(crate) fn on_atomic_write<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<Outcome, Refusal> {
         const NEED: Access = Access::REMOTE_WRITE;
         self.check_acceptable(link, NEED)?;
@@ -138,11 +137,11 @@ impl Responder {
     }
 
     /// Makes sure of what earlier requests wrote.
-    pub(crate) fn on_flush<M: Memory, C: CqSink>(
+    pub(crate) fn on_flush<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<Outcome, Refusal> {
         let (Some(feth), Some(reth)) = (packet.feth(), packet.reth()) else {
             return Err(Refusal::Length);
@@ -172,11 +171,11 @@ impl Responder {
     }
 
     /// Puts the answer into the batch.
-    pub(crate) fn emit_placed<M: Memory, C: CqSink>(
+    pub(crate) fn emit_placed<H: Host>(
         &mut self,
         link: &Link,
         next: NextResponse,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> RespondStep {
         let opcode = Opcode::RC_READ_RESPONSE_ONLY;

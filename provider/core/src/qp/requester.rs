@@ -8,10 +8,8 @@
 use urxe_wire::{AtomicEth, Bth, Ieth, ImmDt, Opcode, PacketWriter, Psn, Reth, packet_len};
 
 use crate::congestion::Controller;
-use crate::context::Cx;
-use crate::cq::CqSink;
+use crate::context::{Cx, Host};
 use crate::error::Fault;
-use crate::memory::Memory;
 use crate::mr::Access;
 use crate::qp::Link;
 use crate::qp::credit::CreditLimit;
@@ -199,11 +197,11 @@ impl Requester {
 
     /// Puts the next packet into the batch, starting a request where one is due.
     #[inline]
-    pub(crate) fn poll_packet<M: Memory, C: CqSink>(
+    pub(crate) fn poll_packet<H: Host>(
         &mut self,
         link: &Link,
         may_start: bool,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> SendStep {
         if self.blocked(link, may_start).is_some() {
@@ -222,8 +220,8 @@ impl Requester {
         }
         let sent = if !opcode.is_read_or_atomic() {
             match link.opcodes {
-                RC_OPCODES => self.emit_data::<M, C, { RC_OPCODES }>(link, cx, batch),
-                _ => self.emit_data::<M, C, { XRC_OPCODES }>(link, cx, batch),
+                RC_OPCODES => self.emit_data::<H, { RC_OPCODES }>(link, cx, batch),
+                _ => self.emit_data::<H, { XRC_OPCODES }>(link, cx, batch),
             }
         } else if opcode.is_placement() {
             self.emit_placement(link, cx, batch)
@@ -287,10 +285,10 @@ impl Requester {
         allows
     }
 
-    pub(crate) fn start<M: Memory, C: CqSink>(
+    pub(crate) fn start<H: Host>(
         &mut self,
         link: &Link,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         let wqe = self.sq.wqe(self.cursor);
         let is_word = wqe.opcode.is_atomic() || wqe.opcode == WrOpcode::AtomicWrite;
@@ -338,10 +336,10 @@ impl Requester {
     /// Puts one packet of a SEND or WRITE into the batch. `SERVICE` is where the opcodes
     /// of the QP's service begin.
     #[inline]
-    pub(crate) fn emit_data<M: Memory, C: CqSink, const SERVICE: u8>(
+    pub(crate) fn emit_data<H: Host, const SERVICE: u8>(
         &mut self,
         link: &Link,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> Result<Option<u32>, Fault> {
         let wqe = self.sq.wqe(self.cursor);
@@ -469,7 +467,7 @@ impl Requester {
 
     /// Moves the cursor over a packet that stands for `span` PSNs.
     #[inline]
-    fn on_sent<M: Memory, C: CqSink>(&mut self, span: u32, cx: &mut Cx<'_, '_, M, C>) {
+    fn on_sent<H: Host>(&mut self, span: u32, cx: &mut Cx<'_, '_, H>) {
         cx.common.stats.sent_pkts += 1;
         let wqe = *self.sq.wqe(self.cursor);
         let is_new = !self.next_psn.is_before(self.sent_end);

@@ -3,8 +3,7 @@
 
 use urxe_wire::{Aeth, AtomicAckEth, Opcode, PacketWriter, Psn, Syndrome, packet_len};
 
-use crate::context::Cx;
-use crate::cq::CqSink;
+use crate::context::{Cx, Host};
 use crate::memory::Memory;
 use crate::mr::{Access, Accessor};
 use crate::qp::Link;
@@ -27,10 +26,10 @@ impl Responder {
     ///
     /// # Errors
     /// [`Refusal`] if memory that an accepted READ names cannot be read any more.
-    pub(crate) fn poll_response<M: Memory, C: CqSink>(
+    pub(crate) fn poll_response<H: Host>(
         &mut self,
         link: &Link,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> Result<RespondStep, Refusal> {
         if let Some(next) = self.replay.peek() {
@@ -59,10 +58,10 @@ impl Responder {
     }
 
     /// Puts the owed ACK into the batch, once every earlier response is in.
-    pub(crate) fn poll_ack<M: Memory, C: CqSink>(
+    pub(crate) fn poll_ack<H: Host>(
         &mut self,
         link: &Link,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> RespondStep {
         if !self.ack.is_owed() || self.owes_response() {
@@ -93,12 +92,12 @@ impl Responder {
         self.replay.before_run_to(psn)
     }
 
-    fn emit_ack<M: Memory, C: CqSink>(
+    fn emit_ack<H: Host>(
         &mut self,
         link: &Link,
         syndrome: Syndrome,
         psn: Psn,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> RespondStep {
         let opcode = Opcode::RC_ACKNOWLEDGE;
@@ -118,12 +117,12 @@ impl Responder {
         RespondStep::Sent
     }
 
-    fn emit_atomic<M: Memory, C: CqSink>(
+    fn emit_atomic<H: Host>(
         &mut self,
         link: &Link,
         next: NextResponse,
         original: u64,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> RespondStep {
         let opcode = Opcode::RC_ATOMIC_ACKNOWLEDGE;
@@ -143,11 +142,11 @@ impl Responder {
         RespondStep::Sent
     }
 
-    fn emit_read<M: Memory, C: CqSink>(
+    fn emit_read<H: Host>(
         &mut self,
         link: &Link,
         next: NextResponse,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> Result<RespondStep, Refusal> {
         let ResourceKind::Read { va, rkey, len, pd } = next.resource.kind else {

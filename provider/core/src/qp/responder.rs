@@ -5,10 +5,9 @@
 
 use urxe_wire::{CreditCode, Msn, NakCode, Operation, Packet, Psn, Rkey, RnrTimer, Syndrome};
 
-use crate::context::Cx;
-use crate::cq::{CqSink, Cqe, WcOpcode};
+use crate::context::{Cx, Host};
+use crate::cq::{Cqe, WcOpcode};
 use crate::error::{DropReason, Fault};
-use crate::memory::Memory;
 use crate::mr::Access;
 use crate::qp::ack::OwedAck;
 use crate::qp::replay::{Replay, ResourceKind};
@@ -207,11 +206,11 @@ impl Responder {
     ///
     /// # Errors
     /// [`Refusal`]: the QP must fail, the NAK is owed already.
-    pub(crate) fn handle_request<M: Memory, C: CqSink>(
+    pub(crate) fn handle_request<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Refusal> {
         let bth = packet.bth();
         self.peer_sets_mig_req = bth.mig_req;
@@ -264,11 +263,7 @@ impl Responder {
     }
 
     /// The expected request is refused for good: the NAK is owed, the QP must fail.
-    pub(crate) fn refuse<M: Memory, C: CqSink>(
-        &mut self,
-        refusal: Refusal,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) -> Refusal {
+    pub(crate) fn refuse<H: Host>(&mut self, refusal: Refusal, cx: &mut Cx<'_, '_, H>) -> Refusal {
         self.nak_owed = Some((Syndrome::nak(refusal.code()), self.epsn));
         cx.common.stats.responder_err += 1;
         refusal
@@ -280,12 +275,7 @@ impl Responder {
     }
 
     /// Completes all receives: the one being filled with `fault`, the rest flushed.
-    pub(crate) fn flush<M: Memory, C: CqSink>(
-        &mut self,
-        fault: Fault,
-        link: &Link,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) {
+    pub(crate) fn flush<H: Host>(&mut self, fault: Fault, link: &Link, cx: &mut Cx<'_, '_, H>) {
         let mut first = match self.incoming {
             Incoming::Send { .. } => fault,
             _ => Fault::Flushed,
@@ -315,7 +305,7 @@ impl Responder {
     }
 
     /// Packets were lost or overtaken: one NAK, then silence until the expected one.
-    fn on_ahead<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) {
+    fn on_ahead<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
         cx.common.stats.out_of_seq_request += 1;
         self.counts.out_of_seq_request += 1;
         if self.waiting == Waiting::No {
@@ -331,12 +321,7 @@ impl Responder {
 
     /// A packet that was executed before: never again, but its answer may have been
     /// lost. A READ is read again, an atomic's result is repeated.
-    fn on_duplicate<M: Memory, C: CqSink>(
-        &mut self,
-        link: &Link,
-        packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) {
+    fn on_duplicate<H: Host>(&mut self, link: &Link, packet: &Packet<'_>, cx: &mut Cx<'_, '_, H>) {
         cx.common.stats.duplicate_request += 1;
         self.counts.duplicate_request += 1;
         let psn = packet.bth().psn;

@@ -3,11 +3,10 @@
 use urxe_wire::{CreditCode, Qpn};
 
 use crate::config::QpLimits;
-use crate::context::Cx;
-use crate::cq::{CqId, CqSink};
+use crate::context::{Cx, Host};
+use crate::cq::CqId;
 use crate::create_error::CreateQpError;
 use crate::event::AsyncEvent;
-use crate::memory::Memory;
 use crate::mr::PdId;
 use crate::qp::attr::QpCap;
 use crate::qp::responder::Responder;
@@ -88,7 +87,7 @@ impl Responder {
 
     /// A message begins and there is no receive here: one is taken from the shared
     /// queue, if the QP has one and it is not empty.
-    pub(crate) fn take_shared<M: Memory, C: CqSink>(&mut self, cx: &mut Cx<'_, '_, M, C>) -> bool {
+    pub(crate) fn take_shared<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) -> bool {
         match self.recvs.srq {
             Some(srq) => cx.common.take_shared(srq, &mut self.rq),
             None => false,
@@ -107,7 +106,7 @@ impl Responder {
 impl Qp {
     /// The failed QP takes no more receives from its shared queue: the program may
     /// now count those that are left, and destroy the QP.
-    pub(crate) fn report_last_wqe<M: Memory, C: CqSink>(&self, cx: &mut Cx<'_, '_, M, C>) {
+    pub(crate) fn report_last_wqe<H: Host>(&self, cx: &mut Cx<'_, '_, H>) {
         if self.init.srq.is_some() {
             cx.common
                 .push_event(AsyncEvent::QpLastWqeReached(self.index));

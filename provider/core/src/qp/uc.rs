@@ -3,10 +3,8 @@
 
 use urxe_wire::{Packet, Position, Service};
 
-use crate::context::Cx;
-use crate::cq::CqSink;
+use crate::context::{Cx, Host};
 use crate::error::{DropReason, Fault};
-use crate::memory::Memory;
 use crate::qp::Link;
 use crate::qp::requester::{Requester, SendStep};
 use crate::qp::responder::{Incoming, Outcome, Refusal, Responder};
@@ -21,10 +19,10 @@ impl Requester {
     ///
     /// # Errors
     /// The fault that ends the oldest request.
-    pub(crate) fn poll_uc<M: Memory, C: CqSink>(
+    pub(crate) fn poll_uc<H: Host>(
         &mut self,
         link: &Link,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> Result<SendStep, Fault> {
         if self.cursor == self.started {
@@ -34,7 +32,7 @@ impl Requester {
             }
             self.start(link, cx)?;
         }
-        let Some(psns) = self.emit_data::<M, C, { UC_OPCODES }>(link, cx, batch)? else {
+        let Some(psns) = self.emit_data::<H, { UC_OPCODES }>(link, cx, batch)? else {
             return Ok(SendStep::BatchFull);
         };
         cx.common.stats.sent_pkts += 1;
@@ -54,11 +52,11 @@ impl Responder {
     ///
     /// # Errors
     /// Why the packet, and with it its message, was not taken.
-    pub(crate) fn handle_uc_request<M: Memory, C: CqSink>(
+    pub(crate) fn handle_uc_request<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Loss> {
         debug_assert_eq!(packet.info().service, Service::Uc, "checked at admission");
         let bth = packet.bth();

@@ -6,10 +6,9 @@ use urxe_wire::{
     Bth, Deth, Grh, ImmDt, Ipv4, Ipv6, Opcode, Packet, PacketWriter, Qkey, packet_len,
 };
 
-use crate::context::Cx;
-use crate::cq::{CqSink, Cqe, WcOpcode};
+use crate::context::{Cx, Host};
+use crate::cq::{Cqe, WcOpcode};
 use crate::error::{DropReason, Fault, WcStatus};
-use crate::memory::Memory;
 use crate::qp::requester::{Requester, SendStep};
 use crate::qp::unreliable::{Arrival, Loss};
 use crate::qp::{Link, Qp, sgl};
@@ -31,11 +30,11 @@ impl Qp {
     ///
     /// # Errors
     /// Why it was not received.
-    pub(crate) fn handle_datagram<M: Memory, C: CqSink>(
+    pub(crate) fn handle_datagram<H: Host>(
         &mut self,
         arrival: Arrival<'_>,
         packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Loss> {
         let deth = packet
             .deth()
@@ -91,11 +90,11 @@ impl Requester {
     ///
     /// # Errors
     /// The fault that ends it.
-    pub(crate) fn poll_datagram<M: Memory, C: CqSink>(
+    pub(crate) fn poll_datagram<H: Host>(
         &mut self,
         link: &Link,
         own_qkey: Qkey,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> Result<SendStep, Fault> {
         let number = self.sq.head();

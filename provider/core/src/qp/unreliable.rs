@@ -4,7 +4,7 @@
 
 use urxe_wire::{Packet, Service};
 
-use crate::context::{Cx, Env};
+use crate::context::{Cx, Env, Host};
 use crate::cq::CqSink;
 use crate::error::{DropReason, Fault};
 use crate::memory::Memory;
@@ -71,11 +71,11 @@ impl Qp {
     }
 
     /// Takes one packet that passed every check of identity.
-    pub(crate) fn handle_unreliable<M: Memory, C: CqSink>(
+    pub(crate) fn handle_unreliable<H: Host>(
         &mut self,
         arrival: Arrival<'_>,
         packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
     ) {
         let result = if self.service == Service::Ud {
             self.handle_datagram(arrival, packet, cx)
@@ -110,10 +110,10 @@ impl Qp {
     }
 
     /// Sends what is due, and completes it.
-    pub(crate) fn take_unreliable_turn<M: Memory, C: CqSink>(
+    pub(crate) fn take_unreliable_turn<H: Host>(
         &mut self,
         budget: &mut Budget,
-        cx: &mut Cx<'_, '_, M, C>,
+        cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> Turn {
         let mut turn = Turn::Again;
@@ -144,11 +144,7 @@ impl Qp {
     }
 
     /// A send failed: the send queue stops and is flushed, receives go on.
-    pub(crate) fn stop_sending<M: Memory, C: CqSink>(
-        &mut self,
-        fault: Fault,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) {
+    pub(crate) fn stop_sending<H: Host>(&mut self, fault: Fault, cx: &mut Cx<'_, '_, H>) {
         mark!(SqeEntered);
         self.attr.qp_state = QpState::Sqe;
         self.req.flush(fault, &self.link, cx);

@@ -5,10 +5,8 @@
 
 use urxe_wire::{Packet, PacketWriter, XrcEth};
 
-use crate::context::{Common, Cx};
-use crate::cq::CqSink;
+use crate::context::{Common, Cx, Host};
 use crate::error::DropReason;
-use crate::memory::Memory;
 use crate::qp::Qp;
 use crate::qp::requester::Requester;
 use crate::qp::responder::{Incoming, Refusal};
@@ -31,11 +29,7 @@ impl Requester {
 
 impl Qp {
     /// Takes one packet that passed every check of identity.
-    pub(crate) fn handle_xrc<M: Memory, C: CqSink>(
-        &mut self,
-        packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, M, C>,
-    ) {
+    pub(crate) fn handle_xrc<H: Host>(&mut self, packet: &Packet<'_>, cx: &mut Cx<'_, '_, H>) {
         let is_target = self.init.qp_type == QpType::XrcRecv;
         if packet.info().is_response() == is_target {
             return cx.common.stats.drop_packet(DropReason::Service);
