@@ -29,11 +29,7 @@ const fn slices() -> [[u32; 256]; 16] {
 const fn byte_step(mut state: u32) -> u32 {
     let mut bit = 0;
     while bit < 8 {
-        state = if state & 1 != 0 {
-            state >> 1 ^ POLYNOMIAL
-        } else {
-            state >> 1
-        };
+        state = bit_step(state);
         bit += 1;
     }
     state
@@ -65,41 +61,19 @@ pub(crate) fn update(mut state: u32, bytes: &[u8]) -> u32 {
     state
 }
 
-/// Exactly 12 bytes at once.
+/// Exactly so many bytes at once: from 4 to 16.
 #[inline]
-pub(crate) fn update12(state: u32, bytes: &[u8; 12]) -> u32 {
-    let s = state.to_le_bytes();
+pub(crate) fn update_block<const N: usize>(state: u32, bytes: &[u8; N]) -> u32 {
+    let first = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let s = (state ^ first).to_le_bytes();
     let mut out = 0;
     for k in 0..4 {
-        out ^= SLICES[11 - k][(bytes[k] ^ s[k]) as usize];
+        out ^= SLICES[N - 1 - k][s[k] as usize];
     }
-    for k in 4..12 {
-        out ^= SLICES[11 - k][bytes[k] as usize];
-    }
-    out
-}
-
-#[inline]
-fn update16(state: u32, bytes: &[u8; 16]) -> u32 {
-    let s = state.to_le_bytes();
-    let mut out = 0;
-    for k in 0..4 {
-        out ^= SLICES[15 - k][(bytes[k] ^ s[k]) as usize];
-    }
-    for k in 4..16 {
-        out ^= SLICES[15 - k][bytes[k] as usize];
+    for k in 4..N {
+        out ^= SLICES[N - 1 - k][bytes[k] as usize];
     }
     out
-}
-
-#[inline]
-fn update4(state: u32, bytes: &[u8; 4]) -> u32 {
-    let s = state ^ u32::from_le_bytes(*bytes);
-    let s = s.to_le_bytes();
-    SLICES[3][s[0] as usize]
-        ^ SLICES[2][s[1] as usize]
-        ^ SLICES[1][s[2] as usize]
-        ^ SLICES[0][s[3] as usize]
 }
 
 /// Below this many bytes the tables are faster than setting up carry-less products.
@@ -115,11 +89,11 @@ pub(crate) fn update_long(mut state: u32, bytes: &[u8]) -> u32 {
     }
     let (chunks, rest) = bytes.as_chunks::<16>();
     for chunk in chunks {
-        state = update16(state, chunk);
+        state = update_block(state, chunk);
     }
     let (words, rest) = rest.as_chunks::<4>();
     for word in words {
-        state = update4(state, word);
+        state = update_block(state, word);
     }
     update(state, rest)
 }
@@ -260,9 +234,9 @@ mod tests {
             let slow = update(!0, &bytes[..len]);
             assert_eq!(update_long(!0, &bytes[..len]), slow, "{len}");
         }
-        let twelve = bytes.first_chunk().expect("300 bytes");
+        let twelve = bytes.first_chunk::<12>().expect("300 bytes");
         assert_eq!(
-            update12(0x1234_5678, twelve),
+            update_block(0x1234_5678, twelve),
             update(0x1234_5678, &bytes[..12])
         );
         assert_eq!(

@@ -2,56 +2,35 @@
 
 use core::fmt;
 
-/// Part of a frame or packet that a parse error is about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[non_exhaustive]
-pub enum Layer {
-    /// Ethernet header and VLAN tags.
-    Ethernet,
-    /// Linux's "cooked" capture header.
-    LinuxCooked,
-    /// MAC control: PFC and pause.
-    MacControl,
-    /// IPv4 header.
-    Ipv4,
-    /// IPv6 header.
-    Ipv6,
-    /// UDP header.
-    Udp,
-    /// Global route header of RoCEv1.
-    Grh,
-    /// Base transport header.
-    Bth,
-    /// Extension headers, as the opcode asks for.
-    Extension,
-    /// Payload and padding.
-    Payload,
-    /// Invariant CRC.
-    Icrc,
-    /// Management datagram header.
-    Mad,
-    /// Connection manager message.
-    Cm,
+macro_rules! layers {
+    ($($name:ident = $text:literal;)*) => {
+        /// Part of a frame or packet that a parse error is about.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        #[non_exhaustive]
+        pub enum Layer { $(#[doc = concat!("The ", $text, ".")] $name,)* }
+
+        impl fmt::Display for Layer {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Layer::$name => $text,)* })
+            }
+        }
+    };
 }
 
-impl fmt::Display for Layer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Layer::Ethernet => "Ethernet header",
-            Layer::LinuxCooked => "Linux cooked header",
-            Layer::MacControl => "MAC control frame",
-            Layer::Ipv4 => "IPv4 header",
-            Layer::Ipv6 => "IPv6 header",
-            Layer::Udp => "UDP header",
-            Layer::Grh => "GRH",
-            Layer::Bth => "BTH",
-            Layer::Extension => "extension headers",
-            Layer::Payload => "payload",
-            Layer::Icrc => "ICRC",
-            Layer::Mad => "MAD header",
-            Layer::Cm => "CM message",
-        })
-    }
+layers! {
+    Ethernet = "Ethernet header";
+    LinuxCooked = "Linux cooked header";
+    MacControl = "MAC control frame";
+    Ipv4 = "IPv4 header";
+    Ipv6 = "IPv6 header";
+    Udp = "UDP header";
+    Grh = "GRH";
+    Bth = "BTH";
+    Extension = "extension headers";
+    Payload = "payload";
+    Icrc = "ICRC";
+    Mad = "MAD header";
+    Cm = "CM message";
 }
 
 /// Why bytes are not a packet.
@@ -128,5 +107,20 @@ impl ParseError {
             needed,
             have,
         }
+    }
+    #[cold]
+    pub(crate) const fn version(layer: Layer, version: u8) -> ParseError {
+        ParseError::Version { layer, version }
+    }
+
+    #[cold]
+    pub(crate) const fn length(layer: Layer, len: usize) -> ParseError {
+        ParseError::Length { layer, len }
+    }
+
+    #[cold]
+    pub(crate) fn not_roce(layer: Layer, number: impl Into<u16>) -> ParseError {
+        let number = number.into();
+        ParseError::NotRoce { layer, number }
     }
 }

@@ -81,12 +81,11 @@ impl<'a> Frame<'a> {
     /// [`ParseError::NotRoce`] if it carries something else, other errors if it is
     /// RoCE and broken or cut off.
     pub fn parse(link_type: LinkType, bytes: &'a [u8]) -> Result<Frame<'a>, ParseError> {
-        let cooked = |len, at: usize| match bytes.get(len..) {
-            Some(rest) => Ok((
-                EtherType(u16::from_be_bytes([bytes[at], bytes[at + 1]])),
-                rest,
-            )),
-            None => Err(ParseError::truncated(Layer::LinuxCooked, len, bytes.len())),
+        let cooked = |len, at: usize| {
+            let truncated = ParseError::truncated(Layer::LinuxCooked, len, bytes.len());
+            let rest = bytes.get(len..).ok_or(truncated)?;
+            let ethertype = EtherType(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
+            Ok((None, ethertype, rest))
         };
         let (ethernet, ethertype, rest) = match link_type {
             LinkType::Ethernet => {
@@ -94,21 +93,12 @@ impl<'a> Frame<'a> {
                 (Some(ethernet), ethernet.ethertype, rest)
             }
             LinkType::RawIp => {
-                let v6 = bytes.first().is_some_and(|b| b >> 4 == 6);
-                (
-                    None,
-                    if v6 { EtherType::IPV6 } else { EtherType::IPV4 },
-                    bytes,
-                )
+                let is_v6 = bytes.first().is_some_and(|b| b >> 4 == 6);
+                let ethertype = [EtherType::IPV4, EtherType::IPV6][usize::from(is_v6)];
+                (None, ethertype, bytes)
             }
-            LinkType::LinuxCooked => {
-                let (ethertype, rest) = cooked(16, 14)?;
-                (None, ethertype, rest)
-            }
-            LinkType::LinuxCooked2 => {
-                let (ethertype, rest) = cooked(20, 0)?;
-                (None, ethertype, rest)
-            }
+            LinkType::LinuxCooked => cooked(16, 14)?,
+            LinkType::LinuxCooked2 => cooked(20, 0)?,
         };
         if ethertype == EtherType::MAC_CONTROL && ethernet.is_some() {
             return PauseFrame::parse(bytes).map(Frame::Pause);
@@ -140,19 +130,12 @@ impl<'a> Frame<'a> {
             EtherType::ROCE_V1 => {
                 let (grh, inner) = Ipv6::parse_as(Layer::Grh, bytes)?;
                 if grh.next_header != NEXT_HEADER_BTH {
-                    let number = u16::from(grh.next_header);
-                    return Err(ParseError::NotRoce {
-                        layer: Layer::Grh,
-                        number,
-                    });
+                    return Err(ParseError::not_roce(Layer::Grh, grh.next_header));
                 }
                 (Network::Grh(grh), inner, Ipv6::LEN)
             }
             EtherType(number) => {
-                return Err(ParseError::NotRoce {
-                    layer: Layer::Ethernet,
-                    number,
-                });
+                return Err(ParseError::not_roce(Layer::Ethernet, number));
             }
         };
         // To be looked at: what the transport would drop is shown, too.
@@ -170,10 +153,7 @@ impl<'a> Frame<'a> {
 fn check_protocol(layer: Layer, protocol: u8) -> Result<(), ParseError> {
     match protocol {
         PROTOCOL_UDP => Ok(()),
-        other => Err(ParseError::NotRoce {
-            layer,
-            number: u16::from(other),
-        }),
+        other => Err(ParseError::not_roce(layer, other)),
     }
 }
 
@@ -182,19 +162,13 @@ fn parse_udp(bytes: &[u8]) -> Result<(Udp, &[u8]), ParseError> {
     if let Some(&[_, _, d0, d1]) = bytes.first_chunk::<4>() {
         let number = u16::from_be_bytes([d0, d1]);
         if number != ROCE_V2_PORT {
-            return Err(ParseError::NotRoce {
-                layer: Layer::Udp,
-                number,
-            });
+            return Err(ParseError::not_roce(Layer::Udp, number));
         }
     }
     let (udp, inner) = Udp::parse(bytes)?;
     if inner.len() + Udp::LEN != bytes.len() {
         // A UDP length below the IP payload's would leave bytes that no ICRC covers.
-        return Err(ParseError::Length {
-            layer: Layer::Udp,
-            len: usize::from(udp.len),
-        });
+        return Err(ParseError::length(Layer::Udp, usize::from(udp.len)));
     }
     Ok((udp, inner))
 }
@@ -276,15 +250,11 @@ impl RoceFrame<'_> {
             at += bytes.len();
         };
         match self.network {
-            Network::V4(ip, udp) => {
-                put(&ip.emit());
-                put(&udp.emit());
-            }
-            Network::V6(ip, udp) => {
-                put(&ip.emit());
-                put(&udp.emit());
-            }
-            Network::Grh(grh) => put(&grh.emit()),
+            Network::V4(ip, _) => put(&ip.emit()),
+            Network::V6(ip, _) | Network::Grh(ip) => put(&ip.emit()),
+        }
+        if let Some(udp) = self.udp() {
+            put(&udp.emit());
         }
         let len = self.packet.bytes().len();
         at + self.packet.emit(&mut out[at..at + len])

@@ -34,10 +34,7 @@ impl Grh {
         let mut v4 = [0; 20];
         v4.copy_from_slice(&bytes[20..]);
         if v4[0] != 0x45 {
-            return Err(ParseError::Version {
-                layer: Layer::Grh,
-                version: v4[0] >> 4,
-            });
+            return Err(ParseError::version(Layer::Grh, v4[0] >> 4));
         }
         Ok(Grh::V4(Ipv4::from_bytes(&v4)))
     }

@@ -159,7 +159,7 @@ impl IcrcSeed {
         };
         let mut bth = *bth;
         bth[MASKED_BTH_BYTE] = 0xff;
-        !crc::update_long(crc::update12(state, &bth), rest)
+        !crc::update_long(crc::update_block(state, &bth), rest)
     }
 
     /// Verifies the ICRC at the end of `packet` (BTH to ICRC). `ident_hint` is the
@@ -234,12 +234,7 @@ pub fn icrc_of_l3(bytes: &[u8]) -> Result<u32, ParseError> {
         Some(0x45) => mask_ipv4(bytes, &mut head)?,
         Some(b) if b >> 4 == 6 => mask_ipv6(bytes, &mut head)?,
         Some(b) if b >> 4 == 4 => return Err(ParseError::Unsupported(Layer::Ipv4)),
-        Some(b) => {
-            return Err(ParseError::Version {
-                layer: Layer::Ipv6,
-                version: b >> 4,
-            });
-        }
+        Some(b) => return Err(ParseError::version(Layer::Ipv6, b >> 4)),
         None => return Err(ParseError::truncated(Layer::Ipv4, Ipv4::LEN, 0)),
     };
     let truncated = ParseError::truncated(Layer::Icrc, len + BTH + 4, bytes.len());
@@ -248,7 +243,7 @@ pub fn icrc_of_l3(bytes: &[u8]) -> Result<u32, ParseError> {
     let mut bth = *bth;
     bth[MASKED_BTH_BYTE] = 0xff;
     let state = crc::update(!0, &head[..8 + len]);
-    Ok(!crc::update_long(crc::update12(state, &bth), rest))
+    Ok(!crc::update_long(crc::update_block(state, &bth), rest))
 }
 
 /// Copies IPv4 and UDP headers behind the 8 bytes of ones, the changing fields as
@@ -258,10 +253,7 @@ fn mask_ipv4(bytes: &[u8], head: &mut [u8; 56]) -> Result<usize, ParseError> {
     let headers = bytes.first_chunk::<LEN>();
     let headers = headers.ok_or(ParseError::truncated(Layer::Udp, LEN, bytes.len()))?;
     if headers[9] != PROTOCOL_UDP {
-        return Err(ParseError::NotRoce {
-            layer: Layer::Ipv4,
-            number: u16::from(headers[9]),
-        });
+        return Err(ParseError::not_roce(Layer::Ipv4, headers[9]));
     }
     head[8..8 + LEN].copy_from_slice(headers);
     // TOS, TTL, header checksum and UDP checksum.
@@ -277,12 +269,7 @@ fn mask_ipv6(bytes: &[u8], head: &mut [u8; 56]) -> Result<usize, ParseError> {
     let len = match *bytes.get(6).ok_or(truncated(Ipv6::LEN))? {
         PROTOCOL_UDP => Ipv6::LEN + Udp::LEN,
         NEXT_HEADER_BTH => Ipv6::LEN,
-        other => {
-            return Err(ParseError::NotRoce {
-                layer: Layer::Ipv6,
-                number: u16::from(other),
-            });
-        }
+        other => return Err(ParseError::not_roce(Layer::Ipv6, other)),
     };
     head[8..8 + len].copy_from_slice(bytes.get(..len).ok_or(truncated(len))?);
     // Traffic class, flow label and hop limit; the version stays.

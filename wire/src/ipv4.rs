@@ -41,10 +41,7 @@ impl Ipv4 {
         let truncated = |needed| ParseError::truncated(Layer::Ipv4, needed, bytes.len());
         let b = bytes.first_chunk::<20>().ok_or(truncated(20))?;
         if b[0] >> 4 != 4 {
-            return Err(ParseError::Version {
-                layer: Layer::Ipv4,
-                version: b[0] >> 4,
-            });
+            return Err(ParseError::version(Layer::Ipv4, b[0] >> 4));
         }
         if b[0] & 0xf != 5 {
             return Err(ParseError::Unsupported(Layer::Ipv4));
@@ -52,10 +49,7 @@ impl Ipv4 {
         let header = Ipv4::from_bytes(b);
         let end = usize::from(header.total_len);
         if end < Self::LEN {
-            return Err(ParseError::Length {
-                layer: Layer::Ipv4,
-                len: end,
-            });
+            return Err(ParseError::length(Layer::Ipv4, end));
         }
         let payload = bytes.get(Self::LEN..end).ok_or(truncated(end))?;
         Ok((header, payload))

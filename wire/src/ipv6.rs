@@ -40,10 +40,7 @@ impl Ipv6 {
         let truncated = |needed| ParseError::truncated(layer, needed, bytes.len());
         let (b, rest) = bytes.split_first_chunk::<40>().ok_or(truncated(40))?;
         if b[0] >> 4 != 6 {
-            return Err(ParseError::Version {
-                layer,
-                version: b[0] >> 4,
-            });
+            return Err(ParseError::version(layer, b[0] >> 4));
         }
         let header = Ipv6::from_bytes(b);
         let len = usize::from(header.payload_len);

@@ -54,10 +54,7 @@ impl PauseFrame {
         };
         let ethertype = word(12)?;
         if EtherType(ethertype) != EtherType::MAC_CONTROL {
-            return Err(ParseError::NotRoce {
-                layer: Layer::Ethernet,
-                number: ethertype,
-            });
+            return Err(ParseError::not_roce(Layer::Ethernet, ethertype));
         }
         let pause = match word(HEADER_LEN)? {
             OPCODE_PAUSE => Pause::All(word(HEADER_LEN + 2)?),
@@ -69,12 +66,7 @@ impl PauseFrame {
                 }
                 Pause::Priorities { enabled, quanta }
             }
-            number => {
-                return Err(ParseError::NotRoce {
-                    layer: Layer::MacControl,
-                    number,
-                });
-            }
+            number => return Err(ParseError::not_roce(Layer::MacControl, number)),
         };
         let mut addresses = [[0; 6]; 2];
         addresses.as_flattened_mut().copy_from_slice(&bytes[..12]);

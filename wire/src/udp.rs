@@ -31,10 +31,7 @@ impl Udp {
         let header = Udp::from_bytes(bytes.first_chunk().ok_or(truncated(8))?);
         let end = usize::from(header.len);
         if end < Self::LEN {
-            return Err(ParseError::Length {
-                layer: Layer::Udp,
-                len: end,
-            });
+            return Err(ParseError::length(Layer::Udp, end));
         }
         Ok((header, bytes.get(Self::LEN..end).ok_or(truncated(end))?))
     }

@@ -78,16 +78,10 @@ impl IpCmHeader {
         let b = private_data.first_chunk::<36>().ok_or(truncated)?;
         let ip_version = b[1] >> 4;
         if b[0] != 0 {
-            return Err(ParseError::Version {
-                layer: Layer::Cm,
-                version: b[0],
-            });
+            return Err(ParseError::version(Layer::Cm, b[0]));
         }
         if !matches!(ip_version, 4 | 6) {
-            return Err(ParseError::Version {
-                layer: Layer::Cm,
-                version: ip_version,
-            });
+            return Err(ParseError::version(Layer::Cm, ip_version));
         }
         Ok(IpCmHeader::from_bytes(b))
     }

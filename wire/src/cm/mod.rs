@@ -69,7 +69,7 @@ macro_rules! dispatch {
             ) -> Result<CmMessage, ParseError> {
                 match attribute_id {
                     $($variant::ATTRIBUTE => Ok(CmMessage::$variant($variant::parse(body))),)*
-                    number => Err(ParseError::NotRoce { layer: Layer::Mad, number }),
+                    number => Err(ParseError::not_roce(Layer::Mad, number)),
                 }
             }
 
@@ -110,31 +110,19 @@ impl CmMessage {
     pub fn parse(mad: &[u8]) -> Result<(MadHeader, CmMessage), ParseError> {
         let (header, rest) = MadHeader::parse(mad)?;
         if header.base_version != 1 {
-            return Err(ParseError::Version {
-                layer: Layer::Mad,
-                version: header.base_version,
-            });
+            return Err(ParseError::version(Layer::Mad, header.base_version));
         }
         if header.mgmt_class != MadHeader::CLASS_CM || header.method != MadHeader::METHOD_SEND {
             let number = u16::from_be_bytes([header.mgmt_class, header.method]);
-            return Err(ParseError::NotRoce {
-                layer: Layer::Mad,
-                number,
-            });
+            return Err(ParseError::not_roce(Layer::Mad, number));
         }
         if header.class_version != 2 {
-            return Err(ParseError::Version {
-                layer: Layer::Cm,
-                version: header.class_version,
-            });
+            return Err(ParseError::version(Layer::Cm, header.class_version));
         }
         let truncated = ParseError::truncated(Layer::Cm, MAD_LEN, mad.len());
         let (body, beyond) = rest.split_first_chunk::<CM_BODY_LEN>().ok_or(truncated)?;
         if !beyond.is_empty() {
-            return Err(ParseError::Length {
-                layer: Layer::Mad,
-                len: mad.len(),
-            });
+            return Err(ParseError::length(Layer::Mad, mad.len()));
         }
         Ok((header, CmMessage::parse_body(header.attribute_id, body)?))
     }
