@@ -45,38 +45,15 @@ fn write_bits(bytes: &mut [u8], bit: usize, width: usize, value: u64) {
     place.copy_from_slice(&whole[8 - place.len()..]);
 }
 
-macro_rules! number_fields {
-    ($($type:ty: $from:expr, $to:expr;)*) => {$(
-        impl Field for $type {
-            #[inline]
-            fn read(bytes: &[u8], bit: usize, width: usize) -> $type {
-                let from: fn(u64) -> $type = $from;
-                from(read_bits(bytes, bit, width))
-            }
-            #[inline]
-            fn write(self, bytes: &mut [u8], bit: usize, width: usize) {
-                let to: fn($type) -> u64 = $to;
-                write_bits(bytes, bit, width, to(self));
-            }
-        }
-    )*};
-}
-
-number_fields! {
-    bool: |v| v != 0, u64::from;
-    u8: |v| v as u8, u64::from;
-    u16: |v| v as u16, u64::from;
-    u32: |v| v as u32, u64::from;
-    u64: |v| v, |v| v;
-    Ipv4Addr: |v| Ipv4Addr::from_bits(v as u32), |v| u64::from(v.to_bits());
-    Qpn: |v| Qpn::new(v as u32), |v| u64::from(v.get());
-    Psn: |v| Psn::new(v as u32), |v| u64::from(v.get());
-    Msn: |v| Msn::new(v as u32), |v| u64::from(v.get());
-    Qkey: |v| Qkey(v as u32), |v| u64::from(v.0);
-    Rkey: |v| Rkey(v as u32), |v| u64::from(v.0);
-    Opcode: |v| Opcode(v as u8), |v| u64::from(v.0);
-    Syndrome: |v| Syndrome(v as u8), |v| u64::from(v.0);
-    Pkey: |v| Pkey(v as u16), |v| u64::from(v.0);
+impl Field for u64 {
+    #[inline]
+    fn read(bytes: &[u8], bit: usize, width: usize) -> u64 {
+        read_bits(bytes, bit, width)
+    }
+    #[inline]
+    fn write(self, bytes: &mut [u8], bit: usize, width: usize) {
+        write_bits(bytes, bit, width, self);
+    }
 }
 
 /// Whole bytes.
@@ -93,25 +70,41 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-impl Field for Gid {
-    fn read(bytes: &[u8], bit: usize, width: usize) -> Gid {
-        Gid(Field::read(bytes, bit, width))
-    }
-    fn write(self, bytes: &mut [u8], bit: usize, width: usize) {
-        self.0.write(bytes, bit, width);
-    }
+/// Makes a type a field that has the form of another one.
+macro_rules! field_as {
+    ($type:ty: $form:ty, $from:expr, $to:expr) => {
+        impl crate::field::Field for $type {
+            #[inline]
+            fn read(bytes: &[u8], bit: usize, width: usize) -> $type {
+                let from: fn($form) -> $type = $from;
+                from(crate::field::Field::read(bytes, bit, width))
+            }
+            #[inline]
+            fn write(self, bytes: &mut [u8], bit: usize, width: usize) {
+                let to: fn($type) -> $form = $to;
+                crate::field::Field::write(to(self), bytes, bit, width);
+            }
+        }
+    };
 }
 
-impl Field for Ipv6Addr {
-    #[inline]
-    fn read(bytes: &[u8], bit: usize, width: usize) -> Ipv6Addr {
-        <[u8; 16]>::read(bytes, bit, width).into()
-    }
-    #[inline]
-    fn write(self, bytes: &mut [u8], bit: usize, width: usize) {
-        self.octets().write(bytes, bit, width);
-    }
-}
+pub(crate) use field_as;
+
+field_as!(bool: u64, |v| v != 0, u64::from);
+field_as!(u8: u64, |v| v as u8, u64::from);
+field_as!(u16: u64, |v| v as u16, u64::from);
+field_as!(u32: u64, |v| v as u32, u64::from);
+field_as!(Ipv4Addr: u32, Ipv4Addr::from_bits, Ipv4Addr::to_bits);
+field_as!(Qpn: u32, Qpn::new, Qpn::get);
+field_as!(Psn: u32, Psn::new, Psn::get);
+field_as!(Msn: u32, Msn::new, Msn::get);
+field_as!(Qkey: u32, Qkey, |key| key.0);
+field_as!(Rkey: u32, Rkey, |key| key.0);
+field_as!(Opcode: u8, Opcode, |opcode| opcode.0);
+field_as!(Syndrome: u8, Syndrome, |syndrome| syndrome.0);
+field_as!(Pkey: u16, Pkey, |key| key.0);
+field_as!(Gid: [u8; 16], Gid, |gid| gid.0);
+field_as!(Ipv6Addr: [u8; 16], Ipv6Addr::from, |addr| addr.octets());
 
 /// Declares a struct of consecutive fields, `name: type = width in bits`, with the function that reads it. Bits that are the
 /// same in every value come first: they are written, and taken to be so when it is read.

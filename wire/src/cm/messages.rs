@@ -2,7 +2,7 @@
 
 use super::CM_BODY_LEN;
 use super::reasons::{MraMessage, RejMessage, RejReason, SidrStatus};
-use crate::field::{Field, fields};
+use crate::field::{field_as, fields};
 use crate::ids::{Gid, Pkey, Qkey, Qpn};
 use crate::psn::Psn;
 
@@ -53,14 +53,7 @@ fields! {
     reserved_timeout: u8 = 3;
 }
 
-impl Field for CmPath {
-    fn read(bytes: &[u8], bit: usize, width: usize) -> CmPath {
-        CmPath::parse(&Field::read(bytes, bit, width))
-    }
-    fn write(self, bytes: &mut [u8], bit: usize, width: usize) {
-        self.emit().write(bytes, bit, width);
-    }
-}
+field_as!(CmPath: [u8; 44], |bytes| CmPath::parse(&bytes), |path| path.emit());
 
 message! {
     /// Request for communication.

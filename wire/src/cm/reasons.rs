@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::field::Field;
+use crate::field::field_as;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident($raw:ty) { $($code:ident = $number:literal, $text:literal;)* })*) => {$(
@@ -40,14 +40,7 @@ macro_rules! codes {
             }
         }
 
-        impl Field for $name {
-            fn read(bytes: &[u8], bit: usize, width: usize) -> $name {
-                $name(Field::read(bytes, bit, width))
-            }
-            fn write(self, bytes: &mut [u8], bit: usize, width: usize) {
-                self.0.write(bytes, bit, width);
-            }
-        }
+        field_as!($name: $raw, $name, |code| code.0);
     )*};
 }
 
