@@ -22,26 +22,20 @@ pub struct Interest<'a> {
 impl<'a> Interest<'a> {
     /// Something to read.
     pub fn readable(fd: BorrowedFd<'a>) -> Interest<'a> {
-        Interest {
-            fd,
-            events: PollFlags::IN,
-        }
+        let events = PollFlags::IN;
+        Interest { fd, events }
     }
 
     /// Room to write.
     pub fn writable(fd: BorrowedFd<'a>) -> Interest<'a> {
-        Interest {
-            fd,
-            events: PollFlags::OUT,
-        }
+        let events = PollFlags::OUT;
+        Interest { fd, events }
     }
 
     /// Either.
     pub fn both(fd: BorrowedFd<'a>) -> Interest<'a> {
-        Interest {
-            fd,
-            events: PollFlags::IN | PollFlags::OUT,
-        }
+        let events = PollFlags::IN | PollFlags::OUT;
+        Interest { fd, events }
     }
 }
 

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP, SOL_SOCKET, SOL_UDP, c_int};
-use rustix::net::{AddressFamily, sockopt};
+use rustix::net::sockopt;
 
 pub(crate) use recv::RecvState;
 use usual::UsualSize;
@@ -53,11 +53,7 @@ impl UdpSocket {
 
     fn bind_as(addr: SocketAddr, config: &UdpConfig, is_group: bool) -> io::Result<UdpSocket> {
         let ipv6 = addr.is_ipv6();
-        let fd = sys::udp_socket(if ipv6 {
-            AddressFamily::INET6
-        } else {
-            AddressFamily::INET
-        })?;
+        let fd = sys::udp_socket(ipv6)?;
         set_ip_options(fd.as_fd(), ipv6, config)?;
         if is_group {
             // Others may bind the same group.
@@ -211,11 +207,7 @@ fn set_ip_options(fd: BorrowedFd<'_>, ipv6: bool, config: &UdpConfig) -> io::Res
 
 /// Settings that only make it faster: a refusal lowers what the socket can do.
 fn probe_caps(fd: BorrowedFd<'_>, config: &UdpConfig) -> io::Result<Caps> {
-    let gso = if config.gso {
-        probe::gso_segments_max(fd)
-    } else {
-        None
-    };
+    let gso = config.gso.then(|| probe::gso_segments_max(fd)).flatten();
     let gro = config.gro && sys::set_option(fd, SOL_UDP, libc::UDP_GRO, 1).is_ok();
     if gro && config.gro_on_demand {
         sys::set_option(fd, SOL_UDP, libc::UDP_GRO, 0)?;

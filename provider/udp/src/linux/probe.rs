@@ -5,8 +5,6 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 
-use rustix::net::AddressFamily;
-
 use super::cmsg::SendControl;
 use super::send::message;
 use super::sys;
@@ -29,7 +27,7 @@ pub(crate) fn gso_segments_max(fd: BorrowedFd<'_>) -> Option<usize> {
 
 /// Sends a run of `segments` packets of one byte to a socket of our own.
 pub(crate) fn send_run(segments: usize) -> io::Result<()> {
-    let own = sys::udp_socket(AddressFamily::INET)?;
+    let own = sys::udp_socket(false)?;
     rustix::net::bind(&own, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
     let dest = Dest::new(sys::local_addr(own.as_fd())?);
     let mut control = SendControl::new();
@@ -44,12 +42,11 @@ pub(crate) fn send_run(segments: usize) -> io::Result<()> {
 /// Longest UDP payload that a packet to `dest` may have where it leaves this host.
 pub(crate) fn path_payload_max(dest: &Dest) -> io::Result<usize> {
     let ipv6 = dest.addr().is_ipv6();
-    let (family, level, name, headers) = if ipv6 {
-        (AddressFamily::INET6, libc::IPPROTO_IPV6, libc::IPV6_MTU, 48)
-    } else {
-        (AddressFamily::INET, libc::IPPROTO_IP, libc::IP_MTU, 28)
+    let (level, name, headers) = match ipv6 {
+        true => (libc::IPPROTO_IPV6, libc::IPV6_MTU, 48),
+        false => (libc::IPPROTO_IP, libc::IP_MTU, 28),
     };
-    let socket = sys::udp_socket(family)?;
+    let socket = sys::udp_socket(ipv6)?;
     rustix::net::connect(&socket, &dest.addr())?;
     let [mtu] = sys::option(socket.as_fd(), level, name)?;
     Ok(usize::try_from(mtu).unwrap_or(0).saturating_sub(headers))

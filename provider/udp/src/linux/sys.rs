@@ -22,15 +22,15 @@ fn count(ret: c_long) -> io::Result<usize> {
     usize::try_from(ret).map_err(|_| io::Error::last_os_error())
 }
 
-/// A datagram socket of `family`: close-on-exec, non-blocking.
-pub(crate) fn udp_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+/// A datagram socket: close-on-exec, non-blocking.
+pub(crate) fn udp_socket(ipv6: bool) -> io::Result<OwnedFd> {
+    let family = match ipv6 {
+        true => AddressFamily::INET6,
+        false => AddressFamily::INET,
+    };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socket_with(
-        family,
-        SocketType::DGRAM,
-        flags,
-        Some(ipproto::UDP),
-    )?)
+    let protocol = Some(ipproto::UDP);
+    Ok(socket_with(family, SocketType::DGRAM, flags, protocol)?)
 }
 
 /// The address that the socket is bound to.
