@@ -31,13 +31,13 @@ impl fmt::Display for Side {
 }
 
 macro_rules! faults {
-    ($($(#[$doc:meta])* $name:ident = $code:literal, $side:ident, $status:ident, $text:literal;)*) => {
+    ($($name:ident = $code:literal, $side:ident, $status:ident, $text:literal;)*) => {
         /// Why a completion failed: the check that refused, and on which side. Its
         /// number is the completion's `vendor_err`.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
         #[repr(u32)]
         #[non_exhaustive]
-        pub enum Fault { $($(#[$doc])* $name = $code,)* }
+        pub enum Fault { $(#[doc = $text] $name = $code,)* }
 
         impl Fault {
             /// Every fault, in order of its number.
@@ -67,51 +67,28 @@ macro_rules! faults {
 }
 
 faults! {
-    /// No fault.
     None = 0, None, Success, "no fault";
-    /// Flushed because the QP is in the error state.
     Flushed = 1, Local, WrFlushErr, "the QP is in the error state (an earlier completion or event says why)";
-    /// No MR has this lkey.
     LocalKey = 0x101, Local, LocProtErr, "a local SGE names an lkey that no registered MR has";
-    /// The lkey's MR is in another PD.
     LocalPd = 0x102, Local, LocProtErr, "a local SGE's MR belongs to another protection domain than the QP";
-    /// Outside the MR.
     LocalBounds = 0x103, Local, LocProtErr, "a local SGE reaches outside its MR";
-    /// LOCAL_WRITE is missing.
     LocalAccess = 0x104, Local, LocProtErr, "a local SGE that is written to (receive, READ or atomic result) has an MR without LOCAL_WRITE";
-    /// The memory behind the MR is gone.
     LocalMemory = 0x105, Local, LocProtErr, "the memory behind a local SGE cannot be reached (was it unmapped?)";
-    /// A message does not fit the receive buffer.
     RecvTooShort = 0x111, Local, LocLenErr, "the incoming message is longer than the posted receive buffer";
-    /// A READ response has another length than was asked for.
     ReadResponseLength = 0x112, Local, LocLenErr, "a READ response has another length than was asked for";
-    /// The message is too long.
     MessageTooLong = 0x113, Local, LocLenErr, "the message is longer than 2^31 bytes, or an atomic's local buffer is not 8 bytes";
-    /// A response of the wrong kind.
     UnexpectedResponse = 0x121, Local, BadRespErr, "a response does not answer the request at its PSN";
-    /// The local responder refused the peer's request as invalid.
     ResponderInvalidRequest = 0x131, Local, RemInvReqErr, "the peer's request was invalid, so this receive could not be completed";
-    /// The local responder refused the peer's access.
     ResponderAccess = 0x132, Local, RemAccessErr, "the peer's request failed this side's rkey check";
-    /// A memory window could not be bound.
     WindowBind = 0x151, Local, MwBindErr, "the memory window could not be bound: window, MR and QP must be of one PD, the MR needs MW_BIND (and LOCAL_WRITE for remote writes and atomics) and must not be zero-based, the range must lie inside it, and a type 2 window must be free and take a new key";
-    /// LOCAL_INV of an rkey that cannot be taken back.
     LocalInvalidate = 0x152, Local, LocQpOpErr, "LOCAL_INV names an rkey that is not valid or may not be invalidated: type 1 windows and ordinary MRs may not, nor MRs with bound windows, nor windows of another QP";
-    /// The completion queue is full.
     CqOverrun = 0x141, Local, LocQpOpErr, "the completion queue is full and a completion could not be stored";
-    /// NAK 0x61.
     NakInvalidRequest = 0x201, Remote, RemInvReqErr, "the remote QP refused the request: the operation is not enabled in its access flags (REMOTE_READ/WRITE/ATOMIC), the message is longer than its receive buffer, an atomic is misaligned, or more READs are outstanding than its max_dest_rd_atomic";
-    /// NAK 0x62.
     NakRemoteAccess = 0x202, Remote, RemAccessErr, "the remote MR refused the access: wrong or stale rkey (an lkey never works), outside its bounds, another protection domain, or the MR lacks the REMOTE right";
-    /// NAK 0x63.
     NakRemoteOperational = 0x203, Remote, RemOpErr, "the remote side could not carry the request out: its receive WQE or memory is faulty";
-    /// A NAK with a code that is not assigned.
     NakUnknown = 0x204, Remote, RemOpErr, "the remote side sent a NAK with an unassigned code";
-    /// RNR retries ran out.
     RnrExhausted = 0x211, Remote, RnrRetryExcErr, "the remote side had no receive posted, rnr_retry times";
-    /// ACK timeouts ran out.
     AckTimeout = 0x301, Network, RetryExcErr, "no answer within the local ACK timeout, retry_cnt times: wrong address or QPN, remote QP not in RTR, different PSN or MTU, or the path is down";
-    /// Sequence NAKs ran out.
     SequenceExhausted = 0x302, Network, RetryExcErr, "packets were lost again and again, retry_cnt times without progress";
 }
 
@@ -121,124 +98,45 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Why an arriving packet was dropped without an answer. Counted, never acted upon.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[repr(usize)]
-#[non_exhaustive]
-pub enum DropReason {
-    /// Not a RoCEv2 packet: too short, unknown opcode, bad version or padding.
-    Malformed,
-    /// The ICRC does not verify.
-    Icrc,
-    /// No QP has this number.
-    NoQp,
-    /// The opcode's service is not the QP's.
-    Service,
-    /// The QP's state takes no such packets.
-    State,
-    /// It comes from (or went to) another address than the QP is connected to.
-    Address,
-    /// The P_Key does not match.
-    Pkey,
-    /// A response to something that was never asked, or that is long answered.
-    StaleResponse,
-    /// Ahead of the expected PSN, and the NAK for that was already sent.
-    AheadOfSequence,
-    /// A duplicate with an answer that is no longer kept.
-    StaleDuplicate,
-    /// A datagram's Q_Key is not the QP's.
-    Qkey,
-    /// An unreliable message found no receive posted.
-    NoReceive,
-    /// An unreliable message does not fit the receive that is its turn.
-    ReceiveTooShort,
-    /// Part of an unreliable message of which another part is missing.
-    Incomplete,
-    /// An unreliable request that the QP does not allow: a wrong length, or an RDMA WRITE
-    /// that its access flags or the rkey refuse.
-    Refused,
+macro_rules! drops {
+    ($($name:ident = $counter:literal, $meaning:literal;)*) => {
+        /// Why an arriving packet was dropped without an answer. Counted, never acted upon.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        #[repr(usize)]
+        #[non_exhaustive]
+        pub enum DropReason { $(#[doc = $meaning] $name,)* }
+
+        impl DropReason {
+            /// Every reason, in order of its index.
+            pub const ALL: &'static [DropReason] = &[$(DropReason::$name),*];
+
+            /// What it says about a packet.
+            pub fn meaning(self) -> &'static str {
+                match self { $(DropReason::$name => $meaning,)* }
+            }
+
+            /// The name under which it is counted.
+            pub fn name(self) -> &'static str {
+                match self { $(DropReason::$name => $counter,)* }
+            }
+        }
+    };
 }
 
-impl DropReason {
-    /// Every reason, in order of its index.
-    pub const ALL: &'static [DropReason] = &[
-        DropReason::Malformed,
-        DropReason::Icrc,
-        DropReason::NoQp,
-        DropReason::Service,
-        DropReason::State,
-        DropReason::Address,
-        DropReason::Pkey,
-        DropReason::StaleResponse,
-        DropReason::AheadOfSequence,
-        DropReason::StaleDuplicate,
-        DropReason::Qkey,
-        DropReason::NoReceive,
-        DropReason::ReceiveTooShort,
-        DropReason::Incomplete,
-        DropReason::Refused,
-    ];
-
-    /// What it says about a packet.
-    pub fn meaning(self) -> &'static str {
-        match self {
-            DropReason::Malformed => {
-                "packets that are no RoCEv2: too short, an unknown opcode, a bad version or padding"
-            }
-            DropReason::Icrc => {
-                "packets whose ICRC is wrong: damaged on the way, or changed by address translation"
-            }
-            DropReason::NoQp => {
-                "packets for a QP number that no QP has: the peer was told another, or the QP is gone"
-            }
-            DropReason::Service => "packets whose opcode belongs to another service than the QP's",
-            DropReason::State => {
-                "packets for a QP whose state takes none: not in RTR yet, or failed"
-            }
-            DropReason::Address => {
-                "packets from, or to, another address than the QP is connected to"
-            }
-            DropReason::Pkey => "packets with another P_Key than 0xffff",
-            DropReason::StaleResponse => {
-                "responses to what was never asked or is long answered: duplicates, usually"
-            }
-            DropReason::AheadOfSequence => {
-                "requests after a lost one, which are sent again: as many as were under way"
-            }
-            DropReason::StaleDuplicate => {
-                "repeated READs and atomics whose answers are not kept any more"
-            }
-            DropReason::Qkey => "datagrams with another Q_Key than the QP has",
-            DropReason::NoReceive => "unreliable messages that found no receive posted",
-            DropReason::ReceiveTooShort => {
-                "unreliable messages that do not fit the receive that was their turn (datagrams \
-                 need 40 bytes more)"
-            }
-            DropReason::Incomplete => "parts of unreliable messages of which another part was lost",
-            DropReason::Refused => {
-                "unreliable requests that a check refused: a right, a key, a length"
-            }
-        }
-    }
-
-    /// The name under which it is counted.
-    pub fn name(self) -> &'static str {
-        match self {
-            DropReason::Malformed => "drop_malformed",
-            DropReason::Icrc => "drop_icrc",
-            DropReason::NoQp => "drop_no_qp",
-            DropReason::Service => "drop_service",
-            DropReason::State => "drop_state",
-            DropReason::Address => "drop_address",
-            DropReason::Pkey => "drop_pkey",
-            DropReason::StaleResponse => "drop_stale_response",
-            DropReason::AheadOfSequence => "drop_ahead_of_sequence",
-            DropReason::StaleDuplicate => "drop_stale_duplicate",
-            DropReason::Qkey => "drop_qkey",
-            DropReason::NoReceive => "drop_no_receive",
-            DropReason::ReceiveTooShort => "drop_receive_too_short",
-            DropReason::Incomplete => "drop_incomplete",
-            DropReason::Refused => "drop_refused",
-        }
-    }
+drops! {
+    Malformed = "drop_malformed", "packets that are no RoCEv2: too short, an unknown opcode, a bad version or padding";
+    Icrc = "drop_icrc", "packets whose ICRC is wrong: damaged on the way, or changed by address translation";
+    NoQp = "drop_no_qp", "packets for a QP number that no QP has: the peer was told another, or the QP is gone";
+    Service = "drop_service", "packets whose opcode belongs to another service than the QP's";
+    State = "drop_state", "packets for a QP whose state takes none: not in RTR yet, or failed";
+    Address = "drop_address", "packets from, or to, another address than the QP is connected to";
+    Pkey = "drop_pkey", "packets with another P_Key than 0xffff";
+    StaleResponse = "drop_stale_response", "responses to what was never asked or is long answered: duplicates, usually";
+    AheadOfSequence = "drop_ahead_of_sequence", "requests after a lost one, which are sent again: as many as were under way";
+    StaleDuplicate = "drop_stale_duplicate", "repeated READs and atomics whose answers are not kept any more";
+    Qkey = "drop_qkey", "datagrams with another Q_Key than the QP has";
+    NoReceive = "drop_no_receive", "unreliable messages that found no receive posted";
+    ReceiveTooShort = "drop_receive_too_short", "unreliable messages that do not fit the receive that was their turn (datagrams need 40 bytes more)";
+    Incomplete = "drop_incomplete", "parts of unreliable messages of which another part was lost";
+    Refused = "drop_refused", "unreliable requests that a check refused: a right, a key, a length";
 }

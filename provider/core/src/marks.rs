@@ -23,11 +23,11 @@ macro_rules! mark {
 }
 
 macro_rules! marks {
-    ($($group:ident { $($(#[doc = $doc:literal])* $name:ident,)* })*) => {
+    ($($group:ident { $($name:ident: $meaning:literal,)* })*) => {
         /// A rare place that was marked.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
         #[non_exhaustive]
-        pub enum Mark { $($($(#[doc = $doc])* $name,)*)* }
+        pub enum Mark { $($(#[doc = $meaning] $name,)*)* }
 
         impl Mark {
             /// All of them.
@@ -43,152 +43,85 @@ macro_rules! marks {
 
 marks! {
     requester {
-        /// A message's PSNs run over the end of the 24 bits.
-        PsnWrapInMessage,
-        /// A fenced request waited for READs or atomics.
-        FenceWaited,
-        /// A READ or atomic waited for another to end (`max_rd_atomic`).
-        RdAtomicWaited,
-        /// A message waited for a receive at the responder.
-        CreditWaited,
-        /// A message was sent beyond the known receives, to bring news.
-        CreditProbe,
-        /// A packet waited for the window.
-        WindowFull,
-        /// Loss halved the window.
-        WindowShrunk,
-        /// A rate kept a packet waiting.
-        PacedByCongestionControl,
-        /// A notification slowed a sender down.
-        CnpSlowedDown,
-        /// A marked packet was answered with a notification.
-        CnpSent,
-        /// Loss found the window as narrow as it gets.
-        WindowAtFloor,
-        /// A READ was asked for again from within.
-        ReadRestartedMidway,
-        /// A SEND or WRITE was sent again from within.
-        MessageResumedMidway,
-        /// A request failed its local check before any packet left.
-        LocalFaultAtStart,
-        /// Memory vanished after some packets of the message had left.
-        LocalFaultMidMessage,
-        /// A request failed because its memory vanished, and turned out later to have arrived.
-        FaultedRequestArrived,
+        PsnWrapInMessage: "A message's PSNs run over the end of the 24 bits.",
+        FenceWaited: "A fenced request waited for READs or atomics.",
+        RdAtomicWaited: "A READ or atomic waited for another to end (`max_rd_atomic`).",
+        CreditWaited: "A message waited for a receive at the responder.",
+        CreditProbe: "A message was sent beyond the known receives, to bring news.",
+        WindowFull: "A packet waited for the window.",
+        WindowShrunk: "Loss halved the window.",
+        PacedByCongestionControl: "A rate kept a packet waiting.",
+        CnpSlowedDown: "A notification slowed a sender down.",
+        CnpSent: "A marked packet was answered with a notification.",
+        WindowAtFloor: "Loss found the window as narrow as it gets.",
+        ReadRestartedMidway: "A READ was asked for again from within.",
+        MessageResumedMidway: "A SEND or WRITE was sent again from within.",
+        LocalFaultAtStart: "A request failed its local check before any packet left.",
+        LocalFaultMidMessage: "Memory vanished after some packets of the message had left.",
+        FaultedRequestArrived: "A request failed because its memory vanished, and turned out later to have arrived.",
     }
     completer {
-        /// An ACK in the middle of a message.
-        AckWithinMessage,
-        /// The ACK of the newest PSN came again, with credits.
-        OldAckRenewedCredits,
-        /// A response to something answered long ago.
-        OldResponse,
-        /// A response to something that was never sent.
-        ResponseToNothing,
-        /// A response or NAK showed that an earlier response was lost.
-        ImpliedNak,
-        /// A NAK (also an implied one) for a gap that is being mended.
-        RepeatedNakIgnored,
-        /// Went back because of a NAK or an implied one.
-        WentBack,
-        /// Sequence errors used the retry counter up.
-        SequenceRetriesExhausted,
-        /// An RNR NAK while waiting for another.
-        RnrNakWhileWaiting,
-        /// An RNR wait came to its end.
-        RnrWaitOver,
-        /// RNR NAKs used their counter up.
-        RnrExhausted,
-        /// No answer in time.
-        AckTimeout,
-        /// Timeouts used the retry counter up.
-        TimeoutsExhausted,
-        /// An acknowledgement overtook what was being sent again.
-        AckOvertookCursor,
-        /// NAK: the request is invalid.
-        NakInvalidRequest,
-        /// NAK: no access.
-        NakRemoteAccess,
-        /// NAK: the remote side cannot.
-        NakRemoteOperational,
+        AckWithinMessage: "An ACK in the middle of a message.",
+        OldAckRenewedCredits: "The ACK of the newest PSN came again, with credits.",
+        OldResponse: "A response to something answered long ago.",
+        ResponseToNothing: "A response to something that was never sent.",
+        ImpliedNak: "A response or NAK showed that an earlier response was lost.",
+        RepeatedNakIgnored: "A NAK (also an implied one) for a gap that is being mended.",
+        WentBack: "Went back because of a NAK or an implied one.",
+        SequenceRetriesExhausted: "Sequence errors used the retry counter up.",
+        RnrNakWhileWaiting: "An RNR NAK while waiting for another.",
+        RnrWaitOver: "An RNR wait came to its end.",
+        RnrExhausted: "RNR NAKs used their counter up.",
+        AckTimeout: "No answer in time.",
+        TimeoutsExhausted: "Timeouts used the retry counter up.",
+        AckOvertookCursor: "An acknowledgement overtook what was being sent again.",
+        NakInvalidRequest: "NAK: the request is invalid.",
+        NakRemoteAccess: "NAK: no access.",
+        NakRemoteOperational: "NAK: the remote side cannot.",
     }
     responder {
-        /// The expected PSN runs over the end of the 24 bits.
-        ExpectedPsnWrapped,
-        /// A packet ahead of the expected one: NAK.
-        SequenceNakSent,
-        /// More packets ahead of it: silence.
-        AheadDropped,
-        /// No receive: RNR NAK.
-        RnrNakSent,
-        /// A SEND or WRITE came again.
-        DuplicateMessage,
-        /// A READ came again and was read again.
-        ReadReplayed,
-        /// An atomic came again and only its answer was repeated.
-        AtomicReplayed,
-        /// A READ or atomic came again before its first answer had left.
-        RepeatOfPendingAnswer,
-        /// A new request took the place of one that was being answered again.
-        RepeatOvertaken,
-        /// Memory of a READ that was being answered again had gone away.
-        RepeatUnreadable,
-        /// A READ or atomic came again too late.
-        StaleDuplicate,
-        /// A peer that was told "no receives" is told of new ones.
-        CreditsAnnounced,
-        /// A message longer than its receive.
-        RecvTooShort,
-        /// A WRITE or READ of no bytes: its key is not looked at.
-        ZeroLengthUnchecked,
-        /// A region went away between two packets of a WRITE.
-        WriteTargetGone,
-        /// A region went away before a READ was answered.
-        ReadSourceGone,
-        /// The rkey of a request opens nothing.
-        RemoteKeyRefused,
+        ExpectedPsnWrapped: "The expected PSN runs over the end of the 24 bits.",
+        SequenceNakSent: "A packet ahead of the expected one: NAK.",
+        AheadDropped: "More packets ahead of it: silence.",
+        RnrNakSent: "No receive: RNR NAK.",
+        DuplicateMessage: "A SEND or WRITE came again.",
+        ReadReplayed: "A READ came again and was read again.",
+        AtomicReplayed: "An atomic came again and only its answer was repeated.",
+        RepeatOfPendingAnswer: "A READ or atomic came again before its first answer had left.",
+        RepeatOvertaken: "A new request took the place of one that was being answered again.",
+        RepeatUnreadable: "Memory of a READ that was being answered again had gone away.",
+        StaleDuplicate: "A READ or atomic came again too late.",
+        CreditsAnnounced: "A peer that was told \"no receives\" is told of new ones.",
+        RecvTooShort: "A message longer than its receive.",
+        ZeroLengthUnchecked: "A WRITE or READ of no bytes: its key is not looked at.",
+        WriteTargetGone: "A region went away between two packets of a WRITE.",
+        ReadSourceGone: "A region went away before a READ was answered.",
+        RemoteKeyRefused: "The rkey of a request opens nothing.",
     }
     shared {
-        /// The limit of a shared receive queue was reached.
-        SrqLimitReached,
-        /// A message found its shared receive queue empty.
-        SrqEmpty,
-        /// An ATOMIC WRITE or FLUSH came again and only its answer was repeated.
-        PlacedReplayed,
+        SrqLimitReached: "The limit of a shared receive queue was reached.",
+        SrqEmpty: "A message found its shared receive queue empty.",
+        PlacedReplayed: "An ATOMIC WRITE or FLUSH came again and only its answer was repeated.",
     }
     windows {
-        /// A key of a memory window that was bound again or taken back.
-        StaleWindowKey,
+        StaleWindowKey: "A key of a memory window that was bound again or taken back.",
     }
     unreliable {
-        /// A message was cut off by the beginning of the next one.
-        UcMessageCutOff,
-        /// A packet of a message that lost its beginning.
-        UcRestDropped,
-        /// A message without a receive.
-        UcNoReceive,
-        /// A message longer than its receive.
-        UcReceiveTooShort,
-        /// A WRITE that a key or the QP's flags refused.
-        UcRefused,
-        /// A local fault stopped the send queue alone.
-        SqeEntered,
+        UcMessageCutOff: "A message was cut off by the beginning of the next one.",
+        UcRestDropped: "A packet of a message that lost its beginning.",
+        UcNoReceive: "A message without a receive.",
+        UcReceiveTooShort: "A message longer than its receive.",
+        UcRefused: "A WRITE that a key or the QP's flags refused.",
+        SqeEntered: "A local fault stopped the send queue alone.",
     }
     qp {
-        /// A completion did not fit into its queue.
-        CqOverrun,
-        /// Receives were flushed, one of them half filled.
-        FlushedWhileFilling,
-        /// The send queue drained in SQD.
-        SqDrained,
-        /// SQD was entered while requests were under way.
-        SqdWhileBusy,
-        /// A QP with requests under way was reset.
-        ResetWhileBusy,
-        /// An ACK was held back at the end of a turn.
-        AckHeldBack,
-        /// A turn ended because the batch was full.
-        BatchFull,
+        CqOverrun: "A completion did not fit into its queue.",
+        FlushedWhileFilling: "Receives were flushed, one of them half filled.",
+        SqDrained: "The send queue drained in SQD.",
+        SqdWhileBusy: "SQD was entered while requests were under way.",
+        ResetWhileBusy: "A QP with requests under way was reset.",
+        AckHeldBack: "An ACK was held back at the end of a turn.",
+        BatchFull: "A turn ended because the batch was full.",
     }
 }
 

@@ -9,10 +9,10 @@ use crate::qp::Qp;
 use crate::qp::state::{QpState, QpType};
 
 macro_rules! counts {
-    ($name:ident { $($(#[doc = $doc:literal])* $field:ident,)* }) => {
+    ($name:ident { $($field:ident: $meaning:literal,)* }) => {
         /// What went wrong at one QP; nothing here is touched while all goes well.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct $name { $($(#[doc = $doc])* pub $field: u32,)* }
+        pub struct $name { $(#[doc = $meaning] pub $field: u32,)* }
 
         impl $name {
             /// Every counter with its name, those of the device's counters.
@@ -24,25 +24,17 @@ macro_rules! counts {
 }
 
 counts! { RequesterCounts {
-    /// RNR NAKs received.
-    rcvd_rnr_err,
-    /// Sequence NAKs received.
-    rcvd_seq_err,
-    /// Responses found missing because a later one arrived.
-    implied_nak,
-    /// Local ACK timeouts.
-    ack_timeout,
-    /// Packets sent again.
-    retransmitted_pkts,
+    rcvd_rnr_err: "RNR NAKs received.",
+    rcvd_seq_err: "Sequence NAKs received.",
+    implied_nak: "Responses found missing because a later one arrived.",
+    ack_timeout: "Local ACK timeouts.",
+    retransmitted_pkts: "Packets sent again.",
 } }
 
 counts! { ResponderCounts {
-    /// Duplicate requests received.
-    duplicate_request,
-    /// Requests received ahead of the expected PSN.
-    out_of_seq_request,
-    /// RNR NAKs sent.
-    send_rnr_err,
+    duplicate_request: "Duplicate requests received.",
+    out_of_seq_request: "Requests received ahead of the expected PSN.",
+    send_rnr_err: "RNR NAKs sent.",
 } }
 
 /// One QP, as [`crate::Shard::qp_report`] shows it.
