@@ -18,12 +18,6 @@ impl Placement {
     #[doc(alias = "IBV_FLUSH_PERSISTENT")]
     pub const PERSISTENT: Placement = Placement(2);
 
-    /// True if every bit of `other` is set.
-    #[inline]
-    pub const fn contains(self, other: Placement) -> bool {
-        self.0 & other.0 == other.0
-    }
-
     /// The rights that a QP and a region must grant for it; `None` if it asks for
     /// nothing, or for something that is not defined.
     pub(crate) fn rights(self) -> Option<Access> {
@@ -36,12 +30,7 @@ impl Placement {
     }
 }
 
-impl core::ops::BitOr for Placement {
-    type Output = Placement;
-    fn bitor(self, other: Placement) -> Placement {
-        Placement(self.0 | other.0)
-    }
-}
+bit_set!(Placement);
 
 /// Which bytes a FLUSH means, with the numbers of `enum ibv_selectivity_level`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

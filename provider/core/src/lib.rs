@@ -17,32 +17,13 @@
 //! and after any of these [`Shard::poll_transmit`] until it returns false, sending
 //! the [`transmit::TxBatch`] each time. Extra calls do nothing and are cheap.
 //!
-//! # Where things are
-//!
-//! | file | what |
-//! |---|---|
-//! | `shard.rs` | the entry points; checks of identity before anything changes |
-//! | `icrc.rs`, `qp/ident.rs`, `qp/source_ident.rs` | is the ICRC right, under an Identification that the sender is likely to use |
-//! | `qp/requester.rs`, `qp/completer.rs`, `qp/retry.rs`, `qp/credit.rs`, `qp/window.rs` | sending requests, taking responses, recovery |
-//! | `qp/responder.rs`, `qp/execute.rs`, `qp/respond.rs`, `qp/replay.rs` | taking requests, sending responses |
-//! | `ack_policy.rs`, `qp/answer.rs`, `qp/ack.rs`, `qp/pair.rs` | when an ACK leaves |
-//! | `qp/unreliable.rs`, `qp/uc.rs`, `qp/ud.rs`, `ah.rs`, `multicast.rs` | the services that acknowledge nothing |
-//! | `qp/state.rs`, `qp/attr.rs`, `qp/modify.rs` | states, attributes, transitions |
-//! | `qp/placement.rs`, `flush.rs` | ATOMIC WRITE and FLUSH, both sides |
-//! | `srq.rs`, `xrc.rs` | shared receive queues and their domains |
-//! | `congestion/`, `qp/controlled.rs` | how fast a QP sends: rates, windows, notifications |
-//! | `mr/`, `memory.rs` | keys and checks; the only door to memory |
-//! | `work.rs`, `cq.rs`, `event.rs`, `error.rs`, `wc_status.rs` | work requests, completions, events, reasons |
-//! | `detail.rs`, `qp/diagnose.rs` | failures in words: what was expected, what was found |
-//! | `turns.rs`, `poll_transmit.rs` | which QP sends next, and how much |
-//! | `destinations.rs` | what all QPs may have under way to one address |
-//! | `path.rs`, `table.rs`, `permute.rs`, `mix.rs`, `timer.rs`, `transmit.rs`, `stats.rs` | tables, timers, batches, counters |
-//! | `cm/` | QP 1: the communication manager |
-//! | `marks.rs` | places that the seeded tests must reach |
+//! docs/ARCHITECTURE.md says where things are.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+#[macro_use]
+mod bits;
 #[macro_use]
 mod tell;
 #[macro_use]

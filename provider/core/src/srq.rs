@@ -79,20 +79,9 @@ impl SrqAttrMask {
     /// `srq_limit`: the limit is armed, or (with 0) disarmed.
     #[doc(alias = "IBV_SRQ_LIMIT")]
     pub const LIMIT: SrqAttrMask = SrqAttrMask(2);
-
-    /// True if every bit of `other` is set.
-    #[inline]
-    pub const fn contains(self, other: SrqAttrMask) -> bool {
-        self.0 & other.0 == other.0
-    }
 }
 
-impl core::ops::BitOr for SrqAttrMask {
-    type Output = SrqAttrMask;
-    fn bitor(self, other: SrqAttrMask) -> SrqAttrMask {
-        SrqAttrMask(self.0 | other.0)
-    }
-}
+bit_set!(SrqAttrMask);
 
 /// Why a call on a shared receive queue was refused. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

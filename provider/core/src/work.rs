@@ -33,20 +33,9 @@ impl SendFlags {
     pub const SOLICITED: SendFlags = SendFlags(4);
     /// The data was copied when the request was posted.
     pub const INLINE: SendFlags = SendFlags(8);
-
-    /// True if every flag of `other` is set.
-    #[inline]
-    pub const fn contains(self, other: SendFlags) -> bool {
-        self.0 & other.0 == other.0
-    }
 }
 
-impl core::ops::BitOr for SendFlags {
-    type Output = SendFlags;
-    fn bitor(self, other: SendFlags) -> SendFlags {
-        SendFlags(self.0 | other.0)
-    }
-}
+bit_set!(SendFlags);
 
 /// A scatter/gather entry, laid out as C has it: `ibv_sge` lists are posted as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,33 +129,26 @@ pub const MESSAGE_MAX: u64 = 1 << 31;
 
 /// A send work request while it waits and while it is under way.
 #[derive(Clone, Copy, Debug)]
-pub struct SendWqe {
-    /// From the request.
-    pub wr_id: u64,
-    /// From the request.
-    pub remote_addr: u64,
-    /// From the request.
-    pub compare_add: u64,
-    /// From the request.
-    pub swap: u64,
-    /// From the request.
-    pub rkey: Rkey,
-    /// From the request.
-    pub imm: [u8; 4],
+pub(crate) struct SendWqe {
+    pub(crate) wr_id: u64,
+    pub(crate) remote_addr: u64,
+    pub(crate) compare_add: u64,
+    pub(crate) swap: u64,
+    pub(crate) rkey: Rkey,
+    pub(crate) imm: [u8; 4],
     /// Sum of the entries' lengths (or of the inline bytes).
-    pub length: u32,
-    /// From the request.
-    pub opcode: WrOpcode,
+    pub(crate) length: u32,
+    pub(crate) opcode: WrOpcode,
     /// From the request, with INLINE as it was found.
-    pub flags: SendFlags,
+    pub(crate) flags: SendFlags,
     /// Number of scatter/gather entries.
-    pub num_sge: u16,
+    pub(crate) num_sge: u16,
     /// PSN of the first packet; valid once the request was started.
-    pub first_psn: Psn,
+    pub(crate) first_psn: Psn,
     /// PSN of the last packet (of the response, for READ).
-    pub last_psn: Psn,
+    pub(crate) last_psn: Psn,
     /// A fault found locally; reported when all earlier requests are done.
-    pub fault: Fault,
+    pub(crate) fault: Fault,
 }
 
 impl SendWqe {
@@ -225,19 +207,10 @@ impl SendQueue {
         inline_max: usize,
     ) -> SendQueue {
         let slots = slots_of(capacity);
-        let targets = if rules.qp_type == QpType::Ud {
-            slots
-        } else {
-            0
-        };
-        let srqns = if rules.qp_type == QpType::XrcSend {
-            slots
-        } else {
-            0
-        };
+        let slots_if = |qp_type| if rules.qp_type == qp_type { slots } else { 0 };
         SendQueue {
-            targets: vec![None; targets].into(),
-            srqns: vec![Qpn::new(0); srqns].into(),
+            targets: vec![None; slots_if(QpType::Ud)].into(),
+            srqns: vec![Qpn::new(0); slots_if(QpType::XrcSend)].into(),
             rules,
             slots: vec![SendWqe::EMPTY; slots].into(),
             sges: vec![Sge::EMPTY; slots * sge_max].into(),
@@ -345,20 +318,20 @@ impl SendQueue {
 
     /// A request by its number, which must be in `head..tail`.
     #[inline]
-    pub fn wqe(&self, number: u64) -> &SendWqe {
+    pub(crate) fn wqe(&self, number: u64) -> &SendWqe {
         &self.slots[self.slot(number)]
     }
 
     /// A request by its number, to change it.
     #[inline]
-    pub fn wqe_mut(&mut self, number: u64) -> &mut SendWqe {
+    pub(crate) fn wqe_mut(&mut self, number: u64) -> &mut SendWqe {
         let slot = self.slot(number);
         &mut self.slots[slot]
     }
 
     /// The scatter/gather entries of a request.
     #[inline]
-    pub fn sges(&self, number: u64) -> &[Sge] {
+    pub(crate) fn sges(&self, number: u64) -> &[Sge] {
         let slot = self.slot(number);
         let at = slot * self.sge_max;
         &self.sges[at..at + self.slots[slot].num_sge as usize]
@@ -366,7 +339,7 @@ impl SendQueue {
 
     /// The inline bytes of a request.
     #[inline]
-    pub fn inline(&self, number: u64) -> &[u8] {
+    pub(crate) fn inline(&self, number: u64) -> &[u8] {
         let slot = self.slot(number);
         let at = slot * self.inline_max;
         &self.inline[at..at + self.slots[slot].length as usize]

@@ -35,19 +35,13 @@ impl Access {
     pub const RELAXED_ORDERING: Access = Access(1 << 20);
 
     /// Every right that peers can be given.
-    pub(super) const REMOTE: Access = Access(
+    pub(crate) const REMOTE: Access = Access(
         Access::REMOTE_WRITE.0
             | Access::REMOTE_READ.0
             | Access::REMOTE_ATOMIC.0
             | Access::FLUSH_GLOBAL.0
             | Access::FLUSH_PERSISTENT.0,
     );
-
-    /// True if every right of `other` is here too.
-    #[inline]
-    pub const fn contains(self, other: Access) -> bool {
-        self.0 & other.0 == other.0
-    }
 
     /// True if some right of `other` is here.
     #[inline]
@@ -56,9 +50,4 @@ impl Access {
     }
 }
 
-impl core::ops::BitOr for Access {
-    type Output = Access;
-    fn bitor(self, other: Access) -> Access {
-        Access(self.0 | other.0)
-    }
-}
+bit_set!(Access);

@@ -13,9 +13,9 @@ use crate::qp::state::{ModifyError, QpState};
 pub struct AttrMask(pub u32);
 
 macro_rules! mask_bits {
-    ($($(#[$doc:meta])* $name:ident = $bit:literal;)*) => {
+    ($($name:ident = $bit:literal, $field:literal;)*) => {
         impl AttrMask {
-            $($(#[$doc])* pub const $name: AttrMask = AttrMask(1 << $bit);)*
+            $(#[doc = $field] pub const $name: AttrMask = AttrMask(1 << $bit);)*
 
             /// Names of all bits, in order.
             const NAMES: &'static [(u32, &'static str)] = &[$((1 << $bit, stringify!($name))),*];
@@ -24,59 +24,38 @@ macro_rules! mask_bits {
 }
 
 mask_bits! {
-    /// `qp_state`
-    STATE = 0;
-    /// `cur_qp_state`
-    CUR_STATE = 1;
-    /// `en_sqd_async_notify`
-    EN_SQD_ASYNC_NOTIFY = 2;
-    /// `qp_access_flags`
-    ACCESS_FLAGS = 3;
-    /// `pkey_index`
-    PKEY_INDEX = 4;
-    /// `port_num`
-    PORT = 5;
-    /// `qkey`
-    QKEY = 6;
-    /// `ah_attr`
-    AV = 7;
-    /// `path_mtu`
-    PATH_MTU = 8;
-    /// `timeout`
-    TIMEOUT = 9;
-    /// `retry_cnt`
-    RETRY_CNT = 10;
-    /// `rnr_retry`
-    RNR_RETRY = 11;
-    /// `rq_psn`
-    RQ_PSN = 12;
-    /// `max_rd_atomic`
-    MAX_QP_RD_ATOMIC = 13;
-    /// `alt_ah_attr` and its companions
-    ALT_PATH = 14;
-    /// `min_rnr_timer`
-    MIN_RNR_TIMER = 15;
-    /// `sq_psn`
-    SQ_PSN = 16;
-    /// `max_dest_rd_atomic`
-    MAX_DEST_RD_ATOMIC = 17;
-    /// `path_mig_state`
-    PATH_MIG_STATE = 18;
-    /// `cap`
-    CAP = 19;
-    /// `dest_qp_num`
-    DEST_QPN = 20;
+    STATE = 0, "`qp_state`";
+    CUR_STATE = 1, "`cur_qp_state`";
+    EN_SQD_ASYNC_NOTIFY = 2, "`en_sqd_async_notify`";
+    ACCESS_FLAGS = 3, "`qp_access_flags`";
+    PKEY_INDEX = 4, "`pkey_index`";
+    PORT = 5, "`port_num`";
+    QKEY = 6, "`qkey`";
+    AV = 7, "`ah_attr`";
+    PATH_MTU = 8, "`path_mtu`";
+    TIMEOUT = 9, "`timeout`";
+    RETRY_CNT = 10, "`retry_cnt`";
+    RNR_RETRY = 11, "`rnr_retry`";
+    RQ_PSN = 12, "`rq_psn`";
+    MAX_QP_RD_ATOMIC = 13, "`max_rd_atomic`";
+    ALT_PATH = 14, "`alt_ah_attr` and its companions";
+    MIN_RNR_TIMER = 15, "`min_rnr_timer`";
+    SQ_PSN = 16, "`sq_psn`";
+    MAX_DEST_RD_ATOMIC = 17, "`max_dest_rd_atomic`";
+    PATH_MIG_STATE = 18, "`path_mig_state`";
+    CAP = 19, "`cap`";
+    DEST_QPN = 20, "`dest_qp_num`";
 }
+
+/// A mask of these attributes.
+macro_rules! mask {
+    ($($name:ident)|*) => { AttrMask(0 $(| AttrMask::$name.0)*) };
+}
+pub(crate) use mask;
 
 impl AttrMask {
     /// No attribute.
     pub const NONE: AttrMask = AttrMask(0);
-
-    /// True if every bit of `other` is set.
-    #[inline]
-    pub const fn contains(self, other: AttrMask) -> bool {
-        self.0 & other.0 == other.0
-    }
 
     /// The bits of `self` that are not in `other`.
     #[inline]
@@ -103,12 +82,7 @@ impl AttrMask {
     }
 }
 
-impl core::ops::BitOr for AttrMask {
-    type Output = AttrMask;
-    fn bitor(self, other: AttrMask) -> AttrMask {
-        self.union(other)
-    }
-}
+bit_set!(AttrMask);
 
 impl core::fmt::Display for AttrMask {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

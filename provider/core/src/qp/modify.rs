@@ -1,6 +1,8 @@
 //! `ibv_modify_qp`: the mask is checked by the table, every value by its range, and
 //! only then anything changes.
 
+use core::ops::RangeInclusive;
+
 use urxe_wire::Service;
 
 use crate::config::ShardConfig;
@@ -9,7 +11,7 @@ use crate::error::Fault;
 use crate::mr::Access;
 use crate::path::icrc_seed;
 use crate::qp::Qp;
-use crate::qp::attr::{AddressVector, AttrMask, QpAttr, check_path};
+use crate::qp::attr::{AddressVector, AttrMask, QpAttr, check_path, mask};
 use crate::qp::ident::IdentTrack;
 use crate::qp::state::{ModifyError, QpState, check_mask};
 use crate::qp::window::SendWindow;
@@ -18,12 +20,7 @@ use crate::time::Time;
 use crate::transmit::{SourcePorts, TxDest};
 
 /// Access rights that a QP can grant.
-const QP_ACCESS: u32 = Access::LOCAL_WRITE.0
-    | Access::REMOTE_WRITE.0
-    | Access::REMOTE_READ.0
-    | Access::REMOTE_ATOMIC.0
-    | Access::FLUSH_GLOBAL.0
-    | Access::FLUSH_PERSISTENT.0;
+const QP_ACCESS: u32 = Access::LOCAL_WRITE.0 | Access::REMOTE.0;
 
 impl Qp {
     /// Changes attributes and state; all or nothing.
@@ -105,10 +102,7 @@ impl Qp {
             };
             link.seed = icrc_seed(local, link.dest.source_port, remote);
         }
-        if mask.contains(AttrMask::TIMEOUT)
-            || mask.contains(AttrMask::RETRY_CNT)
-            || mask.contains(AttrMask::RNR_RETRY)
-        {
+        if !mask.and(mask!(TIMEOUT | RETRY_CNT | RNR_RETRY)).is_empty() {
             self.req
                 .retry
                 .configure(mine.timeout, mine.retry_cnt, mine.rnr_retry);
@@ -168,25 +162,11 @@ fn check_values(
         });
     }
     check_ranges(attr, mask, config)?;
-    if mask.contains(AttrMask::PORT) && attr.port_num != 1 {
-        return Err(ModifyError::Value {
-            attribute: "port_num",
-            value: attr.port_num.into(),
-            allowed: "only 1",
-        });
-    }
     if mask.contains(AttrMask::ACCESS_FLAGS) && attr.qp_access_flags.0 & !QP_ACCESS != 0 {
         return Err(ModifyError::Value {
             attribute: "qp_access_flags",
             value: attr.qp_access_flags.0,
             allowed: "LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, FLUSH_GLOBAL and FLUSH_PERSISTENT",
-        });
-    }
-    if mask.contains(AttrMask::DEST_QPN) && matches!(attr.dest_qp_num.get(), 0 | 1 | 0xff_ffff) {
-        return Err(ModifyError::Value {
-            attribute: "dest_qp_num",
-            value: attr.dest_qp_num.get(),
-            allowed: "2 to 0xfffffe",
         });
     }
     if mask.contains(AttrMask::AV) {
@@ -200,57 +180,29 @@ fn check_values(
     Ok(())
 }
 
-/// Attributes that are numbers from 0 to a limit.
+/// Attributes that are numbers in a range.
 fn check_ranges(attr: &QpAttr, mask: AttrMask, config: &ShardConfig) -> Result<(), ModifyError> {
-    const RD_ATOMIC: (u32, &str) = (ShardConfig::RD_ATOMIC_MAX as u32, "0 to 128");
-    let mtu = (config.mtu_max.bytes(), "no more than the port's active MTU");
-    let ranges: [(AttrMask, &'static str, u32, (u32, &'static str)); 8] = [
-        (
-            AttrMask::TIMEOUT,
-            "timeout",
-            attr.timeout.into(),
-            (31, "0 to 31"),
-        ),
-        (
-            AttrMask::RETRY_CNT,
-            "retry_cnt",
-            attr.retry_cnt.into(),
-            (7, "0 to 7"),
-        ),
-        (
-            AttrMask::RNR_RETRY,
-            "rnr_retry",
-            attr.rnr_retry.into(),
-            (7, "0 to 7"),
-        ),
-        (
-            AttrMask::MIN_RNR_TIMER,
-            "min_rnr_timer",
-            attr.min_rnr_timer.into(),
-            (31, "0 to 31"),
-        ),
-        (
-            AttrMask::PKEY_INDEX,
-            "pkey_index",
-            attr.pkey_index.into(),
-            (0, "only 0"),
-        ),
-        (
-            AttrMask::MAX_QP_RD_ATOMIC,
-            "max_rd_atomic",
-            attr.max_rd_atomic.into(),
-            RD_ATOMIC,
-        ),
-        (
-            AttrMask::MAX_DEST_RD_ATOMIC,
-            "max_dest_rd_atomic",
-            attr.max_dest_rd_atomic.into(),
-            RD_ATOMIC,
-        ),
-        (AttrMask::PATH_MTU, "path_mtu", attr.path_mtu.bytes(), mtu),
-    ];
-    for (bit, attribute, value, (max, allowed)) in ranges {
-        if mask.contains(bit) && value > max {
+    const RD_ATOMIC: RangeInclusive<u32> = 0..=ShardConfig::RD_ATOMIC_MAX as u32;
+    let mtu = 0..=config.mtu_max.bytes();
+    macro_rules! ranges {
+        ($($bit:ident => $attribute:literal: $value:expr, $range:expr, $allowed:literal;)*) => {
+            [$((AttrMask::$bit, $attribute, u32::from($value), $range, $allowed)),*]
+        };
+    }
+    let ranges = ranges! {
+        TIMEOUT => "timeout": attr.timeout, 0..=31, "0 to 31";
+        RETRY_CNT => "retry_cnt": attr.retry_cnt, 0..=7, "0 to 7";
+        RNR_RETRY => "rnr_retry": attr.rnr_retry, 0..=7, "0 to 7";
+        MIN_RNR_TIMER => "min_rnr_timer": attr.min_rnr_timer, 0..=31, "0 to 31";
+        PKEY_INDEX => "pkey_index": attr.pkey_index, 0..=0, "only 0";
+        MAX_QP_RD_ATOMIC => "max_rd_atomic": attr.max_rd_atomic, RD_ATOMIC, "0 to 128";
+        MAX_DEST_RD_ATOMIC => "max_dest_rd_atomic": attr.max_dest_rd_atomic, RD_ATOMIC, "0 to 128";
+        PATH_MTU => "path_mtu": attr.path_mtu.bytes(), mtu, "no more than the port's active MTU";
+        PORT => "port_num": attr.port_num, 1..=1, "only 1";
+        DEST_QPN => "dest_qp_num": attr.dest_qp_num.get(), 2..=0xff_fffe, "2 to 0xfffffe";
+    };
+    for (bit, attribute, value, range, allowed) in ranges {
+        if mask.contains(bit) && !range.contains(&value) {
             return Err(ModifyError::Value {
                 attribute,
                 value,

@@ -1,10 +1,10 @@
 //! How a QP gets to RTS: the one sequence for all services and callers.
 
-use crate::qp::attr::{AttrMask, QpAttr};
+use crate::qp::attr::{AttrMask, QpAttr, mask};
 use crate::qp::state::{QpState, QpType, transition};
 
 /// What may be given again on the way: a program may have brought the QP to INIT with other rights, or another Q_Key.
-const RENEWED: AttrMask = AttrMask::ACCESS_FLAGS.union(AttrMask::QKEY);
+const RENEWED: AttrMask = mask!(ACCESS_FLAGS | QKEY);
 
 /// Brings a QP to RTS, from RESET or (what receives may have been posted in) INIT: calls `modify` for each state with
 /// what its service needs of `attr`.

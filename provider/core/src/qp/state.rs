@@ -3,7 +3,7 @@
 
 use urxe_wire::Service;
 
-use crate::qp::attr::AttrMask;
+use crate::qp::attr::{AttrMask, mask};
 
 /// State of a QP, with the numbers of `enum ibv_qp_state`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -121,115 +121,76 @@ pub struct Transition {
 /// The entry of the table for `from -> to`; `None` if there is no such transition.
 pub const fn transition(service: QpType, from: QpState, to: QpState) -> Option<Transition> {
     use QpState::*;
+    let none = AttrMask::NONE;
     let (required, optional) = match (from, to) {
-        (_, Reset) => (AttrMask::NONE, AttrMask::NONE),
         (Reset, Err) => return None,
-        (_, Err) => (AttrMask::NONE, AttrMask::NONE),
-        (Reset, Init) => (init_attrs(service), AttrMask::NONE),
-        (Init, Init) => (AttrMask::NONE, init_attrs(service)),
+        (_, Reset | Err) => (none, none),
+        (Reset, Init) => (init_attrs(service), none),
+        (Init, Init) => (none, init_attrs(service)),
         (Init, Rtr) => rtr_attrs(service),
-        (Rtr, Rts) => rts_attrs(service),
-        (Rts, Rts) | (Sqd, Rts) => (AttrMask::NONE, rts_options(service)),
+        (Rtr, Rts) => (rts_attrs(service), rts_options(service)),
+        (Rts | Sqd, Rts) => (none, rts_options(service)),
         (Sqe, Rts) => match service {
             QpType::Rc | QpType::XrcSend | QpType::XrcRecv => return None,
-            QpType::Uc => (
-                AttrMask::NONE,
-                AttrMask::CUR_STATE.union(AttrMask::ACCESS_FLAGS),
-            ),
-            QpType::Ud => (AttrMask::NONE, AttrMask::CUR_STATE.union(AttrMask::QKEY)),
+            QpType::Uc => (none, mask!(CUR_STATE | ACCESS_FLAGS)),
+            QpType::Ud => (none, mask!(CUR_STATE | QKEY)),
         },
-        (Rts, Sqd) => (AttrMask::NONE, AttrMask::EN_SQD_ASYNC_NOTIFY),
-        (Sqd, Sqd) => (AttrMask::NONE, sqd_options(service)),
+        (Rts, Sqd) => (none, AttrMask::EN_SQD_ASYNC_NOTIFY),
+        (Sqd, Sqd) => (none, sqd_options(service)),
         _ => return None,
     };
     Some(Transition { required, optional })
 }
 
 const fn init_attrs(service: QpType) -> AttrMask {
-    let common = AttrMask::PKEY_INDEX.union(AttrMask::PORT);
     match service {
-        QpType::Ud => common.union(AttrMask::QKEY),
-        QpType::Uc | QpType::Rc | QpType::XrcSend | QpType::XrcRecv => {
-            common.union(AttrMask::ACCESS_FLAGS)
-        }
+        QpType::Ud => mask!(PKEY_INDEX | PORT | QKEY),
+        _ => mask!(PKEY_INDEX | PORT | ACCESS_FLAGS),
     }
 }
 
 const fn rtr_attrs(service: QpType) -> (AttrMask, AttrMask) {
-    let connected = AttrMask::AV
-        .union(AttrMask::PATH_MTU)
-        .union(AttrMask::DEST_QPN)
-        .union(AttrMask::RQ_PSN);
-    let options = AttrMask::ALT_PATH
-        .union(AttrMask::ACCESS_FLAGS)
-        .union(AttrMask::PKEY_INDEX);
+    let connected = mask!(AV | PATH_MTU | DEST_QPN | RQ_PSN);
+    let options = mask!(ALT_PATH | ACCESS_FLAGS | PKEY_INDEX);
     match service {
-        QpType::Ud => (AttrMask::NONE, AttrMask::PKEY_INDEX.union(AttrMask::QKEY)),
+        QpType::Ud => (AttrMask::NONE, mask!(PKEY_INDEX | QKEY)),
         QpType::Uc | QpType::XrcSend => (connected, options),
-        QpType::Rc | QpType::XrcRecv => (
-            connected
-                .union(AttrMask::MAX_DEST_RD_ATOMIC)
-                .union(AttrMask::MIN_RNR_TIMER),
-            options,
-        ),
+        QpType::Rc | QpType::XrcRecv => (connected.union(RESPONDER), options),
     }
 }
 
-const fn rts_attrs(service: QpType) -> (AttrMask, AttrMask) {
-    let required = match service {
+const fn rts_attrs(service: QpType) -> AttrMask {
+    match service {
         QpType::Ud | QpType::Uc => AttrMask::SQ_PSN,
-        QpType::XrcRecv => AttrMask::SQ_PSN.union(AttrMask::TIMEOUT),
-        QpType::Rc | QpType::XrcSend => AttrMask::SQ_PSN
-            .union(AttrMask::TIMEOUT)
-            .union(AttrMask::RETRY_CNT)
-            .union(AttrMask::RNR_RETRY)
-            .union(AttrMask::MAX_QP_RD_ATOMIC),
-    };
-    (required, rts_options(service))
+        QpType::XrcRecv => mask!(SQ_PSN | TIMEOUT),
+        QpType::Rc | QpType::XrcSend => AttrMask::SQ_PSN.union(REQUESTER),
+    }
 }
 
 const fn rts_options(service: QpType) -> AttrMask {
-    let connected = AttrMask::CUR_STATE
-        .union(AttrMask::ALT_PATH)
-        .union(AttrMask::ACCESS_FLAGS)
-        .union(AttrMask::PATH_MIG_STATE);
+    let connected = mask!(CUR_STATE | ALT_PATH | ACCESS_FLAGS | PATH_MIG_STATE);
     match service {
-        QpType::Ud => AttrMask::CUR_STATE.union(AttrMask::QKEY),
+        QpType::Ud => mask!(CUR_STATE | QKEY),
         QpType::Uc | QpType::XrcSend => connected,
         QpType::Rc | QpType::XrcRecv => connected.union(AttrMask::MIN_RNR_TIMER),
     }
 }
 
 const fn sqd_options(service: QpType) -> AttrMask {
-    let connected = AttrMask::AV
-        .union(AttrMask::ALT_PATH)
-        .union(AttrMask::ACCESS_FLAGS)
-        .union(AttrMask::PKEY_INDEX)
-        .union(AttrMask::PATH_MIG_STATE);
+    let connected = mask!(AV | ALT_PATH | ACCESS_FLAGS | PKEY_INDEX | PATH_MIG_STATE);
+    let acknowledged = connected.union(mask!(PORT | TIMEOUT));
     match service {
-        QpType::Ud => AttrMask::PKEY_INDEX.union(AttrMask::QKEY),
+        QpType::Ud => mask!(PKEY_INDEX | QKEY),
         QpType::Uc => connected,
-        QpType::XrcSend => connected
-            .union(AttrMask::PORT)
-            .union(AttrMask::TIMEOUT)
-            .union(AttrMask::RETRY_CNT)
-            .union(AttrMask::RNR_RETRY)
-            .union(AttrMask::MAX_QP_RD_ATOMIC),
-        QpType::XrcRecv => connected
-            .union(AttrMask::PORT)
-            .union(AttrMask::TIMEOUT)
-            .union(AttrMask::MAX_DEST_RD_ATOMIC)
-            .union(AttrMask::MIN_RNR_TIMER),
-        QpType::Rc => connected
-            .union(AttrMask::PORT)
-            .union(AttrMask::TIMEOUT)
-            .union(AttrMask::RETRY_CNT)
-            .union(AttrMask::RNR_RETRY)
-            .union(AttrMask::MAX_QP_RD_ATOMIC)
-            .union(AttrMask::MAX_DEST_RD_ATOMIC)
-            .union(AttrMask::MIN_RNR_TIMER),
+        QpType::XrcSend => acknowledged.union(REQUESTER),
+        QpType::XrcRecv => acknowledged.union(RESPONDER),
+        QpType::Rc => acknowledged.union(REQUESTER).union(RESPONDER),
     }
 }
+
+/// What a side needs that sends requests which are acknowledged, and one that answers them.
+const REQUESTER: AttrMask = mask!(TIMEOUT | RETRY_CNT | RNR_RETRY | MAX_QP_RD_ATOMIC);
+const RESPONDER: AttrMask = mask!(MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER);
 
 /// Why a modify was refused. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
