@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use urxe_wire::cm::{MraMessage, RejMessage, RejReason, SidrStatus, service_id};
+use urxe_wire::cm::{
+    CmMessage, MraMessage, PortSpace, RejMessage, RejReason, SidrStatus, service_id,
+};
 use urxe_wire::{MAD_LEN, Qpn};
 
 use super::bounds::Unasked;
@@ -11,7 +13,7 @@ use super::conns::Conns;
 use super::event::CmEvent;
 use super::index::Hasher;
 use super::listeners::{ListenerId, Listeners, Scope};
-use super::message::{self, Mad, Refusal};
+use super::message::{self, Mad};
 use super::terms::{
     Answer, CmError, CommId, ConnectRequest, DatagramAnswer, DatagramRequest, MadPath, Patience,
 };
@@ -102,7 +104,7 @@ impl Agent {
     /// [`CmError::InUse`].
     pub fn listen(
         &mut self,
-        space: urxe_wire::cm::PortSpace,
+        space: PortSpace,
         port: u16,
         scope: Scope,
         backlog: u32,
@@ -116,10 +118,8 @@ impl Agent {
         if !self.listeners.remove(id) {
             return;
         }
-        for place in self
-            .conns
-            .places(|conn| conn.holder == Holder::Listener(id))
-        {
+        let waits = |conn: &Conn| conn.holder == Holder::Listener(id);
+        for place in self.conns.places(waits) {
             if let Some(conn) = self.conns.at_mut(place) {
                 conn.holder = Holder::Application;
                 let id = conn.id;
@@ -187,16 +187,9 @@ impl Agent {
         let high = self.config.secret << 32;
         let conn = self.conns.at_mut(place).expect("just put in");
         conn.transaction_id = high | u64::from(conn.id.0);
-        match write(conn) {
-            Ok(mad) => {
-                self.send_and_wait(now, place, mad);
-                Ok(place)
-            }
-            Err(error) => {
-                self.remove(place);
-                Err(error)
-            }
-        }
+        let mad = write(conn).inspect_err(|_| self.remove(place))?;
+        self.send_and_wait(now, place, mad);
+        Ok(place)
     }
 
     /// True if it is a request for a connection that waits for its answer.
@@ -258,17 +251,9 @@ impl Agent {
                     State::RepReceived => RejMessage::REP,
                     _ => RejMessage::REQ,
                 };
-                message::rej(
-                    &Refusal {
-                        local: conn.id.0,
-                        remote: conn.remote_id,
-                        message: about,
-                        reason,
-                        guid: None,
-                        private_data,
-                    },
-                    conn.transaction_id,
-                )?
+                let mut rej = message::rej(conn.id.0, conn.remote_id, about, reason);
+                rej.private_data = message::filled(0, private_data)?;
+                CmMessage::Rej(rej).emit_mad(conn.transaction_id)
             }
         };
         if conn.state == State::RepReceived {
@@ -318,8 +303,7 @@ impl Agent {
         if self.in_state(id, &ended).is_ok() {
             return Ok(());
         }
-        let wanted = [State::RepSent, State::RepReceived, State::Established];
-        let (place, conn) = self.in_state(id, &wanted)?;
+        let (place, conn) = self.in_state(id, &State::CONNECTED)?;
         let mad = message::dreq(conn, conn.remote_qpn);
         self.set_state(place, State::DreqSent);
         self.send_and_wait(now, place, mad);
@@ -352,7 +336,9 @@ impl Agent {
             if state == State::RepSent {
                 // The refusal may be lost, and a peer that has the reply already would not learn of it:
                 // it is asked to disconnect, if nothing is heard from it.
-                return self.insist(now, place, dreq);
+                self.set_state(place, State::DreqSent);
+                self.await_answer(now, place, dreq);
+                return;
             }
             return self.remove(place);
         }
@@ -376,28 +362,13 @@ impl Agent {
         let Some(conn) = self.conns.at(place) else {
             return;
         };
-        let refusal = Refusal {
-            local: conn.id.0,
-            remote: conn.remote_id,
-            message,
-            reason,
-            guid: (reason == RejReason::TIMEOUT).then_some(self.config.guid),
-            private_data: &[],
-        };
-        if let Ok(mad) = message::rej(&refusal, conn.transaction_id) {
-            self.send(conn.path, mad);
+        let mut rej = message::rej(conn.id.0, conn.remote_id, message, reason);
+        if reason == RejReason::TIMEOUT {
+            // The device that gives up, by which its connection is found.
+            rej.info_length = 8;
+            rej.additional_info[..8].copy_from_slice(&self.config.guid.to_be_bytes());
         }
-    }
-
-    /// Sends a message later, and again until there is an answer.
-    fn insist(&mut self, now: Time, place: usize, mad: Mad) {
-        self.set_state(place, State::DreqSent);
-        if let Some(conn) = self.conns.at_mut(place) {
-            conn.sent = Some(Box::new(mad));
-            conn.retries_left = conn.max_retries;
-            let wait = conn.timeout_ns;
-            self.arm(place, now + wait);
-        }
+        self.send(conn.path, CmMessage::Rej(rej).emit_mad(conn.transaction_id));
     }
 
     /// A QP is being destroyed. True if its number must rest: it is given back by
@@ -406,10 +377,7 @@ impl Agent {
         let mut rests = false;
         let lives = |conn: &Conn| !conn.qp_gone && conn.state != State::Dead;
         while let Some(place) = self.conns.find_qp(qpn, lives) {
-            let Some(conn) = self.conns.at_mut(place) else {
-                break;
-            };
-            conn.qp_gone = true;
+            self.conns.at_mut(place).expect("found").qp_gone = true;
             rests = true;
         }
         rests

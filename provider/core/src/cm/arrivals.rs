@@ -8,9 +8,9 @@ use urxe_wire::cm::{
 };
 
 use super::agent::Agent;
-use super::conn::{Holder, State, exponent_ns};
+use super::conn::{Conn, State, exponent_ns};
 use super::event::CmEvent;
-use super::message::{self, Refusal, SERVICE_TIMEOUT};
+use super::message::{self, SERVICE_TIMEOUT};
 use super::route::{self, Destination};
 use super::terms::{CommId, MadPath, Reply};
 use crate::shard::{Foreign, Handled};
@@ -68,16 +68,23 @@ impl Agent {
         }
     }
 
+    /// The connection at a place, if messages of it come this way.
+    fn on_path(&self, path: MadPath, place: Option<usize>) -> Option<(usize, &Conn)> {
+        let conn = self.conns.at(place?)?;
+        let is_on_path = conn.path.remote == path.remote && conn.path.local == path.local;
+        is_on_path.then_some((place?, conn))
+    }
+
+    /// The connection with this id, if messages of it come this way.
+    fn find_on(&self, path: MadPath, local: u32) -> Option<(usize, &Conn)> {
+        self.on_path(path, self.conns.find(CommId(local)))
+    }
+
     /// The connection that a message is about.
     fn about(&mut self, path: MadPath, local: u32, remote: u32) -> Option<usize> {
-        let place = self.conns.find(CommId(local)).filter(|&place| {
-            self.conns.at(place).is_some_and(|conn| {
-                conn.path.remote == path.remote
-                    && conn.path.local == path.local
-                    && conn.remote_id == remote
-                    && !conn.is_datagram()
-            })
-        });
+        let is_it = |conn: &Conn| conn.remote_id == remote && !conn.is_datagram();
+        let found = self.find_on(path, local).filter(|(_, conn)| is_it(conn));
+        let place = found.map(|(place, _)| place);
         match place {
             Some(place) => self.conns.prove(place),
             None => self.counts.stray += 1,
@@ -91,15 +98,9 @@ impl Agent {
 
     fn on_rep(&mut self, path: MadPath, header: &MadHeader, rep: &Rep) {
         let id = CommId(rep.remote_comm_id);
-        let found = self.conns.find(id).filter(|&place| {
-            self.conns.at(place).is_some_and(|conn| {
-                conn.path.remote == path.remote && conn.path.local == path.local
-            })
-        });
-        let Some(place) = found else {
+        let Some((place, conn)) = self.find_on(path, id.0) else {
             return self.refuse_rep(path, header, rep);
         };
-        let conn = self.conns.at(place).expect("found");
         match conn.state {
             State::ReqSent if rep.local_comm_id != 0 => {
                 self.conns
@@ -122,17 +123,10 @@ impl Agent {
     /// No connection waits for the reply (any more): the peer need not try again.
     fn refuse_rep(&mut self, path: MadPath, header: &MadHeader, rep: &Rep) {
         self.counts.stray += 1;
-        let refusal = Refusal {
-            local: rep.remote_comm_id,
-            remote: rep.local_comm_id,
-            message: RejMessage::REP,
-            reason: RejReason::INVALID_COMM_ID,
-            guid: None,
-            private_data: &[],
-        };
-        if let Ok(mad) = message::rej(&refusal, header.transaction_id) {
-            self.answer(path, mad);
-        }
+        let (local, remote) = (rep.remote_comm_id, rep.local_comm_id);
+        let reason = RejReason::INVALID_COMM_ID;
+        let rej = message::rej(local, remote, RejMessage::REP, reason);
+        self.answer(path, CmMessage::Rej(rej).emit_mad(header.transaction_id));
     }
 
     fn on_rtu(&mut self, path: MadPath, rtu: &Rtu) {
@@ -148,38 +142,28 @@ impl Agent {
 
     /// The other side thinks about it: waits that much longer.
     fn on_mra(&mut self, now: Time, path: MadPath, mra: &Mra) {
-        let place = self.conns.find(CommId(mra.remote_comm_id));
-        let fits = place
-            .and_then(|place| self.conns.at(place))
-            .is_some_and(|conn| {
-                let waits = match mra.message {
-                    MraMessage::REQ => conn.state == State::ReqSent,
-                    MraMessage::REP => {
-                        conn.state == State::RepSent && conn.remote_id == mra.local_comm_id
-                    }
-                    _ => false,
-                };
-                waits && conn.path.remote == path.remote && conn.path.local == path.local
-            });
-        let Some(place) = place.filter(|_| fits) else {
+        let waits = |conn: &Conn| match mra.message {
+            MraMessage::REQ => conn.state == State::ReqSent,
+            MraMessage::REP => conn.state == State::RepSent && conn.remote_id == mra.local_comm_id,
+            _ => false,
+        };
+        let found = self.find_on(path, mra.remote_comm_id);
+        let Some((place, conn)) = found.filter(|(_, conn)| waits(conn)) else {
             self.counts.stray += 1;
             return;
         };
-        self.conns.prove(place);
-        let wait = exponent_ns(mra.service_timeout.min(SERVICE_TIMEOUT));
-        let conn = self.conns.at_mut(place).expect("found");
         // The message arrived: it need not be sent again before that time.
-        let wait = wait + conn.timewait_ns;
+        let wait = exponent_ns(mra.service_timeout.min(SERVICE_TIMEOUT)) + conn.timewait_ns;
+        self.conns.prove(place);
         self.arm(place, now + wait);
     }
 
     fn on_rej(&mut self, now: Time, path: MadPath, rej: &Rej) {
-        let Some(place) = self.rejected(path, rej) else {
+        let Some((place, conn)) = self.rejected(path, rej) else {
             self.counts.stray += 1;
             return;
         };
-        let conn = self.conns.at(place).expect("found");
-        let (id, state, is_held) = (conn.id, conn.state, conn.holder != Holder::Nobody);
+        let (id, state, is_held) = (conn.id, conn.state, conn.is_held());
         let ends = match state {
             State::ReqSent | State::RepSent | State::ReqReceived => false,
             State::RepReceived | State::DreqSent => true,
@@ -206,26 +190,19 @@ impl Agent {
 
     /// The connection that a REJ is for. If our REQ is refused, the peer's id is not known here; and a
     /// peer that gave up before an answer came does not know our id, but names its own.
-    fn rejected(&self, path: MadPath, rej: &Rej) -> Option<usize> {
-        let fits = |&place: &usize| {
-            self.conns.at(place).is_some_and(|conn| {
-                conn.path.remote == path.remote
-                    && conn.path.local == path.local
-                    && !conn.is_datagram()
-                    && (conn.remote_id == rej.local_comm_id || conn.state == State::ReqSent)
-            })
+    fn rejected(&self, path: MadPath, rej: &Rej) -> Option<(usize, &Conn)> {
+        let place = match rej.remote_comm_id {
+            0 if rej.reason == RejReason::TIMEOUT && rej.local_comm_id != 0 => {
+                let guid = u64::from_be_bytes(*rej.additional_info.first_chunk()?);
+                self.conns.find_remote(path.remote, guid, rej.local_comm_id)
+            }
+            0 => None,
+            id => self.conns.find(CommId(id)),
         };
-        if rej.remote_comm_id != 0 {
-            return self.conns.find(CommId(rej.remote_comm_id)).filter(fits);
-        }
-        if rej.reason != RejReason::TIMEOUT || rej.local_comm_id == 0 {
-            return None;
-        }
-        let [a, b, c, d, e, f, g, h, ..] = rej.additional_info;
-        let guid = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-        self.conns
-            .find_remote(path.remote, guid, rej.local_comm_id)
-            .filter(fits)
+        let is_it =
+            |conn: &Conn| conn.remote_id == rej.local_comm_id || conn.state == State::ReqSent;
+        self.on_path(path, place)
+            .filter(|(_, conn)| !conn.is_datagram() && is_it(conn))
     }
 
     fn on_dreq(&mut self, now: Time, path: MadPath, header: &MadHeader, dreq: &Dreq) {
@@ -240,16 +217,9 @@ impl Agent {
             self.counts.stray += 1;
             return;
         }
-        let is_held = conn.holder != Holder::Nobody;
         match conn.state {
             State::RepSent | State::RepReceived | State::Established | State::DreqSent => {
-                if is_held {
-                    self.events.push_back(CmEvent::Disconnected {
-                        id: CommId(local),
-                        timed_out: false,
-                        private_data: dreq.private_data.into(),
-                    });
-                }
+                self.tell_end(place, false, &dreq.private_data);
                 self.send_last(place, drep, State::Timewait);
                 self.enter_timewait(now, place);
             }
@@ -269,34 +239,22 @@ impl Agent {
         let is_over = match conn.state {
             State::DreqSent => true,
             // It was asked whether it still knows the connection, and does not.
-            State::RepSent | State::RepReceived | State::Established => conn.probed,
-            _ => false,
+            state => State::CONNECTED.contains(&state) && conn.probed,
         };
         if !is_over {
             self.counts.stray += 1;
             return;
         }
-        if conn.holder != Holder::Nobody {
-            self.events.push_back(CmEvent::Disconnected {
-                id: conn.id,
-                timed_out: false,
-                private_data: drep.private_data.into(),
-            });
-        }
+        self.tell_end(place, false, &drep.private_data);
         self.enter_timewait(now, place);
     }
 
     fn on_sidr_rep(&mut self, now: Time, path: MadPath, rep: &SidrRep) {
         let id = CommId(rep.request_id);
-        let found = self.conns.find(id).filter(|&place| {
-            self.conns.at(place).is_some_and(|conn| {
-                conn.state == State::SidrSent
-                    && conn.path.remote == path.remote
-                    && conn.path.local == path.local
-                    && conn.service_id == rep.service_id
-            })
-        });
-        let Some(place) = found else {
+        let waits =
+            |conn: &Conn| conn.state == State::SidrSent && conn.service_id == rep.service_id;
+        let found = self.find_on(path, id.0);
+        let Some((place, _)) = found.filter(|(_, conn)| waits(conn)) else {
             self.counts.stray += 1;
             return;
         };

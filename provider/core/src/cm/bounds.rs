@@ -99,10 +99,7 @@ impl Agent {
     /// Asks the peer whether it still knows the connection: by a DREQ for a QP that is not the connection's. A peer that has
     /// forgotten it answers with a DREP, as to any DREQ about nothing; one that has not, ignores it.
     pub(super) fn probe(&mut self, now: Time, place: usize) {
-        let is_connected = |conn: &Conn| {
-            let states = [State::RepSent, State::RepReceived, State::Established];
-            states.contains(&conn.state)
-        };
+        let is_connected = |conn: &Conn| State::CONNECTED.contains(&conn.state);
         if !self.conns.at(place).is_some_and(is_connected) || !self.unasked.take(now) {
             return;
         }
@@ -119,14 +116,11 @@ impl Agent {
     pub(super) fn queue_up(&mut self, place: usize) {
         let line = self.conns.at(place).and_then(line_of);
         self.conns.lines.stand(place, line);
-        match line {
-            Some(Line::HalfOpen) => self.give_up_beyond(Line::HalfOpen, HALF_OPEN_MAX),
-            Some(Line::Resting) => self.give_up_beyond(Line::Resting, RESTING_MAX),
-            Some(Line::Leaving) | None => {}
-        }
-    }
-
-    fn give_up_beyond(&mut self, line: Line, max: usize) {
+        let (line, max) = match line {
+            Some(line @ Line::HalfOpen) => (line, HALF_OPEN_MAX),
+            Some(line @ Line::Resting) => (line, RESTING_MAX),
+            Some(Line::Leaving) | None => return,
+        };
         if self.conns.lines.len(line) > max {
             self.give_up_oldest(line);
         }
@@ -137,9 +131,7 @@ impl Agent {
             return false;
         };
         self.counts.evicted += 1;
-        if let Some(conn) = self.conns.at(place)
-            && conn.holder != Holder::Nobody
-        {
+        if let Some(conn) = self.conns.at(place).filter(|conn| conn.is_held()) {
             self.events.push_back(CmEvent::Unreachable(conn.id));
         }
         self.end(place);

@@ -2,9 +2,10 @@
 //! ended rest in timewait.
 
 use super::agent::Agent;
-use super::conn::{Holder, State};
+use super::conn::State;
 use super::event::CmEvent;
 use super::message::Mad;
+use super::terms::MadPath;
 use crate::table::QpIndex;
 use crate::time::Time;
 
@@ -32,14 +33,30 @@ impl Agent {
 
     /// Sends a message, and again until there is an answer.
     pub(super) fn send_and_wait(&mut self, now: Time, place: usize, mad: Mad) {
-        let Some(conn) = self.conns.at_mut(place) else {
-            return;
-        };
+        if let Some(path) = self.await_answer(now, place, mad) {
+            self.send(path, mad);
+        }
+    }
+
+    /// Sends a message later, and again until there is an answer. Returns its way.
+    pub(super) fn await_answer(&mut self, now: Time, place: usize, mad: Mad) -> Option<MadPath> {
+        let conn = self.conns.at_mut(place)?;
         conn.sent = Some(Box::new(mad));
         conn.retries_left = conn.max_retries;
         let (path, wait) = (conn.path, conn.timeout_ns);
-        self.send(path, mad);
         self.arm(place, now + wait);
+        Some(path)
+    }
+
+    /// The application hears that a connection has ended, if it holds it.
+    pub(super) fn tell_end(&mut self, place: usize, timed_out: bool, private_data: &[u8]) {
+        if let Some(conn) = self.conns.at(place).filter(|conn| conn.is_held()) {
+            self.events.push_back(CmEvent::Disconnected {
+                id: conn.id,
+                timed_out,
+                private_data: private_data.into(),
+            });
+        }
     }
 
     /// There is no listener. True if the request will be sent again, as one may come before long; it is not counted as
@@ -100,7 +117,7 @@ impl Agent {
             return;
         };
         conn.deadline = None;
-        let (id, state, is_held) = (conn.id, conn.state, conn.holder != Holder::Nobody);
+        let (id, state, is_held) = (conn.id, conn.state, conn.is_held());
         if state == State::Timewait {
             if is_held {
                 self.events.push_back(CmEvent::TimewaitExit(id));
@@ -125,13 +142,7 @@ impl Agent {
                 self.end(place);
             }
             State::DreqSent => {
-                if is_held {
-                    self.events.push_back(CmEvent::Disconnected {
-                        id,
-                        timed_out: true,
-                        private_data: Box::default(),
-                    });
-                }
+                self.tell_end(place, true, &[]);
                 self.enter_timewait(now, place);
             }
             _ => {}

@@ -33,6 +33,12 @@ pub(super) enum State {
     Dead,
 }
 
+impl State {
+    /// As long as both sides may use their QPs.
+    pub(super) const CONNECTED: [State; 3] =
+        [State::RepSent, State::RepReceived, State::Established];
+}
+
 /// The holder of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Holder {
@@ -106,6 +112,11 @@ impl Conn {
             timeout_ns: 0,
             timewait_ns: 0,
         }
+    }
+
+    /// True if the application hears what becomes of it.
+    pub(super) fn is_held(&self) -> bool {
+        self.holder != Holder::Nobody
     }
 
     /// True if it is about datagrams.

@@ -3,6 +3,8 @@
 
 use core::net::IpAddr;
 
+use urxe_wire::Gid;
+
 use crate::mix::SplitMix64;
 use crate::table::cut;
 
@@ -129,10 +131,7 @@ impl Hasher {
 
 /// An address as two numbers.
 pub(super) fn halves(addr: IpAddr) -> [u64; 2] {
-    let bits = match addr {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(v6) => v6.to_bits(),
-    };
+    let bits = u128::from_be_bytes(Gid::from(addr).0);
     [(bits >> 64) as u64, bits as u64]
 }
 

@@ -1,14 +1,14 @@
 //! Writing messages.
 
 use urxe_wire::cm::{
-    CmMessage, CmPath, Drep, Dreq, IpCmHeader, Mra, MraMessage, Rej, RejMessage, RejReason, Rep,
-    Req, Rtu, SidrRep, SidrReq, SidrStatus, service_id,
+    Apr, CmMessage, CmPath, Drep, Dreq, IpCmHeader, Mra, MraMessage, Rej, RejMessage, RejReason,
+    Rep, Req, Rtu, SidrRep, SidrReq, SidrStatus, service_id,
 };
-use urxe_wire::{Gid, MAD_LEN, MadHeader, Pkey, Psn, Qpn};
+use urxe_wire::{Gid, MAD_LEN, MadHeader, Pkey, Qpn};
 
 use super::conn::Conn;
 use super::terms::{
-    Answer, CmError, ConnectRequest, DatagramAnswer, DatagramRequest, Terms, Transport,
+    Answer, CmError, ConnectRequest, DatagramAnswer, DatagramRequest, MadPath, Terms, Transport,
     VendorOptions,
 };
 
@@ -63,19 +63,10 @@ pub(super) fn req(conn: &Conn, guid: u64, request: &ConnectRequest<'_>) -> Resul
             local_ack_timeout: request.ack_timeout.min(31),
             ..CmPath::default()
         },
-        private_data: with_header(
-            request.path.local,
-            request.local_port,
-            request.path.remote,
-            request.private_data,
-        )?,
+        private_data: with_header(request.path, request.local_port, request.private_data)?,
         ..Req::default()
     };
-    Ok(write(
-        CmMessage::Req(message),
-        conn.transaction_id,
-        terms.vendor,
-    ))
+    Ok(write(CmMessage::Req(message), conn, terms.vendor))
 }
 
 pub(super) fn rep(conn: &Conn, guid: u64, answer: &Answer<'_>) -> Result<Mad, CmError> {
@@ -100,11 +91,7 @@ pub(super) fn rep(conn: &Conn, guid: u64, answer: &Answer<'_>) -> Result<Mad, Cm
         private_data: filled(0, answer.private_data)?,
         ..Rep::default()
     };
-    Ok(write(
-        CmMessage::Rep(message),
-        conn.transaction_id,
-        terms.vendor,
-    ))
+    Ok(write(CmMessage::Rep(message), conn, terms.vendor))
 }
 
 pub(super) fn rtu(conn: &Conn) -> Mad {
@@ -147,33 +134,15 @@ pub(super) fn drep(local: u32, remote: u32, transaction_id: u64) -> Mad {
     CmMessage::Drep(message).emit_mad(transaction_id)
 }
 
-/// What a REJ is about.
-pub(super) struct Refusal<'a> {
-    pub(super) local: u32,
-    pub(super) remote: u32,
-    pub(super) message: RejMessage,
-    pub(super) reason: RejReason,
-    /// Of a timeout: the device that gives up, by which its connection is found.
-    pub(super) guid: Option<u64>,
-    pub(super) private_data: &'a [u8],
-}
-
-pub(super) fn rej(refusal: &Refusal<'_>, transaction_id: u64) -> Result<Mad, CmError> {
-    let mut additional_info = [0; 72];
-    if let Some(guid) = refusal.guid {
-        additional_info[..8].copy_from_slice(&guid.to_be_bytes());
-    }
-    let message = Rej {
-        local_comm_id: refusal.local,
-        remote_comm_id: refusal.remote,
-        message: refusal.message,
-        info_length: if refusal.guid.is_some() { 8 } else { 0 },
-        reason: refusal.reason,
-        additional_info,
-        private_data: filled(0, refusal.private_data)?,
+/// A REJ without private data, to which the caller adds what else there is to say.
+pub(super) fn rej(local: u32, remote: u32, message: RejMessage, reason: RejReason) -> Rej {
+    Rej {
+        local_comm_id: local,
+        remote_comm_id: remote,
+        message,
+        reason,
         ..Rej::default()
-    };
-    Ok(CmMessage::Rej(message).emit_mad(transaction_id))
+    }
 }
 
 pub(super) fn sidr_req(conn: &Conn, request: &DatagramRequest<'_>) -> Result<Mad, CmError> {
@@ -181,12 +150,7 @@ pub(super) fn sidr_req(conn: &Conn, request: &DatagramRequest<'_>) -> Result<Mad
         request_id: conn.id.0,
         pkey: Pkey::DEFAULT,
         service_id: service_id(request.space, request.remote_port),
-        private_data: with_header(
-            request.path.local,
-            request.local_port,
-            request.path.remote,
-            request.private_data,
-        )?,
+        private_data: with_header(request.path, request.local_port, request.private_data)?,
         ..SidrReq::default()
     };
     Ok(CmMessage::SidrReq(message).emit_mad(conn.transaction_id))
@@ -204,11 +168,7 @@ pub(super) fn sidr_rep(conn: &Conn, answer: &DatagramAnswer<'_>) -> Result<Mad, 
         private_data: filled(0, answer.private_data)?,
         ..SidrRep::default()
     };
-    Ok(write(
-        CmMessage::SidrRep(message),
-        conn.transaction_id,
-        answer.vendor,
-    ))
+    Ok(write(CmMessage::SidrRep(message), conn, answer.vendor))
 }
 
 pub(super) fn sidr_refusal(
@@ -231,11 +191,11 @@ pub(super) fn sidr_refusal(
 
 /// Alternate paths are not for UDP sockets.
 pub(super) fn apr_not_supported(local: u32, remote: u32, transaction_id: u64) -> Mad {
-    let message = urxe_wire::cm::Apr {
+    let message = Apr {
         local_comm_id: local,
         remote_comm_id: remote,
         status: APR_NOT_SUPPORTED,
-        ..urxe_wire::cm::Apr::default()
+        ..Apr::default()
     };
     CmMessage::Apr(message).emit_mad(transaction_id)
 }
@@ -244,7 +204,7 @@ pub(super) fn apr_not_supported(local: u32, remote: u32, transaction_id: u64) ->
 pub(super) fn terms_of_req(req: &Req, modifier: u32) -> Terms {
     Terms {
         qpn: req.local_qpn,
-        starting_psn: Psn::new(req.starting_psn.get()),
+        starting_psn: req.starting_psn,
         responder_resources: req.initiator_depth,
         initiator_depth: req.responder_resources,
         flow_control: req.end_to_end_flow_control,
@@ -282,25 +242,24 @@ pub(super) fn terms_of_rep(rep: &Rep, modifier: u32) -> Terms {
     }
 }
 
-fn write(message: CmMessage, transaction_id: u64, vendor: VendorOptions) -> Mad {
-    let mut header = MadHeader::cm(message.attribute_id(), transaction_id);
+fn write(message: CmMessage, conn: &Conn, vendor: VendorOptions) -> Mad {
+    let mut header = MadHeader::cm(message.attribute_id(), conn.transaction_id);
     header.attribute_modifier = vendor.options;
     message.emit(&header)
 }
 
 fn with_header<const N: usize>(
-    local: core::net::IpAddr,
+    path: MadPath,
     local_port: u16,
-    remote: core::net::IpAddr,
     private_data: &[u8],
 ) -> Result<[u8; N], CmError> {
-    let header = IpCmHeader::new(local, local_port, remote).ok_or(CmError::State)?;
+    let header = IpCmHeader::new(path.local, local_port, path.remote).ok_or(CmError::State)?;
     let mut bytes = filled(IpCmHeader::LEN, private_data)?;
     bytes[..IpCmHeader::LEN].copy_from_slice(&header.emit());
     Ok(bytes)
 }
 
-fn filled<const N: usize>(at: usize, private_data: &[u8]) -> Result<[u8; N], CmError> {
+pub(super) fn filled<const N: usize>(at: usize, private_data: &[u8]) -> Result<[u8; N], CmError> {
     let mut bytes = [0; N];
     let (len, max) = (private_data.len(), N - at);
     let room = bytes.get_mut(at..at + len);

@@ -2,7 +2,9 @@
 
 use core::net::IpAddr;
 
-use urxe_wire::cm::{IpCmHeader, PortSpace, RejMessage, RejReason, Req, SidrReq, SidrStatus};
+use urxe_wire::cm::{
+    CmMessage, IpCmHeader, PortSpace, RejMessage, RejReason, Req, SidrReq, SidrStatus,
+};
 use urxe_wire::{MadHeader, Pkey, Qpn};
 
 use super::agent::Agent;
@@ -10,8 +12,8 @@ use super::bounds::{ack_timeout, response_ns, timewait_ns};
 use super::conn::{Conn, Holder, State};
 use super::event::CmEvent;
 use super::listeners::ListenerId;
-use super::message::{self, Refusal};
-use super::terms::{Incoming, MadPath, Terms, Transport, VendorOptions};
+use super::message;
+use super::terms::{Incoming, MadPath, Terms, Transport};
 use crate::qp::attr::Mtu;
 use crate::time::Time;
 
@@ -44,56 +46,69 @@ impl Agent {
             self.counts.malformed += 1;
             return;
         }
-        if let Some(place) = self.conns.find_remote(path.remote, guid, req.local_comm_id) {
-            let is_ended = self
-                .conns
-                .at(place)
-                .is_some_and(|c| c.state == State::Timewait);
-            if is_ended {
-                return self.refuse_req(path, header, req, RejReason::STALE_CONNECTION);
-            }
-            return self.repeat(place);
-        }
-        let Some(listener) = self.listeners.find(req.service_id, path.local) else {
-            return self.refuse_req(path, header, req, RejReason::INVALID_SERVICE_ID);
-        };
-        if let Some(place) = self.conns.find_remote_qpn(path.remote, guid, req.local_qpn) {
-            let is_over = self.conns.at(place).is_none_or(|c| c.state == State::Dead);
-            if !is_over {
-                // The peer has forgotten that connection, or it would not use the QP again. Or a stranger
-                // says so: only the peer can tell.
-                self.probe(now, place);
-                return self.refuse_req(path, header, req, RejReason::STALE_CONNECTION);
-            }
-        }
-        match read_req(path, header, req, listener) {
-            Ok(incoming) => self.admit_req(path, header, req, incoming),
-            Err(reason) => self.refuse_req(path, header, req, reason),
+        if let Err(reason) = self.take_req(now, path, header, req) {
+            self.refuse_req(path, header, req, reason);
         }
     }
 
-    fn admit_req(&mut self, path: MadPath, header: &MadHeader, req: &Req, incoming: Incoming) {
-        if !self.listeners.admit(incoming.listener) {
-            return self.refuse_req(path, header, req, RejReason::NO_RESOURCES);
+    fn take_req(
+        &mut self,
+        now: Time,
+        path: MadPath,
+        header: &MadHeader,
+        req: &Req,
+    ) -> Result<(), RejReason> {
+        let guid = req.local_ca_guid;
+        let state_at = |agent: &Agent, place| agent.conns.at(place).map(|conn| conn.state);
+        if let Some(place) = self.conns.find_remote(path.remote, guid, req.local_comm_id) {
+            if state_at(self, place) == Some(State::Timewait) {
+                return Err(RejReason::STALE_CONNECTION);
+            }
+            self.repeat(place);
+            return Ok(());
         }
-        let mut conn = Conn::new(path, State::ReqReceived);
-        conn.path.tos = req.primary_path.traffic_class;
-        conn.holder = Holder::Listener(incoming.listener);
+        let listener = self.listeners.find(req.service_id, path.local);
+        let listener = listener.ok_or(RejReason::INVALID_SERVICE_ID)?;
+        if let Some(place) = self.conns.find_remote_qpn(path.remote, guid, req.local_qpn)
+            && state_at(self, place).is_some_and(|state| state != State::Dead)
+        {
+            // The peer has forgotten that connection, or it would not use the QP again. Or a stranger
+            // says so: only the peer can tell.
+            self.probe(now, place);
+            return Err(RejReason::STALE_CONNECTION);
+        }
+        let incoming = read_req(path, header, req, listener)?;
+        let mut conn = Conn::new(incoming.path, State::ReqReceived);
         conn.transaction_id = header.transaction_id;
         conn.service_id = req.service_id;
         conn.timeout_ns = response_ns(req.local_cm_response_timeout);
         conn.timewait_ns = timewait_ns(incoming.ack_timeout);
         conn.max_retries = req.max_cm_retries;
+        self.admit(conn, (req.local_comm_id, guid, req.local_qpn), incoming)
+            .ok_or(RejReason::NO_RESOURCES)
+    }
+
+    /// Keeps a request of this peer (its id, device and QP); `None` if the listener's backlog is full, or there is no place.
+    fn admit(
+        &mut self,
+        mut conn: Conn,
+        (id, guid, qpn): (u32, u64, Qpn),
+        incoming: Incoming,
+    ) -> Option<()> {
         let listener = incoming.listener;
+        if !self.listeners.admit(listener) {
+            return None;
+        }
+        conn.holder = Holder::Listener(listener);
         let Ok(place) = self.insert(conn) else {
             self.listeners.release(listener);
-            return self.refuse_req(path, header, req, RejReason::NO_RESOURCES);
+            return None;
         };
-        self.conns
-            .know_remote(place, req.local_comm_id, req.local_ca_guid, req.local_qpn);
+        self.conns.know_remote(place, id, guid, qpn);
         let id = self.conns.at(place).expect("just put in").id;
         self.events
             .push_back(CmEvent::Request(id, Box::new(incoming)));
+        Some(())
     }
 
     /// Refuses a request of which nothing is kept.
@@ -105,17 +120,8 @@ impl Agent {
         reason: RejReason,
     ) {
         self.counts.refused += 1;
-        let refusal = Refusal {
-            local: 0,
-            remote: req.local_comm_id,
-            message: RejMessage::REQ,
-            reason,
-            guid: None,
-            private_data: &[],
-        };
-        if let Ok(mad) = message::rej(&refusal, header.transaction_id) {
-            self.answer(path, mad);
-        }
+        let rej = message::rej(0, req.local_comm_id, RejMessage::REQ, reason);
+        self.answer(path, CmMessage::Rej(rej).emit_mad(header.transaction_id));
     }
 
     pub(super) fn on_sidr_req(&mut self, path: MadPath, header: &MadHeader, req: &SidrReq) {
@@ -142,28 +148,19 @@ impl Agent {
             space,
             local_port,
             remote_port,
-            terms: no_terms(),
+            terms: Terms::default(),
             transport: None,
             path_mtu: Mtu::Mtu4096,
             ack_timeout: 0,
             private_data,
         };
-        if !self.listeners.admit(listener) {
-            return self.refuse_sidr(path, header, req, SidrStatus::REJECT);
-        }
         let mut conn = Conn::new(path, State::SidrReceived);
-        conn.holder = Holder::Listener(listener);
         conn.transaction_id = header.transaction_id;
         conn.service_id = req.service_id;
-        let Ok(place) = self.insert(conn) else {
-            self.listeners.release(listener);
-            return self.refuse_sidr(path, header, req, SidrStatus::REJECT);
-        };
-        self.conns
-            .know_remote(place, req.request_id, DATAGRAM_GUID, Qpn::new(0));
-        let id = self.conns.at(place).expect("just put in").id;
-        self.events
-            .push_back(CmEvent::Request(id, Box::new(incoming)));
+        let peer = (req.request_id, DATAGRAM_GUID, Qpn::new(0));
+        if self.admit(conn, peer, incoming).is_none() {
+            self.refuse_sidr(path, header, req, SidrStatus::REJECT);
+        }
     }
 
     /// The answer may have been lost. While there is none, there is nothing to say.
@@ -242,18 +239,4 @@ fn read_header(path: MadPath, private_data: &[u8]) -> Option<(u16, Box<[u8]>)> {
     let fits = is_same(header.src_ip(), path.remote) && is_same(header.dst_ip(), path.local);
     let rest = private_data.get(IpCmHeader::LEN..)?;
     fits.then(|| (header.src_port, rest.into()))
-}
-
-fn no_terms() -> Terms {
-    Terms {
-        qpn: Qpn::new(0),
-        starting_psn: urxe_wire::Psn::new(0),
-        responder_resources: 0,
-        initiator_depth: 0,
-        flow_control: false,
-        retry_count: 0,
-        rnr_retry_count: 0,
-        srq: false,
-        vendor: VendorOptions::default(),
-    }
 }

@@ -52,7 +52,7 @@ pub struct VendorOptions {
 
 /// What one side proposes or accepts. Of a message that was received the resources are
 /// crossed already: `responder_resources` is what this side may have to serve.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Terms {
     /// The QP.
     pub qpn: Qpn,
