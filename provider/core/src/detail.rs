@@ -128,18 +128,16 @@ pub(crate) fn local_access(mrs: &MrTable, sges: &[Sge], pd: PdId, need: Access) 
 }
 
 fn region(facts: &MrFacts, pd: PdId, (addr, len): (u64, u64), need: Access) -> Finding {
-    let MrFacts {
-        iova, len: size, ..
-    } = *facts;
-    if facts.pd != pd {
+    let init = &facts.init;
+    if init.pd != pd {
         return (
             format!("an MR of protection domain {}, as the QP", pd.0),
-            format!("one of protection domain {}", facts.pd.0),
+            format!("one of protection domain {}", init.pd.0),
             Some("register the memory in the QP's PD"),
         );
     }
-    let is_inside = addr >= iova && len <= size && addr - iova <= size - len;
-    if !is_inside {
+    if init.offset_of(addr, len).is_none() {
+        let (iova, size) = (init.iova, init.len);
         return (
             format!("{len} bytes within the MR, {iova:#x} and {size} bytes from there"),
             format!("{len} bytes at {addr:#x}"),
@@ -148,7 +146,7 @@ fn region(facts: &MrFacts, pd: PdId, (addr, len): (u64, u64), need: Access) -> F
     }
     (
         format!("an MR with {}", rights(need)),
-        format!("one with {}", rights(facts.access)),
+        format!("one with {}", rights(init.access)),
         Some("register it with the right that is missing"),
     )
 }
@@ -158,8 +156,5 @@ fn region(facts: &MrFacts, pd: PdId, (addr, len): (u64, u64), need: Access) -> F
 pub(crate) struct MrFacts {
     pub(crate) keys: crate::mr::MrKeys,
     pub(crate) rkey_valid: bool,
-    pub(crate) pd: PdId,
-    pub(crate) access: Access,
-    pub(crate) iova: u64,
-    pub(crate) len: u64,
+    pub(crate) init: crate::mr::MrInit,
 }

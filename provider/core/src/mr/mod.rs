@@ -64,6 +64,9 @@ const REMOTE_BIT: u32 = 1 << (SLOT_BITS + GENERATION_BITS);
 impl MrTable {
     /// Most regions that may exist at once.
     pub const REGIONS_MAX: usize = 1 << SLOT_BITS;
+    /// Bytes of each half of what stands behind a region without bytes: more than a
+    /// packet has.
+    pub const NULL_BYTES: usize = 1 << 16;
 
     /// An empty table; its keys follow from `secret`.
     pub fn new(secret: u64) -> MrTable {
@@ -115,23 +118,12 @@ impl MrTable {
     ) -> Result<MrKeys, RegisterError> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
-            None if self.slots.len() < Self::REGIONS_MAX => {
-                self.slots.push(Slot {
-                    init,
-                    keys: MrKeys {
-                        lkey: Lkey(0),
-                        rkey: Rkey(0),
-                    },
-                    live: false,
-                    rkey_valid: false,
-                    kind,
-                });
-                let slots = self.slots.len().max(self.generations.len());
-                self.generations.resize(slots, 0);
-                self.slots.len() as u32 - 1
-            }
+            None if self.slots.len() < Self::REGIONS_MAX => self.slots.len() as u32,
             None => return Err(RegisterError::Full(Self::REGIONS_MAX)),
         };
+        if self.generations.len() == slot as usize {
+            self.generations.push(0);
+        }
         let generation = &mut self.generations[slot as usize];
         *generation = (*generation + 1) & ((1 << GENERATION_BITS) - 1);
         let index = (u32::from(*generation) << SLOT_BITS) | slot;
@@ -139,13 +131,17 @@ impl MrTable {
             lkey: Lkey(self.make_key(index)),
             rkey: Rkey(self.make_key(index | REMOTE_BIT)),
         };
-        self.slots[slot as usize] = Slot {
+        let new = Slot {
             init,
             keys,
             live: true,
             rkey_valid,
             kind,
         };
+        match self.slots.get_mut(slot as usize) {
+            Some(place) => *place = new,
+            None => self.slots.push(new),
+        }
         Ok(keys)
     }
 
@@ -215,6 +211,12 @@ impl MrTable {
         len: usize,
         need: Access,
     ) -> Result<MrSpan, AccessFault> {
+        self.opened(rkey, by)?.span(addr, len, need)
+    }
+
+    /// What an rkey opens.
+    #[inline(always)]
+    fn opened(&self, rkey: Rkey, by: Accessor) -> Result<&Slot, AccessFault> {
         let slot = self.slot_of(rkey.0, REMOTE_BIT).ok_or(AccessFault::Key)?;
         let slot = &self.slots[slot];
         if slot.keys.rkey != rkey || !slot.rkey_valid {
@@ -224,7 +226,7 @@ impl MrTable {
         if slot.init.pd != by.pd {
             slot.opens_for(by)?;
         }
-        slot.span(addr, len, need)
+        Ok(slot)
     }
 
     /// Checks a peer's access to all of a region.
@@ -251,24 +253,13 @@ impl MrTable {
     /// [`AccessFault::Key`] if nothing has it, [`AccessFault::Pd`] if that is in another
     /// PD (or another QP's window), [`AccessFault::Access`] if it may not be invalidated.
     pub fn check_invalidate(&self, rkey: Rkey, by: Accessor) -> Result<(), AccessFault> {
-        let slot = self.slot_of(rkey.0, REMOTE_BIT).ok_or(AccessFault::Key)?;
-        let slot = &self.slots[slot];
-        if slot.keys.rkey != rkey || !slot.rkey_valid {
-            return Err(AccessFault::Key);
-        }
-        if slot.init.pd != by.pd {
-            slot.opens_for(by)?;
-        }
+        let slot = self.opened(rkey, by)?;
         let may = match slot.kind {
             Kind::Region { windows } => slot.init.remote_invalidate && windows == 0,
             Kind::Window(window) => window.mw_type == MwType::Type2,
             Kind::Null(_) => false,
         };
-        if may {
-            Ok(())
-        } else {
-            Err(AccessFault::Access)
-        }
+        may.then_some(()).ok_or(AccessFault::Access)
     }
 
     /// Makes an rkey useless; a passed [`MrTable::check_invalidate`] comes first.
@@ -284,13 +275,9 @@ impl MrTable {
     /// Lets peers take a region's rkey back by SEND with invalidate, or not. Returns
     /// false if no region has the key.
     pub fn set_remote_invalidate(&mut self, lkey: Lkey, allowed: bool) -> bool {
-        match self.slot_of(lkey.0, 0) {
-            Some(slot) if self.slots[slot].keys.lkey == lkey => {
-                self.slots[slot].init.remote_invalidate = allowed;
-                true
-            }
-            _ => false,
-        }
+        let slot = self.region_slot(lkey);
+        slot.map(|slot| self.slots[slot].init.remote_invalidate = allowed)
+            .is_some()
     }
 
     /// The region that has this lkey or rkey (an invalidated one too). For reports.
@@ -302,24 +289,15 @@ impl MrTable {
                 let Slot { keys, live, .. } = self.slots[n];
                 live && (keys.lkey.0 == key || keys.rkey.0 == key)
             })?;
-        let Slot {
-            init,
-            keys,
-            rkey_valid,
-            kind,
-            ..
-        } = self.slots[slot];
-        let pd = match kind {
-            Kind::Region { .. } => init.pd,
+        let slot = self.slots[slot];
+        let pd = match slot.kind {
+            Kind::Region { .. } => slot.init.pd,
             Kind::Null(pd) | Kind::Window(Window { pd, .. }) => pd,
         };
         Some(MrFacts {
-            keys,
-            rkey_valid,
-            pd,
-            access: init.access,
-            iova: init.iova,
-            len: init.len,
+            keys: slot.keys,
+            rkey_valid: slot.rkey_valid,
+            init: MrInit { pd, ..slot.init },
         })
     }
 
@@ -364,46 +342,26 @@ impl MrTable {
     }
 }
 
-impl MrTable {
-    /// Bytes of each half of what stands behind a region without bytes: more than a
-    /// packet has.
-    pub const NULL_BYTES: usize = 1 << 16;
-}
-
 impl Slot {
     #[inline]
     fn span(&self, addr: u64, len: usize, need: Access) -> Result<MrSpan, AccessFault> {
-        // In this order nothing can overflow.
-        if addr < self.init.iova
-            || len as u64 > self.init.len
-            || addr - self.init.iova > self.init.len - len as u64
-        {
-            return Err(AccessFault::Bounds);
-        }
+        let offset = self.init.offset_of(addr, len as u64);
+        let offset = offset.ok_or(AccessFault::Bounds)?;
         if !self.init.access.contains(need) {
             return Err(AccessFault::Access);
         }
-        Ok(MrSpan {
-            host_addr: self.init.host_addr + (addr - self.init.iova),
-            len,
-        })
+        let host_addr = self.init.host_addr + offset;
+        Ok(MrSpan { host_addr, len })
     }
 
     /// A local access by another domain than the slot says: right for a region without
     /// bytes, which has its own domain elsewhere.
     #[cold]
     fn null_span(&self, pd: PdId, len: usize, need: Access) -> Result<MrSpan, AccessFault> {
-        let Kind::Null(own) = self.kind else {
-            return Err(AccessFault::Pd);
-        };
-        if own != pd {
+        if !matches!(self.kind, Kind::Null(own) if own == pd) {
             return Err(AccessFault::Pd);
         }
-        let half = if need.contains(Access::LOCAL_WRITE) {
-            MrTable::NULL_BYTES as u64
-        } else {
-            0
-        };
+        let half = u64::from(need.contains(Access::LOCAL_WRITE)) * MrTable::NULL_BYTES as u64;
         Ok(MrSpan {
             host_addr: self.init.host_addr + half,
             // A longer entry is only ever checked as a whole, and touched packet by packet.

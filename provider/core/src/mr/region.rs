@@ -41,6 +41,16 @@ pub struct MrInit {
     pub remote_invalidate: bool,
 }
 
+impl MrInit {
+    /// How far from its beginning a range begins that lies inside.
+    #[inline]
+    pub(crate) fn offset_of(&self, addr: u64, len: u64) -> Option<u64> {
+        // In this order nothing can overflow.
+        let is_inside = addr >= self.iova && len <= self.len && addr - self.iova <= self.len - len;
+        is_inside.then(|| addr - self.iova)
+    }
+}
+
 /// The keys of a registered region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MrKeys {

@@ -180,14 +180,8 @@ impl MrTable {
         {
             return Err(WindowFault::Region);
         }
-        // In this order nothing can overflow.
-        if bind.addr < init.iova
-            || bind.length > init.len
-            || bind.addr - init.iova > init.len - bind.length
-        {
-            return Err(WindowFault::Bounds);
-        }
-        Ok(slot)
+        let offset = init.offset_of(bind.addr, bind.length);
+        offset.map(|_| slot).ok_or(WindowFault::Bounds)
     }
 
     fn attach(&mut self, slot: usize, region: usize, by: Accessor, bind: &BindMw) {
