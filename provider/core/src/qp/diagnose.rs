@@ -148,59 +148,24 @@ impl Qp {
     fn bad_answer(&self, fault: Fault, wqe: &SendWqe, packet: Option<&Packet<'_>>) -> Finding {
         let answer = packet.map_or_else(|| "nothing".into(), |packet| packet.to_string());
         let request = describe(wqe);
-        let (expected, hint) = match (fault, wqe.opcode) {
-            (Fault::UnexpectedResponse, WrOpcode::RdmaRead) => ("READ responses to", None),
+        let expected = match (fault, wqe.opcode) {
+            (Fault::UnexpectedResponse, WrOpcode::RdmaRead) => "READ responses to",
             (Fault::UnexpectedResponse, opcode) if opcode.is_atomic() => {
-                ("an atomic acknowledgement of", None)
+                "an atomic acknowledgement of"
             }
             (Fault::UnexpectedResponse, opcode) if opcode.is_placement() => {
-                ("an empty READ response to", None)
+                "an empty READ response to"
             }
-            (Fault::ReadResponseLength, _) => (
-                "READ responses of the length asked for by",
-                Some("both sides must use the same path MTU"),
-            ),
-            (Fault::NakInvalidRequest, WrOpcode::RdmaRead) => (
-                "an answer to",
-                Some(
-                    "does the remote QP have REMOTE_READ in its qp_access_flags, and \
-                     max_dest_rd_atomic not below this side's max_rd_atomic?",
-                ),
-            ),
-            (Fault::NakInvalidRequest, opcode) if opcode.is_atomic() => (
-                "an answer to",
-                Some(
-                    "is the remote address a multiple of 8, and does the remote QP have \
-                     REMOTE_ATOMIC in its qp_access_flags?",
-                ),
-            ),
-            (Fault::NakInvalidRequest, WrOpcode::AtomicWrite) => (
-                "an answer to",
-                Some(
-                    "is the remote address a multiple of 8, and does the remote QP have \
-                     REMOTE_WRITE in its qp_access_flags?",
-                ),
-            ),
-            (Fault::NakInvalidRequest, WrOpcode::Flush) => (
-                "an answer to",
-                Some(
-                    "does the remote QP have FLUSH_GLOBAL or FLUSH_PERSISTENT, whichever is \
-                     asked for, in its qp_access_flags?",
-                ),
-            ),
-            (Fault::NakInvalidRequest, WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm) => (
-                "an answer to",
-                Some("does the remote QP have REMOTE_WRITE in its qp_access_flags?"),
-            ),
-            (Fault::NakInvalidRequest, _) => (
-                "an answer to",
-                Some("is the receive at the other side as long as this message?"),
-            ),
-            (Fault::NakRemoteAccess, _) => (
-                "an answer to",
-                Some("is that the rkey and the range of an MR in the remote QP's PD?"),
-            ),
-            _ => ("an answer to", None),
+            (Fault::ReadResponseLength, _) => "READ responses of the length asked for by",
+            _ => "an answer to",
+        };
+        let hint = match fault {
+            Fault::ReadResponseLength => Some("both sides must use the same path MTU"),
+            Fault::NakInvalidRequest => Some(why_invalid(wqe.opcode)),
+            Fault::NakRemoteAccess => {
+                Some("is that the rkey and the range of an MR in the remote QP's PD?")
+            }
+            _ => None,
         };
         (format!("{expected} {request}"), answer, hint)
     }
@@ -314,6 +279,32 @@ fn is_local_memory(fault: Fault) -> bool {
         fault,
         LocalKey | LocalPd | LocalBounds | LocalAccess | LocalMemory
     )
+}
+
+/// What to look at when the remote QP finds a request invalid.
+fn why_invalid(opcode: WrOpcode) -> &'static str {
+    match opcode {
+        WrOpcode::RdmaRead => {
+            "does the remote QP have REMOTE_READ in its qp_access_flags, and \
+             max_dest_rd_atomic not below this side's max_rd_atomic?"
+        }
+        opcode if opcode.is_atomic() => {
+            "is the remote address a multiple of 8, and does the remote QP have \
+             REMOTE_ATOMIC in its qp_access_flags?"
+        }
+        WrOpcode::AtomicWrite => {
+            "is the remote address a multiple of 8, and does the remote QP have \
+             REMOTE_WRITE in its qp_access_flags?"
+        }
+        WrOpcode::Flush => {
+            "does the remote QP have FLUSH_GLOBAL or FLUSH_PERSISTENT, whichever is \
+             asked for, in its qp_access_flags?"
+        }
+        WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm => {
+            "does the remote QP have REMOTE_WRITE in its qp_access_flags?"
+        }
+        _ => "is the receive at the other side as long as this message?",
+    }
 }
 
 fn describe(wqe: &SendWqe) -> String {
