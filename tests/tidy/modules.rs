@@ -38,7 +38,6 @@ const PAIRS: &[(&str, &str, &str)] = &[
     ("provider/core", "qp/attr", "qp/state"),
     ("provider/core", "qp/requester", "qp/xrc"),
     ("provider/core", "qp/responder", "qp/shared_recv"),
-    ("provider/core", "qp/unreliable", "shard"),
     ("provider/core", "shard", "srq"),
     ("provider/core", "srq", "xrc"),
     ("provider/udp", "linux/probe", "linux/send"),

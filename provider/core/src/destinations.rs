@@ -167,25 +167,16 @@ pub(crate) struct Destinations {
 
 impl Destinations {
     fn join(&mut self, addr: IpAddr, config: &ShardConfig) -> u32 {
-        let place = match self.places.get(&addr) {
-            Some(&place) => place,
-            None => {
-                let new = Destination::new(addr, config);
-                let place = match self.free.pop() {
-                    Some(place) => {
-                        self.list[place as usize] = new;
-                        place
-                    }
-                    None => {
-                        self.list.push(new);
-                        // There are at most as many as QPs.
-                        (self.list.len() - 1) as u32
-                    }
-                };
-                self.places.insert(addr, place);
-                place
+        let place = *self.places.entry(addr).or_insert_with(|| {
+            // There are at most as many as QPs.
+            let place = self.free.pop().unwrap_or(self.list.len() as u32);
+            let new = Destination::new(addr, config);
+            match self.list.get_mut(place as usize) {
+                Some(old) => *old = new,
+                None => self.list.push(new),
             }
-        };
+            place
+        });
         let destination = &mut self.list[place as usize];
         destination.qps += 1;
         // The line has a place for each: none is made for a packet.

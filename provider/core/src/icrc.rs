@@ -46,36 +46,27 @@ impl Common {
         let verdict = path
             .seed
             .verify_with(self.config.icrc, ident_hint, packet.bytes());
-        match verdict {
-            // Datagrams are judged by their sender, once it is known to have the Q_Key.
-            IcrcVerdict::Ok { ident } if !self.solves(path) || qp.service == Service::Ud => {
-                Some(Fit {
-                    ident,
-                    is_news: false,
-                })
+        let IcrcVerdict::Ok { ident } = verdict else {
+            if qp.ident.can_learn() && qp.is_in_reach(packet) {
+                qp.ident.confirm();
             }
-            IcrcVerdict::Ok { ident }
-                if qp.ident.judge(ident, ident_hint, now)
-                    || self.sources.has_counter(path.source, ident, now) =>
-            {
-                Some(Fit {
-                    ident,
-                    is_news: qp.ident.can_learn(),
-                })
-            }
-            IcrcVerdict::Ok { ident } => {
-                if qp.is_in_reach(packet) {
-                    qp.ident.doubt(ident, now);
-                }
-                None
-            }
-            IcrcVerdict::Bad => {
-                if qp.ident.can_learn() && qp.is_in_reach(packet) {
-                    qp.ident.confirm();
-                }
-                None
-            }
+            return None;
+        };
+        // Datagrams are judged by their sender, once it is known to have the Q_Key.
+        if !self.solves(path) || qp.service == Service::Ud {
+            let is_news = false;
+            return Some(Fit { ident, is_news });
         }
+        if qp.ident.judge(ident, ident_hint, now)
+            || self.sources.has_counter(path.source, ident, now)
+        {
+            let is_news = qp.ident.can_learn();
+            return Some(Fit { ident, is_news });
+        }
+        if qp.is_in_reach(packet) {
+            qp.ident.doubt(ident, now);
+        }
+        None
     }
 
     /// A packet to a connection that was news was executed, or completed something.
@@ -112,13 +103,9 @@ impl Common {
     /// True if the host that sent a datagram, about which all else is right, is likely to
     /// have used the Identification that its ICRC fits with.
     pub(crate) fn believes(&mut self, arrival: Arrival<'_>, now: Time) -> bool {
-        let Arrival {
-            path,
-            ident,
-            ident_hint,
-            ..
-        } = arrival;
-        if !self.solves(path) || self.sources.judge(path.source, ident, ident_hint, now) {
+        let (path, ident) = (arrival.path, arrival.ident);
+        let hint = arrival.ident_hint;
+        if !self.solves(path) || self.sources.judge(path.source, ident, hint, now) {
             return true;
         }
         self.sources.doubt(path.source, ident, now);

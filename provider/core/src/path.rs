@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use urxe_wire::{IcrcSeed, PathHeader, ROCE_V2_PORT};
+use urxe_wire::{Gid, IcrcSeed, PathHeader, ROCE_V2_PORT};
 
 /// Where a packet came from, computed once for all packets of a received train.
 #[derive(Debug)]
@@ -47,18 +47,11 @@ pub(crate) fn icrc_seed(source: IpAddr, source_port: u16, dest: IpAddr) -> IcrcS
             dport,
         },
         (s, d) => PathHeader::V6 {
-            src: v6_octets(s),
-            dst: v6_octets(d),
+            src: Gid::from(s).0,
+            dst: Gid::from(d).0,
             sport,
             dport,
         },
     };
     IcrcSeed::new(&path)
-}
-
-fn v6_octets(addr: IpAddr) -> [u8; 16] {
-    match addr {
-        IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
-        IpAddr::V6(a) => a.octets(),
-    }
 }

@@ -20,8 +20,7 @@ use crate::multicast::Groups;
 use crate::path::RxPath;
 use crate::qp::attr::{AttrMask, QpAttr};
 use crate::qp::report::QpReport;
-use crate::qp::state::ModifyError;
-use crate::qp::state::{QpState, QpType};
+use crate::qp::state::{ModifyError, QpState, QpType};
 use crate::qp::{Arrival, Qp, QpInit, RecvSource, SourceIdents, prefetch};
 use crate::qpn_table::{PROBE, QpnChunk, QpnTable};
 use crate::srq::SrqTable;
@@ -380,7 +379,8 @@ impl Shard {
                         is_news: fit.is_news,
                         is_believed: false,
                     };
-                    self.handle_unreliable(index, arrival, packet, env);
+                    qp.handle_unreliable(arrival, packet, &mut Cx::new(env, &mut self.common));
+                    self.settle(index);
                 } else {
                     let before = fit.is_news.then(|| qp.progress());
                     let mut cx = Cx::new(env, &mut self.common);

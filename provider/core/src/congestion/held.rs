@@ -4,7 +4,7 @@ use core::cmp::Reverse;
 
 use urxe_wire::Service;
 
-use crate::congestion::CongestionControl;
+use crate::congestion::{CongestionControl, Controller};
 use crate::context::{Cx, Env};
 use crate::cq::CqSink;
 use crate::memory::Memory;
@@ -93,11 +93,7 @@ impl Shard {
 
     /// The QP sends nothing more before `until`.
     pub(crate) fn hold_paced(&mut self, index: QpIndex, until: Time) {
-        let controller = self
-            .qps
-            .at_mut(index)
-            .and_then(|qp| qp.req.congestion.as_mut());
-        if let Some(controller) = controller
+        if let Some(controller) = self.controller(index)
             && !controller.is_held
         {
             controller.is_held = true;
@@ -111,14 +107,14 @@ impl Shard {
             && until <= now
         {
             self.paced.pop();
-            let controller = self
-                .qps
-                .at_mut(index)
-                .and_then(|qp| qp.req.congestion.as_mut());
-            if let Some(controller) = controller {
+            if let Some(controller) = self.controller(index) {
                 controller.is_held = false;
                 self.settle(index);
             }
         }
+    }
+
+    fn controller(&mut self, index: QpIndex) -> Option<&mut Controller> {
+        self.qps.at_mut(index)?.req.congestion.as_deref_mut()
     }
 }

@@ -4,17 +4,13 @@
 
 use urxe_wire::{Packet, Service};
 
-use crate::context::{Cx, Env, Host};
-use crate::cq::CqSink;
+use crate::context::{Cx, Host};
 use crate::error::{DropReason, Fault};
-use crate::memory::Memory;
 use crate::path::RxPath;
 use crate::qp::requester::SendStep;
 use crate::qp::responder::{Incoming, Refusal};
 use crate::qp::state::QpState;
 use crate::qp::{Qp, Turn};
-use crate::shard::Shard;
-use crate::table::QpIndex;
 use crate::transmit::TxBatch;
 use crate::turns::Budget;
 
@@ -39,22 +35,6 @@ pub(crate) enum Loss {
     /// The receive that is its turn is unusable: the QP fails, as no later message
     /// could be received either.
     Failed(Fault),
-}
-
-impl Shard {
-    /// Takes one packet of an unreliable service that passed every check of identity.
-    pub(crate) fn handle_unreliable<M: Memory, C: CqSink>(
-        &mut self,
-        index: QpIndex,
-        arrival: Arrival<'_>,
-        packet: &Packet<'_>,
-        env: &mut Env<'_, M, C>,
-    ) {
-        if let Some(qp) = self.qps.at_mut(index) {
-            qp.handle_unreliable(arrival, packet, &mut Cx::new(env, &mut self.common));
-            self.settle(index);
-        }
-    }
 }
 
 impl Qp {

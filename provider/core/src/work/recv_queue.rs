@@ -3,7 +3,7 @@
 use crate::work::{PostError, RecvWr, Sge, ring, slots_of};
 
 /// A receive while it waits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct RecvWqe {
     wr_id: u64,
     length: u64,
@@ -31,15 +31,7 @@ impl RecvQueue {
     pub fn new(capacity: u32, sge_max: usize) -> RecvQueue {
         let slots = slots_of(capacity);
         RecvQueue {
-            slots: vec![
-                RecvWqe {
-                    wr_id: 0,
-                    length: 0,
-                    num_sge: 0
-                };
-                slots
-            ]
-            .into(),
+            slots: vec![RecvWqe::default(); slots].into(),
             sges: vec![Sge::EMPTY; slots * sge_max].into(),
             sge_max,
             capacity,
@@ -78,13 +70,19 @@ impl RecvQueue {
     pub fn drain_into(&mut self, other: &mut RecvQueue) {
         debug_assert_eq!(self.sge_max, other.sge_max);
         while self.head < self.tail && other.len() < other.capacity {
-            let (from, to) = (self.slot(self.head), other.slot(other.tail));
-            let sges = self.front_sges();
-            other.sges[to * other.sge_max..][..sges.len()].copy_from_slice(sges);
-            other.slots[to] = self.slots[from];
-            other.tail += 1;
-            self.head += 1;
+            self.move_front(other);
         }
+    }
+
+    /// Moves the oldest receive to another queue, which has room for it.
+    #[inline]
+    fn move_front(&mut self, other: &mut RecvQueue) {
+        let to = other.slot(other.tail);
+        let sges = self.front_sges();
+        other.sges[to * other.sge_max..][..sges.len()].copy_from_slice(sges);
+        other.slots[to] = self.slots[self.slot(self.head)];
+        other.tail += 1;
+        self.head += 1;
     }
 
     /// A place for one receive that is taken from a shared queue. Nothing can be
@@ -103,14 +101,7 @@ impl RecvQueue {
         if shared.is_empty() {
             return false;
         }
-        let (from, to) = (shared.slot(shared.head), self.slot(self.tail));
-        let wqe = shared.slots[from];
-        let (from, to_sge) = (from * shared.sge_max, to * self.sge_max);
-        let count = wqe.num_sge as usize;
-        self.sges[to_sge..to_sge + count].copy_from_slice(&shared.sges[from..from + count]);
-        self.slots[to] = wqe;
-        self.tail += 1;
-        shared.head += 1;
+        shared.move_front(self);
         true
     }
 
