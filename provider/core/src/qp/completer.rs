@@ -5,7 +5,7 @@ use urxe_wire::{Aeth, NakCode, Operation, Packet, Position, Psn, RnrTimer, Syndr
 
 use crate::context::{Cx, Host};
 use crate::cq::{Cqe, WcOpcode};
-use crate::error::{DropReason, Fault, WcStatus};
+use crate::error::{DropReason, Fault};
 use crate::qp::Link;
 use crate::qp::requester::Requester;
 use crate::qp::sgl;
@@ -377,18 +377,5 @@ fn send_cqe(wqe: &SendWqe, fault: Fault, link: &Link) -> Cqe {
         WrOpcode::LocalInv => WcOpcode::LocalInv,
         WrOpcode::Send | WrOpcode::SendWithImm | WrOpcode::SendWithInv => WcOpcode::Send,
     };
-    Cqe {
-        wr_id: wqe.wr_id,
-        status: fault.status(),
-        fault,
-        opcode,
-        byte_len: wqe.length,
-        imm: None,
-        invalidated: None,
-        qpn: link.qpn,
-        src_qp: link.dest_qpn,
-        grh: false,
-        ipv4: false,
-        solicited: fault.status() != WcStatus::Success,
-    }
+    link.cqe(wqe.wr_id, opcode, fault, wqe.length)
 }

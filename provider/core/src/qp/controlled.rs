@@ -4,7 +4,6 @@ use crate::congestion::{CongestionControl, Controller, FRAME_OVERHEAD_IPV4, FRAM
 use crate::context::{Cx, Host};
 use crate::qp::requester::{Requester, SendStep};
 use crate::qp::respond::RespondStep;
-use crate::qp::state::QpState;
 use crate::qp::{Qp, Turn};
 use crate::time::Time;
 use crate::transmit::{TxBatch, TxDest};
@@ -152,11 +151,8 @@ impl Qp {
         } else {
             self.can_send()
         };
-        let may_send_at = self
-            .req
-            .congestion
-            .as_ref()
-            .map_or(Time::ZERO, |c| c.may_send_at());
+        let controller = self.req.congestion.as_ref();
+        let may_send_at = controller.map_or(Time::ZERO, |c| c.may_send_at());
         if waits && may_send_at > cx.now() {
             mark!(PacedByCongestionControl);
             return Err(Turn::Paced(may_send_at));
@@ -174,11 +170,7 @@ impl Qp {
             }
             return Ok(());
         }
-        let may_start = match self.state() {
-            QpState::Rts => true,
-            QpState::Sqd => false,
-            _ => return Err(Turn::Idle),
-        };
+        let may_start = self.may_start().ok_or(Turn::Idle)?;
         match self.req.poll_packet(&self.link, may_start, cx, batch) {
             SendStep::Sent => {
                 self.charge(batch.bytes().len() - before, cx.now());
@@ -190,10 +182,7 @@ impl Qp {
             }
             SendStep::BatchFull => Err(Turn::BatchFull),
             SendStep::Blocked => {
-                if let Some(fault) = self.req.oldest_local_fault() {
-                    self.fail_send(fault, None, cx);
-                    self.after(cx);
-                }
+                self.on_blocked(cx);
                 Err(Turn::Idle)
             }
         }

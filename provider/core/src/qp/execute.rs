@@ -5,7 +5,7 @@ use urxe_wire::{Operation, Packet, Position, Rkey};
 
 use crate::context::{Cx, Host};
 use crate::cq::{Cqe, WcOpcode};
-use crate::error::{Fault, WcStatus};
+use crate::error::Fault;
 use crate::memory::Memory;
 use crate::mr::{Access, MrSpan};
 use crate::qp::Link;
@@ -267,18 +267,10 @@ impl Responder {
         cx: &mut Cx<'_, '_, H>,
     ) {
         let cqe = Cqe {
-            wr_id: self.rq.front_wr_id(),
-            status: WcStatus::Success,
-            fault: Fault::None,
-            opcode,
-            byte_len,
             imm: packet.imm().map(|imm| imm.0),
             invalidated: packet.ieth().map(|ieth| ieth.rkey),
-            qpn: link.qpn,
-            src_qp: link.dest_qpn,
-            grh: false,
-            ipv4: false,
             solicited: packet.bth().solicited,
+            ..link.cqe(self.rq.front_wr_id(), opcode, Fault::None, byte_len)
         };
         self.rq.pop();
         self.needs_receives = true;

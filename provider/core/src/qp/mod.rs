@@ -41,10 +41,10 @@ use urxe_wire::{Bth, IcrcSeed, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Service};
 use crate::ack_policy::AckMode;
 use crate::congestion::NotificationPoint;
 use crate::context::{Cx, Host};
-use crate::cq::CqId;
+use crate::cq::{CqId, Cqe, WcOpcode};
 use crate::destinations::Way;
 use crate::detail::ErrorDetail;
-use crate::error::Fault;
+use crate::error::{Fault, WcStatus};
 use crate::event::AsyncEvent;
 use crate::mr::{Access, Accessor, PdId};
 use crate::path::icrc_seed;
@@ -119,6 +119,25 @@ impl Link {
     #[inline]
     pub(crate) fn response(&self, opcode: Opcode, psn: Psn) -> Bth {
         Bth::new(Opcode(self.opcodes | opcode.0), self.dest_qpn, psn)
+    }
+
+    /// A completion of what the QP and its peer exchange, that carried nothing beside the bytes.
+    #[inline]
+    pub(crate) fn cqe(&self, wr_id: u64, opcode: WcOpcode, fault: Fault, byte_len: u32) -> Cqe {
+        Cqe {
+            wr_id,
+            status: fault.status(),
+            fault,
+            opcode,
+            byte_len,
+            imm: None,
+            invalidated: None,
+            qpn: self.qpn,
+            src_qp: self.dest_qpn,
+            grh: false,
+            ipv4: false,
+            solicited: fault.status() != WcStatus::Success,
+        }
     }
 
     /// The identity with which the QP uses rkeys for its peer.
@@ -371,12 +390,18 @@ impl Qp {
 
     #[inline]
     fn can_send(&self) -> bool {
-        let may_start = match self.state() {
-            QpState::Rts => true,
-            QpState::Sqd => false,
-            _ => return false,
-        };
-        self.req.blocked(&self.link, may_start).is_none()
+        let may_start = self.may_start();
+        may_start.is_some_and(|may_start| self.req.blocked(&self.link, may_start).is_none())
+    }
+
+    /// True if new requests may start; `None` if none may leave at all.
+    #[inline]
+    fn may_start(&self) -> Option<bool> {
+        match self.state() {
+            QpState::Rts => Some(true),
+            QpState::Sqd => Some(false),
+            _ => None,
+        }
     }
 
     /// Sends what is due: responses first, then requests.
@@ -430,10 +455,8 @@ impl Qp {
         cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> Result<(u32, bool), Turn> {
-        let may_start = match self.state() {
-            QpState::Rts => true,
-            QpState::Sqd => false,
-            _ => return Ok((0, false)),
+        let Some(may_start) = self.may_start() else {
+            return Ok((0, false));
         };
         let mut sends = 0;
         while !budget.is_used_up(batch) {
@@ -445,15 +468,21 @@ impl Qp {
                     return Err(Turn::BatchFull);
                 }
                 SendStep::Blocked => {
-                    if let Some(fault) = self.req.oldest_local_fault() {
-                        self.fail_send(fault, None, cx);
-                        self.after(cx);
-                    }
+                    self.on_blocked(cx);
                     return Ok((sends, false));
                 }
             }
         }
         Ok((sends, true))
+    }
+
+    /// No request can leave now: perhaps because the oldest one failed locally.
+    #[inline(always)]
+    fn on_blocked<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
+        if let Some(fault) = self.req.oldest_local_fault() {
+            self.fail_send(fault, None, cx);
+            self.after(cx);
+        }
     }
 
     /// The oldest send failed: the QP fails with it.
@@ -503,11 +532,11 @@ impl Qp {
     }
 
     fn flush_if_failed<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
+        if matches!(self.state(), QpState::Err | QpState::Sqe) {
+            self.req.flush(Fault::Flushed, &self.link, cx);
+        }
         if self.state() == QpState::Err {
-            self.req.flush(Fault::Flushed, &self.link, cx);
             self.resp.flush(Fault::Flushed, &self.link, cx);
-        } else if self.state() == QpState::Sqe {
-            self.req.flush(Fault::Flushed, &self.link, cx);
         }
         self.after(cx);
     }

@@ -2,8 +2,9 @@
 //! bytes: executed in order, one place of `max_rd_atomic` each, answered by an empty READ
 //! response, and when that was lost the answer is repeated without doing them again.
 
-use urxe_wire::{Aeth, Bth, Opcode, Packet, PacketWriter, Position, Psn, Reth, Syndrome};
-use urxe_wire::{SyndromeKind, packet_len};
+use urxe_wire::{
+    Aeth, Bth, Opcode, Packet, PacketWriter, Position, Psn, Reth, SyndromeKind, packet_len,
+};
 
 use crate::context::{Cx, Host};
 use crate::error::Fault;
@@ -12,9 +13,8 @@ use crate::memory::Memory;
 use crate::mr::Access;
 use crate::qp::Link;
 use crate::qp::execute::check_key;
-use crate::qp::replay::{NextResponse, ResourceKind};
+use crate::qp::replay::ResourceKind;
 use crate::qp::requester::Requester;
-use crate::qp::respond::RespondStep;
 use crate::qp::responder::{Outcome, Refusal, Responder};
 use crate::qp::sgl;
 use crate::transmit::TxBatch;
@@ -88,15 +88,10 @@ impl Requester {
         psn: Psn,
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
-        let is_ack = packet
-            .aeth()
-            .is_some_and(|aeth| matches!(aeth.syndrome.decode(), SyndromeKind::Ack(_)));
-        if packet.info().position != Position::Only || !packet.payload().is_empty() || !is_ack {
-            return Err(Fault::UnexpectedResponse);
-        }
-        if let Some(aeth) = packet.aeth() {
-            self.take_credits(&aeth);
-        }
+        let is_ack = |aeth: &Aeth| matches!(aeth.syndrome.decode(), SyndromeKind::Ack(_));
+        let is_empty = packet.info().position == Position::Only && packet.payload().is_empty();
+        let aeth = packet.aeth().filter(|aeth| is_empty && is_ack(aeth));
+        self.take_credits(&aeth.ok_or(Fault::UnexpectedResponse)?);
         self.una = psn.next();
         self.rd_inflight = self.rd_inflight.saturating_sub(1);
         self.retire(link, cx);
@@ -168,29 +163,5 @@ impl Responder {
             persisted.map_err(|_| Refusal::Memory(rights))?;
         }
         self.accept(1, ResourceKind::Placed)
-    }
-
-    /// Puts the answer into the batch.
-    pub(crate) fn emit_placed<H: Host>(
-        &mut self,
-        link: &Link,
-        next: NextResponse,
-        cx: &mut Cx<'_, '_, H>,
-        batch: &mut TxBatch,
-    ) -> RespondStep {
-        let opcode = Opcode::RC_READ_RESPONSE_ONLY;
-        let len = packet_len(opcode.info().expect("in the table"), 0);
-        let Some(slot) = batch.reserve(&link.dest, len) else {
-            return RespondStep::BatchFull;
-        };
-        let syndrome = Syndrome::ack(self.credits());
-        let mut writer = PacketWriter::new(slot.bytes, &Bth::new(opcode, link.dest_qpn, next.psn));
-        writer.aeth(&Aeth {
-            syndrome,
-            msn: self.msn,
-        });
-        writer.finish(&link.seed, slot.ident);
-        cx.common.stats.sent_pkts += 1;
-        RespondStep::Sent
     }
 }

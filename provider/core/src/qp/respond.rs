@@ -35,10 +35,19 @@ impl Responder {
         if let Some(next) = self.replay.peek() {
             let step = match next.resource.kind {
                 ResourceKind::Atomic { original } => {
-                    self.emit_atomic(link, next, original, cx, batch)
+                    let opcode = Opcode::RC_ATOMIC_ACKNOWLEDGE;
+                    self.emit_bare(link, opcode, next.psn, cx, batch, |this, writer| {
+                        writer.aeth(&this.aeth());
+                        writer.atomic_ack_eth(&AtomicAckEth { original });
+                    })
                 }
                 ResourceKind::Read { .. } => self.emit_read(link, next, cx, batch)?,
-                ResourceKind::Placed => self.emit_placed(link, next, cx, batch),
+                ResourceKind::Placed => {
+                    let opcode = Opcode::RC_READ_RESPONSE_ONLY;
+                    self.emit_bare(link, opcode, next.psn, cx, batch, |this, writer| {
+                        writer.aeth(&this.aeth());
+                    })
+                }
             };
             if matches!(step, RespondStep::Sent) {
                 self.replay.advance();
@@ -101,45 +110,42 @@ impl Responder {
         batch: &mut TxBatch,
     ) -> RespondStep {
         let opcode = Opcode::RC_ACKNOWLEDGE;
+        let step = self.emit_bare(link, opcode, psn, cx, batch, |this, writer| {
+            let msn = this.msn;
+            writer.aeth(&Aeth { syndrome, msn });
+        });
+        cx.common.stats.ack_sent += u64::from(matches!(step, RespondStep::Sent));
+        step
+    }
+
+    /// Puts a response without data into the batch: what `write` adds to its BTH. (Inlined the length is a constant.)
+    #[inline(always)]
+    fn emit_bare<H: Host>(
+        &mut self,
+        link: &Link,
+        opcode: Opcode,
+        psn: Psn,
+        cx: &mut Cx<'_, '_, H>,
+        batch: &mut TxBatch,
+        write: impl FnOnce(&mut Responder, &mut PacketWriter<'_>),
+    ) -> RespondStep {
         let len = packet_len(opcode.info().expect("in the table"), 0);
         let Some(slot) = batch.reserve(&link.dest, len) else {
             return RespondStep::BatchFull;
         };
-        let bth = link.response(opcode, psn);
-        let mut writer = PacketWriter::new(slot.bytes, &bth);
-        writer.aeth(&Aeth {
-            syndrome,
-            msn: self.msn,
-        });
+        let mut writer = PacketWriter::new(slot.bytes, &link.response(opcode, psn));
+        write(self, &mut writer);
         writer.finish(&link.seed, slot.ident);
         cx.common.stats.sent_pkts += 1;
-        cx.common.stats.ack_sent += 1;
         RespondStep::Sent
     }
 
-    fn emit_atomic<H: Host>(
-        &mut self,
-        link: &Link,
-        next: NextResponse,
-        original: u64,
-        cx: &mut Cx<'_, '_, H>,
-        batch: &mut TxBatch,
-    ) -> RespondStep {
-        let opcode = Opcode::RC_ATOMIC_ACKNOWLEDGE;
-        let len = packet_len(opcode.info().expect("in the table"), 0);
-        let Some(slot) = batch.reserve(&link.dest, len) else {
-            return RespondStep::BatchFull;
-        };
+    /// The AETH of a response that is no NAK.
+    #[inline]
+    fn aeth(&mut self) -> Aeth {
         let syndrome = Syndrome::ack(self.credits());
-        let mut writer = PacketWriter::new(slot.bytes, &link.response(opcode, next.psn));
-        writer.aeth(&Aeth {
-            syndrome,
-            msn: self.msn,
-        });
-        writer.atomic_ack_eth(&AtomicAckEth { original });
-        writer.finish(&link.seed, slot.ident);
-        cx.common.stats.sent_pkts += 1;
-        RespondStep::Sent
+        let msn = self.msn;
+        Aeth { syndrome, msn }
     }
 
     fn emit_read<H: Host>(
@@ -163,11 +169,7 @@ impl Responder {
         };
         let mut writer = PacketWriter::new(slot.bytes, &link.response(opcode, next.psn));
         if opcode != Opcode::RC_READ_RESPONSE_MIDDLE {
-            let syndrome = Syndrome::ack(self.credits());
-            writer.aeth(&Aeth {
-                syndrome,
-                msn: self.msn,
-            });
+            writer.aeth(&self.aeth());
         }
         let payload = writer.payload_mut(take);
         if take > 0 {

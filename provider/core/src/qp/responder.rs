@@ -6,7 +6,7 @@
 use urxe_wire::{CreditCode, Msn, NakCode, Operation, Packet, Psn, Rkey, RnrTimer, Syndrome};
 
 use crate::context::{Cx, Host};
-use crate::cq::{Cqe, WcOpcode};
+use crate::cq::WcOpcode;
 use crate::error::{DropReason, Fault};
 use crate::mr::Access;
 use crate::qp::ack::OwedAck;
@@ -284,20 +284,7 @@ impl Responder {
         self.incoming = Incoming::Idle;
         self.forget_orphan(&cx.common.srqs);
         while !self.rq.is_empty() {
-            let cqe = Cqe {
-                wr_id: self.rq.front_wr_id(),
-                status: first.status(),
-                fault: first,
-                opcode: WcOpcode::Recv,
-                byte_len: 0,
-                imm: None,
-                invalidated: None,
-                qpn: link.qpn,
-                src_qp: link.dest_qpn,
-                grh: false,
-                ipv4: false,
-                solicited: true,
-            };
+            let cqe = link.cqe(self.rq.front_wr_id(), WcOpcode::Recv, first, 0);
             self.rq.pop();
             cx.complete(self.recvs.cq, cqe);
             first = Fault::Flushed;
@@ -325,6 +312,10 @@ impl Responder {
         cx.common.stats.duplicate_request += 1;
         self.counts.duplicate_request += 1;
         let psn = packet.bth().psn;
+        let kept = |is_it: fn(ResourceKind) -> bool| {
+            let found = self.replay.find(psn).filter(|(_, r)| is_it(r.kind));
+            found.map(|(number, _)| number)
+        };
         let kept = match packet.info().operation {
             Operation::Send | Operation::Write => {
                 mark!(DuplicateMessage);
@@ -332,16 +323,10 @@ impl Responder {
                 return;
             }
             Operation::ReadRequest => self.find_same_read(link, packet, psn),
-            Operation::CompareSwap | Operation::FetchAdd => self
-                .replay
-                .find(psn)
-                .filter(|(_, r)| matches!(r.kind, ResourceKind::Atomic { .. }))
-                .map(|(number, _)| number),
-            Operation::AtomicWrite | Operation::Flush => self
-                .replay
-                .find(psn)
-                .filter(|(_, r)| r.kind == ResourceKind::Placed)
-                .map(|(number, _)| number),
+            Operation::CompareSwap | Operation::FetchAdd => {
+                kept(|kind| matches!(kind, ResourceKind::Atomic { .. }))
+            }
+            Operation::AtomicWrite | Operation::Flush => kept(|kind| kind == ResourceKind::Placed),
             _ => None,
         };
         match kept {

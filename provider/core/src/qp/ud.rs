@@ -3,12 +3,13 @@
 use core::net::IpAddr;
 
 use urxe_wire::{
-    Bth, Deth, Grh, ImmDt, Ipv4, Ipv6, Opcode, Packet, PacketWriter, Qkey, packet_len,
+    Bth, Deth, Gid, Grh, ImmDt, Ipv4, Ipv6, Opcode, PROTOCOL_UDP, Packet, PacketWriter, Qkey,
+    packet_len,
 };
 
 use crate::context::{Cx, Host};
 use crate::cq::{Cqe, WcOpcode};
-use crate::error::{DropReason, Fault, WcStatus};
+use crate::error::{DropReason, Fault};
 use crate::qp::requester::{Requester, SendStep};
 use crate::qp::unreliable::{Arrival, Loss};
 use crate::qp::{Link, Qp, sgl};
@@ -21,7 +22,6 @@ const IPV4_UDP_LEN: u16 = 28;
 const UDP_LEN: u16 = 8;
 /// A UDP socket does not tell how many routers a packet has passed: what hosts begin with.
 const HOP_LIMIT: u8 = 64;
-const PROTOCOL_UDP: u8 = 17;
 /// Q_Keys with this bit are given to QPs by privileged programs only.
 const CONTROLLED: u32 = 1 << 31;
 
@@ -62,19 +62,14 @@ impl Qp {
         sgl::scatter(cx.env, pd, sges, 0, &grh)
             .and_then(|()| sgl::scatter(cx.env, pd, sges, Grh::LEN as u64, payload))
             .map_err(Loss::Failed)?;
+        let (wr_id, opcode) = (self.resp.rq.front_wr_id(), WcOpcode::Recv);
         let cqe = Cqe {
-            wr_id: self.resp.rq.front_wr_id(),
-            status: WcStatus::Success,
-            fault: Fault::None,
-            opcode: WcOpcode::Recv,
-            byte_len: total as u32,
             imm: packet.imm().map(|imm| imm.0),
-            invalidated: None,
-            qpn: self.link.qpn,
             src_qp: deth.src_qp,
             grh: true,
             ipv4: arrival.path.local.is_ipv4(),
             solicited: packet.bth().solicited,
+            ..self.link.cqe(wr_id, opcode, Fault::None, total as u32)
         };
         self.resp.rq.pop();
         cx.common.learn_datagram(arrival, cx.env.now);
@@ -177,16 +172,9 @@ fn grh_of(arrival: Arrival<'_>, packet_len: usize) -> [u8; Grh::LEN] {
             payload_len: packet_len.saturating_add(UDP_LEN),
             next_header: PROTOCOL_UDP,
             hop_limit: HOP_LIMIT,
-            src: v6(src),
-            dst: v6(dst),
+            src: Gid::from(src).0.into(),
+            dst: Gid::from(dst).0.into(),
         }),
     };
     grh.emit()
-}
-
-fn v6(addr: IpAddr) -> core::net::Ipv6Addr {
-    match addr {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
-    }
 }
