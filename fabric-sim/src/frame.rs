@@ -6,13 +6,14 @@ use core::num::NonZeroU32;
 use urxe_wire::Pause;
 
 use crate::engine::Time;
+use crate::link::FRAME_MIN;
 use crate::topology::{HostId, PortId};
 
-/// Place of a frame in the [`FrameSlab`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+/// Place of a frame among all that are somewhere.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct FrameId(NonZeroU32);
 
-/// Place of a frame's bytes in the [`Bodies`].
+/// Place of a frame's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct BodyId(NonZeroU32);
 
@@ -53,6 +54,16 @@ pub enum Payload {
 }
 
 impl Payload {
+    /// The place of its bytes, if it has any.
+    #[inline]
+    pub(crate) fn body(&self) -> Option<BodyId> {
+        match *self {
+            Payload::Roce { body, .. } => Some(body),
+            Payload::Pause { body, .. } => body,
+            _ => None,
+        }
+    }
+
     /// True for what ports tell each other: never queued behind data, never forwarded.
     pub fn is_control(&self) -> bool {
         matches!(self, Payload::Pause { .. } | Payload::Credit { .. })
@@ -88,6 +99,24 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// A frame of the shortest length that a port sends to its neighbour, before all others.
+    pub(crate) fn control(port: PortId, born: Time, digest: u64, payload: Payload) -> Frame {
+        Frame {
+            next: None,
+            len: FRAME_MIN,
+            src: HostId(0),
+            dst: HostId(0),
+            flow_hash: 0,
+            ingress: port,
+            priority: 7,
+            tos: 0,
+            ttl: 1,
+            born,
+            digest,
+            payload,
+        }
+    }
+
     /// The two ECN bits when congestion was experienced.
     pub const CE: u8 = 3;
 
@@ -104,7 +133,7 @@ impl Frame {
 
 /// All frames that are somewhere.
 #[derive(Debug, Default)]
-pub struct FrameSlab {
+pub(crate) struct FrameSlab {
     frames: Vec<Frame>,
     free: Option<FrameId>,
     live: u32,
@@ -112,18 +141,8 @@ pub struct FrameSlab {
 
 impl FrameSlab {
     /// Number of frames.
-    pub fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.live
-    }
-
-    /// True if there are none.
-    pub fn is_empty(&self) -> bool {
-        self.live == 0
-    }
-
-    /// Places that were ever needed at once.
-    pub fn capacity(&self) -> usize {
-        self.frames.len()
     }
 
     /// Gives a frame a place.
@@ -237,11 +256,10 @@ impl Queue {
 
 /// Bytes of frames, in slots of one size.
 #[derive(Debug)]
-pub struct Bodies {
+pub(crate) struct Bodies {
     slot_len: usize,
     chunks: Vec<Box<[u8]>>,
     free: Vec<BodyId>,
-    used: usize,
 }
 
 /// Slots that are allocated at once.
@@ -254,23 +272,16 @@ impl Bodies {
             slot_len,
             chunks: Vec::new(),
             free: Vec::new(),
-            used: 0,
         }
     }
 
     /// Bytes in a slot.
-    pub fn slot_len(&self) -> usize {
+    pub(crate) fn slot_len(&self) -> usize {
         self.slot_len
-    }
-
-    /// Slots in use.
-    pub fn used(&self) -> usize {
-        self.used
     }
 
     #[inline]
     pub(crate) fn take(&mut self) -> BodyId {
-        self.used += 1;
         if let Some(id) = self.free.pop() {
             return id;
         }
@@ -291,7 +302,6 @@ impl Bodies {
 
     #[inline]
     pub(crate) fn release(&mut self, id: BodyId) {
-        self.used -= 1;
         self.free.push(id);
     }
 

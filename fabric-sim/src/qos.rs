@@ -1,6 +1,10 @@
 //! Classes of traffic: which frame belongs to which of the eight priorities, which priorities lose
 //! nothing and by what means, and which class goes first.
 
+use core::array;
+
+use urxe_wire::Pause;
+
 use crate::engine::{Rate, Span};
 use crate::frame::Frame;
 
@@ -118,6 +122,25 @@ impl Qos {
     #[inline]
     pub fn is_lossless(&self, priority: u8) -> bool {
         self.flow_control != FlowControl::None && self.lossless & (1 << priority) != 0
+    }
+
+    /// What pause frames say, if that is how neighbours are stopped.
+    pub(crate) fn pause_times(&self) -> Option<PauseTimes> {
+        match self.flow_control {
+            FlowControl::Pfc(times) | FlowControl::Pause(times) => Some(times),
+            _ => None,
+        }
+    }
+
+    /// The pause frame that stops these classes (bit n: class n) for so long.
+    pub(crate) fn pause(&self, classes: u8, quanta: u16) -> Pause {
+        match self.flow_control {
+            FlowControl::Pause(_) => Pause::All(quanta),
+            _ => Pause::Priorities {
+                enabled: u16::from(classes),
+                quanta: array::from_fn(|p| u16::from(classes >> p & 1) * quanta),
+            },
+        }
     }
 
     /// Classes that the ingress of a switch keeps apart and protects.

@@ -4,7 +4,7 @@ use crate::Fabric;
 use crate::engine::{Span, Time};
 use crate::fabric::Deadlock;
 use crate::fault::ActiveFault;
-use crate::qos::{FlowControl, PauseTimes};
+use crate::qos::PauseTimes;
 
 /// The circle that was seen last.
 #[derive(Debug, Default)]
@@ -12,25 +12,15 @@ pub(super) struct Stuck {
     seen: Option<(Deadlock, Time)>,
 }
 
-/// The result of a look.
-pub(super) struct Found {
-    /// Queues wait for each other, now.
-    pub(super) is_cycle: bool,
-    /// The circle of queues that have stood still for long.
-    pub(super) deadlock: Option<Deadlock>,
-}
-
 impl Fabric {
     /// How long queues can stand still without being stuck: until pauses that are not repeated run out, and
     /// the watchdog has acted.
     pub(super) fn patience(&self) -> Span {
         let slowest = self.ports.iter().map(|port| port.link.rate).min();
-        let pause = match (self.qos.flow_control, slowest) {
-            (FlowControl::Pfc(times) | FlowControl::Pause(times), Some(rate)) => {
-                PauseTimes::of_quanta(times.quanta, rate)
-            }
-            _ => Span::ZERO,
-        };
+        let pause = self.qos.pause_times().zip(slowest);
+        let pause = pause.map_or(Span::ZERO, |(times, rate)| {
+            PauseTimes::of_quanta(times.quanta, rate)
+        });
         let detect = self.config.switch.watchdog.map(|watchdog| watchdog.detect);
         (pause * 2).max(detect.unwrap_or_default() * 2)
     }
@@ -45,32 +35,28 @@ impl Fabric {
 }
 
 impl Stuck {
-    pub(super) fn look(&mut self, fabric: &Fabric, now: Time, patience: Span) -> Found {
-        // Nearly always nothing waits, and nothing need be searched.
-        let cycle = fabric
-            .is_any_blocked()
-            .then(|| fabric.find_deadlock())
-            .flatten();
-        let Some(cycle) = cycle else {
-            self.seen = None;
-            return Found {
-                is_cycle: false,
-                deadlock: None,
-            };
-        };
+    /// Queues that wait for each other now, and whether they have stood still for long.
+    pub(super) fn look(
+        &mut self,
+        fabric: &Fabric,
+        now: Time,
+        patience: Span,
+    ) -> Option<(Deadlock, bool)> {
+        let seen = self.seen.take();
+        if !fabric.is_any_blocked() {
+            // Nearly always nothing waits, and nothing need be searched.
+            return None;
+        }
+        let cycle = fabric.find_deadlock()?;
         let has_moved = |since: Time| {
             let mut queues = cycle.cycle.iter();
             queues.any(|&queue| fabric.last_sent(queue) > since)
         };
-        let since = match &self.seen {
-            Some((known, since)) if *known == cycle && !has_moved(*since) => *since,
+        let since = match seen {
+            Some((known, since)) if known == cycle && !has_moved(since) => since,
             _ => now,
         };
-        let is_long = now.since(since) >= patience;
         self.seen = Some((cycle.clone(), since));
-        Found {
-            is_cycle: true,
-            deadlock: is_long.then_some(cycle),
-        }
+        Some((cycle, now.since(since) >= patience))
     }
 }

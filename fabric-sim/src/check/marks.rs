@@ -4,8 +4,6 @@
 use core::fmt;
 
 use strum::VariantArray;
-use urxe_core::Stats;
-use urxe_core::error::DropReason as PacketDrop;
 
 use crate::Sim;
 use crate::fabric::DropReason;
@@ -80,6 +78,20 @@ impl Mark {
     }
 }
 
+/// What a counter of a transport shows.
+const OF_COUNTERS: [(&str, Mark); 10] = [
+    ("rcvd_seq_err", Mark::Nak),
+    ("rcvd_rnr_err", Mark::Rnr),
+    ("implied_nak", Mark::ImpliedNak),
+    ("ack_timeout", Mark::Timeout),
+    ("retransmitted_pkts", Mark::Retransmit),
+    ("duplicate_request", Mark::Duplicate),
+    ("retry_exceeded_err", Mark::RetryExhausted),
+    ("retry_rnr_exceeded_err", Mark::RnrExhausted),
+    ("drop_icrc", Mark::IcrcDrop),
+    ("rcvd_cnp", Mark::Cnp),
+];
+
 /// How often each was seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marks([u64; Mark::ALL.len()]);
@@ -113,22 +125,23 @@ impl Marks {
         self.0[mark as usize] += count;
     }
 
-    pub(crate) fn add_transport(&mut self, stats: &Stats) {
-        let icrc = stats.dropped_for(PacketDrop::Icrc);
-        for (mark, count) in [
-            (Mark::Nak, stats.rcvd_seq_err),
-            (Mark::Rnr, stats.rcvd_rnr_err),
-            (Mark::ImpliedNak, stats.implied_nak),
-            (Mark::Timeout, stats.ack_timeout),
-            (Mark::Retransmit, stats.retransmitted_pkts),
-            (Mark::Duplicate, stats.duplicate_request),
-            (Mark::RetryExhausted, stats.retry_exceeded_err),
-            (Mark::RnrExhausted, stats.retry_rnr_exceeded_err),
-            (Mark::IcrcDrop, icrc),
-            (Mark::Cnp, stats.rcvd_cnp),
-        ] {
-            self.add(mark, count);
+    /// Adds what a transport has counted, by the names of its counters.
+    pub(crate) fn add_counters<'a>(&mut self, counters: impl Iterator<Item = (&'a str, u64)>) {
+        for (name, count) in counters {
+            if let Some((_, mark)) = OF_COUNTERS.iter().find(|(counter, _)| *counter == name) {
+                self.add(*mark, count);
+            }
         }
+    }
+}
+
+impl fmt::Display for Marks {
+    /// Those that were seen: `nak 3, timeout 1`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seen = self
+            .seen()
+            .map(|(mark, count)| format!("{} {count}", mark.name()));
+        f.write_str(&seen.collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -157,7 +170,7 @@ impl Sim {
     pub fn marks(&self) -> Marks {
         let mut marks = self.checks.marks;
         for (_, stats) in self.transport_stats() {
-            marks.add_transport(stats);
+            marks.add_counters(stats.iter());
         }
         for transport in self.drivers.transports.iter().flatten() {
             marks.add(Mark::AtomicReplay, transport.cqs.model.atomic_replays);
@@ -178,5 +191,19 @@ impl Sim {
             marks.add(mark, fabric.drops().of(reason));
         }
         marks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counters_of_marks_are_the_transport_s() {
+        let stats = urxe_core::Stats::default();
+        for (counter, mark) in OF_COUNTERS {
+            let mut names = stats.iter().map(|(name, _)| name);
+            assert!(names.any(|name| name == counter), "{counter} of {mark:?}");
+        }
     }
 }

@@ -15,10 +15,10 @@ use strum::VariantArray;
 
 use crate::Sim;
 use crate::engine::{Span, Time};
-use crate::topology::{HostId, Node, PortName};
+use crate::topology::{HostId, PortName};
 
 pub use marks::{Mark, Marks};
-pub(crate) use model::{Model, Received, Seen};
+pub(crate) use model::{Model, Received, Seen, Waiting};
 pub(crate) use shares::Shares;
 
 /// Something that must hold.
@@ -233,19 +233,14 @@ impl Sim {
 
     fn look_for_overruns(&mut self) {
         let topology = self.fabric.topology();
-        let is_excused = self
-            .fabric
-            .faults()
-            .iter()
-            .any(|f| f.fault().defeats_pause());
-        if let (Some(overrun), false) = (self.fabric.first_overrun, is_excused) {
-            let place = PortName(topology, overrun.port).to_string();
-            let (from, to) = (topology.name(overrun.src), topology.name(overrun.dst));
-            let fault = format!(
-                "a frame of lossless class {} from {from} to {to} found no room",
-                overrun.priority
-            );
-            let at = overrun.at;
+        let mut faults = self.fabric.faults().iter();
+        let is_excused = faults.any(|f| f.fault().defeats_pause());
+        if let (Some((at, port, frame)), false) = (self.fabric.first_overrun, is_excused) {
+            let place = PortName(topology, port).to_string();
+            let (from, to) = (topology.name(frame.src), topology.name(frame.dst));
+            let class = frame.priority;
+            let fault =
+                format!("a frame of lossless class {class} from {from} to {to} found no room");
             self.checks.report(Check::Lossless, at, place, fault);
         }
         if let (Some((at, port, held)), false) = (self.fabric.first_credit_overrun, is_excused) {
@@ -270,15 +265,15 @@ impl Sim {
         };
         let patience = LOOK.max(self.fabric.patience());
         let found = self.checks.stuck.look(&self.fabric, now, patience);
-        self.checks
-            .marks
-            .add(Mark::CyclicDependency, u64::from(found.is_cycle));
-        let is_free = now.since(free_since) >= patience;
-        if let Some(cycle) = found.deadlock.filter(|_| is_free) {
+        let Some((cycle, is_long)) = found else {
+            return;
+        };
+        self.checks.marks.add(Mark::CyclicDependency, 1);
+        if is_long && now.since(free_since) >= patience {
             self.checks.marks.add(Mark::Deadlock, 1);
             let topology = self.fabric.topology();
             let place = PortName(topology, cycle.cycle[0].port).to_string();
-            let fault = cycle.describe(topology).to_string();
+            let fault = cycle.describe(topology);
             self.checks.report(Check::Deadlock, now, place, fault);
         }
     }
@@ -286,30 +281,26 @@ impl Sim {
     /// Nothing is left to happen: what is not complete never will be.
     fn look_at_end(&mut self) {
         let now = self.now();
-        for host in self.fabric.topology().hosts().collect::<Vec<HostId>>() {
+        for host in self.fabric.topology().hosts() {
             let Some(transport) = self.transport(host) else {
                 continue;
             };
             let unfinished = transport.cqs.model.unfinished();
             for (qpn, count) in unfinished.collect::<Vec<_>>() {
-                let place = format!("{} QP {qpn:#x}", self.fabric.topology().name(host));
                 let fault =
                     format!("nothing is left to happen, and {count} requests have no completion");
-                self.checks.report(Check::Completions, now, place, fault);
+                self.report_at(now, host, Check::Completions, qpn, fault);
             }
         }
     }
 
     /// Compares QPs of a host with each other.
     fn compare_shares(&mut self, now: Time) {
-        for host in self.fabric.topology().hosts().collect::<Vec<HostId>>() {
-            let transport = self.drivers.transports[host.0 as usize].as_mut();
-            let Some((qpn, fault)) = transport.and_then(|t| t.compare_shares()) else {
-                continue;
-            };
-            let name = self.fabric.topology().name(host);
-            let place = format!("{name} QP {qpn:#x}");
-            self.checks.report(Check::Fairness, now, place, fault);
+        for host in self.fabric.topology().hosts() {
+            let transport = self.drivers.transports[host.index()].as_mut();
+            if let Some((qpn, fault)) = transport.and_then(|t| t.compare_shares()) {
+                self.report_at(now, host, Check::Fairness, qpn, fault);
+            }
         }
     }
 
@@ -318,31 +309,19 @@ impl Sim {
             return;
         };
         let bound = self.checks.bound;
-        for host in 0..self.drivers.transports.len() as u32 {
-            let Some(transport) = &self.drivers.transports[host as usize] else {
-                continue;
-            };
-            let mut stuck = None;
-            for waiting in transport.cqs.model.waiting() {
-                let peer = &self.drivers.transports[waiting.peer.0.0 as usize];
-                let peer = peer
-                    .as_ref()
-                    .and_then(|t| t.cqs.model.last_progress(waiting.peer.1));
-                let Some(peer) = peer else {
-                    // The peer has crashed; the retries end some day.
-                    continue;
-                };
+        for host in self.fabric.topology().hosts() {
+            let stuck = |waiting: Waiting| {
+                let (peer, qpn) = waiting.peer;
+                // Without one, the peer has crashed; the retries end some day.
+                let peer = self.transport(peer)?.cqs.model.last_progress(qpn)?;
                 let since = waiting.since.max(peer).max(healed);
-                if now.since(since) > bound.max(waiting.bound) {
-                    stuck = Some((waiting.qpn, since));
-                    break;
-                }
-            }
+                (now.since(since) > bound.max(waiting.bound)).then_some((waiting.qpn, since))
+            };
+            let transport = self.transport(host);
+            let stuck = transport.and_then(|t| t.cqs.model.waiting().find_map(stuck));
             if let Some((qpn, since)) = stuck {
-                let name = self.fabric.topology().name(Node::Host(HostId(host)));
-                let place = format!("{name} QP {qpn:#x}");
                 let fault = format!("no request got on since {since}, though no fault is left");
-                self.checks.report(Check::Progress, now, place, fault);
+                self.report_at(now, host, Check::Progress, qpn, fault);
             }
         }
     }
@@ -352,7 +331,7 @@ impl Sim {
     /// Compares what a host's transport just did with what was posted, there and at its peers.
     #[inline]
     pub(crate) fn check_news(&mut self, host: HostId) {
-        let transport = self.drivers.transports[host.0 as usize].as_mut();
+        let transport = self.drivers.transports[host.index()].as_mut();
         if transport.is_some_and(|t| core::mem::take(&mut t.cqs.model.has_news)) {
             self.compare_news(host);
         }
@@ -388,7 +367,7 @@ impl Sim {
         host: HostId,
         f: impl FnOnce(&mut Model) -> Option<T>,
     ) -> Option<T> {
-        f(&mut self.drivers.transports[host.0 as usize].as_mut()?.cqs.model)
+        f(&mut self.drivers.transports[host.index()].as_mut()?.cqs.model)
     }
 
     /// An atomic completed: its result is in memory.
@@ -398,20 +377,20 @@ impl Sim {
             .and_then(|t| t.memory().read(at, 8).ok());
         if let Some(bytes) = read.filter(|bytes| *bytes != expected.to_ne_bytes()) {
             let fault = format!("an atomic returned {bytes:x?}, and found {expected:#x}");
-            self.report_at(host, Check::Atomics, qpn, fault);
+            self.report_at(self.fabric.now(), host, Check::Atomics, qpn, fault);
         }
     }
 
     fn report_found(&mut self, host: HostId) {
         let found = self.with_model(host, |model| Some(core::mem::take(&mut model.violations)));
         for (check, qpn, fault) in found.unwrap_or_default() {
-            self.report_at(host, check, qpn, fault);
+            self.report_at(self.fabric.now(), host, check, qpn, fault);
         }
     }
 
-    fn report_at(&mut self, host: HostId, check: Check, qpn: u32, fault: String) {
+    fn report_at(&mut self, at: Time, host: HostId, check: Check, qpn: u32, fault: String) {
         let name = self.fabric.topology().name(host);
         let place = format!("{name} QP {qpn:#x}");
-        self.checks.report(check, self.fabric.now(), place, fault);
+        self.checks.report(check, at, place, fault);
     }
 }

@@ -17,7 +17,8 @@ const BUCKET_BITS: u32 = 12;
 const BUCKETS: u64 = 8192;
 const WORDS: usize = BUCKETS as usize / 64;
 
-#[derive(Clone, Copy, Debug)]
+/// In the order of its fields, of which the first two decide: no two entries have both in common.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Entry<E> {
     time: Time,
     sequence: u64,
@@ -27,30 +28,6 @@ struct Entry<E> {
 impl<E> Entry<E> {
     fn key(&self) -> (Time, u64) {
         (self.time, self.sequence)
-    }
-}
-
-/// What the heap sees of an event that is far away.
-#[derive(Debug)]
-struct Far<E>(Entry<E>);
-
-impl<E> PartialEq for Far<E> {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.key() == other.0.key()
-    }
-}
-
-impl<E> Eq for Far<E> {}
-
-impl<E> PartialOrd for Far<E> {
-    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<E> Ord for Far<E> {
-    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
-        self.0.key().cmp(&other.0.key())
     }
 }
 
@@ -71,19 +48,19 @@ pub struct EventQueue<E> {
     occupied: Box<[u64; WORDS]>,
     /// The number of the current bucket, counted from the start of time. Events before it are gone.
     current: u64,
-    far: BinaryHeap<Reverse<Far<E>>>,
+    far: BinaryHeap<Reverse<Entry<E>>>,
     sequence: u64,
     len: usize,
     now: Time,
 }
 
-impl<E: Copy> Default for EventQueue<E> {
+impl<E: Copy + Ord> Default for EventQueue<E> {
     fn default() -> Self {
         EventQueue::new()
     }
 }
 
-impl<E: Copy> EventQueue<E> {
+impl<E: Copy + Ord> EventQueue<E> {
     /// An empty queue at time zero.
     pub fn new() -> EventQueue<E> {
         EventQueue {
@@ -116,11 +93,6 @@ impl<E: Copy> EventQueue<E> {
         self.len == 0
     }
 
-    /// Number of events that were ever scheduled.
-    pub fn scheduled(&self) -> u64 {
-        self.sequence
-    }
-
     /// Schedules an event. One for the past happens now, after those that are due already.
     #[inline]
     pub fn push(&mut self, time: Time, event: E) {
@@ -138,7 +110,7 @@ impl<E: Copy> EventQueue<E> {
         } else if bucket - self.current < BUCKETS {
             self.store(bucket, entry);
         } else {
-            self.far.push(Reverse(Far(entry)));
+            self.far.push(Reverse(entry));
         }
     }
 
@@ -181,20 +153,20 @@ impl<E: Copy> EventQueue<E> {
     fn advance(&mut self) -> bool {
         let next = match (self.next_in_ring(), self.far.peek()) {
             (Some(bucket), _) => bucket,
-            (None, Some(Reverse(far))) => far.0.time.ps() >> BUCKET_BITS,
+            (None, Some(Reverse(far))) => far.time.ps() >> BUCKET_BITS,
             (None, None) => return false,
         };
         // The heap may hold something earlier: it was far away when it was scheduled.
         self.current = match self.far.peek() {
-            Some(Reverse(far)) => next.min(far.0.time.ps() >> BUCKET_BITS),
+            Some(Reverse(far)) => next.min(far.time.ps() >> BUCKET_BITS),
             None => next,
         };
         while let Some(Reverse(far)) = self.far.peek() {
-            let bucket = far.0.time.ps() >> BUCKET_BITS;
+            let bucket = far.time.ps() >> BUCKET_BITS;
             if bucket - self.current >= BUCKETS {
                 break;
             }
-            if let Some(Reverse(Far(entry))) = self.far.pop() {
+            if let Some(Reverse(entry)) = self.far.pop() {
                 self.store(bucket, entry);
             }
         }

@@ -68,19 +68,19 @@ impl Adapter {
 impl Fabric {
     /// The port of a host.
     pub fn port_of(&self, host: HostId) -> PortId {
-        self.adapters[host.0 as usize].port
+        self.adapters[host.index()].port
     }
 
     /// Changes how fast a host takes frames in, from the next frame on.
     pub fn set_rx_rate(&mut self, host: HostId, rate: Option<Rate>) {
-        self.adapters[host.0 as usize].rx_rate = Some(rate);
+        self.adapters[host.index()].rx_rate = Some(rate);
     }
 
     /// Hands a frame to a host's adapter. The adapter's queues have no end: the sender looks at
     /// [`Fabric::waiting`] and waits for [`Upcall::Room`].
     pub fn send(&mut self, host: HostId, frame: Frame) {
         let id = self.inject(frame);
-        let port = self.adapters[host.0 as usize].port;
+        let port = self.adapters[host.index()].port;
         self.frames.get_mut(id).ingress = port;
         let now = self.queue.now();
         self.ports[port.index()].enqueue(&mut self.frames, id, frame.priority & 7, now);
@@ -92,13 +92,13 @@ impl Fabric {
     /// A frame has come to a host.
     #[inline]
     pub(crate) fn take_in(&mut self, host: HostId, id: FrameId) {
-        let port = self.adapters[host.0 as usize].port;
+        let port = self.adapters[host.index()].port;
         let f = *self.frames.get(id);
         if f.dst != host {
             self.give_credit(port, id);
             return self.discard(port, id, DropReason::Stray);
         }
-        let adapter = &mut self.adapters[host.0 as usize];
+        let adapter = &mut self.adapters[host.index()];
         if adapter.is_down {
             self.give_credit(port, id);
             return self.discard(port, id, DropReason::HostDown);
@@ -111,7 +111,7 @@ impl Fabric {
         }
         let config = self.config.adapter;
         let port_has_pause = !self.has_credits();
-        let adapter = &mut self.adapters[host.0 as usize];
+        let adapter = &mut self.adapters[host.index()];
         let class = usize::from(f.priority);
         if adapter.rx.bytes + u64::from(f.len) > config.rx_buffer {
             self.give_credit(port, id);
@@ -123,7 +123,7 @@ impl Fabric {
             });
             self.queue.push(done, Event::RxDone(host));
         }
-        let adapter = &mut self.adapters[host.0 as usize];
+        let adapter = &mut self.adapters[host.index()];
         adapter.rx.push(&mut self.frames, id);
         adapter.rx_bytes[class] += u64::from(f.len);
         let must_stop = self.qos.is_lossless(f.priority)
@@ -138,7 +138,7 @@ impl Fabric {
     /// The first of the waiting frames is in.
     pub(crate) fn on_rx_done(&mut self, host: HostId) {
         let now = self.queue.now();
-        let adapter = &mut self.adapters[host.0 as usize];
+        let adapter = &mut self.adapters[host.index()];
         let Some(id) = adapter.rx.pop(&self.frames) else {
             return;
         };
@@ -164,7 +164,7 @@ impl Fabric {
 
     /// Takes the adapter of a host out of service, with all frames that wait in it to be taken in.
     pub(crate) fn set_host_down(&mut self, host: HostId, is_down: bool) {
-        let adapter = &mut self.adapters[host.0 as usize];
+        let adapter = &mut self.adapters[host.index()];
         adapter.is_down = is_down;
         if !is_down {
             return;
@@ -180,6 +180,6 @@ impl Fabric {
     /// True while a fault has the host crashed.
     #[inline]
     pub fn is_host_down(&self, host: HostId) -> bool {
-        self.adapters[host.0 as usize].is_down
+        self.adapters[host.index()].is_down
     }
 }

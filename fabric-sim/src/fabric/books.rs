@@ -42,7 +42,7 @@ impl Fabric {
             let Node::Switch(switch) = port.node else {
                 continue;
             };
-            let (came, left) = &mut sums[switch.0 as usize];
+            let (came, left) = &mut sums[switch.index()];
             *came += port.stats.received_bytes;
             *left += port.stats.sent_bytes.iter().sum::<u64>();
             *left += port.stats.dropped_bytes + port.queued;

@@ -7,33 +7,23 @@ use crate::fabric::port::bits;
 use crate::fabric::tap::{PauseCause, TapEvent};
 use crate::fabric::{Event, Fabric, Mode};
 use crate::frame::{Frame, FrameId, Payload};
-use crate::link::FRAME_MIN;
 use crate::qos::{FlowControl, PRIORITIES, PauseTimes};
-use crate::topology::{HostId, Node, PortId};
+use crate::topology::{Node, PortId};
 
 impl Fabric {
     /// Tells the neighbour at `port` to stop a class, or that it may go on.
     pub(crate) fn tell_pause(&mut self, port: PortId, priority: u8, is_off: bool) {
-        let (FlowControl::Pfc(times) | FlowControl::Pause(times)) = self.qos.flow_control else {
+        let Some(times) = self.qos.pause_times() else {
             return;
         };
-        let mut off = self.classes_off(port);
-        if is_off {
-            off |= 1 << priority;
+        let class = 1 << priority;
+        let is_one_switch = matches!(self.qos.flow_control, FlowControl::Pause(_));
+        if is_one_switch && !is_off && self.classes_off(port) & !class != 0 {
+            // On only when no class needs it off.
+            return;
         }
-        let pause = match self.qos.flow_control {
-            // One switch for everything: on only when no class needs it off.
-            FlowControl::Pause(_) if !is_off && off & !(1 << priority) != 0 => return,
-            FlowControl::Pause(_) => Pause::All(if is_off { times.quanta } else { 0 }),
-            _ => {
-                let mut quanta = [0; PRIORITIES];
-                quanta[usize::from(priority)] = if is_off { times.quanta } else { 0 };
-                Pause::Priorities {
-                    enabled: 1 << priority,
-                    quanta,
-                }
-            }
-        };
+        let quanta = if is_off { times.quanta } else { 0 };
+        let pause = self.qos.pause(class, quanta);
         let held = self.held(port, priority);
         let cause = match is_off {
             true => PauseCause::Full { priority, held },
@@ -51,10 +41,7 @@ impl Fabric {
     }
 
     fn emit_pause(&mut self, port: PortId, pause: Pause, cause: PauseCause) {
-        let now = self.queue.now();
-        if let Some(tap) = &mut self.tap {
-            tap.event(now, &TapEvent::Telling { port, pause, cause });
-        }
+        self.show(TapEvent::Telling { port, pause, cause });
         let stops = match pause {
             Pause::All(quanta) => quanta > 0,
             Pause::Priorities { enabled, quanta } => {
@@ -71,26 +58,19 @@ impl Fabric {
             self.bodies.get_mut(body)[..PauseFrame::LEN].copy_from_slice(&frame.emit());
             body
         });
-        let id = self.inject(Frame {
-            next: None,
-            len: FRAME_MIN,
-            src: HostId(0),
-            dst: HostId(0),
-            flow_hash: 0,
-            ingress: port,
-            priority: 7,
-            tos: 0,
-            ttl: 1,
-            born: now,
-            digest: digest_of(pause),
-            payload: Payload::Pause { pause, body },
-        });
         let stats = &mut self.ports[port.index()].stats;
         if stops {
             stats.pauses_sent += 1;
         } else {
             stats.resumes_sent += 1;
         }
+        self.send_control(port, digest_of(pause), Payload::Pause { pause, body });
+    }
+
+    /// Sends the neighbour something that does not queue behind data.
+    pub(crate) fn send_control(&mut self, port: PortId, digest: u64, payload: Payload) {
+        let now = self.queue.now();
+        let id = self.inject(Frame::control(port, now, digest, payload));
         self.ports[port.index()].control.push(&mut self.frames, id);
         self.kick(port);
     }
@@ -99,7 +79,7 @@ impl Fabric {
     fn held(&self, id: PortId, priority: u8) -> u64 {
         match self.ports[id.index()].node {
             Node::Switch(_) => self.ingress_use(id, priority).map_or(0, |u| u.total()),
-            Node::Host(host) => self.adapters[host.0 as usize].waits_to_be_taken_in(priority),
+            Node::Host(host) => self.adapters[host.index()].waits_to_be_taken_in(priority),
         }
     }
 
@@ -108,14 +88,14 @@ impl Fabric {
         let port = &self.ports[id.index()];
         match port.node {
             Node::Switch(switch) => {
-                let mmu = &self.switches[switch.0 as usize].mmu;
+                let mmu = &self.switches[switch.index()].mmu;
                 let local = usize::from(port.local);
                 let is_off = |p: &u8| mmu.ingress(local, *p).is_off;
                 (0..PRIORITIES as u8)
                     .filter(is_off)
                     .fold(0, |mask, p| mask | 1 << p)
             }
-            Node::Host(host) => self.adapters[host.0 as usize].off,
+            Node::Host(host) => self.adapters[host.index()].off,
         }
     }
 
@@ -128,28 +108,11 @@ impl Fabric {
 
     pub(crate) fn on_pause_refresh(&mut self, id: PortId) {
         self.ports[id.index()].refresh_armed = false;
-        let (FlowControl::Pfc(times) | FlowControl::Pause(times)) = self.qos.flow_control else {
-            return;
-        };
         let off = self.classes_off(id);
-        if off == 0 {
-            return;
+        if let Some(times) = self.qos.pause_times().filter(|_| off != 0) {
+            self.emit_pause(id, self.qos.pause(off, times.quanta), PauseCause::Again);
+            self.arm_refresh(id, times);
         }
-        let pause = match self.qos.flow_control {
-            FlowControl::Pause(_) => Pause::All(times.quanta),
-            _ => {
-                let mut quanta = [0; PRIORITIES];
-                for priority in bits(off) {
-                    quanta[usize::from(priority)] = times.quanta;
-                }
-                Pause::Priorities {
-                    enabled: u16::from(off),
-                    quanta,
-                }
-            }
-        };
-        self.emit_pause(id, pause, PauseCause::Again);
-        self.arm_refresh(id, times);
     }
 
     /// The port acts on a pause frame.
@@ -215,16 +178,11 @@ impl Fabric {
     }
 
     fn show_pause(&mut self, port: PortId, priority: u8, is_paused: bool) {
-        if let Some(tap) = &mut self.tap {
-            tap.event(
-                self.queue.now(),
-                &TapEvent::Paused {
-                    port,
-                    priority,
-                    is_paused,
-                },
-            );
-        }
+        self.show(TapEvent::Paused {
+            port,
+            priority,
+            is_paused,
+        });
     }
 
     /// Releases classes if their pause was not repeated in time.

@@ -4,10 +4,9 @@
 
 use crate::engine::mix64;
 use crate::fabric::Fabric;
-use crate::frame::{Frame, FrameId, Payload};
-use crate::link::FRAME_MIN;
+use crate::frame::{FrameId, Payload};
 use crate::qos::{FlowControl, PRIORITIES};
-use crate::topology::{HostId, Node, PortId, SwitchId};
+use crate::topology::{Node, PortId, SwitchId};
 
 /// Both directions of one port.
 #[derive(Clone, Debug)]
@@ -60,43 +59,21 @@ impl Fabric {
         let FlowControl::Credits { buffer, update } = self.qos.flow_control else {
             return;
         };
-        let (priority, len) = {
-            let f = self.frames.get(frame);
-            (f.priority, u64::from(f.len))
-        };
-        let class = usize::from(priority);
-        let Some(credit) = &mut self.ports[id.index()].credit else {
+        let f = self.frames.get(frame);
+        let (priority, class) = (f.priority, usize::from(f.priority));
+        let credit = self.ports[id.index()].credit.as_mut();
+        let Some(credit) = credit.filter(|c| c.classes & (1 << priority) != 0) else {
             return;
         };
-        if credit.classes & (1 << priority) == 0 {
-            return;
-        }
-        credit.freed[class] += len;
+        credit.freed[class] += u64::from(f.len);
         let limit = credit.freed[class] + u64::from(buffer);
         if limit - credit.told[class] < u64::from(update).max(1) {
             return;
         }
         credit.told[class] = limit;
-        let now = self.queue.now();
-        let id_frame = self.inject(Frame {
-            next: None,
-            len: FRAME_MIN,
-            src: HostId(0),
-            dst: HostId(0),
-            flow_hash: 0,
-            ingress: id,
-            priority: 7,
-            tos: 0,
-            ttl: 1,
-            born: now,
-            digest: mix64(3 << 40 ^ limit << 3 ^ u64::from(priority)),
-            payload: Payload::Credit { priority, limit },
-        });
         self.ports[id.index()].stats.credits_sent += 1;
-        self.ports[id.index()]
-            .control
-            .push(&mut self.frames, id_frame);
-        self.kick(id);
+        let digest = mix64(3 << 40 ^ limit << 3 ^ u64::from(priority));
+        self.send_control(id, digest, Payload::Credit { priority, limit });
     }
 
     /// A frame came that room was promised for.

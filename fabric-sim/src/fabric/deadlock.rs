@@ -4,8 +4,6 @@
 //! came through that cable to leave the neighbour's own queues. If those wait as well, and so on
 //! round to the first, nothing will ever move again.
 
-use core::fmt;
-
 use crate::engine::Time;
 use crate::fabric::Fabric;
 use crate::fabric::port::bits;
@@ -30,20 +28,10 @@ pub struct Deadlock {
 
 impl Deadlock {
     /// The cycle in words: `s0>s1 waits for s1>s2 ...`.
-    pub fn describe<'a>(&'a self, topology: &'a Topology) -> impl fmt::Display + 'a {
-        struct Words<'a>(&'a Deadlock, &'a Topology);
-        impl fmt::Display for Words<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                for queue in &self.0.cycle {
-                    write!(f, "{} waits for ", PortName(self.1, queue.port))?;
-                }
-                match self.0.cycle.first() {
-                    Some(first) => write!(f, "{}", PortName(self.1, first.port)),
-                    None => f.write_str("nothing"),
-                }
-            }
-        }
-        Words(self, topology)
+    pub fn describe(&self, topology: &Topology) -> String {
+        let round = self.cycle.iter().chain(self.cycle.first());
+        let names = round.map(|queue| PortName(topology, queue.port).to_string());
+        names.collect::<Vec<_>>().join(" waits for ")
     }
 }
 
@@ -140,10 +128,10 @@ impl Fabric {
     /// The neighbour's blocked queues that hold frames which came from this one.
     fn waits_for(&self, queue: StuckQueue, blocked: &[u8]) -> Vec<StuckQueue> {
         let entrance = queue.port.peer();
-        let Node::Switch(_) = self.ports[entrance.index()].node else {
-            return Vec::new();
-        };
         let node = self.ports[entrance.index()].node;
+        if let Node::Host(_) = node {
+            return Vec::new();
+        }
         let ports = (0..self.ports.len()).filter(|&p| self.ports[p].node == node);
         let holds = |&p: &usize| {
             blocked[p] & (1 << queue.priority) != 0

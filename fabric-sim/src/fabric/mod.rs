@@ -24,12 +24,13 @@ use crate::engine::{Entity, EventQueue, Rng, Span, Time, TraceHash};
 use crate::fault::{Faults, Step};
 use crate::frame::{Bodies, Frame, FrameId, FrameSlab, Payload};
 use crate::link::{ETHERNET_OVERHEAD, JUMBO_MTU, Link};
-use crate::qos::{FlowControl, Qos};
+use crate::qos::Qos;
 use crate::switch::{IngressUse, Mmu, PoolUse, SwitchConfig, headroom};
 use crate::topology::{HostId, Node, PortId, Routes, SwitchId, Topology, TopologyError};
 
 use adapter::Adapter;
 pub use adapter::AdapterConfig;
+pub(crate) use control::mac_of;
 pub use deadlock::{Deadlock, StuckQueue};
 use port::Port;
 pub use reserve::ReserveError;
@@ -49,7 +50,7 @@ pub enum Mode {
 }
 
 /// An event of the fabric.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Event {
     /// The port has sent its frame.
     TxDone(PortId),
@@ -69,8 +70,6 @@ pub(crate) enum Event {
     RxDone(HostId),
     /// A timer that a host has set.
     Timer(HostId, u32),
-    /// The driver asked to be called.
-    Call(u32),
     /// A fault begins, goes on or ends.
     Fault(u32, Step),
 }
@@ -84,8 +83,6 @@ pub enum Upcall {
     Room(HostId),
     /// A timer that [`Fabric::set_timer`] set, with its token.
     Timer(HostId, u32),
-    /// A call that [`Fabric::call_at`] asked for, with its token.
-    Call(u32),
     /// A fault has the host crash: all that it held in memory is gone.
     Crashed(HostId),
     /// The host starts again, with nothing.
@@ -160,19 +157,10 @@ pub struct Fabric {
     pub(crate) faults: Faults,
     /// Some fault is about frames.
     pub(crate) has_frame_faults: bool,
-    pub(crate) first_overrun: Option<Overrun>,
+    /// A frame of a lossless class that found no room: when, and where.
+    pub(crate) first_overrun: Option<(Time, PortId, Frame)>,
     /// When, where, and how many bytes lay there.
     pub(crate) first_credit_overrun: Option<(Time, PortId, u64)>,
-}
-
-/// A frame of a lossless class that found no room.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Overrun {
-    pub(crate) at: Time,
-    pub(crate) port: PortId,
-    pub(crate) src: HostId,
-    pub(crate) dst: HostId,
-    pub(crate) priority: u8,
 }
 
 /// Bytes of a packet that `lite` mode keeps: all headers of any opcode, and the payload of an ATOMIC
@@ -186,12 +174,8 @@ impl Fabric {
     /// [`FabricError`] if the topology or a buffer is impossible.
     pub fn new(topology: Topology, config: FabricConfig) -> Result<Fabric, FabricError> {
         topology.check()?;
-        let frame_max = topology
-            .cables()
-            .iter()
-            .map(|c| c.link.frame_max())
-            .max()
-            .unwrap_or(0);
+        let cables = topology.cables().iter();
+        let frame_max = cables.map(|c| c.link.frame_max()).max().unwrap_or(0);
         let frame_max = frame_max + config.qos.tag_len();
         let mut local = vec![0u16; topology.switch_count()];
         let mut ports = Vec::with_capacity(topology.port_count());
@@ -200,7 +184,7 @@ impl Fabric {
             let node = topology.node_at(id);
             let place = match node {
                 Node::Switch(switch) => {
-                    let next = &mut local[switch.0 as usize];
+                    let next = &mut local[switch.index()];
                     *next += 1;
                     *next - 1
                 }
@@ -216,7 +200,7 @@ impl Fabric {
         let mut adapters = vec![Adapter::new(PortId(0)); topology.host_count()];
         for port in topology.ports() {
             if let Node::Host(host) = topology.node_at(port) {
-                adapters[host.0 as usize] = Adapter::new(port);
+                adapters[host.index()] = Adapter::new(port);
             }
         }
         let slot = match config.mode {
@@ -271,7 +255,6 @@ impl Fabric {
                 Event::Restore(port, priority) => self.on_restore(port, priority),
                 Event::RxDone(host) => self.on_rx_done(host),
                 Event::Timer(host, token) => return Some(Upcall::Timer(host, token)),
-                Event::Call(token) => return Some(Upcall::Call(token)),
                 Event::Fault(number, step) => self.on_fault(number, step),
             }
         }
@@ -308,11 +291,6 @@ impl Fabric {
         self.queue.push(at, Event::Timer(host, token));
     }
 
-    /// Asks for [`Upcall::Call`].
-    pub fn call_at(&mut self, at: Time, token: u32) {
-        self.queue.push(at, Event::Call(token));
-    }
-
     /// A frame that is somewhere.
     pub fn frame(&self, id: FrameId) -> &Frame {
         self.frames.get(id)
@@ -328,11 +306,8 @@ impl Fabric {
         {
             // The ICRC stands for all bytes before it.
             let end = frame.len as usize - 4;
-            let icrc = self.bodies.get(body)[..end]
-                .last_chunk()
-                .copied()
-                .unwrap_or_default();
-            let icrc = u32::from_le_bytes(icrc);
+            let icrc = self.bodies.get(body)[..end].last_chunk();
+            let icrc = u32::from_le_bytes(icrc.copied().unwrap_or_default());
             self.content
                 .record(self.queue.now(), frame.dst.0.into(), icrc.into());
         }
@@ -341,14 +316,8 @@ impl Fabric {
 
     /// Gives the bytes of a frame that was taken back.
     pub fn release_body(&mut self, frame: &Frame) {
-        match frame.payload {
-            Payload::Roce { body, .. }
-            | Payload::Pause {
-                body: Some(body), ..
-            } => {
-                self.bodies.release(body);
-            }
-            _ => {}
+        if let Some(body) = frame.payload.body() {
+            self.bodies.release(body);
         }
     }
 
@@ -389,7 +358,7 @@ impl Fabric {
 
     /// The shared pool of a switch, and the most bytes that its buffer ever held.
     pub fn buffer_use(&self, switch: SwitchId) -> (PoolUse, u64) {
-        let mmu = &self.switches[switch.0 as usize].mmu;
+        let mmu = &self.switches[switch.index()].mmu;
         (mmu.pool(), mmu.used_max)
     }
 
@@ -399,11 +368,8 @@ impl Fabric {
             return None;
         };
         let local = usize::from(self.ports[port.index()].local);
-        Some(
-            *self.switches[switch.0 as usize]
-                .mmu
-                .ingress(local, priority),
-        )
+        let mmu = &self.switches[switch.index()].mmu;
+        Some(*mmu.ingress(local, priority))
     }
 
     /// Puts a new frame into the slab.
@@ -423,13 +389,7 @@ impl Fabric {
             stats.dropped_bytes += u64::from(frame.len);
         }
         if reason == DropReason::Buffer && is_lossless && self.first_overrun.is_none() {
-            self.first_overrun = Some(Overrun {
-                at: self.queue.now(),
-                port,
-                src: frame.src,
-                dst: frame.dst,
-                priority: frame.priority,
-            });
+            self.first_overrun = Some((self.queue.now(), port, frame));
         }
         if let Some(tap) = &mut self.tap {
             tap.event(
@@ -467,27 +427,17 @@ fn switch(
     frame_max: u32,
 ) -> Result<Switch, FabricError> {
     let tag = config.qos.tag_len();
-    let is_paused = matches!(
-        config.qos.flow_control,
-        FlowControl::Pfc(_) | FlowControl::Pause(_)
-    );
+    let is_paused = config.qos.pause_times().is_some();
     let of_port = |port: PortId| {
-        let link = topology.cables()[port.index() / 2].link;
-        let tagged = Link {
-            mtu: link.mtu + tag,
-            ..link
-        };
-        config
-            .switch
-            .headroom
-            .unwrap_or_else(|| headroom::required(&tagged, config.switch.cell))
+        let mut link = topology.cables()[port.cable()].link;
+        link.mtu += tag;
+        let given = config.switch.headroom;
+        given.unwrap_or_else(|| headroom::required(&link, config.switch.cell))
     };
-    let own = topology
-        .ports()
-        .filter(|&p| topology.node_at(p) == Node::Switch(id));
-    let headroom: Vec<u32> = own
-        .map(|p| if is_paused { of_port(p) } else { 0 })
-        .collect();
+    let own = topology.ports();
+    let own = own.filter(|&p| topology.node_at(p) == Node::Switch(id));
+    let headroom = own.map(|p| if is_paused { of_port(p) } else { 0 });
+    let headroom: Vec<u32> = headroom.collect();
     let lossless = if is_paused { config.qos.protected() } else { 0 };
     let mmu = Mmu::new(&config.switch, headroom, frame_max, lossless).map_err(|error| {
         FabricError::Buffer {

@@ -72,7 +72,7 @@ impl Fabric {
             [] => None,
             [only] => Some(*only),
             several => {
-                let salt = self.switches[switch.0 as usize].salt;
+                let salt = self.switches[switch.index()].salt;
                 let hash = crate::engine::mix64(u64::from(flow_hash) << 32 | u64::from(salt));
                 Some(several[(hash % several.len() as u64) as usize])
             }
@@ -97,7 +97,7 @@ impl Fabric {
                 is_lossless,
                 egress: queued,
             };
-            let mmu = &mut self.switches[switch.0 as usize].mmu;
+            let mmu = &mut self.switches[switch.index()].mmu;
             let is_admitted = mmu.admit(&arrival);
             let must_stop = is_lossless && mmu.turns_off(local, f.priority);
             if self.tap.is_some() {
@@ -126,7 +126,7 @@ impl Fabric {
             self.patch(id);
             return;
         };
-        let rng = &mut self.switches[switch.0 as usize].rng;
+        let rng = &mut self.switches[switch.index()].rng;
         if f.is_ect() && marking.marks(queued, rng) {
             f.tos |= Frame::CE;
             self.ports[egress.index()].stats.marked += 1;
@@ -165,7 +165,7 @@ impl Fabric {
             return self.give_credit(f.ingress, frame);
         }
         let local = usize::from(self.ports[f.ingress.index()].local);
-        let mmu = &mut self.switches[switch.0 as usize].mmu;
+        let mmu = &mut self.switches[switch.index()].mmu;
         mmu.release(local, f.priority, f.len, is_lossless);
         let may_go_on = is_lossless && mmu.turns_on(local, f.priority);
         if self.tap.is_some() {
@@ -178,16 +178,12 @@ impl Fabric {
 
     #[cold]
     fn show_buffered(&mut self, port: PortId, priority: u8) {
-        let (now, taken) = (self.queue.now(), self.ingress_use(port, priority));
-        if let (Some(tap), Some(taken)) = (&mut self.tap, taken) {
-            tap.event(
-                now,
-                &TapEvent::Buffered {
-                    port,
-                    priority,
-                    taken,
-                },
-            );
+        if let Some(taken) = self.ingress_use(port, priority) {
+            self.show(TapEvent::Buffered {
+                port,
+                priority,
+                taken,
+            });
         }
     }
 

@@ -86,10 +86,9 @@ pub struct Drops {
 
 impl Drops {
     pub(crate) fn count(&mut self, reason: DropReason, is_lossless: bool) {
-        let counts = if is_lossless {
-            &mut self.lossless
-        } else {
-            &mut self.lossy
+        let counts = match is_lossless {
+            true => &mut self.lossless,
+            false => &mut self.lossy,
         };
         counts[reason as usize] += 1;
     }

@@ -146,6 +146,14 @@ impl Taps {
 }
 
 impl Fabric {
+    /// Tells taps of something that happens now.
+    #[inline]
+    pub(crate) fn show(&mut self, event: TapEvent<'_>) {
+        if let Some(tap) = &mut self.tap {
+            tap.event(self.queue.now(), &event);
+        }
+    }
+
     /// Looks at everything that happens from now on, with one tap more.
     pub fn add_tap(&mut self, tap: Box<dyn Tap>) {
         self.tap.get_or_insert_with(|| Taps(Vec::new())).0.push(tap);

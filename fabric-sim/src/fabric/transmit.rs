@@ -49,16 +49,12 @@ impl Fabric {
     /// Tells taps how long a queue is now.
     #[inline]
     pub(crate) fn show_queue(&mut self, port: PortId, priority: u8) {
-        if let Some(tap) = &mut self.tap {
-            let bytes = self.ports[port.index()].queues[usize::from(priority)].bytes;
-            tap.event(
-                self.queue.now(),
-                &TapEvent::Queue {
-                    port,
-                    priority,
-                    bytes,
-                },
-            );
+        if self.tap.is_some() {
+            self.show(TapEvent::Queue {
+                port,
+                priority,
+                bytes: self.queue_bytes(port, priority),
+            });
         }
     }
 
@@ -190,17 +186,14 @@ impl Fabric {
     /// Makes a second frame of the same content.
     pub(crate) fn duplicate(&mut self, id: FrameId) -> FrameId {
         let mut copy = *self.frames.get(id);
-        match &mut copy.payload {
-            Payload::Roce { body, .. }
-            | Payload::Pause {
-                body: Some(body), ..
-            } => {
-                let original = *body;
-                *body = self.bodies.take();
-                let bytes = self.bodies.get(original).to_vec();
-                self.bodies.get_mut(*body).copy_from_slice(&bytes);
-            }
-            _ => {}
+        if let Payload::Roce { body, .. }
+        | Payload::Pause {
+            body: Some(body), ..
+        } = &mut copy.payload
+        {
+            let bytes = self.bodies.get(*body).to_vec();
+            *body = self.bodies.take();
+            self.bodies.get_mut(*body).copy_from_slice(&bytes);
         }
         self.inject(copy)
     }
@@ -208,15 +201,13 @@ impl Fabric {
     /// Bytes that wait in a host's adapter for a class.
     #[inline]
     pub fn waiting(&self, host: HostId, priority: u8) -> u64 {
-        let port = self.adapters[host.0 as usize].port;
-        self.ports[port.index()].queues[usize::from(priority)].bytes
+        self.queue_bytes(self.port_of(host), priority)
     }
 
     /// Bytes that wait in a host's adapter for all classes.
     #[inline]
     pub fn waiting_in_all(&self, host: HostId) -> u64 {
-        let port = self.adapters[host.0 as usize].port;
-        self.ports[port.index()].queued
+        self.ports[self.port_of(host).index()].queued
     }
 
     /// The counters of a port.
@@ -242,11 +233,6 @@ impl Fabric {
 
 /// The place of a frame's bytes; empty if it has none.
 fn body_mut<'a>(bodies: &'a mut Bodies, payload: &Payload) -> &'a mut [u8] {
-    match *payload {
-        Payload::Roce { body, .. }
-        | Payload::Pause {
-            body: Some(body), ..
-        } => bodies.get_mut(body),
-        _ => &mut [],
-    }
+    let body = payload.body();
+    body.map_or(&mut [], |body| bodies.get_mut(body))
 }

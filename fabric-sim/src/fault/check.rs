@@ -44,7 +44,7 @@ impl Fault {
             Scope::Everything => true,
             Scope::Cable(port) | Scope::Port(port) => port.index() < topology.port_count(),
             Scope::Host(host) => is_host(topology, host),
-            Scope::Switch(switch) => (switch.0 as usize) < topology.switch_count(),
+            Scope::Switch(switch) => switch.index() < topology.switch_count(),
         };
         if !is_there {
             return Err(FaultError::Place);
@@ -99,7 +99,7 @@ impl Fault {
 }
 
 fn is_host(topology: &Topology, host: HostId) -> bool {
-    (host.0 as usize) < topology.host_count()
+    host.index() < topology.host_count()
 }
 
 fn check_probability(p: f64) -> Result<(), FaultError> {

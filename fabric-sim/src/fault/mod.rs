@@ -292,26 +292,21 @@ impl Fault {
 
     /// This fault, with a probability for each frame.
     pub fn probability(self, p: f64) -> Fault {
-        Fault {
-            chance: Chance::Probability(p),
-            ..self
-        }
+        self.with_chance(Chance::Probability(p))
     }
 
     /// This fault, for these frames: see [`Chance::Nth`].
     pub fn nth(self, numbers: impl Into<Vec<u64>>) -> Fault {
-        Fault {
-            chance: Chance::Nth(numbers.into()),
-            ..self
-        }
+        self.with_chance(Chance::Nth(numbers.into()))
     }
 
     /// This fault, for every n-th frame.
     pub fn every(self, n: u64) -> Fault {
-        Fault {
-            chance: Chance::Every(n),
-            ..self
-        }
+        self.with_chance(Chance::Every(n))
+    }
+
+    fn with_chance(self, chance: Chance) -> Fault {
+        Fault { chance, ..self }
     }
 
     /// This fault, for such frames only.

@@ -1,15 +1,13 @@
 //! Faults that begin and end at their times: of cables, of pause frames, of hosts.
 
-use urxe_wire::Pause;
-
 use crate::engine::{Span, Time};
 use crate::fabric::{DropReason, Event, Fabric, Upcall};
 use crate::fault::{Fault, FaultKind, Scope};
-use crate::qos::{FlowControl, PRIORITIES, PauseTimes};
+use crate::qos::PRIORITIES;
 use crate::topology::{HostId, PortId, Routes};
 
 /// What a fault does when its time has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Step {
     Begin,
     /// Down becomes up, up becomes down; pauses are told again.
@@ -121,26 +119,9 @@ impl Fabric {
     }
 
     fn storm(&mut self, fault: &Fault, number: u32, classes: u8) {
-        let (times, pause) = match self.qos.flow_control {
-            FlowControl::Pfc(times) => {
-                let quanta = core::array::from_fn(|p| {
-                    if classes & (1 << p) != 0 {
-                        times.quanta
-                    } else {
-                        0
-                    }
-                });
-                let enabled = u16::from(classes);
-                (times, Pause::Priorities { enabled, quanta })
-            }
-            FlowControl::Pause(times) => (times, Pause::All(times.quanta)),
-            _ => {
-                let times = PauseTimes::default();
-                let quanta = [times.quanta; PRIORITIES];
-                let enabled = u16::from(classes);
-                (times, Pause::Priorities { enabled, quanta })
-            }
-        };
+        // A host that misbehaves pauses where no others do, too.
+        let times = self.qos.pause_times().unwrap_or_default();
+        let pause = self.qos.pause(classes, times.quanta);
         let ports: Vec<PortId> = self
             .topology()
             .ports()

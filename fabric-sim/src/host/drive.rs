@@ -76,7 +76,7 @@ impl Sim {
 
     /// The transport of a host, if it has one.
     pub fn transport(&self, host: HostId) -> Option<&Transport> {
-        self.drivers.transports[host.0 as usize].as_deref()
+        self.drivers.transports[host.index()].as_deref()
     }
 
     /// All counters of all transports, to be added up.
@@ -95,8 +95,8 @@ impl Sim {
         let (seed, mode) = (self.fabric.config().seed, self.fabric.config().mode);
         let config = self.drivers.config;
         // A host that starts again draws other numbers and keys.
-        let seed = seed ^ u64::from(self.drivers.restarts[host.0 as usize]) << 32;
-        let transport = self.drivers.transports[host.0 as usize]
+        let seed = seed ^ u64::from(self.drivers.restarts[host.index()]) << 32;
+        let transport = self.drivers.transports[host.index()]
             .get_or_insert_with(|| Box::new(Transport::new(host, seed, mode, &config)));
         let result = f(&mut Verbs { now, transport });
         self.set_timer(host, now, TimerFor::Transport);
@@ -128,13 +128,13 @@ impl Sim {
     /// Runs a program on a host, from now on.
     pub fn set_program(&mut self, host: HostId, program: Box<dyn Program>) {
         self.with_verbs(host, |verbs| verbs.transport.cqs.is_fresh = true);
-        self.drivers.programs[host.0 as usize] = Some(program);
+        self.drivers.programs[host.index()] = Some(program);
     }
 
     /// The host has crashed: its transport is gone, and what streams had under way.
     pub(crate) fn drop_transport(&mut self, host: HostId) {
-        self.drivers.transports[host.0 as usize] = None;
-        self.drivers.restarts[host.0 as usize] += 1;
+        self.drivers.transports[host.index()] = None;
+        self.drivers.restarts[host.index()] += 1;
         for stream in &mut self.drivers.streams {
             if stream.spec.from == host && !stream.is_complete() {
                 stream.failure.get_or_insert(WcStatus::WrFlushErr);
@@ -144,15 +144,15 @@ impl Sim {
 
     /// The host starts again: its program is told, with a transport that has nothing.
     pub(crate) fn restart_transport(&mut self, host: HostId) {
-        if let Some(mut program) = self.drivers.programs[host.0 as usize].take() {
+        if let Some(mut program) = self.drivers.programs[host.index()].take() {
             self.with_verbs(host, |verbs| program.restarted(verbs));
-            self.drivers.programs[host.0 as usize] = Some(program);
+            self.drivers.programs[host.index()] = Some(program);
         }
     }
 
     /// Takes the program of a host back.
     pub fn take_program(&mut self, host: HostId) -> Option<Box<dyn Program>> {
-        self.drivers.programs[host.0 as usize].take()
+        self.drivers.programs[host.index()].take()
     }
 
     /// Adds a stream, with a connection and memory of its own. It begins at its time.
@@ -223,7 +223,7 @@ impl Sim {
     /// The timer of a host's transport.
     pub(crate) fn on_transport_timer(&mut self, host: HostId) {
         let now = self.fabric.now();
-        if let Some(transport) = &mut self.drivers.transports[host.0 as usize] {
+        if let Some(transport) = &mut self.drivers.transports[host.index()] {
             if transport.timer_at.is_some_and(|at| at <= now) {
                 transport.timer_at = None;
             }
@@ -248,7 +248,7 @@ impl Sim {
             unreadable,
             ..
         } = &mut self.drivers;
-        let Some(transport) = &mut transports[host.0 as usize] else {
+        let Some(transport) = &mut transports[host.index()] else {
             *unreadable += 1;
             return;
         };
@@ -281,7 +281,7 @@ impl Sim {
     #[inline]
     pub(crate) fn serve(&mut self, host: HostId) {
         loop {
-            let Some(transport) = &mut self.drivers.transports[host.0 as usize] else {
+            let Some(transport) = &mut self.drivers.transports[host.index()] else {
                 return;
             };
             if core::mem::take(&mut transport.cqs.is_fresh) {
@@ -290,7 +290,7 @@ impl Sim {
             }
             self.pump(host);
             self.check_news(host);
-            let transport = &self.drivers.transports[host.0 as usize];
+            let transport = &self.drivers.transports[host.index()];
             if !transport.as_ref().is_some_and(|t| t.cqs.is_fresh) {
                 return;
             }
@@ -299,7 +299,7 @@ impl Sim {
 
     fn run_programs(&mut self, host: HostId) {
         let now = self.fabric.now();
-        while let Some(transport) = &mut self.drivers.transports[host.0 as usize] {
+        while let Some(transport) = &mut self.drivers.transports[host.index()] {
             let Some(cqe) = transport.next_stream_completion() else {
                 break;
             };
@@ -318,11 +318,11 @@ impl Sim {
                 stream.failure.get_or_insert(cqe.status);
             }
         }
-        if let Some(mut program) = self.drivers.programs[host.0 as usize].take() {
-            if let Some(transport) = &mut self.drivers.transports[host.0 as usize] {
+        if let Some(mut program) = self.drivers.programs[host.index()].take() {
+            if let Some(transport) = &mut self.drivers.transports[host.index()] {
                 program.poll(&mut Verbs { now, transport });
             }
-            self.drivers.programs[host.0 as usize] = Some(program);
+            self.drivers.programs[host.index()] = Some(program);
         }
     }
 
@@ -337,7 +337,7 @@ impl Sim {
         let Some(stream) = streams.get_mut(id as usize) else {
             return;
         };
-        let Some(transport) = &mut transports[stream.spec.from.0 as usize] else {
+        let Some(transport) = &mut transports[stream.spec.from.index()] else {
             return;
         };
         let mut verbs = Verbs { now, transport };
@@ -375,7 +375,7 @@ impl Sim {
         let (wr_id, sges) = (u64::from(id), [stream.recv_sge()]);
         let wr = RecvWr { wr_id, sges: &sges };
         let (host, index, qpn) = (stream.peer.host, stream.peer.index, stream.peer.qpn);
-        if let Some(transport) = &mut self.drivers.transports[host.0 as usize]
+        if let Some(transport) = &mut self.drivers.transports[host.index()]
             && transport.cqs.model.qpn_of(index) == qpn.get()
         {
             // A QP that has failed takes none: its stream has ended.
@@ -388,7 +388,7 @@ impl Sim {
     fn pump(&mut self, host: HostId) {
         let now = self.fabric.now();
         loop {
-            let Some(transport) = &mut self.drivers.transports[host.0 as usize] else {
+            let Some(transport) = &mut self.drivers.transports[host.index()] else {
                 return;
             };
             let more = self.fabric.waiting_in_all(host) < BATCH as u64
@@ -402,7 +402,7 @@ impl Sim {
                 break;
             }
         }
-        let Some(transport) = &mut self.drivers.transports[host.0 as usize] else {
+        let Some(transport) = &mut self.drivers.transports[host.index()] else {
             return;
         };
         if let Some(at) = transport.next_timeout()
@@ -437,7 +437,7 @@ impl crate::Fabric {
         let std::net::IpAddr::V4(remote) = dest.remote else {
             return None;
         };
-        let dst = host_of(remote).filter(|dst| (dst.0 as usize) < self.adapters.len())?;
+        let dst = host_of(remote).filter(|dst| dst.index() < self.adapters.len())?;
         let qos = &self.qos;
         let priority = qos.priority_of(dest.tos);
         let len = frame_len(IP_UDP_LEN + packet.len() as u32, qos);

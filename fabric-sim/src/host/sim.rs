@@ -191,7 +191,6 @@ impl Sim {
                 self.serve(host);
             }
             Upcall::Timer(host, token) => self.on_timer(host, TimerFor::of(token)),
-            Upcall::Call(_) => {}
             Upcall::Crashed(host) => self.on_crash(host),
             Upcall::Restarted(host) => self.on_restart(host),
         }
@@ -221,7 +220,7 @@ impl Sim {
             _ if !flow.is_listed => {
                 flow.is_listed = true;
                 let class = usize::from(flow.priority);
-                self.senders[host.0 as usize].listed[class].push_back(id);
+                self.senders[host.index()].listed[class].push_back(id);
                 self.fill(host);
             }
             _ => {}
@@ -230,13 +229,13 @@ impl Sim {
 
     /// A host is gone, with its transport; its plain flows stop.
     fn on_crash(&mut self, host: HostId) {
-        for listed in &mut self.senders[host.0 as usize].listed {
+        for listed in &mut self.senders[host.index()].listed {
             for id in listed.drain(..) {
                 self.flows[id.0 as usize].is_halted = true;
             }
         }
-        if let Some(transport) = &self.drivers.transports[host.0 as usize] {
-            self.checks.marks.add_transport(transport.stats());
+        if let Some(transport) = &self.drivers.transports[host.index()] {
+            self.checks.marks.add_counters(transport.stats().iter());
         }
         self.checks.marks.add(Mark::Crash, 1);
         self.drop_transport(host);
@@ -278,13 +277,13 @@ impl Sim {
     /// Gives the adapter of a host what it has room for, flow by flow in turn.
     fn fill(&mut self, host: HostId) {
         for class in 0..PRIORITIES {
-            while let Some(&id) = self.senders[host.0 as usize].listed[class].front() {
+            while let Some(&id) = self.senders[host.index()].listed[class].front() {
                 let flow = &self.flows[id.0 as usize];
                 let limit = ADAPTER_FRAMES * u64::from(flow.spec.payload.max(64));
                 if self.fabric.waiting(host, flow.priority) >= limit {
                     break;
                 }
-                let listed = &mut self.senders[host.0 as usize].listed[class];
+                let listed = &mut self.senders[host.index()].listed[class];
                 listed.pop_front();
                 let sent = self.emit(id);
                 let now = self.fabric.now();
@@ -298,7 +297,7 @@ impl Sim {
                         self.flows[id.0 as usize].next_at = at;
                         self.set_timer(host, at, TimerFor::Flow(id.0));
                     }
-                    _ => self.senders[host.0 as usize].listed[class].push_back(id),
+                    _ => self.senders[host.index()].listed[class].push_back(id),
                 }
             }
         }

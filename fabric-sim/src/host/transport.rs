@@ -114,6 +114,12 @@ pub(crate) struct Completions {
 /// Completions that a queue holds at most; a program that does not poll loses its QPs.
 const CQ_LEN: usize = 1 << 16;
 
+impl Completions {
+    fn pop(&mut self, cq: CqId) -> Option<Cqe> {
+        self.queues.get_mut(cq.0 as usize)?.pop_front()
+    }
+}
+
 impl CqSink for Completions {
     fn push(&mut self, cq: CqId, cqe: Cqe) -> Result<(), CqOverrun> {
         let queue = self.queues.get_mut(cq.0 as usize).ok_or(CqOverrun)?;
@@ -264,10 +270,7 @@ impl Transport {
 
     /// The next completion of a stream's message.
     pub(crate) fn next_stream_completion(&mut self) -> Option<Cqe> {
-        self.cqs
-            .queues
-            .get_mut(self.stream_cq?.0 as usize)?
-            .pop_front()
+        self.cqs.pop(self.stream_cq?)
     }
 
     /// The transport's counters.
@@ -358,14 +361,10 @@ impl Verbs<'_> {
 
     /// The queue of all streams of this host.
     pub(crate) fn stream_cq(&mut self) -> CqId {
-        match self.transport.stream_cq {
-            Some(cq) => cq,
-            None => {
-                let cq = self.create_cq();
-                self.transport.stream_cq = Some(cq);
-                cq
-            }
-        }
+        let cq = self.transport.stream_cq;
+        let cq = cq.unwrap_or_else(|| self.create_cq());
+        self.transport.stream_cq = Some(cq);
+        cq
     }
 
     /// Makes a reliable connected QP with one queue for all completions.
@@ -431,19 +430,14 @@ impl Verbs<'_> {
             }),
             ..QpAttr::default()
         };
-        let now = self.now;
+        let (now, transport) = (self.now, &mut *self.transport);
         bring_to_rts(QpType::Rc, QpState::Reset, &attr, |attr, mask| {
-            let modified = self
-                .transport
-                .with_env(now, |s, env| s.modify_qp(qp, attr, mask, env));
+            let modified = transport.with_env(now, |s, env| s.modify_qp(qp, attr, mask, env));
             modified.map(|_| ())
         })?;
-        let peer = (peer.host, peer.qpn.get());
-        let qpn = self.transport.cqs.model.qpn_of(qp);
-        self.transport
-            .cqs
-            .model
-            .on_connect(qpn, peer, options.timeout);
+        let model = &mut transport.cqs.model;
+        let (qpn, peer) = (model.qpn_of(qp), (peer.host, peer.qpn.get()));
+        model.on_connect(qpn, peer, options.timeout);
         Ok(())
     }
 
@@ -468,14 +462,14 @@ impl Verbs<'_> {
     #[doc(alias = "ibv_post_send")]
     pub fn post_send(&mut self, qp: QpIndex, wr: &SendWr<'_>) -> Result<(), PostError> {
         // Told before, as a QP in error completes it at once.
-        let qpn = self.transport.cqs.model.qpn_of(qp);
-        self.transport.cqs.model.now = self.now;
-        self.transport.cqs.model.on_post_send(qpn, wr);
-        let posted = self
-            .transport
-            .with_env(self.now, |shard, env| shard.post_send(qp, wr, env));
+        let (now, transport) = (self.now, &mut *self.transport);
+        let model = &mut transport.cqs.model;
+        let qpn = model.qpn_of(qp);
+        model.now = now;
+        model.on_post_send(qpn, wr);
+        let posted = transport.with_env(now, |shard, env| shard.post_send(qp, wr, env));
         if posted.is_err() {
-            self.transport.cqs.model.take_post_back(qpn);
+            transport.cqs.model.take_post_back(qpn);
         }
         posted
     }
@@ -486,13 +480,11 @@ impl Verbs<'_> {
     /// [`PostError`]; nothing was appended.
     #[doc(alias = "ibv_post_recv")]
     pub fn post_recv(&mut self, qp: QpIndex, wr: &RecvWr<'_>) -> Result<(), PostError> {
-        let now = self.now;
-        let posted = self
-            .transport
-            .with_env(now, |shard, env| shard.post_recv(qp, wr, env));
+        let (now, transport) = (self.now, &mut *self.transport);
+        let posted = transport.with_env(now, |shard, env| shard.post_recv(qp, wr, env));
         if posted.is_ok() {
-            let qpn = self.transport.cqs.model.qpn_of(qp);
-            self.transport.cqs.model.on_post_recv(qpn, wr.wr_id);
+            let model = &mut transport.cqs.model;
+            model.on_post_recv(model.qpn_of(qp), wr.wr_id);
         }
         posted
     }
@@ -500,11 +492,7 @@ impl Verbs<'_> {
     /// The next completion of a queue.
     #[doc(alias = "ibv_poll_cq")]
     pub fn poll_cq(&mut self, cq: CqId) -> Option<Cqe> {
-        self.transport
-            .cqs
-            .queues
-            .get_mut(cq.0 as usize)?
-            .pop_front()
+        self.transport.cqs.pop(cq)
     }
 
     /// Asks to be called at that time, also when nothing has completed.

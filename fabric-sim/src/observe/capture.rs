@@ -7,12 +7,12 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use urxe_wire::pcapng::{self, Direction, Interface, Packet};
-use urxe_wire::{EtherType, Ethernet, Mac, PAUSE_DESTINATION, Pause};
+use urxe_wire::{EtherType, Ethernet, PAUSE_DESTINATION, Pause};
 
 use crate::Sim;
 use crate::engine::{Span, Time};
 use crate::envelope::{FLOW_HEADERS_LEN, flow_headers};
-use crate::fabric::{DropReason, Fabric, PauseCause, Tap, TapEvent};
+use crate::fabric::{DropReason, Fabric, PauseCause, Tap, TapEvent, mac_of};
 use crate::frame::{Frame, Payload};
 use crate::observe::port_labels;
 use crate::qos::{PRIORITIES, Qos};
@@ -369,10 +369,9 @@ const LOCAL_EXPERIMENT: EtherType = EtherType(0x88b5);
 /// A frame for what has none in Ethernet.
 fn credit_frame(port: PortId, priority: u8, limit: u64) -> [u8; 60] {
     let mut frame = [0; 60];
-    let [a, b, c, d] = port.0.to_be_bytes();
     let ethernet = Ethernet {
         dst: PAUSE_DESTINATION,
-        src: Mac([0x02, 0x50, a, b, c, d]),
+        src: mac_of(port),
         tags: [None, None],
         ethertype: LOCAL_EXPERIMENT,
     };

@@ -52,7 +52,7 @@ impl Report {
 
     /// How the program of a host ended; `None` if it had none.
     pub fn end_of(&self, host: HostId) -> Option<HostEnd> {
-        self.ends.get(host.0 as usize).copied().flatten()
+        self.ends.get(host.index()).copied().flatten()
     }
 
     /// A counter, over all contexts of all hosts; the names are those of
@@ -92,29 +92,11 @@ impl Report {
 /// What was seen: by the network, and by the transports of the programs. (What only the simulator's own
 /// transports are watched for, replayed atomics and PSNs that wrap, is not among it.)
 pub(crate) fn seen(
-    network: &check::Marks,
+    mut marks: check::Marks,
     counters: &BTreeMap<&'static str, u64>,
 ) -> BTreeSet<Mark> {
-    let of_counters = [
-        (Mark::Nak, "rcvd_seq_err"),
-        (Mark::Rnr, "rcvd_rnr_err"),
-        (Mark::ImpliedNak, "implied_nak"),
-        (Mark::Timeout, "ack_timeout"),
-        (Mark::Retransmit, "retransmitted_pkts"),
-        (Mark::Duplicate, "duplicate_request"),
-        (Mark::RetryExhausted, "retry_exceeded_err"),
-        (Mark::RnrExhausted, "retry_rnr_exceeded_err"),
-        (Mark::IcrcDrop, "drop_icrc"),
-        (Mark::Cnp, "rcvd_cnp"),
-    ];
-    let of_counters = of_counters
-        .into_iter()
-        .filter_map(|(mark, name)| (counters.get(name).copied().unwrap_or(0) > 0).then_some(mark));
-    network
-        .seen()
-        .map(|(mark, _)| mark)
-        .chain(of_counters)
-        .collect()
+    marks.add_counters(counters.iter().map(|(name, count)| (*name, *count)));
+    marks.seen().map(|(mark, _)| mark).collect()
 }
 
 /// Why a run did not come to its end.

@@ -193,7 +193,7 @@ impl Simulation {
             trace: world.sim.fabric().trace(),
             order: world.order(),
             ends: world.ends(),
-            seen: seen(&world.sim.marks(), &counters),
+            seen: seen(world.sim.marks(), &counters),
             counters,
             drops: *world.sim.fabric().drops(),
             marks: self.marks.clone(),
@@ -217,7 +217,7 @@ impl Simulation {
         let star = || Topology::single_switch(hosts, Link::new(Rate::gbps(100)));
         let topology = self.topology.clone().unwrap_or_else(star);
         let strange = self.programs.iter().map(|(host, _)| *host);
-        let mut strange = strange.filter(|host| host.0 as usize >= topology.host_count());
+        let mut strange = strange.filter(|host| host.index() >= topology.host_count());
         if let Some(host) = strange.next() {
             return Err(Cause::Setup(format!("there is no host {}", host.0)));
         }

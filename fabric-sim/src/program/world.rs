@@ -122,13 +122,13 @@ impl World {
     /// Starts a program on a host, now.
     pub(crate) fn start(&mut self, host: HostId, body: Body) -> Result<(), Cause> {
         let id = self.common.task_id();
-        self.hosts[host.0 as usize].first = Some(id);
+        self.hosts[host.index()].first = Some(id);
         self.add(id, host, body)
     }
 
     /// Starts a program on a host now, and again whenever the host starts again.
     pub(crate) fn serve(&mut self, host: HostId, service: Service) -> Result<(), Cause> {
-        self.hosts[host.0 as usize].service = Some(service.clone());
+        self.hosts[host.index()].service = Some(service.clone());
         self.start(host, Box::new(move || service()))
     }
 
@@ -161,7 +161,7 @@ impl World {
     }
 
     fn nic(&self, host: HostId) -> &Arc<Nic> {
-        &self.hosts[host.0 as usize].nic
+        &self.hosts[host.index()].nic
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -273,17 +273,15 @@ impl World {
             return Ok(());
         };
         let now = self.now();
-        let side = &mut self.hosts[task.host.0 as usize];
+        let side = &mut self.hosts[task.host.index()];
         if side.first == Some(id) {
             side.end = Some(match ending {
                 Ending::Killed => HostEnd::Crashed,
                 _ => HostEnd::Finished(now),
             });
         }
-        let waiting = self.tasks.iter().filter(
-            |(_, task)| matches!(&task.status, Status::Waits(Reason::End(other)) if *other == id),
-        );
-        for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {
+        let waits = |reason: &Reason| matches!(reason, Reason::End(other) if *other == id);
+        for (id, _) in self.waiting(waits) {
             self.come_back(id, now);
         }
         match ending {
@@ -372,14 +370,13 @@ impl World {
             },
             Upcall::Crashed(host) => self.on_crash(host),
             Upcall::Restarted(host) => {
-                let side = &mut self.hosts[host.0 as usize];
+                let side = &mut self.hosts[host.index()];
                 side.nic.restart();
                 if let Some(service) = side.service.clone() {
                     side.end = None;
                     self.start(host, Box::new(move || service()))?;
                 }
             }
-            Upcall::Call(_) => {}
         }
         Ok(())
     }
@@ -397,7 +394,7 @@ impl World {
 
     /// The programs of the host end where they are, as soon as they would go on.
     fn on_crash(&mut self, host: HostId) {
-        let side = &mut self.hosts[host.0 as usize];
+        let side = &mut self.hosts[host.index()];
         side.nic.crash();
         side.timer_at = None;
         side.loopback.clear();
@@ -445,17 +442,14 @@ impl World {
 
     fn on_adapter_timer(&mut self, host: HostId) {
         let now = self.now();
-        if self.hosts[host.0 as usize]
-            .timer_at
-            .is_none_or(|at| at > now)
-        {
+        if self.hosts[host.index()].timer_at.is_none_or(|at| at > now) {
             return;
         }
-        self.hosts[host.0 as usize].timer_at = None;
+        self.hosts[host.index()].timer_at = None;
         self.prepare(host);
-        while let Some((at, _)) = self.hosts[host.0 as usize].loopback.front()
+        while let Some((at, _)) = self.hosts[host.index()].loopback.front()
             && *at <= now
-            && let Some((_, sent)) = self.hosts[host.0 as usize].loopback.pop_front()
+            && let Some((_, sent)) = self.hosts[host.index()].loopback.pop_front()
         {
             let packet = Packet {
                 source: address_of(host),
@@ -485,7 +479,7 @@ impl World {
     /// After it: what was sent goes into the fabric, and timers are set.
     fn after_call(&mut self, host: HostId) {
         let now = self.now();
-        let place = host.0 as usize;
+        let place = host.index();
         while let Some(sent) = self.hosts[place].nic.take_outgoing() {
             if sent.dest == address_of(host) {
                 self.hosts[place].loopback.push_back((now + LOOPBACK, sent));
@@ -534,34 +528,41 @@ impl World {
 
     /// Programs that waited for an event that has come go on.
     fn on_events(&mut self, host: HostId) {
-        let now = self.now();
-        let nic = self.nic(host).clone();
-        let ready = self.tasks.iter().filter(|(_, task)| {
-            let is_ready = matches!(&task.status, Status::Waits(Reason::Event { event, .. }) if event.is_ready());
-            task.host == host && is_ready
-        });
-        for id in ready.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.wake(id, now + nic.wake_up());
+        let is_ready =
+            |reason: &Reason| matches!(reason, Reason::Event { event, .. } if event.is_ready());
+        for (id, its) in self.waiting(is_ready) {
+            if its == host {
+                self.wake(id, host);
+            }
         }
     }
 
     /// Programs that waited for a word that was told go on.
     fn on_words(&mut self) {
-        let now = self.now();
         let board = &self.common.board;
-        let told = self.tasks.iter().filter(|(_, task)| {
-            matches!(&task.status, Status::Waits(Reason::Word(key)) if board.with(|board| board.contains_key(key)))
-        });
-        let told = told.map(|(id, task)| (*id, task.host));
-        for (id, host) in told.collect::<Vec<_>>() {
-            let later = self.nic(host).wake_up();
-            self.wake(id, now + later);
+        let is_told = |reason: &Reason| match reason {
+            Reason::Word(key) => board.with(|board| board.contains_key(key)),
+            _ => false,
+        };
+        for (id, host) in self.waiting(is_told) {
+            self.wake(id, host);
         }
     }
 
+    /// The tasks that wait for such a reason, with their hosts.
+    fn waiting(&self, is_such: impl Fn(&Reason) -> bool) -> Vec<(TaskId, HostId)> {
+        let tasks = self.tasks.iter();
+        let waiting = tasks.filter(|(_, task)| match &task.status {
+            Status::Waits(reason) => is_such(reason),
+            Status::Ready => false,
+        });
+        waiting.map(|(id, task)| (*id, task.host)).collect()
+    }
+
     /// What the task waits for is there: only its thread must still wake up.
-    fn wake(&mut self, id: TaskId, at: Time) {
-        self.come_back(id, at);
+    fn wake(&mut self, id: TaskId, host: HostId) {
+        let later = self.nic(host).wake_up();
+        self.come_back(id, self.now() + later);
         if let Some(task) = self.tasks.get_mut(&id)
             && matches!(task.status, Status::Waits(_))
         {
@@ -576,7 +577,7 @@ impl World {
             let Some(coroutine) = &mut task.coroutine else {
                 continue;
             };
-            self.hosts[task.host.0 as usize].nic.crash();
+            self.hosts[task.host.index()].nic.crash();
             let ended = (0..LAST_TURNS)
                 .any(|_| !matches!(coroutine.resume(true, self.patience), Turn::Waits(_)));
             if !ended {

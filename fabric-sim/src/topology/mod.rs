@@ -23,6 +23,22 @@ pub struct HostId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SwitchId(pub u32);
 
+impl HostId {
+    /// Place in tables.
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl SwitchId {
+    /// Place in tables.
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Either.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Node {
@@ -164,8 +180,8 @@ impl Topology {
     /// A node's name.
     pub fn name(&self, node: impl Into<Node>) -> &str {
         match node.into() {
-            Node::Host(host) => &self.hosts[host.0 as usize],
-            Node::Switch(switch) => &self.switches[switch.0 as usize],
+            Node::Host(host) => &self.hosts[host.index()],
+            Node::Switch(switch) => &self.switches[switch.index()],
         }
     }
 
@@ -224,7 +240,7 @@ impl Topology {
         let mut cables = vec![0; self.hosts.len()];
         for port in self.ports() {
             if let Node::Host(host) = self.node_at(port) {
-                cables[host.0 as usize] += 1;
+                cables[host.index()] += 1;
             }
         }
         match cables.iter().position(|&n| n != 1) {

@@ -27,10 +27,10 @@ impl Routes {
         for port in topology.ports().filter(|&p| !is_down(p)) {
             match (topology.node_at(port), topology.node_at(port.peer())) {
                 (Node::Switch(from), Node::Switch(to)) => {
-                    neighbours[from.0 as usize].push((port, to));
+                    neighbours[from.index()].push((port, to));
                 }
                 (Node::Switch(from), Node::Host(host)) => {
-                    attached[host.0 as usize] = Some((from, port));
+                    attached[host.index()] = Some((from, port));
                 }
                 (Node::Host(_), _) => {}
             }
@@ -38,14 +38,14 @@ impl Routes {
         // Hosts on one switch have all but the last hop in common.
         let mut by_edge: BTreeMap<SwitchId, Vec<u32>> = BTreeMap::new();
         for host in topology.hosts() {
-            let Some((edge, port)) = attached[host.0 as usize] else {
+            let Some((edge, port)) = attached[host.index()] else {
                 continue;
             };
             let sets = by_edge
                 .entry(edge)
                 .or_insert_with(|| routes.sets_towards(edge, &neighbours));
             for (switch, &set) in sets.iter().enumerate() {
-                routes.table[switch][host.0 as usize] = set;
+                routes.table[switch][host.index()] = set;
             }
             routes.set(edge, host, &[port]);
         }
@@ -55,8 +55,8 @@ impl Routes {
     /// The ports that lead towards a host.
     #[inline]
     pub fn next(&self, switch: SwitchId, host: HostId) -> &[PortId] {
-        let set = self.table[switch.0 as usize]
-            .get(host.0 as usize)
+        let set = self.table[switch.index()]
+            .get(host.index())
             .copied()
             .unwrap_or(0);
         &self.sets[set as usize]
@@ -65,24 +65,24 @@ impl Routes {
     /// Overrides the routes of a switch to a host: for fixed paths, and for loops on purpose.
     pub fn set(&mut self, switch: SwitchId, host: HostId, ports: &[PortId]) {
         let set = self.intern(ports.into());
-        self.table[switch.0 as usize][host.0 as usize] = set;
+        self.table[switch.index()][host.index()] = set;
     }
 
     /// By switch: the set of ports that lead nearer to the switch `edge`.
     fn sets_towards(&mut self, edge: SwitchId, neighbours: &[Vec<(PortId, SwitchId)>]) -> Vec<u32> {
         let mut distance = vec![u32::MAX; neighbours.len()];
-        distance[edge.0 as usize] = 0;
+        distance[edge.index()] = 0;
         let mut queue = VecDeque::from([edge]);
         while let Some(at) = queue.pop_front() {
-            for &(_, next) in &neighbours[at.0 as usize] {
-                if distance[next.0 as usize] == u32::MAX {
-                    distance[next.0 as usize] = distance[at.0 as usize] + 1;
+            for &(_, next) in &neighbours[at.index()] {
+                if distance[next.index()] == u32::MAX {
+                    distance[next.index()] = distance[at.index()] + 1;
                     queue.push_back(next);
                 }
             }
         }
         let nearer = |from: usize, to: SwitchId| {
-            distance[to.0 as usize] != u32::MAX && distance[to.0 as usize] + 1 == distance[from]
+            distance[to.index()] != u32::MAX && distance[to.index()] + 1 == distance[from]
         };
         (0..neighbours.len())
             .map(|from| {

@@ -50,11 +50,8 @@ impl Topology {
     /// Leaves `leaf0`... with `hosts` hosts each, and spines `spine0`..., each connected to all leaves.
     pub fn leaf_spine(leaves: u32, spines: u32, hosts: u32, edge: Link, up: Link) -> Topology {
         let mut t = Topology::new();
-        let spines: Vec<SwitchId> = (0..spines)
-            .map(|i| t.add_switch(format!("spine{i}")))
-            .collect();
-        for i in 0..leaves {
-            let leaf = t.add_switch(format!("leaf{i}"));
+        let spines = t.add_switches("spine", spines);
+        for leaf in t.add_switches("leaf", leaves) {
             t.add_hosts(leaf, hosts, edge);
             for &spine in &spines {
                 t.connect(leaf, spine, up);
@@ -75,23 +72,18 @@ impl Topology {
         );
         let half = k / 2;
         let mut t = Topology::new();
-        let cores: Vec<SwitchId> = (0..half * half)
-            .map(|i| t.add_switch(format!("core{i}")))
-            .collect();
+        let cores = t.add_switches("core", half * half);
         for pod in 0..k {
-            let aggregation: Vec<SwitchId> = (0..half)
-                .map(|i| t.add_switch(format!("agg{pod}.{i}")))
-                .collect();
-            for i in 0..half {
-                let edge = t.add_switch(format!("edge{pod}.{i}"));
+            let aggregation = t.add_switches(&format!("agg{pod}."), half);
+            for edge in t.add_switches(&format!("edge{pod}."), half) {
                 t.add_hosts(edge, half, link);
                 for &agg in &aggregation {
                     t.connect(edge, agg, link);
                 }
             }
-            for (i, &agg) in aggregation.iter().enumerate() {
-                for core in 0..half as usize {
-                    t.connect(agg, cores[i * half as usize + core], link);
+            for (&agg, cores) in aggregation.iter().zip(cores.chunks(half as usize)) {
+                for &core in cores {
+                    t.connect(agg, core, link);
                 }
             }
         }
@@ -117,14 +109,17 @@ impl Topology {
             .collect()
     }
 
+    fn add_switches(&mut self, prefix: &str, count: u32) -> Vec<SwitchId> {
+        let names = (0..count).map(|i| format!("{prefix}{i}"));
+        names.map(|name| self.add_switch(name)).collect()
+    }
+
     fn add_row(&mut self, switches: u32, hosts: u32, edge: Link) -> Vec<SwitchId> {
-        (0..switches)
-            .map(|i| {
-                let switch = self.add_switch(format!("s{i}"));
-                self.add_hosts(switch, hosts, edge);
-                switch
-            })
-            .collect()
+        let row = self.add_switches("s", switches);
+        for &switch in &row {
+            self.add_hosts(switch, hosts, edge);
+        }
+        row
     }
 }
 
