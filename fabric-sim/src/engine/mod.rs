@@ -8,6 +8,7 @@ mod trace;
 
 pub use queue::EventQueue;
 pub use rng::{Entity, Rng};
+pub(crate) use time::quantity;
 pub use time::{Rate, Span, Time};
 pub use trace::TraceHash;
 pub use urxe_core::mix::mix64;

@@ -279,7 +279,7 @@ pub struct ParseQuantityError {
 }
 
 /// Splits "12.5us" into its digits and its unit, and multiplies exactly.
-fn quantity(
+pub(crate) fn quantity(
     text: &str,
     wanted: &'static str,
     unit: impl Fn(&str) -> Option<u64>,

@@ -13,7 +13,7 @@ use crate::scenario::file::{
     ArrivalsName, EcnTable, FlowControlName, FlowTable, FramesTable, Op, QosTable, Scenario, Shape,
     SwitchTable, TopologyTable,
 };
-use crate::scenario::values::{Cable, Congestion, Names, Size};
+use crate::scenario::values::{Cable, Classes, Congestion, Names, Size};
 use crate::scenario::{ScenarioError, faults, host_of};
 use crate::switch::{Marking, SwitchConfig, Threshold};
 use crate::topology::{HostId, Topology};
@@ -79,19 +79,15 @@ impl Scenario {
 }
 
 fn qos(table: &QosTable) -> Qos {
+    let default = Qos::default();
+    let classes = |given: &Option<Classes>, default| given.as_ref().map_or(default, |c| c.0);
     let mut qos = Qos {
         trust: table.trust,
-        ..Qos::default()
+        lossless: classes(&table.lossless, default.lossless),
+        strict: classes(&table.strict, default.strict),
+        weights: table.weights.unwrap_or(default.weights),
+        ..default
     };
-    qos.lossless = table
-        .lossless
-        .as_ref()
-        .map_or(qos.lossless, |classes| classes.0);
-    qos.strict = table
-        .strict
-        .as_ref()
-        .map_or(qos.strict, |classes| classes.0);
-    qos.weights = table.weights.unwrap_or(qos.weights);
     for &(dscp, class) in table.dscp_map.iter().flat_map(|map| &map.0) {
         qos.dscp_map[dscp] = class;
     }
@@ -146,10 +142,7 @@ fn marking(ecn: &EcnTable, lossless: u8) -> Result<[Option<Marking>; PRIORITIES]
     if marking.min > marking.max {
         return Err(ScenarioError::value("switch.ecn", "kmin <= kmax is needed"));
     }
-    let classes = ecn
-        .priorities
-        .as_ref()
-        .map_or(lossless, |classes| classes.0);
+    let classes = ecn.priorities.as_ref().map_or(lossless, |c| c.0);
     let of_class = |class: usize| (classes & (1 << class) != 0).then_some(marking);
     Ok(core::array::from_fn(of_class))
 }
@@ -171,14 +164,10 @@ fn topology(table: &TopologyTable) -> Topology {
         Shape::SingleSwitch { hosts } => Topology::single_switch(hosts.0, edge),
         Shape::BackToBack {} => Topology::back_to_back(edge),
         Shape::Dumbbell { left, right } => Topology::dumbbell(left.0, right.0, edge, up),
-        Shape::ParkingLot {
-            switches,
-            hosts_per_switch,
-        } => Topology::parking_lot(switches.0, hosts_per_switch.0, edge, up),
-        Shape::Ring {
-            switches,
-            hosts_per_switch,
-        } => Topology::ring(switches.0, hosts_per_switch.0, edge, up),
+        Shape::ParkingLot(row) => {
+            Topology::parking_lot(row.switches.0, row.hosts_per_switch.0, edge, up)
+        }
+        Shape::Ring(row) => Topology::ring(row.switches.0, row.hosts_per_switch.0, edge, up),
         Shape::LeafSpine {
             leaves,
             spines,
@@ -258,10 +247,8 @@ impl At {
         for from in senders {
             let topology = sim.fabric().topology();
             let cable = topology.host_port(from).cable();
-            let congestion = messages
-                .cc
-                .unwrap_or(cc)
-                .at(topology.cables()[cable].link.rate);
+            let congestion = messages.cc.unwrap_or(cc);
+            let congestion = congestion.at(topology.cables()[cable].link.rate);
             sim.add_stream(StreamSpec {
                 from,
                 to,

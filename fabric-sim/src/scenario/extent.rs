@@ -25,16 +25,9 @@ impl Extent {
             Shape::SingleSwitch { hosts } => (hosts.0.into(), 1, 0),
             Shape::BackToBack {} => (2, 0, 1),
             Shape::Dumbbell { left, right } => (u64::from(left.0) + u64::from(right.0), 2, 1),
-            Shape::ParkingLot {
-                switches,
-                hosts_per_switch,
-            }
-            | Shape::Ring {
-                switches,
-                hosts_per_switch,
-            } => {
-                let switches = u64::from(switches.0);
-                let hosts = switches * u64::from(hosts_per_switch.0);
+            Shape::ParkingLot(row) | Shape::Ring(row) => {
+                let switches = u64::from(row.switches.0);
+                let hosts = switches * u64::from(row.hosts_per_switch.0);
                 (hosts, switches, switches)
             }
             Shape::LeafSpine {

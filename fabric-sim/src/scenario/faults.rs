@@ -123,18 +123,13 @@ impl At<'_> {
     fn scope(&self, table: &FaultTable) -> Result<Scope> {
         let link = between(self.1, &table.link, "cable", '-');
         let port = between(self.1, &table.port, "port", '>');
+        let host = |name: &String| host_of(self.1, name).map(Scope::Host);
         let switch = |name: &String| match self.1.find(name) {
             Some(Node::Switch(switch)) => Ok(Scope::Switch(switch)),
             _ => Err(format!("{name:?} is no switch")),
         };
         let scopes = [
-            (
-                "host",
-                table
-                    .host
-                    .as_ref()
-                    .map(|name| host_of(self.1, name).map(Scope::Host)),
-            ),
+            ("host", table.host.as_ref().map(host)),
             ("switch", table.switch.as_ref().map(switch)),
             ("link", link.map(|port| port.map(Scope::Cable))),
             ("port", port.map(|port| port.map(Scope::Port))),

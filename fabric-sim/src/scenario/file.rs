@@ -212,14 +212,8 @@ pub(super) enum Shape {
         left: Count,
         right: Count,
     },
-    ParkingLot {
-        switches: Count,
-        hosts_per_switch: Count,
-    },
-    Ring {
-        switches: Count,
-        hosts_per_switch: Count,
-    },
+    ParkingLot(Row),
+    Ring(Row),
     LeafSpine {
         leaves: Count,
         spines: Count,
@@ -231,6 +225,13 @@ pub(super) enum Shape {
     Edges {
         edges: Topology,
     },
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Row {
+    pub(super) switches: Count,
+    pub(super) hosts_per_switch: Count,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

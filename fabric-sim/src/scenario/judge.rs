@@ -2,7 +2,7 @@
 
 use crate::Sim;
 use crate::check::{Check, Mark};
-use crate::engine::{Rate, Time};
+use crate::engine::Time;
 use crate::scenario::file::Scenario;
 use crate::scenario::{Report, ScenarioError};
 
@@ -32,67 +32,52 @@ impl Scenario {
 
     /// What a simulation that [`Scenario::build`] made, and that has run, came to.
     pub fn conclude(&self, sim: &mut Sim) -> Report {
-        let verdict = sim.verdict();
+        let violated = sim.verdict().err().into_iter();
         let mut report = Report::of(sim);
-        let violations = verdict.err().map(|violated| violated.violations);
-        report.failures = violations
-            .into_iter()
-            .flatten()
-            .map(|violation| violation.to_string())
-            .collect();
         let unexpected = self.failures(sim, &report);
-        report.failures.extend(unexpected);
+        let violations = violated.flat_map(|violated| violated.violations);
+        let violations = violations.map(|violation| violation.to_string());
+        report.failures = violations.chain(unexpected).collect();
         report
     }
 
     /// What was expected and did not come.
     fn failures(&self, sim: &Sim, report: &Report) -> Vec<String> {
         let expect = &self.file.expect;
-        let mut failures = Vec::new();
-        let mut check = |holds: bool, text: String| {
-            if !holds {
-                failures.push(text);
-            }
-        };
         let drops = sim.fabric().drops();
-        let lossless = drops.lossless_overruns();
-        if let Some(most) = expect.lossless_drops {
-            check(
-                lossless <= most,
+        let (drops, lossless) = (drops.total(), drops.lossless_overruns());
+        let deadlock = report.deadlock.as_deref();
+        let is_complete = report.flows.iter().all(|f| f.completion.is_some());
+        let low = report.rates().fold(f64::INFINITY, f64::min);
+        let jain = report.jain();
+        let checks = [
+            (
+                expect.lossless_drops.is_none_or(|most| lossless <= most),
                 format!("{lossless} frames of lossless classes were dropped"),
-            );
-        }
-        if let Some(most) = expect.drops {
-            check(
-                drops.total() <= most,
-                format!("{} frames were dropped", drops.total()),
-            );
-        }
-        if let Some(expected) = expect.deadlock {
-            let text = format!("deadlock: {}", report.deadlock.as_deref().unwrap_or("none"));
-            check(report.deadlock.is_some() == expected, text);
-        }
-        if let Some(expected) = expect.complete {
-            let all = report.flows.iter().all(|f| f.completion.is_some());
-            check(all == expected, format!("all flows complete: {all}"));
-        }
-        let rates = report
-            .flows
-            .iter()
-            .map(|f| f.goodput.map_or(0.0, Rate::as_gbps_f64));
-        let rates: Vec<f64> = rates.collect();
-        if let Some(least) = expect.goodput_min {
-            let low = rates.iter().copied().fold(f64::INFINITY, f64::min);
-            check(
-                low >= least.as_gbps_f64(),
+            ),
+            (
+                expect.drops.is_none_or(|most| drops <= most),
+                format!("{drops} frames were dropped"),
+            ),
+            (
+                expect.deadlock.is_none_or(|is| deadlock.is_some() == is),
+                format!("deadlock: {}", deadlock.unwrap_or("none")),
+            ),
+            (
+                expect.complete.is_none_or(|is| is_complete == is),
+                format!("all flows complete: {is_complete}"),
+            ),
+            (
+                expect.goodput_min.is_none_or(|r| low >= r.as_gbps_f64()),
                 format!("the slowest flow has {low:.3} Gb/s"),
-            );
-        }
-        if let Some(least) = expect.jain_min {
-            let jain = report.jain();
-            check(jain >= least, format!("Jain's fairness index is {jain:.4}"));
-        }
-        failures
+            ),
+            (
+                expect.jain_min.is_none_or(|least| jain >= least),
+                format!("Jain's fairness index is {jain:.4}"),
+            ),
+        ];
+        let failed = checks.into_iter().filter(|(holds, _)| !holds);
+        failed.map(|(_, text)| text).collect()
     }
 
     pub(super) fn set_checks(&self, sim: &mut Sim) {

@@ -17,7 +17,7 @@ mod values;
 pub use file::Scenario;
 pub use report::{FaultReport, FlowReport, Report};
 pub use settings::Setting;
-pub(crate) use swarm::span_text;
+pub(crate) use swarm::{span_of, span_text};
 pub(crate) use values::bytes;
 
 use crate::topology::{HostId, Node, Topology};
@@ -29,7 +29,7 @@ pub enum ScenarioError {
     #[error("{0}")]
     Syntax(String),
     /// A value makes no sense.
-    #[error("{}{place}: {fault}", LineBefore(*.line))]
+    #[error("{}{place}: {fault}", line_before(*.line))]
     Value {
         /// The line in the file, counted from 1, if it is known.
         line: Option<usize>,
@@ -81,13 +81,6 @@ impl ScenarioError {
 }
 
 /// `line 7: `, or nothing.
-struct LineBefore(Option<usize>);
-
-impl core::fmt::Display for LineBefore {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self.0 {
-            Some(line) => write!(f, "line {line}: "),
-            None => Ok(()),
-        }
-    }
+fn line_before(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!("line {line}: "))
 }

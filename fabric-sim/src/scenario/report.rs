@@ -111,29 +111,25 @@ impl Report {
             flows: flows.chain(streams).collect(),
             drops: drops.filter(|(_, count)| *count > 0).collect(),
             pauses: pauses.filter(|(_, count)| *count > 0).collect(),
-            deadlock: fabric
-                .find_deadlock()
-                .map(|d| d.describe(topology).to_string()),
+            deadlock: fabric.find_deadlock().map(|d| d.describe(topology)),
             marks: sim.marks(),
             faults: fabric.faults().iter().map(FaultReport::of).collect(),
             failures: Vec::new(),
         }
     }
 
+    /// The flows' rates in Gb/s.
+    pub(crate) fn rates(&self) -> impl Iterator<Item = f64> + '_ {
+        let rates = self.flows.iter().map(|flow| flow.goodput);
+        rates.map(|rate| rate.map_or(0.0, Rate::as_gbps_f64))
+    }
+
     /// Jain's fairness index of the flows' rates: 1 if all are equal.
     pub fn jain(&self) -> f64 {
-        let rates: Vec<f64> = self
-            .flows
-            .iter()
-            .map(|f| f.goodput.map_or(0.0, Rate::as_gbps_f64))
-            .collect();
-        let (sum, squares) = rates
-            .iter()
-            .fold((0.0, 0.0), |(s, q), r| (s + r, q + r * r));
-        if squares == 0.0 {
-            1.0
-        } else {
-            sum * sum / (rates.len() as f64 * squares)
+        let sums = |(sum, squares), rate| (sum + rate, squares + rate * rate);
+        match self.rates().fold((0.0, 0.0), sums) {
+            (_, 0.0) => 1.0,
+            (sum, squares) => sum * sum / (self.flows.len() as f64 * squares),
         }
     }
 }
@@ -145,8 +141,7 @@ impl fmt::Display for Report {
             "{} events until {}, trace {}",
             self.events, self.end, self.trace
         )?;
-        for flow in &self.flows {
-            let goodput = flow.goodput.map_or(0.0, Rate::as_gbps_f64);
+        for (flow, goodput) in self.flows.iter().zip(self.rates()) {
             write!(
                 f,
                 "  {:28} {:>12} B {goodput:>9.3} Gb/s",
@@ -170,13 +165,8 @@ impl fmt::Display for Report {
         for fault in &self.faults {
             writeln!(f, "  fault: {}: {} times", fault.name, fault.hits)?;
         }
-        let marks: Vec<String> = self
-            .marks
-            .seen()
-            .map(|(mark, count)| format!("{} {count}", mark.name()))
-            .collect();
-        if !marks.is_empty() {
-            writeln!(f, "  seen: {}", marks.join(", "))?;
+        if self.marks.seen().next().is_some() {
+            writeln!(f, "  seen: {}", self.marks)?;
         }
         match &self.deadlock {
             Some(cycle) => writeln!(f, "  deadlock: {cycle}"),

@@ -79,8 +79,7 @@ fn weaken(fault: &mut Table, rng: &mut Rng) {
         *n = n.saturating_mul(1 << every);
     }
     for key in ["by", "jitter"] {
-        let text = fault.get(key).and_then(Value::as_str);
-        if let Some(given) = text.and_then(|text| text.parse::<Span>().ok()) {
+        if let Some(given) = span_of(fault, key) {
             let weaker = Span::from_ps((given.ps() >> span).max(1));
             fault.insert(key.to_owned(), Value::String(span_text(weaker)));
         }
@@ -89,13 +88,9 @@ fn weaken(fault: &mut Table, rng: &mut Rng) {
 
 fn shorten(fault: &mut Table, rng: &mut Rng) {
     let (start, len) = (rng.below(8), 1 + rng.below(8));
-    let read = |key: &str| {
-        let text = fault.get(key).and_then(Value::as_str)?;
-        text.parse::<Span>().ok()
-    };
-    let from = read("from").unwrap_or_default();
+    let from = span_of(fault, "from").unwrap_or_default();
     // One without an end goes on until everything is over: any part of for ever would begin after that.
-    let Some(to) = read("to") else {
+    let Some(to) = span_of(fault, "to") else {
         return;
     };
     let whole = (to - from).ps();
@@ -105,6 +100,11 @@ fn shorten(fault: &mut Table, rng: &mut Rng) {
         fault.insert("from".to_owned(), Value::String(span_text(begin)));
         fault.insert("to".to_owned(), Value::String(span_text(until)));
     }
+}
+
+/// The time in a field of a table.
+pub(crate) fn span_of(table: &Table, key: &str) -> Option<Span> {
+    table.get(key)?.as_str()?.parse().ok()
 }
 
 /// A time as scenarios write it, to the picosecond.

@@ -12,7 +12,7 @@ use urxe_core::qp::attr::Mtu;
 use urxe_wire::Psn;
 
 use crate::check::Mark;
-use crate::engine::{Rate, Span};
+use crate::engine::{Rate, Span, quantity};
 use crate::qos::Qos;
 use crate::topology::{Topology, cable_delay};
 
@@ -103,10 +103,7 @@ impl<'de, T: TryFrom<u64>> Deserialize<'de> for Size<T> {
 
 /// Bytes of a text like `64KiB`.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit());
-    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
-    let scale = match unit.trim() {
+    let unit = |name: &str| match name {
         "" | "B" => Some(1),
         "KB" | "kB" => Some(1_000),
         "MB" => Some(1_000_000),
@@ -116,9 +113,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         "GiB" => Some(1 << 30),
         _ => None,
     };
-    let number = number.parse::<u64>().ok().zip(scale);
-    let bytes = number.and_then(|(n, scale)| n.checked_mul(scale));
-    bytes.ok_or_else(|| format!("{text:?} is not a size like 64KiB"))
+    quantity(text, "a size like 64KiB", unit).map_err(|error| error.to_string())
 }
 
 /// A name, or several.

@@ -164,14 +164,17 @@ impl Search<'_> {
 impl Shrunk {
     /// Number of faults that are left.
     pub fn faults(&self) -> usize {
-        let list = self.scenario.table.get("fault").and_then(Value::as_array);
-        list.map_or(0, |list| list.len())
+        self.len_of("fault")
     }
 
     /// Number of flows that are left.
     pub fn flows(&self) -> usize {
-        let list = self.scenario.table.get("flow").and_then(Value::as_array);
-        list.map_or(0, |list| list.len())
+        self.len_of("flow")
+    }
+
+    fn len_of(&self, list: &str) -> usize {
+        let list = self.scenario.table.get(list).and_then(Value::as_array);
+        list.map_or(0, Vec::len)
     }
 
     /// The file, with what it shows above it.
@@ -200,14 +203,8 @@ impl Shrunk {
 
 /// A class as the name of a function.
 fn class_name(class: &str) -> String {
-    let letters = |c: char| {
-        if c.is_ascii_alphabetic() {
-            c.to_ascii_lowercase()
-        } else {
-            '_'
-        }
-    };
-    let name: String = class.chars().map(letters).collect();
-    let words: Vec<&str> = name.split('_').filter(|word| !word.is_empty()).collect();
+    let class = class.to_ascii_lowercase();
+    let words = class.split(|c: char| !c.is_ascii_alphabetic());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     words.join("_")
 }

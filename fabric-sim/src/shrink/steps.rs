@@ -4,7 +4,7 @@ use toml::{Table, Value};
 
 use crate::check::Check;
 use crate::engine::{Span, Time};
-use crate::scenario::{bytes, span_text};
+use crate::scenario::{bytes, span_of, span_text};
 use crate::shrink::Search;
 
 /// Frames that a fault hits, at most, for them to be told one by one.
@@ -31,10 +31,6 @@ fn field<'a>(table: &'a mut Table, key: &str, place: usize) -> Option<&'a mut Ta
         .as_array_mut()?
         .get_mut(place)?
         .as_table_mut()
-}
-
-fn span_of(table: &Table, key: &str) -> Option<Span> {
-    table.get(key)?.as_str()?.parse().ok()
 }
 
 /// The last number of a fault that hits certain frames.
