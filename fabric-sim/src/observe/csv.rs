@@ -21,12 +21,8 @@ impl fmt::Display for Us {
 }
 
 /// A field that may be missing.
-struct Field<T>(Option<T>);
-
-impl<T: fmt::Display> fmt::Display for Field<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |value| value.fmt(f))
-    }
+fn field(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
 }
 
 /// Text as a field (RFC 4180): in quotes where it would be taken for something else.
@@ -122,14 +118,14 @@ pub fn write_flows(out: &mut impl Write, seen: &Observation) -> io::Result<()> {
             quoted(&flow.from),
             quoted(&flow.to),
             flow.op,
-            Field(flow.size),
+            field(flow.size),
             flow.bytes,
             Us(flow.start.since(Time::ZERO)),
-            Field(flow.completion.map(Us)),
-            Field(goodput),
-            Field(flow.ideal.map(Us)),
-            Field(slowdown),
-            Field(flow.failure.as_deref().map(quoted)),
+            field(flow.completion.map(Us)),
+            field(goodput),
+            field(flow.ideal.map(Us)),
+            field(slowdown),
+            field(flow.failure.as_deref().map(quoted)),
         )?;
     }
     Ok(())

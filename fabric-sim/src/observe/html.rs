@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::engine::{Rate, Span, Time};
 use crate::observe::{ClassSeries, FlowOutcome, Observation, Series};
@@ -18,77 +18,6 @@ pub struct Title<'a> {
     pub seed: u64,
     /// The line that repeats the run.
     pub again: &'a str,
-}
-
-/// Everything that the page draws; page.js reads it.
-#[derive(Serialize)]
-struct Page<'a> {
-    seed: String,
-    again: &'a str,
-    trace: String,
-    events: u64,
-    end_us: f64,
-    drops: &'a [(&'static str, u64)],
-    deadlock: Option<&'a str>,
-    failures: &'a [String],
-    /// Rare things that were seen, and how often.
-    marks: Vec<(&'static str, u64)>,
-    expectations: &'static str,
-    interval_us: f64,
-    samples: usize,
-    nodes: Vec<NodeData<'a>>,
-    links: Vec<LinkData>,
-    ports: Vec<PortData>,
-    flows: Vec<FlowData<'a>>,
-}
-
-#[derive(Serialize)]
-struct NodeData<'a> {
-    name: &'a str,
-    is_switch: bool,
-}
-
-/// A cable between two nodes; the port at `a` is the first of its two.
-#[derive(Serialize)]
-struct LinkData {
-    a: usize,
-    b: usize,
-    gbps: f64,
-}
-
-/// A port, all its classes together; columns as [`packed`] has them.
-#[derive(Serialize)]
-struct PortData {
-    name: String,
-    /// Bytes.
-    queue: Vec<i64>,
-    /// Bytes.
-    headroom: Vec<i64>,
-    /// Thousandths of a sample, of the class that was paused longest.
-    paused: Vec<i64>,
-    /// Thousandths of the link.
-    rate: Vec<i64>,
-    /// Over the whole run.
-    paused_us: f64,
-    /// Pause frames that stop the neighbour.
-    stops: u64,
-}
-
-#[derive(Serialize)]
-struct FlowData<'a> {
-    from: &'a str,
-    to: &'a str,
-    op: &'a str,
-    size: Option<u64>,
-    bytes: u64,
-    start_us: f64,
-    completion_us: Option<f64>,
-    goodput_gbps: Option<f64>,
-    ideal_us: Option<f64>,
-    slowdown: Option<f64>,
-    failure: Option<&'a str>,
-    /// Bytes in each sample.
-    arrived: Vec<i64>,
 }
 
 /// Writes the page.
@@ -118,9 +47,10 @@ pub fn write(
     report: &Report,
     seen: &Observation,
 ) -> io::Result<()> {
-    let page = Page::of(title, report, seen);
     // Nothing in the data may end the element that it is in.
-    let data = serde_json::to_string(&page)?.replace('<', "\\u003c");
+    let data = page(title, report, seen)
+        .to_string()
+        .replace('<', "\\u003c");
     let name = format!("{}, seed {}", title.scenario, title.seed);
     let parts = [
         ("{title}", escaped(&name)),
@@ -142,63 +72,57 @@ pub fn write(
     out.write_all(rest.as_bytes())
 }
 
-impl<'a> Page<'a> {
-    fn of(title: &Title<'a>, report: &'a Report, seen: &'a Observation) -> Page<'a> {
-        let Observation {
-            topology, series, ..
-        } = seen;
-        let place = |node: Node| match node {
-            Node::Host(host) => host.0 as usize,
-            Node::Switch(switch) => topology.host_count() + switch.0 as usize,
-        };
-        let links = topology.cables().iter().map(|cable| LinkData {
-            a: place(cable.a),
-            b: place(cable.b),
-            gbps: cable.link.rate.as_gbps_f64(),
-        });
-        let flows = seen.flows.iter().zip(&series.flows);
-        Page {
-            seed: title.seed.to_string(),
-            again: title.again,
-            trace: report.trace.to_string(),
-            events: report.events,
-            end_us: us(report.end.since(Time::ZERO)),
-            drops: &report.drops,
-            deadlock: report.deadlock.as_deref(),
-            failures: &report.failures,
-            marks: report
-                .marks
-                .seen()
-                .map(|(mark, count)| (mark.name(), count))
-                .collect(),
-            expectations: "All checks and expectations hold",
-            interval_us: us(series.interval),
-            samples: series.len,
-            nodes: nodes(topology),
-            links: links.collect(),
-            ports: ports(seen),
-            flows: flows
-                .map(|(flow, arrived)| FlowData::of(flow, arrived))
-                .collect(),
-        }
-    }
+/// Everything that the page draws; page.js reads it. Columns are as [`packed`] has them.
+fn page(title: &Title<'_>, report: &Report, seen: &Observation) -> Value {
+    let Observation {
+        topology, series, ..
+    } = seen;
+    let place = |node: Node| match node {
+        Node::Host(host) => host.index(),
+        Node::Switch(switch) => topology.host_count() + switch.index(),
+    };
+    // The port at `a` is the first of the two.
+    let links = topology.cables().iter().map(|cable| {
+        json!({
+            "a": place(cable.a),
+            "b": place(cable.b),
+            "gbps": cable.link.rate.as_gbps_f64(),
+        })
+    });
+    let marks = report.marks.seen();
+    let flows = seen.flows.iter().zip(&series.flows);
+    json!({
+        "seed": title.seed.to_string(),
+        "again": title.again,
+        "trace": report.trace.to_string(),
+        "events": report.events,
+        "end_us": us(report.end.since(Time::ZERO)),
+        "drops": report.drops,
+        "deadlock": report.deadlock,
+        "failures": report.failures,
+        "marks": marks.map(|(mark, count)| (mark.name(), count)).collect::<Vec<_>>(),
+        "expectations": "All checks and expectations hold",
+        "interval_us": us(series.interval),
+        "samples": series.len,
+        "nodes": nodes(topology),
+        "links": links.collect::<Vec<_>>(),
+        "ports": ports(seen),
+        "flows": flows.map(|(flow, arrived)| flow_data(flow, arrived)).collect::<Vec<_>>(),
+    })
 }
 
 /// Hosts, then switches.
-fn nodes(topology: &Topology) -> Vec<NodeData<'_>> {
-    let hosts = topology.hosts().map(|host| NodeData {
-        name: topology.name(host),
-        is_switch: false,
-    });
+fn nodes(topology: &Topology) -> Vec<Value> {
+    let hosts = topology.hosts().map(|host| (topology.name(host), false));
     let switches = (0..topology.switch_count() as u32).map(SwitchId);
-    let switches = switches.map(|switch| NodeData {
-        name: topology.name(switch),
-        is_switch: true,
-    });
-    hosts.chain(switches).collect()
+    let switches = switches.map(|switch| (topology.name(switch), true));
+    let all = hosts.chain(switches);
+    all.map(|(name, is_switch)| json!({ "name": name, "is_switch": is_switch }))
+        .collect()
 }
 
-fn ports(seen: &Observation) -> Vec<PortData> {
+/// Each port, all its classes together.
+fn ports(seen: &Observation) -> Vec<Value> {
     let Observation {
         topology,
         series,
@@ -212,20 +136,28 @@ fn ports(seen: &Observation) -> Vec<PortData> {
         let interval = series.interval.ps();
         let all = |of: fn(&ClassSeries) -> &[u64]| column(series, classes, of, u64::wrapping_add);
         let paused = column(series, classes, |class| &class.paused, u64::max);
-        PortData {
-            name: PortName(topology, port).to_string(),
-            queue: packed(all(|class| &class.queue)),
-            headroom: packed(all(|class| &class.headroom)),
-            paused_us: paused.iter().sum::<u64>() as f64 * 1e-6,
-            paused: packed(paused.into_iter().map(|ps| part_of(ps, interval)).collect()),
-            rate: packed(
-                all(|class| &class.sent)
+        let paused_us = paused.iter().sum::<u64>() as f64 * 1e-6;
+        let parts = |values: Vec<u64>, whole: u64| {
+            packed(
+                values
                     .into_iter()
-                    .map(|bytes| part_of(bytes, full))
+                    .map(|value| part_of(value, whole))
                     .collect(),
-            ),
-            stops: stats.pauses_sent,
-        }
+            )
+        };
+        json!({
+            "name": PortName(topology, port).to_string(),
+            // Bytes.
+            "queue": packed(all(|class| &class.queue)),
+            "headroom": packed(all(|class| &class.headroom)),
+            // Thousandths of a sample, of the class that was paused longest.
+            "paused": parts(paused, interval),
+            // Thousandths of the link.
+            "rate": parts(all(|class| &class.sent), full),
+            // Over the whole run; the pause frames are those that stop the neighbour.
+            "paused_us": paused_us,
+            "stops": stats.pauses_sent,
+        })
     });
     data.collect()
 }
@@ -265,23 +197,22 @@ fn packed(values: Vec<u64>) -> Vec<i64> {
     packed
 }
 
-impl<'a> FlowData<'a> {
-    fn of(flow: &'a FlowOutcome, arrived: &[u64]) -> FlowData<'a> {
-        FlowData {
-            from: &flow.from,
-            to: &flow.to,
-            op: flow.op,
-            size: flow.size,
-            bytes: flow.bytes,
-            start_us: us(flow.start.since(Time::ZERO)),
-            completion_us: flow.completion.map(us),
-            goodput_gbps: flow.goodput.map(Rate::as_gbps_f64),
-            ideal_us: flow.ideal.map(us),
-            slowdown: flow.slowdown(),
-            failure: flow.failure.as_deref(),
-            arrived: packed(arrived.to_vec()),
-        }
-    }
+fn flow_data(flow: &FlowOutcome, arrived: &[u64]) -> Value {
+    json!({
+        "from": flow.from,
+        "to": flow.to,
+        "op": flow.op,
+        "size": flow.size,
+        "bytes": flow.bytes,
+        "start_us": us(flow.start.since(Time::ZERO)),
+        "completion_us": flow.completion.map(us),
+        "goodput_gbps": flow.goodput.map(Rate::as_gbps_f64),
+        "ideal_us": flow.ideal.map(us),
+        "slowdown": flow.slowdown(),
+        "failure": flow.failure,
+        // Bytes in each sample.
+        "arrived": packed(arrived.to_vec()),
+    })
 }
 
 fn us(span: Span) -> f64 {

@@ -27,7 +27,7 @@ pub fn port_labels(topology: &Topology) -> Vec<String> {
         match node {
             Node::Host(_) => name.to_owned(),
             Node::Switch(switch) => {
-                let number = &mut next[switch.0 as usize];
+                let number = &mut next[switch.index()];
                 *number += 1;
                 format!("{name}p{}", *number - 1)
             }

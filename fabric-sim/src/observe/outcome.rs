@@ -53,10 +53,7 @@ pub fn outcomes(sim: &Sim) -> Vec<FlowOutcome> {
         start: flow.spec.start,
         completion: flow.completion(),
         goodput: flow.goodput(),
-        ideal: flow
-            .spec
-            .size
-            .and_then(|size| ideal_of_flow(sim, &flow.spec, size)),
+        ideal: ideal_of_flow(sim, &flow.spec),
         failure: None,
     });
     let streams = (0..).map(crate::host::StreamId).zip(sim.streams());
@@ -103,12 +100,8 @@ fn load(bytes: u64, payload: u32, extra: u64, tag: u32) -> Load {
 
 fn way(sim: &Sim, spec: &FlowSpec) -> Option<Vec<Link>> {
     let cables = sim.fabric().topology().cables();
-    let path = sim.fabric().path(spec)?;
-    Some(
-        path.into_iter()
-            .map(|port| cables[port.cable()].link)
-            .collect(),
-    )
+    let path = sim.fabric().path(spec)?.into_iter();
+    Some(path.map(|port| cables[port.cable()].link).collect())
 }
 
 /// The time from the first bit that leaves to the last that arrives.
@@ -117,17 +110,15 @@ fn time_of(way: &[Link], load: &Load) -> Span {
     let Some((slowest, link)) = way.iter().enumerate().min_by_key(|(_, link)| link.rate) else {
         return delays;
     };
-    let others = way
-        .iter()
-        .enumerate()
-        .filter(|(place, _)| *place != slowest);
+    let others = way.iter().enumerate().filter(|(i, _)| *i != slowest);
     let hops = others.fold(Span::ZERO, |sum, (_, l)| sum + l.occupancy(load.last));
     delays + link.rate.time_of(load.wire - u64::from(FRAME_GAP)) + hops
 }
 
-fn ideal_of_flow(sim: &Sim, spec: &FlowSpec, size: u64) -> Option<Span> {
+fn ideal_of_flow(sim: &Sim, spec: &FlowSpec) -> Option<Span> {
     let tag = sim.fabric().config().qos.tag_len();
-    Some(time_of(&way(sim, spec)?, &load(size, spec.payload, 0, tag)))
+    let load = load(spec.size?, spec.payload, 0, tag);
+    Some(time_of(&way(sim, spec)?, &load))
 }
 
 fn ideal_of_stream(sim: &Sim, spec: &StreamSpec) -> Option<Span> {

@@ -38,7 +38,7 @@ pub struct Series {
 }
 
 /// What one class of a port did; each has [`Series::len`] samples.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClassSeries {
     /// The class.
     pub priority: u8,
@@ -107,12 +107,10 @@ pub fn sampled(sim: &mut Sim, until: Time, sampling: Sampling) -> Series {
 #[derive(Clone, Copy, Debug, Default)]
 struct Gauge {
     is_used: bool,
-    queue: u64,
-    queue_max: u64,
-    buffered: u64,
-    buffered_max: u64,
-    headroom: u64,
-    headroom_max: u64,
+    /// Bytes in the queue, in the buffer and in the headroom.
+    bytes: [u64; MAXIMA],
+    /// The most of each.
+    most: [u64; MAXIMA],
     paused_since: Option<Time>,
     paused: Span,
     sent: u64,
@@ -158,18 +156,11 @@ impl Meter {
                     gauge.paused += now.since(*since);
                     *since = now;
                 }
-                let row = [
-                    gauge.queue_max,
-                    gauge.buffered_max,
-                    gauge.headroom_max,
-                    gauge.paused.ps(),
-                    gauge.sent,
-                ];
+                let [queue, buffered, headroom] = gauge.most;
+                let row = [queue, buffered, headroom, gauge.paused.ps(), gauge.sent];
                 sample.0.push((port, priority, row));
                 (gauge.paused, gauge.sent) = (Span::ZERO, 0);
-                gauge.queue_max = gauge.queue;
-                gauge.buffered_max = gauge.buffered;
-                gauge.headroom_max = gauge.headroom;
+                gauge.most = gauge.bytes;
             }
         }
         sample
@@ -188,8 +179,8 @@ impl Tap for Meter {
                 bytes,
             } => {
                 let gauge = self.gauge(port, priority);
-                gauge.queue = bytes;
-                gauge.queue_max = gauge.queue_max.max(bytes);
+                gauge.bytes[0] = bytes;
+                gauge.most[0] = gauge.most[0].max(bytes);
             }
             TapEvent::Buffered {
                 port,
@@ -197,9 +188,10 @@ impl Tap for Meter {
                 taken,
             } => {
                 let gauge = self.gauge(port, priority);
-                (gauge.buffered, gauge.headroom) = (taken.total(), taken.headroom);
-                gauge.buffered_max = gauge.buffered_max.max(gauge.buffered);
-                gauge.headroom_max = gauge.headroom_max.max(gauge.headroom);
+                gauge.bytes = [gauge.bytes[0], taken.total(), taken.headroom];
+                for (most, bytes) in gauge.most.iter_mut().zip(gauge.bytes) {
+                    *most = bytes.max(*most);
+                }
             }
             TapEvent::Paused {
                 port,
@@ -324,11 +316,8 @@ impl Series {
     /// The first end of a sample after a time.
     fn end_after(&self, at: Time) -> Time {
         let interval = self.interval.ps();
-        Time::from_ps(
-            (at.ps() / interval)
-                .saturating_add(1)
-                .saturating_mul(interval),
-        )
+        let next = (at.ps() / interval).saturating_add(1);
+        Time::from_ps(next.saturating_mul(interval))
     }
 
     fn class(&mut self, port: PortId, priority: u8) -> &mut ClassSeries {
@@ -337,11 +326,7 @@ impl Series {
         if classes.get(place).is_none_or(|c| c.priority != priority) {
             let class = ClassSeries {
                 priority,
-                queue: Vec::new(),
-                buffered: Vec::new(),
-                headroom: Vec::new(),
-                paused: Vec::new(),
-                sent: Vec::new(),
+                ..ClassSeries::default()
             };
             classes.insert(place, class);
         }
