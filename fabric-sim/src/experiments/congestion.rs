@@ -5,10 +5,10 @@ use urxe_core::congestion::{CongestionControl, DcqcnParams, Rate as CoreRate};
 use crate::engine::{Rate, Span};
 use crate::experiments::{Findings, PAYLOAD_SHARE};
 use crate::fabric::Mode;
-use crate::host::{ConnectOptions, StreamSpec, TransportConfig};
+use crate::host::{StreamSpec, TransportConfig};
 use crate::switch::Marking;
 use crate::topology::HostId;
-use crate::{FabricConfig, Link, Qos, Sim, SwitchConfig, Topology};
+use crate::{FabricConfig, Link, Sim, SwitchConfig, Topology};
 
 const GBPS: u64 = 40;
 /// The class that is marked: that of lossless RoCE traffic.
@@ -31,28 +31,19 @@ fn predicted(senders: f64) -> f64 {
     let interval = 50e-6;
     let steps = 1.0 / bytes + senders / (timer * capacity);
     let p = (step * senders * senders / (interval * capacity * capacity) * steps * steps).cbrt();
-    let Marking {
-        min,
-        max,
-        probability,
-    } = Marking::DCQCN;
-    min as f64 + p / probability * (max - min) as f64
+    let marking = Marking::DCQCN;
+    marking.min as f64 + p / marking.probability * (marking.max - marking.min) as f64
 }
 
 pub(super) fn fixed_point(findings: &mut Findings) {
     for senders in [2, 4] {
-        let Settled {
-            queue,
-            utilisation,
-            jain,
-            pauses,
-        } = settle(senders);
+        let settled = settle(senders);
         let name = |what: &str| format!("{senders} senders: {what}");
         let expected = predicted(f64::from(senders)) / 1000.0;
-        findings.within(0.15, name("queue"), "KB", expected, queue);
-        findings.at_least(name("use of the link"), 0.98, utilisation);
-        findings.at_least(name("Jain's index"), 0.98, jain);
-        findings.exactly(name("pauses"), 0.0, pauses);
+        findings.within(0.15, name("queue"), "KB", expected, settled.queue);
+        findings.at_least(name("use of the link"), 0.98, settled.utilisation);
+        findings.at_least(name("Jain's index"), 0.98, settled.jain);
+        findings.exactly(name("pauses"), 0.0, settled.pauses);
     }
 }
 
@@ -88,28 +79,17 @@ fn settle(senders: u32) -> Settled {
     let params = DcqcnParams::at(CoreRate::from_gbps(GBPS));
     let streams: Vec<_> = (0..senders)
         .map(|host| {
-            let spec = StreamSpec::write(HostId(host), receiver, 1 << 20);
-            let options = ConnectOptions {
-                tos: Qos::ROCE_TOS,
-                congestion: CongestionControl::Dcqcn(params),
-                ..spec.options
-            };
-            let spec = StreamSpec {
-                count: 1 << 30,
-                depth: 8,
-                options,
-                ..spec
-            };
+            let mut spec = StreamSpec::write(HostId(host), receiver, 1 << 20);
+            (spec.count, spec.depth) = (1 << 30, 8);
+            spec.options.congestion = CongestionControl::Dcqcn(params);
             sim.add_stream(spec).expect("connects")
         })
         .collect();
     sim.run_for(SETTLE);
     let port = sim.fabric().port_of(receiver).peer();
     let count = |sim: &Sim| -> Vec<u64> {
-        streams
-            .iter()
-            .map(|&s| sim.stream(s).completed * (1 << 20))
-            .collect()
+        let completed = streams.iter().map(|&s| sim.stream(s).completed);
+        completed.map(|messages| messages << 20).collect()
     };
     let pauses = |sim: &Sim| -> u64 {
         let ports = sim.fabric().topology().ports();

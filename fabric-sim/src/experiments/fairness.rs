@@ -1,10 +1,10 @@
 //! Which flow gets how much.
 
 use crate::engine::{Rate, Span, Time};
-use crate::experiments::{Findings, PAYLOAD_SHARE};
+use crate::experiments::{Findings, PAYLOAD_SHARE, network};
 use crate::host::{FlowId, FlowSpec};
 use crate::qos::PauseTimes;
-use crate::topology::{HostId, Node};
+use crate::topology::HostId;
 use crate::{FabricConfig, FlowControl, Link, Qos, Sim, SwitchConfig, Topology};
 
 const SHARE_TIME_MS: u64 = 100;
@@ -63,13 +63,13 @@ struct Shared {
 }
 
 fn two_to_one(flow_control: FlowControl, reserves: bool) -> Shared {
-    let qos = Qos {
-        flow_control,
-        ..Qos::default()
-    };
     let config = FabricConfig {
-        qos,
-        ..pfc(1 << 20)
+        qos: Qos {
+            flow_control,
+            ..Qos::default()
+        },
+        switch: buffer(1 << 20),
+        ..FabricConfig::default()
     };
     let topology = Topology::single_switch(3, Link::new(Rate::gbps(1)));
     let mut sim = Sim::new(topology, config).expect("a switch and three hosts");
@@ -94,14 +94,11 @@ fn two_to_one(flow_control: FlowControl, reserves: bool) -> Shared {
     }
 }
 
-fn pfc(buffer: u64) -> FabricConfig {
-    let switch = SwitchConfig {
+/// A switch with so much buffer.
+fn buffer(buffer: u64) -> SwitchConfig {
+    SwitchConfig {
         buffer,
         ..SwitchConfig::default()
-    };
-    FabricConfig {
-        switch,
-        ..FabricConfig::default()
     }
 }
 
@@ -111,11 +108,8 @@ fn settled(sim: &mut Sim, flows: &[FlowId]) -> Vec<f64> {
     sim.run_for(span);
     let before: Vec<u64> = flows.iter().map(|&f| sim.flow(f).delivered_bytes).collect();
     sim.run_for(span);
-    flows
-        .iter()
-        .zip(before)
-        .map(|(&f, b)| gbps(sim, f, b, span))
-        .collect()
+    let flows = flows.iter().zip(before);
+    flows.map(|(&f, b)| gbps(sim, f, b, span)).collect()
 }
 
 /// H1, H2, H3 come to the receiver's switch through uplinks, H4 is on it.
@@ -135,7 +129,7 @@ pub(super) fn unfairness(findings: &mut Findings) {
     for (name, cables, shares) in cases {
         let text = format!("{cables}h3 t0\nh4 t0\n").replace('\n', " 40Gbps 2m\n");
         let topology: Topology = text.parse().expect("an edge list");
-        let mut sim = Sim::new(topology, pfc(2 << 20)).expect("a small network");
+        let mut sim = network(topology, buffer(2 << 20));
         let flows: Vec<FlowId> = (0..4)
             .map(|h| sim.add_flow(FlowSpec::new(HostId(h), HostId(4))))
             .collect();
@@ -157,7 +151,7 @@ pub(super) fn victim(findings: &mut Findings) {
             l1 s1\nl1 s2\nl2 s1\nl2 s2\nl3 s1\nl3 s2\nl4 s1\nl4 s2\n";
         let text = text.replace('\n', " 40Gbps 2m\n");
         let topology: Topology = text.parse().expect("an edge list");
-        let mut sim = Sim::new(topology, pfc(2 << 20)).expect("a small network");
+        let mut sim = network(topology, buffer(2 << 20));
         let mut flows = vec![add_by(&mut sim, 0, 5, &["l1"])];
         // Two of the four by each uplink, and down to R by one leaf each.
         for (host, way) in [
@@ -183,20 +177,15 @@ pub(super) fn victim(findings: &mut Findings) {
 /// Adds a flow from a port with a hash that leads by the switches of these names.
 fn add_by(sim: &mut Sim, from: u32, to: u32, way: &[&str]) -> FlowId {
     let spec = |port| FlowSpec::new(HostId(from), HostId(to)).source_port(port);
-    let wanted: Vec<Option<Node>> = way
-        .iter()
-        .map(|n| sim.fabric().topology().find(n))
-        .collect();
+    let topology = sim.fabric().topology();
     let leads_by = |port: &u16| {
         let path = sim.fabric().path(&spec(*port)).unwrap_or_default();
-        let topology = sim.fabric().topology();
-        let nodes: Vec<Node> = path.iter().map(|p| topology.node_at(*p)).collect();
-        wanted
+        let names: Vec<&str> = path
             .iter()
-            .all(|node| node.is_some_and(|node| nodes.contains(&node)))
+            .map(|p| topology.name(topology.node_at(*p)))
+            .collect();
+        way.iter().all(|name| names.contains(name))
     };
-    let port = (0xc000..=0xffff)
-        .find(leads_by)
-        .expect("some port's hash leads that way");
-    sim.add_flow(spec(port))
+    let port = (0xc000..=0xffff).find(leads_by);
+    sim.add_flow(spec(port.expect("some port's hash leads that way")))
 }

@@ -3,7 +3,7 @@
 use urxe_wire::Pause;
 
 use crate::engine::{Rate, Rng, Span, Time};
-use crate::experiments::{Bound, Findings, PAYLOAD_SHARE};
+use crate::experiments::{Bound, Findings, PAYLOAD_SHARE, network};
 use crate::host::FlowSpec;
 use crate::switch::headroom::{BufferPlan, required};
 use crate::switch::{Threshold, Watchdog, WatchdogAction};
@@ -17,30 +17,27 @@ pub(super) fn thresholds(findings: &mut Findings) {
         classes: 8,
         headroom: 22_400,
     };
-    let kb = |bytes: Option<u64>| bytes.unwrap_or(0) as f64 / 1000.0;
     let close = Bound::Within(0.002);
-    findings.add(
-        "static pause threshold",
-        "KB",
-        24.47,
-        kb(plan.static_pause()),
-        close,
-    );
-    findings.add(
-        "static mark threshold",
-        "KB",
-        0.85,
-        kb(plan.static_mark()),
-        Bound::AtMost,
-    );
-    findings.add(
-        "dynamic mark threshold",
-        "KB",
-        21.75,
-        kb(plan.dynamic_mark(8)),
-        close,
-    );
+    for (what, expected, bytes, bound) in [
+        ("static pause threshold", 24.47, plan.static_pause(), close),
+        (
+            "static mark threshold",
+            0.85,
+            plan.static_mark(),
+            Bound::AtMost,
+        ),
+        ("dynamic mark threshold", 21.75, plan.dynamic_mark(8), close),
+    ] {
+        let measured = bytes.unwrap_or(0) as f64 / 1000.0;
+        findings.add(what, "KB", expected, measured, bound);
+    }
 }
+
+/// The longest pause of the lossless class.
+const LONGEST: Pause = Pause::Priorities {
+    enabled: 1 << 3,
+    quanta: [u16::MAX; 8],
+};
 
 /// Moments at which the receiver stops.
 const MOMENTS: u64 = 500;
@@ -88,11 +85,7 @@ pub fn receiver_that_stops(link: Link, headroom: u32, seed: u64) -> Sim {
     }
     sim.run_until(Time::ZERO + Span::from_us(20) + Span::from_ps(rng.below(1_000_000)));
     let receiver = sim.fabric().port_of(HostId(1));
-    let forever = Pause::Priorities {
-        enabled: 1 << 3,
-        quanta: [u16::MAX; 8],
-    };
-    sim.fabric_mut().send_pause(receiver, forever);
+    sim.fabric_mut().send_pause(receiver, LONGEST);
     sim.run_for(Span::from_us(100));
     sim
 }
@@ -122,18 +115,19 @@ pub(super) fn deadlock(findings: &mut Findings) {
         });
         let mut sim = cycle_of_buffers(third, watchdog);
         sim.run_until(Time::ZERO + ms(60));
-        let inside = f64::from(u8::from(sim.fabric().frames_inside() > 0));
-        let found = f64::from(u8::from(sim.fabric().find_deadlock().is_some()));
-        let stuck = f64::from(u8::from(stuck));
-        findings.exactly(format!("{name}: deadlock"), stuck, found);
-        findings.exactly(format!("{name}: frames stay"), stuck, inside);
+        let found = sim.fabric().find_deadlock().is_some();
+        findings.is(format!("{name}: deadlock"), stuck, found);
+        let inside = sim.fabric().frames_inside() > 0;
+        findings.is(format!("{name}: frames stay"), stuck, inside);
     }
     // Two switches, 40 Gb/s, TTL 16: 2 * 40 / 16 Gb/s on the wire.
-    for (part, stuck) in [(0.8, 0.0), (1.2, 1.0)] {
-        let rate = Rate::bps((part * 5e9) as u64);
-        let found = f64::from(u8::from(routing_loop(rate)));
-        let what = format!("loop at {part} of the limit: deadlock");
-        findings.exactly(what, stuck, found);
+    for (part, stuck) in [(0.8, false), (1.2, true)] {
+        let found = routing_loop(Rate::bps((part * 5e9) as u64));
+        findings.is(
+            format!("loop at {part} of the limit: deadlock"),
+            stuck,
+            found,
+        );
     }
 }
 
@@ -147,20 +141,15 @@ pub fn cycle_of_buffers(third: bool, watchdog: Option<Watchdog>) -> Sim {
         watchdog,
         ..SwitchConfig::default()
     };
-    let config = FabricConfig {
-        switch,
-        ..FabricConfig::default()
-    };
-    let mut sim = Sim::new(Topology::ring(4, 2, link, link), config).expect("a ring");
+    let mut sim = network(Topology::ring(4, 2, link, link), switch);
     // Clockwise always, also where the other way is as short.
     for host in 0..8 {
         for at in (0..4).filter(|&at| at != host / 2) {
             let topology = sim.fabric().topology();
             let next = topology.port_between(SwitchId(at), SwitchId((at + 1) % 4));
             let next = next.expect("neighbours are connected");
-            sim.fabric_mut()
-                .routes_mut()
-                .set(SwitchId(at), HostId(host), &[next]);
+            let routes = sim.fabric_mut().routes_mut();
+            routes.set(SwitchId(at), HostId(host), &[next]);
         }
     }
     let stop = Time::ZERO + Span::from_ms(5);
@@ -181,18 +170,11 @@ fn routing_loop(rate: Rate) -> bool {
         buffer: 1 << 20,
         ..SwitchConfig::default()
     };
-    let config = FabricConfig {
-        switch,
-        ..FabricConfig::default()
-    };
-    let mut sim = Sim::new(Topology::dumbbell(1, 1, link, link), config).expect("a dumbbell");
+    let mut sim = network(Topology::dumbbell(1, 1, link, link), switch);
     let topology = sim.fabric().topology();
-    let back = topology
-        .port_between(SwitchId(1), SwitchId(0))
-        .expect("connected");
-    sim.fabric_mut()
-        .routes_mut()
-        .set(SwitchId(1), HostId(1), &[back]);
+    let back = topology.port_between(SwitchId(1), SwitchId(0));
+    let routes = sim.fabric_mut().routes_mut();
+    routes.set(SwitchId(1), HostId(1), &[back.expect("connected")]);
     let stop = Time::ZERO + Span::from_ms(20);
     let spec = FlowSpec {
         stop,
@@ -208,35 +190,24 @@ fn routing_loop(rate: Rate) -> bool {
 pub(super) fn storm(findings: &mut Findings) {
     for (name, has_watchdog) in [("no watchdog", false), ("watchdog", true)] {
         let link = Link::new(Rate::gbps(40));
-        let ms = Span::from_ms;
-        let action = WatchdogAction::Drop;
         let watchdog = Watchdog {
-            detect: ms(5),
-            restore: ms(5),
-            action,
+            detect: Span::from_ms(5),
+            restore: Span::from_ms(5),
+            action: WatchdogAction::Drop,
         };
         let switch = SwitchConfig {
             buffer: 2 << 20,
             watchdog: has_watchdog.then_some(watchdog),
             ..SwitchConfig::default()
         };
-        let config = FabricConfig {
-            switch,
-            ..FabricConfig::default()
-        };
-        let topology = Topology::dumbbell(2, 2, link, link);
-        let mut sim = Sim::new(topology, config).expect("a dumbbell");
+        let mut sim = network(Topology::dumbbell(2, 2, link, link), switch);
         // h0 sends to the sick h2, and h1 to the healthy h3, over the same cable.
         sim.add_flow(FlowSpec::new(HostId(0), HostId(2)));
         let healthy = sim.add_flow(FlowSpec::new(HostId(1), HostId(3)));
         let sick = sim.fabric().port_of(HostId(2));
         let mut before = 0;
         for step in 0..400 {
-            let forever = Pause::Priorities {
-                enabled: 1 << 3,
-                quanta: [u16::MAX; 8],
-            };
-            sim.fabric_mut().send_pause(sick, forever);
+            sim.fabric_mut().send_pause(sick, LONGEST);
             sim.run_for(Span::from_us(100));
             if step == 199 {
                 before = sim.flow(healthy).delivered_bytes;

@@ -13,6 +13,8 @@ use core::fmt;
 
 pub use lossless::{cycle_of_buffers, receiver_that_stops};
 
+use crate::{FabricConfig, Sim, SwitchConfig, Topology};
+
 /// How near a measured value must be.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Bound {
@@ -189,6 +191,12 @@ impl Findings {
         self.add(what, "", expected, measured, Bound::Exactly);
     }
 
+    /// 1 for what is so, 0 for what is not.
+    pub(crate) fn is(&mut self, what: String, expected: bool, measured: bool) {
+        let [expected, measured] = [expected, measured].map(|is| f64::from(u8::from(is)));
+        self.exactly(what, expected, measured);
+    }
+
     /// A number without a unit.
     pub(crate) fn at_least(&mut self, what: impl Into<String>, least: f64, measured: f64) {
         self.add(what, "", least, measured, Bound::AtLeast);
@@ -204,6 +212,15 @@ impl Findings {
     ) {
         self.add(what, unit, expected, measured, Bound::Within(part));
     }
+}
+
+/// A simulation of a network with such switches.
+pub(crate) fn network(topology: Topology, switch: SwitchConfig) -> Sim {
+    let config = FabricConfig {
+        switch,
+        ..FabricConfig::default()
+    };
+    Sim::new(topology, config).expect("a small network")
 }
 
 /// Share of a link that payload has, with 1024 bytes a packet.

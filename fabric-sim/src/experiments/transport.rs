@@ -5,7 +5,7 @@ use crate::experiments::{Bound, Findings, PAYLOAD_SHARE};
 use crate::fabric::{Mode, Upcall};
 use crate::fault::{Fault, FaultKind};
 use crate::frame::{Frame, Payload};
-use crate::host::{ConnectOptions, StreamSpec, TransportConfig};
+use crate::host::{StreamSpec, TransportConfig};
 use crate::topology::HostId;
 use crate::{Fabric, FabricConfig, Link, Qos, Sim, Topology};
 
@@ -24,12 +24,8 @@ pub(super) fn incast(findings: &mut Findings) {
         sim.add_stream(spec).expect("connects");
     }
     sim.run();
-    let done = sim
-        .streams()
-        .iter()
-        .map(|s| s.last)
-        .max()
-        .unwrap_or_default();
+    let done = sim.streams().iter().map(|s| s.last);
+    let done = done.max().unwrap_or_default();
     // Packets of at most 1024 bytes with 62 of headers and a gap of 20; the first of a message has 16 more.
     let headers = BYTES.div_ceil(1024) * (62 + 20) + 16;
     let wire = u64::from(SENDERS) * u64::from(BYTES + headers);
@@ -72,31 +68,19 @@ enum Window {
 fn goodput_of_transport(loss: Fault, message: u32, count: u64, window: Window) -> f64 {
     let (topology, config) = long_way();
     let mut sim = Sim::new(topology, config).expect("two hosts");
-    let config = TransportConfig {
+    let mut config = TransportConfig {
         window_bytes: 4 * BDP as u32 * 1024,
         ..TransportConfig::default()
     };
-    sim.set_transport_config(match window {
-        Window::Narrowed => config,
-        Window::Held => TransportConfig {
-            window_packets_min: u32::MAX,
-            ..config
-        },
-    });
+    if let Window::Held = window {
+        config.window_packets_min = u32::MAX;
+    }
+    sim.set_transport_config(config);
     let port = sim.fabric().port_of(HostId(0));
     sim.add_fault(loss.on(port)).expect("data is lost");
-    let spec = StreamSpec::write(HostId(0), HostId(1), message);
-    let stream = sim
-        .add_stream(StreamSpec {
-            count,
-            depth: 4,
-            options: ConnectOptions {
-                timeout: 10,
-                ..spec.options
-            },
-            ..spec
-        })
-        .expect("connects");
+    let mut spec = StreamSpec::write(HostId(0), HostId(1), message);
+    (spec.count, spec.depth, spec.options.timeout) = (count, 4, 10);
+    let stream = sim.add_stream(spec).expect("connects");
     sim.run();
     let goodput = sim.stream(stream).goodput().map_or(0.0, Rate::as_gbps_f64);
     goodput / (RATE.as_gbps_f64() * PAYLOAD_SHARE)
@@ -138,13 +122,8 @@ pub(super) fn livelock(findings: &mut Findings) {
     // The last of them is under way at the end.
     let expected =
         (whole.time.as_secs_f64() / RATE.time_of(u64::from(LONG) * 1106).as_secs_f64()).floor();
-    findings.within(
-        0.05,
-        "go-back-0, nothing lost: messages",
-        "",
-        expected,
-        whole.messages,
-    );
+    let what = "go-back-0, nothing lost: messages";
+    findings.within(0.05, what, "", expected, whole.messages);
     findings.exactly("go-back-0: messages", 0.0, broken.messages);
     findings.at_least("go-back-0: use of the link", 0.99, broken.utilisation);
     let goodput = |window| goodput_of_transport(every(NTH), 4_000_000, 20, window);
