@@ -53,15 +53,8 @@ pub(crate) struct CaptureReader<R> {
 
 #[derive(Debug)]
 enum Format {
-    Pcap {
-        order: Order,
-        nanos: bool,
-        link_type: u16,
-    },
-    PcapNg {
-        order: Order,
-        interfaces: Vec<Interface>,
-    },
+    Pcap { nanos: bool, link_type: u16 },
+    PcapNg { interfaces: Vec<Interface> },
 }
 
 impl<R: Read> CaptureReader<R> {
@@ -71,23 +64,21 @@ impl<R: Read> CaptureReader<R> {
             reader,
             offset: 0,
             record: 0,
+            order: Order::Little,
         };
-        let mut magic = [0; 4];
-        match source.fill(&mut magic) {
+        let magic = match source.array::<4>() {
             Err(CaptureError::Truncated { .. }) => return Err(CaptureError::NotACapture),
             other => other?,
-        }
+        };
         let format = match u32::from_le_bytes(magic) {
             0xa1b2_c3d4 => pcap_header(&mut source, Order::Little, false)?,
             0xa1b2_3c4d => pcap_header(&mut source, Order::Little, true)?,
             0xd4c3_b2a1 => pcap_header(&mut source, Order::Big, false)?,
             0x4d3c_b2a1 => pcap_header(&mut source, Order::Big, true)?,
             SECTION_HEADER => {
-                let order = section_header(&mut source)?;
-                Format::PcapNg {
-                    order,
-                    interfaces: Vec::new(),
-                }
+                section_header(&mut source)?;
+                let interfaces = Vec::new();
+                Format::PcapNg { interfaces }
             }
             _ => return Err(CaptureError::NotACapture),
         };
@@ -96,15 +87,10 @@ impl<R: Read> CaptureReader<R> {
 
     /// The next frame; `None` at the end of the file.
     pub(crate) fn next(&mut self) -> Result<Option<Captured>, CaptureError> {
+        let source = &mut self.source;
         match &mut self.format {
-            &mut Format::Pcap {
-                order,
-                nanos,
-                link_type,
-            } => next_pcap(&mut self.source, order, nanos, link_type),
-            Format::PcapNg { order, interfaces } => {
-                next_pcapng(&mut self.source, order, interfaces)
-            }
+            &mut Format::Pcap { nanos, link_type } => next_pcap(source, nanos, link_type),
+            Format::PcapNg { interfaces } => next_pcapng(source, interfaces),
         }
     }
 }
@@ -115,20 +101,15 @@ fn pcap_header<R: Read>(
     order: Order,
     nanos: bool,
 ) -> Result<Format, CaptureError> {
-    let mut rest = [0; 20];
-    source.fill(&mut rest)?;
+    source.order = order;
+    let rest = source.array::<20>()?;
     // The upper bits of the last word hold the FCS length, not part of the link type.
     let link_type = (order.u32(&rest[16..20]) & 0xffff) as u16;
-    Ok(Format::Pcap {
-        order,
-        nanos,
-        link_type,
-    })
+    Ok(Format::Pcap { nanos, link_type })
 }
 
 fn next_pcap<R: Read>(
     source: &mut Source<R>,
-    order: Order,
     nanos: bool,
     link_type: u16,
 ) -> Result<Option<Captured>, CaptureError> {
@@ -136,6 +117,7 @@ fn next_pcap<R: Read>(
     if !source.fill_or_end(&mut header)? {
         return Ok(None);
     }
+    let order = source.order;
     let word = |index: usize| order.u32(&header[index * 4..index * 4 + 4]);
     let fraction = u128::from(word(1)) * if nanos { 1 } else { 1_000 };
     let time_ns = u128::from(word(0)) * 1_000_000_000 + fraction;
@@ -168,39 +150,31 @@ struct Interface {
 }
 
 /// A section header block after its type: finds the byte order and skips the rest.
-fn section_header<R: Read>(source: &mut Source<R>) -> Result<Order, CaptureError> {
-    let mut head = [0; 8];
-    source.fill(&mut head)?;
-    let order = match u32::from_le_bytes([head[4], head[5], head[6], head[7]]) {
+fn section_header<R: Read>(source: &mut Source<R>) -> Result<(), CaptureError> {
+    let head = source.array::<8>()?;
+    source.order = match u32::from_le_bytes([head[4], head[5], head[6], head[7]]) {
         0x1a2b_3c4d => Order::Little,
         0x4d3c_2b1a => Order::Big,
         _ => return Err(source.corrupt("section header without byte-order magic")),
     };
-    let len = order.u32(&head[..4]) as usize;
+    let len = source.order.u32(&head[..4]) as usize;
     if len < 28 || !len.is_multiple_of(4) {
         return Err(source.corrupt("section header length"));
     }
     let body = source.take(len - 12, "section header length")?;
-    check_trailer(source, order, &body, len)?;
-    Ok(order)
+    check_trailer(source, &body, len)
 }
 
 /// A block ends with its length once more.
-fn check_trailer<R>(
-    source: &Source<R>,
-    order: Order,
-    body: &[u8],
-    len: usize,
-) -> Result<(), CaptureError> {
+fn check_trailer<R>(source: &Source<R>, body: &[u8], len: usize) -> Result<(), CaptureError> {
     match body.last_chunk::<4>() {
-        Some(trailer) if order.u32(trailer) as usize == len => Ok(()),
+        Some(trailer) if source.order.u32(trailer) as usize == len => Ok(()),
         _ => Err(source.corrupt("block lengths at its two ends differ")),
     }
 }
 
 fn next_pcapng<R: Read>(
     source: &mut Source<R>,
-    order: &mut Order,
     interfaces: &mut Vec<Interface>,
 ) -> Result<Option<Captured>, CaptureError> {
     loop {
@@ -210,29 +184,27 @@ fn next_pcapng<R: Read>(
         }
         if u32::from_le_bytes(kind) == SECTION_HEADER {
             // A new section: its own byte order, its own interfaces.
-            *order = section_header(source)?;
+            section_header(source)?;
             interfaces.clear();
             continue;
         }
-        let mut len = [0; 4];
-        source.fill(&mut len)?;
-        let len = order.u32(&len) as usize;
+        let len = source.array::<4>()?;
+        let (kind, len) = (source.order.u32(&kind), source.order.u32(&len) as usize);
         if len < 12 || !len.is_multiple_of(4) {
             return Err(source.corrupt("block length"));
         }
         let block = source.take(len - 8, "block length")?;
-        check_trailer(source, *order, &block, len)?;
+        check_trailer(source, &block, len)?;
         let body = &block[..block.len() - 4];
-        let frame = match order.u32(&kind) {
+        let frame = match kind {
             INTERFACE_DESCRIPTION => {
-                interfaces.push(interface(source, *order, body)?);
+                interfaces.push(interface(source, body)?);
                 continue;
             }
             ENHANCED_PACKET | OBSOLETE_PACKET => {
-                let is_obsolete = order.u32(&kind) == OBSOLETE_PACKET;
-                packet(source, *order, interfaces, is_obsolete, body)?
+                packet(source, interfaces, kind == OBSOLETE_PACKET, body)?
             }
-            SIMPLE_PACKET => simple_packet(source, *order, interfaces, body)?,
+            SIMPLE_PACKET => simple_packet(source, interfaces, body)?,
             // Names, statistics, secrets, whatever comes later: not frames.
             _ => continue,
         };
@@ -240,7 +212,8 @@ fn next_pcapng<R: Read>(
     }
 }
 
-fn interface<R>(source: &Source<R>, order: Order, body: &[u8]) -> Result<Interface, CaptureError> {
+fn interface<R>(source: &Source<R>, body: &[u8]) -> Result<Interface, CaptureError> {
+    let order = source.order;
     let Some((fixed, mut options)) = body.split_first_chunk::<8>() else {
         return Err(source.corrupt("interface description too short"));
     };
@@ -306,19 +279,18 @@ fn interface_of<R>(
 /// is a 16-bit number beside a drop count.
 fn packet<R>(
     source: &Source<R>,
-    order: Order,
     interfaces: &[Interface],
     is_obsolete: bool,
     body: &[u8],
 ) -> Result<Captured, CaptureError> {
+    let order = source.order;
     let Some((fixed, rest)) = body.split_first_chunk::<20>() else {
         return Err(source.corrupt("packet block too short"));
     };
     let word = |index: usize| order.u32(&fixed[index * 4..index * 4 + 4]);
-    let index = if is_obsolete {
-        u32::from(order.u16(&fixed[..2]))
-    } else {
-        word(0)
+    let index = match is_obsolete {
+        true => u32::from(order.u16(&fixed[..2])),
+        false => word(0),
     };
     let interface = interface_of(source, interfaces, index as usize)?;
     let Some(data) = rest.get(..word(3) as usize) else {
@@ -335,7 +307,6 @@ fn packet<R>(
 /// No time, and no captured length: it follows from the snap length and the block's size.
 fn simple_packet<R>(
     source: &Source<R>,
-    order: Order,
     interfaces: &[Interface],
     body: &[u8],
 ) -> Result<Captured, CaptureError> {
@@ -343,7 +314,7 @@ fn simple_packet<R>(
         return Err(source.corrupt("packet block too short"));
     };
     let interface = interface_of(source, interfaces, 0)?;
-    let len_on_wire = order.u32(fixed) as usize;
+    let len_on_wire = source.order.u32(fixed) as usize;
     let Some(data) = rest.get(..len_on_wire.min(interface.snap_len)) else {
         return Err(source.corrupt("packet length exceeds its block"));
     };
@@ -388,39 +359,42 @@ struct Source<R> {
     offset: u64,
     /// Where the record being read begins: what an error names.
     record: u64,
+    /// The order of the file, or of its present section.
+    order: Order,
 }
 
 impl<R> Source<R> {
     fn corrupt(&self, what: &'static str) -> CaptureError {
-        CaptureError::Corrupt {
-            offset: self.record,
-            what,
+        let offset = self.record;
+        CaptureError::Corrupt { offset, what }
+    }
+
+    /// An error if less was read than is wanted.
+    fn check(&self, read: usize, wanted: usize) -> Result<(), CaptureError> {
+        let offset = self.record;
+        match read < wanted {
+            true => Err(CaptureError::Truncated { offset }),
+            false => Ok(()),
         }
     }
 }
 
 impl<R: Read> Source<R> {
-    /// Fills the buffer; the end of the file is an error.
-    fn fill(&mut self, buffer: &mut [u8]) -> Result<(), CaptureError> {
-        let read = self.read_up_to(buffer)?;
-        if read < buffer.len() {
-            return Err(CaptureError::Truncated {
-                offset: self.record,
-            });
-        }
-        Ok(())
+    /// The next bytes; the end of the file is an error.
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], CaptureError> {
+        let mut bytes = [0; N];
+        let read = self.read_up_to(&mut bytes)?;
+        self.check(read, N).map(|()| bytes)
     }
 
     /// Begins a record: false when the file ends here, as it may.
     fn fill_or_end(&mut self, buffer: &mut [u8]) -> Result<bool, CaptureError> {
         self.record = self.offset;
-        match self.read_up_to(buffer)? {
-            0 => Ok(false),
-            read if read == buffer.len() => Ok(true),
-            _ => Err(CaptureError::Truncated {
-                offset: self.record,
-            }),
+        let read = self.read_up_to(buffer)?;
+        if read > 0 {
+            self.check(read, buffer.len())?;
         }
+        Ok(read > 0)
     }
 
     /// The next `len` bytes. Grows as they come, so that a corrupt length costs no memory.
@@ -429,19 +403,10 @@ impl<R: Read> Source<R> {
             return Err(self.corrupt(what));
         }
         let mut bytes = Vec::new();
-        let read = self
-            .reader
-            .by_ref()
-            .take(len as u64)
-            .read_to_end(&mut bytes);
-        let read = read.map_err(CaptureError::Io)?;
+        let reader = self.reader.by_ref();
+        let read = reader.take(len as u64).read_to_end(&mut bytes)?;
         self.offset += read as u64;
-        if read < len {
-            return Err(CaptureError::Truncated {
-                offset: self.record,
-            });
-        }
-        Ok(bytes)
+        self.check(read, len).map(|()| bytes)
     }
 
     fn read_up_to(&mut self, buffer: &mut [u8]) -> Result<usize, CaptureError> {
@@ -451,7 +416,7 @@ impl<R: Read> Source<R> {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(CaptureError::Io(error)),
+                Err(error) => return Err(error.into()),
             }
         }
         self.offset += filled as u64;

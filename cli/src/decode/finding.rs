@@ -16,7 +16,7 @@ pub(crate) enum Finding {
     /// A packet of the InfiniBand transport, as text.
     Roce { text: String, icrc: Icrc },
     /// Something else, as far as it is known.
-    Other { text: String },
+    Other(String),
     /// It claims to be RoCE, and is broken.
     Broken { error: ParseError },
 }
@@ -41,19 +41,13 @@ pub(crate) enum Icrc {
 impl Finding {
     /// Takes a frame apart.
     pub(crate) fn of(captured: &Captured) -> Finding {
-        let &Captured {
-            link_type,
-            len_on_wire,
-            ref data,
-            ..
-        } = captured;
+        let (link_type, len_on_wire) = (captured.link_type, captured.len_on_wire);
         let Some(link) = LinkType::from_pcap(link_type) else {
-            return Finding::Other {
-                text: format!("frame of link type {link_type}, which is not known"),
-            };
+            let text = format!("frame of link type {link_type}, which is not known");
+            return Finding::Other(text);
         };
         let is_cut = captured.is_truncated();
-        let mut bytes = Cow::Borrowed(data.as_slice());
+        let mut bytes = Cow::Borrowed(captured.data.as_slice());
         if is_cut && len_on_wire <= FRAME_LEN_MAX {
             // The headers are in front: with zeros for the rest the packet can be shown, if not checked.
             bytes.to_mut().resize(len_on_wire, 0);
@@ -68,19 +62,15 @@ impl Finding {
                 };
                 Finding::of_roce(frame, icrc)
             }
-            Ok(other) => Finding::Other {
-                text: other.to_string(),
-            },
-            Err(ParseError::NotRoce { layer, number }) => Finding::Other {
-                text: format!("not RoCE: {layer} carries {number:#06x}"),
-            },
-            Err(error) if is_cut => Finding::Other {
-                text: format!("cut off by the capture before its end: {error}"),
-            },
+            Ok(other) => Finding::Other(other.to_string()),
+            Err(ParseError::NotRoce { layer, number }) => {
+                Finding::Other(format!("not RoCE: {layer} carries {number:#06x}"))
+            }
+            Err(error) if is_cut => {
+                Finding::Other(format!("cut off by the capture before its end: {error}"))
+            }
             Err(error) if is_below_udp(error) => Finding::of_short(link, &bytes, error)
-                .unwrap_or_else(|| Finding::Other {
-                    text: format!("not RoCE: {error}"),
-                }),
+                .unwrap_or_else(|| Finding::Other(format!("not RoCE: {error}"))),
             Err(error) => Finding::Broken { error },
         }
     }
@@ -109,9 +99,10 @@ impl Finding {
             Err(ParseError::NotRoce { .. }) | Ok(_) => None,
             Err(error) if is_below_udp(error) => None,
             // The port is there, and too little of the rest to show it.
-            Err(_) => Some(Finding::Other {
-                text: format!("RoCE, cut short: {have} of {whole} bytes"),
-            }),
+            Err(_) => {
+                let text = format!("RoCE, cut short: {have} of {whole} bytes");
+                Some(Finding::Other(text))
+            }
         }
     }
 }
@@ -134,7 +125,7 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Finding::Roce { text, icrc } => write!(f, "{text}, {icrc}"),
-            Finding::Other { text } => f.write_str(text),
+            Finding::Other(text) => f.write_str(text),
             Finding::Broken { error } => write!(f, "BROKEN: {error}"),
         }
     }
@@ -174,7 +165,7 @@ impl Summary {
                 self.icrc_ok += u64::from(*icrc == Icrc::Ok);
                 self.icrc_bad += u64::from(matches!(icrc, Icrc::Bad { .. }));
             }
-            Finding::Other { .. } => {}
+            Finding::Other(_) => {}
             Finding::Broken { .. } => {
                 self.roce += 1;
                 self.broken += 1;
@@ -190,22 +181,13 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Summary {
-            packets,
-            roce,
-            icrc_ok,
-            icrc_bad,
-            broken,
-        } = self;
-        write!(
-            f,
-            "{packets} packets, {roce} RoCE, {icrc_ok} ICRC ok, {icrc_bad} ICRC bad"
-        )?;
-        let unchecked = roce - icrc_ok - icrc_bad - broken;
+        write!(f, "{} packets, {} RoCE, ", self.packets, self.roce)?;
+        write!(f, "{} ICRC ok, {} ICRC bad", self.icrc_ok, self.icrc_bad)?;
+        let unchecked = self.roce - self.icrc_ok - self.icrc_bad - self.broken;
         if unchecked > 0 {
             write!(f, ", {unchecked} not checked")?;
         }
-        write!(f, ", {broken} broken")
+        write!(f, ", {} broken", self.broken)
     }
 }
 
