@@ -10,8 +10,8 @@ use urxe::FaultSpec;
 use crate::bench::{self, Op};
 use crate::control::PORT_DEFAULT;
 use crate::pingpong::Variant;
-use crate::scale;
-use crate::sim::args::{ChangeArgs, SimReplayArgs, SimShrinkArgs, SimSweepArgs};
+use crate::sim::args::SimCommand;
+use crate::target::{self, Measurement};
 
 /// RDMA without RDMA hardware: RoCEv2 over ordinary UDP sockets.
 #[derive(Debug, Parser)]
@@ -32,7 +32,7 @@ pub(crate) enum Command {
     /// Run a program that was built for RDMA adapters (libibverbs) on urxe
     Run(RunArgs),
     /// Print what `run` sets in the environment, for `eval "$(urxe env)"`
-    Env(EnvArgs),
+    Env(LaunchArgs),
     /// Make a folder with this command and its libraries, to be copied to other machines
     Package(PackageArgs),
     /// List the devices: every network interface is one
@@ -46,15 +46,9 @@ pub(crate) enum Command {
     /// Simulate networks of switches in virtual time, under the real transport
     #[command(subcommand)]
     Sim(SimCommand),
-    /// The other side of a bench, in a process of its own
-    #[command(name = bench::TARGET_SUBCOMMAND, hide = true)]
-    BenchTarget(TargetArgs),
-    /// The other side of a `bench fairness`, started by it
-    #[command(name = bench::fairness::TARGET_SUBCOMMAND, hide = true)]
-    FairnessTarget(TargetArgs),
-    /// The other side of a `scale`, started by it
-    #[command(name = scale::TARGET_SUBCOMMAND, hide = true)]
-    ScaleTarget(TargetArgs),
+    /// The other side of a measurement, started by it
+    #[command(name = target::SUBCOMMAND, hide = true)]
+    Target(TargetArgs),
     /// One of the two sides of the bare UDP measurement
     #[command(name = bench::floor::ROLE_SUBCOMMAND, hide = true)]
     FloorRole(bench::floor::RoleArgs),
@@ -122,7 +116,6 @@ pub(crate) enum OtherBench {
     Fairness(FairnessArgs),
 }
 
-/// Arguments of `urxe bench fairness`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FairnessArgs {
     /// QPs that stream
@@ -142,7 +135,6 @@ pub(crate) struct FairnessArgs {
     pub(crate) json: bool,
 }
 
-/// Arguments of `urxe bench` with an operation.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OpBenchArgs {
     /// The operation
@@ -184,9 +176,10 @@ fn parse_mtu(text: &str) -> Result<u32, String> {
     Err("a path MTU is 256, 512, 1024, 2048 or 4096".to_owned())
 }
 
-/// Arguments of the hidden subcommands that the other side of a measurement is started with.
+/// Arguments of the hidden subcommand that the other side of a measurement is started with.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TargetArgs {
+    pub(crate) of: Measurement,
     /// Address of the device to open
     pub(crate) address: IpAddr,
     /// End with this process
@@ -224,7 +217,6 @@ pub(crate) struct DecodeArgs {
     pub(crate) quiet: bool,
 }
 
-/// Arguments of `urxe scale`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ScaleArgs {
     /// Queue pairs in each of the two processes
@@ -238,7 +230,6 @@ pub(crate) struct ScaleArgs {
     pub(crate) json: bool,
 }
 
-/// Arguments of `urxe run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -253,18 +244,10 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Arguments of `urxe package`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PackageArgs {
     /// The folder
     pub(crate) folder: PathBuf,
-}
-
-/// Arguments of `urxe env`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct EnvArgs {
-    #[command(flatten)]
-    pub(crate) launch: LaunchArgs,
 }
 
 /// What a program on urxe can be given.
@@ -292,88 +275,4 @@ pub(crate) struct LaunchArgs {
     /// Say in words what goes wrong
     #[arg(short, long)]
     pub(crate) verbose: bool,
-}
-
-/// What `urxe sim` can do.
-#[derive(Debug, Subcommand)]
-pub(crate) enum SimCommand {
-    /// Run a scenario (docs/SIMULATION.md has the format) and print what it came to
-    Run(SimRunArgs),
-    /// Run many seeds, and each combination of the values of `[sweep]`
-    Sweep(SimSweepArgs),
-    /// Run a seed again, and tell whether it is the run that was told
-    Replay(SimReplayArgs),
-    /// Make a scenario that fails as small as it can be
-    Shrink(SimShrinkArgs),
-    /// Run each of many seeds twice, and compare every event
-    CheckDeterminism(SimDeterminismArgs),
-    /// Run a scenario and write a page that shows it: the network over time, queues, pauses, flows
-    Report(SimReportArgs),
-    /// Run experiments with known outcomes, and print expected and measured values
-    Experiments(SimExperimentsArgs),
-}
-
-/// Arguments of `urxe sim run`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct SimRunArgs {
-    /// The scenario, a TOML file
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// Another seed than the file's
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
-    /// Write a capture of every frame at every port, for Wireshark
-    #[arg(long, value_name = "FILE.pcapng")]
-    pub(crate) pcap: Option<PathBuf>,
-    /// Write tables into a folder: queues, pauses and rates of ports, rates and outcomes of flows
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) csv: Option<PathBuf>,
-    /// Time of a sample of the tables, such as 10us [default: the run in at most 512]
-    #[arg(long, value_name = "TIME", requires = "csv")]
-    pub(crate) every: Option<String>,
-    #[command(flatten)]
-    pub(crate) changes: ChangeArgs,
-}
-
-/// Arguments of `urxe sim report`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct SimReportArgs {
-    /// The scenario, a TOML file
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// The page
-    #[arg(short, long, value_name = "PAGE.html", default_value = "report.html")]
-    pub(crate) output: PathBuf,
-    /// Another seed than the file's
-    #[arg(long)]
-    pub(crate) seed: Option<u64>,
-    /// Time of a sample, such as 10us [default: the run in at most 512]
-    #[arg(long, value_name = "TIME")]
-    pub(crate) every: Option<String>,
-    #[command(flatten)]
-    pub(crate) changes: ChangeArgs,
-}
-
-/// Arguments of `urxe sim check-determinism`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct SimDeterminismArgs {
-    /// The scenario, a TOML file
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// Number of seeds
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) seeds: u64,
-    /// The first seed
-    #[arg(long, default_value_t = 1)]
-    pub(crate) first: u64,
-    #[command(flatten)]
-    pub(crate) changes: ChangeArgs,
-}
-
-/// Arguments of `urxe sim experiments`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct SimExperimentsArgs {
-    /// Only these
-    #[arg(value_name = "NAME")]
-    pub(crate) names: Vec<String>,
 }

@@ -8,11 +8,11 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
-use crate::error::CliError;
+use crate::error::{CliError, Context};
 
 /// The TCP port that verbs tools use to exchange endpoints.
 pub(crate) const PORT_DEFAULT: u16 = 18515;
@@ -38,6 +38,8 @@ enum Line<T> {
 #[derive(Debug)]
 pub(crate) struct Control {
     reader: BufReader<TcpStream>,
+    /// A line that came before it was asked for.
+    early: Option<Vec<u8>>,
     /// What the peer is, for messages: "the server", "the client".
     peer: &'static str,
 }
@@ -51,10 +53,7 @@ pub(crate) fn listen(address: IpAddr, port: u16) -> Result<TcpListener, CliError
             io::ErrorKind::AddrNotAvailable => " (not an address of this host)",
             _ => "",
         };
-        CliError::context(
-            format!("cannot listen on {address}"),
-            format!("{error}{hint}"),
-        )
+        CliError::Failed(format!("cannot listen on {address}: {error}{hint}"))
     })
 }
 
@@ -79,8 +78,7 @@ pub(crate) fn announced_port(line: &str) -> Result<u16, CliError> {
 
 /// Waits for the client.
 pub(crate) fn accept(listener: &TcpListener) -> Result<Control, CliError> {
-    let accepted = listener.accept();
-    let (stream, _) = accepted.map_err(|error| CliError::context("cannot accept", error))?;
+    let (stream, _) = listener.accept().context("cannot accept")?;
     Control::new(stream, "the client")
 }
 
@@ -101,11 +99,8 @@ pub(crate) fn connect(
         io::Result::Ok(TcpStream::from(socket))
     };
     let stream = attempt().map_err(|error| {
-        let hint = " (is `urxe` with --server running there?)";
-        CliError::context(
-            format!("cannot connect to {server}"),
-            format!("{error}{hint}"),
-        )
+        let hint = "is `urxe` with --server running there?";
+        CliError::Failed(format!("cannot connect to {server}: {error} ({hint})"))
     })?;
     Control::new(stream, peer)
 }
@@ -121,9 +116,10 @@ impl Control {
                 .with_retries(5);
             SockRef::from(&stream).set_tcp_keepalive(&keepalive)
         };
-        setup().map_err(|error| CliError::context("cannot set up the connection", error))?;
+        setup().context("cannot set up the connection")?;
         Ok(Control {
             reader: BufReader::new(stream),
+            early: None,
             peer,
         })
     }
@@ -131,9 +127,7 @@ impl Control {
     /// The address of this host on the way to the peer.
     pub(crate) fn local_ip(&self) -> Result<IpAddr, CliError> {
         let address = self.reader.get_ref().local_addr();
-        Ok(address
-            .map_err(|error| CliError::context("no local address", error))?
-            .ip())
+        Ok(address.context("no local address")?.ip())
     }
 
     pub(crate) fn send<T: Serialize>(&mut self, message: &T) -> Result<(), CliError> {
@@ -173,6 +167,14 @@ impl Control {
         &mut self,
         limit: Option<Duration>,
     ) -> Result<T, CliError> {
+        let line = match self.early.take() {
+            Some(line) => line,
+            None => self.recv_line(limit)?,
+        };
+        self.read(&line)
+    }
+
+    fn recv_line(&mut self, limit: Option<Duration>) -> Result<Vec<u8>, CliError> {
         let deadline = limit.map(|limit| Instant::now() + limit);
         let mut line = Vec::new();
         loop {
@@ -184,7 +186,7 @@ impl Control {
             set.map_err(|error| self.lost(&error))?;
             let room = LINE_LEN_MAX - line.len() as u64;
             match (&mut self.reader).take(room).read_until(b'\n', &mut line) {
-                Ok(_) if line.last() == Some(&b'\n') => break,
+                Ok(_) if line.last() == Some(&b'\n') => return Ok(line),
                 Ok(_) if line.len() as u64 == LINE_LEN_MAX => {
                     return Err(CliError::Failed(format!(
                         "{} sends no messages of urxe",
@@ -196,17 +198,36 @@ impl Control {
                 Err(error) => return Err(self.lost(&error)),
             }
         }
-        match serde_json::from_slice(&line) {
-            Ok(Line::Message(message)) => Ok(message),
-            Ok(Line::Fault(text)) => Err(CliError::Failed(format!("{} failed: {text}", self.peer))),
-            Err(error) => {
-                let what = format!(
-                    "{} sent something unexpected (another version of urxe?)",
-                    self.peer
-                );
-                Err(CliError::context(what, error))
-            }
+    }
+
+    fn read<T: DeserializeOwned>(&self, line: &[u8]) -> Result<T, CliError> {
+        let peer = self.peer;
+        let read = serde_json::from_slice(line);
+        match read.context(format_args!(
+            "{peer} sent something unexpected (another version of urxe?)"
+        ))? {
+            Line::Message(message) => Ok(message),
+            Line::Fault(text) => Err(CliError::Failed(format!("{peer} failed: {text}"))),
         }
+    }
+
+    /// Within a run, looks whether the peer still lives. A message that comes early is kept for [`Control::recv`].
+    pub(crate) fn check(&mut self) -> Result<(), CliError> {
+        if self.early.is_none() && self.has_news() {
+            let line = self.recv_line(Some(ANSWER_MAX))?;
+            self.read::<IgnoredAny>(&line)?;
+            self.early = Some(line);
+        }
+        Ok(())
+    }
+
+    /// As [`Control::check`], where the peer has nothing to say but that it gives up.
+    pub(crate) fn check_silent(&mut self) -> Result<(), CliError> {
+        if !self.has_news() {
+            return Ok(());
+        }
+        self.recv::<IgnoredAny>(Some(ANSWER_MAX))?;
+        Err(CliError::Failed(format!("{} gave up", self.peer)))
     }
 
     /// Waits for this message, and no other.

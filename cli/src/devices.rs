@@ -2,14 +2,12 @@
 
 use std::io::Write;
 
-use crate::error::CliError;
+use crate::error::{CliError, Context};
 use crate::table::{Align, Table};
 
 /// Prints the devices of this host.
 pub(crate) fn run() -> Result<(), CliError> {
-    let devices = urxe::devices();
-    let devices =
-        devices.map_err(|error| CliError::context("cannot list the interfaces", error))?;
+    let devices = urxe::devices().context("cannot list the interfaces")?;
     let mut table = Table::new(&[
         ("device", Align::Left),
         ("interface", Align::Left),

@@ -1,5 +1,6 @@
 //! What ends a command early, worded for the user that typed it, and its exit code.
 
+use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
@@ -36,7 +37,7 @@ pub(crate) enum CliError {
 
 impl CliError {
     /// A failure with its context in front: `cannot read x.pcap: No such file or directory`.
-    pub(crate) fn context(what: impl std::fmt::Display, why: impl std::fmt::Display) -> CliError {
+    pub(crate) fn context(what: impl Display, why: impl Display) -> CliError {
         CliError::Failed(format!("{what}: {why}"))
     }
 
@@ -52,6 +53,18 @@ impl CliError {
             CliError::Fault(_) | CliError::Failed(_) | CliError::Reported => ExitCode::FAILURE,
             CliError::OutputClosed => ExitCode::SUCCESS,
         }
+    }
+}
+
+/// Puts its context before the error of something that failed.
+pub(crate) trait Context<T> {
+    /// As [`CliError::context`].
+    fn context(self, what: impl Display) -> Result<T, CliError>;
+}
+
+impl<T, E: Display> Context<T> for Result<T, E> {
+    fn context(self, what: impl Display) -> Result<T, CliError> {
+        self.map_err(|why| CliError::context(what, why))
     }
 }
 

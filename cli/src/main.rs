@@ -33,6 +33,7 @@ use clap::Parser;
 
 use crate::args::{Args, Command};
 use crate::error::CliError;
+use crate::target::Measurement;
 
 fn main() -> ExitCode {
     // A usage error prints its own message and exits with 2.
@@ -61,10 +62,13 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Explain(args) => explain::run(&args),
         Command::Sim(command) => sim::run(&command),
         Command::Scale(args) => scale::run(&args),
-        Command::ScaleTarget(args) => target::run(args.address, args.parent, scale::target::serve),
-        Command::BenchTarget(args) => target::run(args.address, args.parent, bench::target::serve),
-        Command::FairnessTarget(args) => {
-            target::run(args.address, args.parent, bench::fairness::target::serve)
+        Command::Target(args) => {
+            let serve = match args.of {
+                Measurement::Bench => bench::target::serve,
+                Measurement::Fairness => bench::fairness::target::serve,
+                Measurement::Scale => scale::target::serve,
+            };
+            target::run(args.address, args.parent, serve)
         }
         Command::FloorRole(args) => bench::floor::run_role(&args),
     }

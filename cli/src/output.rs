@@ -1,9 +1,10 @@
 //! What a command gives: files that are there as a whole or not at all, and reports.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -87,13 +88,26 @@ fn part_of(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Prints a measurement's result: JSON for programs, text for people.
-pub(crate) fn print_report(is_json: bool, report: &impl Serialize, text: impl FnOnce() -> String) {
-    if is_json {
-        let json = serde_json::to_string(report);
-        println!("{}", json.expect("a report is plain data"));
-    } else {
-        print!("{}", text());
+pub(crate) fn print_report(
+    is_json: bool,
+    report: &impl Serialize,
+    text: impl FnOnce() -> String,
+) -> Result<(), CliError> {
+    let text = match is_json {
+        true => serde_json::to_string(report).expect("a report is plain data") + "\n",
+        false => text(),
+    };
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+/// A line on stderr that shows how far something is, by a template of indicatif; on a terminal, and unless it is to be
+/// quiet.
+pub(crate) fn progress(is_quiet: bool, template: &str, len: usize) -> ProgressBar {
+    if is_quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
     }
+    let style = ProgressStyle::with_template(template);
+    ProgressBar::new(len as u64).with_style(style.expect("the template is valid"))
 }
 
 /// A failure to write, with the file's name.

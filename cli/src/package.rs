@@ -6,21 +6,20 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::args::PackageArgs;
-use crate::error::CliError;
+use crate::error::{CliError, Context};
 use crate::launch::{LIBRARY, PRELOAD, find_library};
 
 /// Makes a folder that can be copied or packed anywhere: the command, and beside it the libraries.
 pub(crate) fn run(args: &PackageArgs) -> Result<(), CliError> {
     let library = find_library()?;
-    let executable = std::env::current_exe()
-        .map_err(|error| CliError::context("cannot find this executable", error))?;
-    make(&args.folder, &executable, &library).map_err(|error| {
-        CliError::context(format!("cannot make {}", args.folder.display()), error)
-    })?;
+    let executable = std::env::current_exe().context("cannot find this executable")?;
+    let folder = args.folder.display();
+    let made = make(&args.folder, &executable, &library);
+    made.context(format_args!("cannot make {folder}"))?;
+    let command = args.folder.join("urxe");
     println!(
-        "{}: copy it as it is, links too (cp -a, tar); {} is the command",
-        args.folder.display(),
-        args.folder.join("urxe").display()
+        "{folder}: copy it as it is, links too (cp -a, tar); {} is the command",
+        command.display()
     );
     Ok(())
 }

@@ -9,7 +9,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
 
-use crate::error::CliError;
+use crate::error::{CliError, Context};
 
 /// A child that is killed when this value goes away.
 #[derive(Debug)]
@@ -23,58 +23,45 @@ impl ChildGuard {
     /// outlive (see [`die_with`]).
     pub(crate) fn spawn(
         name: &'static str,
-        args: &[String],
+        args: &[&str],
         stdout: Stdio,
     ) -> Result<ChildGuard, CliError> {
-        let fail = |error| CliError::context(format!("cannot start the {name} process"), error);
-        let program = std::env::current_exe().map_err(fail)?;
-        let mut command = Command::new(program);
-        command
-            .args(args)
-            .arg("--parent")
-            .arg(std::process::id().to_string());
-        command.stdin(Stdio::null()).stdout(stdout);
-        Ok(ChildGuard {
-            child: command.spawn().map_err(fail)?,
-            name,
-        })
+        let spawn = || {
+            let mut command = Command::new(std::env::current_exe()?);
+            let parent = std::process::id().to_string();
+            command.args(args).args(["--parent", &parent]);
+            command.stdin(Stdio::null()).stdout(stdout).spawn()
+        };
+        let child = spawn().context(format_args!("cannot start the {name} process"))?;
+        Ok(ChildGuard { child, name })
     }
 
     /// The first line that the child prints; an error when it ends without one.
     pub(crate) fn first_line(&mut self) -> Result<String, CliError> {
-        let stdout = self
-            .child
-            .stdout
-            .take()
-            .expect("spawned with a pipe, read once");
-        let mut line = String::new();
-        let read = BufReader::new(stdout).read_line(&mut line);
-        match read {
-            Ok(len) if len > 0 => Ok(line.trim_end().to_owned()),
+        let stdout = self.child.stdout.take();
+        let stdout = stdout.expect("spawned with a pipe, read once");
+        match BufReader::new(stdout).lines().next() {
+            Some(Ok(line)) => Ok(line),
             // It has said on stderr why.
-            _ => Err(CliError::Failed(format!(
-                "the {} process did not start",
-                self.name
-            ))),
+            _ => {
+                let text = format!("the {} process did not start", self.name);
+                Err(CliError::Failed(text))
+            }
         }
     }
 
     /// Waits for the end.
     pub(crate) fn wait(&mut self) -> Result<ExitStatus, CliError> {
-        let name = self.name;
-        self.child
-            .wait()
-            .map_err(|error| CliError::context(format!("lost the {name}"), error))
+        let status = self.child.wait();
+        status.context(format_args!("lost the {}", self.name))
     }
 
     /// Waits for the end up to `limit`; `None` when the child still runs.
     pub(crate) fn wait_up_to(&mut self, limit: Duration) -> Result<Option<ExitStatus>, CliError> {
-        let name = self.name;
         let end = Instant::now() + limit;
         loop {
             let status = self.child.try_wait();
-            let status =
-                status.map_err(|error| CliError::context(format!("lost the {name}"), error))?;
+            let status = status.context(format_args!("lost the {}", self.name))?;
             if status.is_some() || Instant::now() >= end {
                 return Ok(status);
             }
@@ -92,11 +79,13 @@ impl Drop for ChildGuard {
     }
 }
 
-/// Makes the kernel end this process when its parent ends, however that ends.
-pub(crate) fn die_with(parent: u32) -> Result<(), CliError> {
+/// Makes the kernel end this process when its parent ends, however that ends. `None`: nothing started it.
+pub(crate) fn die_with(parent: Option<u32>) -> Result<(), CliError> {
+    let Some(parent) = parent else {
+        return Ok(());
+    };
     #[cfg(target_os = "linux")]
-    nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)
-        .map_err(|error| CliError::context("cannot follow the parent process", error))?;
+    nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).context("cannot follow the parent process")?;
     // The parent may have ended before the call above: then this process has a new one.
     if getppid() != Pid::from_raw(parent.cast_signed()) {
         return Err(CliError::Failed(
@@ -111,6 +100,16 @@ pub(crate) fn die_with(parent: u32) -> Result<(), CliError> {
 pub(crate) fn pin(cpu: usize) -> bool {
     let mut set = CpuSet::new();
     set.set(cpu).is_ok() && sched_setaffinity(Pid::from_raw(0), &set).is_ok()
+}
+
+/// Fails if a child that should have ended well has not, or not yet.
+pub(crate) fn check_end(name: &str, status: Option<ExitStatus>) -> Result<(), CliError> {
+    let how = match status {
+        Some(status) if status.success() => return Ok(()),
+        Some(status) => describe(status),
+        None => "did not end".to_owned(),
+    };
+    Err(CliError::Failed(format!("the {name} process {how}")))
 }
 
 /// How a child ended, for a message.

@@ -1,14 +1,14 @@
 //! `urxe stat`: the counters and QPs of running urxe processes.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 
 use serde::Serialize;
 use urxe::QpStatus;
 use urxe::stat_file::{self, ContextCounters};
 
 use crate::args::StatArgs;
-use crate::error::CliError;
+use crate::error::{CliError, Context};
+use crate::output::print_report;
 use crate::table::{Align, Table};
 
 /// `--json`: all processes.
@@ -45,23 +45,16 @@ struct Qp {
 
 /// Prints what the processes of this user have counted so far.
 pub(crate) fn run(args: &StatArgs) -> Result<(), CliError> {
-    let contexts = stat_file::read_all();
-    let contexts =
-        contexts.map_err(|error| CliError::context("cannot read the counters", error))?;
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        let processes = contexts.into_iter().map(Process::from).collect();
-        let json = serde_json::to_string(&Report { processes });
-        writeln!(out, "{}", json.expect("counters are plain data"))?;
-        return Ok(());
-    }
-    if contexts.is_empty() {
-        writeln!(out, "No urxe process of this user runs.")?;
-    }
-    for context in contexts {
-        write!(out, "{}", text(&Process::from(context), args.all))?;
-    }
-    Ok(())
+    let contexts = stat_file::read_all().context("cannot read the counters")?;
+    let processes = contexts.into_iter().map(Process::from).collect();
+    let report = Report { processes };
+    print_report(args.json, &report, || {
+        if report.processes.is_empty() {
+            return "No urxe process of this user runs.\n".to_owned();
+        }
+        let texts = report.processes.iter();
+        texts.map(|process| text(process, args.all)).collect()
+    })
 }
 
 impl From<ContextCounters> for Process {
@@ -120,31 +113,18 @@ fn text(process: &Process, all: bool) -> String {
 fn qps_text(qps: &[Qp], all: bool) -> String {
     let mut order: Vec<&Qp> = qps.iter().collect();
     order.sort_by_key(|qp| qp.last_error.is_none());
-    let shown = if all {
-        order.len()
-    } else {
-        QPS_SHOWN.min(order.len())
-    };
+    let most = if all { usize::MAX } else { QPS_SHOWN };
+    let shown = most.min(order.len());
     if shown == 0 {
         return String::new();
     }
-    let columns = [
-        "QP",
-        "type",
-        "state",
-        "peer",
-        "sq",
-        "rq",
-        "psn next/una/expected",
-        "trouble",
-    ];
-    let mut table = Table::new(&columns.map(|name| (name, Align::Left)));
+    let columns = "QP|type|state|peer|sq|rq|psn next/una/expected|trouble".split('|');
+    let columns: Vec<_> = columns.map(|name| (name, Align::Left)).collect();
+    let mut table = Table::new(&columns);
     let mut errors = String::new();
     for qp in &order[..shown] {
-        let trouble = qp
-            .counters
-            .iter()
-            .map(|(name, value)| format!("{name} {value}"));
+        let trouble = qp.counters.iter();
+        let trouble = trouble.map(|(name, value)| format!("{name} {value}"));
         table.row(vec![
             format!("{:#x}", qp.qpn),
             qp.qp_type.clone(),

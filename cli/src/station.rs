@@ -5,9 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use urxe::{CompChannel, ConnectOptions, Context, Cq, Endpoint, Pd, Qp, Wc};
+use urxe::{CompChannel, ConnectOptions, Context, Cq, Endpoint, Mr, Pd, Qp, QpBuilder, Rkey, Wc};
 
-use crate::error::CliError;
+use crate::error::{CliError, Context as _};
 
 /// A wait without any completion for this long ends with an error. The transport itself gives up on a dead peer
 /// within a second or two; this is for a peer that lives and says nothing.
@@ -32,28 +32,38 @@ pub(crate) struct Station {
 impl Station {
     /// Opens the device that has this address of this host.
     pub(crate) fn open(address: IpAddr) -> Result<Station, CliError> {
-        let fail = |error| CliError::context(format!("cannot open a device on {address}"), error);
-        let context = Context::open(address).map_err(fail)?;
-        let pd = context.alloc_pd().map_err(fail)?;
+        let what = format!("cannot open a device on {address}");
+        let context = Context::open(address).context(&what)?;
+        let pd = context.alloc_pd().context(&what)?;
         Ok(Station { context, pd })
     }
 
     /// A completion queue for `cqe` completions, to be polled, or to be slept on.
     pub(crate) fn queue(&self, cqe: usize, is_polled: bool) -> Result<Queue, CliError> {
-        let fail = |error| CliError::context("cannot create a completion queue", error);
-        if is_polled {
-            let cq = self.context.create_cq(cqe).map_err(fail)?;
-            return Ok(Queue { cq, channel: None });
-        }
-        let channel = self.context.create_comp_channel().map_err(fail)?;
-        let cq = self
-            .context
-            .create_cq_with_channel(cqe, &channel)
-            .map_err(fail)?;
-        Ok(Queue {
-            cq,
-            channel: Some(channel),
-        })
+        let create = || {
+            if is_polled {
+                return Ok((self.context.create_cq(cqe)?, None));
+            }
+            let channel = self.context.create_comp_channel()?;
+            let cq = self.context.create_cq_with_channel(cqe, &channel)?;
+            Ok::<_, urxe::Error>((cq, Some(channel)))
+        };
+        let (cq, channel) = create().context("cannot create a completion queue")?;
+        Ok(Queue { cq, channel })
+    }
+
+    /// A queue pair to be, with so many places for sends and for receives, each of one part of memory.
+    pub(crate) fn qp<'a>(
+        &self,
+        sends: &'a Queue,
+        recvs: &'a Queue,
+        places: [usize; 2],
+        inline: usize,
+    ) -> QpBuilder<'a> {
+        let qp = self.pd.qp(&sends.cq).recv_cq(&recvs.cq).max_sge(1);
+        qp.max_send_wr(places[0] as u32)
+            .max_recv_wr(places[1] as u32)
+            .max_inline_data(inline as u32)
     }
 }
 
@@ -61,16 +71,29 @@ impl Station {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RemoteMemory {
     pub(crate) addr: u64,
-    pub(crate) rkey: u32,
+    rkey: u32,
+}
+
+impl RemoteMemory {
+    /// A region of this side from an offset on, for the other.
+    pub(crate) fn of(mr: &Mr, offset: usize) -> RemoteMemory {
+        RemoteMemory {
+            addr: mr.addr() + offset as u64,
+            rkey: mr.rkey().0,
+        }
+    }
+
+    pub(crate) fn rkey(self) -> Rkey {
+        Rkey(self.rkey)
+    }
 }
 
 /// Connects to the endpoint that the other side told as text.
 pub(crate) fn connect(qp: &Qp, remote: &str, options: &ConnectOptions) -> Result<(), CliError> {
-    let endpoint: Endpoint = remote
-        .parse()
-        .map_err(|error| CliError::context(format!("not an endpoint: {remote:?}"), error))?;
+    let endpoint = remote.parse::<Endpoint>();
+    let endpoint = endpoint.context(format_args!("not an endpoint: {remote:?}"))?;
     let connected = qp.connect(&endpoint, options);
-    connected.map_err(|error| CliError::context(format!("cannot connect to {remote}"), error))
+    connected.context(format_args!("cannot connect to {remote}"))
 }
 
 /// A completion queue and the way to wait on it.
@@ -98,8 +121,7 @@ impl Queue {
 
     /// Takes what is there, without waiting.
     pub(crate) fn poll(&self, wcs: &mut [Wc]) -> Result<usize, CliError> {
-        let taken = self.cq.poll(wcs);
-        let taken = taken.map_err(|error| CliError::context("polling failed", error))?;
+        let taken = self.cq.poll(wcs).context("polling failed")?;
         first_failure(&wcs[..taken])?;
         Ok(taken)
     }
@@ -130,19 +152,19 @@ impl Queue {
         wcs: &mut [Wc],
         check: &mut PeerCheck<'_>,
     ) -> Result<usize, CliError> {
-        let fail = |error| CliError::context("waiting for an event failed", error);
+        const FAILED: &str = "waiting for an event failed";
         let mut patience: Option<Patience> = None;
         loop {
             let taken = self.poll(wcs)?;
             if taken > 0 {
                 return Ok(taken);
             }
-            self.cq.req_notify(false).map_err(fail)?;
+            self.cq.req_notify(false).context(FAILED)?;
             let taken = self.poll(wcs)?;
             if taken > 0 {
                 return Ok(taken);
             }
-            match channel.wait_timeout(CHECK_EVERY).map_err(fail)? {
+            match channel.wait_timeout(CHECK_EVERY).context(FAILED)? {
                 Some(cq) => cq.ack_events(1),
                 None => patience.get_or_insert_with(Patience::new).look(check)?,
             }

@@ -4,6 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Stdio;
 
+use clap::ValueEnum;
+
 use crate::control::{self, ANSWER_MAX, Control};
 use crate::error::CliError;
 use crate::process::{self, ChildGuard};
@@ -16,6 +18,20 @@ pub(crate) const LOOPBACK_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2
 /// The CPU of the measuring side and that of the target.
 pub(crate) const CPUS: [usize; 2] = [0, 1];
 
+/// The hidden subcommand that a target is started with.
+pub(crate) const SUBCOMMAND: &str = "target";
+
+/// The measurements that have a target.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Measurement {
+    Bench,
+    Fairness,
+    Scale,
+}
+
+/// What a target does with its device, for the process at the other end of the connection.
+type Serve = fn(&Station, &mut Control) -> Result<(), CliError>;
+
 /// The target, as the measuring side sees it.
 #[derive(Debug)]
 pub(crate) struct Target {
@@ -25,9 +41,9 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Starts this executable again with a hidden subcommand, and connects to it.
-    pub(crate) fn start(subcommand: &str) -> Result<Target, CliError> {
-        let args = [subcommand.to_owned(), LOOPBACK_SERVER.to_string()];
+    /// Starts this executable again, and connects to it.
+    pub(crate) fn start(of: Measurement) -> Result<Target, CliError> {
+        let args = [SUBCOMMAND, &name_of(of), &LOOPBACK_SERVER.to_string()];
         let mut child = ChildGuard::spawn("target", &args, Stdio::piped())?;
         let port = control::announced_port(&child.first_line()?)?;
         let local = Some(LOOPBACK_CLIENT);
@@ -37,39 +53,26 @@ impl Target {
 
     /// Waits for the end of a target that was told to end.
     pub(crate) fn wait(mut self) -> Result<(), CliError> {
-        match self.child.wait_up_to(ANSWER_MAX)? {
-            Some(status) if status.success() => Ok(()),
-            Some(status) => {
-                let how = process::describe(status);
-                Err(CliError::Failed(format!("the target process {how}")))
-            }
-            None => Err(CliError::Failed(
-                "the target process did not end".to_owned(),
-            )),
-        }
+        process::check_end("target", self.child.wait_up_to(ANSWER_MAX)?)
     }
 }
 
+/// How the command line calls a value.
+pub(crate) fn name_of(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value().expect("no value is hidden");
+    value.get_name().to_owned()
+}
+
 /// The target, in its process: opens the device and serves one measurement.
-pub(crate) fn run(
-    address: IpAddr,
-    parent: Option<u32>,
-    serve: impl FnOnce(&Station, &mut Control) -> Result<(), CliError>,
-) -> Result<(), CliError> {
-    if let Some(parent) = parent {
-        process::die_with(parent)?;
-    }
+pub(crate) fn run(address: IpAddr, parent: Option<u32>, serve: Serve) -> Result<(), CliError> {
+    process::die_with(parent)?;
     // Before the device is opened, so that its threads stay there, too.
     process::pin(CPUS[1]);
     serve_one(address, 0, serve)
 }
 
 /// Opens the device, waits for a client, and serves it. The client hears of an error, too.
-pub(crate) fn serve_one(
-    address: IpAddr,
-    port: u16,
-    serve: impl FnOnce(&Station, &mut Control) -> Result<(), CliError>,
-) -> Result<(), CliError> {
+pub(crate) fn serve_one(address: IpAddr, port: u16, serve: Serve) -> Result<(), CliError> {
     // The device first: a client that is told the port finds everything there.
     let station = Station::open(address)?;
     let listener = control::listen(address, port)?;

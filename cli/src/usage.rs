@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug)]
 pub(crate) struct CpuClock {
     started: Instant,
-    user_us: i64,
-    sys_us: i64,
+    before: (i64, i64),
 }
 
 /// CPU time, and the wall clock's time in which it was used.
@@ -25,11 +24,10 @@ pub(crate) struct CpuUse {
 
 impl CpuClock {
     pub(crate) fn start() -> CpuClock {
-        let (user_us, sys_us) = cpu_us();
+        let before = cpu_us();
         CpuClock {
             started: Instant::now(),
-            user_us,
-            sys_us,
+            before,
         }
     }
 
@@ -38,8 +36,8 @@ impl CpuClock {
         let wall_us = self.started.elapsed().as_micros() as i64;
         let (user_us, sys_us) = cpu_us();
         CpuUse {
-            user_us: user_us - self.user_us,
-            sys_us: sys_us - self.sys_us,
+            user_us: user_us - self.before.0,
+            sys_us: sys_us - self.before.1,
             wall_us,
         }
     }

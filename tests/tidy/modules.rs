@@ -16,7 +16,7 @@ const LARGEST_CIRCLE: [(&str, usize); 8] = [
     ("provider", 16),
     ("fabric-sim", 7),
     ("abi", 12),
-    ("cli", 4),
+    ("cli", 3),
     ("preload", 0),
 ];
 
@@ -93,10 +93,8 @@ const PAIRS: &[(&str, &str, &str)] = &[
     ("abi", "rsocket/stream/accept", "rsocket/stream/open"),
     ("abi", "rsocket/stream/connection", "rsocket/stream/iomap"),
     ("cli", "args", "bench"),
-    ("cli", "args", "scale"),
     ("cli", "bench", "bench/session"),
     ("cli", "bench/fairness", "bench/fairness/session"),
-    ("cli", "bench/latency", "bench/target"),
 ];
 
 /// Files of the engine that import from a room above it: one with a file that leads back to the engine. Leave out what

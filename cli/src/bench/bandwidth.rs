@@ -6,8 +6,7 @@ use urxe::{SendWr, Wc};
 
 use super::link::Link;
 use crate::error::CliError;
-use crate::station::PeerCheck;
-use crate::station::RemoteMemory;
+use crate::station::{PeerCheck, RemoteMemory};
 
 /// Does `iters` operations and returns the time from the first post to the last completion. All of them count:
 /// a completion means that the other side has the message.

@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use urxe_udp::{RecvBatch, UdpConfig, UdpSocket};
 
-use crate::error::CliError;
+use crate::error::{CliError, Context};
 use crate::process::{self, ChildGuard};
 
 /// The hidden subcommand that a child process is started with; [`RoleArgs`] follow it.
@@ -80,6 +80,15 @@ impl FloorConfig {
             sender: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1)),
             receiver: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)),
             cpus: Some([0, 1]),
+        }
+    }
+
+    /// Bytes of transport headers in a packet.
+    #[inline]
+    fn header_of(&self, is_first: bool) -> usize {
+        match is_first {
+            true => self.first_header,
+            false => self.header,
         }
     }
 
@@ -165,11 +174,10 @@ fn run_pair<T: DeserializeOwned>(config: &FloorConfig, measure: Measure) -> Resu
             to,
         };
         let role = serde_json::to_string(&role).expect("a role is plain data");
-        ChildGuard::spawn(name, &[ROLE_SUBCOMMAND.to_owned(), role], Stdio::piped())
+        ChildGuard::spawn(name, &[ROLE_SUBCOMMAND, &role], Stdio::piped())
     };
     let mut receiver = start("floor receiver", None)?;
-    let line = receiver.first_line()?;
-    let to = parse(&line)?;
+    let to = parse(&receiver.first_line()?)?;
     let mut sender = start("floor sender", Some(to))?;
     // The receiver serves until it is ended, which the end of this function does.
     parse(&sender.first_line()?)
@@ -177,7 +185,7 @@ fn run_pair<T: DeserializeOwned>(config: &FloorConfig, measure: Measure) -> Resu
 
 fn parse<T: DeserializeOwned>(line: &str) -> Result<T, CliError> {
     let what = "a process that measures the floor said something unexpected";
-    serde_json::from_str(line).map_err(|error| CliError::context(what, error))
+    serde_json::from_str(line).context(what)
 }
 
 fn print<T: Serialize>(value: &T) -> Result<(), CliError> {
@@ -189,9 +197,7 @@ fn print<T: Serialize>(value: &T) -> Result<(), CliError> {
 
 /// Plays one role, in the process that was started for it.
 pub(crate) fn run_role(args: &RoleArgs) -> Result<(), CliError> {
-    if let Some(parent) = args.parent {
-        process::die_with(parent)?;
-    }
+    process::die_with(args.parent)?;
     let role: Role = parse(&args.role)?;
     role.config.check()?;
     if let Some(cpus) = role.config.cpus {
@@ -237,8 +243,8 @@ fn bind(ip: IpAddr, measure: Measure) -> Result<UdpSocket, CliError> {
         recv_tos: false,
         ..UdpConfig::default()
     };
-    UdpSocket::bind(SocketAddr::new(ip, 0), &config)
-        .map_err(|error| CliError::context(format!("cannot bind to {ip}"), error))
+    let socket = UdpSocket::bind(SocketAddr::new(ip, 0), &config);
+    socket.context(format_args!("cannot bind to {ip}"))
 }
 
 fn failed(error: impl std::fmt::Display) -> CliError {

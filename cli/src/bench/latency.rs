@@ -2,17 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use urxe::{Rkey, SendWr, Wc};
+use urxe::{SendWr, Wc};
 
 use super::link::Link;
 use super::plan::{INLINE_MAX, Op};
 use super::protocol::Answer;
-use super::target::check_peer;
 use crate::control::Control;
 use crate::error::CliError;
 use crate::samples::Samples;
-use crate::station::PeerCheck;
-use crate::station::RemoteMemory;
+use crate::station::{PeerCheck, RemoteMemory};
 
 /// A completion is asked for every so many messages of a ping-pong: enough to reclaim queue places.
 const SIGNAL_EVERY: u64 = 32;
@@ -71,7 +69,7 @@ fn ping_by_send(
 pub(super) fn answer_sends(link: &Link, control: &mut Control, iters: u64) -> Result<(), CliError> {
     link.post_recvs(1)?;
     control.send(&Answer::Running)?;
-    let check = &mut || check_peer(control);
+    let check = &mut || control.check_silent();
     for round in 0..iters {
         link.wait_recv(check)?;
         // The answer first: there are receives enough.
@@ -124,7 +122,7 @@ pub(super) fn answer_writes(
     iters: u64,
 ) -> Result<(), CliError> {
     control.send(&Answer::Running)?;
-    let check = &mut || check_peer(control);
+    let check = &mut || control.check_silent();
     for round in 0..iters {
         wait_for_byte(link, mark(round), check)?;
         let is_signaled = write(link, remote, round, iters)?;
@@ -134,7 +132,7 @@ pub(super) fn answer_writes(
 }
 
 fn write(link: &Link, remote: RemoteMemory, round: u64, iters: u64) -> Result<bool, CliError> {
-    let (size, rkey) = (link.plan.size, Rkey(remote.rkey));
+    let (size, rkey) = (link.plan.size, remote.rkey());
     if link.plan.is_inline() {
         let mut bytes = [0; INLINE_MAX];
         let bytes = &mut bytes[..size];

@@ -1,9 +1,9 @@
 //! One side's verbs objects of a bench.
 
-use urxe::{Access, ConnectOptions, Mr, Mtu, Qp, RecvWr, Rkey, SendWr, Sge, Wc};
+use urxe::{Access, ConnectOptions, Mr, Mtu, Qp, RecvWr, SendWr, Sge, Wc};
 
 use super::plan::{Op, Plan};
-use crate::error::CliError;
+use crate::error::{CliError, Context};
 use crate::pattern::{self, Direction};
 use crate::station::{self, PeerCheck, Queue, RemoteMemory, Station};
 
@@ -32,7 +32,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(station: &Station, plan: Plan) -> Result<Link, CliError> {
-        let fail = |error| CliError::context("cannot create a queue pair", error);
+        let what = "cannot create a queue pair";
         let depth = plan.depth();
         let sends = station.queue(2 * depth, !plan.is_event)?;
         let recvs = station.queue(4 * depth, !plan.is_event)?;
@@ -40,21 +40,12 @@ impl Link {
             | Access::REMOTE_READ
             | Access::REMOTE_WRITE
             | Access::REMOTE_ATOMIC;
-        let mr = station
-            .pd
-            .reg_owned(vec![0; 2 * half(plan)], access)
-            .map_err(fail)?;
+        let mr = station.pd.reg_owned(vec![0; 2 * half(plan)], access);
+        let mr = mr.context(what)?;
         let inline = if plan.is_inline() { plan.size } else { 0 };
-        let qp = station
-            .pd
-            .qp(&sends.cq)
-            .recv_cq(&recvs.cq)
-            .max_send_wr(depth.max(SENDS_MIN) as u32)
-            .max_recv_wr(2 * depth as u32)
-            .max_sge(1)
-            .max_inline_data(inline as u32)
-            .create()
-            .map_err(fail)?;
+        let places = [depth.max(SENDS_MIN), 2 * depth];
+        let qp = station.qp(&sends, &recvs, places, inline);
+        let qp = qp.create().context(what)?;
         Ok(Link {
             plan,
             qp,
@@ -83,10 +74,7 @@ impl Link {
 
     /// The half that the other side may work on.
     pub(super) fn window(&self) -> RemoteMemory {
-        RemoteMemory {
-            addr: self.mr.addr() + self.in_offset() as u64,
-            rkey: self.mr.rkey().0,
-        }
+        RemoteMemory::of(&self.mr, self.in_offset())
     }
 
     pub(super) fn in_offset(&self) -> usize {
@@ -119,7 +107,7 @@ impl Link {
 
     pub(super) fn post(&self, list: &[SendWr<'_>]) -> Result<(), CliError> {
         let posted = self.qp.post_send_list(list);
-        posted.map_err(|error| CliError::context("cannot post a work request", error))
+        posted.context("cannot post a work request")
     }
 
     pub(super) fn post_recvs(&self, count: usize) -> Result<(), CliError> {
@@ -129,7 +117,7 @@ impl Link {
             let list = [RecvWr::new(0, &sges); RECV_LIST_LEN];
             let next = left.min(RECV_LIST_LEN);
             let posted = self.qp.post_recv_list(&list[..next]);
-            posted.map_err(|error| CliError::context("cannot post receives", error))?;
+            posted.context("cannot post receives")?;
             left -= next;
         }
         Ok(())
@@ -147,7 +135,7 @@ impl Link {
 
     /// The operation of the plan, unsignaled.
     pub(super) fn work_request<'a>(&self, sges: &'a [Sge; 1], remote: RemoteMemory) -> SendWr<'a> {
-        let rkey = Rkey(remote.rkey);
+        let rkey = remote.rkey();
         match self.plan.op {
             Op::Send => SendWr::send(0, sges),
             Op::Write => SendWr::rdma_write(0, sges, remote.addr, rkey),

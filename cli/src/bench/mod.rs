@@ -4,7 +4,7 @@
 //! [`floor`] measured: bare UDP with the same packets on the same CPUs.
 
 mod bandwidth;
-pub(crate) mod busy;
+mod busy;
 pub(crate) mod fairness;
 pub(crate) mod floor;
 mod latency;
@@ -15,10 +15,7 @@ mod report;
 mod session;
 pub(crate) mod target;
 
-use std::io::IsTerminal;
 use std::time::Duration;
-
-use indicatif::{ProgressBar, ProgressStyle};
 
 use self::floor::{FloorConfig, Wait};
 use self::link::Link;
@@ -28,13 +25,10 @@ use self::report::{Pair, Report};
 use self::session::Session;
 use crate::args::{BenchArgs, OpBenchArgs, OtherBench};
 use crate::error::CliError;
-use crate::output::print_report;
+use crate::output::{print_report, progress};
 use crate::process;
 use crate::station::Station;
 use crate::target::CPUS;
-
-/// The hidden subcommand that the other side is started with.
-pub(crate) const TARGET_SUBCOMMAND: &str = "bench-target";
 
 /// Measures and prints.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
@@ -47,12 +41,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
 
 fn run_op(args: &OpBenchArgs) -> Result<(), CliError> {
     let plan = plan(args)?;
-    if let Some(note) = busy::note() {
-        eprintln!("urxe: {note}");
-    }
-    // Before the device is opened, so that its threads stay there, too.
-    process::pin(CPUS[0]);
-    let progress = progress(args.json);
+    prepare();
+    let progress = progress(args.json, "{bar:20} {pos}/{len} samples: {msg}", 2 * PAIRS);
     let mut session = Session::start(plan)?;
     let mut pairs = Vec::new();
     let mut p99s = Vec::new();
@@ -76,27 +66,30 @@ fn run_op(args: &OpBenchArgs) -> Result<(), CliError> {
     session.finish()?;
     progress.finish_and_clear();
     let report = report(plan, &pairs, &p99s);
-    print_report(args.json, &report, || report::text(&report, &pairs, &plan));
-    Ok(())
+    print_report(args.json, &report, || report::text(&report, &pairs, &plan))
+}
+
+/// Makes this the measuring process of a host that is quiet, or says that it is not.
+pub(crate) fn prepare() {
+    if let Some(note) = busy::note() {
+        eprintln!("urxe: {note}");
+    }
+    // Before the device is opened, so that its threads stay there, too.
+    process::pin(CPUS[0]);
 }
 
 fn plan(args: &OpBenchArgs) -> Result<Plan, CliError> {
+    let usage = |text: &str| Err(CliError::Usage(text.to_owned()));
     let size = match (args.op, args.size) {
         (Op::Atomic, None | Some(8)) => 8,
-        (Op::Atomic, Some(_)) => {
-            return Err(CliError::Usage(
-                "an atomic is on 8 bytes: leave --size out".to_owned(),
-            ));
-        }
+        (Op::Atomic, Some(_)) => return usage("an atomic is on 8 bytes: leave --size out"),
         (_, size) => size.unwrap_or(if args.lat { 8 } else { 1 << 20 }) as usize,
     };
     if args.event && (!args.lat || args.op == Op::Write) {
-        let text = "--event is for the latency of send, read and atomic (with --lat)";
-        return Err(CliError::Usage(text.to_owned()));
+        return usage("--event is for the latency of send, read and atomic (with --lat)");
     }
     if args.signaled && !(args.lat && matches!(args.op, Op::Send | Op::Write)) {
-        let text = "--signaled is for the latency of send and write (with --lat)";
-        return Err(CliError::Usage(text.to_owned()));
+        return usage("--signaled is for the latency of send and write (with --lat)");
     }
     Ok(Plan {
         op: args.op,
@@ -107,16 +100,6 @@ fn plan(args: &OpBenchArgs) -> Result<Plan, CliError> {
         is_signaled: args.signaled,
         is_one_address: args.one_address,
     })
-}
-
-/// A line that shows how far it is, on a terminal only.
-fn progress(is_json: bool) -> ProgressBar {
-    if is_json || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:20} {pos}/{len} samples: {msg}");
-    let bar = ProgressBar::new(2 * PAIRS as u64);
-    bar.with_style(style.expect("the template is valid"))
 }
 
 /// The floor of this measurement, in the same unit. An atomic's bandwidth has none, nor has the latency of a
@@ -133,32 +116,23 @@ fn floor_sample(plan: Plan, iters: Option<u64>) -> Result<Option<f64>, CliError>
             return Ok(None);
         }
         // With a number of messages given the run is to be short: a smoke test.
-        config.duration = if iters.is_some() {
-            Duration::from_millis(50)
-        } else {
-            SAMPLE_TIME
-        };
+        config.duration = iters.map_or(SAMPLE_TIME, |_| Duration::from_millis(50));
         return Ok(Some(floor::floor_bandwidth(&config)?.gbit_per_s));
     }
     if plan.size > PING_LEN_MAX {
         return Ok(None);
     }
-    config.wait = if plan.is_event {
-        Wait::Block
-    } else {
-        Wait::Spin
+    config.wait = match plan.is_event {
+        true => Wait::Block,
+        false => Wait::Spin,
     };
     config.rounds = match (iters, plan.is_event) {
         (Some(iters), _) => iters.clamp(100, 20_000) as usize,
         (None, true) => 4_000,
         (None, false) => 20_000,
     };
-    let half = floor::floor_latency(&config)?.p50_us;
-    Ok(Some(if plan.op.is_round_trip() {
-        2.0 * half
-    } else {
-        half
-    }))
+    let ways = if plan.op.is_round_trip() { 2.0 } else { 1.0 };
+    Ok(Some(ways * floor::floor_latency(&config)?.p50_us))
 }
 
 fn report(plan: Plan, pairs: &[Pair], p99s: &[f64]) -> Report {

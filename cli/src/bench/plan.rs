@@ -31,38 +31,28 @@ impl Op {
 
     /// What the number is, in words.
     pub(crate) fn measure(self, plan: &Plan) -> String {
-        let mut words = self.measured(plan);
+        let mut words = match (plan.is_latency, self) {
+            (false, _) => "one way, as much as goes",
+            (true, Op::Send | Op::Write) => "half a round trip of a ping-pong, both sides ",
+            (true, Op::Read | Op::Atomic) => {
+                "a whole operation, request to completion, both sides "
+            }
+        }
+        .to_owned();
+        if plan.is_latency {
+            words += match (plan.is_event, self) {
+                (_, Op::Write) => "polling their memory",
+                (true, _) => "sleeping for events",
+                (false, _) => "polling",
+            };
+        }
+        if plan.is_signaled {
+            words += ", each message completed before the answer is looked for";
+        }
         if plan.is_one_address {
-            words.push_str(", both sides on one address");
+            words += ", both sides on one address";
         }
         words
-    }
-
-    fn measured(self, plan: &Plan) -> String {
-        let waiting = if plan.is_event {
-            "sleeping for events"
-        } else {
-            "polling"
-        };
-        let completed = if plan.is_signaled {
-            ", each message completed before the answer is looked for"
-        } else {
-            ""
-        };
-        match (plan.is_latency, self) {
-            (false, _) => "one way, as much as goes".to_owned(),
-            (true, Op::Send) => {
-                format!("half a round trip of a ping-pong, both sides {waiting}{completed}")
-            }
-            (true, Op::Write) => {
-                format!(
-                    "half a round trip of a ping-pong, both sides polling their memory{completed}"
-                )
-            }
-            (true, Op::Read | Op::Atomic) => {
-                format!("a whole operation, request to completion, both sides {waiting}")
-            }
-        }
     }
 
     /// Whether the latency is that of both ways: the answer to a READ or atomic is the operation.

@@ -88,15 +88,11 @@ pub(crate) fn text(report: &Report, pairs: &[Pair], plan: &Plan) -> String {
 }
 
 fn explanation(is_latency: bool, pairs: usize) -> String {
-    let direction = if is_latency {
-        "1 would be as fast, higher is slower"
-    } else {
-        "1 would be as fast, lower is slower"
-    };
+    let slower = if is_latency { "higher" } else { "lower" };
     format!(
         "The floor is bare UDP: packets of the same sizes in the same batches between two processes on the same\n\
          two CPUs, without transport or verbs. Its samples and urxe's took turns ({pairs} of each); ratio is the\n\
-         median of urxe/floor over neighbours: {direction}.\n"
+         median of urxe/floor over neighbours: 1 would be as fast, {slower} is slower.\n"
     )
 }
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::plan::{Op, Plan};
 use super::protocol::{Answer, Expected, Request};
-use super::{Link, Station, TARGET_SUBCOMMAND, bandwidth, latency};
-use crate::control::{ANSWER_MAX, Control};
+use super::{Link, Station, bandwidth, latency};
+use crate::control::ANSWER_MAX;
 use crate::error::CliError;
 use crate::station::RemoteMemory;
-use crate::target::{LOOPBACK_CLIENT, LOOPBACK_SERVER, Target};
+use crate::target::{LOOPBACK_CLIENT, LOOPBACK_SERVER, Measurement, Target};
 
 /// What one sample gave: Gbit/s, or microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -22,25 +22,19 @@ pub(super) struct Sample {
 pub(super) struct Session {
     link: Link,
     remote: RemoteMemory,
-    /// The other side said already that its part of the run is over.
-    is_peer_done: bool,
     /// Operations since the start: what an atomic counter must show.
     total: u64,
-    // Keeps the device open; dropped after the queue pair.
-    _station: Station,
     target: Target,
 }
 
 impl Session {
     pub(super) fn start(plan: Plan) -> Result<Session, CliError> {
-        let mut target = Target::start(TARGET_SUBCOMMAND)?;
+        let mut target = Target::start(Measurement::Bench)?;
         let control = &mut target.control;
-        let own = if plan.is_one_address {
-            LOOPBACK_SERVER
-        } else {
-            LOOPBACK_CLIENT
-        };
-        let station = Station::open(own)?;
+        let station = Station::open(match plan.is_one_address {
+            true => LOOPBACK_SERVER,
+            false => LOOPBACK_CLIENT,
+        })?;
         let link = Link::new(&station, plan)?;
         if matches!(plan.op, Op::Send | Op::Write) {
             link.fill(0);
@@ -57,13 +51,10 @@ impl Session {
             }
             other => return Err(control.out_of_turn(&other)),
         };
-        let is_peer_done = false;
         Ok(Session {
             link,
             remote,
-            is_peer_done,
             total: 0,
-            _station: station,
             target,
         })
     }
@@ -93,15 +84,12 @@ impl Session {
         self.target.control.send(&Request::Run { iters })?;
         self.target.control.expect(&Answer::Running)?;
         let plan = self.link.plan;
-        self.is_peer_done = false;
-        let (control, is_done) = (&mut self.target.control, &mut self.is_peer_done);
-        let check = &mut || check_target(control, is_done);
+        let check = &mut || self.target.control.check();
         let sample = if plan.is_latency {
             let mut samples = latency::measure(&self.link, self.remote, iters, check)?;
-            let p99 = Some(samples.percentile_us(99.0));
             Sample {
                 value: samples.percentile_us(50.0),
-                p99,
+                p99: Some(samples.percentile_us(99.0)),
             }
         } else {
             let time = bandwidth::stream(&self.link, self.remote, iters, check)?;
@@ -115,7 +103,7 @@ impl Session {
         if plan.is_target_passive() {
             self.target.control.send(&Request::Finished)?;
         }
-        self.expect_done()?;
+        self.target.control.expect(&Answer::Done)?;
         Ok(sample)
     }
 
@@ -132,29 +120,9 @@ impl Session {
             }
             (Op::Atomic, _) => Expected::Count(self.total),
         };
-        self.is_peer_done = false;
         self.target.control.send(&Request::Check { expected })?;
-        self.expect_done()?;
+        self.target.control.expect(&Answer::Done)?;
         self.target.control.send(&Request::Bye)?;
         self.target.wait()
     }
-
-    fn expect_done(&mut self) -> Result<(), CliError> {
-        if self.is_peer_done {
-            return Ok(());
-        }
-        self.target.control.expect(&Answer::Done)
-    }
-}
-
-/// Whether the target still lives; notes when it is done before this side is.
-fn check_target(control: &mut Control, is_done: &mut bool) -> Result<(), CliError> {
-    if *is_done || !control.has_news() {
-        return Ok(());
-    }
-    match control.recv(Some(ANSWER_MAX))? {
-        Answer::Done => *is_done = true,
-        other => return Err(control.out_of_turn(&other)),
-    }
-    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::CliError;
+use crate::error::{CliError, Context};
 
 /// What programs ask for.
 pub(crate) const NAME: &str = "libibverbs.so.1";
@@ -23,8 +23,7 @@ pub(crate) fn find() -> Result<PathBuf, CliError> {
             ))
         });
     }
-    let executable = std::env::current_exe()
-        .map_err(|error| CliError::context("cannot find this executable", error))?;
+    let executable = std::env::current_exe().context("cannot find this executable")?;
     let beside = executable.parent().unwrap_or(Path::new("/"));
     let mut places = PLACES.iter().map(|place| beside.join(place));
     places.find_map(|folder| has_library(&folder)).ok_or_else(|| {
@@ -38,8 +37,6 @@ pub(crate) fn find() -> Result<PathBuf, CliError> {
 
 /// The folder, absolute, if the library is in it. A link that leads nowhere is no library.
 fn has_library(folder: &Path) -> Option<PathBuf> {
-    if !folder.join(NAME).is_file() {
-        return None;
-    }
-    folder.canonicalize().ok()
+    let is_there = folder.join(NAME).is_file();
+    folder.canonicalize().ok().filter(|_| is_there)
 }

@@ -16,8 +16,8 @@ use urxe::ListedDevice;
 pub(crate) use library::{NAME as LIBRARY, find as find_library};
 pub(crate) use tree::PRELOAD;
 
-use crate::args::{EnvArgs, LaunchArgs, RunArgs};
-use crate::error::CliError;
+use crate::args::{LaunchArgs, RunArgs};
+use crate::error::{CliError, Context};
 
 /// Becomes the program: its exit status, its signals and its process id are those of `urxe run`.
 pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
@@ -52,11 +52,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
 }
 
 /// Prints what `run` would set, for a shell to take over.
-pub(crate) fn env(args: &EnvArgs) -> Result<(), CliError> {
+pub(crate) fn env(args: &LaunchArgs) -> Result<(), CliError> {
     // It is for the programs of the shell that asks.
     let shell = getppid().as_raw().unsigned_abs();
     let mut out = io::stdout().lock();
-    for (name, value) in variables(&args.launch, shell)? {
+    for (name, value) in variables(args, shell)? {
         writeln!(out, "export {name}={}", quoted(&value.to_string_lossy()))?;
     }
     Ok(())
@@ -79,22 +79,19 @@ fn variables(args: &LaunchArgs, owner: u32) -> Result<Vec<(&'static str, OsStrin
     }
     if let Some(file) = &args.pcap {
         // The program may change its directory before it opens a device.
-        let absolute = std::path::absolute(file)
-            .map_err(|error| CliError::context(format!("cannot use {}", file.display()), error))?;
+        let absolute = std::path::absolute(file);
+        let absolute = absolute.context(format_args!("cannot use {}", file.display()))?;
         variables.push(("URXE_PCAP", absolute.into()));
     }
-    if args.strict {
-        variables.push(("URXE_STRICT", "1".into()));
-    }
-    if let Some(faults) = &args.faults {
-        variables.push(("URXE_FAULTS", faults.to_string().into()));
-    }
-    if let Some(mtu) = args.mtu {
-        variables.push(("URXE_MTU", mtu.to_string().into()));
-    }
-    if args.verbose {
-        variables.push(("URXE_VERBOSE", "1".into()));
-    }
+    let flag = |is_set: bool| is_set.then(|| "1".to_owned());
+    let more = [
+        ("URXE_STRICT", flag(args.strict)),
+        ("URXE_FAULTS", args.faults.as_ref().map(ToString::to_string)),
+        ("URXE_MTU", args.mtu.map(|mtu| mtu.to_string())),
+        ("URXE_VERBOSE", flag(args.verbose)),
+    ];
+    let more = more.into_iter();
+    variables.extend(more.filter_map(|(name, value)| Some((name, value?.into()))));
     Ok(variables)
 }
 
@@ -112,8 +109,8 @@ fn devices(args: &LaunchArgs) -> Result<Vec<ListedDevice>, CliError> {
 fn search_path(folder: PathBuf) -> Result<OsString, CliError> {
     let before = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let rest = std::env::split_paths(&before).filter(|path| !path.as_os_str().is_empty());
-    std::env::join_paths(std::iter::once(folder.clone()).chain(rest))
-        .map_err(|error| CliError::context(format!("cannot search {}", folder.display()), error))
+    let joined = std::env::join_paths(std::iter::once(folder.clone()).chain(rest));
+    joined.context(format_args!("cannot search {}", folder.display()))
 }
 
 /// A word that a shell reads as it is.

@@ -1,19 +1,17 @@
 //! The client's side of a ping-pong: says what happens, measures, verifies, prints the result.
 
-use std::io::IsTerminal;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use indicatif::ProgressBar;
 
 use super::link::{Link, RemoteMemory, Slot, Station};
 use super::protocol::{Answer, Request, Variant};
 use super::report::{self, Report, Row};
 use crate::args::PingpongArgs;
 use crate::control::{self, ANSWER_MAX, Control};
-use crate::error::CliError;
-use crate::output::print_report;
+use crate::error::{CliError, Context};
+use crate::output::{print_report, progress};
 use crate::pattern::Direction;
 use crate::samples::Samples;
 use crate::usage::{CpuClock, CpuUse};
@@ -28,12 +26,8 @@ const VARIANT_TIME: Duration = Duration::from_secs(2);
 pub(crate) fn run(server: IpAddr, args: &PingpongArgs) -> Result<(), CliError> {
     let control = control::connect("the server", server, args.role.port, args.role.local)?;
     let station = Station::open(control.local_ip()?)?;
-    let mut client = Client {
-        station,
-        control,
-        early: None,
-    };
-    let progress = progress(args.json);
+    let mut client = Client { station, control };
+    let progress = progress(args.json, "{spinner} {msg}", 0);
     let variants = if args.variant.is_empty() {
         Variant::value_variants()
     } else {
@@ -46,31 +40,19 @@ pub(crate) fn run(server: IpAddr, args: &PingpongArgs) -> Result<(), CliError> {
         let row = client.measure(variant, args.size as usize, args.iters);
         let failed = row.as_ref().err().map(|_| Row::failed(variant));
         report.rows.extend(row.as_ref().ok().cloned().or(failed));
-        row.map(|_| ())
-            .map_err(|error| CliError::context(variant, error))
+        row.map(|_| ()).context(variant)
     });
     progress.finish_and_clear();
     // The server may be what failed: then it takes no farewell.
     let _ = client.control.send(&Request::Bye);
-    print_report(args.json, &report, || {
-        report::text(&report, args.size as usize)
-    });
+    let text = || report::text(&report, args.size as usize);
+    print_report(args.json, &report, text)?;
     outcome
-}
-
-/// A line that says what is being measured, on a terminal only.
-fn progress(is_json: bool) -> ProgressBar {
-    if is_json || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    ProgressBar::new_spinner()
 }
 
 struct Client {
     station: Station,
     control: Control,
-    /// The server's report, when it arrived while this side was still waiting for a completion.
-    early: Option<CpuUse>,
 }
 
 /// The result of one run of rounds.
@@ -191,11 +173,14 @@ impl Client {
             link.set_count(iters);
             link.post_send(Slot::Count, &mut || Ok(()))?;
         }
-        link.drain_sends(&mut || check_server(&mut self.control, &mut self.early))?;
+        link.drain_sends(&mut || self.control.check())?;
         if !link.variant().is_two_sided() {
             self.control.send(&Request::Finished)?;
         }
-        let server = self.server_share()?;
+        let server = match self.control.recv(Some(ANSWER_MAX))? {
+            Answer::Report { cpu } => cpu,
+            other => return Err(self.control.out_of_turn(&other)),
+        };
         Ok(RunResult {
             samples,
             client,
@@ -203,22 +188,11 @@ impl Client {
         })
     }
 
-    /// The server's CPU share, which may have arrived already.
-    fn server_share(&mut self) -> Result<CpuUse, CliError> {
-        if let Some(cpu) = self.early.take() {
-            return Ok(cpu);
-        }
-        match self.control.recv(Some(ANSWER_MAX))? {
-            Answer::Report { cpu } => Ok(cpu),
-            other => Err(self.control.out_of_turn(&other)),
-        }
-    }
-
     /// A round of one message there and one back.
     fn send_recv(&mut self, link: &mut Link, round: u64) -> Result<Duration, CliError> {
         let start = Instant::now();
         link.post_recv(Slot::of_round(round))?;
-        let check = &mut || check_server(&mut self.control, &mut self.early);
+        let check = &mut || self.control.check();
         link.post_send(Slot::Out(round), check)?;
         link.wait_recv(check)?;
         Ok(start.elapsed())
@@ -231,11 +205,12 @@ impl Client {
         round: u64,
         memory: RemoteMemory,
     ) -> Result<Duration, CliError> {
+        let check = &mut || self.control.check();
         let start = Instant::now();
         link.post_write(round, memory)?;
-        link.wait_send(&mut || check_server(&mut self.control, &mut self.early))?;
+        link.wait_send(check)?;
         link.post_read(memory)?;
-        link.wait_send(&mut || check_server(&mut self.control, &mut self.early))?;
+        link.wait_send(check)?;
         Ok(start.elapsed())
     }
 
@@ -249,19 +224,7 @@ impl Client {
     ) -> Result<Duration, CliError> {
         let start = Instant::now();
         link.post_write_then_read(round, memory)?;
-        link.wait_send(&mut || check_server(&mut self.control, &mut self.early))?;
+        link.wait_send(&mut || self.control.check())?;
         Ok(start.elapsed())
     }
-}
-
-/// Whether the server still lives; keeps a report that arrives early.
-fn check_server(control: &mut Control, early: &mut Option<CpuUse>) -> Result<(), CliError> {
-    if early.is_some() || !control.has_news() {
-        return Ok(());
-    }
-    match control.recv(Some(ANSWER_MAX))? {
-        Answer::Report { cpu } => *early = Some(cpu),
-        other => return Err(control.out_of_turn(&other)),
-    }
-    Ok(())
 }

@@ -1,9 +1,9 @@
 //! One side's verbs objects of one variant: a connected queue pair, its memory, its completion queues.
 
-use urxe::{Access, ConnectOptions, Mr, Qp, RecvWr, Rkey, SendWr, Sge, Wc};
+use urxe::{Access, ConnectOptions, Mr, Qp, RecvWr, SendWr, Sge, Wc};
 
 use super::protocol::Variant;
-use crate::error::CliError;
+use crate::error::{CliError, Context};
 use crate::pattern::{self, Direction};
 use crate::station::{self, PeerCheck, Queue};
 pub(super) use crate::station::{RemoteMemory, Station};
@@ -45,25 +45,15 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(station: &Station, variant: Variant, size: usize) -> Result<Link, CliError> {
-        let fail = |error| CliError::context("cannot create a queue pair", error);
+        let what = "cannot create a queue pair";
         let out_slots = (OUT_BYTES_MAX / size).clamp(2, OUT_SLOTS_MAX);
         let sends = station.queue(OUT_SLOTS_MAX, variant.is_polling())?;
         let recvs = station.queue(8, variant.is_polling())?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
-        let mr = station
-            .pd
-            .reg_owned(vec![0; (out_slots + 2) * size + COUNT_LEN], access)
-            .map_err(fail)?;
-        let qp = station
-            .pd
-            .qp(&sends.cq)
-            .recv_cq(&recvs.cq)
-            .max_send_wr(OUT_SLOTS_MAX as u32)
-            .max_recv_wr(4)
-            .max_sge(1)
-            .max_inline_data(0)
-            .create()
-            .map_err(fail)?;
+        let memory = vec![0; (out_slots + 2) * size + COUNT_LEN];
+        let mr = station.pd.reg_owned(memory, access).context(what)?;
+        let qp = station.qp(&sends, &recvs, [OUT_SLOTS_MAX, 4], 0);
+        let qp = qp.create().context(what)?;
         let scratch = vec![0; size];
         Ok(Link {
             variant,
@@ -93,10 +83,7 @@ impl Link {
 
     /// Address and key of the memory that the other side may WRITE and READ.
     pub(super) fn window(&self) -> RemoteMemory {
-        RemoteMemory {
-            addr: self.mr.addr() + self.offset(Slot::In0) as u64,
-            rkey: self.mr.rkey().0,
-        }
+        RemoteMemory::of(&self.mr, self.offset(Slot::In0))
     }
 
     /// Writes the contents of a round's message.
@@ -148,7 +135,7 @@ impl Link {
     pub(super) fn post_recv(&mut self, slot: Slot) -> Result<(), CliError> {
         let sges = [self.sge(slot)];
         let posted = self.qp.post_recv(&RecvWr::new(0, &sges));
-        posted.map_err(|error| CliError::context("cannot post a receive", error))
+        posted.context("cannot post a receive")
     }
 
     /// Posts a SEND. Its completion is collected later, by [`Link::drain_sends`] at the latest: one poll for
@@ -169,14 +156,12 @@ impl Link {
 
     pub(super) fn post_write(&mut self, round: u64, memory: RemoteMemory) -> Result<(), CliError> {
         let sges = [self.sge(Slot::Out(round))];
-        let rkey = Rkey(memory.rkey);
-        self.post(&[SendWr::rdma_write(0, &sges, memory.addr, rkey).signaled()])
+        self.post(&[SendWr::rdma_write(0, &sges, memory.addr, memory.rkey()).signaled()])
     }
 
     pub(super) fn post_read(&mut self, memory: RemoteMemory) -> Result<(), CliError> {
         let sges = [self.sge(Slot::In0)];
-        let rkey = Rkey(memory.rkey);
-        self.post(&[SendWr::rdma_read(0, &sges, memory.addr, rkey).signaled()])
+        self.post(&[SendWr::rdma_read(0, &sges, memory.addr, memory.rkey()).signaled()])
     }
 
     /// A WRITE without a completion and a READ with one, in one posted list.
@@ -186,25 +171,21 @@ impl Link {
         memory: RemoteMemory,
     ) -> Result<(), CliError> {
         let (out, back) = ([self.sge(Slot::Out(round))], [self.sge(Slot::In0)]);
-        let rkey = Rkey(memory.rkey);
         self.post(&[
-            SendWr::rdma_write(0, &out, memory.addr, rkey),
-            SendWr::rdma_read(0, &back, memory.addr, rkey).signaled(),
+            SendWr::rdma_write(0, &out, memory.addr, memory.rkey()),
+            SendWr::rdma_read(0, &back, memory.addr, memory.rkey()).signaled(),
         ])
     }
 
     fn post(&self, list: &[SendWr<'_>]) -> Result<(), CliError> {
         let posted = self.qp.post_send_list(list);
-        posted.map_err(|error| CliError::context("cannot post a work request", error))
+        posted.context("cannot post a work request")
     }
 
     /// Waits for a message.
     pub(super) fn wait_recv(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
-        let mut wcs = [Wc::default(); 1];
-        match self.recvs.wait(&mut wcs, check) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.cause_of(error)),
-        }
+        let taken = self.recvs.wait(&mut [Wc::default(); 1], check);
+        taken.map(|_| ()).map_err(|error| self.cause_of(error))
     }
 
     /// When a send fails, the receives are flushed: the send's completion says why.
@@ -221,9 +202,7 @@ impl Link {
 
     /// Waits for the completion of the one signaled WRITE or READ that is outstanding.
     pub(super) fn wait_send(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
-        let mut wcs = [Wc::default(); 1];
-        self.sends.wait(&mut wcs, check)?;
-        Ok(())
+        self.sends.wait(&mut [Wc::default(); 1], check).map(|_| ())
     }
 
     /// Waits until all posted SENDs are complete.
@@ -250,10 +229,9 @@ impl Link {
     }
 
     fn sge(&self, slot: Slot) -> Sge {
-        let len = if slot == Slot::Count {
-            COUNT_LEN
-        } else {
-            self.size
+        let len = match slot {
+            Slot::Count => COUNT_LEN,
+            _ => self.size,
         };
         let start = self.offset(slot);
         self.mr.sge(start..start + len)

@@ -18,12 +18,10 @@ use crate::args::PingpongArgs;
 use crate::control;
 use crate::error::CliError;
 use crate::process::{self, ChildGuard};
-use crate::target::{LOOPBACK_CLIENT, LOOPBACK_SERVER};
+use crate::target::{LOOPBACK_CLIENT, LOOPBACK_SERVER, name_of};
 
 pub(crate) fn run(args: &PingpongArgs) -> Result<(), CliError> {
-    if let Some(parent) = args.role.parent {
-        process::die_with(parent)?;
-    }
+    process::die_with(args.role.parent)?;
     match (args.role.server, args.role.connect) {
         (None, None) => run_both(args),
         (Some(address), None) => server::run(address, args.role.port),
@@ -34,39 +32,26 @@ pub(crate) fn run(args: &PingpongArgs) -> Result<(), CliError> {
 
 /// Starts a server and a client process and reports how they fared.
 fn run_both(args: &PingpongArgs) -> Result<(), CliError> {
-    let text = |value: &dyn ToString| value.to_string();
-    let server_args = [
-        "pingpong",
-        "--server",
-        &text(&LOOPBACK_SERVER),
-        "--port",
-        "0",
-    ];
-    let server_args: Vec<String> = server_args.map(str::to_owned).to_vec();
-    let mut server = ChildGuard::spawn("server", &server_args, Stdio::piped())?;
+    let line = format!("pingpong --server {LOOPBACK_SERVER} --port 0");
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut server = ChildGuard::spawn("server", &words, Stdio::piped())?;
     let port = control::announced_port(&server.first_line()?)?;
 
-    let mut client_args = vec!["pingpong".to_owned()];
-    let addresses = [("--connect", LOOPBACK_SERVER), ("--local", LOOPBACK_CLIENT)];
-    for (flag, address) in addresses {
-        client_args.extend([flag.to_owned(), text(&address)]);
-    }
-    client_args.extend([
-        "--port".to_owned(),
-        text(&port),
-        "--size".to_owned(),
-        text(&args.size),
-    ]);
+    let mut line = format!(
+        "pingpong --connect {LOOPBACK_SERVER} --local {LOOPBACK_CLIENT} --port {port} --size {}",
+        args.size
+    );
     if let Some(iters) = args.iters {
-        client_args.extend(["--iters".to_owned(), text(&iters)]);
+        line += &format!(" --iters {iters}");
     }
-    for variant in &args.variant {
-        client_args.extend(["--variant".to_owned(), clap_name(*variant)]);
+    for &variant in &args.variant {
+        line += &format!(" --variant {}", name_of(variant));
     }
     if args.json {
-        client_args.push("--json".to_owned());
+        line += " --json";
     }
-    let mut client = ChildGuard::spawn("client", &client_args, Stdio::inherit())?;
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut client = ChildGuard::spawn("client", &words, Stdio::inherit())?;
     let client_status = client.wait()?;
     // The client says goodbye, or its end closes the connection: either ends the server.
     let server_status = server.wait_up_to(Duration::from_secs(5))?;
@@ -76,19 +61,6 @@ fn run_both(args: &PingpongArgs) -> Result<(), CliError> {
     }
     match server_status {
         _ if !client_status.success() => Err(CliError::Reported),
-        None => Err(CliError::Failed(
-            "the server process did not end".to_owned(),
-        )),
-        Some(status) if !status.success() => Err(CliError::Failed(format!(
-            "the server process {}",
-            process::describe(status)
-        ))),
-        Some(_) => Ok(()),
+        status => process::check_end("server", status),
     }
-}
-
-fn clap_name(variant: Variant) -> String {
-    use clap::ValueEnum;
-    let value = variant.to_possible_value().expect("no variant is hidden");
-    value.get_name().to_owned()
 }

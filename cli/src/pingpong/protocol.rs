@@ -9,10 +9,11 @@ use crate::station::RemoteMemory;
 use crate::usage::CpuUse;
 
 /// The four ways to do a ping-pong that introductions to RDMA programming compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Variant {
     /// SEND and RECV, both sides polling their completion queue without a pause
+    #[default]
     SendRecvPoll,
     /// SEND and RECV, both sides sleeping until a completion event
     SendRecvNotify,

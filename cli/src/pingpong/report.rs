@@ -6,7 +6,7 @@ use super::protocol::Variant;
 use crate::table::{Align, Table};
 
 /// One variant's result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Row {
     pub(crate) variant: Variant,
     pub(crate) iters: u64,
@@ -31,14 +31,7 @@ impl Row {
     pub(crate) fn failed(variant: Variant) -> Row {
         Row {
             variant,
-            iters: 0,
-            rtt_us_p50: 0.0,
-            rtt_us_p99: 0.0,
-            client_cpu_user: 0.0,
-            client_cpu_sys: 0.0,
-            server_cpu_user: 0.0,
-            server_cpu_sys: 0.0,
-            verified: false,
+            ..Row::default()
         }
     }
 }

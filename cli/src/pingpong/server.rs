@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::link::{Link, Slot, Station};
 use super::protocol::{Answer, Request};
-use crate::control::{ANSWER_MAX, Control};
+use crate::control::Control;
 use crate::error::CliError;
 use crate::pattern::Direction;
 use crate::target;
@@ -62,16 +62,16 @@ fn answer_rounds(
     let clock = CpuClock::start();
     for round in first..first + iters {
         link.fill(Slot::Out(round), round, Direction::ToClient);
-        link.wait_recv(&mut || check_client(control))?;
+        link.wait_recv(&mut || control.check_silent())?;
         if round + 1 < first + iters {
             link.post_recv(Slot::of_round(round + 1))?;
         }
-        link.post_send(Slot::Out(round), &mut || check_client(control))?;
+        link.post_send(Slot::Out(round), &mut || control.check_silent())?;
         // After the answer is on its way: the round trip does not wait for the check.
         link.verify(Slot::of_round(round), round, Direction::ToServer)?;
     }
     let cpu = clock.read();
-    link.drain_sends(&mut || check_client(control))?;
+    link.drain_sends(&mut || control.check_silent())?;
     control.send(&Answer::Report { cpu })
 }
 
@@ -92,7 +92,7 @@ fn lend_memory(
         other => return Err(control.out_of_turn(&other)),
     }
     let cpu = clock.read();
-    link.wait_recv(&mut || check_client(control))?;
+    link.wait_recv(&mut || control.check_silent())?;
     let count = link.count();
     if count != iters {
         let text = format!("the client finished after {count} transfers, not {iters}");
@@ -100,18 +100,6 @@ fn lend_memory(
     }
     link.verify(Slot::In0, first + iters - 1, Direction::ToServer)?;
     control.send(&Answer::Report { cpu })
-}
-
-/// Within a run the client has nothing to say but that it gave up.
-fn check_client(control: &mut Control) -> Result<(), CliError> {
-    if !control.has_news() {
-        return Ok(());
-    }
-    match control.recv(Some(ANSWER_MAX))? {
-        // It may be ahead: it said goodbye only if it needs nothing more from us.
-        Request::Bye => Err(CliError::Failed("the client gave up".to_owned())),
-        other => Err(control.out_of_turn(&other)),
-    }
 }
 
 /// Rounds use the two receive slots in turn, so that the next receive is posted before an answer goes out.

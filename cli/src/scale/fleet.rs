@@ -2,14 +2,14 @@
 
 use urxe::{Access, ConnectOptions, Mr, Qp, RecvWr, SendWr, Sge};
 
-use crate::error::CliError;
+use crate::error::{CliError, Context};
 use crate::station::{self, Queue, Station};
 
 /// The contents of every message.
 pub(super) const MESSAGE: [u8; 8] = *b"urxe8byt";
 
 /// Work requests that each queue has room for.
-pub(super) const DEPTH: u32 = 16;
+pub(super) const DEPTH: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Fleet {
@@ -21,23 +21,15 @@ pub(super) struct Fleet {
 
 impl Fleet {
     pub(super) fn create(station: &Station, qps: usize) -> Result<Fleet, CliError> {
-        let fail = |error| CliError::context("cannot create a queue pair", error);
+        let what = "cannot create a queue pair";
         let sends = station.queue(4096, true)?;
         let recvs = station.queue(4096, true)?;
-        let sink = station
-            .pd
-            .reg_owned(vec![0; MESSAGE.len()], Access::LOCAL_WRITE)
-            .map_err(fail)?;
-        let qp = station
-            .pd
-            .qp(&sends.cq)
-            .recv_cq(&recvs.cq)
-            .max_send_wr(DEPTH)
-            .max_recv_wr(DEPTH)
-            .max_sge(1)
-            .max_inline_data(MESSAGE.len() as u32);
+        let sink = vec![0; MESSAGE.len()];
+        let sink = station.pd.reg_owned(sink, Access::LOCAL_WRITE);
+        let sink = sink.context(what)?;
+        let qp = station.qp(&sends, &recvs, [DEPTH; 2], MESSAGE.len());
         let qps = (0..qps).map(|_| qp.clone().create());
-        let qps = qps.collect::<Result<Vec<Qp>, _>>().map_err(fail)?;
+        let qps = qps.collect::<Result<Vec<Qp>, _>>().context(what)?;
         Ok(Fleet {
             qps,
             sends,
@@ -47,10 +39,8 @@ impl Fleet {
     }
 
     pub(super) fn endpoints(&self) -> Vec<String> {
-        self.qps
-            .iter()
-            .map(|qp| qp.endpoint().to_string())
-            .collect()
+        let qps = self.qps.iter();
+        qps.map(|qp| qp.endpoint().to_string()).collect()
     }
 
     /// Connects each to the remote one with the same index.
@@ -67,7 +57,7 @@ impl Fleet {
 
     pub(super) fn post_send(&self, index: usize, wr: &SendWr<'_>) -> Result<(), CliError> {
         let posted = self.qps[index].post_send(wr);
-        posted.map_err(|error| CliError::context("cannot post a work request", error))
+        posted.context("cannot post a work request")
     }
 
     /// Posts receives on one queue pair; its index is their work request id.
@@ -75,13 +65,13 @@ impl Fleet {
         let sges: [Sge; 1] = [self.sink.sge(0..MESSAGE.len())];
         let wr = RecvWr::new(index as u64, &sges);
         let posted = self.qps[index].post_recv_list(&vec![wr; count]);
-        posted.map_err(|error| CliError::context("cannot post receives", error))
+        posted.context("cannot post receives")
     }
 
     pub(super) fn repost_recv(&self, index: usize) -> Result<(), CliError> {
         let sges: [Sge; 1] = [self.sink.sge(0..MESSAGE.len())];
         let posted = self.qps[index].post_recv(&RecvWr::new(index as u64, &sges));
-        posted.map_err(|error| CliError::context("cannot post a receive", error))
+        posted.context("cannot post a receive")
     }
 
     /// Whether the last message arrived whole.

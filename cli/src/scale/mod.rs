@@ -17,15 +17,12 @@ use self::fleet::Fleet;
 use self::protocol::{Answer, Request};
 use self::report::{Memory, Report};
 use crate::args::ScaleArgs;
+use crate::bench::prepare;
 use crate::error::CliError;
 use crate::output::print_report;
-use crate::process;
 use crate::samples::median;
 use crate::station::Station;
-use crate::target::{CPUS, LOOPBACK_CLIENT, Target};
-
-/// The hidden subcommand that the other side is started with.
-pub(crate) const TARGET_SUBCOMMAND: &str = "scale-target";
+use crate::target::{LOOPBACK_CLIENT, Measurement, Target};
 
 /// Queue pairs that the many are compared with.
 const FEW: usize = 10;
@@ -37,14 +34,11 @@ const WARM_UP: usize = 2_000;
 const SAMPLE_TIME: Duration = Duration::from_millis(150);
 
 /// Messages under way at most, with few queue pairs and with many.
-const UNDER_WAY: usize = FEW * fleet::DEPTH as usize;
+const UNDER_WAY: usize = FEW * fleet::DEPTH;
 
 /// Measures and prints.
 pub(crate) fn run(args: &ScaleArgs) -> Result<(), CliError> {
-    if let Some(note) = crate::bench::busy::note() {
-        eprintln!("urxe: {note}");
-    }
-    process::pin(CPUS[0]);
+    prepare();
     let mut session = Session::start(args.qps as usize)?;
     let few = FEW.min(args.qps as usize);
     let rate = session.sample(few, WARM_UP)?;
@@ -68,22 +62,19 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), CliError> {
         ratio: median(&ratios).expect("there are samples"),
     };
     session.finish()?;
-    print_report(args.json, &report, || report.text());
-    Ok(())
+    print_report(args.json, &report, || report.text())
 }
 
 /// Both sides, connected.
 struct Session {
     fleet: Fleet,
     memory: Memory,
-    // Keeps the device open; dropped after the queue pairs.
-    _station: Station,
     target: Target,
 }
 
 impl Session {
     fn start(qps: usize) -> Result<Session, CliError> {
-        let mut target = Target::start(TARGET_SUBCOMMAND)?;
+        let mut target = Target::start(Measurement::Scale)?;
         let control = &mut target.control;
         let station = Station::open(LOOPBACK_CLIENT)?;
         let before = memory::resident()?;
@@ -98,7 +89,6 @@ impl Session {
         Ok(Session {
             fleet,
             memory,
-            _station: station,
             target,
         })
     }
@@ -111,7 +101,7 @@ impl Session {
         self.target.control.expect(&Answer::Running)?;
         let fleet = &self.fleet;
         let mut wcs = [Wc::default(); 64];
-        let mut outstanding = vec![0_u32; qps];
+        let mut outstanding = vec![0; qps];
         let (mut posted, mut completed) = (0, 0);
         let start = Instant::now();
         while completed < messages {

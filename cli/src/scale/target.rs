@@ -16,7 +16,7 @@ pub(crate) fn serve(station: &Station, control: &mut Control) -> Result<(), CliE
     let mut fleet = Fleet::create(station, qps)?;
     fleet.connect(&control.recv_endpoints(qps)?)?;
     for index in 0..qps {
-        fleet.post_recvs(index, DEPTH as usize)?;
+        fleet.post_recvs(index, DEPTH)?;
     }
     control.send_endpoints(&fleet.endpoints())?;
     loop {
@@ -34,12 +34,7 @@ fn receive(fleet: &Fleet, control: &mut Control, messages: u64) -> Result<(), Cl
     let mut wcs = [Wc::default(); 64];
     let mut received = 0;
     while received < messages {
-        let taken = fleet.recvs.wait(&mut wcs, &mut || {
-            if control.has_news() {
-                return Err(CliError::Failed("the measuring process gave up".to_owned()));
-            }
-            Ok(())
-        })?;
+        let taken = fleet.recvs.wait(&mut wcs, &mut || control.check_silent())?;
         for wc in &wcs[..taken] {
             fleet.repost_recv(wc.wr_id as usize)?;
         }

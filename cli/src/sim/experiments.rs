@@ -5,18 +5,14 @@ use std::time::Instant;
 
 use fabric_sim::experiments::{EXPERIMENTS, Experiment, Finding};
 
-use crate::args::SimExperimentsArgs;
 use crate::error::CliError;
+use crate::sim::args::ExperimentsArgs;
 use crate::sim::parallel::{each, jobs};
 
 /// Runs all, or those that are named, on all processors; prints them in their order.
-pub(super) fn run(args: &SimExperimentsArgs) -> Result<(), CliError> {
-    if let Some(name) = args
-        .names
-        .iter()
-        .find(|n| !EXPERIMENTS.iter().any(|e| e.name == **n))
-    {
-        let known: Vec<&str> = EXPERIMENTS.iter().map(|e| e.name).collect();
+pub(super) fn run(args: &ExperimentsArgs) -> Result<(), CliError> {
+    let known: Vec<&str> = EXPERIMENTS.iter().map(|e| e.name).collect();
+    if let Some(name) = args.names.iter().find(|n| !known.contains(&n.as_str())) {
         return Err(CliError::Usage(format!(
             "no experiment {name}: there are {}",
             known.join(", ")
@@ -45,9 +41,7 @@ pub(super) fn run(args: &SimExperimentsArgs) -> Result<(), CliError> {
     )?;
     match failed {
         0 => Ok(()),
-        _ => Err(CliError::Fault(format!(
-            "{failed} values are not as expected"
-        ))),
+        n => Err(CliError::Fault(format!("{n} values are not as expected"))),
     }
 }
 

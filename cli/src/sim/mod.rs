@@ -11,7 +11,7 @@ mod run;
 mod shrink;
 mod sweep;
 
-use crate::args::SimCommand;
+use self::args::SimCommand;
 use crate::error::CliError;
 
 /// Runs one of the subcommands.

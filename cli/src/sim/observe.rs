@@ -8,29 +8,11 @@ use fabric_sim::observe::{Observation, Sampling, captured, csv, observed};
 use fabric_sim::scenario::{Report, Scenario};
 use fabric_sim::{Sim, Span};
 
-use crate::error::CliError;
+use crate::error::{CliError, Context};
 use crate::output::{NewFile, cannot_write};
 
 /// Samples of a run without a given interval.
 pub(super) const SAMPLES: usize = 512;
-
-/// The outputs of a run.
-#[derive(Debug)]
-pub(super) struct Looks<'a> {
-    /// The file.
-    pub(super) scenario: &'a Path,
-    /// The capture file for every frame.
-    pub(super) pcap: Option<&'a Path>,
-    /// How often queues and rates are noted, if they are.
-    pub(super) sampling: Option<Sampling>,
-}
-
-/// The observations of a run.
-#[derive(Debug)]
-pub(super) struct Seen {
-    pub(super) report: Report,
-    pub(super) observation: Option<Observation>,
-}
 
 /// How often to look, if an interval is given.
 pub(super) fn sampling(every: Option<&str>) -> Result<Sampling, CliError> {
@@ -46,42 +28,44 @@ pub(super) fn sampling(every: Option<&str>) -> Result<Sampling, CliError> {
     }
 }
 
-impl Looks<'_> {
-    /// Runs a scenario, and looks at it. The capture is in its place afterwards.
-    pub(super) fn run(&self, scenario: &Scenario, seed: u64) -> Result<Seen, CliError> {
-        let mut file = self.pcap.map(NewFile::create).transpose()?;
-        let scenario = match file {
-            Some(_) => &scenario.clone().in_bytes(),
-            None => scenario,
-        };
-        let comment = format!("urxe sim run {} --seed {seed}", self.scenario.display());
-        let mut observation = None;
-        let mut written = Ok(());
-        let report = scenario.run_by(seed, |sim, until| {
-            let mut run = |sim: &mut Sim| match self.sampling {
-                Some(sampling) => observation = Some(observed(sim, until, sampling)),
-                None => {
-                    sim.run_until(until);
-                }
-            };
-            match file.take() {
-                None => run(sim),
-                Some(out) => match captured(sim, out, &comment, run) {
-                    Ok(out) => file = Some(out),
-                    Err(error) => written = Err(error),
-                },
+/// Runs a scenario of a file, with a capture of every frame if there is a place for it, and notes of queues and rates if
+/// it is said how often. The capture is in its place afterwards.
+pub(super) fn look(
+    file: &Path,
+    scenario: &Scenario,
+    seed: u64,
+    pcap: Option<&Path>,
+    sampling: Option<Sampling>,
+) -> Result<(Report, Option<Observation>), CliError> {
+    let mut capture = pcap.map(NewFile::create).transpose()?;
+    let scenario = match capture {
+        Some(_) => &scenario.clone().in_bytes(),
+        None => scenario,
+    };
+    let comment = format!("urxe sim run {} --seed {seed}", file.display());
+    let mut observation = None;
+    let mut written = Ok(());
+    let report = scenario.run_by(seed, |sim, until| {
+        let mut run = |sim: &mut Sim| match sampling {
+            Some(sampling) => observation = Some(observed(sim, until, sampling)),
+            None => {
+                sim.run_until(until);
             }
-        });
-        let report = report.map_err(|e| CliError::context(self.scenario.display(), e))?;
-        if let Some(pcap) = self.pcap {
-            written.map_err(|e| cannot_write(pcap, e))?;
+        };
+        match capture.take() {
+            None => run(sim),
+            Some(out) => match captured(sim, out, &comment, run) {
+                Ok(out) => capture = Some(out),
+                Err(error) => written = Err(error),
+            },
         }
-        file.map_or(Ok(()), NewFile::keep)?;
-        Ok(Seen {
-            report,
-            observation,
-        })
+    });
+    let report = report.context(file.display())?;
+    if let Some(pcap) = pcap {
+        written.map_err(|e| cannot_write(pcap, e))?;
     }
+    capture.map_or(Ok(()), NewFile::keep)?;
+    Ok((report, observation))
 }
 
 type Writer = fn(&mut NewFile, &Observation) -> io::Result<()>;

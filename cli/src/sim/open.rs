@@ -1,49 +1,72 @@
 //! Reading a scenario, with the changes of the command line.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::fs;
-use std::path::Path;
+use std::io::{Write as _, stdout};
 
-use fabric_sim::scenario::{Scenario, Setting};
+use fabric_sim::scenario::{Report, Scenario, Setting};
 
-use crate::error::CliError;
-use crate::sim::args::ChangeArgs;
+use crate::error::{CliError, Context};
+use crate::sim::args::{ScenarioArgs, SeedArgs};
 
-/// Reads the file and changes what was asked for.
-pub(super) fn open(file: &Path, changes: &ChangeArgs) -> Result<Scenario, CliError> {
-    let text = fs::read_to_string(file)
-        .map_err(|e| CliError::context(format_args!("cannot read {}", file.display()), e))?;
-    let scenario = Scenario::parse(&text).map_err(|e| CliError::context(file.display(), e))?;
-    let mut settings = Vec::new();
-    for text in &changes.set {
-        let setting = text.parse::<Setting>();
-        settings.push(setting.map_err(|e| CliError::Usage(format!("--set {e}")))?);
+impl ScenarioArgs {
+    /// Reads the file and changes what was asked for.
+    pub(super) fn open(&self) -> Result<Scenario, CliError> {
+        let file = self.file.display();
+        let text = fs::read_to_string(&self.file);
+        let text = text.context(format_args!("cannot read {file}"))?;
+        let scenario = Scenario::parse(&text).context(&file)?;
+        let mut settings = Vec::new();
+        for text in &self.set {
+            let setting = text.parse::<Setting>();
+            settings.push(setting.map_err(|e| CliError::Usage(format!("--set {e}")))?);
+        }
+        if self.swarm {
+            settings.push("sim.swarm=true".parse().expect("is a setting"));
+        }
+        let changed = scenario.with(&settings);
+        changed.context(format_args!("--set: {file}"))
     }
-    if changes.swarm {
-        settings.push("sim.swarm=true".parse().expect("is a setting"));
+
+    /// An error that is about the scenario.
+    pub(super) fn fails(&self, error: impl Display) -> CliError {
+        CliError::context(self.file.display(), error)
     }
-    scenario
-        .with(&settings)
-        .map_err(|e| CliError::context(format_args!("--set: {}", file.display()), e))
+
+    /// The line that runs it again: `urxe sim replay FILE --seed 7`.
+    pub(super) fn line(&self, command: &str, seed: u64, more: &[Setting]) -> String {
+        let file = self.file.display().to_string();
+        let mut line = format!("urxe sim {command} {} --seed {seed}", quoted(&file));
+        line.push_str(if self.swarm { " --swarm" } else { "" });
+        let given = self.set.iter().cloned();
+        for setting in given.chain(more.iter().map(Setting::to_string)) {
+            let _ = write!(line, " --set {}", quoted(&setting));
+        }
+        line
+    }
 }
 
-/// The line that runs a scenario again: `urxe sim replay FILE --seed 7`.
-pub(super) fn line(
-    command: &str,
-    file: &Path,
-    seed: u64,
-    changes: &ChangeArgs,
-    more: &[Setting],
-) -> String {
-    let file = file.display().to_string();
-    let mut line = format!("urxe sim {command} {} --seed {seed}", quoted(&file));
-    let swarm = if changes.swarm { " --swarm" } else { "" };
-    line.push_str(swarm);
-    let given = changes.set.iter().cloned();
-    for setting in given.chain(more.iter().map(Setting::to_string)) {
-        let _ = write!(line, " --set {}", quoted(&setting));
+impl SeedArgs {
+    /// The scenario, and the seed.
+    pub(super) fn open(&self) -> Result<(Scenario, u64), CliError> {
+        let scenario = self.scenario.open()?;
+        let seed = self.seed.unwrap_or(scenario.seed());
+        Ok((scenario, seed))
     }
-    line
+
+    /// Fails if anything was not as expected, with the line that repeats the run.
+    pub(super) fn verdict(&self, report: &Report, seed: u64) -> Result<(), CliError> {
+        let count = report.failures.len();
+        if count == 0 {
+            return Ok(());
+        }
+        for failure in &report.failures {
+            writeln!(stdout(), "  not as expected: {failure}")?;
+        }
+        let again = self.scenario.line("run", seed, &[]);
+        writeln!(stdout(), "  again: {again}")?;
+        Err(CliError::Fault(format!("{count} expectations failed")))
+    }
 }
 
 /// A word as a shell reads it.
@@ -61,13 +84,14 @@ mod tests {
 
     #[test]
     fn lines_are_for_a_shell() {
-        let changes = ChangeArgs {
+        let scenario = ScenarioArgs {
+            file: "my file.toml".into(),
             set: vec!["sim.until=5ms".to_owned()],
             swarm: true,
         };
         let more = ["flow[0].size=64KB".parse().expect("a setting")];
         assert_eq!(
-            line("replay", Path::new("my file.toml"), 7, &changes, &more),
+            scenario.line("replay", 7, &more),
             "urxe sim replay 'my file.toml' --seed 7 --swarm --set sim.until=5ms --set 'flow[0].size=64KB'"
         );
         assert_eq!(quoted("it's"), r"'it'\''s'");

@@ -1,12 +1,12 @@
 //! Work on all processors.
 
-use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::error::CliError;
+use crate::output;
 
 /// As many threads as were asked for, or processors.
 pub(super) fn jobs(wanted: Option<u64>) -> usize {
@@ -44,11 +44,7 @@ pub(super) fn each<T: Send>(
     Ok(results.into_iter().map(|(_, result)| result).collect())
 }
 
-/// A bar on stderr, if that is a terminal.
+/// A bar of so many runs.
 pub(super) fn progress(count: usize) -> ProgressBar {
-    if !stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {eta} left {msg}");
-    ProgressBar::new(count as u64).with_style(style.expect("the template is valid"))
+    output::progress(false, "{bar:30} {pos}/{len} runs, {eta} left {msg}", count)
 }

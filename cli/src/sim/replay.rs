@@ -3,17 +3,12 @@
 use std::io::{Write, stdout};
 
 use crate::error::CliError;
-use crate::sim::args::SimReplayArgs;
-use crate::sim::open::open;
-use crate::sim::run::verdict;
+use crate::sim::args::ReplayArgs;
 
 /// Runs it, and compares its hash with the one that was told.
-pub(super) fn replay(args: &SimReplayArgs) -> Result<(), CliError> {
-    let scenario = open(&args.file, &args.changes)?;
-    let seed = args.seed.unwrap_or(scenario.seed());
-    let report = scenario
-        .run(seed)
-        .map_err(|e| CliError::context(args.file.display(), e))?;
+pub(super) fn replay(args: &ReplayArgs) -> Result<(), CliError> {
+    let (scenario, seed) = args.of.open()?;
+    let report = scenario.run(seed).map_err(|e| args.of.scenario.fails(e))?;
     write!(stdout(), "seed {seed}: {report}")?;
     let trace = report.trace.to_string();
     match &args.trace {
@@ -25,5 +20,5 @@ pub(super) fn replay(args: &SimReplayArgs) -> Result<(), CliError> {
         Some(_) => writeln!(stdout(), "  the same run, event by event")?,
         None => {}
     }
-    verdict(&report, &args.file, seed, &args.changes)
+    args.of.verdict(&report, seed)
 }

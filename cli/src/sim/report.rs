@@ -4,44 +4,29 @@ use std::io::{Write, stdout};
 
 use fabric_sim::observe::html::{self, Title};
 
-use crate::args::SimReportArgs;
 use crate::error::CliError;
 use crate::output::{NewFile, cannot_write};
-use crate::sim::observe::{Looks, Seen, sampling};
-use crate::sim::open::{line, open};
-use crate::sim::run::verdict;
+use crate::sim::args::ReportArgs;
+use crate::sim::observe::{look, sampling};
 
 /// Runs a scenario and writes the page.
-pub(super) fn run(args: &SimReportArgs) -> Result<(), CliError> {
-    let scenario = open(&args.file, &args.changes)?;
-    let seed = args.seed.unwrap_or(scenario.seed());
-    let sampling = Some(sampling(args.every.as_deref())?);
-    let mut file = NewFile::create(&args.output)?;
-    let looks = Looks {
-        scenario: &args.file,
-        pcap: None,
-        sampling,
-    };
-    let Seen {
-        report,
-        observation,
-    } = looks.run(&scenario, seed)?;
-    let name = args.file.file_name().unwrap_or_default().to_string_lossy();
+pub(super) fn run(args: &ReportArgs) -> Result<(), CliError> {
+    let (scenario, seed) = args.of.open()?;
+    let sampling = sampling(args.every.as_deref())?;
+    let mut page = NewFile::create(&args.output)?;
+    let file = &args.of.scenario.file;
+    let (report, observation) = look(file, &scenario, seed, None, Some(sampling))?;
     let title = Title {
-        scenario: &name,
+        scenario: &file.file_name().unwrap_or_default().to_string_lossy(),
         seed,
-        again: &line("run", &args.file, seed, &args.changes, &[]),
+        again: &args.of.scenario.line("run", seed, &[]),
     };
     if let Some(seen) = observation {
-        html::write(&mut file, &title, &report, &seen)
-            .map_err(|e| cannot_write(&args.output, e))?;
+        let written = html::write(&mut page, &title, &report, &seen);
+        written.map_err(|e| cannot_write(&args.output, e))?;
     }
-    file.keep()?;
-    writeln!(
-        stdout(),
-        "seed {seed}, trace {}: {}",
-        report.trace,
-        args.output.display()
-    )?;
-    verdict(&report, &args.file, seed, &args.changes)
+    page.keep()?;
+    let (trace, page) = (report.trace, args.output.display());
+    writeln!(stdout(), "seed {seed}, trace {trace}: {page}")?;
+    args.of.verdict(&report, seed)
 }

@@ -1,66 +1,33 @@
 //! `urxe sim run` and `urxe sim check-determinism`.
 
 use std::io::{Write, stdout};
-use std::path::Path;
 
 use fabric_sim::engine::mix64;
 use fabric_sim::scenario::{Report, Scenario, ScenarioError};
 
-use crate::args::{SimDeterminismArgs, SimRunArgs};
 use crate::error::CliError;
-use crate::sim::args::ChangeArgs;
-use crate::sim::observe::{Looks, Seen, Tables, sampling};
-use crate::sim::open::{line, open};
+use crate::sim::args::{DeterminismArgs, RunArgs};
+use crate::sim::observe::{Tables, look, sampling};
 use crate::sim::parallel::{each, jobs};
 
 /// Runs a scenario and prints what it came to.
-pub(super) fn run(args: &SimRunArgs) -> Result<(), CliError> {
-    let scenario = open(&args.file, &args.changes)?;
-    let seed = args.seed.unwrap_or(scenario.seed());
-    let looks = Looks {
-        scenario: &args.file,
-        pcap: args.pcap.as_deref(),
-        sampling: match args.csv {
-            Some(_) => Some(sampling(args.every.as_deref())?),
-            None => None,
-        },
-    };
+pub(super) fn run(args: &RunArgs) -> Result<(), CliError> {
+    let (scenario, seed) = args.of.open()?;
+    let sampling = sampling(args.every.as_deref())?;
+    let sampling = args.csv.as_ref().map(|_| sampling);
     let tables = args.csv.as_deref().map(Tables::create).transpose()?;
-    let Seen {
-        report,
-        observation,
-    } = looks.run(&scenario, seed)?;
+    let (file, pcap) = (&args.of.scenario.file, args.pcap.as_deref());
+    let (report, observation) = look(file, &scenario, seed, pcap, sampling)?;
     if let (Some(tables), Some(seen)) = (tables, observation) {
         tables.write(&seen)?;
     }
     write!(stdout(), "seed {seed}: {report}")?;
-    verdict(&report, &args.file, seed, &args.changes)
-}
-
-/// Fails if anything was not as expected, with the line that repeats the run.
-pub(super) fn verdict(
-    report: &Report,
-    file: &Path,
-    seed: u64,
-    changes: &ChangeArgs,
-) -> Result<(), CliError> {
-    if report.failures.is_empty() {
-        return Ok(());
-    }
-    for failure in &report.failures {
-        writeln!(stdout(), "  not as expected: {failure}")?;
-    }
-    let again = line("run", file, seed, changes, &[]);
-    writeln!(stdout(), "  again: {again}")?;
-    Err(CliError::Fault(format!(
-        "{} expectations failed",
-        report.failures.len()
-    )))
+    args.of.verdict(&report, seed)
 }
 
 /// Runs each of many seeds twice and compares the hashes.
-pub(super) fn check_determinism(args: &SimDeterminismArgs) -> Result<(), CliError> {
-    let scenario = open(&args.file, &args.changes)?;
+pub(super) fn check_determinism(args: &DeterminismArgs) -> Result<(), CliError> {
+    let scenario = args.scenario.open()?;
     let count = usize::try_from(args.seeds).unwrap_or(usize::MAX);
     // Threads share nothing but the file: each seed is simulated by one of them.
     let results = each(count, jobs(None), |number| {
@@ -68,7 +35,7 @@ pub(super) fn check_determinism(args: &SimDeterminismArgs) -> Result<(), CliErro
     })?;
     let mut hashes = Vec::new();
     for result in results {
-        let (seed, hash) = result.map_err(|e| CliError::context(args.file.display(), e))?;
+        let (seed, hash) = result.map_err(|e| args.scenario.fails(e))?;
         match hash {
             Ok(hash) => hashes.push((seed, hash)),
             Err([first, second]) => {

@@ -5,24 +5,23 @@ use std::io::{Write, stdout};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use fabric_sim::scenario::Scenario;
 use fabric_sim::shrink::{ShrinkError, Shrunk, shrink as search};
 
 use crate::error::CliError;
 use crate::output::{NewFile, cannot_write};
-use crate::sim::args::SimShrinkArgs;
-use crate::sim::observe::Looks;
-use crate::sim::open::open;
+use crate::sim::args::ShrinkArgs;
+use crate::sim::observe::look;
 use crate::sim::parallel::progress;
 
 /// Shrinks a scenario, and writes what is left: the file, its capture, a test.
-pub(super) fn shrink(args: &SimShrinkArgs) -> Result<(), CliError> {
-    let scenario = open(&args.file, &args.changes)?;
-    let seed = args.seed.unwrap_or(scenario.seed());
+pub(super) fn shrink(args: &ShrinkArgs) -> Result<(), CliError> {
+    let (scenario, seed) = args.of.open()?;
     // Before the work, which would be lost.
     fs::create_dir_all(&args.out).map_err(|e| cannot_write(&args.out, e))?;
     let (start, bar) = (Instant::now(), progress(0));
     let most = Duration::from_secs(args.seconds);
-    let mut run = |scenario: &fabric_sim::scenario::Scenario| {
+    let mut run = |scenario: &Scenario| {
         bar.inc(1);
         scenario.run(seed)
     };
@@ -31,9 +30,9 @@ pub(super) fn shrink(args: &SimShrinkArgs) -> Result<(), CliError> {
     let shrunk = shrunk.map_err(|error| match error {
         ShrinkError::Passes => CliError::Usage(format!(
             "{} passes under seed {seed}: there is nothing to shrink",
-            args.file.display()
+            args.of.scenario.file.display()
         )),
-        ShrinkError::Scenario(error) => CliError::context(args.file.display(), error),
+        ShrinkError::Scenario(error) => args.of.scenario.fails(error),
     })?;
     let seconds = start.elapsed().as_secs_f64();
     writeln!(
@@ -63,12 +62,8 @@ fn write_all(folder: &Path, shrunk: &Shrunk) -> Result<(), CliError> {
         writeln!(stdout(), "  {}", path.display())?;
     }
     let pcap = folder.join("capture.pcapng");
-    let looks = Looks {
-        scenario: &scenario,
-        pcap: Some(&pcap),
-        sampling: None,
-    };
-    looks.run(&shrunk.scenario, shrunk.scenario.seed())?;
+    let seed = shrunk.scenario.seed();
+    look(&scenario, &shrunk.scenario, seed, Some(&pcap), None)?;
     writeln!(stdout(), "  {}", pcap.display())?;
     Ok(())
 }

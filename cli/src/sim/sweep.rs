@@ -6,11 +6,10 @@ use std::time::Instant;
 use fabric_sim::Rate;
 use fabric_sim::check::Marks;
 use fabric_sim::engine::mix64;
-use fabric_sim::scenario::{Report, Scenario, ScenarioError, Setting};
+use fabric_sim::scenario::{Report, ScenarioError, Setting};
 
 use crate::error::CliError;
-use crate::sim::args::SimSweepArgs;
-use crate::sim::open::{line, open};
+use crate::sim::args::SweepArgs;
 use crate::sim::parallel::{each, jobs, progress};
 
 /// Failing seeds that are told of each combination of values.
@@ -32,9 +31,7 @@ struct Outcome {
 impl Outcome {
     fn of(seed: u64, report: Report) -> Outcome {
         let flows = || report.flows.iter();
-        let goodput = flows()
-            .map(|flow| flow.goodput.map_or(0, Rate::as_bps))
-            .min();
+        let rates = flows().map(|flow| flow.goodput.map_or(0, Rate::as_bps));
         let last = flows().map(|flow| flow.completion.map(|span| span.as_secs_f64()));
         let completion = last.reduce(|a, b| Some(a?.max(b?))).flatten();
         Outcome {
@@ -42,7 +39,7 @@ impl Outcome {
             trace: report.trace.to_string(),
             hash: mix64(report.trace.value()) ^ report.content.value(),
             marks: report.marks,
-            goodput: goodput.unwrap_or(0),
+            goodput: rates.min().unwrap_or(0),
             completion,
             failures: report.failures,
         }
@@ -50,9 +47,9 @@ impl Outcome {
 }
 
 /// Runs all combinations under all seeds.
-pub(super) fn sweep(args: &SimSweepArgs) -> Result<(), CliError> {
-    let in_file = |error: ScenarioError| CliError::context(args.file.display(), error);
-    let scenario = open(&args.file, &args.changes)?;
+pub(super) fn sweep(args: &SweepArgs) -> Result<(), CliError> {
+    let in_file = |error: ScenarioError| args.scenario.fails(error);
+    let scenario = args.scenario.open()?;
     let wanted = scenario.sometimes().iter().copied();
     let mut variants = Vec::new();
     for settings in scenario.variants().map_err(in_file)? {
@@ -66,15 +63,13 @@ pub(super) fn sweep(args: &SimSweepArgs) -> Result<(), CliError> {
     let (start, bar) = (Instant::now(), progress(count));
     let outcomes = each(count, jobs(args.jobs), |number| {
         let seed = args.first.wrapping_add((number % seeds) as u64);
-        let outcome = run(&variants[number / seeds].1, seed);
+        let report = variants[number / seeds].1.run(seed);
         bar.inc(1);
-        outcome
+        report.map(|report| Outcome::of(seed, report))
     })?;
     bar.finish_and_clear();
-    let outcomes: Vec<Outcome> = outcomes
-        .into_iter()
-        .collect::<Result<_, _>>()
-        .map_err(in_file)?;
+    let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>();
+    let outcomes = outcomes.map_err(in_file)?;
     let mut failed = 0;
     let (mut marks, mut hash) = (Marks::default(), 0);
     for ((settings, _), outcomes) in variants.iter().zip(outcomes.chunks(seeds)) {
@@ -84,20 +79,14 @@ pub(super) fn sweep(args: &SimSweepArgs) -> Result<(), CliError> {
             hash = mix64(hash ^ outcome.seed ^ outcome.hash);
         }
     }
-    let seen: Vec<String> = marks
-        .seen()
-        .map(|(mark, count)| format!("{} {count}", mark.name()))
-        .collect();
-    writeln!(stdout(), "seen: {}", seen.join(", "))?;
+    writeln!(stdout(), "seen: {marks}")?;
     let seconds = start.elapsed().as_secs_f64();
     writeln!(
         stdout(),
         "{count} runs in {seconds:.1} s, {failed} failed; hash of all {hash:016x}"
     )?;
-    let missed: Vec<&str> = wanted
-        .filter(|&mark| marks.of(mark) == 0)
-        .map(|mark| mark.name())
-        .collect();
+    let missed = wanted.filter(|&mark| marks.of(mark) == 0);
+    let missed: Vec<&str> = missed.map(|mark| mark.name()).collect();
     for name in &missed {
         writeln!(stdout(), "never seen, though expected sometimes: {name}")?;
     }
@@ -108,39 +97,22 @@ pub(super) fn sweep(args: &SimSweepArgs) -> Result<(), CliError> {
     }
 }
 
-fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, ScenarioError> {
-    scenario.run(seed).map(|report| Outcome::of(seed, report))
-}
-
 /// Tells of one combination; returns how many runs failed.
-fn tell(
-    args: &SimSweepArgs,
-    settings: &[Setting],
-    outcomes: &[Outcome],
-) -> Result<usize, CliError> {
+fn tell(args: &SweepArgs, settings: &[Setting], outcomes: &[Outcome]) -> Result<usize, CliError> {
     let mut out = stdout();
     let name: Vec<String> = settings.iter().map(Setting::to_string).collect();
     let name = match name.is_empty() {
-        true => args.file.display().to_string(),
+        true => args.scenario.file.display().to_string(),
         false => name.join(" "),
     };
     let failed: Vec<&Outcome> = outcomes.iter().filter(|o| !o.failures.is_empty()).collect();
-    write!(
-        out,
-        "{name}: {} seeds, {} failed",
-        outcomes.len(),
-        failed.len()
-    )?;
+    let count = outcomes.len();
+    write!(out, "{name}: {count} seeds, {} failed", failed.len())?;
     let mut rates: Vec<u64> = outcomes.iter().map(|o| o.goodput).collect();
     rates.sort_unstable();
-    let gbps = |rate: u64| rate as f64 * 1e-9;
-    let (least, median) = (rates[0], rates[rates.len() / 2]);
-    write!(
-        out,
-        "; slowest flow {:.3} Gb/s at the median, {:.3} at least",
-        gbps(median),
-        gbps(least)
-    )?;
+    let [least, median] = [rates[0], rates[count / 2]].map(|rate| rate as f64 * 1e-9);
+    write!(out, "; slowest flow {median:.3} Gb/s at the median, ")?;
+    write!(out, "{least:.3} at least")?;
     let last = outcomes.iter().map(|o| o.completion);
     match last.reduce(|a, b| Some(a?.max(b?))).flatten() {
         Some(seconds) => writeln!(out, "; complete after {:.3} ms at most", seconds * 1e3)?,
@@ -148,7 +120,7 @@ fn tell(
     }
     for outcome in failed.iter().take(TOLD) {
         let Outcome { seed, trace, .. } = outcome;
-        let again = line("replay", &args.file, *seed, &args.changes, settings);
+        let again = args.scenario.line("replay", *seed, settings);
         writeln!(out, "  seed {seed}: {}", outcome.failures[0])?;
         writeln!(out, "    again: {again} --trace {trace}")?;
     }

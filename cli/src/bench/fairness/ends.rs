@@ -1,9 +1,9 @@
 //! One side's verbs objects: many QPs that stream, and a small one.
 
-use urxe::{Access, ConnectOptions, Mr, Mtu, Qp, RecvWr, Rkey, SendWr, Wc};
+use urxe::{Access, ConnectOptions, Mr, Mtu, Qp, RecvWr, SendWr, Wc};
 
 use super::protocol::Plan;
-use crate::error::CliError;
+use crate::error::{CliError, Context};
 use crate::pattern::{self, Direction};
 use crate::station::{self, PeerCheck, Queue, RemoteMemory, Station};
 
@@ -32,32 +32,19 @@ pub(super) struct Ends {
 
 impl Ends {
     pub(super) fn create(station: &Station, plan: Plan) -> Result<Ends, CliError> {
-        let fail = |error| CliError::context("cannot create a queue pair", error);
+        let what = "cannot create a queue pair";
         let small_sends = station.queue(2 * RECVS, true)?;
         let small_recvs = station.queue(2 * RECVS, true)?;
         let completions = station.queue((plan.qps * plan.depth()).max(1), true)?;
         let mut memory = vec![0; plan.size.next_multiple_of(64) + SMALL];
         pattern::fill(&mut memory[..plan.size], 0, Direction::ToServer);
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        let mr = station.pd.reg_owned(memory, access).map_err(fail)?;
-        let small = station
-            .pd
-            .qp(&small_sends.cq)
-            .recv_cq(&small_recvs.cq)
-            .max_send_wr(RECVS as u32)
-            .max_recv_wr(RECVS as u32)
-            .max_sge(1)
-            .max_inline_data(SMALL as u32);
-        let small = small.create().map_err(fail)?;
-        let bulk = station
-            .pd
-            .qp(&completions.cq)
-            .max_send_wr(plan.depth() as u32)
-            .max_recv_wr(1)
-            .max_sge(1)
-            .max_inline_data(0);
+        let mr = station.pd.reg_owned(memory, access).context(what)?;
+        let small = station.qp(&small_sends, &small_recvs, [RECVS; 2], SMALL);
+        let small = small.create().context(what)?;
+        let bulk = station.qp(&completions, &completions, [plan.depth(), 1], 0);
         let bulk = (0..plan.qps).map(|_| bulk.clone().create());
-        let bulk = bulk.collect::<Result<Vec<Qp>, _>>().map_err(fail)?;
+        let bulk = bulk.collect::<Result<Vec<Qp>, _>>().context(what)?;
         Ok(Ends {
             plan,
             small,
@@ -92,10 +79,7 @@ impl Ends {
 
     /// Where the other side may WRITE.
     pub(super) fn memory(&self) -> RemoteMemory {
-        RemoteMemory {
-            addr: self.mr.addr(),
-            rkey: self.mr.rkey().0,
-        }
+        RemoteMemory::of(&self.mr, 0)
     }
 
     /// Makes it memory that holds nothing of a message.
@@ -111,9 +95,9 @@ impl Ends {
     /// Posts the next message of a QP that streams.
     pub(super) fn post_bulk(&self, index: usize, remote: RemoteMemory) -> Result<(), CliError> {
         let sges = [self.mr.sge(0..self.plan.size)];
-        let wr = SendWr::rdma_write(index as u64, &sges, remote.addr, Rkey(remote.rkey)).signaled();
+        let wr = SendWr::rdma_write(index as u64, &sges, remote.addr, remote.rkey()).signaled();
         let posted = self.bulk[index].post_send(&wr);
-        posted.map_err(|error| CliError::context("cannot post a work request", error))
+        posted.context("cannot post a work request")
     }
 
     /// Sends a small message.
@@ -126,10 +110,9 @@ impl Ends {
         if is_signaled && self.sent > SIGNAL_EVERY {
             self.small_sends.wait(&mut [Wc::default(); 1], check)?;
         }
-        let posted = self
-            .small
-            .post_send(&if is_signaled { wr.signaled() } else { wr });
-        posted.map_err(|error| CliError::context("cannot post a work request", error))
+        let wr = if is_signaled { wr.signaled() } else { wr };
+        let posted = self.small.post_send(&wr);
+        posted.context("cannot post a work request")
     }
 
     /// Posts a receive for a small message.
@@ -137,7 +120,7 @@ impl Ends {
         let start = self.plan.size.next_multiple_of(64);
         let sges = [self.mr.sge(start..start + SMALL)];
         let posted = self.small.post_recv(&RecvWr::new(0, &sges));
-        posted.map_err(|error| CliError::context("cannot post a receive", error))
+        posted.context("cannot post a receive")
     }
 }
 

@@ -14,15 +14,10 @@ use std::time::Duration;
 use self::protocol::Plan;
 use self::report::{Pair, Report};
 use self::session::{Length, Session};
-use super::busy;
+use super::prepare;
 use crate::args::FairnessArgs;
 use crate::error::CliError;
 use crate::output::print_report;
-use crate::process;
-use crate::target::CPUS;
-
-/// The hidden subcommand that the other side is started with.
-pub(crate) const TARGET_SUBCOMMAND: &str = "fairness-target";
 
 /// QPs beside those that stream.
 const QPS_SMALL: usize = 1;
@@ -35,16 +30,12 @@ const BESIDE: Duration = Duration::from_millis(500);
 
 /// Measures and prints.
 pub(crate) fn run(args: &FairnessArgs) -> Result<(), CliError> {
-    if let Some(note) = busy::note() {
-        eprintln!("urxe: {note}");
-    }
+    prepare();
     let plan = Plan {
         qps: args.qps as usize,
         size: args.size as usize,
         mtu: args.mtu,
     };
-    // Before the device is opened, so that its threads stay there, too.
-    process::pin(CPUS[0]);
     let mut session = Session::start(plan)?;
     let length = |time| match args.iters {
         Some(iters) => Length::RoundTrips(iters as usize),
@@ -61,6 +52,5 @@ pub(crate) fn run(args: &FairnessArgs) -> Result<(), CliError> {
     }
     session.finish()?;
     let report = Report::of(plan, &mut pairs);
-    print_report(args.json, &report, || report.text());
-    Ok(())
+    print_report(args.json, &report, || report.text())
 }

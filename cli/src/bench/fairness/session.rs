@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use urxe::Wc;
 
+use super::QPS_SMALL;
 use super::ends::Ends;
 use super::protocol::{Answer, Plan, Request};
-use super::{QPS_SMALL, TARGET_SUBCOMMAND};
 use crate::control::ANSWER_MAX;
 use crate::error::CliError;
 use crate::samples::Samples;
 use crate::station::{Patience, PeerCheck, RemoteMemory, Station};
-use crate::target::{LOOPBACK_CLIENT, Target};
+use crate::target::{LOOPBACK_CLIENT, Measurement, Target};
 
 /// How long a sample lasts.
 #[derive(Clone, Copy, Debug)]
@@ -36,14 +36,12 @@ pub(super) struct Session {
     plan: Plan,
     ends: Ends,
     remote: RemoteMemory,
-    // Keeps the device open; dropped after the queue pairs.
-    _station: Station,
     target: Target,
 }
 
 impl Session {
     pub(super) fn start(plan: Plan) -> Result<Session, CliError> {
-        let mut target = Target::start(TARGET_SUBCOMMAND)?;
+        let mut target = Target::start(Measurement::Fairness)?;
         let control = &mut target.control;
         let station = Station::open(LOOPBACK_CLIENT)?;
         let ends = Ends::create(&station, plan)?;
@@ -58,7 +56,6 @@ impl Session {
             plan,
             ends,
             remote,
-            _station: station,
             target,
         })
     }
@@ -74,30 +71,19 @@ impl Session {
             under_way: 0,
             is_over: false,
         };
-        let control = &mut self.target.control;
-        let check = &mut || match control.has_news() {
-            false => Ok(()),
-            true => {
-                let answer: Answer = control.recv(Some(ANSWER_MAX))?;
-                Err(control.out_of_turn(&answer))
-            }
-        };
+        let check = &mut || self.target.control.check();
         let sample = run.measure(self.plan.depth(), length, check)?;
         self.target.control.send(&Request::Finished)?;
-        self.expect_done()?;
+        self.target.control.expect(&Answer::Done)?;
         Ok(sample)
     }
 
     /// Verifies what the WRITEs left behind, and ends the other side.
     pub(super) fn finish(mut self) -> Result<(), CliError> {
         self.target.control.send(&Request::Check)?;
-        self.expect_done()?;
+        self.target.control.expect(&Answer::Done)?;
         self.target.control.send(&Request::Bye)?;
         self.target.wait()
-    }
-
-    fn expect_done(&mut self) -> Result<(), CliError> {
-        self.target.control.expect(&Answer::Done)
     }
 }
 

@@ -20,10 +20,9 @@ fn window(config: &FloorConfig, batch: usize) -> u64 {
     let packet = packet_len(config.header, config.message.min(config.mtu));
     // Half a megabyte stays in the cache that the two sides share; small packets take
     // more room in the kernel than their length, so they have a limit of their own.
-    let packets = if packet < 256 {
-        4096
-    } else {
-        (512 << 10) / packet
+    let packets = match packet {
+        ..256 => 4096,
+        _ => (512 << 10) / packet,
     };
     packets.max(2 * batch) as u64
 }
@@ -104,14 +103,12 @@ fn read_report(
                 continue;
             };
             let word = |at| u64::from_le_bytes(*report[at..].first_chunk().expect("8 bytes"));
-            if word(8) > 0 {
-                return Err(failed(format!(
-                    "{} of {} packets arrived broken",
-                    word(8),
-                    word(0)
-                )));
+            let (packets, bad) = (word(0), word(8));
+            if bad > 0 {
+                let text = format!("{bad} of {packets} packets arrived broken");
+                return Err(failed(text));
             }
-            progress.received = progress.received.max(word(0));
+            progress.received = progress.received.max(packets);
             progress.last_report = Instant::now();
         }
     }

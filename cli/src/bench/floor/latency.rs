@@ -45,10 +45,9 @@ fn receive_message(
 
 /// Slots for what one message brings: a single packet needs, and should pay for, one.
 fn slots(config: &FloorConfig) -> usize {
-    if packets_in_message(config) == 1 {
-        1
-    } else {
-        RecvBatch::DEFAULT_SLOTS
+    match packets_in_message(config) {
+        1 => 1,
+        _ => RecvBatch::DEFAULT_SLOTS,
     }
 }
 
@@ -69,9 +68,8 @@ pub(super) fn ping(
         outgoing.send(socket)?;
         let back = receive_message(socket, &mut batch, &mut incoming, config, LOST)?;
         if back.is_none() {
-            return Err(failed(
-                "a message was lost: something else fills the receive buffer",
-            ));
+            let text = "a message was lost: something else fills the receive buffer";
+            return Err(failed(text));
         }
         if round >= warm {
             samples.push(start.elapsed());

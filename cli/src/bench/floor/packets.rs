@@ -134,10 +134,8 @@ impl Outgoing {
     pub(super) fn gather(&mut self, count: usize) {
         self.transmits.clear();
         self.used = 0;
-        let packet = packet_len(
-            self.config.first_header.max(self.config.header),
-            self.config.mtu,
-        );
+        let header = self.config.first_header.max(self.config.header);
+        let packet = packet_len(header, self.config.mtu);
         if self.bytes.len() < count * packet {
             self.bytes.resize(count * packet, 0);
         }
@@ -174,19 +172,14 @@ impl Outgoing {
                 SendOutcome::WouldBlock { sent } => {
                     rest = &rest[sent..];
                     let writable = [urxe_udp::Interest::writable(socket.as_fd())];
-                    if wait_for(&writable, Some(SILENCE_MAX))
-                        .map_err(failed)?
-                        .is_timeout()
-                    {
+                    let waited = wait_for(&writable, Some(SILENCE_MAX)).map_err(failed)?;
+                    if waited.is_timeout() {
                         return Err(failed("the network takes no more packets"));
                     }
                 }
                 SendOutcome::GsoRefused { sent } => {
-                    singles = rest[sent..]
-                        .iter()
-                        .copied()
-                        .flat_map(Transmit::singles)
-                        .collect();
+                    let refused = rest[sent..].iter().copied();
+                    singles = refused.flat_map(Transmit::singles).collect();
                     rest = &singles;
                 }
                 SendOutcome::Failed { error, .. } => return Err(failed(error)),
@@ -199,11 +192,7 @@ impl Outgoing {
     fn push_packet(&mut self) {
         let payload = self.config.mtu.min(self.config.message - self.message_at);
         let is_first = self.message_at == 0;
-        let header = if is_first {
-            self.config.first_header
-        } else {
-            self.config.header
-        };
+        let header = self.config.header_of(is_first);
         let len = packet_len(header, payload);
         let start = self.used;
         let packet = &mut self.bytes[start..start + len];
@@ -310,12 +299,7 @@ impl Incoming {
     fn try_take(&mut self, packet: &[u8]) -> Option<u64> {
         let (covered, check) = packet.split_last_chunk::<ICRC_LEN>()?;
         let is_first = *covered.get(8)? == FIRST;
-        let header = if is_first {
-            self.config.first_header
-        } else {
-            self.config.header
-        };
-        let payload = covered.get(header..)?;
+        let payload = covered.get(self.config.header_of(is_first)..)?;
         if payload.len() > self.config.mtu.next_multiple_of(4) || self.icrc.of(covered) != *check {
             return None;
         }
