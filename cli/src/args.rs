@@ -19,6 +19,9 @@ use crate::target::{self, Measurement};
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// End when the process with this id does
+    #[arg(long, global = true, hide = true)]
+    pub(crate) parent: Option<u32>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -34,7 +37,10 @@ pub(crate) enum Command {
     /// Print what `run` sets in the environment, for `eval "$(urxe env)"`
     Env(LaunchArgs),
     /// Make a folder with this command and its libraries, to be copied to other machines
-    Package(PackageArgs),
+    Package {
+        /// The folder
+        folder: PathBuf,
+    },
     /// List the devices: every network interface is one
     Devices,
     /// Print the RoCE packets of a capture file and check every ICRC
@@ -48,10 +54,17 @@ pub(crate) enum Command {
     Sim(SimCommand),
     /// The other side of a measurement, started by it
     #[command(name = target::SUBCOMMAND, hide = true)]
-    Target(TargetArgs),
+    Target {
+        of: Measurement,
+        /// Address of the device to open
+        address: IpAddr,
+    },
     /// One of the two sides of the bare UDP measurement
     #[command(name = bench::floor::ROLE_SUBCOMMAND, hide = true)]
-    FloorRole(bench::floor::RoleArgs),
+    FloorRole {
+        /// The role, as JSON
+        role: String,
+    },
 }
 
 /// Message sizes that a measurement takes: what fits comfortably into memory a few times.
@@ -90,9 +103,6 @@ pub(crate) struct RoleArgs {
     /// TCP port of the control connection
     #[arg(long, default_value_t = PORT_DEFAULT)]
     pub(crate) port: u16,
-    /// End when the process with this id does.
-    #[arg(long, hide = true)]
-    pub(crate) parent: Option<u32>,
 }
 
 /// Arguments of `urxe bench`: those of one operation, or a measurement of another kind.
@@ -176,17 +186,6 @@ fn parse_mtu(text: &str) -> Result<u32, String> {
     Err("a path MTU is 256, 512, 1024, 2048 or 4096".to_owned())
 }
 
-/// Arguments of the hidden subcommand that the other side of a measurement is started with.
-#[derive(Debug, clap::Args)]
-pub(crate) struct TargetArgs {
-    pub(crate) of: Measurement,
-    /// Address of the device to open
-    pub(crate) address: IpAddr,
-    /// End with this process
-    #[arg(long)]
-    pub(crate) parent: Option<u32>,
-}
-
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatArgs {
     /// Print JSON
@@ -242,12 +241,6 @@ pub(crate) struct RunArgs {
         value_name = "COMMAND"
     )]
     pub(crate) command: Vec<OsString>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct PackageArgs {
-    /// The folder
-    pub(crate) folder: PathBuf,
 }
 
 /// What a program on urxe can be given.

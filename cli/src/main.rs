@@ -38,7 +38,7 @@ use crate::target::Measurement;
 fn main() -> ExitCode {
     // A usage error prints its own message and exits with 2.
     let args = Args::parse();
-    match run(args.command) {
+    match process::die_with(args.parent).and_then(|()| run(args.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if !error.is_quiet() {
@@ -55,21 +55,21 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Bench(args) => bench::run(&args),
         Command::Run(args) => launch::run(&args),
         Command::Env(args) => launch::env(&args),
-        Command::Package(args) => package::run(&args),
+        Command::Package { folder } => package::run(&folder),
         Command::Devices => devices::run(),
         Command::Decode(args) => decode::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Sim(command) => sim::run(&command),
         Command::Scale(args) => scale::run(&args),
-        Command::Target(args) => {
-            let serve = match args.of {
+        Command::Target { of, address } => {
+            let serve = match of {
                 Measurement::Bench => bench::target::serve,
                 Measurement::Fairness => bench::fairness::target::serve,
                 Measurement::Scale => scale::target::serve,
             };
-            target::run(args.address, args.parent, serve)
+            target::run(address, serve)
         }
-        Command::FloorRole(args) => bench::floor::run_role(&args),
+        Command::FloorRole { role } => bench::floor::run_role(&role),
     }
 }

@@ -5,20 +5,18 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::args::PackageArgs;
 use crate::error::{CliError, Context};
 use crate::launch::{LIBRARY, PRELOAD, find_library};
 
 /// Makes a folder that can be copied or packed anywhere: the command, and beside it the libraries.
-pub(crate) fn run(args: &PackageArgs) -> Result<(), CliError> {
+pub(crate) fn run(folder: &Path) -> Result<(), CliError> {
     let library = find_library()?;
     let executable = std::env::current_exe().context("cannot find this executable")?;
-    let folder = args.folder.display();
-    let made = make(&args.folder, &executable, &library);
-    made.context(format_args!("cannot make {folder}"))?;
-    let command = args.folder.join("urxe");
+    let (name, command) = (folder.display(), folder.join("urxe"));
+    let made = make(folder, &executable, &library);
+    made.context(format_args!("cannot make {name}"))?;
     println!(
-        "{folder}: copy it as it is, links too (cp -a, tar); {} is the command",
+        "{name}: copy it as it is, links too (cp -a, tar); {} is the command",
         command.display()
     );
     Ok(())

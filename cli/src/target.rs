@@ -64,8 +64,7 @@ pub(crate) fn name_of(value: impl ValueEnum) -> String {
 }
 
 /// The target, in its process: opens the device and serves one measurement.
-pub(crate) fn run(address: IpAddr, parent: Option<u32>, serve: Serve) -> Result<(), CliError> {
-    process::die_with(parent)?;
+pub(crate) fn run(address: IpAddr, serve: Serve) -> Result<(), CliError> {
     // Before the device is opened, so that its threads stay there, too.
     process::pin(CPUS[1]);
     serve_one(address, 0, serve)

@@ -26,7 +26,7 @@ use urxe_udp::{RecvBatch, UdpConfig, UdpSocket};
 use crate::error::{CliError, Context};
 use crate::process::{self, ChildGuard};
 
-/// The hidden subcommand that a child process is started with; [`RoleArgs`] follow it.
+/// The hidden subcommand that a child process is started with; its role follows.
 pub(crate) const ROLE_SUBCOMMAND: &str = "floor-role";
 
 /// What is exchanged, where and for how long.
@@ -154,16 +154,6 @@ struct Role {
     to: Option<SocketAddr>,
 }
 
-/// Arguments of the hidden subcommand.
-#[derive(Debug, clap::Args)]
-pub(crate) struct RoleArgs {
-    /// The role, as JSON.
-    role: String,
-    /// End when the process with this id does.
-    #[arg(long)]
-    parent: Option<u32>,
-}
-
 /// The receiver tells its port, then the sender its result: each by one line on stdout.
 fn run_pair<T: DeserializeOwned>(config: &FloorConfig, measure: Measure) -> Result<T, CliError> {
     config.check()?;
@@ -196,9 +186,8 @@ fn print<T: Serialize>(value: &T) -> Result<(), CliError> {
 }
 
 /// Plays one role, in the process that was started for it.
-pub(crate) fn run_role(args: &RoleArgs) -> Result<(), CliError> {
-    process::die_with(args.parent)?;
-    let role: Role = parse(&args.role)?;
+pub(crate) fn run_role(role: &str) -> Result<(), CliError> {
+    let role: Role = parse(role)?;
     role.config.check()?;
     if let Some(cpus) = role.config.cpus {
         // With one CPU both share it; the same is then true of what is compared.

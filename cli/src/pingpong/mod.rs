@@ -21,7 +21,6 @@ use crate::process::{self, ChildGuard};
 use crate::target::{LOOPBACK_CLIENT, LOOPBACK_SERVER, name_of};
 
 pub(crate) fn run(args: &PingpongArgs) -> Result<(), CliError> {
-    process::die_with(args.role.parent)?;
     match (args.role.server, args.role.connect) {
         (None, None) => run_both(args),
         (Some(address), None) => server::run(address, args.role.port),

@@ -20,7 +20,11 @@ pub(crate) enum SimCommand {
     /// Run a scenario and write a page that shows it: the network over time, queues, pauses, flows
     Report(ReportArgs),
     /// Run experiments with known outcomes, and print expected and measured values
-    Experiments(ExperimentsArgs),
+    Experiments {
+        /// Only these
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+    },
 }
 
 /// A scenario, and changes to it that are not in its file.
@@ -120,11 +124,4 @@ pub(crate) struct ShrinkArgs {
     /// Seconds to go on for, at most
     #[arg(long, default_value_t = 30, value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: u64,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct ExperimentsArgs {
-    /// Only these
-    #[arg(value_name = "NAME")]
-    pub(crate) names: Vec<String>,
 }

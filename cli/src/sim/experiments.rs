@@ -6,20 +6,18 @@ use std::time::Instant;
 use fabric_sim::experiments::{EXPERIMENTS, Experiment, Finding};
 
 use crate::error::CliError;
-use crate::sim::args::ExperimentsArgs;
 use crate::sim::parallel::{each, jobs};
 
 /// Runs all, or those that are named, on all processors; prints them in their order.
-pub(super) fn run(args: &ExperimentsArgs) -> Result<(), CliError> {
+pub(super) fn run(names: &[String]) -> Result<(), CliError> {
     let known: Vec<&str> = EXPERIMENTS.iter().map(|e| e.name).collect();
-    if let Some(name) = args.names.iter().find(|n| !known.contains(&n.as_str())) {
+    if let Some(name) = names.iter().find(|n| !known.contains(&n.as_str())) {
         return Err(CliError::Usage(format!(
             "no experiment {name}: there are {}",
             known.join(", ")
         )));
     }
-    let is_wanted =
-        |e: &&Experiment| args.names.is_empty() || args.names.iter().any(|n| n == e.name);
+    let is_wanted = |e: &&Experiment| names.is_empty() || names.iter().any(|n| n == e.name);
     let wanted: Vec<&Experiment> = EXPERIMENTS.iter().filter(is_wanted).collect();
     let start = Instant::now();
     let results = each(wanted.len(), jobs(None), |place| wanted[place].run())?;
