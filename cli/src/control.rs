@@ -23,10 +23,8 @@ const LINE_LEN_MAX: u64 = 64 << 10;
 /// How long the peer may take to answer where it has only set-up work to do.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// Endpoints that fit one line.
 const ENDPOINTS_A_LINE: usize = 200;
 
-/// What a line is.
 #[derive(Serialize, Deserialize)]
 enum Line<T> {
     Message(T),
@@ -68,7 +66,6 @@ pub(crate) fn announce(listener: &TcpListener) -> Result<(), CliError> {
     Ok(stdout.flush()?)
 }
 
-/// The port in a server's announcement.
 pub(crate) fn announced_port(line: &str) -> Result<u16, CliError> {
     let port = line
         .strip_prefix(ANNOUNCEMENT)
@@ -76,7 +73,6 @@ pub(crate) fn announced_port(line: &str) -> Result<u16, CliError> {
     port.ok_or_else(|| CliError::Failed(format!("the server process said {line:?}")))
 }
 
-/// Waits for the client.
 pub(crate) fn accept(listener: &TcpListener) -> Result<Control, CliError> {
     let (stream, _) = listener.accept().context("cannot accept")?;
     Control::new(stream, "the client")

@@ -5,7 +5,6 @@ use std::io::Write;
 use crate::error::{CliError, Context};
 use crate::table::{Align, Table};
 
-/// Prints the devices of this host.
 pub(crate) fn run() -> Result<(), CliError> {
     let devices = urxe::devices().context("cannot list the interfaces")?;
     let mut table = Table::new(&[

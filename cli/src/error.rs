@@ -25,7 +25,6 @@ pub(crate) enum CliError {
     NotStarted {
         /// Its name, as it was given.
         program: String,
-        /// Why not.
         error: io::Error,
         /// The exit code that shells use for it.
         code: u8,

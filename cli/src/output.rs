@@ -14,7 +14,6 @@ use crate::error::CliError;
 #[derive(Debug)]
 pub(crate) struct NewFile {
     writer: BufWriter<File>,
-    /// The final path.
     path: PathBuf,
     /// The path while it is written, if another.
     part: Option<PathBuf>,

@@ -50,7 +50,6 @@ impl ChildGuard {
         }
     }
 
-    /// Waits for the end.
     pub(crate) fn wait(&mut self) -> Result<ExitStatus, CliError> {
         let status = self.child.wait();
         status.context(format_args!("lost the {}", self.name))

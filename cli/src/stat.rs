@@ -11,7 +11,6 @@ use crate::error::{CliError, Context};
 use crate::output::print_report;
 use crate::table::{Align, Table};
 
-/// `--json`: all processes.
 #[derive(Debug, Serialize)]
 struct Report {
     processes: Vec<Process>,

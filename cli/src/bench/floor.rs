@@ -46,15 +46,12 @@ pub(crate) struct FloorConfig {
     pub(crate) rounds: usize,
     /// How the two sides of a latency measurement wait.
     pub(crate) wait: Wait,
-    /// Address of the sending process.
     pub(crate) sender: IpAddr,
-    /// Address of the receiving process.
     pub(crate) receiver: IpAddr,
     /// The CPUs that the sender and the receiver are kept on.
     pub(crate) cpus: Option<[usize; 2]>,
 }
 
-/// How to wait for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Wait {
     /// Ask the socket again and again.
@@ -110,7 +107,6 @@ impl FloorConfig {
 pub(crate) struct FloorBandwidth {
     /// Payload, in 10^9 bits a second.
     pub(crate) gbit_per_s: f64,
-    /// Messages a second.
     pub(crate) msg_per_s: f64,
 }
 

@@ -10,7 +10,6 @@ use crate::station::{self, PeerCheck, Queue, RemoteMemory, Station};
 /// READs and atomics that may be under way.
 const RD_ATOMIC: u8 = 16;
 
-/// Receives posted in one list.
 const RECV_LIST_LEN: usize = 32;
 
 /// Receives that a ping-pong has posted besides the one that is due, as programs that care for latency have: a

@@ -30,7 +30,6 @@ use crate::process;
 use crate::station::Station;
 use crate::target::CPUS;
 
-/// Measures and prints.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
     match (&args.other, &args.of_op) {
         (Some(OtherBench::Fairness(args)), _) => fairness::run(args),

@@ -5,7 +5,6 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// The operation under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Op {
@@ -71,7 +70,6 @@ pub(crate) struct Plan {
     pub(crate) is_event: bool,
     /// Each message of a ping-pong is completed before the answer is looked for.
     pub(crate) is_signaled: bool,
-    /// Both processes are on one address.
     pub(crate) is_one_address: bool,
 }
 

@@ -43,7 +43,6 @@ pub(crate) fn medians(pairs: &[Pair]) -> (Option<f64>, Option<f64>, Option<f64>)
     (median(&ours), median(&floor), median(&ratios))
 }
 
-/// The table for people.
 pub(crate) fn text(report: &Report, pairs: &[Pair], plan: &Plan) -> String {
     let mut table = Table::new(&[
         ("", Align::Left),

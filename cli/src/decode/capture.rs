@@ -33,13 +33,11 @@ pub(crate) enum CaptureError {
     /// The file is neither pcap nor pcapng.
     #[error("not a pcap or pcapng file")]
     NotACapture,
-    /// The file ends within a record.
     #[error("the file ends within the record that begins at byte {offset}")]
     Truncated { offset: u64 },
     /// A field has a value that cannot be.
     #[error("corrupt at byte {offset}: {what}")]
     Corrupt { offset: u64, what: &'static str },
-    /// The system could not read it.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -58,7 +56,6 @@ enum Format {
 }
 
 impl<R: Read> CaptureReader<R> {
-    /// Reads the file's header.
     pub(crate) fn new(reader: R) -> Result<CaptureReader<R>, CaptureError> {
         let mut source = Source {
             reader,

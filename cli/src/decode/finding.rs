@@ -10,7 +10,6 @@ use super::capture::Captured;
 /// The longest frame that is completed for display when the capture cut it off: no datagram is longer.
 const FRAME_LEN_MAX: usize = 1 << 17;
 
-/// One frame's finding.
 #[derive(Debug)]
 pub(crate) enum Finding {
     /// A packet of the InfiniBand transport, as text.
@@ -39,7 +38,6 @@ pub(crate) enum Icrc {
 }
 
 impl Finding {
-    /// Takes a frame apart.
     pub(crate) fn of(captured: &Captured) -> Finding {
         let (link_type, len_on_wire) = (captured.link_type, captured.len_on_wire);
         let Some(link) = LinkType::from_pcap(link_type) else {
@@ -146,7 +144,6 @@ impl fmt::Display for Icrc {
     }
 }
 
-/// Counts over a whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) packets: u64,

@@ -13,7 +13,6 @@ pub(crate) enum Ended {
     Output(#[from] io::Error),
 }
 
-/// Prints them and counts them.
 pub(crate) fn decode(
     reader: impl Read,
     is_quiet: bool,

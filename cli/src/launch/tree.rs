@@ -119,7 +119,6 @@ fn make(root: &Path, devices: &[ListedDevice]) -> io::Result<()> {
     Ok(())
 }
 
-/// The folder of a device.
 fn describe(folder: &Path, device: &ListedDevice) -> io::Result<()> {
     let guid = device.guid();
     let part = |shift: u32| (guid >> shift) & 0xffff;

@@ -37,7 +37,6 @@ pub(super) struct Link {
     mr: Mr,
     /// A message's bytes outside the registered memory: where they are made and checked.
     scratch: Vec<u8>,
-    /// Places for outgoing messages.
     out_slots: usize,
     /// Signaled sends without a completion so far: at most half of the places.
     outstanding: usize,
@@ -182,7 +181,6 @@ impl Link {
         posted.context("cannot post a work request")
     }
 
-    /// Waits for a message.
     pub(super) fn wait_recv(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
         let taken = self.recvs.wait(&mut [Wc::default(); 1], check);
         taken.map(|_| ()).map_err(|error| self.cause_of(error))
@@ -238,5 +236,4 @@ impl Link {
     }
 }
 
-/// Bytes of the transfer count.
 const COUNT_LEN: usize = 8;

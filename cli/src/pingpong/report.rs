@@ -5,7 +5,6 @@ use serde::Serialize;
 use super::protocol::Variant;
 use crate::table::{Align, Table};
 
-/// One variant's result.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Row {
     pub(crate) variant: Variant,
@@ -47,7 +46,6 @@ fn published(variant: Variant) -> (&'static str, &'static str, &'static str) {
     }
 }
 
-/// The table for people.
 pub(crate) fn text(report: &Report, size: usize) -> String {
     let mut table = Table::new(&[
         ("variant", Align::Left),

@@ -5,7 +5,6 @@ use urxe::{Access, ConnectOptions, Mr, Qp, RecvWr, SendWr, Sge};
 use crate::error::{CliError, Context};
 use crate::station::{self, Queue, Station};
 
-/// The contents of every message.
 pub(super) const MESSAGE: [u8; 8] = *b"urxe8byt";
 
 /// Work requests that each queue has room for.

@@ -36,7 +36,6 @@ const SAMPLE_TIME: Duration = Duration::from_millis(150);
 /// Messages under way at most, with few queue pairs and with many.
 const UNDER_WAY: usize = FEW * fleet::DEPTH;
 
-/// Measures and prints.
 pub(crate) fn run(args: &ScaleArgs) -> Result<(), CliError> {
     prepare();
     let mut session = Session::start(args.qps as usize)?;

@@ -23,7 +23,6 @@ pub(super) struct Report {
     pub(super) qps: u64,
     #[serde(flatten)]
     pub(super) memory: Memory,
-    /// Queue pairs of the comparison.
     pub(super) few: u64,
     pub(super) msg_per_s_few: f64,
     pub(super) msg_per_s: f64,

@@ -14,7 +14,6 @@ mod sweep;
 use self::args::SimCommand;
 use crate::error::CliError;
 
-/// Runs one of the subcommands.
 pub(crate) fn run(command: &SimCommand) -> Result<(), CliError> {
     match command {
         SimCommand::Run(args) => run::run(args),

@@ -70,7 +70,6 @@ pub(super) fn look(
 
 type Writer = fn(&mut NewFile, &Observation) -> io::Result<()>;
 
-/// The tables of a run.
 const TABLES: [(&str, Writer); 3] = [
     ("ports.csv", |out, seen| csv::write_ports(out, seen)),
     ("rates.csv", |out, seen| csv::write_rates(out, seen)),
@@ -104,7 +103,6 @@ impl Tables {
         Ok(tables)
     }
 
-    /// Writes them.
     pub(super) fn write(mut self, seen: &Observation) -> Result<(), CliError> {
         for ((path, file), (_, write)) in self.files.iter_mut().zip(TABLES) {
             write(file, seen)

@@ -113,7 +113,6 @@ const LOOK: Span = Span::from_ms(1);
 /// The longest that it grows to while nothing happens.
 const LOOK_MAX: Span = Span::from_ms(1_000);
 
-/// The checks of a simulation.
 #[derive(Debug)]
 pub(crate) struct Checks {
     skipped: Vec<Check>,

@@ -25,7 +25,6 @@ struct Posted {
     opcode: WrOpcode,
     /// Its number among those that the peer executes, if it is one.
     action: Option<u64>,
-    /// The address of an atomic's result.
     result_at: u64,
 }
 
@@ -58,7 +57,6 @@ pub(crate) struct Completed {
     pub(crate) qpn: u32,
     /// The action must have been executed.
     action: Option<u64>,
-    /// The memory of an atomic's result.
     pub(crate) result_at: Option<u64>,
     /// Bytes of READs that must have come by now.
     read_claimed: u64,
@@ -102,11 +100,8 @@ pub(crate) struct Seen {
     pub(crate) writes: u64,
     /// Bytes that they wrote.
     pub(crate) bytes: u64,
-    /// Atomics.
     pub(crate) atomics: u64,
-    /// Messages that were executed.
     pub(crate) messages: u64,
-    /// Requests that came again.
     pub(crate) duplicates: u64,
     /// Writes that were not what the pattern of the region says.
     pub(crate) mismatches: u64,

@@ -1,6 +1,5 @@
 //! What timers of hosts are for. The fabric keeps a token with each; this is what the simulation puts into it.
 
-/// What is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TimerFor {
     /// The next frame of a plain flow.

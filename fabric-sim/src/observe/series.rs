@@ -213,7 +213,6 @@ impl Tap for Meter {
     }
 }
 
-/// Gathers samples.
 #[derive(Debug)]
 struct Recorder {
     /// How many it may have.

@@ -40,7 +40,6 @@ impl Default for CpuModel {
     }
 }
 
-/// The processor of one host.
 #[derive(Debug)]
 pub(crate) struct Cpu {
     model: CpuModel,

@@ -48,7 +48,6 @@ struct Inner {
     counters: BTreeMap<&'static str, u64>,
 }
 
-/// The adapter of one host.
 #[derive(Debug)]
 pub(crate) struct Nic {
     host: HostId,
@@ -88,7 +87,6 @@ impl Nic {
         Time::from_core(urxe_core::Time(self.now_ns.load(Ordering::Relaxed)))
     }
 
-    /// The contexts that are open.
     pub(crate) fn adapters(&self) -> Vec<Adapter> {
         self.inner.with(|inner| {
             inner.adapters.retain(|adapter| !adapter.is_gone());

@@ -42,7 +42,6 @@ impl<T> Shared<T> {
     }
 }
 
-/// How a program ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
     Returned,

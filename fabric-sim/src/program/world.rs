@@ -173,7 +173,6 @@ impl World {
         self.order
     }
 
-    /// How the programs of hosts ended.
     pub(crate) fn ends(&self) -> Vec<Option<HostEnd>> {
         self.hosts.iter().map(|host| host.end).collect()
     }

@@ -3,9 +3,7 @@
 use super::ScenarioError;
 use super::file::Shape;
 
-/// Hosts at most.
 const HOSTS_MAX: u64 = 32_768;
-/// Cables at most.
 const CABLES_MAX: u64 = 1 << 20;
 /// Routes at most: each switch has one to each host.
 const ROUTES_MAX: u64 = 1 << 26;

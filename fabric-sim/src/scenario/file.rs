@@ -186,7 +186,6 @@ pub(super) struct TopologyTable {
 }
 
 impl TopologyTable {
-    /// What every kind has.
     const COMMON: &'static [&'static str] = &[
         "rate",
         "cable",
@@ -310,7 +309,6 @@ pub(super) struct FlowTable {
 }
 
 impl FlowTable {
-    /// What every kind has.
     const COMMON: &'static [&'static str] = &["from", "to", "size", "start", "dscp", "mtu"];
 }
 
@@ -374,7 +372,6 @@ pub(super) struct FaultTable {
 }
 
 impl FaultTable {
-    /// What every kind has.
     const COMMON: &'static [&'static str] = &[
         "host", "switch", "link", "port", "from", "to", "p", "every", "nth", "frames", "stream",
     ];

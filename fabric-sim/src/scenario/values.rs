@@ -125,7 +125,6 @@ pub(super) enum Names {
 }
 
 impl Names {
-    /// All of them.
     pub(super) fn each(&self) -> &[String] {
         match self {
             Names::One(name) => core::slice::from_ref(name),

@@ -68,7 +68,6 @@ impl Limit {
     }
 }
 
-/// A frame that wants in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     /// The port that it came through, by its place in the switch.
@@ -84,7 +83,6 @@ pub(crate) struct Arrival {
 #[derive(Debug)]
 pub(crate) struct Mmu {
     ingress: Vec<[IngressUse; PRIORITIES]>,
-    /// Headroom of each port.
     headroom: Vec<u64>,
     pools: [PoolUse; 2],
     has_lossy_pool: bool,
@@ -227,7 +225,6 @@ impl Mmu {
         &self.ingress[port][usize::from(priority)]
     }
 
-    /// All bytes in the buffer.
     #[inline]
     pub(crate) fn used(&self) -> u64 {
         // Reserved bytes are left out: they are few, and not kept as a sum.

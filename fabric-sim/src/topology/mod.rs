@@ -24,7 +24,6 @@ pub struct HostId(pub u32);
 pub struct SwitchId(pub u32);
 
 impl HostId {
-    /// Place in tables.
     #[inline]
     pub(crate) fn index(self) -> usize {
         self.0 as usize
@@ -32,7 +31,6 @@ impl HostId {
 }
 
 impl SwitchId {
-    /// Place in tables.
     #[inline]
     pub(crate) fn index(self) -> usize {
         self.0 as usize
@@ -71,7 +69,6 @@ impl PortId {
         PortId(self.0 ^ 1)
     }
 
-    /// Place in tables.
     #[inline]
     pub(crate) fn index(self) -> usize {
         self.0 as usize

@@ -7,7 +7,6 @@ use crate::error::{CliError, Context};
 use crate::pattern::{self, Direction};
 use crate::station::{self, PeerCheck, Queue, RemoteMemory, Station};
 
-/// Bytes of a small message.
 pub(super) const SMALL: usize = 8;
 /// Receives that the small QP has posted.
 const RECVS: usize = 64;
@@ -100,7 +99,6 @@ impl Ends {
         posted.context("cannot post a work request")
     }
 
-    /// Sends a small message.
     pub(super) fn post_small(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
         self.sent += 1;
         let bytes = self.sent.to_le_bytes();

@@ -28,7 +28,6 @@ const ALONE: Duration = Duration::from_millis(150);
 /// How long one beside the streams lasts: so many QPs have some dozens of messages each.
 const BESIDE: Duration = Duration::from_millis(500);
 
-/// Measures and prints.
 pub(crate) fn run(args: &FairnessArgs) -> Result<(), CliError> {
     prepare();
     let plan = Plan {

@@ -52,7 +52,6 @@ impl Icrc {
     }
 }
 
-/// Limits of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchLimits {
     /// Full runs in a batch: more than a few give the receiver nothing to do meanwhile.
@@ -146,13 +145,11 @@ impl Outgoing {
         self.seal();
     }
 
-    /// The gathered descriptors.
     #[cfg(test)]
     pub(super) fn transmits(&self) -> &[Transmit] {
         &self.transmits
     }
 
-    /// The gathered packets.
     #[cfg(test)]
     pub(super) fn packets(&self) -> impl Iterator<Item = &[u8]> {
         let singles = self.transmits.iter().copied().flat_map(Transmit::singles);
