@@ -206,6 +206,22 @@ pub enum ErrorKind {
     },
 }
 
+impl ErrorKind {
+    /// Something is full.
+    fn is_limit(&self) -> bool {
+        matches!(
+            self,
+            ErrorKind::Post(PostError::QueueFull(_))
+                | ErrorKind::CreateQp(CreateQpError::Full(_))
+                | ErrorKind::TooManyCqs(_)
+                | ErrorKind::TooManyPds(_)
+                | ErrorKind::Srq(SrqError::Full(_))
+                | ErrorKind::Mcast(McastError::TooManyGroups(_))
+                | ErrorKind::Register(RegisterError::Full(_))
+        )
+    }
+}
+
 impl Error {
     /// The reason.
     pub fn kind(&self) -> &ErrorKind {
@@ -223,13 +239,7 @@ impl Error {
     /// The side that has to do something about it.
     pub fn blame(&self) -> Blame {
         match &self.kind {
-            ErrorKind::Post(PostError::QueueFull(_))
-            | ErrorKind::CreateQp(CreateQpError::Full(_))
-            | ErrorKind::TooManyCqs(_)
-            | ErrorKind::TooManyPds(_)
-            | ErrorKind::Srq(SrqError::Full(_))
-            | ErrorKind::Mcast(McastError::TooManyGroups(_))
-            | ErrorKind::Register(RegisterError::Full(_)) => Blame::Limit,
+            kind if kind.is_limit() => Blame::Limit,
             ErrorKind::Cm(error) => error.blame(),
             ErrorKind::Completion { fault, .. } => match fault.side() {
                 urxe_core::error::Side::Remote | urxe_core::error::Side::Network => Blame::Peer,
@@ -247,19 +257,13 @@ impl Error {
     /// The number that the verbs function would return or leave in `errno`.
     pub fn errno(&self) -> i32 {
         match &self.kind {
-            ErrorKind::Post(PostError::QueueFull(_))
-            | ErrorKind::CreateQp(CreateQpError::Full(_))
-            | ErrorKind::TooManyCqs(_)
-            | ErrorKind::TooManyPds(_)
-            | ErrorKind::Srq(SrqError::Full(_))
-            | ErrorKind::Register(RegisterError::Full(_)) => libc::ENOMEM,
+            kind if kind.is_limit() => libc::ENOMEM,
             ErrorKind::Srq(SrqError::InUse(_)) | ErrorKind::Register(RegisterError::Bound(_)) => {
                 libc::EBUSY
             }
             ErrorKind::Advise { fault, .. } => fault.errno(),
             ErrorKind::Xrcd { is_there: true } => libc::EEXIST,
             ErrorKind::Xrcd { is_there: false } | ErrorKind::NoTarget(_) => libc::ENOENT,
-            ErrorKind::Mcast(McastError::TooManyGroups(_)) => libc::ENOMEM,
             ErrorKind::Cm(error) => error.errno(),
             ErrorKind::Privilege(_) => libc::EPERM,
             ErrorKind::Unsupported(_) => libc::EOPNOTSUPP,
