@@ -54,12 +54,12 @@ impl FromStr for Share {
         let whole: u32 = whole.parse().map_err(|_| TOO_MUCH)?;
         let part: u32 = format!("{part:0<4}").parse().map_err(|_| WANTED)?;
         let sum = whole
-            .checked_mul(Share::WHOLE / 100)
-            .and_then(|w| w.checked_add(part));
-        match sum {
-            Some(sum) if sum <= Share::WHOLE => Ok(Share(sum)),
-            _ => Err(TOO_MUCH),
+            .saturating_mul(Share::WHOLE / 100)
+            .saturating_add(part);
+        if sum > Share::WHOLE {
+            return Err(TOO_MUCH);
         }
+        Ok(Share(sum))
     }
 }
 
@@ -133,7 +133,10 @@ impl FaultSpec {
             "reorder" => self.reorder = value.parse()?,
             "corrupt" => self.corrupt = value.parse()?,
             "delay" => self.delay = Some(delay(value)?),
-            "seed" => self.seed = Some(seed(value)?),
+            "seed" => {
+                let seed = environment::number(value);
+                self.seed = Some(seed.ok_or("a seed is a whole number")?);
+            }
             _ => {
                 return Err(
                     "there is drop=N%, dup=N%, reorder=N%, corrupt=N%, delay=TIME, delay=TIME..TIME and seed=N",
@@ -201,11 +204,6 @@ fn time(text: &str) -> Result<Duration, &'static str> {
         "s" => Ok(Duration::from_secs(number)),
         _ => Err(WANTED),
     }
-}
-
-/// A number, hexadecimal with `0x` or decimal.
-fn seed(text: &str) -> Result<u64, &'static str> {
-    environment::number(text).ok_or("a seed is a whole number")
 }
 
 impl fmt::Display for FaultSpec {
