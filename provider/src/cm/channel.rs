@@ -105,7 +105,6 @@ impl EventChannel {
 }
 
 impl AsFd for EventChannel {
-    /// A descriptor that is readable while there are events.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.queue.expose()
     }

@@ -210,7 +210,6 @@ fn conn_param(terms: &Terms, private_data: &[u8]) -> ConnParam {
     }
 }
 
-/// The parameters of messages that have only private data.
 fn with_data(private_data: &[u8]) -> EventParam {
     if private_data.is_empty() {
         return EventParam::None;

@@ -128,10 +128,6 @@ impl Lease {
         None
     }
 
-    pub(super) fn port(&self) -> u16 {
-        self.name.port
-    }
-
     /// From now on the port is not shared any more. False if it has a listener
     /// already.
     pub(super) fn listen(&self) -> bool {

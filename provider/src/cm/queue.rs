@@ -10,7 +10,6 @@ use super::event_kind::{EventKind, EventParam};
 use crate::lock::lock;
 use crate::queues::{Channel, Object};
 
-/// The queue of a channel.
 pub(crate) type Queue = Channel<Queued>;
 
 /// An event that the program did not take so far. It holds no identifier: those that are

@@ -42,7 +42,7 @@ impl Id {
             return Err(CmError::State("it has an address").into());
         }
         state.step = Step::Bound;
-        state.local = Some(SocketAddr::new(addr.ip(), lease.port()));
+        state.local = Some(SocketAddr::new(addr.ip(), lease.name.port));
         state.lease = Some(lease);
         Ok(())
     }
@@ -200,7 +200,7 @@ impl Id {
                 return Err(CmError::State("another thread uses it").into());
             }
             state.lease = state.lease.take().or(lease);
-            let port = state.lease.as_ref().map_or(0, Lease::port);
+            let port = state.lease.as_ref().map_or(0, |lease| lease.name.port);
             state.local = Some(SocketAddr::new(local, port));
             state.peer = Some(dst);
             state.step = Step::AddrResolved;

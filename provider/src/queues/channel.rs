@@ -75,7 +75,6 @@ impl<T> Channel<T> {
         self.take(&mut self.lock())
     }
 
-    /// True if there is no event.
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().events.is_empty()
     }

@@ -34,7 +34,6 @@ pub(crate) struct CqInit {
     pub(crate) timestamps: bool,
 }
 
-/// One completion queue.
 #[derive(Debug)]
 pub(crate) struct CqCore {
     pub(crate) id: CqId,
@@ -100,7 +99,6 @@ impl CqCore {
         }
     }
 
-    /// Completions that it holds at most.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity.load(Ordering::Relaxed)
     }
@@ -115,7 +113,6 @@ impl CqCore {
         }
     }
 
-    /// True if there is nothing to take.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len.load(Ordering::Acquire) == 0

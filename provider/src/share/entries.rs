@@ -61,7 +61,6 @@ impl ProcessId {
     }
 }
 
-/// A socket of a participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SocketEntry {
     pub(super) row: Row,

@@ -34,7 +34,6 @@ pub(super) fn acquire(file: &File, path: &Path, patience: Duration) -> io::Resul
     Ok(())
 }
 
-/// Takes it if it is free.
 pub(super) fn try_acquire(file: &File) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),

@@ -36,7 +36,6 @@ pub(crate) struct Joined {
     pub(crate) membership: Membership,
     /// The sockets, one for each address, in order.
     pub(crate) sockets: Vec<UdpSocket>,
-    /// The first chunk.
     pub(crate) chunk: QpnChunk,
 }
 

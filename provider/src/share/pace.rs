@@ -9,7 +9,6 @@ use urxe_core::Time;
 
 /// The shortest time between two checks.
 const PAUSE_MIN_NS: u64 = 1_000_000;
-/// The longest pause.
 const PAUSE_MAX_NS: u64 = 1_024_000_000;
 
 #[derive(Debug, Default)]

@@ -52,7 +52,6 @@ impl Tables {
         }
     }
 
-    /// All sockets on an address.
     pub(super) fn sockets_on(&self, addr: IpAddr) -> impl Iterator<Item = SocketEntry> + '_ {
         let entries = self.sockets.iter().flatten().copied();
         entries.filter(move |entry| entry.addr == addr)

@@ -17,9 +17,7 @@ use crate::mem::UserMemory;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Queue {
-    /// A QP's send queue.
     Send(Qpn),
-    /// A QP's receive queue.
     Recv(Qpn),
     /// A receive queue that several QPs share.
     Shared(SrqId),
@@ -74,14 +72,12 @@ pub(super) struct Entry {
 pub(super) struct Piece {
     pub(super) lkey: Lkey,
     pub(super) span: MrSpan,
-    /// The offset of its first byte in the message.
     pub(super) offset: usize,
 }
 
 /// How it ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
-    /// On which QP.
     pub(super) qpn: Qpn,
     pub(super) status: WcStatus,
     pub(super) opcode: WcOpcode,

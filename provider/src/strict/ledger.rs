@@ -255,7 +255,6 @@ impl Ledger {
         }
     }
 
-    /// The queue forgets its requests.
     pub(super) fn forget(&mut self, queue: Queue) -> VecDeque<Entry> {
         let mut entries = self.queues.remove(&queue).unwrap_or_default();
         for entry in &mut entries {

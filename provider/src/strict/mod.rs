@@ -67,7 +67,6 @@ struct QpNotes {
     rnr_in_a_row: u32,
 }
 
-/// Strict mode of one context.
 #[derive(Debug)]
 pub(crate) struct Strict {
     /// When the present holder of the engine's lock began.

@@ -22,7 +22,6 @@ const RNR_IN_A_ROW: u32 = 32;
 const RNR_RETRY_ENDLESS: u8 = 7;
 
 impl Strict {
-    /// Before the core has a packet.
     pub(crate) fn before_packet(&mut self, bytes: &[u8]) {
         let Ok(packet) = Packet::parse(bytes) else {
             return;
@@ -131,7 +130,6 @@ impl Strict {
         self.reports.add(report);
     }
 
-    /// A region is about to go.
     pub(crate) fn on_deregister(&mut self, lkey: Lkey, shard: &Shard) {
         let qps = &self.qps;
         let reports = self.ledger.deregister(lkey, |queue, from_end| {
@@ -179,7 +177,6 @@ impl Strict {
         self.qps.remove(&qpn);
     }
 
-    /// A completion queue is about to be destroyed.
     pub(crate) fn on_cq_destroyed(&mut self, cq: &CqCore) {
         self.expected.remove(&cq.id);
         let left = cq.unpolled();

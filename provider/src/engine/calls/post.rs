@@ -25,7 +25,7 @@ pub(crate) struct QpShared {
     pub(crate) index: QpIndex,
     pub(crate) qpn: Qpn,
     sends: Inlet<SendQueue>,
-    bell: Bell,
+    pub(in crate::engine) bell: Bell,
     /// The state that the program last asked for. The core may have failed the QP since,
     /// which changes nothing about which posts are taken.
     state: AtomicU8,
@@ -156,11 +156,6 @@ impl QpShared {
         }
     }
 
-    pub(crate) fn bell(&self) -> &Bell {
-        &self.bell
-    }
-
-    /// Notes the state that the QP was brought into.
     pub(crate) fn set_state(&self, state: QpState) {
         self.state.store(state as u8, Ordering::Relaxed);
     }

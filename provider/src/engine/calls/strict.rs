@@ -57,7 +57,6 @@ impl Engine {
         Ok(())
     }
 
-    /// What strict mode found.
     pub(crate) fn take_strict_reports(&self) -> Result<Vec<StrictReport>, Poisoned> {
         let reports = self.with_strict(|strict, _| strict.take_reports())?;
         Ok(reports.unwrap_or_default())

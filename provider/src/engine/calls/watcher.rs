@@ -12,7 +12,6 @@ use crate::queues::CqCore;
 use crate::strict::Place;
 use crate::wc::Wc;
 
-/// Watches calls.
 #[derive(Debug)]
 pub(in crate::engine) struct Watcher {
     /// Strict mode is on; its state is behind the lock.

@@ -113,7 +113,6 @@ fn report(state: &ShardState) {
     }
 }
 
-/// The counters, under their names.
 pub(in crate::engine) fn counters(
     state: &ShardState,
 ) -> impl Iterator<Item = (&'static str, u64)> + use<> {

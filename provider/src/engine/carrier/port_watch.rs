@@ -71,7 +71,6 @@ impl PortWatch {
         self.is_up.load(Ordering::Relaxed)
     }
 
-    /// Times that it went down.
     pub(crate) fn downs(&self) -> u64 {
         self.downs.load(Ordering::Relaxed)
     }

@@ -159,12 +159,10 @@ impl Sockets {
         }
     }
 
-    /// All sockets.
     pub(crate) fn each(&self) -> impl Iterator<Item = &UdpSocket> + Clone {
         self.ports.iter().map(|port| &port.socket)
     }
 
-    /// Those to look at.
     #[inline]
     pub(crate) fn which(&self, which: Which) -> impl Iterator<Item = &Port> {
         let all = which == Which::All && self.is_shared;

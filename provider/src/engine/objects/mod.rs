@@ -113,7 +113,7 @@ impl Engine {
         state.shard.destroy_qp(qp.index);
         self.note_gone(state.shard.occupancy());
         state.mrs.unbind_qp(qp.qpn);
-        self.combiner.forget(qp.bell());
+        self.combiner.forget(&qp.bell);
         if let Some(Some(slot)) = state.qps.get_mut(qp.index.0 as usize).map(Option::take) {
             self.sockets.remove_user(slot.listens_at);
         }

@@ -95,7 +95,6 @@ impl Housekeeping {
         self.asked.as_ref().map(Asked::fd)
     }
 
-    /// Answers a request for the QPs.
     pub(crate) fn answer(&self, engine: &Engine) {
         let Some(asked) = &self.asked else { return };
         asked.answer(|text| {

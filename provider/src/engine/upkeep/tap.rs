@@ -101,7 +101,6 @@ impl Tap {
         }
     }
 
-    /// Writes what is gathered to the file.
     pub(crate) fn flush(&mut self) {
         self.write(|file| file.flush());
     }
