@@ -69,30 +69,19 @@ impl Packet<'_> {
             write!(f, " SRQ {:#x}", xrceth.srqn.get())?;
         }
         if let Some(feth) = self.feth() {
-            write!(
-                f,
-                " placement {} selectivity {}",
-                feth.placement, feth.selectivity
-            )?;
+            let (placement, selectivity) = (feth.placement, feth.selectivity);
+            write!(f, " placement {placement} selectivity {selectivity}")?;
         }
         if let Some(reth) = self.reth() {
-            write!(
-                f,
-                " va {:#x} rkey {:#x} len {}",
-                reth.va, reth.rkey.0, reth.dma_len
-            )?;
+            let (va, rkey, len) = (reth.va, reth.rkey.0, reth.dma_len);
+            write!(f, " va {va:#x} rkey {rkey:#x} len {len}")?;
         }
         if let Some(atomic) = self.atomic_eth() {
             write!(f, " va {:#x} rkey {:#x}", atomic.va, atomic.rkey.0)?;
+            let (compare, swap) = (atomic.compare, atomic.swap_add);
             match self.info().operation {
-                Operation::CompareSwap => {
-                    write!(
-                        f,
-                        " compare {:#x} swap {:#x}",
-                        atomic.compare, atomic.swap_add
-                    )?;
-                }
-                _ => write!(f, " add {:#x}", atomic.swap_add)?,
+                Operation::CompareSwap => write!(f, " compare {compare:#x} swap {swap:#x}")?,
+                _ => write!(f, " add {swap:#x}")?,
             }
         }
         if let Some(aeth) = self.aeth() {
@@ -113,11 +102,8 @@ impl Packet<'_> {
     /// The connection manager message in it, if it is a datagram to QP 1 that holds one.
     pub fn cm_message(&self) -> Option<CmMessage> {
         let is_gsi = self.deth().is_some() && self.bth().dest_qp == Qpn::GSI;
-        is_gsi.then(|| {
-            CmMessage::parse(self.payload())
-                .ok()
-                .map(|(_, message)| message)
-        })?
+        let (_, message) = is_gsi.then(|| CmMessage::parse(self.payload()))?.ok()?;
+        Some(message)
     }
 }
 
