@@ -121,18 +121,23 @@ enum Algorithm {
     Delay(Delay),
 }
 
+impl Algorithm {
+    fn new(control: CongestionControl, now: Time) -> Option<Algorithm> {
+        match control {
+            CongestionControl::None => None,
+            CongestionControl::Window { .. } => Some(Algorithm::Window),
+            CongestionControl::Dcqcn(params) => Some(Algorithm::Dcqcn(Dcqcn::new(params, now))),
+            CongestionControl::Delay(params) => Some(Algorithm::Delay(Delay::new(params))),
+        }
+    }
+}
+
 impl Controller {
     /// The controller of a QP, from now on; `None` for a QP that needs none.
     pub(crate) fn new(control: CongestionControl, burst: u32, now: Time) -> Option<Controller> {
-        let algorithm = match control {
-            CongestionControl::None => return None,
-            CongestionControl::Window { .. } => Algorithm::Window,
-            CongestionControl::Dcqcn(params) => Algorithm::Dcqcn(Dcqcn::new(params, now)),
-            CongestionControl::Delay(params) => Algorithm::Delay(Delay::new(params)),
-        };
         Some(Controller {
             control,
-            algorithm,
+            algorithm: Algorithm::new(control, now)?,
             pacer: Pacer::new(burst),
             timed: None,
             mtu: 256,
@@ -149,14 +154,8 @@ impl Controller {
         self.mtu = mtu;
         self.timed = None;
         self.pacer = Pacer::new(self.pacer.burst());
-        match (&mut self.algorithm, self.control) {
-            (Algorithm::Dcqcn(dcqcn), CongestionControl::Dcqcn(params)) => {
-                *dcqcn = Dcqcn::new(params, now);
-            }
-            (Algorithm::Delay(delay), CongestionControl::Delay(params)) => {
-                *delay = Delay::new(params);
-            }
-            _ => {}
+        if let Some(new) = Algorithm::new(self.control, now) {
+            self.algorithm = new;
         }
     }
 
