@@ -151,11 +151,8 @@ impl Agent {
         conn.timewait_ns = exponent_ns(request.ack_timeout);
         conn.service_id = service_id(request.space, request.remote_port);
         let (guid, qpn) = (self.config.guid, request.terms.qpn);
-        let place = self.begin(now, conn, request.patience, |conn| {
-            message::req(conn, guid, request)
-        })?;
-        self.conns.know_qp(place, qpn);
-        Ok(self.conns.at(place).expect("just begun").id)
+        let write = |conn: &Conn| message::req(conn, guid, request);
+        self.begin(now, conn, request.patience, qpn, write)
     }
 
     /// Asks where a datagram QP is.
@@ -166,10 +163,8 @@ impl Agent {
         let mut conn = Conn::new(request.path, State::SidrSent);
         conn.timeout_ns = exponent_ns(request.patience.response_timeout);
         conn.service_id = service_id(request.space, request.remote_port);
-        let place = self.begin(now, conn, request.patience, |conn| {
-            message::sidr_req(conn, request)
-        })?;
-        Ok(self.conns.at(place).expect("just begun").id)
+        let write = |conn: &Conn| message::sidr_req(conn, request);
+        self.begin(now, conn, request.patience, Qpn::new(0), write)
     }
 
     fn begin(
@@ -177,8 +172,9 @@ impl Agent {
         now: Time,
         mut conn: Conn,
         patience: Patience,
+        qpn: Qpn,
         write: impl FnOnce(&Conn) -> Result<Mad, CmError>,
-    ) -> Result<usize, CmError> {
+    ) -> Result<CommId, CmError> {
         // The program chose that address.
         conn.proven = true;
         conn.max_retries = patience.max_retries.min(15);
@@ -186,10 +182,12 @@ impl Agent {
         let place = self.insert(conn)?;
         let high = self.config.secret << 32;
         let conn = self.conns.at_mut(place).expect("just put in");
-        conn.transaction_id = high | u64::from(conn.id.0);
+        let id = conn.id;
+        conn.transaction_id = high | u64::from(id.0);
         let mad = write(conn).inspect_err(|_| self.remove(place))?;
+        self.conns.know_qp(place, qpn);
         self.send_and_wait(now, place, mad);
-        Ok(place)
+        Ok(id)
     }
 
     /// True if it is a request for a connection that waits for its answer.
