@@ -17,11 +17,7 @@ impl Errno {
 
     /// The error of the last system call.
     pub(crate) fn last() -> Errno {
-        Errno(
-            std::io::Error::last_os_error()
-                .raw_os_error()
-                .unwrap_or(libc::EIO),
-        )
+        std::io::Error::last_os_error().into()
     }
 
     /// Leaves it in `errno`.
@@ -35,6 +31,12 @@ impl From<urxe::Error> for Errno {
     fn from(error: urxe::Error) -> Errno {
         tell_error(&error);
         Errno(error.errno())
+    }
+}
+
+impl From<std::io::Error> for Errno {
+    fn from(error: std::io::Error) -> Errno {
+        Errno(error.raw_os_error().unwrap_or(libc::EIO))
     }
 }
 

@@ -37,6 +37,31 @@ pub(crate) unsafe trait CStruct: Sized {
     }
 }
 
+/// An array of C, which may be null if it has no entries.
+///
+/// # Safety
+/// So many entries, which do not change meanwhile.
+#[inline]
+pub(crate) unsafe fn array<'a, T>(first: *const T, len: usize) -> &'a [T] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { core::slice::from_raw_parts(first, len) }
+}
+
+/// An array to write to, which may be null if it has no entries.
+///
+/// # Safety
+/// So many entries that no other code uses.
+pub(crate) unsafe fn array_mut<'a, T>(first: *mut T, len: usize) -> &'a mut [T] {
+    if len == 0 {
+        return &mut [];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { core::slice::from_raw_parts_mut(first, len) }
+}
+
 macro_rules! c_structs {
     (#![$of_all:meta] $($(#[$meta:meta])* struct $name:ident [$size:literal] { $($fields:tt)* })*) => {
         c_structs! { $(#[$of_all] $(#[$meta])* struct $name [$size] { $($fields)* })* }

@@ -5,7 +5,6 @@ use std::process::Command;
 
 /// The device of such a process.
 const DEVICE: &str = "URXE_DEVICES";
-/// Says that this is one.
 const IS_ALONE: &str = "URXE_TEST_ALONE";
 
 /// Addresses of this process's device, and of others that are no device's.

@@ -1,10 +1,10 @@
 //! Mapped memory that the peer writes to.
 
 use core::ffi::{c_int, c_void};
-use core::slice;
 
 use super::table;
-use crate::errno::{Errno, minus_one};
+use crate::errno::{Errno, minus_one, or_minus_one};
+use crate::layout::array;
 
 pub(crate) unsafe extern "C" fn riomap(
     socket: c_int,
@@ -22,10 +22,7 @@ pub(crate) unsafe extern "C" fn riomap(
         // SAFETY: memory that stays until `riounmap` or `rclose`, by the rules of the function.
         unsafe { socket.stream()?.map((memory.cast(), len), for_peer, offset) }
     });
-    mapped.unwrap_or_else(|errno| {
-        errno.set();
-        -1
-    })
+    or_minus_one(mapped)
 }
 
 pub(crate) unsafe extern "C" fn riounmap(socket: c_int, memory: *mut c_void, len: usize) -> c_int {
@@ -39,17 +36,10 @@ pub(crate) unsafe extern "C" fn riowrite(
     offset: i64,
     flags: c_int,
 ) -> usize {
-    let data = if len == 0 {
-        &[]
-    } else {
-        // SAFETY: so many bytes, by the rules of the function.
-        unsafe { slice::from_raw_parts(data.cast(), len) }
-    };
+    // SAFETY: so many bytes, by the rules of the function.
+    let data = unsafe { array(data.cast(), len) };
     let written =
         table::find(socket).and_then(|socket| socket.stream()?.write_at(data, offset, flags));
-    written.unwrap_or_else(|errno| {
-        errno.set();
-        // -1, as the header has it.
-        usize::MAX
-    })
+    // -1 too, as the header has it.
+    or_minus_one(written.map(usize::cast_signed)).cast_unsigned()
 }

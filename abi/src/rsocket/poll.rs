@@ -1,13 +1,13 @@
 //! Waiting for sockets, and for other descriptors beside them.
 
 use core::ffi::c_int;
-use core::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::table::Socket;
 use super::{sys, table};
-use crate::errno::Errno;
+use crate::errno::{Errno, minus_one, or_minus_one};
+use crate::layout::array_mut;
 
 /// A socket among the descriptors; none of those that are not ours.
 type Found = Option<Arc<Socket>>;
@@ -17,19 +17,9 @@ pub(crate) unsafe extern "C" fn rpoll(
     len: libc::nfds_t,
     timeout_ms: c_int,
 ) -> c_int {
-    let fds = if len == 0 {
-        &mut []
-    } else {
-        // SAFETY: a list with its length, by the rules of the function.
-        unsafe { slice::from_raw_parts_mut(fds, len as usize) }
-    };
-    match poll(fds, timeout_ms) {
-        Ok(count) => count as c_int,
-        Err(errno) => {
-            errno.set();
-            -1
-        }
-    }
+    // SAFETY: a list with its length, by the rules of the function.
+    let fds = unsafe { array_mut(fds, len as usize) };
+    or_minus_one(poll(fds, timeout_ms).map(|count| count as c_int))
 }
 
 fn poll(fds: &mut [libc::pollfd], timeout_ms: c_int) -> Result<usize, Errno> {
@@ -146,11 +136,9 @@ pub(crate) unsafe extern "C" fn rselect(
             }
         }
         if events != 0 {
-            let revents = 0;
             fds.push(libc::pollfd {
-                fd,
                 events,
-                revents,
+                ..sys::reading(fd)
             });
         }
     }
@@ -160,8 +148,7 @@ pub(crate) unsafe extern "C" fn rselect(
         c_int::try_from(ms).unwrap_or(c_int::MAX)
     });
     if let Err(errno) = poll(&mut fds, timeout_ms) {
-        errno.set();
-        return -1;
+        return minus_one(Err(errno));
     }
     let mut found = 0;
     for (set, asks, means) in sets {

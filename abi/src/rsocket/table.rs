@@ -132,7 +132,6 @@ pub(super) fn remove(fd: RawFd) -> Result<Arc<Socket>, Errno> {
     table.remove(&fd).ok_or(Errno(libc::EBADF))
 }
 
-/// Closes all sockets.
 pub(crate) fn close_all() {
     let all = std::mem::take(&mut *table().write().unwrap_or_else(PoisonError::into_inner));
     for socket in all.into_values() {

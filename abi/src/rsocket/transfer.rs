@@ -2,45 +2,16 @@
 
 use core::ffi::{c_int, c_void};
 use core::net::SocketAddr;
-use core::slice;
+use core::ptr;
 
 use super::table;
 use crate::cm::address::{give, read_some};
 use crate::errno::{Errno, or_minus_one};
+use crate::layout::{array, array_mut};
 
 /// A count, or -1 and `errno`.
 fn count(result: Result<usize, Errno>) -> isize {
     or_minus_one(result.map(usize::cast_signed))
-}
-
-/// # Safety
-/// So many readable bytes, which do not change meanwhile.
-unsafe fn bytes<'a>(data: *const c_void, len: usize) -> &'a [u8] {
-    if len == 0 {
-        return &[];
-    }
-    // SAFETY: the caller's promise.
-    unsafe { slice::from_raw_parts(data.cast(), len) }
-}
-
-/// # Safety
-/// So many bytes that no other code uses.
-unsafe fn room<'a>(data: *mut c_void, len: usize) -> &'a mut [u8] {
-    if len == 0 {
-        return &mut [];
-    }
-    // SAFETY: the caller's promise.
-    unsafe { slice::from_raw_parts_mut(data.cast(), len) }
-}
-
-/// # Safety
-/// A list of so many parts.
-unsafe fn parts<'a>(list: *const libc::iovec, len: usize) -> &'a [libc::iovec] {
-    if len == 0 {
-        return &[];
-    }
-    // SAFETY: the caller's promise.
-    unsafe { slice::from_raw_parts(list, len) }
 }
 
 /// The parts of a list with the count that callers of `readv` and `writev` give.
@@ -53,7 +24,7 @@ unsafe fn counted_parts<'a>(
 ) -> Result<&'a [libc::iovec], Errno> {
     let len = usize::try_from(len).map_err(|_| Errno::INVAL)?;
     // SAFETY: the caller's promise.
-    Ok(unsafe { parts(list, len) })
+    Ok(unsafe { array(list, len) })
 }
 
 /// # Safety
@@ -63,11 +34,11 @@ unsafe fn send(
     parts: &[libc::iovec],
     to: Option<SocketAddr>,
     flags: c_int,
-) -> isize {
+) -> Result<usize, Errno> {
     // SAFETY: the caller's promise.
-    let part = |part: &libc::iovec| unsafe { bytes(part.iov_base, part.iov_len) };
+    let part = |part: &libc::iovec| unsafe { array(part.iov_base.cast(), part.iov_len) };
     let parts: Vec<&[u8]> = parts.iter().map(part).collect();
-    count(table::find(socket).and_then(|socket| socket.send(&parts, to, flags)))
+    table::find(socket)?.send(&parts, to, flags)
 }
 
 /// # Safety
@@ -78,7 +49,7 @@ unsafe fn recv(
     flags: c_int,
 ) -> Result<(usize, Option<SocketAddr>), Errno> {
     // SAFETY: the caller's promise.
-    let part = |part: &libc::iovec| unsafe { room(part.iov_base, part.iov_len) };
+    let part = |part: &libc::iovec| unsafe { array_mut(part.iov_base.cast(), part.iov_len) };
     let mut parts: Vec<&mut [u8]> = parts.iter().map(part).collect();
     table::find(socket)?.recv(&mut parts, flags)
 }
@@ -89,9 +60,8 @@ pub(crate) unsafe extern "C" fn rsend(
     len: usize,
     flags: c_int,
 ) -> isize {
-    // SAFETY: so many bytes, by the rules of the function.
-    let data = unsafe { bytes(data, len) };
-    count(table::find(socket).and_then(|socket| socket.send(&[data], None, flags)))
+    // SAFETY: the rules of the function.
+    unsafe { rsendto(socket, data, len, flags, ptr::null(), 0) }
 }
 
 pub(crate) unsafe extern "C" fn rsendto(
@@ -102,14 +72,9 @@ pub(crate) unsafe extern "C" fn rsendto(
     addr: *const libc::sockaddr,
     _addr_len: libc::socklen_t,
 ) -> isize {
-    // SAFETY: an address or null, by the rules of the function.
-    let to = match unsafe { read_some(addr) } {
-        Ok(to) => to,
-        Err(errno) => return count(Err(errno)),
-    };
-    // SAFETY: so many bytes, by the rules of the function.
-    let data = unsafe { bytes(data, len) };
-    count(table::find(socket).and_then(|socket| socket.send(&[data], to, flags)))
+    // SAFETY: so many bytes, and an address or null, by the rules of the function.
+    let (data, to) = unsafe { (array(data.cast(), len), read_some(addr)) };
+    count(to.and_then(|to| table::find(socket)?.send(&[data], to, flags)))
 }
 
 pub(crate) unsafe extern "C" fn rsendmsg(
@@ -123,17 +88,10 @@ pub(crate) unsafe extern "C" fn rsendmsg(
         return count(Err(Errno::NOT_SUPPORTED));
     }
     // SAFETY: as above.
-    unsafe {
-        match read_some(message.msg_name.cast()) {
-            Ok(to) => send(
-                socket,
-                parts(message.msg_iov, message.msg_iovlen),
-                to,
-                flags,
-            ),
-            Err(errno) => count(Err(errno)),
-        }
-    }
+    count(unsafe {
+        let parts = array(message.msg_iov, message.msg_iovlen);
+        read_some(message.msg_name.cast()).and_then(|to| send(socket, parts, to, flags))
+    })
 }
 
 pub(crate) unsafe extern "C" fn rwrite(socket: c_int, data: *const c_void, len: usize) -> isize {
@@ -147,11 +105,7 @@ pub(crate) unsafe extern "C" fn rwritev(
     len: c_int,
 ) -> isize {
     // SAFETY: the rules of the function.
-    match unsafe { counted_parts(list, len) } {
-        // SAFETY: so are these.
-        Ok(parts) => unsafe { send(socket, parts, None, 0) },
-        Err(errno) => count(Err(errno)),
-    }
+    count(unsafe { counted_parts(list, len).and_then(|parts| send(socket, parts, None, 0)) })
 }
 
 pub(crate) unsafe extern "C" fn rrecv(
@@ -160,10 +114,9 @@ pub(crate) unsafe extern "C" fn rrecv(
     len: usize,
     flags: c_int,
 ) -> isize {
-    // SAFETY: so many bytes, by the rules of the function.
-    let data = unsafe { room(data, len) };
-    let received = table::find(socket).and_then(|socket| socket.recv(&mut [data], flags));
-    count(received.map(|(len, _)| len))
+    let (addr, addr_len) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: the rules of the function.
+    unsafe { rrecvfrom(socket, data, len, flags, addr, addr_len) }
 }
 
 pub(crate) unsafe extern "C" fn rrecvfrom(
@@ -175,7 +128,7 @@ pub(crate) unsafe extern "C" fn rrecvfrom(
     addr_len: *mut libc::socklen_t,
 ) -> isize {
     // SAFETY: so many bytes, by the rules of the function.
-    let data = unsafe { room(data, len) };
+    let data = unsafe { array_mut(data.cast(), len) };
     let received = table::find(socket).and_then(|socket| socket.recv(&mut [data], flags));
     count(received.map(|(len, from)| {
         if let Some(from) = from {
@@ -198,7 +151,7 @@ pub(crate) unsafe extern "C" fn rrecvmsg(
     }
     message.msg_flags = 0;
     // SAFETY: as above.
-    let received = unsafe { recv(socket, parts(message.msg_iov, message.msg_iovlen), flags) };
+    let received = unsafe { recv(socket, array(message.msg_iov, message.msg_iovlen), flags) };
     count(received.map(|(len, from)| {
         if let Some(from) = from {
             // SAFETY: room for an address, or null, by the rules of the function.
@@ -219,7 +172,6 @@ pub(crate) unsafe extern "C" fn rreadv(
     len: c_int,
 ) -> isize {
     // SAFETY: the rules of the function.
-    let parts = unsafe { counted_parts(list, len) };
-    // SAFETY: so are these.
-    count(parts.and_then(|parts| unsafe { recv(socket, parts, 0).map(|(len, _)| len) }))
+    let received = unsafe { counted_parts(list, len).and_then(|parts| recv(socket, parts, 0)) };
+    count(received.map(|(len, _)| len))
 }

@@ -63,7 +63,6 @@ impl Span {
         Span { addr, key, length }
     }
 
-    /// The second word.
     pub(super) fn second_word(self) -> u64 {
         self.second(cfg!(target_endian = "big"))
     }

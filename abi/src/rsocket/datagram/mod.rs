@@ -30,7 +30,6 @@ use crate::errno::Errno;
 /// How long closing waits for what is on its way: it leaves without an answer.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// A socket.
 pub(super) struct Datagram {
     udp: UdpSocket,
     /// Readable when the UDP socket is, or a queue pair has an event.
@@ -92,7 +91,7 @@ impl Datagram {
         if of_peer {
             return self.lock().connected.ok_or(Errno(libc::ENOTCONN));
         }
-        self.udp.local_addr().map_err(from_io)
+        Ok(self.udp.local_addr()?)
     }
 
     /// The queue pair for an address, made with the first message to it.
@@ -352,8 +351,4 @@ impl State {
 /// Two ways to write one address.
 fn is_same(one: IpAddr, other: IpAddr) -> bool {
     one.to_canonical() == other.to_canonical()
-}
-
-fn from_io(error: std::io::Error) -> Errno {
-    Errno(error.raw_os_error().unwrap_or(libc::EIO))
 }

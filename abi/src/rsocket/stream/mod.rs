@@ -60,7 +60,6 @@ impl Wait {
     }
 }
 
-/// A socket.
 pub(super) struct Stream {
     state: Mutex<State>,
     /// The thread that waits for completions has handled some.
