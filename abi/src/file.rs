@@ -91,7 +91,6 @@ impl File {
     }
 }
 
-/// The files that are open now.
 pub(crate) fn open_files() -> impl Iterator<Item = Arc<File>> {
     let open: Vec<_> = lock(&OPEN)
         .iter()
@@ -100,14 +99,12 @@ pub(crate) fn open_files() -> impl Iterator<Item = Arc<File>> {
     open.into_iter()
 }
 
-/// Nothing panics half way through a change.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Takes a lock. Nothing panics half way through a change, so that a poisoned one is as good.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn identity(fd: BorrowedFd<'_>) -> Result<Identity, Errno> {
-    let duplicate = fd.try_clone_to_owned();
-    let metadata = duplicate.and_then(|fd| SystemFile::from(fd).metadata());
-    let metadata = metadata.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EBADF)))?;
+    let metadata = SystemFile::from(fd.try_clone_to_owned()?).metadata()?;
     Ok((metadata.dev(), metadata.ino()))
 }

@@ -8,13 +8,23 @@ use core::ptr;
 use std::ffi::CString;
 use std::sync::OnceLock;
 
+use crate::errno::Errno;
+
 /// Files that may be a copy of this one.
 const NAMES: [&str; 3] = ["libibverbs.so", "librdmacm.so", "liburxe_verbs.so"];
 /// Every copy exports it (`symbols.txt`).
 const MARKER: &CStr = c"urxe_verbs_instance";
 
-/// True if another copy of this library was loaded first. Says so the first time.
-pub(crate) fn is_second() -> bool {
+/// `EBUSY` if another copy of this library was loaded first. Says so the first time.
+pub(crate) fn check_first() -> Result<(), Errno> {
+    if is_second() {
+        Err(Errno::BUSY)
+    } else {
+        Ok(())
+    }
+}
+
+fn is_second() -> bool {
     static SECOND: OnceLock<bool> = OnceLock::new();
     *SECOND.get_or_init(|| {
         let own = base_of(verbs_marker as extern "C" fn() as usize);

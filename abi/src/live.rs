@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::errno::{Errno, number};
-use crate::object::{Kind, Object, new, of};
+use crate::object::{Kind, Object, new};
 
 /// In a tree, which has no memory left when thousands of objects are gone.
 struct Table {
@@ -60,7 +60,6 @@ impl Table {
     }
 }
 
-/// Gives an object to the program.
 pub(crate) fn give<T: Object>(object: T) -> *mut T::C {
     let ptr = new(object);
     // SAFETY: just made.
@@ -75,7 +74,7 @@ pub(crate) fn give<T: Object>(object: T) -> *mut T::C {
 pub(crate) unsafe fn find<'a, T: Object>(ptr: *mut T::C) -> Result<&'a T, Errno> {
     table().find::<T>(ptr)?;
     // SAFETY: it lives; and the caller's promise.
-    Ok(unsafe { of(ptr) })
+    Ok(unsafe { T::of(ptr) })
 }
 
 /// The object behind a program's pointer, which may be null: then there is none.
@@ -96,7 +95,7 @@ pub(crate) unsafe fn take<'a, T: Object>(ptr: *mut T::C) -> Result<&'a T, Errno>
     let mut table = table();
     table.find::<T>(ptr)?;
     // SAFETY: it lives; and the caller's promise.
-    let object: &T = unsafe { of(ptr) };
+    let object = unsafe { T::of(ptr) };
     object.may_go()?;
     table.objects.remove(&ptr.addr());
     Ok(object)
@@ -225,7 +224,7 @@ mod tests {
             ptr.write(8);
             assert_eq!(find::<Sort<0>>(ptr).err(), Some(Errno::NO_ENTRY));
             ptr.write(7);
-            let users = &of::<Sort<0>>(ptr).users;
+            let users = &Sort::<0>::of(ptr).users;
             users.add();
             assert_eq!(take::<Sort<0>>(ptr).err(), Some(Errno::BUSY));
             users.remove();

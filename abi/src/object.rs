@@ -1,6 +1,6 @@
 //! The objects behind the pointers that programs hold: C's structure first, then ours.
 //!
-//! A pointer becomes a reference by [`of`] with no look-up: the data path leans on it. Other calls look it up first
+//! A pointer becomes a reference by [`Object::of`] with no look-up: the data path leans on it. Other calls look it up first
 //! ([`live`]).
 
 use core::cell::UnsafeCell;
@@ -29,6 +29,25 @@ pub(crate) unsafe trait Object: Kind {
     fn may_go(&self) -> Result<(), Errno> {
         Ok(())
     }
+
+    /// The object behind a program's pointer.
+    ///
+    /// # Safety
+    /// The pointer must come from [`new`] for this type, and not be freed while the reference is used.
+    #[inline]
+    unsafe fn of<'a>(ptr: *mut Self::C) -> &'a Self {
+        // SAFETY: the caller's promise; C's part is at offset 0.
+        unsafe { &*ptr.cast::<Self>() }
+    }
+
+    /// The object behind a program's pointer, looked up first.
+    ///
+    /// # Safety
+    /// As for [`live::find`].
+    unsafe fn find<'a>(ptr: *mut Self::C) -> Result<&'a Self, Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { live::find(ptr) }
+    }
 }
 
 /// What programs hold pointers to, and may ask to be destroyed.
@@ -45,16 +64,6 @@ pub(crate) trait Kind: Sized + 'static {
     }
 }
 
-/// The object behind a program's pointer.
-///
-/// # Safety
-/// The pointer must come from [`new`] for this type, and not be freed while the reference is used.
-#[inline]
-pub(crate) unsafe fn of<'a, T: Object>(ptr: *mut T::C) -> &'a T {
-    // SAFETY: the caller's promise; C's part is at offset 0.
-    unsafe { &*ptr.cast::<T>() }
-}
-
 /// Gives an object to the program.
 pub(crate) fn new<T: Object>(object: T) -> *mut T::C {
     Box::into_raw(Box::new(object)).cast()
@@ -63,7 +72,7 @@ pub(crate) fn new<T: Object>(object: T) -> *mut T::C {
 /// Takes it back.
 ///
 /// # Safety
-/// As for [`of`]; the pointer, or a reference made of it, must not be used again.
+/// As for [`Object::of`]; the pointer, or a reference made of it, must not be used again.
 pub(crate) unsafe fn delete<T: Object>(ptr: *mut T::C) {
     // SAFETY: the caller's promise.
     drop(unsafe { Box::from_raw(ptr.cast::<T>()) });
@@ -131,7 +140,6 @@ impl Kind for Context {
 }
 
 impl Context {
-    /// Gives a context to the program.
     pub(crate) fn give(ibv: verbs_context, file: Arc<File>, cmd_fd: OwnedFd) -> *mut ibv_context {
         let context = Box::into_raw(Box::new(Context {
             ibv: UnsafeCell::new(ibv),
@@ -356,17 +364,6 @@ macro_rules! objects {
             }
 
             impl $name {
-                /// The object behind a program's pointer.
-                ///
-                /// # Safety
-                /// As for [`of`].
-                #[allow(dead_code, reason = "some kinds are always looked up")]
-                #[inline]
-                pub(crate) unsafe fn of<'a>(ptr: *mut $c) -> &'a $name {
-                    // SAFETY: the caller's promise.
-                    unsafe { of::<$name>(ptr) }
-                }
-
                 /// The context that the program made it of.
                 #[allow(dead_code, reason = "some kinds have no use for it")]
                 pub(crate) fn c_context(&self) -> *mut ibv_context {
@@ -386,16 +383,6 @@ macro_rules! objects {
                 pub(crate) fn context(&self) -> &Context {
                     // SAFETY: it lives longer.
                     unsafe { Context::of(self.c_context()) }
-                }
-
-                /// The object behind a program's pointer, looked up first.
-                ///
-                /// # Safety
-                /// As for [`live::find`].
-                #[allow(dead_code, reason = "some kinds are only destroyed")]
-                pub(crate) unsafe fn find<'a>(ptr: *mut $c) -> Result<&'a $name, Errno> {
-                    // SAFETY: the caller's promise.
-                    unsafe { live::find::<$name>(ptr) }
                 }
             }
         )*

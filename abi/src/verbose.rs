@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use urxe::{ErrorKind, PostError, Wc};
 
 use crate::file::Registry;
-use crate::object::{Cq, Qp};
+use crate::object::{Cq, Object, Qp};
 
 /// `URXE_VERBOSE` is on.
 pub(crate) fn is_on() -> bool {

@@ -5,14 +5,15 @@ use core::ffi::c_int;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::thread::{self, ThreadId};
 
 use super::event;
 use super::manager::manager;
 use crate::errno::{Errno, minus_one, pointer, store};
+use crate::file::lock;
 use crate::layout::{rdma_cm_event, rdma_event_channel};
-use crate::object::{Kind, Object, Shared, delete, new, of};
+use crate::object::{Kind, Object, Shared, delete, new};
 use crate::verbs::context::{is_non_blocking, make_blocking};
 
 /// Behind `rdma_event_channel`.
@@ -43,15 +44,6 @@ impl Kind for Channel {
 }
 
 impl Channel {
-    /// The object behind a program's pointer.
-    ///
-    /// # Safety
-    /// As for [`of`].
-    pub(super) unsafe fn of<'a>(channel: *mut rdma_event_channel) -> &'a Channel {
-        // SAFETY: the caller's promise.
-        unsafe { of::<Channel>(channel) }
-    }
-
     /// The channel, for a call that uses it. Some programs (rping) destroy a channel while a thread of theirs waits on it, and then exit: with
     /// a kernel that thread sleeps on, so it must here. The error names the thread that destroyed it.
     fn hold(&self) -> Result<urxe::cm::EventChannel, ThreadId> {
@@ -82,10 +74,6 @@ impl Channel {
             Errno(libc::EBADF)
         })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {

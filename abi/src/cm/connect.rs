@@ -6,10 +6,9 @@ use urxe::cm::{ConnParam, Follower};
 
 use super::id::Id;
 use super::param::{bytes, check_depth, from_c};
-use super::wait::finish;
 use crate::errno::{Errno, minus_one};
 use crate::layout::{rdma_cm_id, rdma_conn_param};
-use crate::object::{Context, Qp};
+use crate::object::{Context, Object};
 use crate::verbs::qp_create::UD;
 
 /// `IBV_EVENT_COMM_EST`
@@ -20,58 +19,7 @@ pub(crate) unsafe extern "C" fn rdma_connect(
     param: *mut rdma_conn_param,
 ) -> c_int {
     // SAFETY: an id and parameters or null, by the rules of the function.
-    minus_one(unsafe { connect(id, from_c(param)) })
-}
-
-/// # Safety
-/// A live id.
-unsafe fn connect(id: *mut rdma_cm_id, mut param: ConnParam) -> Result<(), Errno> {
-    // SAFETY: the caller's promise; a device's context stays open.
-    let object = unsafe { Id::of(id) };
-    // SAFETY: as above.
-    unsafe { check(id, &param) }?;
-    name_present_qp(object);
-    let mut data = object.state().connect_data.clone();
-    data.append(&mut param.private_data);
-    param.private_data = data;
-    object.urxe.connect(&param)?;
-    // SAFETY: the caller's promise.
-    unsafe { finish(id) }
-}
-
-/// # Safety
-/// A live id.
-unsafe fn check(id: *mut rdma_cm_id, param: &ConnParam) -> Result<(), Errno> {
-    // SAFETY: the caller's promise; a device's context stays open.
-    unsafe {
-        if (*id).verbs.is_null() {
-            return Err(Errno::INVAL);
-        }
-        check_depth(&Context::of((*id).verbs).urxe, param)
-    }
-}
-
-/// The handshake is about the QP that the id has now: programs move QPs from one id to another (`accepted->qp =
-/// other->qp`, as DAPL does). Without one the parameters name it.
-fn name_present_qp(id: &Id) {
-    match qp_of(id) {
-        Some(qp) => id.name_qp(qp),
-        None => id.disown_qp(),
-    }
-}
-
-/// The id's QP, if it has one.
-pub(super) fn qp_of(id: &Id) -> Option<&Qp> {
-    // SAFETY: the program's part; its QP lives until `rdma_destroy_qp`, which no thread calls meanwhile.
-    unsafe {
-        let qp = (*id.ibv.get()).qp;
-        (!qp.is_null()).then(|| Qp::of(qp))
-    }
-}
-
-fn is_connected_service(id: &Id) -> bool {
-    // SAFETY: the program's part.
-    unsafe { (*id.ibv.get()).qp_type != UD }
+    minus_one(unsafe { Id::of(id).connect(from_c(param)) })
 }
 
 pub(crate) unsafe extern "C" fn rdma_accept(
@@ -79,24 +27,7 @@ pub(crate) unsafe extern "C" fn rdma_accept(
     param: *mut rdma_conn_param,
 ) -> c_int {
     // SAFETY: an id and parameters or null, by the rules of the function.
-    minus_one(unsafe { accept(id, from_c(param)) })
-}
-
-/// # Safety
-/// A live id.
-unsafe fn accept(id: *mut rdma_cm_id, param: ConnParam) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
-    let object = unsafe { Id::of(id) };
-    // SAFETY: as above.
-    unsafe { check(id, &param) }?;
-    name_present_qp(object);
-    let qp = qp_of(object).map(|qp| qp as &dyn Follower);
-    object.urxe.accept_with(&param, qp)?;
-    if is_connected_service(object) {
-        // SAFETY: the caller's promise.
-        return unsafe { finish(id) };
-    }
-    Ok(())
+    minus_one(unsafe { Id::of(id).accept(from_c(param)) })
 }
 
 pub(crate) unsafe extern "C" fn rdma_reject(
@@ -113,7 +44,7 @@ pub(crate) unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     // SAFETY: an id, by the rules of the function.
     let id = unsafe { Id::of(id) };
     // With a QP of its own the library has done that.
-    if qp_of(id).is_some() {
+    if id.qp().is_some() {
         return minus_one(Err(Errno::INVAL));
     }
     minus_one(id.urxe.establish().map_err(Errno::from))
@@ -130,21 +61,64 @@ pub(crate) unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_int) -
 
 pub(crate) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     // SAFETY: an id, by the rules of the function.
-    minus_one(unsafe { disconnect(id) })
+    minus_one(unsafe { Id::of(id) }.disconnect())
 }
 
-/// # Safety
-/// A live id.
-unsafe fn disconnect(id: *mut rdma_cm_id) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
-    let object = unsafe { Id::of(id) };
-    if !is_connected_service(object) {
-        return Err(Errno::INVAL);
+impl Id {
+    fn connect(&self, mut param: ConnParam) -> Result<(), Errno> {
+        self.check(&param)?;
+        self.name_present_qp();
+        let mut data = self.state().connect_data.clone();
+        data.append(&mut param.private_data);
+        param.private_data = data;
+        self.urxe.connect(&param)?;
+        self.finish()
     }
-    if let Some(qp) = qp_of(object) {
-        qp.fail()?;
+
+    fn check(&self, param: &ConnParam) -> Result<(), Errno> {
+        // SAFETY: the program's part; a device's context stays open.
+        unsafe {
+            let verbs = (*self.ibv.get()).verbs;
+            if verbs.is_null() {
+                return Err(Errno::INVAL);
+            }
+            check_depth(&Context::of(verbs).urxe, param)
+        }
     }
-    object.urxe.disconnect()?;
-    // SAFETY: the caller's promise.
-    unsafe { finish(id) }
+
+    /// The handshake is about the QP that the id has now: programs move QPs from one id to another (`accepted->qp =
+    /// other->qp`, as DAPL does). Without one the parameters name it.
+    fn name_present_qp(&self) {
+        match self.qp() {
+            Some(qp) => self.name_qp(qp),
+            None => self.disown_qp(),
+        }
+    }
+
+    fn is_connected_service(&self) -> bool {
+        // SAFETY: the program's part.
+        unsafe { (*self.ibv.get()).qp_type != UD }
+    }
+
+    fn accept(&self, param: ConnParam) -> Result<(), Errno> {
+        self.check(&param)?;
+        self.name_present_qp();
+        let qp = self.qp().map(|qp| qp as &dyn Follower);
+        self.urxe.accept_with(&param, qp)?;
+        if self.is_connected_service() {
+            return self.finish();
+        }
+        Ok(())
+    }
+
+    fn disconnect(&self) -> Result<(), Errno> {
+        if !self.is_connected_service() {
+            return Err(Errno::INVAL);
+        }
+        if let Some(qp) = self.qp() {
+            qp.fail()?;
+        }
+        self.urxe.disconnect()?;
+        self.finish()
+    }
 }

@@ -11,6 +11,7 @@ use crate::instance;
 use crate::layout::{CStruct, ibv_context, ibv_pd, ibv_xrcd, ibv_xrcd_init_attr};
 use crate::object::{Context, Shared};
 use crate::verbs::context::ibv_open_device;
+use crate::verbs::device::terminated;
 use crate::verbs::pd::ibv_alloc_pd;
 use crate::verbs::xrcd::open_xrcd;
 
@@ -77,7 +78,7 @@ impl Open {
 
 /// The context of the device that has an address, and the domain for ids on it. `ENODEV` if none has it.
 pub(super) fn of_address(ip: IpAddr) -> Result<(*mut ibv_context, *mut ibv_pd), Errno> {
-    check_instance()?;
+    instance::check_first()?;
     let has = |device: &&&'static Device| device.source.addresses().contains(&ip);
     let device = *list()?.iter().find(has).ok_or(Errno(libc::ENODEV))?;
     let mut open = open();
@@ -115,48 +116,29 @@ pub(super) fn xrcd_of(context: *mut ibv_context) -> Result<*mut ibv_xrcd, Errno>
 }
 
 pub(crate) unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_context {
-    let contexts = match contexts() {
-        Ok(contexts) => contexts,
-        Err(errno) => return pointer(Err(errno)),
-    };
-    // SAFETY: takes numbers.
-    let array = unsafe { libc::calloc(contexts.len() + 1, size_of::<*mut ibv_context>()) };
-    let array: *mut *mut ibv_context = array.cast();
-    if array.is_null() {
-        return pointer(Err(Errno(libc::ENOMEM)));
-    }
-    for (index, context) in contexts.iter().enumerate() {
-        // SAFETY: the array has one place more than there are contexts.
-        unsafe { array.add(index).write(*context) };
-    }
-    if !count.is_null() {
-        // SAFETY: a place for a number, by the rules of the function.
-        unsafe { count.write(contexts.len() as c_int) };
-    }
-    array
+    pointer(contexts().and_then(|contexts| {
+        let array = terminated(&contexts)?;
+        if !count.is_null() {
+            // SAFETY: a place for a number, by the rules of the function.
+            unsafe { count.write(contexts.len() as c_int) };
+        }
+        Ok(array)
+    }))
 }
 
 /// A context for each device that can be opened. `ENODEV` if there is none.
 pub(super) fn contexts() -> Result<Vec<*mut ibv_context>, Errno> {
-    check_instance()?;
+    instance::check_first()?;
     let devices = list()?;
     let mut open = open();
-    let contexts = devices.into_iter().filter_map(|device| {
-        let opened = open.get(device).ok()?;
-        Some(opened.context.0)
-    });
+    let contexts = devices
+        .into_iter()
+        .filter_map(|device| Some(open.get(device).ok()?.context.0));
     let contexts: Vec<_> = contexts.collect();
     if contexts.is_empty() {
         return Err(Errno(libc::ENODEV));
     }
     Ok(contexts)
-}
-
-fn check_instance() -> Result<(), Errno> {
-    if instance::is_second() {
-        return Err(Errno::BUSY);
-    }
-    Ok(())
 }
 
 pub(crate) unsafe extern "C" fn rdma_free_devices(array: *mut *mut ibv_context) {

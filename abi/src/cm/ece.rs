@@ -6,6 +6,7 @@ use super::id::Id;
 use super::param::bytes;
 use crate::errno::{Errno, minus_one};
 use crate::layout::{ibv_ece, rdma_cm_id};
+use crate::object::Object;
 
 /// Sets the options that the peer is told with the next request or answer.
 pub(crate) unsafe extern "C" fn rdma_set_local_ece(

@@ -5,13 +5,13 @@ use core::ptr;
 use std::sync::atomic::Ordering;
 
 use super::channel;
-use super::id::{Id, create, forget_event, rdma_destroy_id};
+use super::id::{Id, create, rdma_destroy_id};
 use super::qp::{create_basic, rdma_destroy_qp};
 use super::resolve::{bind, resolve_addr, resolve_route};
 use super::srq::rdma_destroy_srq;
 use crate::errno::{Errno, minus_one, store};
 use crate::layout::{ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id};
-use crate::object::Shared;
+use crate::object::{Object, Shared};
 
 const RAI_PASSIVE: c_int = 1;
 /// `RDMA_CM_EVENT_CONNECT_REQUEST`
@@ -76,8 +76,8 @@ unsafe fn prepare(
     }
     // SAFETY: the caller's promise.
     unsafe {
-        resolve_addr(id, info.ai_src_addr, info.ai_dst_addr, TIMEOUT_MS)?;
-        resolve_route(id, TIMEOUT_MS)?;
+        resolve_addr(object, info.ai_src_addr, info.ai_dst_addr, TIMEOUT_MS)?;
+        resolve_route(object, TIMEOUT_MS)?;
         if let Some(attr) = attr {
             attr.qp_type = info.ai_qp_type;
             create_basic(id, pd, attr)?;
@@ -110,35 +110,30 @@ pub(crate) unsafe extern "C" fn rdma_get_request(
     id: *mut *mut rdma_cm_id,
 ) -> c_int {
     // SAFETY: an id and a place for a pointer, by the rules of the function.
-    minus_one(unsafe { store(id, next_request(listen)) })
+    minus_one(unsafe { store(id, next_request(Id::of(listen))) })
 }
 
-/// # Safety
-/// A live id.
-unsafe fn next_request(listen: *mut rdma_cm_id) -> Result<*mut rdma_cm_id, Errno> {
-    // SAFETY: the caller's promise.
-    let object = unsafe { Id::of(listen) };
-    if !object.is_sync.load(Ordering::Relaxed) {
+fn next_request(listen: &Id) -> Result<*mut rdma_cm_id, Errno> {
+    if !listen.is_sync.load(Ordering::Relaxed) {
         return Err(Errno::INVAL);
     }
-    // SAFETY: the id's own event and channel.
-    let event = unsafe {
-        forget_event(listen);
-        channel::next((*listen).channel)?
-    };
+    listen.forget_event();
+    let ibv = listen.ibv.get();
+    // SAFETY: the id's own channel.
+    let event = unsafe { channel::next((*ibv).channel) }?;
     // SAFETY: just taken.
     let (kind, status, child) = unsafe { ((*event).event, (*event).status, (*event).id) };
     let refused = match (kind, status) {
         (CONNECT_REQUEST, 0) => {
             // SAFETY: the id that came with the event.
-            unsafe { equip(object, child) }.err()
+            unsafe { equip(listen, child) }.err()
         }
         (CONNECT_REQUEST, status) => Some(Errno(status.abs())),
         _ => Some(Errno::INVAL),
     };
     if let Some(errno) = refused {
-        // SAFETY: the caller's promise.
-        unsafe { (*listen).event = event };
+        // SAFETY: the program's part.
+        unsafe { (*ibv).event = event };
         return Err(errno);
     }
     // SAFETY: the child's; it is acknowledged with the child's next event, or its end.

@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering;
 
 use urxe::cm::{EventKind, EventParam};
 
-use super::connect::qp_of;
-use super::id::{Id, migrate};
+use super::id::Id;
 use super::multicast;
 use super::param;
 use crate::errno::{Errno, minus_one};
-use crate::layout::{CStruct, rdma_cm_event, rdma_cm_id, rdma_event_channel, rdma_event_param};
-use crate::object::{Kind, Object, delete, new, of};
+use crate::layout::{
+    CStruct, rdma_cm_event, rdma_cm_id, rdma_event_channel, rdma_event_param, rdma_ud_param,
+};
+use crate::object::{Kind, Object, delete, new};
 
 /// Behind `rdma_cm_event`.
 #[repr(C)]
@@ -61,7 +62,9 @@ pub(super) fn translate(
         status: event.status,
         id: counted,
         listen_id: ptr::null_mut(),
-        param: param::none(),
+        param: rdma_event_param {
+            ud: rdma_ud_param::zeroed(),
+        },
         is_ud: false,
         data: event.private_data().to_vec(),
     };
@@ -78,7 +81,8 @@ pub(super) fn translate(
         }
     }
     // SAFETY: an id that was counted, or is new.
-    unsafe { react(&mut seen, &event.param) };
+    let id = unsafe { Id::of(seen.id) };
+    react(&mut seen, id, &event.param);
     Ok(Some(give(seen, counted)))
 }
 
@@ -122,10 +126,11 @@ unsafe fn welcome(
     }
     let child = Id::give(urxe, ibv, false);
     // SAFETY: just made.
-    let ready = unsafe { Id::of(child) }.refresh().and_then(|()| {
+    let new = unsafe { Id::of(child) };
+    let ready = new.refresh().and_then(|()| {
         if listener.is_sync.load(Ordering::Relaxed) {
-            // SAFETY: as above. It waits by itself, as the one that listens does.
-            return unsafe { migrate(child, ptr::null_mut()) };
+            // SAFETY: no channel. It waits by itself, as the one that listens does.
+            return unsafe { new.migrate(ptr::null_mut()) };
         }
         Ok(())
     });
@@ -137,19 +142,14 @@ unsafe fn welcome(
     Ok(child)
 }
 
-/// # Safety
-/// A live id.
-unsafe fn react(seen: &mut Seen, with: &EventParam) {
-    // SAFETY: the caller's promise.
-    let id = unsafe { Id::of(seen.id) };
+fn react(seen: &mut Seen, id: &Id, with: &EventParam) {
     let failed = match seen.kind {
         EventKind::AddrResolved | EventKind::RouteResolved => id.resolved(),
         EventKind::ConnectResponse => respond(seen, id),
         EventKind::MulticastJoin => multicast::joined(id, with),
         _ => Ok(()),
     };
-    // SAFETY: the id's device; there is one when such parameters come.
-    unsafe { fill(seen, with) };
+    fill(seen, id, with);
     if let Err(Errno(errno)) = failed {
         seen.kind = match seen.kind {
             EventKind::AddrResolved => EventKind::AddrError,
@@ -161,15 +161,11 @@ unsafe fn react(seen: &mut Seen, with: &EventParam) {
     }
 }
 
-/// # Safety
-/// A live id.
-unsafe fn fill(seen: &mut Seen, with: &EventParam) {
-    // SAFETY: the caller's promise.
-    let context = unsafe { (*seen.id).verbs };
+fn fill(seen: &mut Seen, id: &Id, with: &EventParam) {
+    // SAFETY: the program's part.
+    let context = unsafe { (*id.ibv.get()).verbs };
     match with {
-        EventParam::Conn(conn) => {
-            seen.param = param::to_c(conn);
-        }
+        EventParam::Conn(conn) => seen.param = param::to_c(conn),
         EventParam::Ud(ud) if !context.is_null() => {
             seen.is_ud = true;
             // SAFETY: the device's context stays open.
@@ -190,7 +186,7 @@ unsafe fn fill(seen: &mut Seen, with: &EventParam) {
 /// The peer accepted. With a QP of the id's that is all: it is made ready, and the peer told. Without one the program
 /// does that (`rdma_establish`).
 fn respond(seen: &mut Seen, id: &Id) -> Result<(), Errno> {
-    if let Some(qp) = qp_of(id) {
+    if let Some(qp) = id.qp() {
         id.urxe.answer(qp)?;
         seen.kind = EventKind::Established;
     }
@@ -203,7 +199,7 @@ pub(crate) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> 
     }
     // SAFETY: an event that the program does not use again, by the rules of the function.
     unsafe {
-        let counted = of::<Event>(event).counted;
+        let counted = Event::of(event).counted;
         delete::<Event>(event);
         // Last: a thread that waits for it may destroy the id now.
         Id::of(counted).events.clone().ack(1);

@@ -19,7 +19,7 @@ use crate::layout::{
     CStruct, ibv_pd, ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_event_channel,
 };
 use crate::live::{self, bury};
-use crate::object::{Kind, Object, Qp, Shared, of};
+use crate::object::{Kind, Object, Qp, Shared};
 use crate::verbs::gid::from_gid;
 use crate::verbs::qp_create::{RC, UC, UD, XRC_RECV, XRC_SEND};
 
@@ -74,15 +74,6 @@ pub(super) fn disconnect_all() {
 }
 
 impl Id {
-    /// The object behind a program's pointer.
-    ///
-    /// # Safety
-    /// As for [`of`].
-    pub(super) unsafe fn of<'a>(id: *mut rdma_cm_id) -> &'a Id {
-        // SAFETY: the caller's promise.
-        unsafe { of::<Id>(id) }
-    }
-
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,7 +87,6 @@ impl Id {
         Some(id)
     }
 
-    /// Gives an id to the program.
     pub(super) fn give(urxe: urxe::cm::Id, ibv: rdma_cm_id, is_sync: bool) -> *mut rdma_cm_id {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let key = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -163,6 +153,14 @@ impl Id {
             (*ibv).route.num_paths = 1;
         }
         Ok(())
+    }
+
+    pub(super) fn qp(&self) -> Option<&Qp> {
+        // SAFETY: the program's part; its QP lives until `rdma_destroy_qp`, which no thread calls meanwhile.
+        unsafe {
+            let qp = (*self.ibv.get()).qp;
+            (!qp.is_null()).then(|| Qp::of(qp))
+        }
     }
 
     /// The program's QP for the handshake.
@@ -272,8 +270,7 @@ unsafe fn destroy(id: *mut rdma_cm_id) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     let object = unsafe { live::take::<Id>(id) }?;
     known().remove(&object.key);
-    // SAFETY: it was got by a function that waited, and not acknowledged yet.
-    unsafe { forget_event(id) };
+    object.forget_event();
     object.events.wait();
     let is_sync = object.is_sync.load(Ordering::Relaxed);
     // SAFETY: the caller's promise.
@@ -292,58 +289,51 @@ pub(crate) unsafe extern "C" fn rdma_migrate_id(
     channel: *mut rdma_event_channel,
 ) -> c_int {
     // SAFETY: an id and a channel or null, by the rules of the function.
-    minus_one(unsafe { migrate(id, channel) })
+    minus_one(unsafe { Id::of(id).migrate(channel) })
 }
 
-/// # Safety
-/// As for `rdma_migrate_id`.
-pub(super) unsafe fn migrate(
-    id: *mut rdma_cm_id,
-    channel: *mut rdma_event_channel,
-) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
-    let object = unsafe { Id::of(id) };
-    let to_own = channel.is_null();
-    let was_own = object.is_sync.load(Ordering::Relaxed);
-    if to_own && was_own {
-        return Err(Errno::INVAL);
-    }
-    let channel = if to_own { own_channel()? } else { channel };
-    // SAFETY: a channel.
-    let to = unsafe { Channel::of(channel) }.urxe()?;
-    let moved = object.urxe.migrate(&to);
-    if let Err(error) = moved {
-        if to_own {
-            // SAFETY: made above, and not shared.
-            unsafe { rdma_destroy_event_channel(channel) };
+impl Id {
+    /// # Safety
+    /// A channel, or null.
+    pub(super) unsafe fn migrate(&self, channel: *mut rdma_event_channel) -> Result<(), Errno> {
+        let to_own = channel.is_null();
+        let was_own = self.is_sync.load(Ordering::Relaxed);
+        if to_own && was_own {
+            return Err(Errno::INVAL);
         }
-        return Err(error.into());
+        let channel = if to_own { own_channel()? } else { channel };
+        // SAFETY: a channel.
+        let to = unsafe { Channel::of(channel) }.urxe()?;
+        if let Err(error) = self.urxe.migrate(&to) {
+            if to_own {
+                // SAFETY: made above, and not shared.
+                unsafe { rdma_destroy_event_channel(channel) };
+            }
+            return Err(error.into());
+        }
+        let ibv = self.ibv.get();
+        if was_own {
+            self.forget_event();
+            // SAFETY: the id's own: its events are, and the last one was with the id.
+            unsafe { rdma_destroy_event_channel((*ibv).channel) };
+        }
+        // SAFETY: the program's part; no event changes this field.
+        unsafe { (*ibv).channel = channel };
+        self.is_sync.store(to_own, Ordering::Relaxed);
+        // Events of the old channel are not handled after this.
+        self.events.wait();
+        Ok(())
     }
-    if was_own {
-        // SAFETY: the id's own: its events are, and the last one is with the id.
+
+    /// Acknowledges the event that a function which waited has left.
+    pub(super) fn forget_event(&self) {
+        let ibv = self.ibv.get();
+        // SAFETY: null, or not acknowledged yet. By field: a thread that takes an event may be writing to others.
         unsafe {
-            forget_event(id);
-            rdma_destroy_event_channel((*id).channel);
-        }
-    }
-    // SAFETY: the caller's promise; no event changes this field.
-    unsafe { (*id).channel = channel };
-    object.is_sync.store(to_own, Ordering::Relaxed);
-    // Events of the old channel are not handled after this.
-    object.events.wait();
-    Ok(())
-}
-
-/// Acknowledges the event that a function which waited has left.
-///
-/// # Safety
-/// A live id with an event that is null or was not acknowledged.
-pub(super) unsafe fn forget_event(id: *mut rdma_cm_id) {
-    // SAFETY: the caller's promise. By field: a thread that takes an event may be writing to others.
-    unsafe {
-        if !(*id).event.is_null() {
-            rdma_ack_cm_event((*id).event);
-            (*id).event = ptr::null_mut();
+            if !(*ibv).event.is_null() {
+                rdma_ack_cm_event((*ibv).event);
+                (*ibv).event = ptr::null_mut();
+            }
         }
     }
 }

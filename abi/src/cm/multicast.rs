@@ -7,10 +7,9 @@ use urxe::cm::EventParam;
 
 use super::address::read;
 use super::id::Id;
-use super::wait::finish;
 use crate::errno::{Errno, minus_one};
 use crate::layout::{rdma_cm_id, rdma_cm_join_mc_attr_ex};
-use crate::object::Qp;
+use crate::object::Object;
 
 /// A group that an id asked for.
 pub(super) struct Group {
@@ -25,7 +24,7 @@ pub(crate) unsafe extern "C" fn rdma_join_multicast(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: an id and an address, by the rules of the function.
-    minus_one(unsafe { join(id, addr, context) })
+    minus_one(unsafe { read(addr).and_then(|addr| Id::of(id).join(addr.ip(), context)) })
 }
 
 pub(crate) unsafe extern "C" fn rdma_join_multicast_ex(
@@ -48,44 +47,35 @@ pub(crate) unsafe extern "C" fn rdma_join_multicast_ex(
         return minus_one(Err(Errno::INVAL));
     }
     // SAFETY: an id and an address, by the rules of the function.
-    minus_one(unsafe { join(id, attr.addr, context) })
-}
-
-/// # Safety
-/// An id and an address.
-unsafe fn join(
-    id: *mut rdma_cm_id,
-    addr: *const libc::sockaddr,
-    context: *mut c_void,
-) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
-    let (object, addr) = unsafe { (Id::of(id), read(addr)?.ip()) };
-    let token = context.expose_provenance() as u64;
-    object.state().groups.push(Group {
-        addr,
-        is_attached: false,
-    });
-    if let Err(error) = object.urxe.join_multicast(addr, token) {
-        object.take_group(addr);
-        return Err(error.into());
-    }
-    // SAFETY: the caller's promise.
-    unsafe { finish(id) }
+    minus_one(unsafe { read(attr.addr).and_then(|addr| Id::of(id).join(addr.ip(), context)) })
 }
 
 impl Id {
+    fn join(&self, addr: IpAddr, context: *mut c_void) -> Result<(), Errno> {
+        let token = context.expose_provenance() as u64;
+        self.state().groups.push(Group {
+            addr,
+            is_attached: false,
+        });
+        if let Err(error) = self.urxe.join_multicast(addr, token) {
+            self.take_group(addr);
+            return Err(error.into());
+        }
+        self.finish()
+    }
+
     fn take_group(&self, addr: IpAddr) -> Option<Group> {
         let groups = &mut self.state().groups;
         let index = groups.iter().rposition(|group| group.addr == addr)?;
         Some(groups.remove(index))
     }
 
-    fn qp(&self) -> Option<&Qp> {
-        // SAFETY: the program's part; its QP lives until `rdma_destroy_qp`, which no thread calls meanwhile.
-        unsafe {
-            let qp = (*self.ibv.get()).qp;
-            (!qp.is_null()).then(|| Qp::of(qp))
+    fn leave(&self, addr: IpAddr) -> Result<(), Errno> {
+        let group = self.take_group(addr).ok_or(Errno(libc::EADDRNOTAVAIL))?;
+        if let Some(qp) = self.qp().filter(|_| group.is_attached) {
+            qp.urxe.detach_mcast(addr.into())?;
         }
+        Ok(self.urxe.leave_multicast(addr)?)
     }
 }
 
@@ -109,15 +99,5 @@ pub(crate) unsafe extern "C" fn rdma_leave_multicast(
     addr: *mut libc::sockaddr,
 ) -> c_int {
     // SAFETY: an id and an address, by the rules of the function.
-    minus_one(unsafe { read(addr) }.and_then(|addr| unsafe { Id::of(id) }.leave(addr.ip())))
-}
-
-impl Id {
-    fn leave(&self, addr: IpAddr) -> Result<(), Errno> {
-        let group = self.take_group(addr).ok_or(Errno(libc::EADDRNOTAVAIL))?;
-        if let Some(qp) = self.qp().filter(|_| group.is_attached) {
-            qp.urxe.detach_mcast(addr.into())?;
-        }
-        Ok(self.urxe.leave_multicast(addr)?)
-    }
+    minus_one(unsafe { read(addr).and_then(|addr| Id::of(id).leave(addr.ip())) })
 }

@@ -7,6 +7,7 @@ use urxe::cm::CmOption;
 use super::id::Id;
 use crate::errno::{Errno, minus_one};
 use crate::layout::rdma_cm_id;
+use crate::object::Object;
 
 /// `RDMA_OPTION_ID`, the one level with settings that RoCE has.
 const LEVEL_ID: c_int = 0;

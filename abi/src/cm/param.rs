@@ -1,12 +1,12 @@
 //! Parameters of connections, between C and Rust.
 
-use core::ptr;
-
 use urxe::Qpn;
 use urxe::cm::{ConnParam, UdParam};
 
 use crate::errno::Errno;
-use crate::layout::{CStruct, ibv_context, rdma_conn_param, rdma_event_param, rdma_ud_param};
+use crate::layout::{
+    CStruct, array, ibv_context, rdma_conn_param, rdma_event_param, rdma_ud_param,
+};
 use crate::object::Context;
 use crate::verbs::ah::path_attr;
 
@@ -37,11 +37,9 @@ pub(super) unsafe fn from_c(param: *const rdma_conn_param) -> ConnParam {
 /// # Safety
 /// So many readable bytes; null without any.
 pub(super) unsafe fn bytes(data: *const u8, len: u8) -> Vec<u8> {
-    if data.is_null() || len == 0 {
-        return Vec::new();
-    }
+    let len = if data.is_null() { 0 } else { len };
     // SAFETY: the caller's promise.
-    unsafe { core::slice::from_raw_parts(data, usize::from(len)) }.to_vec()
+    unsafe { array(data, usize::from(len)) }.to_vec()
 }
 
 /// Parameters without their data.
@@ -70,20 +68,9 @@ pub(super) unsafe fn ud_to_c(context: *mut ibv_context, param: &UdParam) -> rdma
     rdma_event_param { ud }
 }
 
-/// No parameters.
-pub(super) fn none() -> rdma_event_param {
-    rdma_event_param {
-        ud: rdma_ud_param::zeroed(),
-    }
-}
-
 /// Puts private data into parameters. The pointer is right as long as the data stays where it is.
 pub(super) fn set_data(param: &mut rdma_event_param, is_ud: bool, data: &[u8]) {
-    let at = if data.is_empty() {
-        ptr::null()
-    } else {
-        data.as_ptr().cast()
-    };
+    let at = data.as_ptr().cast();
     let len = data.len().min(usize::from(u8::MAX)) as u8;
     if is_ud {
         param.ud.private_data = at;

@@ -1,6 +1,6 @@
 //! Queue pairs of ids: made ready by the library, which knows from the handshake what they need.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use core::ptr;
 
 use urxe::cm::Follower;
@@ -13,11 +13,11 @@ use crate::layout::{
     CStruct, ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
     ibv_sge, rdma_cm_id,
 };
-use crate::object::Qp;
+use crate::object::{Object, Qp};
 use crate::verbs::comp_channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
 use crate::verbs::cq::{ibv_create_cq, ibv_destroy_cq};
-use crate::verbs::qp::{from_attr, modify};
-use crate::verbs::qp_create::{UD, XRC_RECV, XRC_SEND, create_qp_ex, ibv_destroy_qp};
+use crate::verbs::qp::{from_attr, modify, state};
+use crate::verbs::qp_create::{XRC_RECV, XRC_SEND, create_qp_ex, ibv_destroy_qp};
 
 /// `IBV_QP_INIT_ATTR_*`
 const PD: u32 = 1 << 0;
@@ -77,17 +77,15 @@ unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Result<
     if context != ibv.verbs {
         return Err(Errno::INVAL);
     }
-    let conflicts = |own: bool, given: bool, same: bool| own && given && !same;
-    let is_torn = conflicts(
-        !ibv.recv_cq.is_null(),
-        !attr.recv_cq.is_null(),
-        ibv.recv_cq == attr.recv_cq,
-    ) || conflicts(
-        !ibv.send_cq.is_null(),
-        !attr.send_cq.is_null(),
-        ibv.send_cq == attr.send_cq,
-    ) || conflicts(!ibv.srq.is_null(), !attr.srq.is_null(), ibv.srq == attr.srq);
-    if is_torn {
+    let queues: [(*mut c_void, *mut c_void); 3] = [
+        (ibv.recv_cq.cast(), attr.recv_cq.cast()),
+        (ibv.send_cq.cast(), attr.send_cq.cast()),
+        (ibv.srq.cast(), attr.srq.cast()),
+    ];
+    let is_torn = |(own, given): &(*mut c_void, *mut c_void)| {
+        !own.is_null() && !given.is_null() && own != given
+    };
+    if queues.iter().any(is_torn) {
         return Err(Errno::INVAL);
     }
     if attr.srq.is_null() {
@@ -101,29 +99,23 @@ unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Result<
         .saturating_mul(size_of::<ibv_sge>() as u32);
     attr.cap.max_inline_data = attr.cap.max_inline_data.max(room);
     // SAFETY: the id's objects are alive.
-    if let Err(errno) = unsafe { make_queues(ibv, attr) } {
+    let made = unsafe { make_queues(ibv, attr) }.and_then(|()| {
+        // SAFETY: live objects, by the caller's promise.
+        let qp = unsafe { create_qp_ex(ibv.verbs, attr) };
+        if qp.is_null() {
+            return Err(Errno::last());
+        }
+        // SAFETY: just made.
+        object.own_qp(unsafe { Qp::of(qp) }).inspect_err(|_| {
+            // SAFETY: just made, and not shared yet.
+            unsafe { ibv_destroy_qp(qp) };
+        })?;
+        Ok(qp)
+    });
+    ibv.qp = made.inspect_err(|_| {
         // SAFETY: those that were just made; nothing uses them.
         unsafe { destroy_queues(ibv) };
-        return Err(errno);
-    }
-    // SAFETY: live objects, by the caller's promise.
-    let qp = unsafe { create_qp_ex(ibv.verbs, attr) };
-    if qp.is_null() {
-        let errno = Errno::last();
-        // SAFETY: those that were just made.
-        unsafe { destroy_queues(ibv) };
-        return Err(errno);
-    }
-    // SAFETY: just made.
-    if let Err(errno) = object.own_qp(unsafe { Qp::of(qp) }) {
-        // SAFETY: just made, and not shared yet.
-        unsafe {
-            ibv_destroy_qp(qp);
-            destroy_queues(ibv);
-        }
-        return Err(errno);
-    }
-    ibv.qp = qp;
+    })?;
     ibv.pd = attr.pd;
     Ok(())
 }
@@ -142,11 +134,11 @@ unsafe fn make_queues(ibv: &mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> R
     }
     if attr.recv_cq.is_null() && ibv.recv_cq.is_null() && attr.qp_type != XRC_SEND {
         // SAFETY: the caller's promise.
-        unsafe { make_recv_queue(ibv, attr.cap.max_recv_wr) }?;
+        (ibv.recv_cq_channel, ibv.recv_cq) = unsafe { make_queue(ibv, attr.cap.max_recv_wr) }?;
     }
     if attr.send_cq.is_null() && ibv.send_cq.is_null() {
         // SAFETY: as above.
-        unsafe { make_send_queue(ibv, attr.cap.max_send_wr) }?;
+        (ibv.send_cq_channel, ibv.send_cq) = unsafe { make_queue(ibv, attr.cap.max_send_wr) }?;
     }
     if attr.recv_cq.is_null() {
         attr.recv_cq = ibv.recv_cq;
@@ -157,27 +149,11 @@ unsafe fn make_queues(ibv: &mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> R
     Ok(())
 }
 
-/// # Safety
-/// An id with a device.
-pub(super) unsafe fn make_recv_queue(ibv: &mut rdma_cm_id, depth: u32) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
-    (ibv.recv_cq_channel, ibv.recv_cq) = unsafe { make_queue(ibv, depth) }?;
-    Ok(())
-}
-
-/// # Safety
-/// An id with a device.
-unsafe fn make_send_queue(ibv: &mut rdma_cm_id, depth: u32) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
-    (ibv.send_cq_channel, ibv.send_cq) = unsafe { make_queue(ibv, depth) }?;
-    Ok(())
-}
-
 /// A channel and a queue on it, of an id's device.
 ///
 /// # Safety
 /// An id with a device.
-unsafe fn make_queue(
+pub(super) unsafe fn make_queue(
     ibv: &mut rdma_cm_id,
     depth: u32,
 ) -> Result<(*mut ibv_comp_channel, *mut ibv_cq), Errno> {
@@ -242,13 +218,12 @@ impl Id {
     /// What has to happen when a QP is made for the id: it can be posted to at once.
     fn own_qp(&self, qp: &Qp) -> Result<(), Errno> {
         self.name_qp(qp);
-        if is_datagram(qp) {
-            let (attr, _) = self.urxe.init_qp_attr(QpState::Init)?;
-            let service = qp.urxe.qp_type();
+        let (attr, mask) = self.urxe.init_qp_attr(QpState::Init)?;
+        let service = qp.urxe.qp_type();
+        if service == QpType::Ud {
             let step = |attr: &QpAttr, mask| modify(qp, attr, mask);
             return Ok(bring_to_rts(service, QpState::Reset, &attr, step)?);
         }
-        let (attr, mask) = self.urxe.init_qp_attr(QpState::Init)?;
         Ok(modify(qp, &attr, mask)?)
     }
 }
@@ -263,15 +238,6 @@ impl Follower for Qp {
     }
 }
 
-pub(super) fn qp_type(qp: &Qp) -> c_int {
-    // SAFETY: the program's part; the type never changes.
-    unsafe { (*qp.ibv.get()).qp_base.qp_type }
-}
-
-pub(super) fn is_datagram(qp: &Qp) -> bool {
-    qp_type(qp) == UD
-}
-
 pub(crate) unsafe extern "C" fn rdma_init_qp_attr(
     id: *mut rdma_cm_id,
     attr: *mut ibv_qp_attr,
@@ -279,10 +245,7 @@ pub(crate) unsafe extern "C" fn rdma_init_qp_attr(
 ) -> c_int {
     // SAFETY: an id and attributes, by the rules of the function.
     let (object, wanted) = unsafe { (Id::of(id), (*attr).qp_state) };
-    let state = usize::try_from(wanted)
-        .ok()
-        .and_then(|index| QpState::ALL.get(index));
-    let found = state.copied().ok_or(Errno::INVAL).and_then(|state| {
+    let found = state(wanted).and_then(|state| {
         let (found, bits) = object.urxe.init_qp_attr(state)?;
         let context = object.urxe.device().ok_or(Errno::INVAL)?;
         Ok((from_attr(&context, &found), bits))

@@ -6,9 +6,9 @@ use core::time::Duration;
 use super::address::{read, read_some};
 use super::id::Id;
 use super::manager::{home_of, source_for};
-use super::wait::finish;
 use crate::errno::{Errno, minus_one};
 use crate::layout::rdma_cm_id;
+use crate::object::Object;
 
 pub(crate) unsafe extern "C" fn rdma_bind_addr(
     id: *mut rdma_cm_id,
@@ -33,26 +33,23 @@ pub(crate) unsafe extern "C" fn rdma_resolve_addr(
     timeout_ms: c_int,
 ) -> c_int {
     // SAFETY: an id and addresses, by the rules of the function.
-    minus_one(unsafe { resolve_addr(id, src_addr, dst_addr, timeout_ms) })
+    minus_one(unsafe { resolve_addr(Id::of(id), src_addr, dst_addr, timeout_ms) })
 }
 
 /// # Safety
-/// An id; addresses, or null for the source.
+/// Addresses, or null for the source.
 pub(super) unsafe fn resolve_addr(
-    id: *mut rdma_cm_id,
+    id: &Id,
     source: *const libc::sockaddr,
     destination: *const libc::sockaddr,
     timeout_ms: c_int,
 ) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
-    let (object, source, destination) =
-        unsafe { (Id::of(id), read_some(source)?, read(destination)?) };
+    let (source, destination) = unsafe { (read_some(source)?, read(destination)?) };
     let source = source_for(source, destination)?;
-    object
-        .urxe
+    id.urxe
         .resolve_addr(source, destination, timeout(timeout_ms))?;
-    // SAFETY: the caller's promise.
-    unsafe { finish(id) }
+    id.finish()
 }
 
 pub(crate) unsafe extern "C" fn rdma_resolve_route(
@@ -60,17 +57,12 @@ pub(crate) unsafe extern "C" fn rdma_resolve_route(
     timeout_ms: c_int,
 ) -> c_int {
     // SAFETY: an id, by the rules of the function.
-    minus_one(unsafe { resolve_route(id, timeout_ms) })
+    minus_one(resolve_route(unsafe { Id::of(id) }, timeout_ms))
 }
 
-/// # Safety
-/// An id.
-pub(super) unsafe fn resolve_route(id: *mut rdma_cm_id, timeout_ms: c_int) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        Id::of(id).urxe.resolve_route(timeout(timeout_ms))?;
-        finish(id)
-    }
+pub(super) fn resolve_route(id: &Id, timeout_ms: c_int) -> Result<(), Errno> {
+    id.urxe.resolve_route(timeout(timeout_ms))?;
+    id.finish()
 }
 
 /// Less than nothing is nothing.
@@ -82,12 +74,8 @@ pub(crate) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int)
     // SAFETY: an id, by the rules of the function.
     let id = unsafe { Id::of(id) };
     let backlog = u32::try_from(backlog).unwrap_or(0);
-    minus_one(
-        id.urxe
-            .listen(backlog)
-            .map_err(Errno::from)
-            .and_then(|()| id.refresh()),
-    )
+    let begun = id.urxe.listen(backlog).map_err(Errno::from);
+    minus_one(begun.and_then(|()| id.refresh()))
 }
 
 pub(crate) unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {

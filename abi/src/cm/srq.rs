@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::ptr;
 
 use super::devices;
-use super::qp::{destroy_queues, make_recv_queue};
+use super::qp::{destroy_queues, make_queue};
 use crate::errno::{Errno, minus_one};
 use crate::layout::{CStruct, ibv_pd, ibv_srq_init_attr, ibv_srq_init_attr_ex, rdma_cm_id};
 use crate::verbs::qp_create::XRC_RECV;
@@ -61,7 +61,7 @@ unsafe fn create(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Result
         if attr.comp_mask & CQ == 0 || attr.cq.is_null() {
             if ibv.recv_cq.is_null() {
                 // SAFETY: the id has a device.
-                unsafe { make_recv_queue(ibv, attr.attr.max_wr) }?;
+                (ibv.recv_cq_channel, ibv.recv_cq) = unsafe { make_queue(ibv, attr.attr.max_wr) }?;
             }
             attr.cq = ibv.recv_cq;
             attr.comp_mask |= CQ;

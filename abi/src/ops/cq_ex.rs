@@ -6,7 +6,7 @@ use urxe::Wc;
 
 use super::poll::{header_kind, immediate};
 use crate::layout::ibv_cq_ex;
-use crate::object::Cq;
+use crate::object::{Cq, Object};
 use crate::verbose::tell_failure;
 
 /// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`, and the one on the system's clock.

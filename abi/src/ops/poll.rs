@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use urxe::Wc;
 
 use crate::layout::{ibv_cq, ibv_wc};
-use crate::object::Cq;
+use crate::object::{Cq, Object};
 use crate::verbose::tell_failure;
 
 /// `IBV_WC_GRH`, `IBV_WC_WITH_IMM`, `IBV_WC_WITH_INV`

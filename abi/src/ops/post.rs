@@ -9,8 +9,8 @@ use urxe::{
 };
 
 use crate::errno::Errno;
-use crate::layout::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
-use crate::object::{Ah, Names, Qp, Srq};
+use crate::layout::{array, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
+use crate::object::{Ah, Names, Object, Qp, Srq};
 use crate::verbose::invalid_wr;
 use crate::verbs::mw::bind_request;
 
@@ -198,7 +198,8 @@ unsafe fn post_sends(qp: &Qp, first: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
             }
         });
         let posted = qp.urxe.post_send_iter(wrs);
-        posted.map_err(|bad| at_index(from, bad))?;
+        // SAFETY: the caller's promise.
+        posted.map_err(|bad| unsafe { at_index(from, |wr| wr.next, bad) })?;
         if let Some(bad) = bad {
             return Err(bad);
         }
@@ -206,45 +207,12 @@ unsafe fn post_sends(qp: &Qp, first: *mut ibv_send_wr) -> Posted<ibv_send_wr> {
     Ok(())
 }
 
-/// A linked list of requests.
-struct List<T>(*mut T);
-
-trait Linked {
-    fn next(&self) -> *mut Self;
-}
-
-impl Linked for ibv_send_wr {
-    #[inline]
-    fn next(&self) -> *mut Self {
-        self.next
-    }
-}
-
-impl Linked for ibv_recv_wr {
-    #[inline]
-    fn next(&self) -> *mut Self {
-        self.next
-    }
-}
-
-impl<T: Linked> Iterator for List<T> {
-    type Item = *mut T;
-
-    #[inline]
-    fn next(&mut self) -> Option<*mut T> {
-        let at = self.0;
-        if at.is_null() {
-            return None;
-        }
-        // SAFETY: lists are made of pointers that programs pass to a post, which are valid until it returns.
-        self.0 = unsafe { &*at }.next();
-        Some(at)
-    }
-}
-
+/// # Safety
+/// A list as a post takes it, at least as long as the refused request's place says.
 #[cold]
-fn at_index<T: Linked>(first: *mut T, bad: BadWr) -> (*mut T, c_int) {
-    let at = List(first).nth(bad.index).unwrap_or(first);
+unsafe fn at_index<T>(first: *mut T, next: fn(&T) -> *mut T, bad: BadWr) -> (*mut T, c_int) {
+    // SAFETY: the caller's promise.
+    let at = (0..bad.index).fold(first, |at, _| unsafe { at.as_ref() }.map_or(first, next));
     (at, Errno::from(Error::from(bad)).0)
 }
 
@@ -356,11 +324,8 @@ pub(crate) unsafe fn sges<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a 
 /// The bytes must be readable.
 #[inline]
 unsafe fn bytes(sge: &Sge) -> &[u8] {
-    if sge.length == 0 {
-        return &[];
-    }
     // SAFETY: the caller's promise.
-    unsafe { slice::from_raw_parts(address(sge.addr), sge.length as usize) }
+    unsafe { array(address(sge.addr), sge.length as usize) }
 }
 
 fn address(number: u64) -> *const u8 {
@@ -391,7 +356,7 @@ pub(super) unsafe extern "C" fn post_srq_recv(
 
 /// The valid requests at the beginning of a list.
 struct Recvs {
-    list: List<ibv_recv_wr>,
+    next: *mut ibv_recv_wr,
     /// The first that is not valid ends the list.
     bad: Option<*mut ibv_recv_wr>,
 }
@@ -401,18 +366,16 @@ impl Iterator for &mut Recvs {
 
     #[inline]
     fn next(&mut self) -> Option<RecvWr<'static>> {
-        let at = self.list.next()?;
         // SAFETY: the list that the program passed. The post copies what it gets before it returns, so
         // nothing lives longer than the list.
-        let wr = unsafe { &*at };
+        let wr = unsafe { self.next.as_ref() }?;
         // SAFETY: as above.
-        match unsafe { sges(wr.sg_list, wr.num_sge) } {
-            Ok(sges) => Some(RecvWr::new(wr.wr_id, sges)),
-            Err(_) => {
-                self.bad = Some(at);
-                None
-            }
-        }
+        let Ok(sges) = (unsafe { sges(wr.sg_list, wr.num_sge) }) else {
+            self.bad = Some(self.next);
+            return None;
+        };
+        self.next = wr.next;
+        Some(RecvWr::new(wr.wr_id, sges))
     }
 }
 
@@ -424,10 +387,11 @@ unsafe fn post_recvs(
     post: impl FnOnce(&mut Recvs) -> Result<(), BadWr>,
 ) -> Posted<ibv_recv_wr> {
     let mut recvs = Recvs {
-        list: List(first),
+        next: first,
         bad: None,
     };
-    post(&mut recvs).map_err(|bad| at_index(first, bad))?;
+    // SAFETY: the caller's promise.
+    post(&mut recvs).map_err(|bad| unsafe { at_index(first, |wr| wr.next, bad) })?;
     match recvs.bad {
         None => Ok(()),
         Some(bad) => Err((bad, libc::EINVAL)),

@@ -3,7 +3,6 @@
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
-use core::slice;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use urxe::{
@@ -13,8 +12,8 @@ use urxe::{
 
 use super::post::sges;
 use crate::errno::Errno;
-use crate::layout::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
-use crate::object::{Ah, Qp};
+use crate::layout::{array, ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
+use crate::object::{Ah, Object, Qp};
 use crate::verbs::mw::bind_request;
 
 /// `IBV_QP_EX_WITH_*` of the operations below.
@@ -212,23 +211,11 @@ unsafe fn begin(
     });
 }
 
-/// Begins a request that is made whole, by its id.
-///
-/// # Safety
-/// As for [`building`].
-unsafe fn begin_whole(
-    qp: *mut ibv_qp_ex,
-    opcode: WrOpcode,
-    make: impl FnOnce(u64) -> SendWrFields<'static>,
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        begin(qp, opcode, |fields| {
-            let flags = fields.flags;
-            *fields = make(fields.wr_id);
-            fields.flags = flags;
-        });
-    }
+/// Makes a request whole but for its flags, by its id.
+fn whole(fields: &mut SendWrFields<'static>, make: impl FnOnce(u64) -> SendWrFields<'static>) {
+    let flags = fields.flags;
+    *fields = make(fields.wr_id);
+    fields.flags = flags;
 }
 
 fn remote(fields: &mut SendWrFields<'static>, rkey: u32, addr: u64) {
@@ -264,15 +251,9 @@ operations! {
         remote(fields, rkey, addr);
         fields.compare_add = add;
     };
-}
-
-unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
-    // SAFETY: after `ibv_wr_start`, by the rules of the function.
-    unsafe {
-        begin_whole(qp, WrOpcode::LocalInv, |wr_id| {
-            SendWrFields::local_inv(wr_id, Rkey(rkey))
-        });
-    }
+    wr_local_inv(rkey: u32) = LocalInv, |fields| {
+        whole(fields, |wr_id| SendWrFields::local_inv(wr_id, Rkey(rkey)));
+    };
 }
 
 unsafe extern "C" fn wr_bind_mw(
@@ -287,7 +268,7 @@ unsafe extern "C" fn wr_bind_mw(
         match bind_request(object, (*qp).wr_id, mw, rkey, &*info) {
             Ok(request) => {
                 requests.windows.push((mw, request.rkey));
-                begin_whole(qp, WrOpcode::BindMw, |_| request);
+                begin(qp, WrOpcode::BindMw, |fields| whole(fields, |_| request));
             }
             Err(errno) => requests.error = Some(errno),
         }
@@ -321,8 +302,10 @@ unsafe extern "C" fn wr_flush(
             building(qp).1.error = Some(libc::EINVAL);
             return;
         };
-        begin_whole(qp, WrOpcode::Flush, |wr_id| {
-            SendWrFields::flush(wr_id, addr, Rkey(rkey), flush)
+        begin(qp, WrOpcode::Flush, |fields| {
+            whole(fields, |wr_id| {
+                SendWrFields::flush(wr_id, addr, Rkey(rkey), flush)
+            });
         });
     }
 }
@@ -402,14 +385,9 @@ unsafe extern "C" fn wr_set_inline_data_list(
     if count == 0 {
         return;
     }
+    let part = |part: &ibv_data_buf| (part.addr.cast_const().cast::<u8>(), part.length);
     // SAFETY: after a request was begun, with a list of so many readable buffers, by the rules of the function.
-    unsafe {
-        let list = slice::from_raw_parts(list, count);
-        let parts = list
-            .iter()
-            .map(|part| (part.addr.cast_const().cast::<u8>(), part.length));
-        set_inline(qp, parts);
-    }
+    unsafe { set_inline(qp, array(list, count).iter().map(part)) };
 }
 
 /// # Safety
@@ -419,14 +397,15 @@ unsafe fn set_inline(qp: *mut ibv_qp_ex, parts: impl Iterator<Item = (*const u8,
     let (object, requests) = unsafe { building(qp) };
     let start = requests.inline.len();
     let room = object.urxe.cap().max_inline_data as usize;
-    for (addr, length) in parts.filter(|(_, length)| *length > 0) {
+    for (addr, length) in parts {
         if requests.inline.len() - start + length > room {
             requests.error = Some(libc::EINVAL);
             return;
         }
         // SAFETY: the caller's promise.
-        let bytes = unsafe { slice::from_raw_parts(addr, length) };
-        requests.inline.extend_from_slice(bytes);
+        requests
+            .inline
+            .extend_from_slice(unsafe { array(addr, length) });
     }
     let range = start..requests.inline.len();
     requests.change(|last| last.data = Data::Inline(range));

@@ -9,7 +9,7 @@ use super::gid::{from_gid, local_address, to_gid};
 use crate::errno::{Errno, minus_one, pointer, store};
 use crate::layout::{CStruct, ibv_ah, ibv_ah_attr, ibv_context, ibv_pd, ibv_wc};
 use crate::live;
-use crate::object::{Ah, Context, Hold, Pd};
+use crate::object::{Ah, Context, Hold, Object, Pd};
 use crate::ops::GRH;
 
 pub(crate) unsafe extern "C" fn ibv_create_ah(

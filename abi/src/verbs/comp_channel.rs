@@ -9,7 +9,7 @@ use super::context::{is_non_blocking, make_blocking};
 use crate::errno::{Errno, minus_one, pointer};
 use crate::layout::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::live;
-use crate::object::{Channel, Context, Cq, Shared};
+use crate::object::{Channel, Context, Cq, Object, Shared};
 
 pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,

@@ -11,7 +11,7 @@ use crate::layout::{
     ibv_modify_cq_attr,
 };
 use crate::live;
-use crate::object::{Channel, Context, Cq, Hold, Shared};
+use crate::object::{Channel, Context, Cq, Hold, Object, Shared};
 use crate::ops::cq_ex;
 
 pub(crate) unsafe extern "C" fn ibv_create_cq(

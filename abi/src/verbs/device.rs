@@ -12,32 +12,29 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *
         // SAFETY: a place for a number, by the rules of the function.
         unsafe { count.write(0) };
     }
-    pointer(device_list().map(|(array, len)| {
+    let devices = instance::check_first().and_then(|()| list());
+    pointer(devices.and_then(|devices| {
+        let devices: Vec<_> = devices.iter().map(|device| device.as_ptr()).collect();
+        let array = terminated(&devices)?;
         if !count.is_null() {
             // SAFETY: as above.
-            unsafe { count.write(len as c_int) };
+            unsafe { count.write(devices.len() as c_int) };
         }
-        array
+        Ok(array)
     }))
 }
 
-/// A null-terminated array from C's heap, and its length.
-fn device_list() -> Result<(*mut *mut ibv_device, usize), Errno> {
-    if instance::is_second() {
-        return Err(Errno(libc::EBUSY));
-    }
-    let devices = list()?;
+/// A null-terminated array from C's heap.
+pub(crate) fn terminated<T>(pointers: &[*mut T]) -> Result<*mut *mut T, Errno> {
     // SAFETY: takes numbers.
-    let array = unsafe { libc::calloc(devices.len() + 1, size_of::<*mut ibv_device>()) };
-    let array: *mut *mut ibv_device = array.cast();
+    let array = unsafe { libc::calloc(pointers.len() + 1, size_of::<*mut T>()) };
+    let array: *mut *mut T = array.cast();
     if array.is_null() {
         return Err(Errno(libc::ENOMEM));
     }
-    for (index, device) in devices.iter().enumerate() {
-        // SAFETY: the array has one place more than there are devices.
-        unsafe { array.add(index).write(device.as_ptr()) };
-    }
-    Ok((array, devices.len()))
+    // SAFETY: the array has one place more than there are pointers.
+    unsafe { array.copy_from_nonoverlapping(pointers.as_ptr(), pointers.len()) };
+    Ok(array)
 }
 
 pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {

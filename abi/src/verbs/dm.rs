@@ -10,7 +10,7 @@ use super::mr;
 use crate::errno::{Errno, minus_one, number, pointer};
 use crate::layout::{CStruct, ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
 use crate::live;
-use crate::object::{Context, Dm, Memory, Pd};
+use crate::object::{Context, Dm, Memory, Object, Pd};
 
 pub(crate) unsafe extern "C" fn alloc_dm(
     context: *mut ibv_context,

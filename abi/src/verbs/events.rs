@@ -1,15 +1,16 @@
 //! Asynchronous events.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use core::ptr;
 
-use urxe::{AsyncEvent, EventType, Qpn};
+use urxe::{AsyncEvent, EventType};
 
 use super::context::is_non_blocking;
 use crate::errno::{Errno, minus_one, store};
+use crate::events::Acks;
 use crate::file::Registry;
 use crate::layout::{ibv_async_event, ibv_context};
-use crate::object::{Context, Cq, Qp, Srq};
+use crate::object::{Context, Cq, Object, Qp, Srq};
 
 pub(crate) unsafe extern "C" fn ibv_get_async_event(
     context: *mut ibv_context,
@@ -37,31 +38,15 @@ fn next(context: &Context, fd: c_int) -> Result<ibv_async_event, Errno> {
 
 /// The event as C has it, noted at the object that it is about.
 fn deliver(registry: &Registry, event: AsyncEvent) -> Option<ibv_async_event> {
-    let qp = |qpn: Qpn| {
-        let qp = registry.qps.get(&qpn.get())?.0;
-        // SAFETY: it is registered, and not destroyed while the registry is locked.
-        unsafe { Qp::of(qp) }.async_events.deliver();
-        Some(qp.cast())
-    };
-    let element = match event {
-        AsyncEvent::CqErr(id) => {
-            let cq = registry.cqs.get(&id.0)?.0;
-            // SAFETY: as above.
-            unsafe { Cq::of(cq) }.async_events.deliver();
-            cq.cast()
-        }
-        AsyncEvent::SrqLimitReached(id) => {
-            let srq = registry.srqs.get(&id.0)?.0;
-            // SAFETY: as above.
-            unsafe { Srq::of(srq) }.async_events.deliver();
-            srq.cast()
-        }
+    let element: *mut c_void = match event {
+        AsyncEvent::CqErr(id) => registry.cqs.get(&id.0)?.0.cast(),
+        AsyncEvent::SrqLimitReached(id) => registry.srqs.get(&id.0)?.0.cast(),
         AsyncEvent::QpFatal(qpn)
         | AsyncEvent::QpReqErr(qpn)
         | AsyncEvent::QpAccessErr(qpn)
         | AsyncEvent::CommEst(qpn)
         | AsyncEvent::SqDrained(qpn)
-        | AsyncEvent::QpLastWqeReached(qpn) => qp(qpn)?,
+        | AsyncEvent::QpLastWqeReached(qpn) => registry.qps.get(&qpn.get())?.0.cast(),
         AsyncEvent::PortActive(port) | AsyncEvent::PortErr(port) | AsyncEvent::GidChange(port) => {
             ptr::without_provenance_mut(usize::from(port))
         }
@@ -69,15 +54,22 @@ fn deliver(registry: &Registry, event: AsyncEvent) -> Option<ibv_async_event> {
         // An event that came later to the engine than to this table.
         _ => return None,
     };
-    Some(ibv_async_event {
+    let event = ibv_async_event {
         element,
         event_type: event.event_type() as c_int,
-    })
+    };
+    // SAFETY: it is registered, and not destroyed while the registry is locked.
+    if let Some(acks) = unsafe { acks(&event) } {
+        acks.deliver();
+    }
+    Some(event)
 }
 
-pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
-    // SAFETY: an event from `ibv_get_async_event`, by the rules of the function.
-    let event = unsafe { *event };
+/// What counts the events of the object that an event is about, if it is about one.
+///
+/// # Safety
+/// The object lives.
+unsafe fn acks<'a>(event: &ibv_async_event) -> Option<&'a Acks> {
     let is = |kind: EventType| event.event_type == kind as c_int;
     let of_qp = [
         EventType::QpFatal,
@@ -87,14 +79,23 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
         EventType::SqDrained,
         EventType::QpLastWqeReached,
     ];
-    // SAFETY: the type says what the element is, which is not destroyed before this is acknowledged.
+    // SAFETY: the type says what the element is; and the caller's promise.
     unsafe {
         if is(EventType::CqErr) {
-            Cq::of(event.element.cast()).async_events.clone().ack(1);
+            Some(&Cq::of(event.element.cast()).async_events)
         } else if is(EventType::SrqLimitReached) {
-            Srq::of(event.element.cast()).async_events.clone().ack(1);
-        } else if of_qp.into_iter().any(is) {
-            Qp::of(event.element.cast()).async_events.clone().ack(1);
+            Some(&Srq::of(event.element.cast()).async_events)
+        } else {
+            let is_of_qp = of_qp.into_iter().any(is);
+            is_of_qp.then(|| &Qp::of(event.element.cast()).async_events)
         }
+    }
+}
+
+pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+    // SAFETY: an event from `ibv_get_async_event`, by the rules of the function; its object is not destroyed before this
+    // is acknowledged.
+    if let Some(acks) = unsafe { acks(&*event) } {
+        acks.clone().ack(1);
     }
 }

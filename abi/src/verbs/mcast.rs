@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use super::gid::to_gid;
 use crate::errno::number;
 use crate::layout::{ibv_gid, ibv_qp};
-use crate::object::Qp;
+use crate::object::{Object, Qp};
 
 pub(crate) unsafe extern "C" fn ibv_attach_mcast(
     qp: *mut ibv_qp,

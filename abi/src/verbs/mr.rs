@@ -10,7 +10,7 @@ use urxe::{Access, Advice, Rereg};
 use crate::errno::{Errno, number, pointer};
 use crate::layout::{ibv_mr, ibv_pd, ibv_sge};
 use crate::live::{self, bury};
-use crate::object::{Hold, Memory, Mr, MrState, Pd};
+use crate::object::{Hold, Memory, Mr, MrState, Object, Pd};
 use crate::ops::sges;
 
 /// `IBV_ACCESS_*` that are known; those beyond are optional, or refused.
@@ -67,26 +67,20 @@ unsafe fn register(
     access: u32,
 ) -> *mut ibv_mr {
     // SAFETY: a PD, by the rules of the function.
-    let owner = match unsafe { Pd::find(pd) } {
-        Ok(owner) => owner,
-        Err(errno) => return pointer(Err(errno)),
-    };
-    let memory = check_access(access).and_then(|access| {
+    let owner = unsafe { Pd::find(pd) };
+    pointer(owner.and_then(|owner| {
+        let access = check_access(access)?;
         // SAFETY: the program keeps the memory mapped, or finds its requests failing; C knows no references.
-        unsafe {
+        let memory = unsafe {
             if addr.is_null() && length == usize::MAX && access.contains(Access::ON_DEMAND) {
-                Ok(Memory::All(owner.urxe.reg_implicit(access)?))
+                Memory::All(owner.urxe.reg_implicit(access)?)
             } else {
-                Ok(Memory::Region(owner.urxe.reg_raw(
-                    addr.cast(),
-                    length,
-                    iova,
-                    access,
-                )?))
+                let addr = addr.cast();
+                Memory::Region(owner.urxe.reg_raw(addr, length, iova, access)?)
             }
-        }
-    });
-    pointer(memory.map(|memory| give(pd, owner, memory, addr, length)))
+        };
+        Ok(give(pd, owner, memory, addr, length))
+    }))
 }
 
 /// What is neither known nor optional is refused.
@@ -173,30 +167,39 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     length: usize,
     access: c_int,
 ) -> c_int {
-    // SAFETY: a region, by the rules of the function.
-    let object = match unsafe { Mr::find(mr) } {
-        Ok(object) => object,
-        Err(errno) => {
+    // SAFETY: the same rules.
+    let changed = unsafe { reregister(mr, flags, pd, addr, length, access as u32) };
+    changed.map_or_else(
+        |(code, errno)| {
             errno.set();
-            return ERR_INPUT;
-        }
-    };
+            code
+        },
+        |()| 0,
+    )
+}
+
+/// # Safety
+/// As `ibv_rereg_mr` wants it.
+unsafe fn reregister(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: u32,
+) -> Result<(), (c_int, Errno)> {
+    let input = |errno| (ERR_INPUT, errno);
+    // SAFETY: a region, by the rules of the function.
+    let object = unsafe { Mr::find(mr) }.map_err(input)?;
     let has = |bit| flags & bit != 0;
     let is_known = flags & !(CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS) == 0 && flags != 0;
     let needs_memory = has(CHANGE_TRANSLATION) && (addr.is_null() || length == 0);
     if !is_known || needs_memory || (has(CHANGE_PD) && pd.is_null()) {
-        Errno::INVAL.set();
-        return ERR_INPUT;
+        return Err(input(Errno::INVAL));
     }
     let mut change = Rereg::new();
     if has(CHANGE_ACCESS) {
-        match check_access(access as u32) {
-            Ok(access) => change = change.access(access),
-            Err(errno) => {
-                errno.set();
-                return ERR_INPUT;
-            }
-        }
+        change = change.access(check_access(access).map_err(input)?);
     }
     if has(CHANGE_PD) {
         // SAFETY: a PD, by the rules of the function.
@@ -211,10 +214,7 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
         Some((Memory::Region(region), _)) => region.rereg(change).map_err(Errno::from),
         _ => Err(Errno::INVAL),
     };
-    if let Err(errno) = changed {
-        errno.set();
-        return ERR_CMD;
-    }
+    changed.map_err(|errno| (ERR_CMD, errno))?;
     // SAFETY: the program's part, which it does not touch during this call; and PDs, by the rules of the function.
     unsafe {
         let ibv = &mut *object.ibv.get();
@@ -229,7 +229,7 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
             object.state.set_length(length);
         }
     }
-    0
+    Ok(())
 }
 
 pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {

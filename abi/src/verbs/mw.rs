@@ -8,7 +8,7 @@ use urxe::{Access, BindMw, Lkey, MwType, SendWrFields};
 use crate::errno::{Errno, number, pointer};
 use crate::layout::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
 use crate::live;
-use crate::object::{Hold, Mw, Pd, Qp};
+use crate::object::{Hold, Mw, Object, Pd, Qp};
 use crate::verbose::invalid_wr;
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::errno::{Errno, pointer};
 use crate::layout::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td};
 use crate::live;
-use crate::object::{Context, Hold, Pd, Td, Users};
+use crate::object::{Context, Hold, Object, Pd, Td, Users};
 
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: a context, by the rules of the function.

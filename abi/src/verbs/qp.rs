@@ -8,7 +8,7 @@ use urxe::{Access, AttrMask, Mtu, Psn, Qkey, QpAttr, QpCap, QpState, QpType, Qpn
 use super::ah::{path, path_attr};
 use crate::errno::{Errno, number};
 use crate::layout::{CStruct, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr};
-use crate::object::Qp;
+use crate::object::{Object, Qp};
 use crate::verbose::tell_rest;
 
 /// `IBV_ACCESS_*` that say something of regions alone (MW_BIND, ZERO_BASED, ON_DEMAND, HUGETLB, and the optional
@@ -99,7 +99,7 @@ fn to_attr(context: &urxe::Context, attr: &ibv_qp_attr, mask: AttrMask) -> Resul
     Ok(to)
 }
 
-fn state(number: c_int) -> Result<QpState, Errno> {
+pub(crate) fn state(number: c_int) -> Result<QpState, Errno> {
     let index = usize::try_from(number).map_err(|_| Errno::INVAL)?;
     QpState::ALL.get(index).copied().ok_or(Errno::INVAL)
 }

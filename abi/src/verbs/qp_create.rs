@@ -14,7 +14,7 @@ use crate::layout::{
     ibv_qp_init_attr_ex, ibv_qp_open_attr, ibv_xrcd,
 };
 use crate::live::{self, find_some};
-use crate::object::{Context, Cq, Hold, Names, Object, Pd, Qp, Shared, Srq, Xrcd, of};
+use crate::object::{Context, Cq, Hold, Names, Object, Pd, Qp, Shared, Srq, Xrcd};
 use crate::ops::qp_ex;
 use crate::verbose::{Failures, tell_rest};
 
@@ -213,10 +213,10 @@ unsafe fn give(wanted: &Wanted, urxe: urxe::Qp) -> *mut ibv_qp {
 }
 
 /// # Safety
-/// Null, or as for [`of`].
+/// Null, or as for [`Object::of`].
 unsafe fn some<'a, T: Object>(ptr: *mut T::C) -> Option<&'a T> {
     // SAFETY: the caller's promise.
-    (!ptr.is_null()).then(|| unsafe { of::<T>(ptr) })
+    (!ptr.is_null()).then(|| unsafe { T::of(ptr) })
 }
 
 fn to_cap(cap: &ibv_qp_cap) -> QpCap {

@@ -13,7 +13,7 @@ use crate::layout::{
     ibv_srq_init_attr_ex, ibv_xrcd,
 };
 use crate::live;
-use crate::object::{Cq, Hold, Pd, Shared, Srq, Xrcd};
+use crate::object::{Cq, Hold, Object, Pd, Shared, Srq, Xrcd};
 
 /// `IBV_SRQ_INIT_ATTR_*`
 pub(crate) const TYPE: u32 = 1 << 0;

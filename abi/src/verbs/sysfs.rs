@@ -41,7 +41,7 @@ pub(crate) unsafe extern "C" fn ibv_read_sysfs_file(
     let read = std::fs::File::open(path).and_then(|mut file| file.read(&mut text));
     let mut len = match read {
         Ok(len) => len,
-        Err(error) => return minus_one(Err(Errno(error.raw_os_error().unwrap_or(libc::EIO)))),
+        Err(error) => return minus_one(Err(error.into())),
     };
     if text[..len].last() == Some(&b'\n') {
         len -= 1;

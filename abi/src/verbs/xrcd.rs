@@ -10,7 +10,7 @@ use urxe::XrcdOpen;
 use crate::errno::{Errno, number, pointer, store};
 use crate::layout::{ibv_context, ibv_srq, ibv_xrcd, ibv_xrcd_init_attr};
 use crate::live;
-use crate::object::{Context, Srq, Xrcd};
+use crate::object::{Context, Object, Srq, Xrcd};
 
 pub(crate) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,
