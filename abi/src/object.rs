@@ -205,7 +205,6 @@ pub(crate) struct Td {
     pub(crate) users: Arc<Users>,
 }
 
-/// Behind `ibv_mr`.
 #[repr(C)]
 pub(crate) struct Mr {
     pub(crate) ibv: UnsafeCell<ibv_mr>,
@@ -252,7 +251,6 @@ pub(crate) enum Memory {
     All(#[allow(dead_code, reason = "kept for its drop")] urxe::ImplicitMr),
 }
 
-/// Behind `ibv_mw`.
 #[repr(C)]
 pub(crate) struct Mw {
     pub(crate) ibv: UnsafeCell<ibv_mw>,
@@ -260,14 +258,12 @@ pub(crate) struct Mw {
     pub(crate) _pd: Hold,
 }
 
-/// Behind `ibv_dm`.
 #[repr(C)]
 pub(crate) struct Dm {
     pub(crate) ibv: UnsafeCell<ibv_dm>,
     pub(crate) urxe: urxe::Dm,
 }
 
-/// Behind `ibv_comp_channel`.
 #[repr(C)]
 pub(crate) struct Channel {
     pub(crate) ibv: UnsafeCell<ibv_comp_channel>,
@@ -288,7 +284,6 @@ pub(crate) struct Cq {
     pub(crate) async_events: Acks,
 }
 
-/// Behind `ibv_srq`.
 #[repr(C)]
 pub(crate) struct Srq {
     pub(crate) ibv: UnsafeCell<ibv_srq>,
@@ -300,7 +295,6 @@ pub(crate) struct Srq {
     pub(crate) _pd: Hold,
 }
 
-/// Behind `ibv_xrcd`.
 #[repr(C)]
 pub(crate) struct Xrcd {
     pub(crate) ibv: UnsafeCell<ibv_xrcd>,
@@ -335,7 +329,6 @@ pub(crate) enum Names {
     Srq,
 }
 
-/// Behind `ibv_ah`.
 #[repr(C)]
 pub(crate) struct Ah {
     pub(crate) ibv: UnsafeCell<ibv_ah>,

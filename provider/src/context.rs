@@ -521,7 +521,6 @@ fn on_network(shard: ShardConfig) -> ShardConfig {
     }
 }
 
-/// The value of `URXE_MTU`.
 fn mtu_of_environment() -> Result<Option<Mtu>, Error> {
     let parse = |text: &str| {
         let mtu = text.parse().ok().and_then(Mtu::from_bytes);
@@ -530,7 +529,6 @@ fn mtu_of_environment() -> Result<Option<Mtu>, Error> {
     environment::parsed(environment::MTU, parse)
 }
 
-/// The value of `URXE_FAULTS`.
 fn faults_of_environment() -> Result<Option<FaultSpec>, Error> {
     let parse = |text: &str| {
         text.parse()

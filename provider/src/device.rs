@@ -29,7 +29,6 @@ pub fn devices() -> Result<Vec<Device>, Error> {
         .collect())
 }
 
-/// The device that has an address.
 pub(crate) fn find_by_address(addr: IpAddr) -> Option<Device> {
     let mut all = datalink::interfaces().into_iter().map(Device::new);
     all.find(|device| device.addresses().contains(&addr))

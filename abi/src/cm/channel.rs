@@ -16,7 +16,6 @@ use crate::layout::{rdma_cm_event, rdma_event_channel};
 use crate::object::{Kind, Object, Shared, delete, new};
 use crate::verbs::context::{is_non_blocking, make_blocking};
 
-/// Behind `rdma_event_channel`.
 #[repr(C)]
 pub(crate) struct Channel {
     ibv: UnsafeCell<rdma_event_channel>,

@@ -16,7 +16,6 @@ use crate::layout::{
 };
 use crate::object::{Kind, Object, delete, new};
 
-/// Behind `rdma_cm_event`.
 #[repr(C)]
 struct Event {
     ibv: UnsafeCell<rdma_cm_event>,

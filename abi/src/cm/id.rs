@@ -23,7 +23,6 @@ use crate::object::{Kind, Object, Qp, Shared};
 use crate::verbs::gid::from_gid;
 use crate::verbs::qp_create::{RC, UC, UD, XRC_RECV, XRC_SEND};
 
-/// Behind `rdma_cm_id`.
 #[repr(C)]
 pub(crate) struct Id {
     pub(super) ibv: UnsafeCell<rdma_cm_id>,

@@ -180,7 +180,6 @@ const CONTROL: u32 = 7;
 const VALUE_MASK: u32 = (1 << 29) - 1;
 
 impl Message {
-    /// Encodes it as immediate data.
     pub(super) fn to_imm(self) -> u32 {
         let (kind, value) = match self {
             Message::Data(len) => (DATA, len),

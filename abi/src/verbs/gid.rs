@@ -124,7 +124,6 @@ pub(super) fn table_len(context: &urxe::Context) -> usize {
     (context.addresses().count() + 1).next_multiple_of(16)
 }
 
-/// The address with a GID index.
 pub(super) fn local_address(context: &urxe::Context, index: u8) -> Result<IpAddr, Errno> {
     Ok(context.query_gid(1, u32::from(index))?.into())
 }

@@ -91,7 +91,6 @@ fn check_access(access: u32) -> Result<Access, Errno> {
     Ok(Access(access & KNOWN))
 }
 
-/// Gives a region to the program.
 pub(super) fn give(
     pd: *mut ibv_pd,
     owner: &Pd,

@@ -20,7 +20,6 @@ pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut 
     }))
 }
 
-/// Gives a handle of a domain to the program.
 pub(super) fn give(
     context: *mut ibv_context,
     handle: u32,

@@ -20,7 +20,6 @@ pub enum StrictMode {
 }
 
 impl StrictMode {
-    /// The value of `URXE_STRICT`.
     pub(crate) fn of_environment() -> Result<StrictMode, Error> {
         let parse = |text: &str| match text {
             "0" | "off" => Ok(StrictMode::Off),

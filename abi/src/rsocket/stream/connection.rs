@@ -20,7 +20,6 @@ const CREDIT: u64 = 1 << 32;
 const BYE: u64 = 2 << 32;
 const RECV: u64 = 1 << 63;
 
-/// The state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Link {
     Up,
