@@ -283,6 +283,7 @@ fn is_timeout(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
     use std::net::Ipv4Addr;
 
     use super::*;
@@ -331,6 +332,26 @@ mod tests {
         client.send(&2).expect("connected");
         let error = server.expect(&1).expect_err("another message came");
         assert_eq!(error.to_string(), "the client sent 2 out of turn");
+    }
+
+    #[test]
+    fn a_message_that_comes_early_is_kept_and_a_fault_ends_the_wait() {
+        let (mut client, mut server) = pair();
+        client.check().expect("the server lives");
+        server.send(&1).expect("connected");
+        while client.early.is_none() {
+            client.check().expect("the server lives");
+        }
+        assert_eq!(client.recv::<u32>(None).expect("kept"), 1);
+        let fault = CliError::Failed("no device".to_owned());
+        server.send_fault(&fault).expect("connected");
+        let error = iter::repeat_with(|| client.check()).find_map(Result::err);
+        let error = error.expect("a fault came").to_string();
+        assert_eq!(error, "the server failed: no device");
+        client.send(&2).expect("connected");
+        let error = iter::repeat_with(|| server.check_silent()).find_map(Result::err);
+        let error = error.expect("a message came").to_string();
+        assert_eq!(error, "the client gave up");
     }
 
     #[test]

@@ -297,14 +297,17 @@ pub(crate) fn quantity(
     let number = number.replace('_', "");
     let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
     let whole: u64 = whole.parse().map_err(|_| fault())?;
-    let mut value = whole.checked_mul(scale).ok_or_else(fault)?;
-    let mut place = scale;
+    let whole = whole.checked_mul(scale).ok_or_else(fault)?;
+    let (mut part, mut of) = (0, 1);
     for digit in fraction.chars() {
-        place /= 10;
-        let digit = u64::from(digit.to_digit(10).ok_or_else(fault)?);
-        value = value.checked_add(digit * place).ok_or_else(fault)?;
+        let digit = digit.to_digit(10).ok_or_else(fault)?;
+        // What comes after 20 places is less than one of anything.
+        if of < 10_u128.pow(20) {
+            (part, of) = (part * 10 + u128::from(digit), of * 10);
+        }
     }
-    Ok(value)
+    let part = (part * u128::from(scale) / of) as u64;
+    whole.checked_add(part).ok_or_else(fault)
 }
 
 impl FromStr for Span {

@@ -192,3 +192,24 @@ impl Congestion {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_exactly() {
+        for (text, expected) in [
+            ("64KiB", 65_536),
+            ("1.5 KiB", 1_536),
+            ("7", 7),
+            ("2MB", 2_000_000),
+        ] {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for text in ["", "KiB", "4 parsecs", "99999999999GiB", "-1"] {
+            let expected = format!("{text:?} is not a size like 64KiB");
+            assert_eq!(bytes(text), Err(expected));
+        }
+    }
+}
