@@ -41,37 +41,33 @@ pub(crate) unsafe extern "C" fn rsetsockopt(
 fn set(state: &mut State, level: c_int, name: c_int, number: c_int) -> Result<(), Errno> {
     let is_on = number != 0;
     let size = number.cast_unsigned();
-    let is_made = state.is_made();
+    let mut kept = c_int::from(is_on);
     match (level, name) {
-        (libc::SOL_SOCKET, libc::SO_REUSEADDR) => {
-            state.set_option(CmOption::ReuseAddr(is_on))?;
-            state.settings.reuse_addr = is_on;
-        }
-        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => {
-            state.set_option(CmOption::AfOnly(is_on))?;
-            state.settings.v6_only = is_on;
-        }
-        // As in the kernel, twice of what was asked for.
-        (libc::SOL_SOCKET, libc::SO_RCVBUF) if !is_made => {
-            state.settings.recv_bytes = size.saturating_mul(2);
-        }
-        (libc::SOL_SOCKET, libc::SO_SNDBUF) if !is_made => {
-            state.settings.send_bytes = size.saturating_mul(2);
-        }
-        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_SNDBUF) => {}
-        (libc::SOL_SOCKET, libc::SO_LINGER) => state.settings.linger_off = !is_on,
-        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => state.settings.keep_alive = is_on,
-        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => state.settings.oob_inline = is_on,
-        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => state.settings.no_delay = is_on,
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR) => state.set_option(CmOption::ReuseAddr(is_on))?,
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => state.set_option(CmOption::AfOnly(is_on))?,
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) if number <= 0 => return Err(Errno::INVAL),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => state.settings.keep_alive_seconds = size,
-        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT | libc::TCP_KEEPINTVL | libc::TCP_MAXSEG) => {}
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => kept = number,
+        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_SNDBUF) => {
+            // As in the kernel, twice of what was asked for.
+            let bytes = size.saturating_mul(2);
+            match name {
+                _ if state.is_made() => {}
+                libc::SO_RCVBUF => state.settings.recv_bytes = bytes,
+                _ => state.settings.send_bytes = bytes,
+            }
+            return Ok(());
+        }
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT | libc::TCP_KEEPINTVL | libc::TCP_MAXSEG) => {
+            return Ok(());
+        }
         (SOL_RDMA, _) if state.phase != Phase::Idle && state.phase != Phase::Listening => {
             return Err(Errno::INVAL);
         }
         (SOL_RDMA, _) => return set_size(&mut state.settings, name, size),
-        _ => return Err(Errno::NOT_SUPPORTED),
+        _ => {}
     }
+    let place = state.settings.kept.get_mut(&(level, name));
+    *place.ok_or(Errno::NOT_SUPPORTED)? = kept;
     Ok(())
 }
 
@@ -161,18 +157,11 @@ fn get(state: &mut State, level: c_int, name: c_int) -> Result<c_int, Errno> {
         (libc::SOL_SOCKET, libc::SO_ERROR) => std::mem::take(&mut state.error),
         (libc::SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
         (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => c_int::from(state.phase == Phase::Listening),
-        (libc::SOL_SOCKET, libc::SO_REUSEADDR) => c_int::from(settings.reuse_addr),
-        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => c_int::from(settings.keep_alive),
-        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => c_int::from(settings.oob_inline),
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => settings.recv_bytes.cast_signed(),
         (libc::SOL_SOCKET, libc::SO_SNDBUF) => settings.send_bytes.cast_signed(),
-        (libc::SOL_SOCKET, libc::SO_LINGER) => c_int::from(!settings.linger_off),
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT | libc::TCP_KEEPINTVL) => 1,
-        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => settings.keep_alive_seconds.cast_signed(),
-        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => c_int::from(settings.no_delay),
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => 2048,
-        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => c_int::from(settings.v6_only),
         (SOL_RDMA, _) => return get_size(settings, name),
-        _ => return Err(Errno::NOT_SUPPORTED),
+        kept => *settings.kept.get(&kept).ok_or(Errno::NOT_SUPPORTED)?,
     })
 }

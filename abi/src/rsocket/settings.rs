@@ -1,5 +1,8 @@
 //! Settings of a new socket.
 
+use core::ffi::c_int;
+use std::collections::BTreeMap;
+
 /// As many requests as a queue has at least, and at most.
 const QUEUE_MIN: u32 = 16;
 const QUEUE_MAX: u32 = 0xfffe;
@@ -18,13 +21,8 @@ pub(super) struct Settings {
     pub(super) inline: u32,
     /// Entries of the map that peers write to.
     pub(super) iomap_size: u16,
-    pub(super) reuse_addr: bool,
-    pub(super) keep_alive: bool,
-    pub(super) keep_alive_seconds: u32,
-    pub(super) oob_inline: bool,
-    pub(super) linger_off: bool,
-    pub(super) no_delay: bool,
-    pub(super) v6_only: bool,
+    /// Options that are kept as they are set, by level and name.
+    pub(super) kept: BTreeMap<(c_int, c_int), c_int>,
 }
 
 impl Default for Settings {
@@ -37,13 +35,15 @@ impl Default for Settings {
             recv_depth: 384,
             inline: 64,
             iomap_size: 0,
-            reuse_addr: false,
-            keep_alive: false,
-            keep_alive_seconds: 7200,
-            oob_inline: false,
-            linger_off: false,
-            no_delay: false,
-            v6_only: false,
+            kept: BTreeMap::from([
+                ((libc::SOL_SOCKET, libc::SO_REUSEADDR), 0),
+                ((libc::SOL_SOCKET, libc::SO_KEEPALIVE), 0),
+                ((libc::SOL_SOCKET, libc::SO_OOBINLINE), 0),
+                ((libc::SOL_SOCKET, libc::SO_LINGER), 1),
+                ((libc::IPPROTO_TCP, libc::TCP_KEEPIDLE), 7200),
+                ((libc::IPPROTO_TCP, libc::TCP_NODELAY), 0),
+                ((libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), 0),
+            ]),
         }
     }
 }
