@@ -17,14 +17,29 @@ pub(super) enum Socket {
     Datagram(Datagram),
 }
 
-/// Does the same with a socket of either kind.
-macro_rules! either {
-    ($socket:expr, $it:ident => $does:expr) => {
-        match $socket {
-            Socket::Stream($it) => $does,
-            Socket::Datagram($it) => $does,
+/// What a socket of either kind does.
+macro_rules! calls {
+    ($($name:ident($($arg:ident: $type:ty)?) $(-> $result:ty)?;)*) => {
+        impl Socket {
+            $(pub(super) fn $name(&self $(, $arg: $type)?) $(-> $result)? {
+                match self {
+                    Socket::Stream(socket) => socket.$name($($arg)?),
+                    Socket::Datagram(socket) => socket.$name($($arg)?),
+                }
+            })*
         }
     };
+}
+
+calls! {
+    fd() -> RawFd;
+    bind(addr: SocketAddr) -> Result<(), Errno>;
+    connect(addr: SocketAddr) -> Result<(), Errno>;
+    address(of_peer: bool) -> Result<SocketAddr, Errno>;
+    ready(events: i16) -> i16;
+    arm() -> Result<RawFd, Errno>;
+    disarm();
+    close();
 }
 
 impl Socket {
@@ -34,26 +49,6 @@ impl Socket {
             Socket::Stream(stream) => Ok(stream),
             Socket::Datagram(_) => Err(Errno::NOT_SUPPORTED),
         }
-    }
-
-    pub(super) fn fd(&self) -> RawFd {
-        either!(self, socket => socket.fd())
-    }
-
-    pub(super) fn bind(&self, addr: SocketAddr) -> Result<(), Errno> {
-        either!(self, socket => socket.bind(addr))
-    }
-
-    pub(super) fn connect(&self, addr: SocketAddr) -> Result<(), Errno> {
-        either!(self, socket => socket.connect(addr))
-    }
-
-    pub(super) fn address(&self, of_peer: bool) -> Result<SocketAddr, Errno> {
-        either!(self, socket => socket.address(of_peer))
-    }
-
-    pub(super) fn close(&self) {
-        either!(self, socket => socket.close());
     }
 
     /// `to` is for datagrams alone: a stream has its peer.
@@ -85,24 +80,18 @@ impl Socket {
         }
     }
 
-    pub(super) fn ready(&self, events: i16) -> i16 {
-        either!(self, socket => socket.ready(events))
-    }
-
-    pub(super) fn arm(&self) -> Result<RawFd, Errno> {
-        either!(self, socket => socket.arm())
-    }
-
-    pub(super) fn disarm(&self) {
-        either!(self, socket => socket.disarm());
-    }
-
     pub(super) fn flags(&self) -> c_int {
-        either!(self, socket => socket.lock().flags)
+        match self {
+            Socket::Stream(stream) => stream.lock().flags,
+            Socket::Datagram(datagram) => datagram.lock().flags,
+        }
     }
 
     pub(super) fn set_flags(&self, flags: c_int) {
-        either!(self, socket => socket.lock().flags = flags);
+        match self {
+            Socket::Stream(stream) => stream.lock().flags = flags,
+            Socket::Datagram(datagram) => datagram.lock().flags = flags,
+        }
     }
 }
 
