@@ -82,7 +82,7 @@ pub(super) fn iomap_entry(offset: u64, span: Span, big_endian: bool) -> [u8; IOM
 }
 
 /// What each side shows the other when they connect.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct ConnData {
     pub(super) is_big_endian: bool,
     pub(super) has_iomap: bool,

@@ -229,14 +229,13 @@ impl Run {
     fn write_mapped(&mut self, script: &mut Script<'_>) {
         let offset = u64::from_be_bytes(script.array());
         let offset = offset >> (script.byte() % 64);
-        let Some(place) = self.connection.find_map(offset) else {
+        let Some((addr, room, key)) = self.connection.find_map(offset) else {
             return;
         };
-        let (addr, room) = place.at(offset).expect("it was found there");
         assert!(room > 0);
         if self.connection.can_send() {
             let bytes = [9; 100];
-            let sent = self.connection.send_direct(&bytes, room, addr, place.key());
+            let sent = self.connection.send_direct(&bytes, room, addr, key);
             assert!(sent.is_ok_and(|sent| sent <= room) || self.connection.link != Link::Up);
         }
     }

@@ -7,7 +7,7 @@ use urxe::{
     Access, AddressHandle, AddressVector, CompChannel, Cq, Mr, Qp, QpType, Qpn, RecvWr, SendWr, Wc,
 };
 
-use super::wire::header;
+use super::wire::{Introduction, header};
 use crate::cm::manager::manager;
 use crate::errno::Errno;
 
@@ -66,6 +66,15 @@ impl End {
             end.post(slot)?;
         }
         Ok(end)
+    }
+
+    /// What a peer is told of it.
+    pub(super) fn introduction(&self, is_data: bool) -> Introduction {
+        Introduction {
+            is_data,
+            qpn: self.qp.qp_num().get(),
+            ip: self.local.ip(),
+        }
     }
 
     fn post(&self, slot: usize) -> Result<(), Errno> {

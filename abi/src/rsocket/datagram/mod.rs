@@ -141,7 +141,6 @@ impl Datagram {
         flags: i32,
     ) -> Result<usize, Errno> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
-        let may_wait = flags & libc::MSG_DONTWAIT == 0;
         loop {
             let mut state = self.lock();
             let to = to.or(state.connected).ok_or(Errno(libc::EDESTADDRREQ))?;
@@ -160,21 +159,13 @@ impl Datagram {
                 end.send((way, *qpn), parts)?;
                 return Ok(len);
             }
-            if !may_wait || state.flags & libc::O_NONBLOCK != 0 {
-                return Err(Errno(libc::EAGAIN));
-            }
-            self.sleep(state)?;
+            self.sleep(state, flags)?;
         }
     }
 
     /// Data over UDP, with our queue pair's number.
     fn introduce(&self, end: &End, to: SocketAddr, parts: &[&[u8]]) -> Result<(), Errno> {
-        let introduction = Introduction {
-            is_data: true,
-            qpn: end.qp.qp_num().get(),
-            ip: end.local.ip(),
-        };
-        let mut bytes = introduction.to_bytes();
+        let mut bytes = end.introduction(true).to_bytes();
         parts.iter().for_each(|part| bytes.extend(*part));
         if bytes.len() > MESSAGE_MAX {
             return Err(Errno(libc::EMSGSIZE));
@@ -187,15 +178,11 @@ impl Datagram {
         parts: &mut [&mut [u8]],
         flags: i32,
     ) -> Result<(usize, SocketAddr), Errno> {
-        let may_wait = flags & libc::MSG_DONTWAIT == 0;
         loop {
             let mut state = self.lock();
             self.progress(&mut state)?;
             let Some((from, bytes)) = state.arrived.front() else {
-                if !may_wait || state.flags & libc::O_NONBLOCK != 0 {
-                    return Err(Errno(libc::EAGAIN));
-                }
-                self.sleep(state)?;
+                self.sleep(state, flags)?;
                 continue;
             };
             let (from, mut left) = (*from, &bytes[..]);
@@ -213,8 +200,11 @@ impl Datagram {
         }
     }
 
-    /// Waits until something happens.
-    fn sleep(&self, mut state: MutexGuard<'_, State>) -> Result<(), Errno> {
+    /// Waits until something happens. `EAGAIN` of a call that does not wait.
+    fn sleep(&self, mut state: MutexGuard<'_, State>, flags: i32) -> Result<(), Errno> {
+        if flags & libc::MSG_DONTWAIT != 0 || state.flags & libc::O_NONBLOCK != 0 {
+            return Err(Errno(libc::EAGAIN));
+        }
         for end in &mut state.ends {
             end.arm()?;
         }
@@ -282,11 +272,7 @@ impl Datagram {
         }
         let end = state.peers.get(from).map(|peer| &state.ends[peer.end]);
         if let Some(end) = end {
-            let ours = Introduction {
-                is_data: false,
-                qpn: end.qp.qp_num().get(),
-                ip: end.local.ip(),
-            };
+            let ours = end.introduction(false);
             // If it is lost, the peer's next message comes over UDP again.
             let _ = sys::send_from(self.fd(), &ours.to_bytes(), from, ours.ip);
         }

@@ -38,27 +38,6 @@ impl Maps {
     }
 }
 
-/// A place of the other side's memory, by an offset.
-#[derive(Clone, Copy)]
-pub(super) struct Place {
-    offset: u64,
-    span: Span,
-}
-
-impl Place {
-    /// Where an offset is in the peer's memory, and how many bytes there are from there on.
-    pub(super) fn at(&self, offset: u64) -> Option<(u64, usize)> {
-        let from = offset.checked_sub(self.offset)?;
-        let left = u64::from(self.span.length).checked_sub(from)?;
-        let addr = self.span.addr.checked_add(from)?;
-        (left > 0).then_some((addr, left as usize))
-    }
-
-    pub(super) fn key(&self) -> u32 {
-        self.span.key
-    }
-}
-
 impl Connection {
     /// Maps memory of the program; `for_peer`: it may write there.
     ///
@@ -130,20 +109,20 @@ impl Connection {
         self.send_entry(place as u32, &entry)
     }
 
-    /// The place to which the peer mapped an offset.
-    pub(super) fn find_map(&self, offset: u64) -> Option<Place> {
+    /// Where the peer mapped an offset, with how many bytes from there on, and their key.
+    pub(super) fn find_map(&self, offset: u64) -> Option<(u64, usize, u32)> {
         let first = TARGETS * SGE_LEN;
         let places = (self.target.len() - first) / IOMAP_LEN;
-        let all = (0..places).map(|index| {
+        (0..places).find_map(|index| {
             let at = first + index * IOMAP_LEN;
             let word = |index: usize| self.target.load_u64(at + index * 8);
             // The last word is written last.
             let last = word(2);
-            Place {
-                span: Span::from_words(word(1), last),
-                offset: word(0),
-            }
-        });
-        all.into_iter().find(|place| place.at(offset).is_some())
+            let span = Span::from_words(word(1), last);
+            let from = offset.checked_sub(word(0))?;
+            let left = u64::from(span.length).checked_sub(from)?;
+            let addr = span.addr.checked_add(from)?;
+            (left > 0).then_some((addr, left as usize, span.key))
+        })
     }
 }

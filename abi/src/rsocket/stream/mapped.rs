@@ -37,26 +37,20 @@ impl Stream {
         offset: i64,
         flags: i32,
     ) -> Result<usize, Errno> {
-        let may_wait = flags & libc::MSG_DONTWAIT == 0;
-        let mut state = self.connected(may_wait)?;
-        let may_wait = may_wait && !state.is_non_blocking();
+        let (mut state, wait) = self.connected(flags)?;
         let (mut sent, mut most) = (0, FIRST);
         while sent < bytes.len() {
-            state = match self.ready_to_send(state, may_wait) {
+            state = match self.ready_to_send(state, wait) {
                 Ok(state) => state,
                 Err(_) if sent > 0 => return Ok(sent),
                 Err(errno) => return Err(errno),
             };
             let connection = state.connection()?;
             let at = offset.cast_unsigned() + sent as u64;
-            let Some(place) = connection.find_map(at) else {
+            let Some((addr, room, key)) = connection.find_map(at) else {
                 return Ok(sent);
             };
-            let Some((addr, room)) = place.at(at) else {
-                return Ok(sent);
-            };
-            let most_here = most.min(room);
-            sent += connection.send_direct(&bytes[sent..], most_here, addr, place.key())?;
+            sent += connection.send_direct(&bytes[sent..], most.min(room), addr, key)?;
             most = (most * 2).min(MOST);
         }
         Ok(sent)

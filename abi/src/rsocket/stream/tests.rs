@@ -152,11 +152,10 @@ fn mapped_memory_is_written_to_by_its_offset() {
     });
     assert!(other.find_map((1 << 32) + 10_000).is_none());
     assert!(other.find_map(5).is_none());
-    let found = other.find_map((1 << 32) + 100).expect("it is inside");
-    let (addr, room) = found.at((1 << 32) + 100).expect("it is inside");
+    let (addr, room, key) = other.find_map((1 << 32) + 100).expect("it is inside");
     assert_eq!(room, 9_900);
     let written = other
-        .send_direct(b"directly", 100, addr, found.key())
+        .send_direct(b"directly", 100, addr, key)
         .expect("it is up");
     assert_eq!(written, 8);
     until("it is there", || {

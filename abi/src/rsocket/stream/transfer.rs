@@ -10,48 +10,49 @@ pub(super) const FIRST: usize = 2048;
 pub(super) const MOST: usize = 65_536;
 
 impl Stream {
-    /// The socket's state once there is a connection.
-    pub(super) fn connected(&self, may_wait: bool) -> Result<Guard<'_>, Errno> {
-        let state = self.lock();
+    /// The socket's state once there is a connection, and how long a call with these flags waits.
+    pub(super) fn connected(&self, flags: i32) -> Result<(Guard<'_>, Wait), Errno> {
+        let may_wait = flags & libc::MSG_DONTWAIT == 0;
+        let mut state = self.lock();
         match state.phase {
-            Phase::Connected => Ok(state),
-            Phase::Opening => self.open(state, may_wait),
-            _ => Err(Errno(libc::ENOTCONN)),
+            Phase::Connected => {}
+            Phase::Opening => state = self.open(state, may_wait)?,
+            _ => return Err(Errno(libc::ENOTCONN)),
         }
+        let wait = Wait::of(may_wait && !state.is_non_blocking());
+        Ok((state, wait))
     }
 
     /// Sends the parts one after the other; how much, which is less than all if waiting ends early.
     pub(in super::super) fn send(&self, parts: &[&[u8]], flags: i32) -> Result<usize, Errno> {
-        let may_wait = flags & libc::MSG_DONTWAIT == 0;
-        let mut state = self.connected(may_wait)?;
-        let may_wait = may_wait && !state.is_non_blocking();
-        let (mut sent, mut most) = (0, FIRST);
+        let mut sent = 0;
+        match self.send_all(parts, flags, &mut sent) {
+            Err(errno) if sent == 0 => Err(errno),
+            _ => Ok(sent),
+        }
+    }
+
+    fn send_all(&self, parts: &[&[u8]], flags: i32, sent: &mut usize) -> Result<(), Errno> {
+        let (mut state, wait) = self.connected(flags)?;
+        let mut most = FIRST;
         for part in parts {
             let mut left = *part;
             while !left.is_empty() {
-                state = match self.ready_to_send(state, may_wait) {
-                    Ok(state) => state,
-                    Err(_) if sent > 0 => return Ok(sent),
-                    Err(errno) => return Err(errno),
-                };
-                let len = match state.connection()?.send(left, most) {
-                    Ok(len) => len,
-                    Err(_) if sent > 0 => return Ok(sent),
-                    Err(errno) => return Err(errno),
-                };
-                sent += len;
+                state = self.ready_to_send(state, wait)?;
+                let len = state.connection()?.send(left, most)?;
+                *sent += len;
                 left = &left[len..];
                 most = (most * 2).min(MOST);
             }
         }
-        Ok(sent)
+        Ok(())
     }
 
     /// Room for a message, and the peer knows what was mapped for it.
     pub(super) fn ready_to_send<'a>(
         &'a self,
         mut state: Guard<'a>,
-        may_wait: bool,
+        wait: Wait,
     ) -> Result<Guard<'a>, Errno> {
         loop {
             let connection = state.connection()?;
@@ -62,7 +63,7 @@ impl Stream {
                 Link::Broken(errno) => return Err(errno),
             }
             if !connection.can_send() {
-                state = self.wait_for(state, Wait::of(may_wait), |connection| {
+                state = self.wait_for(state, wait, |connection| {
                     connection.can_send() || connection.link != Link::Up || !connection.writes
                 })?;
                 continue;
@@ -82,9 +83,7 @@ impl Stream {
     ) -> Result<usize, Errno> {
         let peek = flags & libc::MSG_PEEK != 0;
         let to_the_end = flags & libc::MSG_WAITALL != 0 && !peek;
-        let may_wait = flags & libc::MSG_DONTWAIT == 0;
-        let mut state = self.connected(may_wait)?;
-        let may_wait = may_wait && !state.is_non_blocking();
+        let (mut state, wait) = self.connected(flags)?;
         let mut received = 0;
         for part in parts {
             let mut filled = 0;
@@ -95,7 +94,7 @@ impl Stream {
                     if !is_first && !to_the_end {
                         return Ok(received);
                     }
-                    let waited = self.wait_for(state, Wait::of(may_wait), Connection::is_readable);
+                    let waited = self.wait_for(state, wait, Connection::is_readable);
                     state = match waited {
                         Ok(state) => state,
                         Err(_) if !is_first => return Ok(received),
