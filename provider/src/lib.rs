@@ -170,7 +170,7 @@ pub use mr::{BorrowedMr, Mr};
 pub use mw::Mw;
 pub use pd::Pd;
 pub use port::{PortAttr, PortState};
-pub use qp::{Ece, Qp, QpBuilder, QpInitAttr};
+pub use qp::{Qp, QpBuilder, QpInitAttr};
 pub use rereg::Rereg;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -185,6 +185,7 @@ pub use strict::{Caller, Callers, StrictMode, StrictReport, StrictRule, name_cal
 pub use td::Td;
 pub use urxe_core::CreateQpError;
 pub use urxe_core::ErrorDetail;
+pub use urxe_core::cm::VendorOptions as Ece;
 pub use urxe_core::congestion;
 pub use urxe_core::cq::{CqId, WcOpcode};
 pub use urxe_core::error::{DropReason, Fault, Side, WcStatus};

@@ -3,6 +3,7 @@
 use core::ops::Range;
 use std::sync::{Arc, Weak};
 
+use urxe_core::cm::VendorOptions as Ece;
 use urxe_core::qp::attr::{AttrMask, QpAttr, QpCap};
 use urxe_core::qp::state::{QpState, QpType};
 use urxe_core::table::QpIndex;
@@ -169,16 +170,6 @@ impl<'a> QpBuilder<'a> {
     pub fn create(self) -> Result<Qp, Error> {
         self.pd.create_qp(&self.init)
     }
-}
-
-/// Enhanced connection establishment: options of a vendor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[doc(alias = "ibv_ece")]
-pub struct Ece {
-    /// The vendor of these options; 0 for none.
-    pub vendor_id: u32,
-    /// The options.
-    pub options: u32,
 }
 
 /// A queue pair: one end of a connection. It is a handle: clones are the same QP,

@@ -176,7 +176,7 @@ impl Id {
         let (context, conn) = self.conn()?;
         let (qpn, qkey, vendor) = {
             let state = self.state();
-            (named_qp(&state, param)?, state.qkey, state.vendor())
+            (named_qp(&state, param)?, state.qkey, state.ece)
         };
         let answer = DatagramAnswer {
             qpn,
@@ -293,7 +293,7 @@ fn propose(state: &State, param: &ConnParam) -> Result<Terms, CmError> {
             0 => param.srq,
             _ => state.has_srq,
         },
-        vendor: state.vendor(),
+        vendor: state.ece,
     })
 }
 

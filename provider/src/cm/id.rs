@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use urxe_core::cm::{CommId, ListenerId, VendorOptions};
+use urxe_core::cm::{CommId, ListenerId, VendorOptions as Ece};
 use urxe_core::qp::state::QpType;
 use urxe_wire::{Psn, Qkey, Qpn};
 
@@ -21,7 +21,7 @@ use super::queue::{Mailbox, Queue, What};
 use crate::context::Context;
 use crate::error::Error;
 use crate::lock::lock;
-use crate::qp::{Ece, Qp, QpInner};
+use crate::qp::{Qp, QpInner};
 use crate::queues::Object;
 use crate::share::PortName;
 
@@ -52,8 +52,9 @@ pub(crate) struct Handle {
 }
 
 /// How far an identifier came by itself. Where its connection stands is what the core's agent says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Step {
+    #[default]
     Idle,
     Bound,
     AddrResolved,
@@ -74,7 +75,7 @@ pub(super) struct Listening {
 }
 
 /// What changes. Its lock is taken last of all and held for moments.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) step: Step,
     pub(super) local: Option<SocketAddr>,
@@ -260,39 +261,10 @@ impl Id {
 impl State {
     fn new(own_psn: Psn) -> State {
         State {
-            step: Step::Idle,
-            local: None,
-            peer: None,
-            lease: None,
             qkey: UDP_QKEY,
-            options: Options::default(),
-            ece: Ece::default(),
-            remote_ece: Ece::default(),
-            conn: None,
-            listening: Vec::new(),
-            backlog: 0,
-            qpn: Qpn::new(0),
-            has_srq: false,
-            attached: Weak::new(),
             own_psn,
-            agreed: None,
-            groups: Vec::new(),
+            ..State::default()
         }
-    }
-
-    /// The vendor's options to send.
-    pub(super) fn vendor(&self) -> VendorOptions {
-        VendorOptions {
-            vendor_id: self.ece.vendor_id,
-            options: self.ece.options,
-        }
-    }
-
-    pub(super) fn note_vendor(&mut self, vendor: VendorOptions) {
-        self.remote_ece = Ece {
-            vendor_id: vendor.vendor_id,
-            options: vendor.options,
-        };
     }
 }
 

@@ -106,7 +106,7 @@ impl Id {
                 tos: proposed.tos,
                 ..accepted
             }));
-            state.note_vendor(terms.vendor);
+            state.remote_ece = terms.vendor;
         }
         let param = EventParam::Conn(conn_param(terms, private_data));
         let Some(qp) = self.attached() else {
@@ -147,7 +147,7 @@ impl Id {
             state.local = Some(SocketAddr::new(path.local, incoming.local_port));
             state.peer = Some(SocketAddr::new(path.remote, incoming.remote_port));
             (state.options, state.qkey) = (options, qkey);
-            state.note_vendor(incoming.terms.vendor);
+            state.remote_ece = incoming.terms.vendor;
             if qp_type != QpType::Ud {
                 state.agreed = Some(Agreed::of_request(&incoming));
             }

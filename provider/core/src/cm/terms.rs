@@ -43,6 +43,7 @@ pub enum Transport {
 
 /// Vendors' options (enhanced connection establishment), carried unread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[doc(alias = "ibv_ece")]
 pub struct VendorOptions {
     /// The vendor, 24 bits; 0 for none.
     pub vendor_id: u32,
