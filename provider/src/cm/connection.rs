@@ -33,8 +33,14 @@ const GUESTS_MAX: usize = 256;
 /// When it is dropped the peer is told.
 #[derive(Debug)]
 pub struct Connection {
-    id: Id,
+    end: End,
     channel: EventChannel,
+}
+
+/// A connection's end, without a channel of its own: of a guest, one that is accepted and not there yet.
+#[derive(Debug)]
+struct End {
+    id: Id,
     qp: Qp,
     cq: Cq,
     private_data: Vec<u8>,
@@ -43,27 +49,27 @@ pub struct Connection {
 impl Connection {
     /// Its identifier.
     pub fn id(&self) -> &Id {
-        &self.id
+        &self.end.id
     }
 
     /// Its QP.
     pub fn qp(&self) -> &Qp {
-        &self.qp
+        &self.end.qp
     }
 
     /// Its protection domain, to register memory in.
     pub fn pd(&self) -> &Pd {
-        self.qp.pd()
+        self.end.qp.pd()
     }
 
     /// The completion queue of both its queues.
     pub fn cq(&self) -> &Cq {
-        &self.cq
+        &self.end.cq
     }
 
     /// What the peer sent with its request or answer.
     pub fn private_data(&self) -> &[u8] {
-        &self.private_data
+        &self.end.private_data
     }
 
     /// What happens to it: [`EventKind::Disconnected`].
@@ -76,7 +82,7 @@ impl Connection {
     /// # Errors
     /// [`CmError::TimedOut`] if the peer does not answer within ten seconds.
     pub fn disconnect(self) -> Result<(), Error> {
-        self.id.disconnect()?;
+        self.end.id.disconnect()?;
         let end = Instant::now() + Duration::from_secs(10);
         while let Some(event) = next_until(&self.channel, Some(end))? {
             if event.kind == EventKind::Disconnected {
@@ -115,7 +121,7 @@ pub struct Listener {
     cap: Option<QpCap>,
     private_data: Vec<u8>,
     /// The guests by number, and so by age.
-    guests: Mutex<BTreeMap<u64, Guest>>,
+    guests: Mutex<BTreeMap<u64, End>>,
 }
 
 impl Listener {
@@ -192,7 +198,7 @@ impl Listener {
     fn accept_guest(&self, event: &Event) -> Result<(), Error> {
         let id = &event.id;
         let (qp, cq) = create_qp(id, self.cap)?;
-        let guest = Guest {
+        let guest = End {
             id: id.clone(),
             qp,
             cq,
@@ -212,27 +218,12 @@ impl Listener {
 
     /// A peer is there.
     fn finish(&self, id: &Id) -> Option<Connection> {
-        let guest = lock(&self.guests).remove(&id.number())?;
+        let end = lock(&self.guests).remove(&id.number())?;
         // Its further events are its own. Without a channel for them it is disconnected.
         let channel = EventChannel::with_manager(id.manager()).ok()?;
         id.migrate(&channel).ok()?;
-        Some(Connection {
-            id: guest.id,
-            channel,
-            qp: guest.qp,
-            cq: guest.cq,
-            private_data: guest.private_data,
-        })
+        Some(Connection { end, channel })
     }
-}
-
-/// A peer that is accepted and not there yet.
-#[derive(Debug)]
-struct Guest {
-    id: Id,
-    qp: Qp,
-    cq: Cq,
-    private_data: Vec<u8>,
 }
 
 /// Builds a connection with settings.
@@ -315,13 +306,13 @@ impl ConnectBuilder {
             let failure = match event.kind {
                 EventKind::Established => {
                     let private_data = trimmed(event.private_data());
-                    return Ok(Connection {
+                    let end = End {
                         id,
-                        channel,
                         qp,
                         cq,
                         private_data,
-                    });
+                    };
+                    return Ok(Connection { end, channel });
                 }
                 EventKind::Rejected => CmError::Rejected(RejReason(event.status as u16)),
                 EventKind::Unreachable => CmError::Unreachable,
