@@ -16,7 +16,7 @@ use urxe_wire::Qpn;
 use super::entries::{ROWS, Row, SocketEntry};
 use super::hand_over::{Delivery, Handed, Inbox};
 use super::pace::Pace;
-use super::ports::{PortName, Ports};
+use super::ports::{Owner, PortName, Ports};
 use super::registry::{Locked, Registry};
 use super::steer;
 use super::tables::SOCKETS;
@@ -332,20 +332,17 @@ impl Membership {
 
     /// Binds a port for this participant. False if it is taken.
     pub(crate) fn bind_port(&self, name: PortName, reuse: bool) -> io::Result<bool> {
-        let own = (self.row, self.nonce);
-        self.with_ports(|locked, ports| ports.bind(locked, own, name, reuse))
+        self.with_ports(|locked, ports, own| ports.bind(locked, own, name, reuse))
     }
 
     /// A block of ports for this participant to choose from: the first of them.
     pub(crate) fn take_port_block(&self, space: u16, random: u64) -> io::Result<Option<u16>> {
-        let own = (self.row, self.nonce);
-        self.with_ports(|locked, ports| ports.take_block(locked, own, space, random))
+        self.with_ports(|locked, ports, own| ports.take_block(locked, own, space, random))
     }
 
     /// Tells the others where this participant listens.
     pub(crate) fn note_listening(&self, name: PortName) -> io::Result<()> {
-        let own = (self.row, self.nonce);
-        self.with_ports(|locked, ports| ports.listen(locked, own, name))
+        self.with_ports(|locked, ports, own| ports.listen(locked, own, name))
     }
 
     /// Gives back what [`Membership::bind_port`] had, or what was noted; later, if the registry is locked for long.
@@ -357,10 +354,10 @@ impl Membership {
 
     fn with_ports<R>(
         &self,
-        act: impl FnOnce(&Locked<'_>, &mut Ports) -> io::Result<R>,
+        act: impl FnOnce(&Locked<'_>, &mut Ports, Owner) -> io::Result<R>,
     ) -> io::Result<R> {
         let locked = self.registry.lock(Some(self.row))?;
-        act(&locked, &mut self.ports(&locked)?)
+        act(&locked, &mut self.ports(&locked)?, (self.row, self.nonce))
     }
 
     /// The ports, without those of ours that are given back.

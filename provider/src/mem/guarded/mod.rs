@@ -66,12 +66,13 @@ struct Answer {
 impl Answer {
     #[inline]
     fn into_result(self) -> Result<u64, Gone> {
-        if self.is_gone == 0 {
-            Ok(self.value)
-        } else {
-            Err(Gone)
-        }
+        check(self.is_gone).map(|()| self.value)
     }
+}
+
+#[inline]
+fn check(is_gone: u64) -> Result<(), Gone> {
+    if is_gone == 0 { Ok(()) } else { Err(Gone) }
 }
 
 /// Sees to it that faults are caught from now on. To be called when memory is
@@ -92,11 +93,7 @@ pub(super) use handler::{after_fork, before_fork};
 #[inline]
 pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) -> Result<(), Gone> {
     // SAFETY: the caller's promise is what the routine asks for.
-    if unsafe { routines::copy(dst, src, len) } == 0 {
-        Ok(())
-    } else {
-        Err(Gone)
-    }
+    check(unsafe { routines::copy(dst, src, len) })
 }
 
 /// Copies so that a program that polls on the end of the bytes finds the rest there: the last
@@ -132,7 +129,7 @@ pub(crate) unsafe fn copy_last_word_last(dst: *mut u8, src: &[u8]) -> Result<(),
             _ => routines::store_u8(at, word[0]),
         }
     };
-    if is_gone == 0 { Ok(()) } else { Err(Gone) }
+    check(is_gone)
 }
 
 /// Atomically replaces 8 bytes by `swap` if they equal `compare`; returns what was there.
