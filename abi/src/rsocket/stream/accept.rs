@@ -36,12 +36,12 @@ struct Guest {
 }
 
 impl Guests {
-    fn has_news(&self) -> bool {
+    pub(super) fn has_news(&self) -> bool {
         !self.ready.is_empty()
     }
 
     /// What became of one of them, or a new one.
-    fn take(&mut self, event: &Event, settings: &Settings) {
+    pub(super) fn take(&mut self, event: &Event, settings: &Settings) {
         if event.kind == EventKind::ConnectRequest {
             if self.welcome(event, settings).is_err() {
                 // No rsocket, or there are no resources for it: its end, not the listener's. If it cannot be told, it is
@@ -98,24 +98,13 @@ impl Guest {
 }
 
 impl State {
-    /// Takes events until there is a guest.
-    fn admit(&mut self) -> Result<(), Errno> {
-        while !self.guests.has_news() {
-            match self.channel.try_next()? {
-                Some(event) => self.guests.take(&event, &self.settings),
-                None => break,
-            }
-        }
-        Ok(())
-    }
-
     /// Whether `raccept` finds a guest. A thread that waits in it already takes the events.
     pub(super) fn has_guest(&mut self) -> bool {
         if self.sleepers > 0 {
             return super::super::sys::is_readable(self.channel.as_raw_fd());
         }
         // After a fork there is no guest, as `raccept` will tell.
-        self.admit().is_err() || self.guests.has_news()
+        self.advance().is_err() || self.guests.has_news()
     }
 }
 
@@ -126,7 +115,7 @@ impl Stream {
             if state.phase != Phase::Listening {
                 return Err(Errno::INVAL);
             }
-            state.admit()?;
+            state.advance()?;
             if let Some(guest) = state.guests.ready.pop_front() {
                 let settings = state.settings.clone();
                 drop(state);
@@ -135,28 +124,21 @@ impl Stream {
             if state.is_non_blocking() {
                 return Err(Errno(libc::EAGAIN));
             }
-            let (next, event) = self.next_event(state)?;
-            state = next;
-            if let Some(event) = event {
-                let State {
-                    guests, settings, ..
-                } = &mut *state;
-                guests.take(&event, settings);
-            }
+            state = self.next_event(state)?;
         }
     }
 
-    /// Waits for the next event, without the lock.
-    pub(super) fn next_event<'a>(
-        &'a self,
-        mut state: Guard<'a>,
-    ) -> Result<(Guard<'a>, Option<Event>), Errno> {
+    /// Waits for the next event, without the lock, and takes it.
+    pub(super) fn next_event<'a>(&'a self, mut state: Guard<'a>) -> Result<Guard<'a>, Errno> {
         let channel = state.channel.clone();
         state.sleepers += 1;
         drop(state);
         let event = channel.wait(None);
         let mut state = self.lock();
         state.sleepers -= 1;
-        Ok((state, event?))
+        if let Some(event) = event? {
+            state.take(&event);
+        }
+        Ok(state)
     }
 }

@@ -73,11 +73,7 @@ impl Stream {
             if state.is_non_blocking() || !may_wait {
                 return Err(Errno(libc::EAGAIN));
             }
-            let (next, event) = self.next_event(state)?;
-            state = next;
-            if let Some(event) = event {
-                state.take(event);
-            }
+            state = self.next_event(state)?;
         }
     }
 }
@@ -93,25 +89,31 @@ pub(super) fn prepare(id: &Id, settings: &Settings) -> Result<Connection, Errno>
 }
 
 impl State {
-    /// Takes the events that are there, as far as they are about connecting.
+    /// Takes the events that are there, until the connection or a guest is.
     pub(super) fn advance(&mut self) -> Result<(), Errno> {
-        while self.phase == Phase::Opening {
-            match self.channel.try_next()? {
-                Some(event) => self.take(event),
-                None => break,
-            }
+        let is_waiting = |state: &State| match state.phase {
+            Phase::Listening => !state.guests.has_news(),
+            phase => phase == Phase::Opening,
+        };
+        while is_waiting(self)
+            && let Some(event) = self.channel.try_next()?
+        {
+            self.take(&event);
         }
         Ok(())
     }
 
-    fn take(&mut self, event: Event) {
-        if self.phase != Phase::Opening {
-            return;
-        }
-        if let Err(Errno(errno)) = self.step(&event) {
-            self.phase = Phase::Refused;
-            self.error = errno;
-            self.connection = None;
+    pub(super) fn take(&mut self, event: &Event) {
+        match self.phase {
+            Phase::Listening => self.guests.take(event, &self.settings),
+            Phase::Opening => {
+                if let Err(Errno(errno)) = self.step(event) {
+                    self.phase = Phase::Refused;
+                    self.error = errno;
+                    self.connection = None;
+                }
+            }
+            _ => {}
         }
     }
 
