@@ -41,14 +41,9 @@ impl Span {
 
     /// As it is written into the peer's memory.
     pub(super) fn to_entry(self, big_endian: bool) -> [u8; SGE_LEN] {
-        let words = [self.addr, self.second(big_endian)];
-        let words = words.map(if big_endian {
-            u64::to_be_bytes
-        } else {
-            u64::to_le_bytes
-        });
         let mut entry = [0; SGE_LEN];
-        entry.copy_from_slice(words.as_flattened());
+        entry[..8].copy_from_slice(&word(self.addr, big_endian));
+        entry[8..].copy_from_slice(&word(self.second(big_endian), big_endian));
         entry
     }
 
@@ -68,15 +63,18 @@ impl Span {
     }
 }
 
+fn word(number: u64, big_endian: bool) -> [u8; 8] {
+    if big_endian {
+        number.to_be_bytes()
+    } else {
+        number.to_le_bytes()
+    }
+}
+
 /// An entry of the peer's map: memory that `riowrite` names by an offset.
 pub(super) fn iomap_entry(offset: u64, span: Span, big_endian: bool) -> [u8; IOMAP_LEN] {
     let mut entry = [0; IOMAP_LEN];
-    let first = if big_endian {
-        offset.to_be_bytes()
-    } else {
-        offset.to_le_bytes()
-    };
-    entry[..8].copy_from_slice(&first);
+    entry[..8].copy_from_slice(&word(offset, big_endian));
     entry[8..].copy_from_slice(&span.to_entry(big_endian));
     entry
 }
@@ -130,15 +128,10 @@ impl ConnData {
 }
 
 fn span_at(bytes: &[u8; CONN_DATA_LEN], at: usize) -> Span {
-    let number = |from: usize, len: usize| {
-        let digits = bytes[from..from + len].iter();
-        digits.fold(0, |sum: u64, byte| (sum << 8) | u64::from(*byte))
-    };
-    Span {
-        addr: number(at, 8),
-        key: number(at + 8, 4) as u32,
-        length: number(at + 12, 4) as u32,
-    }
+    let words = bytes[at..at + SGE_LEN].as_chunks().0;
+    let (addr, second) = (u64::from_be_bytes(words[0]), u64::from_be_bytes(words[1]));
+    let (key, length) = ((second >> 32) as u32, second as u32);
+    Span { addr, key, length }
 }
 
 /// Up to 128 as it is; more, in steps of 256 (the value's high byte, with the top bit set).
