@@ -110,7 +110,7 @@ unsafe fn create(wanted: &Wanted, cap: &mut ibv_qp_cap) -> Result<*mut ibv_qp, E
     };
     *cap = from_cap(&urxe.cap());
     // SAFETY: the caller's promise.
-    Ok(unsafe { give(wanted, urxe) })
+    unsafe { give(wanted, urxe) }
 }
 
 /// # Safety
@@ -165,7 +165,7 @@ unsafe fn initiator(wanted: &Wanted) -> Result<urxe::Qp, Errno> {
 
 /// # Safety
 /// As for [`create`].
-unsafe fn give(wanted: &Wanted, urxe: urxe::Qp) -> *mut ibv_qp {
+unsafe fn give(wanted: &Wanted, urxe: urxe::Qp) -> Result<*mut ibv_qp, Errno> {
     let init = &wanted.init;
     let qpn = urxe.qp_num().get();
     let mut ibv = ibv_qp_ex::zeroed();
@@ -185,11 +185,11 @@ unsafe fn give(wanted: &Wanted, urxe: urxe::Qp) -> *mut ibv_qp {
     // SAFETY: the caller's promise.
     let made_of = unsafe {
         [
-            some::<Pd>(wanted.pd).map(|pd| Hold::of(&pd.users)),
-            some::<Cq>(init.send_cq).map(|cq| Hold::of(&cq.users)),
-            some::<Cq>(init.recv_cq).map(|cq| Hold::of(&cq.users)),
-            some::<Srq>(init.srq).map(|srq| Hold::of(&srq.users)),
-            some::<Xrcd>(wanted.xrcd).map(|xrcd| Hold::of(&xrcd.users)),
+            find_some::<Pd>(wanted.pd)?.map(|pd| Hold::of(&pd.users)),
+            find_some::<Cq>(init.send_cq)?.map(|cq| Hold::of(&cq.users)),
+            find_some::<Cq>(init.recv_cq)?.map(|cq| Hold::of(&cq.users)),
+            find_some::<Srq>(init.srq)?.map(|srq| Hold::of(&srq.users)),
+            find_some::<Xrcd>(wanted.xrcd)?.map(|xrcd| Hold::of(&xrcd.users)),
         ]
     };
     let qp = live::give(Qp {
@@ -209,14 +209,7 @@ unsafe fn give(wanted: &Wanted, urxe: urxe::Qp) -> *mut ibv_qp {
     // SAFETY: a live context, by the caller's promise.
     let context = unsafe { Context::of(wanted.context) };
     context.registry().qps.insert(qpn, Shared(qp));
-    qp
-}
-
-/// # Safety
-/// Null, or as for [`Object::of`].
-unsafe fn some<'a, T: Object>(ptr: *mut T::C) -> Option<&'a T> {
-    // SAFETY: the caller's promise.
-    (!ptr.is_null()).then(|| unsafe { T::of(ptr) })
+    Ok(qp)
 }
 
 fn to_cap(cap: &ibv_qp_cap) -> QpCap {
@@ -263,7 +256,7 @@ pub(crate) unsafe extern "C" fn open_qp(
     pointer(xrcd.and_then(|xrcd| {
         let urxe = xrcd.urxe.open_qp(Qpn::new(attr.qp_num))?;
         // SAFETY: as above.
-        Ok(unsafe { give(&wanted, urxe) })
+        unsafe { give(&wanted, urxe) }
     }))
 }
 
