@@ -160,42 +160,28 @@ impl Id {
     pub fn init_qp_attr(&self, state: QpState) -> Result<(QpAttr, AttrMask), Error> {
         self.context()?;
         let own = self.state();
-        let attr = QpAttr {
+        let from = match state {
+            QpState::Init => QpState::Reset,
+            QpState::Rtr => QpState::Init,
+            QpState::Rts => QpState::Rtr,
+            _ => return Err(CmError::State("it leads to INIT, RTR and RTS").into()),
+        };
+        let mut attr = QpAttr {
             qp_state: state,
             ..QpAttr::default()
         };
         if self.qp_type() == QpType::Ud {
-            return datagrams(state, attr, &own);
+            attr.qkey = own.qkey;
+        } else if state == QpState::Init {
+            let depth = own.agreed.map(|agreed| agreed.responder_resources);
+            attr.qp_access_flags = depth.map_or(Access::NONE, rights);
+        } else {
+            attr = connected(attr, &own)?;
         }
-        match state {
-            QpState::Init => {
-                let depth = own.agreed.map(|agreed| agreed.responder_resources);
-                let mask = AttrMask::STATE
-                    | AttrMask::PKEY_INDEX
-                    | AttrMask::PORT
-                    | AttrMask::ACCESS_FLAGS;
-                let qp_access_flags = depth.map_or(Access::NONE, rights);
-                Ok((
-                    QpAttr {
-                        qp_access_flags,
-                        ..attr
-                    },
-                    mask,
-                ))
-            }
-            QpState::Rtr | QpState::Rts => {
-                let attr = connected(attr, &own)?;
-                let from = match state {
-                    QpState::Rtr => QpState::Init,
-                    _ => QpState::Rtr,
-                };
-                // Each service needs attributes of its own.
-                let needed = transition(self.qp_type(), from, state)
-                    .map_or(AttrMask::NONE, |transition| transition.required);
-                Ok((attr, needed | AttrMask::STATE))
-            }
-            _ => Err(CmError::State("a connection leads to INIT, RTR and RTS").into()),
-        }
+        // Each service needs attributes of its own.
+        let needed = transition(self.qp_type(), from, state)
+            .map_or(AttrMask::NONE, |transition| transition.required);
+        Ok((attr, needed | AttrMask::STATE))
     }
 
     /// Brings a QP from INIT to RTS.
@@ -221,20 +207,6 @@ fn rights(responder_resources: u8) -> Access {
         0 => rights,
         _ => rights | Access::REMOTE_READ | Access::REMOTE_ATOMIC,
     }
-}
-
-fn datagrams(state: QpState, attr: QpAttr, own: &State) -> Result<(QpAttr, AttrMask), Error> {
-    let mask = match state {
-        QpState::Init => AttrMask::PKEY_INDEX | AttrMask::PORT | AttrMask::QKEY,
-        QpState::Rtr => AttrMask::NONE,
-        QpState::Rts => AttrMask::SQ_PSN,
-        _ => return Err(CmError::State("it leads to INIT, RTR and RTS").into()),
-    };
-    let attr = QpAttr {
-        qkey: own.qkey,
-        ..attr
-    };
-    Ok((attr, mask | AttrMask::STATE))
 }
 
 fn connected(attr: QpAttr, own: &State) -> Result<QpAttr, CmError> {
