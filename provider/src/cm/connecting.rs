@@ -1,8 +1,9 @@
 //! Connecting, accepting, rejecting and disconnecting.
 
+use urxe_core::Time;
 use urxe_core::cm::{
-    Answer, CmError as CoreError, ConnectRequest, DatagramAnswer, DatagramRequest, MadPath, Terms,
-    Transport,
+    Agent, Answer, CmError as CoreError, CommId, ConnectRequest, DatagramAnswer, DatagramRequest,
+    MadPath, Terms, Transport,
 };
 use urxe_core::qp::state::QpType;
 use urxe_wire::Qpn;
@@ -173,7 +174,6 @@ impl Id {
     }
 
     fn accept_datagram(&self, param: &ConnParam) -> Result<(), Error> {
-        let (context, conn) = self.conn()?;
         let (qpn, qkey, vendor) = {
             let state = self.state();
             (named_qp(&state, param)?, state.qkey, state.ece)
@@ -184,9 +184,7 @@ impl Id {
             vendor,
             private_data: &param.private_data,
         };
-        let engine = context.engine();
-        engine.cm(|agent, _| agent.accept_datagram(conn, &answer))??;
-        Ok(())
+        self.on_conn(|agent, _, conn| agent.accept_datagram(conn, &answer))
     }
 
     /// Refuses the request; the peer gets an [`EventKind::Rejected`] with the reason
@@ -205,10 +203,7 @@ impl Id {
     /// As of [`Id::reject`].
     #[doc(alias = "rdma_reject_ece")]
     pub fn reject_with(&self, reason: RejReason, private_data: &[u8]) -> Result<(), Error> {
-        let (context, conn) = self.conn()?;
-        let engine = context.engine();
-        engine.cm(|agent, now| agent.reject(now, conn, reason, private_data))??;
-        Ok(())
+        self.on_conn(|agent, now, conn| agent.reject(now, conn, reason, private_data))
     }
 
     /// Ends the connection. An attached QP goes to ERR; [`EventKind::Disconnected`] follows
@@ -236,9 +231,7 @@ impl Id {
     /// [`CmError::State`] if there is no connection.
     #[doc(alias = "rdma_notify")]
     pub fn notify_established(&self) -> Result<(), Error> {
-        let (context, conn) = self.conn()?;
-        context.engine().cm(|agent, _| agent.on_data(conn))??;
-        Ok(())
+        self.on_conn(|agent, _, conn| agent.on_data(conn))
     }
 
     /// Answers an [`EventKind::ConnectResponse`] with a QP that is not attached but follows all the same: it is made
@@ -262,9 +255,15 @@ impl Id {
     /// [`CmError::State`] if there was none.
     #[doc(alias = "rdma_establish")]
     pub fn establish(&self) -> Result<(), Error> {
+        self.on_conn(|agent, _, conn| agent.establish(conn))
+    }
+
+    fn on_conn(
+        &self,
+        act: impl FnOnce(&mut Agent, Time, CommId) -> Result<(), CoreError>,
+    ) -> Result<(), Error> {
         let (context, conn) = self.conn()?;
-        context.engine().cm(|agent, _| agent.establish(conn))??;
-        Ok(())
+        Ok(context.engine().cm(|agent, now| act(agent, now, conn))??)
     }
 }
 
