@@ -2,12 +2,12 @@
 //!
 //! Within one process: what two processes share with an adapter is the kernel's, and here there is none.
 
-use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::ptr;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Weak;
 
-use super::{context, dm, pd};
+use super::{context, dm, mr, pd};
 use crate::errno::{Errno, pointer};
 use crate::file::File;
 use crate::layout::{ibv_context, ibv_dm, ibv_mr, ibv_pd};
@@ -50,26 +50,11 @@ pub(crate) unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
 pub(crate) unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
     // SAFETY: a PD, by the rules of the function.
     let owner = unsafe { Pd::of(pd) };
-    let found = owner
-        .context()
-        .registry()
-        .mrs
-        .get(&handle)
-        .and_then(|mr| mr.upgrade());
-    pointer(found.ok_or(Errno::INVAL).map(|state| {
-        live::give(Mr {
-            ibv: UnsafeCell::new(ibv_mr {
-                context: owner.c_context(),
-                pd,
-                addr: ptr::null_mut(),
-                length: state.length(),
-                handle,
-                lkey: state.lkey,
-                rkey: state.rkey,
-            }),
-            state,
-        })
-    }))
+    let registry = owner.context().registry();
+    let found = registry.mrs.get(&handle).and_then(Weak::upgrade);
+    drop(registry);
+    let found = found.ok_or(Errno::INVAL);
+    pointer(found.map(|state| mr::handle(pd, owner, ptr::null_mut(), state)))
 }
 
 pub(crate) unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
@@ -84,11 +69,8 @@ pub(crate) unsafe extern "C" fn ibv_import_dm(
     // SAFETY: a context, by the rules of the function.
     let file = &unsafe { Context::of(context) }.file;
     let found = file.registry().dms.get(&handle).cloned();
-    pointer(
-        found
-            .ok_or(Errno::INVAL)
-            .map(|urxe| dm::give(context, handle, urxe)),
-    )
+    let found = found.ok_or(Errno::INVAL);
+    pointer(found.map(|urxe| dm::give(context, handle, urxe)))
 }
 
 pub(crate) unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {

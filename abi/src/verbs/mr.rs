@@ -111,15 +111,25 @@ pub(super) fn give(
         .registry()
         .mrs
         .insert(lkey, Arc::downgrade(&state));
+    handle(pd, owner, addr, state)
+}
+
+/// A handle of a region, which may have others.
+pub(super) fn handle(
+    pd: *mut ibv_pd,
+    owner: &Pd,
+    addr: *mut c_void,
+    state: Arc<MrState>,
+) -> *mut ibv_mr {
     live::give(Mr {
         ibv: UnsafeCell::new(ibv_mr {
             context: owner.c_context(),
             pd,
             addr,
-            length,
-            handle: lkey,
-            lkey,
-            rkey,
+            length: state.length(),
+            handle: state.lkey,
+            lkey: state.lkey,
+            rkey: state.rkey,
         }),
         state,
     })

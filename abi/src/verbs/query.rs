@@ -201,15 +201,10 @@ pub(crate) unsafe extern "C" fn query_rt_values(
     if values.comp_mask & !RAW_CLOCK != 0 {
         return number(Err(Errno::INVAL));
     }
-    number(
-        context
-            .urxe
-            .query_rt_values()
-            .map_err(Errno::from)
-            .map(|now| {
-                let ns = now.raw_clock_ns as i64;
-                values.raw_clock = [ns / 1_000_000_000, ns % 1_000_000_000];
-                values.comp_mask = RAW_CLOCK;
-            }),
-    )
+    let now = context.urxe.query_rt_values().map_err(Errno::from);
+    number(now.map(|now| {
+        let ns = now.raw_clock_ns as i64;
+        values.raw_clock = [ns / 1_000_000_000, ns % 1_000_000_000];
+        values.comp_mask = RAW_CLOCK;
+    }))
 }
