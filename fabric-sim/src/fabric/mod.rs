@@ -25,7 +25,7 @@ use crate::fault::{Faults, Step};
 use crate::frame::{Bodies, Frame, FrameId, FrameSlab, Payload};
 use crate::link::{ETHERNET_OVERHEAD, JUMBO_MTU, Link};
 use crate::qos::Qos;
-use crate::switch::{IngressUse, Mmu, PoolUse, SwitchConfig, headroom};
+use crate::switch::{IngressUse, Mmu, SwitchConfig, headroom};
 use crate::topology::{HostId, Node, PortId, Routes, SwitchId, Topology, TopologyError};
 
 use adapter::Adapter;
@@ -354,12 +354,6 @@ impl Fabric {
     /// Frames that are queued, on cables, or in switches.
     pub fn frames_inside(&self) -> u32 {
         self.frames.len()
-    }
-
-    /// The shared pool of a switch, and the most bytes that its buffer ever held.
-    pub fn buffer_use(&self, switch: SwitchId) -> (PoolUse, u64) {
-        let mmu = &self.switches[switch.index()].mmu;
-        (mmu.pool(), mmu.used_max)
     }
 
     /// What a class of a switch's port holds of the buffer.

@@ -61,12 +61,4 @@ impl Fabric {
         }
         Ok(())
     }
-
-    /// Gives back what was set aside for a flow.
-    pub fn unreserve(&mut self, spec: &FlowSpec, rate: Rate) {
-        for port in self.path(spec).into_iter().flatten() {
-            let reserved = &mut self.ports[port.index()].reserved_bps;
-            *reserved = reserved.saturating_sub(rate.as_bps());
-        }
-    }
 }

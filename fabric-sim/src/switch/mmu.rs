@@ -31,11 +31,11 @@ impl IngressUse {
 
 /// A shared pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PoolUse {
+struct PoolUse {
     /// Its size.
-    pub size: u64,
+    size: u64,
     /// What is taken.
-    pub used: u64,
+    used: u64,
 }
 
 impl PoolUse {
@@ -92,8 +92,6 @@ pub(crate) struct Mmu {
     lossy: Limit,
     xon_offset: u64,
     cell: u64,
-    /// Most bytes in the buffer at any time.
-    pub(crate) used_max: u64,
 }
 
 /// Why a switch cannot be set up so.
@@ -141,7 +139,6 @@ impl Mmu {
             lossy: Limit::of(config.lossy_threshold),
             xon_offset: u64::from(config.xon_offset),
             cell: u64::from(config.cell.max(1)),
-            used_max: 0,
         })
     }
 
@@ -178,7 +175,6 @@ impl Mmu {
         } else {
             return false;
         }
-        self.used_max = self.used_max.max(self.used());
         true
     }
 
@@ -225,15 +221,10 @@ impl Mmu {
         &self.ingress[port][usize::from(priority)]
     }
 
-    #[inline]
-    pub(crate) fn used(&self) -> u64 {
+    #[cfg(test)]
+    fn used(&self) -> u64 {
         // Reserved bytes are left out: they are few, and not kept as a sum.
         self.pools[0].used + self.pools[1].used + self.headroom_pool.used
-    }
-
-    /// The shared pool of lossless classes.
-    pub(crate) fn pool(&self) -> PoolUse {
-        self.pools[0]
     }
 
     /// Bytes held for all ports and classes, summed one by one.

@@ -8,4 +8,4 @@ mod mmu;
 pub use config::{SwitchConfig, Threshold, Watchdog, WatchdogAction};
 pub use mark::Marking;
 pub(crate) use mmu::{Arrival, Mmu};
-pub use mmu::{BufferError, IngressUse, PoolUse};
+pub use mmu::{BufferError, IngressUse};
