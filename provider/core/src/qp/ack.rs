@@ -14,7 +14,7 @@ use crate::time::Time;
 const PATIENCE_NS: u64 = 8_000;
 /// How long an ACK waits for the answer of an application that looks at its memory
 /// ([`AckMode::Answered`](crate::AckMode::Answered)): several times what it needs to see the
-/// change and to post.
+/// change and to post. `ib_write_lat` takes 7 us a message; with 5 us here 7 to 185, with none 890.
 pub const ANSWER_NS: u64 = 20_000;
 /// After a packet without an answer none is expected, until requests follow packets soon enough again: one, then twice as
 /// many each time, up to this. Two programs that send to each other at the same moment and wait for both ACKs look like two

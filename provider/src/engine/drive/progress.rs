@@ -27,7 +27,7 @@ use urxe_udp::{EventFd, Interest, WAIT_MAX, wait_for};
 use super::clock::until;
 use super::doorbell::Attempt;
 use super::shard_state::{DEFER_NS, ShardState};
-use super::vigilance::{SILENT_AT_TICK_NS, SILENT_NS, Vigilance};
+use super::vigilance::{SILENT_NS, Vigilance};
 use crate::engine::Engine;
 use crate::engine::carrier::sockets::Which;
 use crate::engine::upkeep::housekeeping::Housekeeping;
@@ -36,13 +36,14 @@ use crate::share::Retried;
 
 /// The engine was driven by the program so recently that it is likely to be again. A
 /// polling program comes back within microseconds; one that handles a message within
-/// tens of them. A tick a millisecond costs well below one percent of a core.
+/// tens of them. A tick a millisecond costs well below one percent of a core. `ib_write_lat` takes 7 us; with 10 ms here 13.
 pub(in crate::engine) const RECENT_NS: u64 = 1_000_000;
 /// Longest tick, while one thread has been waiting for an event all the time.
 const TICK_MAX: Duration = Duration::from_millis(1024);
 const TICK_MIN: Duration = Duration::from_nanos(RECENT_NS);
 
-/// Packets in one turn that are a stream rather than single messages.
+/// Packets in one turn that are a stream rather than single messages, each of which would have the thread spin. With 64,
+/// `urxe bench write` is 0.78 of the floor in place of 0.80.
 const BULK_PACKETS: u64 = 16;
 /// How long the thread looks for the rest of a stream before it sleeps. Waking it costs
 /// the sender some microseconds and the stream some tens of them, for every train; a
@@ -313,10 +314,10 @@ impl<'a> Progress<'a> {
     }
 
     /// No thread drove the engine for as long as a polling program never takes.
-    fn is_silent(&self, now: Time, for_ns: u64) -> bool {
+    fn is_silent(&self, now: Time) -> bool {
         let progress = &*self.engine.progress;
         let driven_at = Time(progress.driven_at.load(Ordering::Relaxed));
-        now.since_ns(driven_at) >= for_ns && !progress.watched.load(Ordering::Acquire)
+        now.since_ns(driven_at) >= SILENT_NS && !progress.watched.load(Ordering::Acquire)
     }
 
     fn count(&mut self, state: &mut ShardState) {
@@ -336,8 +337,7 @@ impl<'a> Progress<'a> {
                 // The driving thread looks only at those that it uses, or knows of.
                 state.receive(1, Which::All);
             }
-            let found =
-                self.is_silent(state.now, SILENT_AT_TICK_NS) && state.receive(1, Which::Active);
+            let found = self.is_silent(state.now) && state.receive(1, Which::Active);
             // What it came back for is no tick.
             if !self.expects_answer {
                 self.vigilance.on_tick(found);
@@ -396,7 +396,7 @@ impl<'a> Progress<'a> {
             beside: self.vigilance.is_on(),
         };
         loop {
-            let is_silent = self.is_silent(self.engine.clock.now(), SILENT_NS);
+            let is_silent = self.is_silent(self.engine.clock.now());
             let any = state.turn(driver);
             found |= any && is_silent;
             let received = state.shard.stats().rcvd_pkts;

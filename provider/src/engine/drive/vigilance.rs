@@ -12,13 +12,6 @@
 /// else. (With less the thread takes its own disturbance for the program's silence: on two
 /// processors it then stays awake for good, beside a program that polls.)
 pub(in crate::engine) const SILENT_NS: u64 = 30_000;
-/// At a tick, after so long: a program that looks at its memory has been silent since it
-/// answered what the tick before fetched.
-pub(in crate::engine) const SILENT_AT_TICK_NS: u64 = 300_000;
-/// What a wake-up that was needed outweighs: there may be one for nothing beside each, for
-/// the answer that the program does poll for. With more, a program that polls, and is
-/// scheduled out now and then, would be disturbed for ever.
-const FOUND_CREDIT: u8 = 2;
 /// Wake-ups for nothing in a row until the thread believes that the program polls. Each of
 /// a program's messages may bring one, for the answer that it does poll for. So many are lost where a program that polls was
 /// scheduled out at a tick: `urxe bench send --lat` shows nothing of them. With 4, `ib_write_lat -n 4000` with each side on one CPU
@@ -54,7 +47,8 @@ impl Vigilance {
             return;
         }
         self.credit = if found {
-            (self.credit + FOUND_CREDIT).min(CREDIT)
+            // One for nothing may be beside each: for the answer that the program does poll for.
+            (self.credit + 1).min(CREDIT)
         } else {
             self.credit - 1
         };
