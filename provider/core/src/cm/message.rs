@@ -94,34 +94,36 @@ pub(super) fn rep(conn: &Conn, guid: u64, answer: &Answer<'_>) -> Result<Mad, Cm
     Ok(write(CmMessage::Rep(message), conn, terms.vendor))
 }
 
-pub(super) fn rtu(conn: &Conn) -> Mad {
-    let message = Rtu {
-        local_comm_id: conn.id.0,
-        remote_comm_id: conn.remote_id,
-        ..Rtu::default()
+/// A message about a connection, which both sides' ids name.
+macro_rules! about {
+    ($conn:ident, $kind:ident { $($field:ident),* }) => {
+        CmMessage::$kind($kind {
+            local_comm_id: $conn.id.0,
+            remote_comm_id: $conn.remote_id,
+            $($field,)*
+            ..$kind::default()
+        })
+        .emit_mad($conn.transaction_id)
     };
-    CmMessage::Rtu(message).emit_mad(conn.transaction_id)
+}
+
+pub(super) fn rtu(conn: &Conn) -> Mad {
+    about!(conn, Rtu {})
 }
 
 pub(super) fn mra(conn: &Conn, message: MraMessage) -> Mad {
-    let message = Mra {
-        local_comm_id: conn.id.0,
-        remote_comm_id: conn.remote_id,
-        message,
-        service_timeout: SERVICE_TIMEOUT,
-        ..Mra::default()
-    };
-    CmMessage::Mra(message).emit_mad(conn.transaction_id)
+    let service_timeout = SERVICE_TIMEOUT;
+    about!(
+        conn,
+        Mra {
+            message,
+            service_timeout
+        }
+    )
 }
 
 pub(super) fn dreq(conn: &Conn, remote_qpn: Qpn) -> Mad {
-    let message = Dreq {
-        local_comm_id: conn.id.0,
-        remote_comm_id: conn.remote_id,
-        remote_qpn,
-        ..Dreq::default()
-    };
-    CmMessage::Dreq(message).emit_mad(conn.transaction_id)
+    about!(conn, Dreq { remote_qpn })
 }
 
 /// An answer to a DREQ, also of a connection that is not known any more.

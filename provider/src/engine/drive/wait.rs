@@ -85,12 +85,8 @@ impl Engine {
                 continue;
             }
             let end = [deadline, outlook.due].into_iter().flatten().min();
-            self.sleep(
-                &permit,
-                watch.is_some(),
-                outlook.backlog,
-                end.map(|end| until(now, end)),
-            )?;
+            let timeout = end.map(|end| until(now, end));
+            self.sleep(&permit, watch.is_some(), outlook.backlog, timeout)?;
         }
     }
 
