@@ -355,11 +355,8 @@ impl<'a> Progress<'a> {
         // a tick.
         let end = now + tick.as_nanos() as u64;
         let end = due.map_or(end, |due| due.max(now + RECENT_NS).min(end));
-        let end = if self.expects_answer {
-            now + ANSWER_NS
-        } else {
-            end
-        };
+        let answer = self.expects_answer.then(|| now + ANSWER_NS);
+        let end = answer.unwrap_or(end);
         let end = self.housekeeping.due().map_or(end, |other| other.min(end));
         let progress = &self.engine.progress;
         progress.asleep_until.store(end.0, Ordering::Relaxed);

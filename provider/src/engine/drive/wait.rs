@@ -123,21 +123,20 @@ impl Engine {
     ) -> Result<(), Error> {
         let mut list = [Interest::readable(permit.fd()); WAIT_MAX];
         let mut len = 1;
+        let progress = &self.progress;
         if watches {
             let groups = self.sockets.groups.interest().is_some();
-            self.progress
-                .groups_watched
-                .store(groups, Ordering::Relaxed);
+            progress.groups_watched.store(groups, Ordering::Relaxed);
             len = self.sockets.interests(backlog, &mut list, len);
             if !self.sockets.all_active() {
                 // A QP may be connected meanwhile, on an address without a watched socket.
-                list[len] = Interest::readable(self.progress.activated.as_fd());
+                list[len] = Interest::readable(progress.activated.as_fd());
                 len += 1;
             }
         }
         let ready = wait_for(&list[..len], timeout).map_err(Error::io("waiting for an event"))?;
         if watches && ready.is_ready(len - 1) {
-            self.progress.activated.drain();
+            progress.activated.drain();
         }
         Ok(())
     }
