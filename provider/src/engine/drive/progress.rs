@@ -27,7 +27,7 @@ use urxe_udp::{EventFd, Interest, WAIT_MAX, wait_for};
 use super::clock::until;
 use super::doorbell::Attempt;
 use super::shard_state::{DEFER_NS, ShardState};
-use super::vigilance::{SILENT_NS, Vigilance};
+use super::vigilance::{SILENT_AT_TICK_NS, SILENT_NS, Vigilance};
 use crate::engine::Engine;
 use crate::engine::carrier::sockets::Which;
 use crate::engine::upkeep::housekeeping::Housekeeping;
@@ -314,10 +314,10 @@ impl<'a> Progress<'a> {
     }
 
     /// No thread drove the engine for as long as a polling program never takes.
-    fn is_silent(&self, now: Time) -> bool {
+    fn is_silent(&self, now: Time, for_ns: u64) -> bool {
         let progress = &*self.engine.progress;
         let driven_at = Time(progress.driven_at.load(Ordering::Relaxed));
-        now.since_ns(driven_at) >= SILENT_NS && !progress.watched.load(Ordering::Acquire)
+        now.since_ns(driven_at) >= for_ns && !progress.watched.load(Ordering::Acquire)
     }
 
     fn count(&mut self, state: &mut ShardState) {
@@ -337,7 +337,8 @@ impl<'a> Progress<'a> {
                 // The driving thread looks only at those that it uses, or knows of.
                 state.receive(1, Which::All);
             }
-            let found = self.is_silent(state.now) && state.receive(1, Which::Active);
+            let found =
+                self.is_silent(state.now, SILENT_AT_TICK_NS) && state.receive(1, Which::Active);
             // What it came back for is no tick.
             if !self.expects_answer {
                 self.vigilance.on_tick(found);
@@ -393,7 +394,7 @@ impl<'a> Progress<'a> {
             beside: self.vigilance.is_on(),
         };
         loop {
-            let is_silent = self.is_silent(self.engine.clock.now());
+            let is_silent = self.is_silent(self.engine.clock.now(), SILENT_NS);
             let any = state.turn(driver);
             found |= any && is_silent;
             let received = state.shard.stats().rcvd_pkts;
