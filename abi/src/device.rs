@@ -4,12 +4,13 @@
 use core::ffi::{c_char, c_void};
 use core::ptr;
 use std::ffi::CString;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use urxe::ListedDevice;
 
 use crate::errno::Errno;
 use crate::layout::{CStruct, ibv_device};
+use crate::lock::lock;
 
 /// `IBV_NODE_CA`
 const NODE_CA: i32 = 1;
@@ -33,7 +34,7 @@ unsafe impl Sync for Device {}
 /// The present devices. One that was there before is the same again.
 pub(crate) fn list() -> Result<Vec<&'static Device>, Errno> {
     static KNOWN: Mutex<Vec<&'static Device>> = Mutex::new(Vec::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = lock(&KNOWN);
     let sources = ListedDevice::list().map_err(|error| {
         // A mistake in the environment is for the user, and the user sees no error numbers.
         eprintln!("urxe: {error}");

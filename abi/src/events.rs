@@ -1,6 +1,8 @@
 //! Counts delivered and acknowledged events: an object cannot be destroyed in between.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use crate::lock::{lock, whole};
 
 /// The events of one kind of one object. A clone counts the same ones.
 #[derive(Clone, Debug, Default)]
@@ -30,13 +32,12 @@ impl Acks {
     pub(crate) fn wait(&self) {
         let mut open = self.lock();
         while *open > 0 {
-            let changed = self.0.changed.wait(open);
-            open = changed.unwrap_or_else(PoisonError::into_inner);
+            open = whole(self.0.changed.wait(open));
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, i64> {
-        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.open)
     }
 }
 

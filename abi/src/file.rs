@@ -9,11 +9,12 @@ use std::fs::File as SystemFile;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::layout::{ibv_cq, ibv_qp, ibv_srq};
+use crate::lock::lock;
 use crate::object::{MrState, Shared, Users};
 
 /// The one file that several contexts may stand for.
@@ -97,11 +98,6 @@ pub(crate) fn open_files() -> impl Iterator<Item = Arc<File>> {
         .filter_map(|(_, file)| file.upgrade())
         .collect();
     open.into_iter()
-}
-
-/// Takes a lock. Nothing panics half way through a change, so that a poisoned one is as good.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn identity(fd: BorrowedFd<'_>) -> Result<Identity, Errno> {

@@ -29,6 +29,7 @@ pub mod fuzzing;
 mod instance;
 mod layout;
 mod live;
+mod lock;
 mod object;
 mod ops;
 mod rsocket;

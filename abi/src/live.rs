@@ -8,9 +8,10 @@ use core::any::TypeId;
 use core::ffi::c_int;
 use std::alloc::dealloc;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::errno::{Errno, number};
+use crate::lock::lock;
 use crate::object::{Kind, Object, new};
 
 /// In a tree, which has no memory left when thousands of objects are gone.
@@ -42,7 +43,7 @@ fn table() -> MutexGuard<'static, Table> {
         objects: BTreeMap::new(),
         gone: VecDeque::new(),
     });
-    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&TABLE)
 }
 
 impl Table {

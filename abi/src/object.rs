@@ -7,7 +7,7 @@ use core::cell::UnsafeCell;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::device::Device;
 use crate::errno::Errno;
@@ -18,6 +18,7 @@ use crate::layout::{
     ibv_qp, ibv_qp_ex, ibv_srq, ibv_td, ibv_xrcd, verbs_context,
 };
 use crate::live;
+use crate::lock::lock;
 use crate::verbose::Failures;
 
 /// A structure with `UnsafeCell<C>` as its first field: the program may write to its part at any time.
@@ -232,7 +233,7 @@ impl MrState {
 
     /// The region, locked against changes.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Option<(Memory, Hold)>> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.memory)
     }
 
     pub(crate) fn length(&self) -> usize {

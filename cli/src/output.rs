@@ -92,9 +92,10 @@ pub(crate) fn print_report(
     report: &impl Serialize,
     text: impl FnOnce() -> String,
 ) -> Result<(), CliError> {
-    let text = match is_json {
-        true => serde_json::to_string(report).expect("a report is plain data") + "\n",
-        false => text(),
+    let text = if is_json {
+        serde_json::to_string(report).expect("a report is plain data") + "\n"
+    } else {
+        text()
     };
     Ok(io::stdout().write_all(text.as_bytes())?)
 }

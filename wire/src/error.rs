@@ -108,6 +108,7 @@ impl ParseError {
             have,
         }
     }
+
     #[cold]
     pub(crate) const fn version(layer: Layer, version: u8) -> ParseError {
         ParseError::Version { layer, version }

@@ -94,7 +94,11 @@ impl<'a> Frame<'a> {
             }
             LinkType::RawIp => {
                 let is_v6 = bytes.first().is_some_and(|b| b >> 4 == 6);
-                let ethertype = [EtherType::IPV4, EtherType::IPV6][usize::from(is_v6)];
+                let ethertype = if is_v6 {
+                    EtherType::IPV6
+                } else {
+                    EtherType::IPV4
+                };
                 (None, ethertype, bytes)
             }
             LinkType::LinuxCooked => cooked(16, 14)?,

@@ -11,8 +11,8 @@ use std::thread::{self, ThreadId};
 use super::event;
 use super::manager::manager;
 use crate::errno::{Errno, minus_one, pointer, store};
-use crate::file::lock;
 use crate::layout::{rdma_cm_event, rdma_event_channel};
+use crate::lock::lock;
 use crate::object::{Kind, Object, Shared, delete, new};
 use crate::verbs::context::{is_non_blocking, make_blocking};
 

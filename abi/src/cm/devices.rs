@@ -3,12 +3,13 @@
 use core::ffi::c_int;
 use core::net::IpAddr;
 use core::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::device::{Device, list};
 use crate::errno::{Errno, pointer};
 use crate::instance;
 use crate::layout::{CStruct, ibv_context, ibv_pd, ibv_xrcd, ibv_xrcd_init_attr};
+use crate::lock::lock;
 use crate::object::{Context, Shared};
 use crate::verbs::context::ibv_open_device;
 use crate::verbs::device::terminated;
@@ -37,7 +38,7 @@ static OPEN: Mutex<Open> = Mutex::new(Open {
 });
 
 fn open() -> MutexGuard<'static, Open> {
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = lock(&OPEN);
     let process = std::process::id();
     if open.process != process {
         open.process = process;

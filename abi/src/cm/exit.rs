@@ -2,11 +2,12 @@
 //! of it. Without that a peer that only receives would wait for ever.
 
 use core::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, Once, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, Once};
 use std::thread;
 use std::time::Duration;
 
 use super::{devices, id};
+use crate::lock::lock;
 use crate::rsocket;
 
 /// What a stream has not sent after that is lost, as it is with an adapter.
@@ -45,13 +46,13 @@ extern "C" fn end_connections() {
         id::disconnect_all();
         // With those that the program has just ended itself. A peer that does not answer is left alone: the process ends.
         urxe::cm::finish_disconnects(&devices::opened(), DISCONNECT_LIMIT);
-        *finishes.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *lock(&finishes.0) = true;
         finishes.1.notify_one();
     });
     if started.is_err() {
         return;
     }
-    let done = finished.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let done = lock(&finished.0);
     // Whatever came of it, the process ends now.
     drop(finished.1.wait_timeout_while(done, LIMIT, |done| !*done));
 }

@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use urxe::{QpType, Qpn};
 
@@ -19,6 +19,7 @@ use crate::layout::{
     CStruct, ibv_pd, ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_event_channel,
 };
 use crate::live::{self, bury};
+use crate::lock::lock;
 use crate::object::{Kind, Object, Qp, Shared};
 use crate::verbs::gid::from_gid;
 use crate::verbs::qp_create::{RC, UC, UD, XRC_RECV, XRC_SEND};
@@ -59,8 +60,7 @@ impl Kind for Id {
 /// Ids by key, in a tree: it has no memory left when thousands are gone. An event may come for one that is just being destroyed.
 fn known() -> MutexGuard<'static, BTreeMap<usize, Shared<rdma_cm_id>>> {
     static KNOWN: OnceLock<Mutex<BTreeMap<usize, Shared<rdma_cm_id>>>> = OnceLock::new();
-    let known = KNOWN.get_or_init(Mutex::default);
-    known.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(KNOWN.get_or_init(Mutex::default))
 }
 
 /// Ends every connection that there is; the ids stay.
@@ -74,7 +74,7 @@ pub(super) fn disconnect_all() {
 
 impl Id {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The id that an event is of, with the event counted: it stays until that is acknowledged. None if it is being

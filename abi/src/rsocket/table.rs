@@ -4,12 +4,13 @@ use core::ffi::c_int;
 use core::net::SocketAddr;
 use std::collections::HashMap;
 use std::os::fd::RawFd;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use super::datagram::Datagram;
 use super::stream::Stream;
 use crate::cm::exit::end_connections_at_exit;
 use crate::errno::Errno;
+use crate::lock::whole;
 
 /// The socket behind a descriptor.
 pub(super) enum Socket {
@@ -104,25 +105,25 @@ fn table() -> &'static Table {
 
 /// The socket with a descriptor. `EBADF` if there is none.
 pub(super) fn find(fd: RawFd) -> Result<Arc<Socket>, Errno> {
-    let table = table().read().unwrap_or_else(PoisonError::into_inner);
+    let table = whole(table().read());
     table.get(&fd).cloned().ok_or(Errno(libc::EBADF))
 }
 
 pub(super) fn insert(socket: Socket) -> RawFd {
     end_connections_at_exit();
     let fd = socket.fd();
-    let mut table = table().write().unwrap_or_else(PoisonError::into_inner);
+    let mut table = whole(table().write());
     table.insert(fd, Arc::new(socket));
     fd
 }
 
 pub(super) fn remove(fd: RawFd) -> Result<Arc<Socket>, Errno> {
-    let mut table = table().write().unwrap_or_else(PoisonError::into_inner);
+    let mut table = whole(table().write());
     table.remove(&fd).ok_or(Errno(libc::EBADF))
 }
 
 pub(crate) fn close_all() {
-    let all = std::mem::take(&mut *table().write().unwrap_or_else(PoisonError::into_inner));
+    let all = std::mem::take(&mut *whole(table().write()));
     for socket in all.into_values() {
         socket.close();
     }

@@ -83,9 +83,10 @@ impl FloorConfig {
     /// Bytes of transport headers in a packet.
     #[inline]
     fn header_of(&self, is_first: bool) -> usize {
-        match is_first {
-            true => self.first_header,
-            false => self.header,
+        if is_first {
+            self.first_header
+        } else {
+            self.header
         }
     }
 

@@ -121,9 +121,10 @@ fn floor_sample(plan: Plan, iters: Option<u64>) -> Result<Option<f64>, CliError>
     if plan.size > PING_LEN_MAX {
         return Ok(None);
     }
-    config.wait = match plan.is_event {
-        true => Wait::Block,
-        false => Wait::Spin,
+    config.wait = if plan.is_event {
+        Wait::Block
+    } else {
+        Wait::Spin
     };
     config.rounds = match (iters, plan.is_event) {
         (Some(iters), _) => iters.clamp(100, 20_000) as usize,

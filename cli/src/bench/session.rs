@@ -31,9 +31,10 @@ impl Session {
     pub(super) fn start(plan: Plan) -> Result<Session, CliError> {
         let mut target = Target::start(Measurement::Bench)?;
         let control = &mut target.control;
-        let station = Station::open(match plan.is_one_address {
-            true => LOOPBACK_SERVER,
-            false => LOOPBACK_CLIENT,
+        let station = Station::open(if plan.is_one_address {
+            LOOPBACK_SERVER
+        } else {
+            LOOPBACK_CLIENT
         })?;
         let link = Link::new(&station, plan)?;
         if matches!(plan.op, Op::Send | Op::Write) {

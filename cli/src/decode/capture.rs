@@ -285,9 +285,10 @@ fn packet<R>(
         return Err(source.corrupt("packet block too short"));
     };
     let word = |index: usize| order.u32(&fixed[index * 4..index * 4 + 4]);
-    let index = match is_obsolete {
-        true => u32::from(order.u16(&fixed[..2])),
-        false => word(0),
+    let index = if is_obsolete {
+        u32::from(order.u16(&fixed[..2]))
+    } else {
+        word(0)
     };
     let interface = interface_of(source, interfaces, index as usize)?;
     let Some(data) = rest.get(..word(3) as usize) else {
@@ -369,9 +370,10 @@ impl<R> Source<R> {
     /// An error if less was read than is wanted.
     fn check(&self, read: usize, wanted: usize) -> Result<(), CaptureError> {
         let offset = self.record;
-        match read < wanted {
-            true => Err(CaptureError::Truncated { offset }),
-            false => Ok(()),
+        if read < wanted {
+            Err(CaptureError::Truncated { offset })
+        } else {
+            Ok(())
         }
     }
 }

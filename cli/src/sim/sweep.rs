@@ -101,9 +101,10 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<(), CliError> {
 fn tell(args: &SweepArgs, settings: &[Setting], outcomes: &[Outcome]) -> Result<usize, CliError> {
     let mut out = stdout();
     let name: Vec<String> = settings.iter().map(Setting::to_string).collect();
-    let name = match name.is_empty() {
-        true => args.scenario.file.display().to_string(),
-        false => name.join(" "),
+    let name = if name.is_empty() {
+        args.scenario.file.display().to_string()
+    } else {
+        name.join(" ")
     };
     let failed: Vec<&Outcome> = outcomes.iter().filter(|o| !o.failures.is_empty()).collect();
     let count = outcomes.len();

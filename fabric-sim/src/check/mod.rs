@@ -188,22 +188,23 @@ impl Sim {
             let place = "the network".to_owned();
             self.checks.report(Check::Books, now, place, fault);
         }
-        match self.checks.violations.is_empty() {
-            true => Ok(()),
-            false => Err(Violated {
-                seed: self.fabric.config().seed,
-                violations: self.checks.violations.clone(),
-            }),
+        if self.checks.violations.is_empty() {
+            return Ok(());
         }
+        Err(Violated {
+            seed: self.fabric.config().seed,
+            violations: self.checks.violations.clone(),
+        })
     }
 
     /// A look is due: the next one comes soon if things happen, and later if not.
     pub(crate) fn look_in_passing(&mut self) {
         let events = self.fabric.events();
         let is_quiet = events == core::mem::replace(&mut self.checks.events, events);
-        self.checks.every = match is_quiet {
-            true => LOOK_MAX.min(self.checks.every * 2),
-            false => LOOK,
+        self.checks.every = if is_quiet {
+            LOOK_MAX.min(self.checks.every * 2)
+        } else {
+            LOOK
         };
         let now = self.checks.next_look;
         self.checks.next_look = now + self.checks.every;

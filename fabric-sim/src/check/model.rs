@@ -359,18 +359,20 @@ impl Model {
         let Some(qp) = self.qps.get_mut(place) else {
             return;
         };
-        let last = match is_answer {
-            true => qp.last_answer.replace(psn),
-            false => qp.last_request.replace(psn),
+        let last = if is_answer {
+            qp.last_answer.replace(psn)
+        } else {
+            qp.last_request.replace(psn)
         };
         self.psn_wraps += u64::from(last.is_some_and(|last| psn.get() < last.get()));
         if let Some(last) = last.filter(|last| !last.is_before(psn)) {
             let fault = format!(
                 "{operation:?} with PSN {psn:?} was executed after {last:?}: twice, or out of order"
             );
-            let check = match after.atomics != before.atomics {
-                true => Check::Atomics,
-                false => Check::Delivery,
+            let check = if after.atomics != before.atomics {
+                Check::Atomics
+            } else {
+                Check::Delivery
             };
             return self.violate(check, qpn, fault);
         }

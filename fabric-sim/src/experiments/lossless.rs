@@ -215,13 +215,12 @@ pub(super) fn storm(findings: &mut Findings) {
         }
         let rate = (sim.flow(healthy).delivered_bytes - before) as f64 * 8e-9 / 0.02;
         let what = format!("{name}: the healthy flow");
-        match has_watchdog {
-            false => findings.add(what, "Gb/s", 0.0, rate, Bound::Exactly),
+        if has_watchdog {
             // Half of the cable: the other half goes to where it is dropped.
-            true => {
-                let half = 20.0 * PAYLOAD_SHARE;
-                findings.within(0.05, what, "Gb/s", half, rate);
-            }
+            let half = 20.0 * PAYLOAD_SHARE;
+            findings.within(0.05, what, "Gb/s", half, rate);
+        } else {
+            findings.add(what, "Gb/s", 0.0, rate, Bound::Exactly);
         }
     }
 }

@@ -25,9 +25,10 @@ impl Fabric {
         let quanta = if is_off { times.quanta } else { 0 };
         let pause = self.qos.pause(class, quanta);
         let held = self.held(port, priority);
-        let cause = match is_off {
-            true => PauseCause::Full { priority, held },
-            false => PauseCause::Free { priority, held },
+        let cause = if is_off {
+            PauseCause::Full { priority, held }
+        } else {
+            PauseCause::Free { priority, held }
         };
         self.emit_pause(port, pause, cause);
         if is_off && !self.ports[port.index()].refresh_armed {

@@ -86,9 +86,10 @@ pub struct Drops {
 
 impl Drops {
     pub(crate) fn count(&mut self, reason: DropReason, is_lossless: bool) {
-        let counts = match is_lossless {
-            true => &mut self.lossless,
-            false => &mut self.lossy,
+        let counts = if is_lossless {
+            &mut self.lossless
+        } else {
+            &mut self.lossy
         };
         counts[reason as usize] += 1;
     }

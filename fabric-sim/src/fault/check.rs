@@ -76,10 +76,12 @@ impl Fault {
                 ..
             } if down.ps() == 0 || up.ps() == 0 => Err(FaultError::Zero("the time down and up")),
             FaultKind::Partition { side, .. } => {
-                match side.iter().all(|&host| is_host(topology, host)) {
-                    true if side.is_empty() => needs("hosts of one side"),
-                    true => Ok(()),
-                    false => Err(FaultError::Place),
+                if side.is_empty() {
+                    needs("hosts of one side")
+                } else if side.iter().all(|&host| is_host(topology, host)) {
+                    Ok(())
+                } else {
+                    Err(FaultError::Place)
                 }
             }
             FaultKind::PauseStorm { classes: 0 } => needs("a class, 0 to 7"),
@@ -103,8 +105,9 @@ fn is_host(topology: &Topology, host: HostId) -> bool {
 }
 
 fn check_probability(p: f64) -> Result<(), FaultError> {
-    match (0.0..=1.0).contains(&p) {
-        true => Ok(()),
-        false => Err(FaultError::Probability(p)),
+    if (0.0..=1.0).contains(&p) {
+        Ok(())
+    } else {
+        Err(FaultError::Probability(p))
     }
 }

@@ -286,9 +286,10 @@ fn put(values: &mut Vec<u64>, place: usize, value: u64, is_maximum: bool) {
     if values.len() <= place {
         values.resize(place + 1, 0);
     }
-    values[place] = match is_maximum {
-        true => values[place].max(value),
-        false => values[place] + value,
+    values[place] = if is_maximum {
+        values[place].max(value)
+    } else {
+        values[place] + value
     };
 }
 

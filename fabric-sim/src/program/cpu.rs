@@ -71,9 +71,10 @@ impl Cpu {
     }
 
     fn stall(&mut self) -> Span {
-        match self.rng.hits(self.odds) {
-            true => Span::from_ps(self.rng.below(self.model.stall.ps())),
-            false => Span::ZERO,
+        if self.rng.hits(self.odds) {
+            Span::from_ps(self.rng.below(self.model.stall.ps()))
+        } else {
+            Span::ZERO
         }
     }
 }

@@ -158,9 +158,10 @@ impl Nic {
     /// The calling program gives its turn back.
     pub(crate) fn wait(&self, reason: Reason) -> Result<(), Stopped> {
         let busy = self.take_busy();
-        match threads::wait(Wait { busy, reason }) {
-            true => Ok(()),
-            false => Err(Stopped),
+        if threads::wait(Wait { busy, reason }) {
+            Ok(())
+        } else {
+            Err(Stopped)
         }
     }
 }

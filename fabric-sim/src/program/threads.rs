@@ -164,12 +164,13 @@ fn run(seat: Seat, context: Arc<dyn Any + Send + Sync>, body: impl FnOnce()) {
         context,
     };
     CURRENT.set(Some(current));
-    let ending = match may_begin {
-        true => match catch_unwind(AssertUnwindSafe(body)) {
+    let ending = if may_begin {
+        match catch_unwind(AssertUnwindSafe(body)) {
             Ok(()) => Ending::Returned,
             Err(payload) => ending_of(&*payload),
-        },
-        false => Ending::Killed,
+        }
+    } else {
+        Ending::Killed
     };
     CURRENT.set(None);
     seat.say(Turn::Ended(ending));

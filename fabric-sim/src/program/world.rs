@@ -222,9 +222,10 @@ impl World {
             let name = self.sim.fabric().topology().name(task.host);
             waiting.push(format!("{name} {what}"));
         }
-        match self.sim.fabric().is_idle() {
-            true => Cause::Deadlock(waiting),
-            false => Cause::TimeLimit { until, waiting },
+        if self.sim.fabric().is_idle() {
+            Cause::Deadlock(waiting)
+        } else {
+            Cause::TimeLimit { until, waiting }
         }
     }
 

@@ -69,9 +69,10 @@ checked! {
         number.map(|number| (number, class)).ok_or_else(fault)
     }).collect();
     /// Numbers of frames.
-    Rising(Vec<u64>) from Vec<u64>: |list| match list.is_sorted_by(|a, b| a < b) {
-        true => Ok(list),
-        false => Err("numbers of frames must rise".to_owned()),
+    Rising(Vec<u64>) from Vec<u64>: |list| if list.is_sorted_by(|a, b| a < b) {
+        Ok(list)
+    } else {
+        Err("numbers of frames must rise".to_owned())
     };
 }
 

@@ -19,9 +19,10 @@ fn list(table: &Table, key: &str) -> Vec<Value> {
 }
 
 fn put(table: &mut Table, key: &str, list: Vec<Value>) {
-    match list.is_empty() {
-        true => table.remove(key),
-        false => table.insert(key.to_owned(), Value::Array(list)),
+    if list.is_empty() {
+        table.remove(key)
+    } else {
+        table.insert(key.to_owned(), Value::Array(list))
     };
 }
 

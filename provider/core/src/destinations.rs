@@ -219,9 +219,10 @@ impl Destinations {
         let destination = &mut self.list[way.place? as usize];
         if is_busy != way.is_busy {
             way.is_busy = is_busy;
-            match is_busy {
-                true => destination.busy += 1,
-                false => destination.busy -= 1,
+            if is_busy {
+                destination.busy += 1;
+            } else {
+                destination.busy -= 1;
             }
             destination.divide(config);
         }

@@ -30,9 +30,10 @@ impl Shard {
         // Adapters acknowledge a message as it arrives, so what answers it never reaches the peer before the ACK, and programs
         // rely on that. The answer may leave on any QP.
         let pair = self.pair(batch, acks);
-        let acks = match self.turns.has_data() && pair.is_none() {
-            true => acks.before_data(),
-            false => acks,
+        let acks = if self.turns.has_data() && pair.is_none() {
+            acks.before_data()
+        } else {
+            acks
         };
         if !self.turns.owing.is_empty() && !self.send_answers(env, batch, acks) {
             return true;

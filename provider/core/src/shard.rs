@@ -167,9 +167,10 @@ impl Shard {
     /// Returns false if there is no such QP.
     pub fn destroy_qp(&mut self, index: QpIndex) -> bool {
         self.timers.cancel(index);
-        let removed = match self.cm_rests(index) {
-            false => self.qps.remove(index),
-            true => self.qps.remove_resting(index),
+        let removed = if self.cm_rests(index) {
+            self.qps.remove_resting(index)
+        } else {
+            self.qps.remove(index)
         };
         match removed {
             Some(mut qp) => {

@@ -32,9 +32,12 @@ pub fn finish_disconnects(contexts: &[Context], limit: Duration) -> usize {
 
 /// Peers that have not answered, told once more or not.
 fn left(context: &Context, again: bool) -> usize {
-    let counted = context.engine().cm(|agent, _| match again {
-        true => agent.repeat_disconnects(),
-        false => agent.disconnecting(),
+    let counted = context.engine().cm(|agent, _| {
+        if again {
+            agent.repeat_disconnects()
+        } else {
+            agent.disconnecting()
+        }
     });
     // After a fork or a panic there is nothing to wait for.
     counted.unwrap_or(0)

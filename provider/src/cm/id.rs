@@ -3,7 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use urxe_core::cm::{CommId, ListenerId, VendorOptions as Ece};
 use urxe_core::qp::state::QpType;
@@ -277,23 +277,20 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.mailbox.clear();
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let listening = std::mem::take(&mut state.listening);
-        let (conn, lease) = (state.conn.take(), state.lease.take());
-        let groups = std::mem::take(&mut state.groups);
+        let state = std::mem::take(&mut *self.state());
         if let Some(qp) = Qp::upgrade(&state.attached) {
-            for group in groups {
+            for group in state.groups {
                 // It was attached when the identifier joined, and may be detached since.
                 let _ = qp.detach_mcast(group.into());
             }
         }
-        for listening in listening {
+        for listening in state.listening {
             listening.end();
         }
-        if let (Some(context), Some(conn)) = (self.device.get(), conn) {
+        if let (Some(context), Some(conn)) = (self.device.get(), state.conn) {
             context.engine().cm_destroy(conn);
         }
-        drop(lease);
+        drop(state.lease);
     }
 }
 

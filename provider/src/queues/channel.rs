@@ -130,7 +130,6 @@ impl<T> Channel<T> {
         }
     }
 
-    /// Nothing in here panics half way, so a poisoned queue is a whole queue.
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
         lock(&self.inner)
     }

@@ -268,7 +268,6 @@ impl CqCore {
         }
     }
 
-    /// Nothing in here panics half way, so a poisoned ring is a whole ring.
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         lock(&self.inner)

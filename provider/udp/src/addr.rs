@@ -136,16 +136,18 @@ const HAS_LEN: bool = cfg!(any(
 ));
 
 fn set_family(bytes: &mut [u8; Dest::CAPACITY], family: i32, len: u32) {
-    let first = match HAS_LEN {
-        true => [len as u8, family as u8],
-        false => (family as u16).to_ne_bytes(),
+    let first = if HAS_LEN {
+        [len as u8, family as u8]
+    } else {
+        (family as u16).to_ne_bytes()
     };
     bytes[..2].copy_from_slice(&first);
 }
 
 fn family_of(bytes: &[u8; Dest::CAPACITY]) -> u16 {
-    match HAS_LEN {
-        true => u16::from(bytes[1]),
-        false => u16::from_ne_bytes([bytes[0], bytes[1]]),
+    if HAS_LEN {
+        u16::from(bytes[1])
+    } else {
+        u16::from_ne_bytes([bytes[0], bytes[1]])
     }
 }

@@ -15,7 +15,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use self::dropped::Dropped;
@@ -26,6 +26,7 @@ use super::settings::Settings;
 use super::sys;
 use crate::cm::manager::source_for;
 use crate::errno::Errno;
+use crate::lock::lock;
 
 /// How long closing waits for what is on its way: it leaves without an answer.
 const LINGER: Duration = Duration::from_secs(1);
@@ -72,7 +73,7 @@ impl Datagram {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(super) fn bind(&self, addr: SocketAddr) -> Result<(), Errno> {

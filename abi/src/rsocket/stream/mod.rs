@@ -18,7 +18,7 @@ mod transfer;
 pub(crate) use self::connection::hostile;
 
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use urxe::cm::{CmOption, EventChannel, Id, PortSpace};
@@ -29,6 +29,7 @@ use super::settings::Settings;
 use super::wire::Message;
 use crate::cm::manager::manager;
 use crate::errno::Errno;
+use crate::lock::{lock, whole};
 
 /// How long closing waits for the peer to take what was sent: as long as Linux keeps a TCP socket that no process has open.
 const LINGER: Duration = Duration::from_secs(60);
@@ -132,7 +133,7 @@ impl Stream {
     }
 
     pub(super) fn lock(&self) -> Guard<'_> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Until something holds of the connection. `EAGAIN` if that would take time that the caller has not.
@@ -158,11 +159,7 @@ impl Stream {
                 state.sleepers += 1;
                 // Without an end it looks again now and then.
                 let left = left.unwrap_or(LINGER);
-                state = self
-                    .woken
-                    .wait_timeout(state, left)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0;
+                (state, _) = whole(self.woken.wait_timeout(state, left));
                 state.sleepers -= 1;
                 continue;
             }

@@ -130,9 +130,12 @@ impl Report {
 fn percents_of_mean(bytes: &[u64]) -> Vec<f64> {
     let mean = bytes.iter().sum::<u64>() as f64 / bytes.len().max(1) as f64;
     // Without any bytes all have the same.
-    let percent = |&bytes: &u64| match mean > 0.0 {
-        true => 100.0 * bytes as f64 / mean,
-        false => 100.0,
+    let percent = |&bytes: &u64| {
+        if mean > 0.0 {
+            100.0 * bytes as f64 / mean
+        } else {
+            100.0
+        }
     };
     bytes.iter().map(percent).collect()
 }

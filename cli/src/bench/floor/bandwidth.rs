@@ -20,9 +20,10 @@ fn window(config: &FloorConfig, batch: usize) -> u64 {
     let packet = packet_len(config.header, config.message.min(config.mtu));
     // Half a megabyte stays in the cache that the two sides share; small packets take
     // more room in the kernel than their length, so they have a limit of their own.
-    let packets = match packet {
-        ..256 => 4096,
-        _ => (512 << 10) / packet,
+    let packets = if packet < 256 {
+        4096
+    } else {
+        (512 << 10) / packet
     };
     packets.max(2 * batch) as u64
 }

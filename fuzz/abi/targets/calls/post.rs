@@ -36,9 +36,10 @@ impl Session<'_> {
 
     /// An entry that may name anything, as its key is looked at; of an inline request, bytes that are there.
     pub(super) fn entry(&mut self, is_inline: bool) -> ibv_sge {
-        let addr = match self.script.one_in(16) && !is_inline {
-            true => u64::from(self.script.value()),
-            false => self.place(),
+        let addr = if self.script.one_in(16) && !is_inline {
+            u64::from(self.script.value())
+        } else {
+            self.place()
         };
         let length = self.script.value();
         ibv_sge {
@@ -130,9 +131,10 @@ impl Session<'_> {
         for (n, (wr, list)) in wrs.iter_mut().zip(&mut lists).enumerate() {
             wr.wr_id = first + n as u64;
             (wr.sg_list, wr.num_sge) = (list.as_mut_ptr(), self.count_of_entries());
-            wr.next = match n + 1 < count {
-                true => start.wrapping_add(n + 1),
-                false => ptr::null_mut(),
+            wr.next = if n + 1 < count {
+                start.wrapping_add(n + 1)
+            } else {
+                ptr::null_mut()
             };
         }
         let mut bad = ptr::null_mut();
@@ -166,9 +168,10 @@ impl Session<'_> {
         for (n, (wr, list)) in wrs.iter_mut().zip(&mut lists).enumerate() {
             wr.wr_id = first + n as u64;
             (wr.sg_list, wr.num_sge) = (list.as_mut_ptr(), self.count_of_entries());
-            wr.next = match n + 1 < count {
-                true => start.wrapping_add(n + 1),
-                false => ptr::null_mut(),
+            wr.next = if n + 1 < count {
+                start.wrapping_add(n + 1)
+            } else {
+                ptr::null_mut()
             };
         }
         let mut bad = ptr::null_mut();

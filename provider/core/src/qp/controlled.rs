@@ -194,9 +194,10 @@ impl Qp {
     }
 
     fn charge(&mut self, bytes: usize, now: Time) {
-        let overhead = match self.link.dest.remote.is_ipv4() {
-            true => FRAME_OVERHEAD_IPV4,
-            false => FRAME_OVERHEAD_IPV6,
+        let overhead = if self.link.dest.remote.is_ipv4() {
+            FRAME_OVERHEAD_IPV4
+        } else {
+            FRAME_OVERHEAD_IPV6
         };
         if let Some(congestion) = &mut self.req.congestion {
             congestion.on_sent(bytes as u32 + overhead, now);

@@ -136,9 +136,10 @@ impl Qp {
             };
             return (expected, format!("{} bytes", wqe.length), None);
         }
-        let need = match wqe.opcode.returns_data() {
-            true => Access::LOCAL_WRITE,
-            false => Access::NONE,
+        let need = if wqe.opcode.returns_data() {
+            Access::LOCAL_WRITE
+        } else {
+            Access::NONE
         };
         let sges = self.req.sq.sges(self.req.sq.head());
         local_access(mrs, sges, self.link.pd, need)

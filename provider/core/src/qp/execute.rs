@@ -238,9 +238,10 @@ impl Responder {
     /// May a request that is answered by a response come in?
     pub(crate) fn check_acceptable(&self, link: &Link, need: Access) -> Result<(), Refusal> {
         check_right(link, need)?;
-        match self.replay.has_room() {
-            true => Ok(()),
-            false => Err(Refusal::TooMany),
+        if self.replay.has_room() {
+            Ok(())
+        } else {
+            Err(Refusal::TooMany)
         }
     }
 
@@ -289,9 +290,10 @@ fn write_target_gone() -> Refusal {
 
 #[inline]
 fn check_right(link: &Link, need: Access) -> Result<(), Refusal> {
-    match link.access.contains(need) {
-        true => Ok(()),
-        false => Err(Refusal::Right(need)),
+    if link.access.contains(need) {
+        Ok(())
+    } else {
+        Err(Refusal::Right(need))
     }
 }
 

@@ -288,9 +288,10 @@ impl IdentTrack {
     /// How far a counter may move back and on.
     #[inline]
     fn reach(&self) -> (u16, u16) {
-        match self.is_open {
-            true => (OPEN_STEP_MAX, OPEN_STEP_MAX),
-            false => (OVERTAKEN_MAX, AHEAD_MAX),
+        if self.is_open {
+            (OPEN_STEP_MAX, OPEN_STEP_MAX)
+        } else {
+            (OVERTAKEN_MAX, AHEAD_MAX)
         }
     }
 

@@ -522,9 +522,10 @@ impl Qp {
                 _ => AsyncEvent::QpReqErr(self.index),
             });
         }
-        let fault = match blames_receive {
-            true => refusal.fault(),
-            false => Fault::Flushed,
+        let fault = if blames_receive {
+            refusal.fault()
+        } else {
+            Fault::Flushed
         };
         self.resp.flush(fault, &self.link, cx);
         self.req.flush(Fault::Flushed, &self.link, cx);

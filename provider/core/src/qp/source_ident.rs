@@ -77,10 +77,11 @@ impl SourceIdents {
     #[cold]
     pub(crate) fn note(&mut self, source: IpAddr, ident: u16, now: Time) {
         if let Some(track) = self.track_of(source) {
-            match track.has_counter(ident, now) {
+            if track.has_counter(ident, now) {
                 // The hint of no place in a train.
-                true => _ = track.learn((ident, !ident), now, || true),
-                false => track.note(ident, steps(now)),
+                track.learn((ident, !ident), now, || true);
+            } else {
+                track.note(ident, steps(now));
             }
         }
     }

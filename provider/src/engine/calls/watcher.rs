@@ -80,9 +80,12 @@ impl Engine {
         cq: &CqCore,
         out: &mut [Wc],
     ) -> Result<usize, Poisoned> {
-        let poll = |out: &mut [Wc]| match watcher.is_strict {
-            true => self.poll_strict(cq, out),
-            false => self.poll_usual(cq, out),
+        let poll = |out: &mut [Wc]| {
+            if watcher.is_strict {
+                self.poll_strict(cq, out)
+            } else {
+                self.poll_usual(cq, out)
+            }
         };
         let found = poll(out)?;
         if found > 0 || watcher.network.is_none() || !cq.is_empty() {

@@ -101,9 +101,10 @@ impl Engine {
     fn turn_on_network(&self, state: &mut ShardState) {
         let sleeps = self.progress.is_watched() || !self.progress.was_driven(state.now, RECENT_NS);
         state.handle_timers();
-        state.transmit(match sleeps {
-            true => Driver::Sleeper { yields: false },
-            false => Driver::Poller { yields: false },
+        state.transmit(if sleeps {
+            Driver::Sleeper { yields: false }
+        } else {
+            Driver::Poller { yields: false }
         });
     }
 }

@@ -99,9 +99,10 @@ impl PortWatch {
         if self.is_up.swap(seen.is_up, Ordering::Relaxed) != seen.is_up {
             self.downs
                 .fetch_add(u64::from(!seen.is_up), Ordering::Relaxed);
-            tell(match seen.is_up {
-                true => AsyncEvent::PortActive(PORT),
-                false => AsyncEvent::PortErr(PORT),
+            tell(if seen.is_up {
+                AsyncEvent::PortActive(PORT)
+            } else {
+                AsyncEvent::PortErr(PORT)
             });
         }
         let lost = self.listed & !seen.present;

@@ -39,8 +39,11 @@ const RECEIVES_PER_TURN: u32 = 4;
 
 /// How long an ACK may be held back in the hope of a reply to travel with, and how
 /// long packets wait for a full socket. A program that answers does so within
-/// microseconds; peers wait for tens of milliseconds at least. It is the tick of the
-/// progress thread while the program drives by itself, so it costs no wake-up more (with a tenth, `bench send --lat` is 3.4, not 1.4).
+/// microseconds; peers wait for tens of milliseconds at least.
+///
+/// It is the tick of the progress thread while the program drives by itself, so it costs
+/// no wake-up more: `urxe bench send --lat` is 1.4 of the floor, and 3.4 with a tenth
+/// of it.
 pub(crate) const DEFER_NS: u64 = 1_000_000;
 
 /// A QP as the engine keeps it.

@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use core::{mem, ptr};
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::routines;
 
@@ -75,7 +75,7 @@ fn is_ours(action: &libc::sigaction) -> bool {
 }
 
 fn lock() -> Used {
-    USED.lock().unwrap_or_else(PoisonError::into_inner)
+    crate::lock::lock(&USED)
 }
 
 type Used = MutexGuard<'static, [usize; SIGNALS.len()]>;

@@ -42,9 +42,10 @@ pub(crate) fn send_run(segments: usize) -> io::Result<()> {
 /// Longest UDP payload that a packet to `dest` may have where it leaves this host.
 pub(crate) fn path_payload_max(dest: &Dest) -> io::Result<usize> {
     let ipv6 = dest.addr().is_ipv6();
-    let (level, name, headers) = match ipv6 {
-        true => (libc::IPPROTO_IPV6, libc::IPV6_MTU, 48),
-        false => (libc::IPPROTO_IP, libc::IP_MTU, 28),
+    let (level, name, headers) = if ipv6 {
+        (libc::IPPROTO_IPV6, libc::IPV6_MTU, 48)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_MTU, 28)
     };
     let socket = sys::udp_socket(ipv6)?;
     rustix::net::connect(&socket, &dest.addr())?;

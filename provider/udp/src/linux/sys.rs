@@ -24,9 +24,10 @@ fn count(ret: c_long) -> io::Result<usize> {
 
 /// A datagram socket: close-on-exec, non-blocking.
 pub(crate) fn udp_socket(ipv6: bool) -> io::Result<OwnedFd> {
-    let family = match ipv6 {
-        true => AddressFamily::INET6,
-        false => AddressFamily::INET,
+    let family = if ipv6 {
+        AddressFamily::INET6
+    } else {
+        AddressFamily::INET
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let protocol = Some(ipproto::UDP);

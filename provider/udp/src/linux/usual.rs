@@ -47,9 +47,10 @@ impl UsualSize {
     /// A train of such a segment size left, and the socket has no size of its own.
     #[inline]
     pub(super) fn note(&self, fd: BorrowedFd<'_>, size: u16) {
-        let before = match self.last.load(Relaxed) == size {
-            true => self.alike.load(Relaxed),
-            false => 0,
+        let before = if self.last.load(Relaxed) == size {
+            self.alike.load(Relaxed)
+        } else {
+            0
         };
         let alike = before.saturating_add(1);
         self.last.store(size, Relaxed);
