@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use urxe::FaultSpec;
+use urxe::{FaultSpec, PortSpeed};
 
 use crate::bench::{self, Op};
 use crate::control::PORT_DEFAULT;
@@ -262,6 +262,9 @@ pub(crate) struct LaunchArgs {
     /// Largest path MTU that the devices offer: bytes of payload in a packet
     #[arg(long, value_parser = parse_mtu)]
     pub(crate) mtu: Option<u32>,
+    /// Speed that the ports report, in Gb/s: 2.5, 10, 20, 25, 40, 50, 56, 100, 200, 400 or 800 [default: 100]
+    #[arg(long, value_name = "GBPS")]
+    pub(crate) speed: Option<PortSpeed>,
     /// Do not show the program device files in /sys and /dev that there are none of (by LD_PRELOAD)
     #[arg(long)]
     pub(crate) no_sysfs: bool,

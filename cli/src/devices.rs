@@ -2,17 +2,21 @@
 
 use std::io::Write;
 
+use urxe::PortSpeed;
+
 use crate::error::{CliError, Context};
 use crate::table::{Align, Table};
 
 pub(crate) fn run() -> Result<(), CliError> {
     let devices = urxe::devices().context("cannot list the interfaces")?;
+    let speed = PortSpeed::of_environment().context("cannot tell the speed")?;
     let mut table = Table::new(&[
         ("device", Align::Left),
         ("interface", Align::Left),
         ("state", Align::Left),
         ("interface MTU", Align::Right),
         ("path MTU", Align::Right),
+        ("speed", Align::Left),
         ("GIDs", Align::Left),
     ]);
     for device in devices {
@@ -25,10 +29,11 @@ pub(crate) fn run() -> Result<(), CliError> {
             state.to_owned(),
             device.mtu().to_string(),
             device.active_mtu().bytes().to_string(),
+            speed.to_string(),
             gids.next().unwrap_or_default(),
         ]);
         for gid in gids {
-            let mut row = vec![String::new(); 5];
+            let mut row = vec![String::new(); 6];
             row.push(gid);
             table.row(row);
         }

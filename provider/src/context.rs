@@ -25,6 +25,7 @@ use crate::network::{self, Adapter, Driven};
 use crate::pd::Pd;
 use crate::pd_numbers::PdNumbers;
 use crate::port::{PortAttr, PortState, interface_mtu};
+use crate::port_speed::PortSpeed;
 use crate::strict::{StrictMode, StrictReport};
 use crate::xrcd::XrcdTable;
 
@@ -55,6 +56,7 @@ struct ContextInner {
     _progress: Option<ProgressThread>,
     engine: Arc<Engine>,
     active_mtu: Mtu,
+    speed: PortSpeed,
     pd_numbers: PdNumbers,
     xrcds: XrcdTable,
 }
@@ -82,7 +84,7 @@ impl Context {
         LIMITS
     }
 
-    /// State and MTU of port 1, the only one.
+    /// State, MTU and speed of port 1, the only one.
     ///
     /// # Errors
     /// If `port` is not 1.
@@ -97,6 +99,7 @@ impl Context {
             },
             max_mtu: Mtu::Mtu4096,
             active_mtu: self.active_mtu(),
+            speed: self.inner.speed,
             gid_tbl_len: self.addresses().count() as u32,
             pkey_tbl_len: LIMITS.max_pkeys,
             max_msg_sz: LIMITS.max_msg_sz,
@@ -329,6 +332,8 @@ pub struct ContextBuilder {
     faults: Option<Option<FaultSpec>>,
     /// The same.
     mtu: Option<Mtu>,
+    /// The same.
+    speed: Option<PortSpeed>,
 }
 
 impl ContextBuilder {
@@ -354,6 +359,7 @@ impl ContextBuilder {
             strict: None,
             faults: None,
             mtu: None,
+            speed: None,
         }
     }
 
@@ -443,6 +449,14 @@ impl ContextBuilder {
         self
     }
 
+    /// The speed that the port reports; 100 Gb/s by default. The environment variable
+    /// `URXE_SPEED` does the same for all contexts.
+    #[must_use]
+    pub fn speed(mut self, speed: PortSpeed) -> Self {
+        self.speed = Some(speed);
+        self
+    }
+
     /// Lets other contexts, of this process or of others of the same user, open the same
     /// addresses. On by default. Without it the context has the addresses alone, or opening fails.
     #[must_use]
@@ -466,6 +480,7 @@ impl ContextBuilder {
         {
             active_mtu = active_mtu.min(mtu);
         }
+        let speed = self.speed.map_or_else(PortSpeed::of_environment, Ok)?;
         let mut config = self.engine;
         config.faults = self.faults.map_or_else(faults_of_environment, Ok)?;
         config.strict = self.strict.map_or_else(StrictMode::of_environment, Ok)?;
@@ -494,6 +509,7 @@ impl ContextBuilder {
             _progress: progress,
             engine,
             active_mtu,
+            speed,
             pd_numbers: PdNumbers::new(LIMITS.max_pd),
             xrcds: XrcdTable::default(),
         };

@@ -86,7 +86,8 @@
 //! repeats the decisions of a run.
 //!
 //! `URXE_FAULTS=drop=2%,seed=7` has packets meet faults on their way out ([`FaultSpec`]);
-//! `URXE_MTU=1024` limits the path MTU ([`ContextBuilder::mtu`]).
+//! `URXE_MTU=1024` limits the path MTU ([`ContextBuilder::mtu`]); `URXE_SPEED=25` is the speed
+//! that ports report ([`PortSpeed`]).
 
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
@@ -128,6 +129,7 @@ pub mod network;
 mod pd;
 mod pd_numbers;
 mod port;
+mod port_speed;
 mod qp;
 mod queues;
 mod rereg;
@@ -170,6 +172,7 @@ pub use mr::{BorrowedMr, Mr};
 pub use mw::Mw;
 pub use pd::Pd;
 pub use port::{PortAttr, PortState};
+pub use port_speed::{PortSpeed, PortSpeedError};
 pub use qp::{Qp, QpBuilder, QpInitAttr};
 pub use rereg::Rereg;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use urxe_core::qp::attr::Mtu;
 
 use crate::device::find_by_address;
+use crate::port_speed::PortSpeed;
 
 /// State of a port, with the numbers of `enum ibv_port_state`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +25,7 @@ pub enum PortState {
 /// let port = context.query_port(1)?;
 /// assert_eq!(port.state, urxe::PortState::Active);
 /// assert_eq!(port.active_mtu, urxe::Mtu::Mtu4096);
+/// assert_eq!(port.speed.mbps(), 100_000);
 /// # Ok(())
 /// # }
 /// ```
@@ -37,6 +39,8 @@ pub struct PortAttr {
     pub max_mtu: Mtu,
     /// The largest that the interface can carry. Both ends of a connection use the same.
     pub active_mtu: Mtu,
+    /// How fast it says that it is.
+    pub speed: PortSpeed,
     /// Entries in the GID table: the context's addresses.
     pub gid_tbl_len: u32,
     /// Entries in the P_Key table.

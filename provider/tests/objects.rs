@@ -3,7 +3,9 @@
 mod common;
 
 use common::{ALL, End, address, connect, pair};
-use urxe::{Access, AttrMask, ConnectOptions, Context, ErrorKind, Mtu, QpAttr, QpState, SendWr};
+use urxe::{
+    Access, AttrMask, ConnectOptions, Context, ErrorKind, Mtu, PortSpeed, QpAttr, QpState, SendWr,
+};
 
 #[test]
 fn the_loopback_device_is_listed_and_describes_itself() {
@@ -29,6 +31,13 @@ fn a_context_knows_its_port() {
         urxe::Gid::from(addr)
     );
     assert!(context.query_gid(1, 1).is_err() && context.query_port(2).is_err());
+    assert_eq!(port.speed, PortSpeed::default());
+    let speed = PortSpeed::ALL[0];
+    let slow = Context::builder(address())
+        .speed(speed)
+        .open()
+        .expect("free");
+    assert_eq!(slow.query_port(1).expect("port 1").speed, speed);
     let limits = context.query_device();
     let (cq, pd) = (
         context.create_cq(1).expect("a CQ"),

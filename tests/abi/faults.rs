@@ -72,7 +72,11 @@ fn ib_write_bw_under_faults() {
 #[test]
 fn a_mistake_in_the_environment_is_an_error() {
     let (address, _) = addresses();
-    for (variable, value) in [("URXE_FAULTS", "drop=2"), ("URXE_MTU", "1500")] {
+    for (variable, value) in [
+        ("URXE_FAULTS", "drop=2"),
+        ("URXE_MTU", "1500"),
+        ("URXE_SPEED", "99"),
+    ] {
         let Some(mut command) = program("ibv_devinfo", "ibverbs-utils", address) else {
             return;
         };

@@ -33,6 +33,29 @@ fn ibv_devinfo_shows_port_and_gid() {
     }
 }
 
+/// What programs choose devices by: the library's words, and the file that `urxe run` shows.
+#[test]
+fn the_speed_of_the_port_can_be_set() {
+    let (address, _) = addresses();
+    let Some(mut command) = program("ibv_devinfo", UTILS, address) else {
+        return;
+    };
+    command.arg("-v").env("URXE_SPEED", "25 Gb/s");
+    let ran = run(command);
+    for part in ["1X (1)", "25.0 Gbps (32)"] {
+        assert!(ran.text.contains(part), "no {part}: {}", ran.text);
+    }
+    let mut command = urxe();
+    command.args(["run", "--speed", "200", "--device", &address.to_string()]);
+    let script = "cat /sys/class/infiniband/urxe0/ports/1/rate; ibv_devinfo -v";
+    command.args(["--", "sh", "-c", script]);
+    let ran = run(command);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for part in ["200 Gb/sec (4X HDR)", "4X (2)", "50.0 Gbps (64)"] {
+        assert!(ran.text.contains(part), "no {part}: {}", ran.text);
+    }
+}
+
 #[test]
 fn a_device_that_is_no_address_is_an_error() {
     let Some(mut command) = program("ibv_devices", UTILS, Ipv4Addr::LOCALHOST) else {

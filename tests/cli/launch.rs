@@ -33,8 +33,8 @@ impl Drop for Library {
     }
 }
 
-const SHOW: &str = "echo \"$LD_LIBRARY_PATH|$URXE_DEVICES|$URXE_PCAP|$URXE_STRICT|$URXE_VERBOSE|$URXE_FAULTS|$URXE_MTU\"; exit 7";
-const OPTIONS: [&str; 12] = [
+const SHOW: &str = "echo \"$LD_LIBRARY_PATH|$URXE_DEVICES|$URXE_PCAP|$URXE_STRICT|$URXE_VERBOSE|$URXE_FAULTS|$URXE_MTU|$URXE_SPEED\"; exit 7";
+const OPTIONS: [&str; 14] = [
     "--device",
     "127.0.0.5",
     "--device",
@@ -47,6 +47,8 @@ const OPTIONS: [&str; 12] = [
     "drop=2%, seed=7",
     "--mtu",
     "1024",
+    "--speed",
+    "200Gb/s",
 ];
 
 #[test]
@@ -56,8 +58,9 @@ fn run_sets_the_environment_and_ends_as_the_program_does() {
     let ran = run(command.args(OPTIONS).args(["--", "sh", "-c", SHOW]));
     assert_eq!(ran.code, Some(7), "{}", ran.stderr);
     let folder = library.0.display();
-    let wanted =
-        format!("{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024\n");
+    let wanted = format!(
+        "{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024|200\n"
+    );
     assert_eq!(ran.stdout, wanted);
 }
 
@@ -70,8 +73,9 @@ fn env_gives_a_shell_the_same() {
         .args(["-c", &format!("{printed}{SHOW}")])
         .env("LD_LIBRARY_PATH", "/somewhere/else"));
     let folder = library.0.display();
-    let wanted =
-        format!("{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024\n");
+    let wanted = format!(
+        "{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024|200\n"
+    );
     assert_eq!(ran.stdout, wanted);
 }
 
@@ -106,11 +110,16 @@ fn what_cannot_be_run_is_told() {
         ("--faults", "drop=2", "a percentage"),
         ("--faults", "lose=2%", "drop=N%"),
         ("--mtu", "1500", "1024"),
+        ("--speed", "1", "2.5, 10, 20"),
     ] {
         let ran = run(&mut library.urxe(&["run", option, value, "true"]));
         assert_eq!(ran.code, Some(2), "{option} {value}");
         assert!(ran.stderr.contains(part), "{}", ran.stderr);
     }
+    let mut command = library.urxe(&["run", "true"]);
+    let ran = run(command.env("URXE_SPEED", "fast"));
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("URXE_SPEED"), "{}", ran.stderr);
 
     fs::remove_file(library.0.join("libibverbs.so.1")).expect("it was there");
     let ran = run(&mut library.urxe(&["run", "true"]));

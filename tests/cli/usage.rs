@@ -47,6 +47,8 @@ fn devices_lists_the_loopback_device() {
     let line = line.unwrap_or_else(|| panic!("no urxe_lo: {}", ran.stdout));
     assert!(line.contains(" lo ") && line.contains("up"), "{line}");
     assert!(ran.stdout.contains("::ffff:127.0.0.1"), "{}", ran.stdout);
+    let ran = run(urxe().arg("devices").env("URXE_SPEED", "40")).expect_success();
+    assert!(ran.stdout.contains("40 Gb/sec (4X QDR)"), "{}", ran.stdout);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
-use urxe::{AtomicCap, DeviceAttr};
+use urxe::{AtomicCap, DeviceAttr, PortAttr, PortSpeed};
 
 use super::gid::table_len;
 use crate::device::{Device, copy_text};
@@ -31,8 +31,8 @@ const PHYS_LINK_UP: u8 = 5;
 const PHYS_DISABLED: u8 = 3;
 /// `IBV_LINK_LAYER_ETHERNET`
 const LINK_LAYER_ETHERNET: u8 = 2;
-/// The speed of one lane of 2.5 Gb/s.
-const PORT_SPEED: u64 = 25;
+/// `IBV_SPEED_NDR`: a lane's speed, where it has one byte, can be no more.
+const LANE_SPEED_MAX: u16 = 128;
 /// Bytes that the exported `ibv_query_port` may write: its struct ended with `flags`.
 const OLD_PORT_ATTR: usize = 48;
 
@@ -162,9 +162,10 @@ pub(crate) unsafe extern "C" fn ibv_query_port_speed(
     // SAFETY: a context, by the rules of the function.
     let context = unsafe { Context::of(context) };
     let port = u8::try_from(port).map_err(|_| Errno::INVAL);
-    let found = port.and_then(|port| port_attr(context, port));
+    let found = port.and_then(|port| Ok(context.urxe.query_port(port)?));
+    let speed_of = |port: PortAttr| u64::from(port.speed.mbps() / 100);
     // SAFETY: a place for a number, by the rules of the function.
-    number(unsafe { store(speed, found.map(|_| PORT_SPEED)) })
+    number(unsafe { store(speed, found.map(speed_of)) })
 }
 
 fn port_attr(context: &Context, port: u8) -> Result<ibv_port_attr, Errno> {
@@ -180,15 +181,20 @@ fn port_attr(context: &Context, port: u8) -> Result<ibv_port_attr, Errno> {
     attr.max_msg_sz = u32::try_from(port.max_msg_sz).unwrap_or(u32::MAX);
     attr.pkey_tbl_len = port.pkey_tbl_len;
     attr.max_vl_num = 1;
-    // One lane of the slowest kind: there is no number for "as fast as the processor is".
-    attr.active_width = 1;
-    attr.active_speed = 1;
+    set_speed(&mut attr, port.speed);
     attr.phys_state = match port.state {
         urxe::PortState::Active => PHYS_LINK_UP,
         urxe::PortState::Down => PHYS_DISABLED,
     };
     attr.link_layer = LINK_LAYER_ETHERNET;
     Ok(attr)
+}
+
+fn set_speed(attr: &mut ibv_port_attr, speed: PortSpeed) {
+    // `IBV_WIDTH_1X`, `IBV_WIDTH_4X`
+    attr.active_width = if speed.lanes() == 1 { 1 } else { 2 };
+    attr.active_speed = speed.lane_speed().min(LANE_SPEED_MAX) as u8;
+    attr.active_speed_ex = u32::from(speed.lane_speed());
 }
 
 pub(crate) unsafe extern "C" fn query_rt_values(
@@ -207,4 +213,25 @@ pub(crate) unsafe extern "C" fn query_rt_values(
         values.raw_clock = [ns / 1_000_000_000, ns % 1_000_000_000];
         values.comp_mask = RAW_CLOCK;
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_speed_is_told_in_lanes() {
+        for (speed, width, lane_speed, extended) in [
+            ("2.5", 1, 1, 1),
+            ("100", 2, 32, 32),
+            ("400", 2, 128, 128),
+            // Linux says it so, too, to programs that ask for one byte.
+            ("800", 2, 128, 256),
+        ] {
+            let mut attr = ibv_port_attr::zeroed();
+            set_speed(&mut attr, speed.parse().expect("a speed"));
+            let told = (attr.active_width, attr.active_speed, attr.active_speed_ex);
+            assert_eq!(told, (width, lane_speed, extended), "{speed}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use nix::unistd::getppid;
-use urxe::ListedDevice;
+use urxe::{ListedDevice, PortSpeed};
 
 pub(crate) use library::{NAME as LIBRARY, find as find_library};
 pub(crate) use tree::PRELOAD;
@@ -65,13 +65,15 @@ pub(crate) fn env(args: &LaunchArgs) -> Result<(), CliError> {
 /// What the environment of the program needs; `owner` is the process with which all that is made for it goes.
 fn variables(args: &LaunchArgs, owner: u32) -> Result<Vec<(&'static str, OsString)>, CliError> {
     let devices = devices(args)?;
+    let speed = args.speed.map_or_else(PortSpeed::of_environment, Ok);
+    let speed = speed.map_err(|error| CliError::Usage(error.to_string()))?;
     let library = library::find()?;
     let mut variables = vec![("LD_LIBRARY_PATH", search_path(library.clone())?)];
     if !args.device.is_empty() {
         variables.push(("URXE_DEVICES", args.device.join(",").into()));
     }
     if !args.no_sysfs {
-        match tree::variables(&library, &devices, owner) {
+        match tree::variables(&library, &devices, speed, owner) {
             Ok(more) => variables.extend(more.into_iter().flatten()),
             // Most programs need no such files.
             Err(error) => eprintln!("urxe: no device files are shown to the program: {error}"),
@@ -88,6 +90,10 @@ fn variables(args: &LaunchArgs, owner: u32) -> Result<Vec<(&'static str, OsStrin
         ("URXE_STRICT", flag(args.strict)),
         ("URXE_FAULTS", args.faults.as_ref().map(ToString::to_string)),
         ("URXE_MTU", args.mtu.map(|mtu| mtu.to_string())),
+        (
+            "URXE_SPEED",
+            args.speed.map(|speed| speed.gbps().to_string()),
+        ),
         ("URXE_VERBOSE", flag(args.verbose)),
     ];
     let more = more.into_iter();

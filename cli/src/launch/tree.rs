@@ -15,7 +15,7 @@ use std::path::Path;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
-use urxe::ListedDevice;
+use urxe::{ListedDevice, PortSpeed};
 
 /// The library for `LD_PRELOAD`, beside the drop-in library.
 pub(crate) const PRELOAD: &str = "liburxe_preload.so";
@@ -32,6 +32,7 @@ pub(super) const VARIABLE: &str = "URXE_ROOT";
 pub(super) fn variables(
     library: &Path,
     devices: &[ListedDevice],
+    speed: PortSpeed,
     owner: u32,
 ) -> io::Result<Option<Vec<(&'static str, OsString)>>> {
     let preload = library.join(PRELOAD);
@@ -49,7 +50,7 @@ pub(super) fn variables(
     let namespace = fs::metadata("/proc/self/ns/pid")?.ino();
     remove_dead(&base, namespace);
     let root = base.join(format!("{NAME}{namespace}.{owner}"));
-    make(&root, devices).inspect_err(|_| {
+    make(&root, devices, speed).inspect_err(|_| {
         // What there is of it is of no use.
         let _ = fs::remove_dir_all(&root);
     })?;
@@ -88,7 +89,7 @@ fn remove_dead(base: &Path, namespace: u64) {
     }
 }
 
-fn make(root: &Path, devices: &[ListedDevice]) -> io::Result<()> {
+fn make(root: &Path, devices: &[ListedDevice], speed: PortSpeed) -> io::Result<()> {
     let create = || DirBuilder::new().mode(0o700).create(root);
     if let Err(error) = create() {
         // Of a dead process that had our id.
@@ -114,12 +115,13 @@ fn make(root: &Path, devices: &[ListedDevice]) -> io::Result<()> {
         describe(
             &root.join("sys/class/infiniband").join(device.name()),
             device,
+            speed,
         )?;
     }
     Ok(())
 }
 
-fn describe(folder: &Path, device: &ListedDevice) -> io::Result<()> {
+fn describe(folder: &Path, device: &ListedDevice, speed: PortSpeed) -> io::Result<()> {
     let guid = device.guid();
     let part = |shift: u32| (guid >> shift) & 0xffff;
     let guid = format!(
@@ -154,16 +156,17 @@ fn describe(folder: &Path, device: &ListedDevice) -> io::Result<()> {
     if let Some(interface) = device.interface() {
         fs::create_dir_all(bus.join("net").join(interface))?;
     }
-    describe_port(&folder.join("ports/1"), device)
+    describe_port(&folder.join("ports/1"), device, speed)
 }
 
-fn describe_port(port: &Path, device: &ListedDevice) -> io::Result<()> {
+fn describe_port(port: &Path, device: &ListedDevice, speed: PortSpeed) -> io::Result<()> {
     for name in ["gids", "gid_attrs/types", "gid_attrs/ndevs", "pkeys"] {
         fs::create_dir_all(port.join(name))?;
     }
     write(port, "state", "4: ACTIVE")?;
     write(port, "phys_state", "5: LinkUp")?;
     write(port, "link_layer", "Ethernet")?;
+    write(port, "rate", &speed.to_string())?;
     write(port, "lid", "0x0")?;
     write(port, "sm_lid", "0x0")?;
     write(&port.join("pkeys"), "0", "0xffff")?;
@@ -203,8 +206,9 @@ mod tests {
         let root = folder.join("tree");
         let devices = ListedDevice::parse_list("127.0.0.3,roce=fd00::7").expect("a list");
         // A second time takes the place of the first.
-        make(&root, &devices).expect("it can be made");
-        make(&root, &devices).expect("it can be made again");
+        let speeds = ["25", "200"].map(|text| text.parse().expect("a speed"));
+        make(&root, &devices, speeds[0]).expect("it can be made");
+        make(&root, &devices, speeds[1]).expect("it can be made again");
         let read = |path: &str| {
             let text = fs::read_to_string(root.join("sys/class").join(path));
             text.unwrap_or_else(|error| panic!("{path}: {error}"))
@@ -217,6 +221,7 @@ mod tests {
             "fd00:0000:0000:0000:0000:0000:0000:0007\n"
         );
         assert_eq!(read(&format!("{port}/gid_attrs/types/0")), "RoCE v2\n");
+        assert_eq!(read(&format!("{port}/rate")), "200 Gb/sec (4X HDR)\n");
         use std::os::unix::fs::FileTypeExt;
         let file = fs::metadata(root.join("dev/infiniband/uverbs0")).expect("it is there");
         assert!(file.file_type().is_char_device());

@@ -17,6 +17,8 @@ pub(crate) const FAULTS: &str = "URXE_FAULTS";
 pub(crate) const MTU: &str = "URXE_MTU";
 /// The file of captures.
 pub(crate) const PCAP: &str = "URXE_PCAP";
+/// [`crate::PortSpeed`] of all ports.
+pub(crate) const SPEED: &str = "URXE_SPEED";
 /// What decisions of strict mode and of faults follow from.
 pub(crate) const SEED: &str = "URXE_SEED";
 /// Strict mode ([`crate::StrictMode`]).

@@ -116,6 +116,7 @@ fn a_variable_that_makes_no_sense_is_an_error_that_names_it() {
         ("URXE_SEED", "0x1g"),
         ("URXE_FAULTS", "drop"),
         ("URXE_MTU", "1000"),
+        ("URXE_SPEED", "1000"),
     ] {
         let output = Command::new(std::env::current_exe().expect("known"))
             .args([
