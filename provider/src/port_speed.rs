@@ -41,7 +41,7 @@ impl PortSpeed {
         PortSpeed::new(400_000, 4, "NDR", 128),
         PortSpeed::new(800_000, 4, "XDR", 256),
     ];
-    /// As many adapters have: more than most interfaces whose TCP a program compares it with.
+    /// As many adapters have: more than most interfaces that a program could use for TCP.
     const DEFAULT: PortSpeed = PortSpeed::new(100_000, 4, "EDR", 32);
 
     const fn new(mbps: u32, lanes: u8, lane: &'static str, lane_speed: u16) -> PortSpeed {
