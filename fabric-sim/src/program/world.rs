@@ -491,6 +491,7 @@ impl World {
                 tos: sent.tos,
                 source_port: sent.source_port,
                 chunk: QpnChunk(0),
+                in_memory: false,
             };
             let fabric = self.sim.fabric_mut();
             if let Some(frame) = fabric.enclose(host, &dest, &sent.bytes) {

@@ -46,6 +46,7 @@ impl AddressHandle {
                 tos: path.traffic_class,
                 source_port: ROCE_V2_PORT,
                 chunk: QpnChunk(0),
+                in_memory: false,
             },
             seed: icrc_seed(path.local, ROCE_V2_PORT, path.remote),
             hop_limit: path.hop_limit,

@@ -28,6 +28,16 @@ impl RxPath {
         }
     }
 
+    /// The same for packets that came through memory, without an ICRC.
+    pub fn in_memory(source: IpAddr, local: IpAddr, tos: u8) -> RxPath {
+        RxPath {
+            source,
+            local,
+            tos,
+            seed: IcrcSeed::IN_MEMORY,
+        }
+    }
+
     /// The two ECN bits of its IP header.
     #[inline]
     pub fn ecn(&self) -> u8 {

@@ -193,7 +193,13 @@ impl<T> QpnTable<T> {
     /// True if the number is of one of our chunks: no other owner has it.
     #[inline]
     pub fn is_ours(&self, qpn: Qpn) -> bool {
-        self.chunks[usize::from(QpnChunk::of(qpn).0)] != FOREIGN
+        self.has_chunk(QpnChunk::of(qpn))
+    }
+
+    /// True if the numbers of a chunk are ours.
+    #[inline]
+    pub fn has_chunk(&self, chunk: QpnChunk) -> bool {
+        self.chunks[usize::from(chunk.0)] != FOREIGN
     }
 
     /// The QP at a place.

@@ -3,7 +3,7 @@
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use urxe_wire::{Packet, Pkey, Qpn, Service};
+use urxe_wire::{IcrcSeed, Packet, Pkey, Qpn, Service};
 
 use crate::cm::{Destination, Management};
 use crate::config::{QpLimits, ShardConfig};
@@ -28,6 +28,7 @@ use crate::stats::Stats;
 use crate::table::QpIndex;
 use crate::time::Time;
 use crate::timer::TimerWheel;
+use crate::transmit::TxDest;
 use crate::turns::Turns;
 use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
 
@@ -152,6 +153,18 @@ impl Shard {
     pub fn set_takes_pairs(&mut self, index: QpIndex, takes_pairs: bool) {
         if let Some(qp) = self.qps.at_mut(index) {
             qp.link.takes_pairs = takes_pairs && qp.init.qp_type == QpType::Rc;
+        }
+    }
+
+    /// Says whether a QP's peer is on this host and takes packets through memory, without an ICRC.
+    pub fn set_in_memory(&mut self, index: QpIndex, in_memory: bool) {
+        if let Some(qp) = self.qps.at_mut(index) {
+            qp.link.dest.in_memory = in_memory;
+            qp.link.seed = if in_memory {
+                IcrcSeed::IN_MEMORY
+            } else {
+                qp.link.dest.icrc_seed()
+            };
         }
     }
 
@@ -414,6 +427,11 @@ impl Shard {
         self.is_shared(path) && !self.qps.is_ours(packet.bth().dest_qp)
     }
 
+    /// True if the QPNs of a chunk are this shard's.
+    pub fn has_chunk(&self, chunk: QpnChunk) -> bool {
+        self.qps.has_chunk(chunk)
+    }
+
     /// Counts a packet that was [`Handled::OfAnother`] and turned out to have no owner.
     pub fn count_unowned(&mut self) {
         self.common.stats.rcvd_pkts += 1;
@@ -472,11 +490,21 @@ impl Shard {
 
     /// Does what is due at `env.now`.
     pub fn handle_timeout<M: Memory, C: CqSink>(&mut self, env: &mut Env<'_, M, C>) {
+        self.handle_timeout_unless(env, |_| false);
+    }
+
+    /// As [`Shard::handle_timeout`], where a carrier knows of packets that are not lost: `waits` says of a destination that what was
+    /// sent there waits for a receiver which lives. While it does, sending it again would be no use, and is not tried.
+    pub fn handle_timeout_unless<M: Memory, C: CqSink>(
+        &mut self,
+        env: &mut Env<'_, M, C>,
+        mut waits: impl FnMut(&TxDest) -> bool,
+    ) {
         while let Some(index) = self.timers.poll_expired(env.now) {
             let Some(qp) = self.qps.at_mut(index) else {
                 continue;
             };
-            qp.handle_timeout(&mut Cx::new(env, &mut self.common));
+            qp.handle_timeout(&mut waits, &mut Cx::new(env, &mut self.common));
             self.settle(index);
         }
         if !self.paced.is_empty() {

@@ -9,8 +9,9 @@
 use core::net::IpAddr;
 use core::ops::Range;
 
-use urxe_wire::{Qpn, ROCE_V2_PORT};
+use urxe_wire::{IcrcSeed, Qpn, ROCE_V2_PORT};
 
+use crate::path::icrc_seed;
 use crate::qpn_table::QpnChunk;
 
 /// Where packets of one QP go.
@@ -28,6 +29,16 @@ pub struct TxDest {
     /// address, a train is steered whole, by its first packet: so all of a train go to
     /// the QPs of one owner.
     pub chunk: QpnChunk,
+    /// The receiver is probably on this host, and takes packets through memory: they are built without an ICRC. If they leave by
+    /// a socket after all, or are captured, the carrier adds it ([`TxDest::icrc_seed`]).
+    pub in_memory: bool,
+}
+
+impl TxDest {
+    /// What the ICRCs of packets have in common that go there over a network.
+    pub fn icrc_seed(&self) -> IcrcSeed {
+        icrc_seed(self.local, self.source_port, self.remote)
+    }
 }
 
 /// Which UDP source port packets leave from. Networks choose among equal paths by it.
@@ -213,6 +224,30 @@ impl TxBatch {
         self.packets == 0
     }
 
+    /// Takes out the runs that `keep`, which is given their bytes, says no to. The bytes stay until the batch is cleared.
+    pub fn retain_runs(&mut self, mut keep: impl FnMut(&Transmit, &[u8]) -> bool) {
+        let (bytes, packets) = (&self.bytes, &mut self.packets);
+        self.runs.retain(|run| {
+            let stays = keep(run, &bytes[run.range.clone()]);
+            if !stays {
+                *packets -= run.segments();
+            }
+            stays
+        });
+    }
+
+    /// Gives every packet of the runs that were built without an ICRC the one that it needs on a network.
+    pub fn seal(&mut self) {
+        for run in self.runs.iter_mut().filter(|run| run.dest.in_memory) {
+            let seed = run.dest.icrc_seed();
+            let packets = self.bytes[run.range.clone()].chunks_mut(run.segment_size);
+            for (place, packet) in packets.enumerate() {
+                seed.seal(place as u16, packet);
+            }
+            run.dest.in_memory = false;
+        }
+    }
+
     /// Forgets the packets.
     pub fn clear(&mut self) {
         self.used = 0;
@@ -253,6 +288,7 @@ mod tests {
             tos: 0,
             source_port: ROCE_V2_PORT,
             chunk: QpnChunk(0),
+            in_memory: false,
         }
     }
 

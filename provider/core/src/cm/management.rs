@@ -222,6 +222,7 @@ impl Shard {
                 tos,
                 source_port,
                 chunk: QpnChunk::of(gsi),
+                in_memory: false,
             };
             let Some(slot) = batch.reserve(&dest, packet_len(info, MAD_LEN)) else {
                 return false;

@@ -220,6 +220,7 @@ impl Qp {
                     tos: 0,
                     source_port: ROCE_V2_PORT,
                     chunk: QpnChunk(0),
+                    in_memory: false,
                 },
                 local: nowhere,
                 seed: icrc_seed(nowhere, ROCE_V2_PORT, nowhere),
@@ -333,8 +334,15 @@ impl Qp {
     }
 
     /// Looks at the clock.
-    pub(crate) fn handle_timeout<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
+    pub(crate) fn handle_timeout<H: Host>(
+        &mut self,
+        waits: &mut impl FnMut(&TxDest) -> bool,
+        cx: &mut Cx<'_, '_, H>,
+    ) {
         self.way.expire(cx.now());
+        if self.req.retry.is_ack_late(cx.now()) && waits(&self.link.dest) {
+            self.req.retry.wait_again(cx.now());
+        }
         match self.req.retry.expire(cx.now()) {
             Expired::Nothing => {}
             Expired::RnrOver => mark!(RnrWaitOver),

@@ -99,6 +99,7 @@ impl Qp {
                 tos: traffic_class,
                 source_port: ports.port(link.qpn, link.dest_qpn),
                 chunk: QpnChunk::of(link.dest_qpn),
+                in_memory: false,
             };
             link.seed = icrc_seed(local, link.dest.source_port, remote);
         }

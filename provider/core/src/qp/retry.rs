@@ -102,6 +102,16 @@ impl Retry {
         self.rnr_until.or(self.ack_deadline)
     }
 
+    /// [`Retry::expire`] would count a timeout.
+    pub(crate) fn is_ack_late(&self, now: Time) -> bool {
+        self.rnr_until.is_none() && self.ack_deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// What was sent is known not to be lost: waits as long again, and counts nothing.
+    pub(crate) fn wait_again(&mut self, now: Time) {
+        self.ack_deadline = self.timeout_ns.map(|t| now + t);
+    }
+
     /// Looks at the clock.
     pub(crate) fn expire(&mut self, now: Time) -> Expired {
         if let Some(until) = self.rnr_until {
@@ -195,6 +205,21 @@ mod tests {
         assert_eq!(r.deadline(), None);
         r.on_sent(Time(20));
         assert_eq!(r.expire(r.deadline().expect("armed")), Expired::AckTimeout);
+    }
+
+    #[test]
+    fn packets_that_are_not_lost_cost_no_retry() {
+        let mut r = retry(14, 0, 7);
+        r.on_sent(Time(0));
+        for _ in 0..100 {
+            let late = r.deadline().expect("armed");
+            assert!(!r.is_ack_late(Time(late.0 - 1)));
+            assert!(r.is_ack_late(late));
+            r.wait_again(late);
+            assert_eq!(r.expire(late), Expired::Nothing);
+        }
+        let late = r.deadline().expect("armed");
+        assert_eq!(r.expire(late), Expired::GiveUp);
     }
 
     #[test]

@@ -12,6 +12,7 @@ fn dest() -> TxDest {
         source_port: 4791,
         tos: 0,
         chunk: QpnChunk(0),
+        in_memory: false,
     }
 }
 
