@@ -5,11 +5,15 @@ use std::fs;
 use crate::tree::{files, report, root};
 
 /// Crate folder, and what of ours it may depend on. Bottom to top.
-const MAY_IMPORT: [(&str, &[&str]); 10] = [
+const MAY_IMPORT: [(&str, &[&str]); 11] = [
     ("wire", &[]),
     ("provider/core", &["urxe-wire"]),
     ("provider/udp", &[]),
-    ("provider", &["urxe-wire", "urxe-core", "urxe-udp"]),
+    ("provider/ring", &[]),
+    (
+        "provider",
+        &["urxe-wire", "urxe-core", "urxe-udp", "urxe-ring"],
+    ),
     ("fabric-sim/macros", &[]),
     (
         "fabric-sim",

@@ -1,0 +1,175 @@
+//! The side that writes.
+
+use core::sync::atomic::{Ordering, fence};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use crate::layout::{
+    ASLEEP_AT, CLOSED_AT, ENDED_AT, Geometry, HEAD_AT, Mark, Place, RECORD_MAX, WORD, Word,
+    room_for,
+};
+use crate::memory::Memory;
+
+/// What became of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Push {
+    /// The consumer finds it.
+    Done,
+    /// There is no room: the consumer has not read for the length of the ring.
+    Full,
+    /// The consumer reads no more, or has written nonsense.
+    Closed,
+}
+
+/// The writing end of a ring. Dropping it tells the reader that no more comes.
+#[derive(Debug)]
+pub struct Producer {
+    memory: Memory,
+    geometry: Geometry,
+    /// Where the chunk of the next record begins.
+    start: usize,
+    /// Where the next record goes. The word there is 0.
+    tail: Place,
+    /// How far the consumer had read when that was looked at last.
+    head: Place,
+    /// The chunks that hold what it had not read then, in order; the last is the one that is written.
+    used: VecDeque<u32>,
+    /// The others, a bit each.
+    free: u32,
+    is_broken: bool,
+}
+
+impl Producer {
+    /// A new ring in memory of its own, and the descriptor by which a [`Consumer`](crate::Consumer) opens it. Nothing else leads to it: it has no name.
+    ///
+    /// # Errors
+    /// What the system says: no memory, or too many descriptors.
+    pub fn create() -> io::Result<(Producer, OwnedFd)> {
+        Producer::create_sized(Geometry::USUAL)
+    }
+
+    pub(crate) fn create_sized(geometry: Geometry) -> io::Result<(Producer, OwnedFd)> {
+        let (memory, descriptor) = Memory::create(&geometry)?;
+        let producer = Producer {
+            memory,
+            geometry,
+            start: geometry.start(0),
+            tail: Place::default(),
+            head: Place::default(),
+            used: VecDeque::from([0]),
+            free: (u32::MAX >> (32 - geometry.chunks)) & !1,
+            is_broken: false,
+        };
+        Ok((producer, descriptor))
+    }
+
+    /// Writes a record.
+    ///
+    /// # Panics
+    /// If it is longer than [`RECORD_MAX`], or its kind too large.
+    #[inline]
+    pub fn push(&mut self, mark: Mark, bytes: &[u8]) -> Push {
+        assert!(
+            bytes.len() <= RECORD_MAX && mark.kind < Mark::KINDS,
+            "no such record"
+        );
+        let room = room_for(bytes.len());
+        if self.tail.offset + room > self.geometry.limit() {
+            match self.next_chunk() {
+                Push::Done => {}
+                end => return end,
+            }
+        }
+        let at = self.start + self.tail.offset;
+        // First, as there may be anything from an earlier use.
+        self.memory.word(at + room).store(0, Ordering::Relaxed);
+        self.memory.write(at + WORD, bytes);
+        let word = Word::Record {
+            len: bytes.len(),
+            mark,
+        };
+        self.memory.word(at).store(word.pack(), Ordering::Release);
+        self.tail.offset += room;
+        Push::Done
+    }
+
+    /// Goes on in the first chunk that the consumer has left.
+    #[cold]
+    fn next_chunk(&mut self) -> Push {
+        if self.is_closed() || !self.look() {
+            return Push::Closed;
+        }
+        let next = self.free.trailing_zeros();
+        if next >= self.geometry.chunks {
+            return Push::Full;
+        }
+        self.free &= !(1 << next);
+        self.used.push_back(next);
+        let at = self.start + self.tail.offset;
+        self.start = self.geometry.start(next);
+        self.memory.word(self.start).store(0, Ordering::Relaxed);
+        let word = Word::Next(next).pack();
+        self.memory.word(at).store(word, Ordering::Release);
+        self.tail = Place {
+            left: self.tail.left.wrapping_add(1),
+            offset: 0,
+        };
+        Push::Done
+    }
+
+    /// Reads how far the consumer is, and takes back the chunks that it has left. False if what it says makes no sense.
+    fn look(&mut self) -> bool {
+        let head = Place::unpack(self.memory.word(HEAD_AT).load(Ordering::Acquire));
+        let left = head.left.wrapping_sub(self.head.left) as usize;
+        let is_here = head.left == self.tail.left;
+        let is_sound = left < self.used.len()
+            && head.offset <= self.geometry.limit()
+            && (left > 0 || head.offset >= self.head.offset)
+            && (!is_here || head.offset <= self.tail.offset);
+        if is_sound {
+            for chunk in self.used.drain(..left) {
+                self.free |= 1 << chunk;
+            }
+            self.head = head;
+        } else {
+            self.is_broken = true;
+        }
+        is_sound
+    }
+
+    /// After records were written: true if the consumer sleeps, and the caller is to wake it.
+    #[inline]
+    pub fn must_wake(&self) -> bool {
+        // Between the records and the flag. The consumer has one like it between the flag and its last look at the records: so either
+        // the flag is seen here, or the records there.
+        fence(Ordering::SeqCst);
+        let asleep = self.memory.flag(ASLEEP_AT);
+        asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// True if the consumer has read everything.
+    pub fn is_drained(&self) -> bool {
+        Place::unpack(self.memory.word(HEAD_AT).load(Ordering::Acquire)) == self.tail
+    }
+
+    /// True if the consumer reads no more, or has written nonsense.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.is_broken || self.memory.flag(CLOSED_AT).load(Ordering::Acquire) != 0
+    }
+
+    /// The chunk that is written.
+    #[cfg(test)]
+    pub(crate) fn chunk(&self) -> u32 {
+        *self.used.back().expect("there is always one")
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        if self.memory.is_own() {
+            self.memory.flag(ENDED_AT).store(1, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::layout::Geometry;
+use crate::memory::Memory;
+
+const SMALL: Geometry = Geometry {
+    chunk: 512,
+    chunks: 8,
+    tell: 128,
+};
+
+fn pair(geometry: Geometry) -> (Producer, Consumer) {
+    let (producer, memory) = Producer::create_sized(geometry).expect("memory");
+    let consumer = Consumer::open_sized(memory, geometry).expect("it is a ring");
+    (producer, consumer)
+}
+
+fn mark(tag: u16) -> Mark {
+    Mark {
+        kind: (tag % 64) as u8,
+        tag,
+        size: !tag,
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push(usize),
+    Pop,
+    Release,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0usize..100).prop_map(Step::Push),
+        3 => Just(Step::Pop),
+        1 => Just(Step::Release),
+    ]
+}
+
+proptest! {
+    /// Whatever is written is read, once and in order; what does not fit is refused, and nothing else is.
+    #[test]
+    fn what_goes_in_comes_out(steps in prop::collection::vec(step(), 0..400)) {
+        let (mut producer, mut consumer) = pair(SMALL);
+        let mut expected = VecDeque::new();
+        let mut out = [0; RECORD_MAX];
+        for (n, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Push(len) => {
+                    let bytes = vec![n as u8; len];
+                    let unread: usize = expected.iter().map(|(_, b): &(_, Vec<u8>)| b.len() + 72).sum();
+                    match producer.push(mark(n as u16), &bytes) {
+                        Push::Done => expected.push_back((n as u16, bytes)),
+                        Push::Full => prop_assert!(unread > 7 * 256, "refused with {unread} bytes in it"),
+                        Push::Closed => prop_assert!(false, "nobody closed it"),
+                    }
+                }
+                Step::Pop => match (consumer.pop(&mut out), expected.pop_front()) {
+                    (Pop::Empty, None) => {
+                        consumer.release();
+                        prop_assert!(producer.is_drained());
+                    }
+                    (Pop::Record { len, mark: found }, Some((tag, bytes))) => {
+                        prop_assert_eq!(found, mark(tag));
+                        prop_assert_eq!(&out[..len], &bytes[..]);
+                    }
+                    other => prop_assert!(false, "{other:?}"),
+                },
+                Step::Release => consumer.release(),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pair_that_keeps_up_stays_at_the_beginning() {
+    let (mut producer, mut consumer) = pair(SMALL);
+    let mut out = [0; 256];
+    for n in 0..10_000u16 {
+        assert_eq!(producer.push(mark(n), &[n as u8; 100]), Push::Done);
+        let found = Pop::Record {
+            len: 100,
+            mark: mark(n),
+        };
+        assert_eq!(consumer.pop(&mut out), found);
+        consumer.release();
+        assert!(producer.chunk() < 2, "{}", producer.chunk());
+    }
+}
+
+#[test]
+fn a_consumer_that_does_not_read_leaves_all_of_it_to_be_filled() {
+    let (mut producer, mut consumer) = pair(SMALL);
+    let count = (0..)
+        .take_while(|&n| producer.push(mark(n), &[1; 56]) == Push::Done)
+        .count();
+    assert_eq!(count, 8 * (512 / 64 - 1));
+    let mut out = [0; 64];
+    for n in 0..count {
+        assert!(
+            matches!(consumer.pop(&mut out), Pop::Record { mark: m, .. } if m == mark(n as u16))
+        );
+    }
+    assert_eq!(consumer.pop(&mut out), Pop::Empty);
+    consumer.release();
+    assert!(producer.is_drained());
+    assert_eq!(producer.push(mark(0), &[2; 56]), Push::Done);
+}
+
+#[test]
+fn each_side_sees_that_the_other_is_gone() {
+    let (mut producer, consumer) = pair(SMALL);
+    assert!(!producer.is_closed());
+    drop(consumer);
+    assert!(producer.is_closed());
+    let pushes = (0..100).map(|n| producer.push(mark(n), &[0; 100]));
+    assert_eq!(pushes.last(), Some(Push::Closed));
+
+    let (mut producer, mut consumer) = pair(SMALL);
+    assert_eq!(producer.push(mark(1), b"last words"), Push::Done);
+    drop(producer);
+    let mut out = [0; 64];
+    let last = Pop::Record {
+        len: 10,
+        mark: mark(1),
+    };
+    assert_eq!(consumer.pop(&mut out), last);
+    assert_eq!(consumer.pop(&mut out), Pop::Closed);
+    assert!(!consumer.doze(), "there is something to see");
+}
+
+#[test]
+fn a_sleeper_is_woken_once_and_only_if_it_sleeps() {
+    let (mut producer, mut consumer) = pair(SMALL);
+    assert_eq!(producer.push(mark(0), b"a"), Push::Done);
+    assert!(!producer.must_wake());
+    assert!(!consumer.doze(), "there is a record");
+    assert!(!producer.must_wake());
+    let mut out = [0; 8];
+    assert!(matches!(consumer.pop(&mut out), Pop::Record { .. }));
+    assert!(consumer.doze());
+    assert_eq!(producer.push(mark(0), b"b"), Push::Done);
+    assert!(producer.must_wake());
+    assert!(!producer.must_wake(), "once");
+    assert!(matches!(consumer.pop(&mut out), Pop::Record { .. }));
+    assert!(consumer.doze());
+    consumer.rouse();
+    assert!(!producer.must_wake());
+}
+
+#[test]
+fn what_is_no_ring_is_refused() {
+    let refused = |fd: OwnedFd| {
+        let error = Consumer::open(fd).expect_err("it is none");
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidData, "{error}");
+    };
+    let null = || std::fs::File::open("/dev/null").expect("every system has it");
+    refused(null().into());
+    let (_, smaller) = Producer::create_sized(SMALL).expect("memory");
+    refused(smaller);
+    let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
+    let unsealed = rustix::fs::memfd_create(c"test", flags).expect("memory");
+    rustix::fs::ftruncate(&unsealed, Geometry::USUAL.len() as u64).expect("it can be so long");
+    refused(unsealed.try_clone().expect("a descriptor"));
+    let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW;
+    rustix::fs::fcntl_add_seals(&unsealed, seals).expect("it takes seals");
+    refused(unsealed);
+}
+
+#[test]
+fn two_threads_lose_and_mix_nothing() {
+    const RECORDS: u32 = if cfg!(miri) { 100 } else { 300_000 };
+    let (mut producer, mut consumer) = pair(SMALL);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for n in 0..RECORDS {
+                let bytes = n.to_le_bytes().repeat(1 + n as usize % 60);
+                while producer.push(mark(n as u16), &bytes) != Push::Done {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut out = [0; RECORD_MAX];
+        for n in 0..RECORDS {
+            let len = loop {
+                match consumer.pop(&mut out) {
+                    Pop::Record { len, mark: found } => {
+                        assert_eq!(found, mark(n as u16));
+                        break len;
+                    }
+                    Pop::Empty => {
+                        consumer.release();
+                        std::thread::yield_now();
+                    }
+                    end => panic!("{end:?} at {n}"),
+                }
+            };
+            assert_eq!(&out[..len], n.to_le_bytes().repeat(1 + n as usize % 60));
+        }
+    });
+}
+
+/// Any word of the shared memory may change at any moment.
+#[test]
+fn damage_never_leads_out_of_the_memory() {
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    let mut ends = [0; 3];
+    for _ in 0..2000 {
+        let (producer, memory) = Producer::create_sized(SMALL).expect("memory");
+        let again = memory.try_clone().expect("a descriptor");
+        let third = Memory::open(again, &SMALL).expect("a ring");
+        let mut consumer = Consumer::open_sized(memory, SMALL).expect("a ring");
+        let mut producer = producer;
+        let mut out = [0; 512];
+        for n in 0..60 {
+            let at = (random() as usize % (SMALL.len() / 8)) * 8;
+            let value = match random() % 4 {
+                0 => random(),
+                1 => random() % 4096,
+                2 => random() % 256,
+                _ => 0,
+            };
+            if random() % 4 == 0 {
+                let at = if random() % 2 == 0 { (at % 256) & !7 } else { at };
+                third
+                    .word(at)
+                    .store(value, core::sync::atomic::Ordering::Relaxed);
+            }
+            let len = random() as usize % 400;
+            ends[0] += u32::from(producer.push(mark(n), &out[..len]) == Push::Closed);
+            if random() % 2 == 0 {
+                match consumer.pop(&mut out) {
+                    Pop::Broken => ends[1] += 1,
+                    Pop::Closed => ends[2] += 1,
+                    Pop::Empty | Pop::Record { .. } => {}
+                }
+            }
+            consumer.doze();
+            producer.must_wake();
+        }
+    }
+    assert!(ends.iter().all(|&count| count > 100), "{ends:?}");
+}
