@@ -68,6 +68,8 @@ pub(super) struct SocketEntry {
     pub(super) index: Option<u32>,
     /// The kernel can hand it trains whole.
     pub(super) joins: bool,
+    /// It takes packets through memory.
+    pub(super) takes_rings: bool,
     pub(super) addr: IpAddr,
 }
 
@@ -111,6 +113,7 @@ impl SocketEntry {
             row,
             index: (index != u32::MAX).then_some(index),
             joins: bytes[2] != 0,
+            takes_rings: bytes[3] != 0,
             addr: addr.into(),
         }))
     }
@@ -119,6 +122,7 @@ impl SocketEntry {
         let mut bytes = [0; SOCKET_LEN];
         bytes[..2].copy_from_slice(&(self.row.0 + 1).to_le_bytes());
         bytes[2] = u8::from(self.joins);
+        bytes[3] = u8::from(self.takes_rings);
         bytes[4..8].copy_from_slice(&self.index.unwrap_or(u32::MAX).to_le_bytes());
         bytes[8..].copy_from_slice(&Gid::from(self.addr).0);
         bytes
@@ -164,15 +168,16 @@ mod tests {
         #[test]
         fn what_is_written_is_read_as_the_same(
             participant in any::<(u64, u32, u32)>(),
-            socket in (row(), any::<(u32, bool, IpAddr)>()),
+            socket in (row(), any::<(u32, bool, bool, IpAddr)>()),
             chunk in (prop::option::of(row()), any::<u32>()),
         ) {
             let (nonce, pid, namespace) = participant;
             let participant = Participant { nonce, process: ProcessId { pid, namespace } };
             prop_assert_eq!(Participant::parse(&participant.emit()), participant);
-            let (row, (index, joins, addr)) = socket;
+            let (row, (index, joins, takes_rings, addr)) = socket;
             let index = (index != u32::MAX).then_some(index);
-            let socket = SocketEntry { row, index, joins, addr: addr.to_canonical() };
+            let addr = addr.to_canonical();
+            let socket = SocketEntry { row, index, joins, takes_rings, addr };
             prop_assert_eq!(SocketEntry::parse(&socket.emit()), Ok(Some(socket)));
             let (holder, free_since) = chunk;
             let chunk = ChunkEntry { holder, free_since };

@@ -1,13 +1,21 @@
-//! Packets that came to the wrong owner's socket, on the way to the right one.
+//! What participants send each other beside packets: those that came to the wrong owner's socket, on the way to the right
+//! one; and memory that packets are to travel through.
 
+use core::mem::MaybeUninit;
 use std::fs;
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, recvmsg, sendmsg_addr,
+};
 use urxe_wire::Gid;
+
+use super::entries::{ROWS, Row};
 
 /// What goes before the packet: both addresses, the source port, the place in its
 /// train, the traffic class, and padding.
@@ -24,6 +32,21 @@ pub(crate) struct Handed<'a> {
     pub(crate) place: u16,
     pub(crate) tos: u8,
     pub(crate) packet: &'a [u8],
+}
+
+/// A participant on this host, as long as it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Neighbour {
+    pub(super) row: Row,
+    pub(super) nonce: u64,
+}
+
+/// What another participant put into the inbox.
+pub(crate) enum Arrived<'a> {
+    /// A packet that it got in our place.
+    Packet(Handed<'a>),
+    /// Memory that it will write its packets for us to.
+    Ring(Neighbour, OwnedFd),
 }
 
 /// Where a participant takes its packets. The path is in a directory that other users
@@ -59,27 +82,54 @@ impl Inbox {
 
     /// Sends a packet that was written before.
     pub(super) fn send_bytes(&self, to: &Path, bytes: &[u8]) -> Delivery {
-        match self.socket.send_to(bytes, to) {
-            Ok(_) => Delivery::Taken,
-            // No process has the socket open, though its name may have stayed.
-            Err(error) => match error.kind() {
-                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Delivery::Gone,
-                _ => Delivery::Full,
-            },
-        }
+        Delivery::of(self.socket.send_to(bytes, to))
     }
 
-    /// Calls `take` with everything that was handed to us; returns how many packets.
-    pub(super) fn drain(&self, mut take: impl FnMut(Handed<'_>)) -> usize {
+    /// Offers memory to the owner of another inbox, in the name of `me`.
+    pub(super) fn send_ring(&self, to: &Path, me: Neighbour, memory: BorrowedFd<'_>) -> Delivery {
+        let memory = [memory];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&memory));
+        let bytes = me.emit_offer();
+        let mut send = || -> io::Result<usize> {
+            let to = SocketAddrUnix::new(to)?;
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            let bytes = [IoSlice::new(&bytes)];
+            Ok(sendmsg_addr(
+                &self.socket,
+                &to,
+                &bytes,
+                &mut control,
+                flags,
+            )?)
+        };
+        Delivery::of(send())
+    }
+
+    /// Calls `take` with everything that was handed to us.
+    pub(super) fn drain(&self, mut take: impl FnMut(Arrived<'_>)) {
         let mut bytes = [0; HEAD + PACKET_MAX];
-        let mut count = 0;
-        while let Ok(len) = self.socket.recv(&mut bytes) {
-            if let Some(handed) = Handed::parse(&bytes[..len]) {
-                take(handed);
-                count += 1;
+        loop {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut parts = [IoSliceMut::new(&mut bytes)];
+            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+            let Ok(received) = recvmsg(&self.socket, &mut parts, &mut control, flags) else {
+                return;
+            };
+            let bytes = &bytes[..received.bytes];
+            // More descriptors than have room, the kernel closes; those that no offer came with are closed here.
+            let memory = control.drain().find_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
+                _ => None,
+            });
+            if let Some(handed) = Handed::parse(bytes) {
+                take(Arrived::Packet(handed));
+            } else if let (Some(offer), Some(memory)) = (Neighbour::parse_offer(bytes), memory) {
+                take(Arrived::Ring(offer, memory));
             }
         }
-        count
     }
 
     /// Removes the name, so that others see that this participant has left.
@@ -96,6 +146,44 @@ pub(super) enum Delivery {
     Full,
     /// There is no such participant any more.
     Gone,
+}
+
+impl Delivery {
+    fn of(sent: io::Result<usize>) -> Delivery {
+        match sent {
+            Ok(_) => Delivery::Taken,
+            // No process has the socket open, though its name may have stayed.
+            Err(error) => match error.kind() {
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Delivery::Gone,
+                _ => Delivery::Full,
+            },
+        }
+    }
+}
+
+/// What an offer of memory begins with.
+const OFFER: [u8; 8] = *b"urxering";
+/// Shorter than the head of any packet that is handed over.
+const OFFER_LEN: usize = 18;
+
+impl Neighbour {
+    fn emit_offer(self) -> [u8; OFFER_LEN] {
+        let mut bytes = [0; OFFER_LEN];
+        bytes[..8].copy_from_slice(&OFFER);
+        bytes[8..16].copy_from_slice(&self.nonce.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.row.0.to_be_bytes());
+        bytes
+    }
+
+    pub(super) fn parse_offer(bytes: &[u8]) -> Option<Neighbour> {
+        let bytes: &[u8; OFFER_LEN] = bytes.try_into().ok()?;
+        let row = u16::from_be_bytes([bytes[16], bytes[17]]);
+        let is_offer = bytes[..8] == OFFER && usize::from(row) < ROWS;
+        is_offer.then(|| Neighbour {
+            row: Row(row),
+            nonce: u64::from_be_bytes(bytes[8..16].try_into().expect("eight bytes")),
+        })
+    }
 }
 
 impl Handed<'_> {
@@ -161,11 +249,11 @@ mod tests {
             assert_eq!(a.send(&path("inbox-b"), one), Delivery::Taken);
         }
         let mut at = 0;
-        let count = b.drain(|got| {
-            assert_eq!(got, handed[at]);
+        b.drain(|got| {
+            assert!(matches!(got, Arrived::Packet(got) if got == handed[at]));
             at += 1;
         });
-        assert_eq!(count, 2);
+        assert_eq!(at, 2);
         // The owner's process has ended: only the name is left, as soon as no child that a test beside this one forked has the
         // socket open.
         drop(b);
@@ -183,5 +271,42 @@ mod tests {
         let sent = a.send(&path("inbox-a"), &long);
         assert_eq!(sent, Delivery::Full, "too long for any packet");
         a.close();
+    }
+
+    #[test]
+    fn memory_arrives_with_its_offer_and_nothing_else_does() {
+        let directory = std::env::temp_dir();
+        let path = |name: &str| directory.join(format!("urxe-{name}-{}", std::process::id()));
+        let a = Inbox::create(path("offer-a")).expect("a socket");
+        let b = Inbox::create(path("offer-b")).expect("a socket");
+        let from = Neighbour {
+            row: Row(7),
+            nonce: 0x1234_5678_9abc_def0,
+        };
+        let offer = from.emit_offer();
+        assert_eq!(Neighbour::parse_offer(&offer), Some(from));
+        assert_eq!(Neighbour::parse_offer(&offer[1..]), None);
+        let null = fs::File::open("/dev/null").expect("every system has it");
+        let beyond = Neighbour {
+            row: Row(ROWS as u16),
+            ..from
+        };
+        for one in [from, beyond] {
+            let sent = a.send_ring(&path("offer-b"), one, null.as_fd());
+            assert_eq!(sent, Delivery::Taken);
+        }
+        // An offer without memory is none.
+        assert_eq!(a.send_bytes(&path("offer-b"), &offer), Delivery::Taken);
+        let mut got = Vec::new();
+        b.drain(|arrived| match arrived {
+            Arrived::Ring(from, memory) => got.push((from, memory)),
+            Arrived::Packet(handed) => panic!("{handed:?}"),
+        });
+        let [(only, _)] = &got[..] else {
+            panic!("{} offers", got.len());
+        };
+        assert_eq!(*only, from);
+        a.close();
+        b.close();
     }
 }

@@ -14,7 +14,7 @@ use urxe_udp::{UdpConfig, UdpSocket};
 use urxe_wire::Qpn;
 
 use super::entries::{ROWS, Row, SocketEntry};
-use super::hand_over::{Delivery, Handed, Inbox};
+use super::hand_over::{Arrived, Delivery, Handed, Inbox, Neighbour};
 use super::pace::Pace;
 use super::ports::{Owner, PortName, Ports};
 use super::registry::{Locked, Registry};
@@ -59,9 +59,9 @@ impl From<io::Error> for JoinError {
 /// A place in the registry, until it is left.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    inbox: Inbox,
-    row: Row,
-    nonce: u64,
+    pub(super) inbox: Inbox,
+    pub(super) me: Neighbour,
+    takes_rings: bool,
     holders: Mutex<Holders>,
     waiting: Waiting,
     /// A neighbour had to hand us a packet: the program in the kernel may be wrong.
@@ -72,7 +72,7 @@ pub(crate) struct Membership {
     /// A probe of ours came back: its number, plus 1.
     probed: AtomicU64,
     /// Dropped last: with the file the lock goes, after the sockets.
-    registry: Registry,
+    pub(super) registry: Registry,
 }
 
 #[derive(Debug, Default)]
@@ -130,9 +130,11 @@ impl Membership {
         addrs: &[IpAddr],
         port: u16,
         config: &UdpConfig,
+        takes_rings: bool,
         random: impl FnMut() -> u64,
     ) -> Result<Joined, JoinError> {
-        Membership::join_by(Registry::open()?, addrs, port, config, random)
+        let registry = Registry::open()?;
+        Membership::join_by(registry, addrs, port, config, takes_rings, random)
     }
 
     fn join_by(
@@ -140,13 +142,15 @@ impl Membership {
         addrs: &[IpAddr],
         port: u16,
         config: &UdpConfig,
+        takes_rings: bool,
         mut random: impl FnMut() -> u64,
     ) -> Result<Joined, JoinError> {
         let mut locked = registry.lock(None)?;
         let nonce = random().max(1);
         let row = locked.add(nonce)?;
         let row = row.ok_or_else(|| full(&format!("{ROWS} contexts of this user")))?;
-        let bound = Self::bind_all(&mut locked, row, nonce, addrs, port, config);
+        let me = Neighbour { row, nonce };
+        let bound = Self::bind_all(&mut locked, me, takes_rings, addrs, port, config);
         let taken = bound.and_then(|sockets| {
             let chunk = locked.grant(row, random())?;
             let chunk = chunk.ok_or_else(|| full(&"all QP numbers"))?;
@@ -164,8 +168,8 @@ impl Membership {
         drop(locked);
         let membership = Membership {
             inbox,
-            row,
-            nonce,
+            me,
+            takes_rings,
             holders: Mutex::default(),
             waiting: Waiting::default(),
             is_stale: AtomicBool::new(false),
@@ -183,8 +187,8 @@ impl Membership {
 
     fn bind_all(
         locked: &mut Locked<'_>,
-        row: Row,
-        nonce: u64,
+        me: Neighbour,
+        takes_rings: bool,
         addrs: &[IpAddr],
         port: u16,
         config: &UdpConfig,
@@ -201,7 +205,7 @@ impl Membership {
             // Ours has no number yet: the program is for probes, and for the others.
             let program = steer::program(locked, addr).unwrap_or_else(steer::probes_only);
             socket.attach_steering(&program)?;
-            let number = steer::find_number(&socket, nonce, others, others + 8)?;
+            let number = steer::find_number(&socket, me.nonce, others, others + 8)?;
             match number {
                 // As many as are known were there before: the usual case.
                 Some(number) if number <= others => {}
@@ -211,9 +215,10 @@ impl Membership {
                 None => return Err(JoinError::Strangers(addr)),
             }
             let entry = SocketEntry {
-                row,
+                row: me.row,
                 index: number.or(Some(0)),
                 joins: socket.caps().gro(),
+                takes_rings,
                 addr,
             };
             if !locked.set_socket(entry)? {
@@ -230,8 +235,8 @@ impl Membership {
         random: u64,
         sockets: impl Iterator<Item = &'s UdpSocket>,
     ) -> io::Result<Option<QpnChunk>> {
-        let mut locked = self.registry.lock(Some(self.row))?;
-        let Some(chunk) = locked.grant(self.row, random)? else {
+        let mut locked = self.registry.lock(Some(self.me.row))?;
+        let Some(chunk) = locked.grant(self.me.row, random)? else {
             return Ok(None);
         };
         attach_all(&locked, sockets)?;
@@ -242,7 +247,7 @@ impl Membership {
     pub(crate) fn take_foreign(&self, handed: &Handed<'_>, foreign: Foreign, now: Time) -> Shared {
         let holder = match foreign {
             Foreign::Probe => {
-                if let Some(number) = steer::parse_probe(handed.packet, self.nonce) {
+                if let Some(number) = steer::parse_probe(handed.packet, self.me.nonce) {
                     self.probed.store(u64::from(number) + 1, Ordering::Relaxed);
                 }
                 return Shared::Probe;
@@ -255,7 +260,7 @@ impl Membership {
             Foreign::Message(Destination::Anyone) => None,
         };
         match holder {
-            Some(row) if row != self.row => {
+            Some(row) if row != self.me.row => {
                 let is_message = matches!(foreign, Foreign::Message(_));
                 match self.send(row, handed) {
                     Delivery::Taken => Shared::HandedOver,
@@ -313,12 +318,19 @@ impl Membership {
 
     /// True if a QP at an address is of a participant that the kernel can hand trains to as a whole.
     pub(crate) fn gets_trains_whole(&self, qpn: Qpn, addr: IpAddr, now: Time) -> bool {
-        let chunk = QpnChunk::of(qpn);
-        if self.holder(chunk, addr, now).is_none() {
-            return false;
-        }
-        let holders = lock(&self.holders);
-        holders.socket(chunk, addr).is_some_and(|entry| entry.joins)
+        let entry = self.socket_of(QpnChunk::of(qpn), addr, now);
+        entry.is_some_and(|entry| entry.joins)
+    }
+
+    /// The socket at an address of the participant that has the chunk.
+    pub(super) fn socket_of(
+        &self,
+        chunk: QpnChunk,
+        addr: IpAddr,
+        now: Time,
+    ) -> Option<SocketEntry> {
+        self.holder(chunk, addr, now)?;
+        lock(&self.holders).socket(chunk, addr).copied()
     }
 
     /// The listener for a service at an address. There is no list in memory: one that listens
@@ -348,7 +360,7 @@ impl Membership {
     /// Gives back what [`Membership::bind_port`] had, or what was noted; later, if the registry is locked for long.
     pub(crate) fn release_port(&self, name: PortName, listening: bool) -> io::Result<()> {
         lock(&self.unreleased).push((name, listening));
-        let locked = self.registry.lock_to_give_back(self.row)?;
+        let locked = self.registry.lock_to_give_back(self.me.row)?;
         self.ports(&locked).map(|_| ())
     }
 
@@ -356,8 +368,12 @@ impl Membership {
         &self,
         act: impl FnOnce(&Locked<'_>, &mut Ports, Owner) -> io::Result<R>,
     ) -> io::Result<R> {
-        let locked = self.registry.lock(Some(self.row))?;
-        act(&locked, &mut self.ports(&locked)?, (self.row, self.nonce))
+        let locked = self.registry.lock(Some(self.me.row))?;
+        act(
+            &locked,
+            &mut self.ports(&locked)?,
+            (self.me.row, self.me.nonce),
+        )
     }
 
     /// The ports, without those of ours that are given back.
@@ -365,7 +381,7 @@ impl Membership {
         let mut ports = Ports::open(&self.registry)?;
         let mut unreleased = lock(&self.unreleased);
         while let Some((name, listening)) = unreleased.last().copied() {
-            ports.remove((self.row, self.nonce), name, listening)?;
+            ports.remove((self.me.row, self.me.nonce), name, listening)?;
             unreleased.pop();
         }
         Ok(ports)
@@ -376,19 +392,20 @@ impl Membership {
         self.inbox.as_fd()
     }
 
-    /// Takes the packets that others got for us. That they did shows that the kernel's
+    /// Takes what others have for us. That they got packets for us shows that the kernel's
     /// program is wrong.
-    pub(crate) fn drain_inbox(&self, mut take: impl FnMut(Handed<'_>)) -> usize {
+    pub(crate) fn drain_inbox(&self, mut take: impl FnMut(Arrived<'_>)) {
         let mut is_steered_wrong = false;
-        let count = self.inbox.drain(|handed| {
-            // The program cannot know the owner of a datagram to QP 1.
-            is_steered_wrong |= handed.packet.get(5..8) != Some(&[0, 0, 1]);
-            take(handed);
+        self.inbox.drain(|arrived| {
+            if let Arrived::Packet(handed) = &arrived {
+                // The program cannot know the owner of a datagram to QP 1.
+                is_steered_wrong |= handed.packet.get(5..8) != Some(&[0, 0, 1]);
+            }
+            take(arrived);
         });
         if is_steered_wrong {
             self.is_stale.store(true, Ordering::Relaxed);
         }
-        count
     }
 
     /// True if [`Membership::repair`] is due.
@@ -405,7 +422,7 @@ impl Membership {
         sockets: impl Iterator<Item = &'s UdpSocket> + Clone,
         mut receive: impl FnMut(),
     ) -> io::Result<bool> {
-        let attempt = self.registry.try_lock(Some(self.row));
+        let attempt = self.registry.try_lock(Some(self.me.row));
         let attempt =
             attempt.inspect_err(|_| lock(&self.pace).note(now, self.registry.generation()));
         let Some(mut locked) = attempt? else {
@@ -417,7 +434,7 @@ impl Membership {
             let mut found = None;
             for number in 0..end {
                 self.probed.store(0, Ordering::Relaxed);
-                steer::send_probe(socket, addr, number, self.nonce);
+                steer::send_probe(socket, addr, number, self.me.nonce);
                 receive();
                 if self.probed.load(Ordering::Relaxed) == u64::from(number) + 1 {
                     found = Some(number);
@@ -428,9 +445,10 @@ impl Membership {
             // handed over has it tried again.
             if let Some(number) = found {
                 locked.set_socket(SocketEntry {
-                    row: self.row,
+                    row: self.me.row,
                     index: Some(number),
                     joins: socket.caps().gro(),
+                    takes_rings: self.takes_rings,
                     addr: addr.ip(),
                 })?;
             }
@@ -448,10 +466,12 @@ impl Membership {
         sockets: impl Iterator<Item = &'s UdpSocket> + Clone,
     ) -> io::Result<()> {
         self.inbox.close();
-        let mut locked = self.registry.lock_to_give_back(self.row)?;
+        let mut locked = self.registry.lock_to_give_back(self.me.row)?;
         for socket in sockets.clone() {
             let addr = socket.local_addr().ip();
-            let own = locked.sockets_on(addr).find(|entry| entry.row == self.row);
+            let own = locked
+                .sockets_on(addr)
+                .find(|entry| entry.row == self.me.row);
             let last = locked.sockets_on(addr).max_by_key(|entry| entry.index);
             // When ours is closed the last one takes its number.
             if let (Some(own), Some(last)) = (own, last)
@@ -463,7 +483,7 @@ impl Membership {
                 })?;
             }
         }
-        locked.remove(self.row)?;
+        locked.remove(self.me.row)?;
         attach_all(&locked, sockets)?;
         locked.keep();
         Ok(())

@@ -123,7 +123,7 @@ impl Registry {
     }
 
     /// True if another open file holds the lock of one of these rows.
-    fn is_any_alive(&self, rows: Range<usize>) -> io::Result<bool> {
+    pub(super) fn is_any_alive(&self, rows: Range<usize>) -> io::Result<bool> {
         let mut lock = byte_locks(rows, libc::F_WRLCK);
         fcntl(&self.file, FcntlArg::F_OFD_GETLK(&mut lock))?;
         #[allow(clippy::unnecessary_cast, reason = "another type in some C libraries")]
@@ -139,10 +139,15 @@ impl Registry {
     /// True if this participant has that row, as far as is known without the lock: it may have ended without being
     /// taken out.
     pub(super) fn has_row(&self, row: Row, nonce: u64) -> bool {
+        self.nonce_of(row) == Some(nonce)
+    }
+
+    /// The nonce of the participant that has a row, as far as is known without the lock.
+    pub(super) fn nonce_of(&self, row: Row) -> Option<u64> {
         let mut bytes = [0; ROW_LEN];
         let at = HEAD + u64::from(row.0) * ROW_LEN as u64;
-        let read = self.file.read_exact_at(&mut bytes, at);
-        read.is_ok() && Participant::parse(&bytes).nonce == nonce
+        self.file.read_exact_at(&mut bytes, at).ok()?;
+        Some(Participant::parse(&bytes).nonce)
     }
 
     /// The holder of a chunk: one small read.
@@ -316,7 +321,10 @@ impl<'a> Locked<'a> {
             entry.holder.is_none() && rested.is_none_or(|rested| rested >= QUARANTINE_S)
         };
         let first = (random % CHUNKS as u64) as usize;
-        let mut places = (0..CHUNKS).map(|n| (first + n) % CHUNKS);
+        // Not the first: QP 1 is in it, which all owners have.
+        let mut places = (0..CHUNKS)
+            .map(|n| (first + n) % CHUNKS)
+            .filter(|&place| place != 0);
         let Some(place) = places.find(|&place| is_free(&self.tables.chunks[place])) else {
             return Ok(None);
         };
