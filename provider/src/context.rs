@@ -27,6 +27,7 @@ use crate::pd_numbers::PdNumbers;
 use crate::port::{PortAttr, PortState, interface_mtu};
 use crate::port_speed::PortSpeed;
 use crate::strict::{StrictMode, StrictReport};
+use crate::wire::Wire;
 use crate::xrcd::XrcdTable;
 
 /// An opened device: the owner of UDP port 4791 on its addresses.
@@ -330,6 +331,7 @@ pub struct ContextBuilder {
     strict: Option<StrictMode>,
     /// The same.
     faults: Option<Option<FaultSpec>>,
+    wire: Option<Wire>,
     /// The same.
     mtu: Option<Mtu>,
     /// The same.
@@ -349,6 +351,7 @@ impl ContextBuilder {
             },
             share: true,
             tap: environment::value(environment::PCAP).map(PathBuf::from),
+            wire: Wire::Auto,
             strict: StrictMode::Off,
             strict_seed: None,
             faults: None,
@@ -358,6 +361,7 @@ impl ContextBuilder {
             engine,
             strict: None,
             faults: None,
+            wire: None,
             mtu: None,
             speed: None,
         }
@@ -418,6 +422,13 @@ impl ContextBuilder {
     #[must_use]
     pub fn strict_seed(mut self, seed: u64) -> Self {
         self.engine.strict_seed = Some(seed);
+        self
+    }
+
+    /// What packets to QPs of this host travel through. The environment variable `URXE_WIRE` sets the default.
+    #[must_use]
+    pub fn wire(mut self, wire: Wire) -> Self {
+        self.wire = Some(wire);
         self
     }
 
@@ -483,6 +494,7 @@ impl ContextBuilder {
         let speed = self.speed.map_or_else(PortSpeed::of_environment, Ok)?;
         let mut config = self.engine;
         config.faults = self.faults.map_or_else(faults_of_environment, Ok)?;
+        config.wire = self.wire.map_or_else(Wire::of_environment, Ok)?;
         config.strict = self.strict.map_or_else(StrictMode::of_environment, Ok)?;
         environment::seed()?;
         if config.network.is_some() {

@@ -145,6 +145,7 @@ mod td;
 #[cfg(test)]
 mod testing;
 mod wc;
+mod wire;
 mod wr;
 mod xrcd;
 
@@ -202,5 +203,6 @@ pub use urxe_core::srq::{SrqAttr, SrqAttrMask, SrqError, SrqId};
 pub use urxe_core::work::{PostError, SendFlags, SendWr as SendWrFields, Sge, WrData, WrOpcode};
 pub use urxe_wire::{Gid, IcrcPolicy, Lkey, Pkey, Psn, Qkey, Qpn, Rkey};
 pub use wc::Wc;
+pub use wire::Wire;
 pub use wr::{RecvWr, SendWr};
 pub use xrcd::{Xrcd, XrcdOpen};

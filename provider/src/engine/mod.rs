@@ -38,13 +38,14 @@ use crate::queues::{Channel, CqCore};
 use crate::share::Membership;
 use crate::strict::{Strict, StrictMode};
 use crate::wc::Wc;
+use crate::wire::Wire;
 use calls::watcher::Watcher;
 use carrier::Opened;
 use carrier::port_watch::PortWatch;
 use carrier::sockets::{Sockets, Which};
 use drive::clock::Clock;
 use drive::doorbell::{Attempt, Combiner};
-use drive::progress::ProgressShared;
+use drive::progress_shared::ProgressShared;
 use drive::shard_state::ShardState;
 
 /// How to open an engine.
@@ -58,6 +59,7 @@ pub(crate) struct EngineConfig {
     /// Other contexts and processes of this user may have the same addresses.
     pub(crate) share: bool,
     pub(crate) tap: Option<PathBuf>,
+    pub(crate) wire: Wire,
     pub(crate) strict: StrictMode,
     /// What strict mode's decisions follow from, if not the environment.
     pub(crate) strict_seed: Option<u64>,
@@ -74,7 +76,7 @@ impl EngineConfig {
         let destination_bytes = match self.network {
             // It has queues of its own.
             Some(_) => u32::MAX,
-            None => destination_bytes(buffer, window_bytes),
+            None => destination_bytes(buffer, window_bytes, opened.recv_ring),
         };
         let mut shard = Shard::new(ShardConfig {
             secret: self.random()?,
@@ -198,7 +200,7 @@ impl Engine {
         // The reply that an ACK was to travel with did not come: before looking for more,
         // as the peer may be waiting for it.
         state.transmit(poller);
-        let any = state.receive(1, Which::Active);
+        let any = state.receive(1, Which::Polled);
         if !state.handle_timers() && !any {
             // Nothing new: most polls end here.
             let after = state.counters.bells_served + state.counters.tx_calls;
@@ -245,9 +247,10 @@ fn window_bytes(buffer: u32) -> u32 {
     (buffer / 4).clamp(64 << 10, 512 << 10)
 }
 
-/// Bytes that all QPs to one address may have under way: what the receiver's socket takes, with the same care.
-fn destination_bytes(buffer: u32, window_bytes: u32) -> u32 {
-    (buffer / 4).max(window_bytes)
+/// Bytes that all QPs to one address may have under way: what the receiver's socket takes, with the same care, and what a ring does.
+fn destination_bytes(buffer: u32, window_bytes: u32, ring: Option<u32>) -> u32 {
+    let bytes = ring.map_or(buffer / 4, |ring| (buffer / 4).min(ring / 4));
+    bytes.max(window_bytes)
 }
 
 /// As much goes to an address while small messages go beside streams: a train of packets. The receiver works on one while the next is made.

@@ -23,6 +23,8 @@ pub(crate) const SPEED: &str = "URXE_SPEED";
 pub(crate) const SEED: &str = "URXE_SEED";
 /// Strict mode ([`crate::StrictMode`]).
 pub(crate) const STRICT: &str = "URXE_STRICT";
+/// What packets between processes of one host travel through ([`crate::Wire`]).
+pub(crate) const WIRE: &str = "URXE_WIRE";
 /// More words on standard error.
 pub(crate) const VERBOSE: &str = "URXE_VERBOSE";
 

@@ -2,18 +2,21 @@
 //! first.
 
 use core::net::IpAddr;
+use std::os::fd::OwnedFd;
 
 use urxe_core::Time;
-use urxe_core::transmit::{RunLimits, TxBatch};
+use urxe_core::qpn_table::QpnChunk;
+use urxe_core::transmit::{RunLimits, TxBatch, TxDest};
 
 use super::intake::Intake;
+use super::seam::{Carrier, Sending, Sent, Sleeper};
 use super::sockets::Which;
-use super::{Carrier, Sending, Sent};
 use crate::engine::Engine;
 use crate::engine::drive::shard_state::ShardState;
 use crate::error::Error;
 use crate::faults::{FaultCounts, FaultyPath, Summary};
 use crate::host::environment;
+use crate::share::Neighbour;
 
 /// A carrier with faults before it.
 #[derive(Debug)]
@@ -83,6 +86,30 @@ impl Carrier for FaultyCarrier {
 
     fn leave(&mut self, has_members: &dyn Fn(IpAddr) -> bool) {
         self.below.leave(has_members);
+    }
+
+    fn prepare(&mut self, remote: IpAddr, chunk: QpnChunk, now: Time) -> bool {
+        self.below.prepare(remote, chunk, now)
+    }
+
+    fn accept(&mut self, from: Neighbour, memory: OwnedFd) {
+        self.below.accept(from, memory);
+    }
+
+    fn waits_at(&mut self, dest: &TxDest) -> bool {
+        self.below.waits_at(dest)
+    }
+
+    fn doze(&mut self, sleeper: Sleeper) -> bool {
+        self.below.doze(sleeper)
+    }
+
+    fn rouse(&mut self, sleeper: Sleeper) {
+        self.below.rouse(sleeper);
+    }
+
+    fn upkeep(&mut self, now: Time) -> Option<Time> {
+        self.below.upkeep(now)
     }
 
     fn faults(&self) -> Option<&FaultyPath> {

@@ -1,11 +1,13 @@
 //! Hands received packets to the core, or to another owner of the address.
 
+use urxe_core::qpn_table::QpnChunk;
 use urxe_core::{Foreign, Handled, RxPath};
-use urxe_udp::{Datagram, RecvBatch};
+use urxe_udp::Datagram;
 
+use super::memory::wake;
 use super::pairs::in_order;
 use crate::engine::drive::parts::Parts;
-use crate::engine::drive::progress::ProgressShared;
+use crate::engine::drive::progress_shared::ProgressShared;
 use crate::engine::upkeep::counters::EngineCounters;
 use crate::engine::upkeep::tap::Tap;
 use crate::share::{Handed, Membership, Shared, is_probe};
@@ -23,15 +25,13 @@ impl Intake<'_> {
     /// Fetches the QPs that packets came for into the cache all at once, not each when its packet's turn comes, if there are
     /// too many QPs for it.
     #[inline]
-    pub(in crate::engine) fn prefetch(&self, rx: &RecvBatch) {
+    pub(in crate::engine) fn prefetch(&self, datagram: &Datagram<'_>) {
         let shard = &self.parts.shard;
         if !shard.has_many() {
             return;
         }
-        for datagram in rx.iter() {
-            for (_, packet) in datagram.segments() {
-                shard.prefetch(packet);
-            }
+        for (_, packet) in datagram.segments() {
+            shard.prefetch(packet);
         }
     }
 
@@ -42,17 +42,17 @@ impl Intake<'_> {
             self.counters.rx_truncated += 1;
             return;
         }
+        if let Some(chunk) = wake::parse(datagram.data) {
+            return self.wake(path, datagram, chunk);
+        }
         for (place, packet) in in_order(datagram) {
             let place = place as u16;
             let handled = self.parts.handle_packet(path, place, packet);
             if let Handled::OfAnother(foreign) = handled {
                 let handed = Handed {
-                    source: datagram.source.ip(),
-                    source_port: datagram.source.port(),
-                    local: path.local,
                     place,
-                    tos: datagram.tos,
                     packet,
+                    ..handed(path, datagram)
                 };
                 self.pass_on(path, &handed, foreign);
             }
@@ -61,6 +61,14 @@ impl Intake<'_> {
             && !(self.others.is_some() && is_probe(datagram.data))
         {
             tap.received(path, datagram);
+        }
+    }
+
+    /// A datagram to wake this context, which is awake, or another owner of the address.
+    #[cold]
+    fn wake(&mut self, path: &RxPath, datagram: &Datagram<'_>, chunk: QpnChunk) {
+        if !self.parts.shard.has_chunk(chunk) {
+            self.pass_on(path, &handed(path, datagram), Foreign::Qp(chunk));
         }
     }
 
@@ -84,5 +92,17 @@ impl Intake<'_> {
             }
             Shared::NoOwner => self.parts.shard.count_unowned(),
         }
+    }
+}
+
+/// A datagram that is one packet, for its owner.
+fn handed<'a>(path: &RxPath, datagram: &Datagram<'a>) -> Handed<'a> {
+    Handed {
+        source: datagram.source.ip(),
+        source_port: datagram.source.port(),
+        local: path.local,
+        place: 0,
+        tos: datagram.tos,
+        packet: datagram.data,
     }
 }

@@ -12,7 +12,7 @@ use urxe_core::qp::attr::AddressVector;
 use urxe_udp::UdpSocket;
 use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 
-use super::NO_GROUPS;
+use super::seam::NO_GROUPS;
 use super::sockets::{Port, Sockets};
 use crate::device;
 use crate::engine::Engine;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use urxe_core::transmit::{RunLimits, TxBatch};
 use urxe_core::{Driver, Handled, RxPath};
 
-use super::{Carrier, Sending, Sent};
+use super::seam::{Carrier, Sending, Sent};
 use crate::engine::Engine;
 use crate::engine::drive::progress::RECENT_NS;
 use crate::engine::drive::shard_state::ShardState;

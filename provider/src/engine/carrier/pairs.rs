@@ -6,29 +6,12 @@
 //! pair may answer. A program that only reads gets no pairs, and is better off without: joining costs a lone packet a
 //! twentieth of its round trip (`urxe bench read --lat`: 1.20 of the floor, and 1.14 without).
 
-use std::net::IpAddr;
 use std::ops::Range;
 
 use urxe_core::ends_pair;
-use urxe_core::table::QpIndex;
 use urxe_udp::{Datagram, UdpSocket};
-use urxe_wire::Qpn;
 
 use super::sockets::Sockets;
-use crate::engine::drive::shard_state::ShardState;
-
-impl ShardState {
-    /// A QP has got its peer.
-    #[cold]
-    pub(in crate::engine) fn note_peer(&mut self, index: QpIndex, remote: IpAddr, dest: Qpn) {
-        let takes_pairs = self.faults().is_none()
-            && self
-                .membership
-                .as_ref()
-                .is_some_and(|membership| membership.gets_trains_whole(dest, remote, self.now));
-        self.shard.set_takes_pairs(index, takes_pairs);
-    }
-}
 
 /// Whether the sockets have the kernel join packets, as pairs are expected.
 #[derive(Debug, Default)]

@@ -108,6 +108,8 @@ pub(crate) struct Sockets {
 pub(crate) enum Which {
     /// Those that QPs use.
     Active,
+    /// Those, too: for a thread that polls and looks again in a moment.
+    Polled,
     /// Where addresses are shared, those that no QP uses, too.
     All,
 }

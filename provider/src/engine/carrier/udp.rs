@@ -5,14 +5,14 @@ use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use urxe_core::RxPath;
-use urxe_core::transmit::{RunLimits, Transmit as Run, TxBatch};
+use urxe_core::transmit::{RunLimits, Transmit as Run, TxBatch, TxDest};
 use urxe_udp::{Datagram, Dest, RecvBatch, SendBatch, SendOutcome, Transmit, UdpSocket};
 use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 
 use super::intake::Intake;
 use super::pairs::Joining;
+use super::seam::{Carrier, Sending, Sent};
 use super::sockets::{Port, Sockets, Which};
-use super::{Carrier, Sending, Sent};
 use crate::engine::upkeep::counters::EngineCounters;
 use crate::error::Error;
 
@@ -72,35 +72,7 @@ impl Carrier for SocketCarrier {
     }
 
     fn receive(&mut self, which: Which, calls_max: u32, intake: &mut Intake<'_>) -> bool {
-        let mut any = false;
-        for port in self.sockets.which(which).chain(self.groups.iter()) {
-            for _ in 0..calls_max {
-                match port.socket.recv(&mut self.rx) {
-                    Ok(0) => {
-                        intake.counters.rx_empty += 1;
-                        break;
-                    }
-                    Ok(count) => {
-                        intake.counters.rx_calls += 1;
-                        any = true;
-                        intake.prefetch(&self.rx);
-                        for datagram in self.rx.iter() {
-                            let path = path_of(&mut self.last_path, port.addr, &datagram);
-                            intake.datagram(path, &datagram);
-                        }
-                        // A batch that is not full was all there was.
-                        if count < self.rx.slots() {
-                            break;
-                        }
-                    }
-                    Err(_) => {
-                        intake.counters.rx_errors += 1;
-                        break;
-                    }
-                }
-            }
-        }
-        any
+        self.receive_after(which, calls_max, intake, |_| {})
     }
 
     fn join(&mut self, group: IpAddr) -> Result<(), Error> {
@@ -140,6 +112,61 @@ fn path_of<'p>(
 }
 
 impl SocketCarrier {
+    /// Fetches packets, and lets `first` do what must be done before they are handled.
+    #[inline]
+    pub(super) fn receive_after(
+        &mut self,
+        which: Which,
+        calls_max: u32,
+        intake: &mut Intake<'_>,
+        mut first: impl FnMut(&mut Intake<'_>),
+    ) -> bool {
+        let mut any = false;
+        for port in self.sockets.which(which).chain(self.groups.iter()) {
+            for _ in 0..calls_max {
+                match port.socket.recv(&mut self.rx) {
+                    Ok(0) => {
+                        intake.counters.rx_empty += 1;
+                        break;
+                    }
+                    Ok(count) => {
+                        intake.counters.rx_calls += 1;
+                        any = true;
+                        first(intake);
+                        self.rx
+                            .iter()
+                            .for_each(|datagram| intake.prefetch(&datagram));
+                        for datagram in self.rx.iter() {
+                            let path = path_of(&mut self.last_path, port.addr, &datagram);
+                            intake.datagram(path, &datagram);
+                        }
+                        // A batch that is not full was all there was.
+                        if count < self.rx.slots() {
+                            break;
+                        }
+                    }
+                    Err(_) => {
+                        intake.counters.rx_errors += 1;
+                        break;
+                    }
+                }
+            }
+        }
+        any
+    }
+
+    /// Sends one datagram now. False if it did not leave.
+    pub(super) fn send_single(&self, dest: &TxDest, bytes: &[u8]) -> bool {
+        let to = Dest::new(SocketAddr::new(dest.remote, ROCE_PORT));
+        let sent = self.sockets.of(dest.local).map(|socket| {
+            socket.send(SendBatch {
+                bytes,
+                transmits: &[Transmit::single(0..bytes.len(), to)],
+            })
+        });
+        matches!(sent, Some(SendOutcome::All { .. }))
+    }
+
     pub(crate) fn new(sockets: Arc<Sockets>) -> SocketCarrier {
         SocketCarrier {
             sockets,
@@ -246,7 +273,6 @@ mod tests {
     use crate::testing::{PATIENCE, address};
     use urxe_core::Time;
     use urxe_core::qpn_table::QpnChunk;
-    use urxe_core::transmit::TxDest;
     use urxe_udp::UdpConfig;
     use urxe_wire::{IcrcPolicy, IcrcSeed, IcrcVerdict, PathHeader};
 
@@ -303,6 +329,7 @@ mod tests {
             tos: 0,
             source_port: ROCE_PORT,
             chunk: QpnChunk(0),
+            in_memory: false,
         };
         for (len, expected) in [(40, 0), (40, 1), (32, 2), (40, 0)] {
             let slot = batch.reserve(&dest, len).expect("room");
@@ -345,6 +372,7 @@ mod tests {
                 tos: 0,
                 source_port: ROCE_PORT,
                 chunk: QpnChunk(0),
+                in_memory: false,
             };
             batch.reserve(&dest, 20).expect("room").bytes.fill(1);
         }

@@ -4,6 +4,7 @@ pub(super) mod clock;
 pub(super) mod doorbell;
 pub(super) mod parts;
 pub(super) mod progress;
+pub(super) mod progress_shared;
 pub(super) mod shard_state;
 mod sync;
 pub(super) mod vigilance;

@@ -16,19 +16,20 @@
 use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use urxe_core::{ANSWER_NS, Driver, Time};
-use urxe_udp::{EventFd, Interest, WAIT_MAX, wait_for};
+use urxe_udp::{Interest, WAIT_MAX, wait_for};
 
 use super::clock::until;
 use super::doorbell::Attempt;
-use super::shard_state::{DEFER_NS, ShardState};
+use super::shard_state::ShardState;
 use super::vigilance::{SILENT_AT_TICK_NS, SILENT_NS, Vigilance};
 use crate::engine::Engine;
+use crate::engine::carrier::seam::Sleeper;
 use crate::engine::carrier::sockets::Which;
 use crate::engine::upkeep::housekeeping::Housekeeping;
 use crate::error::Error;
@@ -50,123 +51,6 @@ const BULK_PACKETS: u64 = 16;
 /// stream's next train comes sooner than this. Single messages never make it spin. `urxe bench write` is 0.74 of the floor,
 /// and 0.67 if it does not spin.
 const BULK_SPIN_NS: u64 = 50_000;
-
-/// What other threads and the progress thread tell each other.
-#[derive(Debug)]
-pub(crate) struct ProgressShared {
-    kick: EventFd,
-    /// Tells a thread that waits for an event that there are more sockets to watch.
-    pub(crate) activated: EventFd,
-    /// `kick` was notified, and the thread did not see it yet.
-    kicked: AtomicBool,
-    /// When the thread will wake by itself, in the engine's time.
-    asleep_until: AtomicU64,
-    /// When the program drove the engine last.
-    driven_at: AtomicU64,
-    /// A thread waits for an event and drives meanwhile.
-    watched: AtomicBool,
-    /// The thread that waits for an event does so for the sockets of groups too. It may
-    /// have gone to sleep before there were any.
-    pub(crate) groups_watched: AtomicBool,
-    /// How often threads began to.
-    watches: AtomicU64,
-    /// Bells are left to be served by the progress thread.
-    serve: AtomicBool,
-    stop: AtomicBool,
-}
-
-impl ProgressShared {
-    pub(crate) fn new() -> Result<ProgressShared, Error> {
-        Ok(ProgressShared {
-            kick: EventFd::new().map_err(Error::io("creating an eventfd"))?,
-            activated: EventFd::new().map_err(Error::io("creating an eventfd"))?,
-            kicked: AtomicBool::new(false),
-            asleep_until: AtomicU64::new(0),
-            driven_at: AtomicU64::new(0),
-            watched: AtomicBool::new(false),
-            groups_watched: AtomicBool::new(false),
-            watches: AtomicU64::new(0),
-            serve: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
-        })
-    }
-
-    /// Makes the thread look around.
-    #[cold]
-    pub(crate) fn kick(&self) {
-        if !self.kicked.swap(true, Ordering::AcqRel) {
-            self.kick.notify();
-        }
-    }
-
-    /// Makes the thread take the lock, even if it has to wait for it.
-    #[cold]
-    pub(crate) fn kick_to_serve(&self) {
-        self.serve.store(true, Ordering::Release);
-        self.kick();
-    }
-
-    /// Sees to it that the thread is awake at `due`, give or take a tick. Called with the
-    /// engine's lock held, under which the thread decides how long to sleep.
-    #[inline]
-    pub(crate) fn wake_by(&self, due: Time) {
-        if due.0.saturating_add(DEFER_NS) < self.asleep_until.load(Ordering::Relaxed) {
-            // Once is enough.
-            self.asleep_until.store(0, Ordering::Relaxed);
-            self.kick();
-        }
-    }
-
-    /// The program drove the engine just now.
-    #[inline]
-    pub(crate) fn note_driven(&self, now: Time) {
-        self.driven_at.store(now.0, Ordering::Relaxed);
-    }
-
-    /// The program drove the engine at most so long ago.
-    pub(in crate::engine) fn was_driven(&self, now: Time, within_ns: u64) -> bool {
-        let driven_at = Time(self.driven_at.load(Ordering::Relaxed));
-        driven_at != Time::ZERO && now.since_ns(driven_at) < within_ns
-    }
-
-    /// A thread waits for an event.
-    pub(in crate::engine) fn is_watched(&self) -> bool {
-        self.watched.load(Ordering::Acquire)
-    }
-
-    /// Becomes the one thread that watches the sockets, if there is none.
-    pub(crate) fn try_watch(&self) -> Option<Watch<'_>> {
-        if self.watched.swap(true, Ordering::AcqRel) {
-            return None;
-        }
-        self.watches.fetch_add(1, Ordering::Relaxed);
-        self.groups_watched.store(false, Ordering::Relaxed);
-        Some(Watch { progress: self })
-    }
-}
-
-/// The calling thread watches the sockets.
-#[derive(Debug)]
-pub(crate) struct Watch<'a> {
-    progress: &'a ProgressShared,
-}
-
-impl Watch<'_> {
-    /// Stops watching, at the time `now`. If the progress thread sleeps for long, it is
-    /// woken: others may wait for what arrives from now on.
-    pub(crate) fn end(self, now: Time) {
-        self.progress.note_driven(now);
-        self.progress.watched.store(false, Ordering::Release);
-        self.progress.wake_by(now + DEFER_NS);
-    }
-}
-
-impl Drop for Watch<'_> {
-    /// For the way out of an error; [`Watch::end`] has done it otherwise.
-    fn drop(&mut self) {
-        self.progress.watched.store(false, Ordering::Release);
-    }
-}
 
 /// The thread's handle. Dropping it stops the thread and waits for its end.
 #[derive(Debug)]
@@ -304,6 +188,7 @@ impl<'a> Progress<'a> {
     fn sleep_idle(&mut self, now: Time) -> Option<()> {
         if let Ok(mut state) = self.engine.combiner.lock() {
             state.start_turn();
+            state.rouse(Sleeper::Progress);
             state.nothing_new = true;
             self.housekeeping.look(&state);
         }
@@ -332,6 +217,7 @@ impl<'a> Progress<'a> {
         let groups = self.neglected_groups();
         if let Attempt::Held(mut state) = self.engine.combiner.try_lock().ok()? {
             state.start_turn();
+            state.rouse(Sleeper::Progress);
             let shared = self.engine.sockets.is_shared && !self.engine.sockets.all_active();
             if shared || groups.is_some() {
                 // The driving thread looks only at those that it uses, or knows of.
@@ -386,6 +272,7 @@ impl<'a> Progress<'a> {
     /// until there is.
     fn watch(&mut self) -> Option<()> {
         let mut state = self.engine.combiner.lock().ok()?;
+        state.rouse(Sleeper::Progress);
         // Until there are no packets, or another thread wants the engine.
         let mut spin_until = Time::ZERO;
         let mut packets = state.shard.stats().rcvd_pkts;
@@ -402,8 +289,9 @@ impl<'a> Progress<'a> {
                 spin_until = state.now + BULK_SPIN_NS;
             }
             packets = received;
+            let is_over = self.engine.progress.stop.load(Ordering::Relaxed);
             let goes_on = any || state.now < spin_until;
-            if !goes_on || self.engine.progress.stop.load(Ordering::Relaxed) {
+            if is_over || (!goes_on && state.doze(Sleeper::Progress)) {
                 break;
             }
             drop(state);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use urxe_core::event::AsyncEvent as CoreEvent;
 use urxe_core::mr::MrTable;
+use urxe_core::qpn_table::QpnChunk;
 use urxe_core::table::QpIndex;
 use urxe_core::transmit::TxBatch;
 use urxe_core::{Driver, Foreign, Handled, RxPath, Shard, Time};
@@ -16,13 +17,15 @@ use urxe_wire::Qpn;
 use super::clock::Clock;
 use super::doorbell::Combined;
 use super::parts::Parts;
-use super::progress::ProgressShared;
+use super::progress_shared::{DEFER_NS, ProgressShared};
 use crate::async_event::AsyncEvent;
 use crate::engine::calls::post::QpShared;
 use crate::engine::calls::srq::SrqShared;
+use crate::engine::carrier::Opened;
 use crate::engine::carrier::intake::Intake;
+use crate::engine::carrier::memory::wake;
+use crate::engine::carrier::seam::{Carrier, Sending, Sent, Sleeper};
 use crate::engine::carrier::sockets::{ListensAt, Sockets, Which};
-use crate::engine::carrier::{Carrier, Opened, Sending, Sent};
 use crate::engine::objects::cm::CmTable;
 use crate::engine::upkeep::counters::EngineCounters;
 use crate::engine::upkeep::tap::Tap;
@@ -30,21 +33,12 @@ use crate::error::Error;
 use crate::faults::FaultyPath;
 use crate::queues::Channel;
 use crate::queues::CqTable;
-use crate::share::{Handed, Membership};
+use crate::share::{Arrived, Handed, Membership};
 use crate::strict::Strict;
 
 /// Receive calls that one turn makes on one socket, at most: 8 datagrams each, which
 /// may be trains of 64 KiB. Then timers and sending have their turn.
 const RECEIVES_PER_TURN: u32 = 4;
-
-/// How long an ACK may be held back in the hope of a reply to travel with, and how
-/// long packets wait for a full socket. A program that answers does so within
-/// microseconds; peers wait for tens of milliseconds at least.
-///
-/// It is the tick of the progress thread while the program drives by itself, so it costs
-/// no wake-up more: `urxe bench send --lat` is 1.4 of the floor, and 3.4 with a tenth
-/// of it.
-pub(crate) const DEFER_NS: u64 = 1_000_000;
 
 /// A QP as the engine keeps it.
 #[derive(Debug)]
@@ -162,7 +156,16 @@ impl ShardState {
         let Some(membership) = self.membership.clone() else {
             return;
         };
-        let count = membership.drain_inbox(|handed| {
+        let mut has_more = false;
+        membership.drain_inbox(|arrived| {
+            let handed = match arrived {
+                Arrived::Packet(handed) => handed,
+                Arrived::Ring(from, memory) => {
+                    self.carrier.accept(from, memory);
+                    has_more = true;
+                    return;
+                }
+            };
             let Handed {
                 source,
                 source_port,
@@ -171,6 +174,11 @@ impl ShardState {
                 tos,
                 packet,
             } = handed;
+            self.counters.taken_over += 1;
+            if wake::parse(packet).is_some() {
+                has_more = true;
+                return;
+            }
             let path = RxPath::new(source, source_port, local, tos);
             let handled = self.handle_packet(&path, place, packet);
             if let Handled::OfAnother(Foreign::Message(_)) = handled {
@@ -179,7 +187,10 @@ impl ShardState {
                 self.shard.handle_unowned_mad(&path, packet, now);
             }
         });
-        self.counters.taken_over += count as u64;
+        if has_more {
+            // What is in memory, behind a datagram that says so.
+            self.receive(1, Which::All);
+        }
         if membership.needs_repair(self.now) {
             let sockets = self.sockets.clone();
             let repaired = membership.repair(self.now, sockets.each(), || {
@@ -195,7 +206,10 @@ impl ShardState {
     pub(crate) fn handle_timers(&mut self) -> bool {
         let is_due = self.shard.next_timeout().is_some_and(|due| due <= self.now);
         if is_due {
-            self.with(|shard, env| shard.handle_timeout(env));
+            let (parts, carrier) = (&mut self.parts, &mut self.carrier);
+            parts.with(|shard, env| {
+                shard.handle_timeout_unless(env, |dest| carrier.waits_at(dest));
+            });
         }
         if self.cqs.clock.due.is_some_and(|due| due <= self.now) {
             self.cqs.clock.fire();
@@ -265,6 +279,26 @@ impl ShardState {
             }
             self.transmit(Driver::Visitor);
         }
+    }
+
+    /// A QP's peer is the owner of that chunk at that address. True if packets go there through memory.
+    pub(in crate::engine) fn prepare(&mut self, remote: IpAddr, chunk: QpnChunk) -> bool {
+        self.carrier.prepare(remote, chunk, self.parts.now)
+    }
+
+    /// A thread is about to sleep on the sockets. False if there is something for it to do elsewhere.
+    pub(in crate::engine) fn doze(&mut self, sleeper: Sleeper) -> bool {
+        self.carrier.doze(sleeper)
+    }
+
+    /// It is awake.
+    pub(in crate::engine) fn rouse(&mut self, sleeper: Sleeper) {
+        self.carrier.rouse(sleeper);
+    }
+
+    /// Looks whether neighbours are gone. Returns when to look again.
+    pub(in crate::engine) fn carrier_upkeep(&mut self) -> Option<Time> {
+        self.carrier.upkeep(self.parts.now)
     }
 
     /// Hears a multicast group from now on.

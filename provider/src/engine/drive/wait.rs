@@ -12,8 +12,9 @@ use urxe_udp::{Interest, WAIT_MAX, wait_for};
 
 use super::clock::until;
 use super::doorbell::Attempt;
-use super::progress::Watch;
+use super::progress_shared::Watch;
 use crate::engine::Engine;
+use crate::engine::carrier::seam::Sleeper;
 use crate::engine::carrier::sockets::Which;
 use crate::error::{Error, ErrorKind};
 use crate::network::Pause;
@@ -26,6 +27,8 @@ struct Outlook {
     due: Option<Time>,
     /// Packets wait for room in a socket.
     backlog: bool,
+    /// Something has arrived already.
+    is_restless: bool,
 }
 
 impl Engine {
@@ -44,6 +47,11 @@ impl Engine {
         let mut watch = self.progress.try_watch();
         let event = self.wait_until(channel, deadline, &mut watch);
         if let Some(watch) = watch {
+            if !matches!(event, Ok(Some(_)))
+                && let Ok(mut state) = self.combiner.lock()
+            {
+                state.rouse(Sleeper::Waiter);
+            }
             watch.end(self.clock.now());
         }
         event
@@ -76,6 +84,9 @@ impl Engine {
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Ok(None);
             }
+            if outlook.is_restless {
+                continue;
+            }
             if let Some(network) = self.network() {
                 let pause = Pause::Event {
                     event: channel.clone(),
@@ -92,14 +103,18 @@ impl Engine {
 
     /// One turn of the engine on behalf of a thread that waits for an event.
     fn turn_for<T>(&self, channel: &Channel<T>, outlook: &mut Outlook) -> Result<Option<T>, Error> {
-        // If another thread drives, an event that it causes will wake us.
         let mut state = match self.combiner.try_lock() {
             Ok(Attempt::Held(state)) => state,
-            Ok(Attempt::Busy) => return Ok(channel.try_take()),
+            // Another thread drives. What it does not look at any more is for this thread to be woken for.
+            Ok(Attempt::Busy) => match channel.try_take() {
+                Some(event) => return Ok(Some(event)),
+                None => self.combiner.lock()?,
+            },
             // The event that tells of the failure comes before the failure itself.
             Err(poisoned) => return channel.try_take().map(Some).ok_or(poisoned.into()),
         };
         state.start_turn();
+        state.rouse(Sleeper::Waiter);
         state.serve_bells();
         // What was held back for a reply that did not come.
         state.transmit(Driver::Sleeper { yields: false });
@@ -111,6 +126,7 @@ impl Engine {
         });
         outlook.due = state.due();
         outlook.backlog = state.is_full();
+        outlook.is_restless = event.is_none() && !state.doze(Sleeper::Waiter);
         Ok(event)
     }
 

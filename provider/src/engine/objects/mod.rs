@@ -3,6 +3,7 @@
 
 pub(super) mod cm;
 pub(super) mod keys;
+mod peer;
 pub(super) mod privilege;
 pub(super) mod purge;
 

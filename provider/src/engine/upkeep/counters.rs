@@ -33,6 +33,14 @@ macro_rules! counters {
 counters! {
     /// Times that a socket was handed packets.
     tx_calls,
+    /// Trains that were written to memory for neighbours on this host.
+    tx_records,
+    /// Trains that were lost because a neighbour had not read for two megabytes.
+    rings_full,
+    /// Trains that neighbours on this host had written to memory.
+    rx_records,
+    /// Rings in memory that were given up because their writer had written nonsense.
+    rings_broken,
     /// Times that a socket was full.
     tx_blocked,
     /// Runs that the kernel would not cut.

@@ -77,7 +77,7 @@ impl Housekeeping {
             self.due = Some(now + PERIOD_NS);
             return;
         };
-        self.due = None;
+        self.due = state.carrier_upkeep();
         // The program may have put signal handlers of its own in front of ours.
         guarded::protect();
         if let Some(tap) = &mut state.tap {

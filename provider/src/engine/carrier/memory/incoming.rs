@@ -1,0 +1,183 @@
+//! What arrives through memory: a ring that one neighbour writes.
+
+use std::net::{IpAddr, SocketAddr};
+
+use urxe_core::RxPath;
+use urxe_ring::{Consumer, Mark, Pop, RECORD_MAX};
+use urxe_udp::Datagram;
+use urxe_wire::Gid;
+
+use super::record::{PACKETS, PATH, PATH_LEN, SEALED};
+use crate::engine::carrier::intake::Intake;
+use crate::share::Neighbour;
+
+/// Bytes that are taken from one ring before others have their turn, for each call that a socket would be asked with.
+const BYTES_PER_CALL: usize = 128 << 10;
+
+/// Where records are copied to before anything looks at them: their writer may change the memory at any time.
+pub(super) struct Buffer(Box<[u8]>);
+
+impl Buffer {
+    pub(super) fn new() -> Buffer {
+        Buffer(vec![0; RECORD_MAX].into())
+    }
+}
+
+impl core::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Buffer").field(&self.0.len()).finish()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub(super) from: Neighbour,
+    consumer: Consumer,
+    paths: Vec<Path>,
+    /// No more comes, and all that came was taken.
+    pub(super) is_over: bool,
+    /// The writer is gone; what it wrote is still read.
+    pub(super) is_dead: bool,
+}
+
+#[derive(Debug)]
+struct Path {
+    source: SocketAddr,
+    /// Of packets without an ICRC, and of those with one.
+    plain: RxPath,
+    sealed: RxPath,
+}
+
+impl Incoming {
+    pub(super) fn new(from: Neighbour, consumer: Consumer) -> Incoming {
+        Incoming {
+            from,
+            consumer,
+            paths: Vec::new(),
+            is_over: false,
+            is_dead: false,
+        }
+    }
+
+    /// Takes packets out of the ring; true if there were any. If a thread sleeps, the writer is asked anew to wake it: it does so
+    /// once each time.
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        calls_max: u32,
+        buffer: &mut Buffer,
+        has_sleeper: bool,
+        intake: &mut Intake<'_>,
+    ) -> bool {
+        let mut left = BYTES_PER_CALL * calls_max as usize;
+        let mut any = false;
+        loop {
+            match self.consumer.pop(&mut buffer.0) {
+                Pop::Empty => {
+                    self.is_over = self.is_dead;
+                    if any && has_sleeper && !self.consumer.doze() {
+                        continue;
+                    }
+                    break;
+                }
+                Pop::Record { len, mark } => {
+                    any = true;
+                    self.take(mark, &mut buffer.0[..len], intake);
+                    left = left.saturating_sub(len.max(64));
+                    if left == 0 {
+                        break;
+                    }
+                }
+                Pop::Closed => {
+                    self.is_over = true;
+                    break;
+                }
+                Pop::Broken => {
+                    intake.counters.rings_broken += 1;
+                    self.is_over = true;
+                    break;
+                }
+            }
+        }
+        if any {
+            self.consumer.release();
+        }
+        any
+    }
+
+    #[inline]
+    fn take(&mut self, mark: Mark, bytes: &mut [u8], intake: &mut Intake<'_>) {
+        if mark.kind == PATH {
+            self.learn(mark.tag, bytes, intake);
+            return;
+        }
+        let path = self.paths.get(usize::from(mark.tag));
+        let (Some(path), PACKETS | SEALED, 1..) = (path, mark.kind, mark.size) else {
+            intake.counters.rx_errors += 1;
+            return;
+        };
+        let segment_size = usize::from(mark.size);
+        let mut rx_path = if mark.kind == PACKETS {
+            &path.plain
+        } else {
+            &path.sealed
+        };
+        if intake.tap.is_some() && mark.kind == PACKETS {
+            // A capture shows what an adapter would have sent.
+            for (place, packet) in bytes.chunks_mut(segment_size).enumerate() {
+                path.sealed.seed.seal(place as u16, packet);
+            }
+            rx_path = &path.sealed;
+        }
+        let datagram = Datagram {
+            data: bytes,
+            segment_size,
+            source: path.source,
+            dst_ip: None,
+            tos: rx_path.tos,
+            truncated: false,
+        };
+        intake.counters.rx_records += 1;
+        intake.prefetch(&datagram);
+        intake.datagram(rx_path, &datagram);
+    }
+
+    /// The writer tells by what way the packets with a tag come.
+    #[cold]
+    fn learn(&mut self, tag: u16, bytes: &[u8], intake: &mut Intake<'_>) {
+        let place = usize::from(tag);
+        let Ok(bytes) = <&[u8; PATH_LEN]>::try_from(bytes) else {
+            intake.counters.rx_errors += 1;
+            return;
+        };
+        let addr = |at: usize| -> IpAddr {
+            let gid: [u8; 16] = bytes[at..at + 16].try_into().expect("sixteen bytes");
+            Gid(gid).into()
+        };
+        let (source, local, tos) = (addr(0), addr(16), bytes[34]);
+        let port = u16::from_be_bytes([bytes[32], bytes[33]]);
+        let path = Path {
+            source: SocketAddr::new(source, port),
+            plain: RxPath::in_memory(source, local, tos),
+            sealed: RxPath::new(source, port, local, tos),
+        };
+        // Paths are told in order: a gap is damage.
+        if place > self.paths.len() {
+            intake.counters.rx_errors += 1;
+        } else if place == self.paths.len() {
+            self.paths.push(path);
+        } else {
+            self.paths[place] = path;
+        }
+    }
+
+    /// Has the writer wake this side from now on. False if there is something to read.
+    pub(super) fn doze(&mut self) -> bool {
+        self.consumer.doze()
+    }
+
+    /// The writer need not wake this side.
+    pub(super) fn rouse(&mut self) {
+        self.consumer.rouse();
+    }
+}

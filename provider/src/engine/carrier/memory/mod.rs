@@ -1,0 +1,431 @@
+//! Memory that neighbours on one host share, as what carries packets between them; UDP sockets carry the rest.
+//!
+//! For each neighbour that a QP has for a peer there is a ring to write ([`outgoing`]), which its owner maps when it is offered
+//! ([`crate::share`]); for each that offered one there is a ring to read ([`incoming`]). The packets are what they are on a
+//! network, but for the ICRC: nothing damages them here. A train is one record. Everything that judges a packet comes after
+//! this, and does not know which way it came.
+//!
+//! A thread that polls looks at the rings, and at the sockets now and then. One that is about to sleep on the sockets asks to be
+//! woken ([`Carrier::doze`]): then a writer that finds it so sends a datagram ([`wake`]) behind what it wrote.
+
+mod incoming;
+mod outgoing;
+mod record;
+pub(in crate::engine) mod wake;
+
+use core::net::IpAddr;
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use urxe_core::Time;
+use urxe_core::qpn_table::QpnChunk;
+use urxe_core::transmit::{TxBatch, TxDest};
+use urxe_ring::{Consumer, Push};
+
+use self::incoming::{Buffer, Incoming};
+use self::outgoing::Outgoing;
+use super::intake::Intake;
+use super::seam::{Carrier, Sending, Sent, Sleeper};
+use super::sockets::Which;
+use super::udp::SocketCarrier;
+use crate::error::Error;
+use crate::share::{Membership, Neighbour};
+
+/// Of so many looks of a polling thread, one is at the sockets too, unless the last of these found something: a look at a
+/// socket costs ten times as much as one at a ring.
+const SOCKETS_EVERY: u32 = 16;
+
+/// Rings in each direction, at most. Neighbours beyond that are reached through sockets.
+const RINGS_MAX: usize = 512;
+
+/// How long it is believed that there is no ring to somewhere, and how often one that is used is asked whether its reader lives.
+const BELIEVED_NS: u64 = 20_000_000;
+const ALIVE_NS: u64 = 1_000_000_000;
+
+/// The rings, and the sockets for what has none.
+#[derive(Debug)]
+pub(in crate::engine) struct MemoryCarrier {
+    below: SocketCarrier,
+    membership: Arc<Membership>,
+    incoming: Vec<Incoming>,
+    buffer: Buffer,
+    outgoing: Outgoings,
+    sleepers: Sleepers,
+    /// Looks that found the sockets empty, and looks that left them out since.
+    socket_misses: u32,
+    left_out: u32,
+    /// The sockets have the rest of a batch.
+    is_full: bool,
+    /// When neighbours are asked next whether they live.
+    sweep_at: Time,
+}
+
+/// Who asked to be woken.
+#[derive(Clone, Copy, Default, Debug)]
+struct Sleepers {
+    waiter: bool,
+    progress: bool,
+}
+
+impl Sleepers {
+    fn any(self) -> bool {
+        self.waiter || self.progress
+    }
+
+    fn set(&mut self, sleeper: Sleeper, sleeps: bool) {
+        match sleeper {
+            Sleeper::Waiter => self.waiter = sleeps,
+            Sleeper::Progress => self.progress = sleeps,
+        }
+    }
+}
+
+/// The rings to write, and which packets go where.
+#[derive(Debug)]
+struct Outgoings {
+    rings: Vec<Option<Outgoing>>,
+    /// Addresses that participants of this host were found at: packets to others need no look.
+    here: Vec<IpAddr>,
+    routes: HashMap<(IpAddr, QpnChunk), Route>,
+    /// The route that was used last, and where to.
+    last: Option<(IpAddr, QpnChunk, Route)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Route {
+    /// The place of the ring; without one, through sockets.
+    ring: Option<usize>,
+    /// Not looked up again before this.
+    until: Time,
+}
+
+impl MemoryCarrier {
+    pub(in crate::engine) fn new(
+        below: SocketCarrier,
+        membership: Arc<Membership>,
+    ) -> MemoryCarrier {
+        MemoryCarrier {
+            below,
+            membership,
+            incoming: Vec::new(),
+            buffer: Buffer::new(),
+            outgoing: Outgoings {
+                rings: Vec::new(),
+                here: Vec::new(),
+                routes: HashMap::new(),
+                last: None,
+            },
+            sleepers: Sleepers::default(),
+            socket_misses: 0,
+            left_out: 0,
+            is_full: false,
+            sweep_at: Time::ZERO,
+        }
+    }
+
+    /// The ring to the owner of a chunk at an address; one is made if there is none.
+    fn route_to(&mut self, remote: IpAddr, chunk: QpnChunk, now: Time) -> Route {
+        let known = self.outgoing.routes.get(&(remote, chunk));
+        if let Some(route) = known
+            && now < route.until
+        {
+            return *route;
+        }
+        let ring = self.find_ring(remote, chunk, now);
+        let believed = if ring.is_some() {
+            ALIVE_NS
+        } else {
+            BELIEVED_NS
+        };
+        // As many as there are chunks and addresses, at most; those that are not used any more are forgotten all at once.
+        if self.outgoing.routes.len() >= 4 * RINGS_MAX {
+            self.outgoing.routes.clear();
+        }
+        let until = now + believed;
+        let route = Route { ring, until };
+        self.outgoing.routes.insert((remote, chunk), route);
+        route
+    }
+
+    #[cold]
+    fn find_ring(&mut self, remote: IpAddr, chunk: QpnChunk, now: Time) -> Option<usize> {
+        let to = self.membership.neighbour(chunk, remote, now)?;
+        if !self.outgoing.here.contains(&remote) {
+            self.outgoing.here.push(remote);
+        }
+        let rings = &self.outgoing.rings;
+        let is_to = |ring: &Option<Outgoing>| ring.as_ref().is_some_and(|ring| ring.to == to);
+        if let Some(place) = rings.iter().position(is_to) {
+            let is_open = rings[place].as_ref().is_some_and(|ring| !ring.is_closed());
+            if is_open && self.membership.is_alive(to) {
+                return Some(place);
+            }
+            self.outgoing.forget(place);
+            return None;
+        }
+        self.make_ring(to)
+    }
+
+    /// Makes a ring, and offers it. None if that is not possible now.
+    fn make_ring(&mut self, to: Neighbour) -> Option<usize> {
+        let free = self.outgoing.rings.iter().position(Option::is_none);
+        let place = free.unwrap_or(self.outgoing.rings.len());
+        if place >= RINGS_MAX {
+            return None;
+        }
+        let (ring, memory) = Outgoing::create(to).ok()?;
+        if self.membership.is_me(to) {
+            self.accept(to, memory);
+        } else if !self.membership.offer_ring(to, memory.as_fd()) {
+            return None;
+        }
+        if place == self.outgoing.rings.len() {
+            self.outgoing.rings.push(None);
+        }
+        self.outgoing.rings[place] = Some(ring);
+        Some(place)
+    }
+
+    /// Looks at all rings; true if there were packets.
+    #[inline]
+    fn receive_rings(&mut self, calls_max: u32, intake: &mut Intake<'_>) -> bool {
+        let mut any = false;
+        let mut is_over = false;
+        for ring in &mut self.incoming {
+            any |= ring.receive(calls_max, &mut self.buffer, self.sleepers.any(), intake);
+            is_over |= ring.is_over;
+        }
+        if is_over {
+            self.incoming.retain(|ring| !ring.is_over);
+        }
+        any
+    }
+
+    /// Writes what there are rings for; the rest stays in the batch.
+    fn send_rings(&mut self, batch: &mut TxBatch, cx: &mut Sending<'_>) {
+        let now = cx.now;
+        // A look in advance: making a ring needs more than what is borrowed below.
+        for run in batch.runs() {
+            self.look_up(&run.dest, now);
+        }
+        let outgoing = &mut self.outgoing;
+        batch.retain_runs(|run, bytes| {
+            let Some(place) = outgoing.place(&run.dest) else {
+                return true;
+            };
+            let Some(Some(ring)) = outgoing.rings.get_mut(place) else {
+                return true;
+            };
+            match ring.push(&run.dest, run.segment_size, bytes) {
+                Push::Done => {
+                    cx.counters.tx_records += 1;
+                    ring.unwoken = Some(run.dest);
+                }
+                // Lost as if on the way: the receiver has two megabytes that it did not look at.
+                Push::Full => cx.counters.rings_full += 1,
+                Push::Closed => {
+                    outgoing.forget(place);
+                    return true;
+                }
+            }
+            false
+        });
+        self.wake_readers();
+    }
+
+    /// Has the route of a destination ready.
+    #[inline]
+    fn look_up(&mut self, dest: &TxDest, now: Time) {
+        let (remote, chunk) = (dest.remote, dest.chunk);
+        let is_known = self.outgoing.last.is_some_and(|(addr, last, route)| {
+            addr == remote && last == chunk && now < route.until
+        });
+        if is_known || !self.outgoing.here.contains(&remote) {
+            return;
+        }
+        let route = self.route_to(remote, chunk, now);
+        self.outgoing.last = Some((remote, chunk, route));
+    }
+
+    /// Wakes the readers that sleep.
+    #[inline]
+    fn wake_readers(&mut self) {
+        for ring in self.outgoing.rings.iter_mut().flatten() {
+            if let Some(dest) = ring.unwoken
+                && (!ring.must_wake() || self.below.send_single(&dest, &wake::emit(dest.chunk)))
+            {
+                ring.unwoken = None;
+            }
+        }
+    }
+}
+
+impl Outgoings {
+    /// The ring of a destination that was looked up.
+    #[inline]
+    fn place(&self, dest: &TxDest) -> Option<usize> {
+        match self.last {
+            Some((remote, chunk, route)) if remote == dest.remote && chunk == dest.chunk => {
+                route.ring
+            }
+            _ => self.routes.get(&(dest.remote, dest.chunk))?.ring,
+        }
+    }
+
+    /// A ring is no use any more: what goes there goes through sockets, until the next look.
+    #[cold]
+    fn forget(&mut self, place: usize) {
+        self.rings[place] = None;
+        self.last = None;
+        self.routes.retain(|_, route| route.ring != Some(place));
+    }
+}
+
+impl Carrier for MemoryCarrier {
+    fn batch(&self) -> TxBatch {
+        self.below.batch()
+    }
+
+    fn send(&mut self, batch: &mut TxBatch, cx: &mut Sending<'_>) -> Sent {
+        if !self.is_full {
+            if let Some(tap) = &mut cx.tap {
+                batch.seal();
+                tap.sent(batch);
+            }
+            self.send_rings(batch, cx);
+            if batch.is_empty() {
+                batch.clear();
+                return Sent::All;
+            }
+            batch.seal();
+        }
+        let mut cx = Sending {
+            tap: None,
+            counters: &mut *cx.counters,
+            ..*cx
+        };
+        let sent = self.below.send(batch, &mut cx);
+        self.is_full = sent == Sent::Full;
+        sent
+    }
+
+    fn receive(&mut self, which: Which, calls_max: u32, intake: &mut Intake<'_>) -> bool {
+        let any = self.receive_rings(calls_max, intake);
+        if which == Which::Polled
+            && !self.incoming.is_empty()
+            && self.socket_misses >= SOCKETS_EVERY
+        {
+            self.left_out += 1;
+            if self.left_out < SOCKETS_EVERY {
+                return any;
+            }
+            self.left_out = 0;
+        }
+        let MemoryCarrier {
+            below,
+            incoming,
+            buffer,
+            sleepers,
+            ..
+        } = self;
+        // What a neighbour wrote before it sent a datagram comes before that datagram: a disconnection overtakes no message.
+        let found = below.receive_after(which, calls_max, intake, |intake| {
+            for ring in incoming.iter_mut() {
+                ring.receive(calls_max, buffer, sleepers.any(), intake);
+            }
+        });
+        self.socket_misses = if found {
+            0
+        } else {
+            self.socket_misses.saturating_add(1)
+        };
+        any || found
+    }
+
+    fn join(&mut self, group: IpAddr) -> Result<(), Error> {
+        self.below.join(group)
+    }
+
+    fn leave(&mut self, has_members: &dyn Fn(IpAddr) -> bool) {
+        self.below.leave(has_members);
+    }
+
+    fn prepare(&mut self, remote: IpAddr, chunk: QpnChunk, now: Time) -> bool {
+        self.route_to(remote, chunk, now).ring.is_some()
+    }
+
+    fn accept(&mut self, from: Neighbour, memory: OwnedFd) {
+        // What cannot be opened is closed by that, and its writer uses sockets.
+        let Ok(consumer) = Consumer::open(memory) else {
+            return;
+        };
+        if self.incoming.len() >= RINGS_MAX || !self.membership.is_alive(from) {
+            return;
+        }
+        let mut ring = Incoming::new(from, consumer);
+        if self.sleepers.any() {
+            // What is there already is read by the caller.
+            ring.doze();
+        }
+        self.incoming.push(ring);
+    }
+
+    fn waits_at(&mut self, dest: &TxDest) -> bool {
+        let Some(place) = self.outgoing.place(dest) else {
+            return false;
+        };
+        let Some(Some(ring)) = self.outgoing.rings.get(place) else {
+            return false;
+        };
+        if ring.is_closed() || !self.membership.is_alive(ring.to) {
+            self.outgoing.forget(place);
+            return false;
+        }
+        let waits = !ring.is_drained();
+        if waits {
+            // A wake-up may have been lost.
+            self.below.send_single(dest, &wake::emit(dest.chunk));
+        }
+        waits
+    }
+
+    fn doze(&mut self, sleeper: Sleeper) -> bool {
+        self.wake_readers();
+        self.sleepers.set(sleeper, true);
+        let mut is_quiet = true;
+        for ring in &mut self.incoming {
+            is_quiet &= ring.doze();
+        }
+        if !is_quiet {
+            self.rouse(sleeper);
+        }
+        is_quiet
+    }
+
+    fn rouse(&mut self, sleeper: Sleeper) {
+        self.sleepers.set(sleeper, false);
+        if !self.sleepers.any() {
+            for ring in &mut self.incoming {
+                ring.rouse();
+            }
+        }
+    }
+
+    fn upkeep(&mut self, now: Time) -> Option<Time> {
+        let has_rings = !self.incoming.is_empty() || !self.outgoing.rings.is_empty();
+        if has_rings && self.sweep_at <= now {
+            self.sweep_at = now + ALIVE_NS;
+            for place in 0..self.outgoing.rings.len() {
+                let ring = self.outgoing.rings[place].as_ref();
+                if ring.is_some_and(|r| r.is_closed() || !self.membership.is_alive(r.to)) {
+                    self.outgoing.forget(place);
+                }
+            }
+            for ring in &mut self.incoming {
+                ring.is_dead |= !self.membership.is_alive(ring.from);
+            }
+        }
+        has_rings.then_some(self.sweep_at)
+    }
+}

@@ -1,0 +1,133 @@
+//! What leaves through memory: a ring to one neighbour, which reads it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use urxe_core::transmit::TxDest;
+use urxe_ring::{Mark, Producer, Push};
+use urxe_wire::Gid;
+
+use super::record::{PACKETS, PATH, PATH_LEN, SEALED};
+use crate::share::Neighbour;
+
+/// Bytes of a record, at most, where a train may be cut: the receiver copies a record before it handles it, and the copy is to stay
+/// in the first-level cache.
+const RECORD_BYTES: usize = 16 << 10;
+
+/// Paths that the receiver remembers. A context has few addresses; with more paths than this the oldest is told again.
+const PATHS_MAX: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) to: Neighbour,
+    producer: Producer,
+    /// Those that were told; the tag of a record is the place of its path.
+    paths: Vec<TxDest>,
+    next_path: usize,
+    /// The path of the last record.
+    last: usize,
+    /// Where the last packets went, if the receiver is yet to be woken for them.
+    pub(super) unwoken: Option<TxDest>,
+}
+
+impl Outgoing {
+    /// A new ring, and what its reader opens it by.
+    pub(super) fn create(to: Neighbour) -> io::Result<(Outgoing, OwnedFd)> {
+        let (producer, memory) = Producer::create()?;
+        let outgoing = Outgoing {
+            to,
+            producer,
+            paths: Vec::new(),
+            next_path: 0,
+            last: 0,
+            unwoken: None,
+        };
+        Ok((outgoing, memory))
+    }
+
+    /// Writes the packets of a run.
+    #[inline]
+    pub(super) fn push(&mut self, dest: &TxDest, segment_size: usize, bytes: &[u8]) -> Push {
+        let tag = match self.paths.get(self.last) {
+            Some(path) if is_same(path, dest) => self.last,
+            _ => match self.tell(dest) {
+                Ok(place) => place,
+                Err(push) => return push,
+            },
+        };
+        let mark = Mark {
+            kind: if dest.in_memory { PACKETS } else { SEALED },
+            tag: tag as u16,
+            size: segment_size as u16,
+        };
+        // The place in its train is the Identification that a packet's ICRC was computed for.
+        if bytes.len() <= RECORD_BYTES || !dest.in_memory {
+            return self.producer.push(mark, bytes);
+        }
+        let whole = (RECORD_BYTES / segment_size).max(1) * segment_size;
+        for part in bytes.chunks(whole) {
+            match self.producer.push(mark, part) {
+                Push::Done => {}
+                // What is gone is gone: the rest would only be out of order.
+                end => return end,
+            }
+        }
+        Push::Done
+    }
+
+    /// The place of a path that is not the last one's, told to the receiver if it does not know it.
+    #[cold]
+    fn tell(&mut self, dest: &TxDest) -> Result<usize, Push> {
+        if let Some(place) = self.paths.iter().position(|path| is_same(path, dest)) {
+            self.last = place;
+            return Ok(place);
+        }
+        let place = self.next_path;
+        let mut bytes = [0; PATH_LEN];
+        bytes[..16].copy_from_slice(&Gid::from(dest.local).0);
+        bytes[16..32].copy_from_slice(&Gid::from(dest.remote).0);
+        bytes[32..34].copy_from_slice(&dest.source_port.to_be_bytes());
+        bytes[34] = dest.tos;
+        let mark = Mark {
+            kind: PATH,
+            tag: place as u16,
+            size: 0,
+        };
+        match self.producer.push(mark, &bytes) {
+            Push::Done => {}
+            end => return Err(end),
+        }
+        match self.paths.get_mut(place) {
+            Some(old) => *old = *dest,
+            None => self.paths.push(*dest),
+        }
+        self.next_path = (place + 1) % PATHS_MAX;
+        self.last = place;
+        Ok(place)
+    }
+
+    /// The receiver sleeps, and it is for the caller to wake it.
+    #[inline]
+    pub(super) fn must_wake(&self) -> bool {
+        self.producer.must_wake()
+    }
+
+    /// The receiver has read everything.
+    pub(super) fn is_drained(&self) -> bool {
+        self.producer.is_drained()
+    }
+
+    /// The receiver takes nothing any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.producer.is_closed()
+    }
+}
+
+/// Packets to both travel alike, whatever QPs they are for.
+#[inline]
+fn is_same(path: &TxDest, dest: &TxDest) -> bool {
+    path.remote == dest.remote
+        && path.local == dest.local
+        && path.tos == dest.tos
+        && path.source_port == dest.source_port
+}

@@ -1,0 +1,30 @@
+//! What the peer of a QP decides: whether packets go to it through memory, and whether it takes pairs.
+
+use std::net::IpAddr;
+
+use urxe_core::qpn_table::QpnChunk;
+use urxe_core::table::QpIndex;
+use urxe_wire::Qpn;
+
+use crate::engine::drive::shard_state::ShardState;
+
+impl ShardState {
+    /// A QP has got its peer.
+    #[cold]
+    pub(in crate::engine) fn note_peer(&mut self, index: QpIndex, remote: IpAddr, dest: Qpn) {
+        let has_ring = self.prepare(remote, QpnChunk::of(dest));
+        if self.faults().is_some() {
+            // They meet packets one by one, and an ICRC shows what they did.
+            return self.shard.set_takes_pairs(index, false);
+        }
+        let takes_pairs = has_ring
+            || self
+                .membership
+                .as_ref()
+                .is_some_and(|membership| membership.gets_trains_whole(dest, remote, self.now));
+        self.shard.set_takes_pairs(index, takes_pairs);
+        if has_ring {
+            self.shard.set_in_memory(index, true);
+        }
+    }
+}
