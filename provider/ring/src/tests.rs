@@ -232,7 +232,11 @@ fn damage_never_leads_out_of_the_memory() {
                 _ => 0,
             };
             if random() % 4 == 0 {
-                let at = if random() % 2 == 0 { (at % 256) & !7 } else { at };
+                let at = if random() % 2 == 0 {
+                    (at % 256) & !7
+                } else {
+                    at
+                };
                 third
                     .word(at)
                     .store(value, core::sync::atomic::Ordering::Relaxed);
