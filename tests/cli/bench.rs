@@ -28,6 +28,28 @@ fn bandwidth_of_each_operation() {
     }
 }
 
+/// Two processes of one user: their packets go through memory, and beside that is what copies through memory do.
+#[test]
+fn the_floor_in_memory_is_beside_what_goes_through_memory() {
+    for (args, floor) in [
+        (&["write", "--size", "10000"][..], "memory_floor_gbit_per_s"),
+        (&["send", "--lat", "--size", "8"], "memory_floor_lat_us_p50"),
+    ] {
+        let args = [args, &["--iters", "200"]].concat();
+        let result = bench(&args);
+        for name in [floor, "memory_ratio"] {
+            assert!(result[name].as_f64() > Some(0.0), "{name}: {result}");
+        }
+        let _pair = loopback_pair();
+        let mut sockets = urxe();
+        sockets.env("URXE_WIRE", "sockets").arg("bench");
+        let ran = run(sockets.args(&args).arg("--json")).expect_success();
+        let result: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        assert_eq!(result["op"], args[0], "{result}");
+        assert!(result[floor].is_null() && result["memory_ratio"].is_null());
+    }
+}
+
 #[test]
 fn atomics_are_counted() {
     let result = bench(&["atomic", "--iters", "200"]);

@@ -19,8 +19,18 @@ const MAY_IMPORT: [(&str, &[&str]); 11] = [
         "fabric-sim",
         &["urxe-wire", "urxe-core", "urxe", "urxe-fabric-sim-macros"],
     ),
-    // `urxe-udp` for the floor that `urxe bench` prints: bare UDP by the same socket calls.
-    ("cli", &["urxe", "urxe-wire", "urxe-udp", "urxe-fabric-sim"]),
+    // `urxe-udp` and `urxe-ring` for the floors that `urxe bench` prints: bare UDP by the same socket calls, and
+    // bare copies through the same rings.
+    (
+        "cli",
+        &[
+            "urxe",
+            "urxe-wire",
+            "urxe-udp",
+            "urxe-ring",
+            "urxe-fabric-sim",
+        ],
+    ),
     ("abi", &["urxe"]),
     ("preload", &[]),
     ("tests", &["urxe", "urxe-wire", "urxe-core", "urxe-udp"]),

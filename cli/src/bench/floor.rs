@@ -1,4 +1,5 @@
-//! The floor: what bare UDP sockets do with the same packets on the same CPUs.
+//! The floor: what bare UDP sockets do with the same packets on the same CPUs; and, of packets that go through memory, what
+//! bare copies do with the same messages ([`memory`]).
 //!
 //! Two processes exchange packets of RoCE's sizes, batched in the best way known for this
 //! system, with a checksum over each packet on both sides and the payload copied to its
@@ -10,6 +11,7 @@
 
 mod bandwidth;
 mod latency;
+mod memory;
 mod packets;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,7 @@ use urxe_udp::{RecvBatch, UdpConfig, UdpSocket};
 
 use crate::error::{CliError, Context};
 use crate::process::{self, ChildGuard};
+use crate::samples::Samples;
 
 /// The hidden subcommand that a child process is started with; its role follows.
 pub(crate) const ROLE_SUBCOMMAND: &str = "floor-role";
@@ -46,6 +49,7 @@ pub(crate) struct FloorConfig {
     pub(crate) rounds: usize,
     /// How the two sides of a latency measurement wait.
     pub(crate) wait: Wait,
+    pub(crate) wire: Wire,
     pub(crate) sender: IpAddr,
     pub(crate) receiver: IpAddr,
     /// The CPUs that the sender and the receiver are kept on.
@@ -58,6 +62,13 @@ pub(crate) enum Wait {
     Spin,
     /// Sleep until the kernel wakes the process.
     Block,
+}
+
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Wire {
+    Udp,
+    Memory,
 }
 
 impl FloorConfig {
@@ -74,6 +85,7 @@ impl FloorConfig {
             duration: Duration::from_millis(500),
             rounds: 20_000,
             wait: Wait::Spin,
+            wire: Wire::Udp,
             sender: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1)),
             receiver: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)),
             cpus: Some([0, 1]),
@@ -111,6 +123,15 @@ pub(crate) struct FloorBandwidth {
     pub(crate) msg_per_s: f64,
 }
 
+impl FloorBandwidth {
+    fn new(config: &FloorConfig, msg_per_s: f64) -> FloorBandwidth {
+        FloorBandwidth {
+            gbit_per_s: msg_per_s * config.message as f64 * 8.0 / 1e9,
+            msg_per_s,
+        }
+    }
+}
+
 /// How long a message takes from one process to another.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct FloorLatency {
@@ -118,6 +139,29 @@ pub(crate) struct FloorLatency {
     pub(crate) p50_us: f64,
     /// Half a round trip that 99 % do not exceed.
     pub(crate) p99_us: f64,
+}
+
+impl FloorLatency {
+    /// Times round trips, after some to warm up.
+    fn measure(
+        config: &FloorConfig,
+        mut round_trip: impl FnMut() -> Result<(), CliError>,
+    ) -> Result<FloorLatency, CliError> {
+        let warm = config.rounds / 10;
+        let mut samples = Samples::with_capacity(config.rounds);
+        for round in 0..warm + config.rounds {
+            let start = Instant::now();
+            round_trip()?;
+            if round >= warm {
+                samples.push(start.elapsed());
+            }
+        }
+        let half = |round_trip: f64| round_trip / 2.0;
+        Ok(FloorLatency {
+            p50_us: half(samples.percentile_us(50.0)),
+            p99_us: half(samples.percentile_us(99.0)),
+        })
+    }
 }
 
 /// Measures a stream of messages in one direction.
@@ -202,6 +246,12 @@ fn run_floor_sender(
     config: &FloorConfig,
     to: SocketAddr,
 ) -> Result<(), CliError> {
+    if config.wire == Wire::Memory {
+        return match measure {
+            Measure::Bandwidth => print(&memory::send(config, to)?),
+            Measure::Latency => print(&memory::ping(config, to)?),
+        };
+    }
     let socket = bind(config.sender, measure)?;
     match measure {
         Measure::Bandwidth => print(&bandwidth::send(&socket, config, to)?),
@@ -211,6 +261,14 @@ fn run_floor_sender(
 
 /// Prints its address, and receives until the sender has been silent for long.
 fn run_floor_receiver(measure: Measure, config: &FloorConfig) -> Result<(), CliError> {
+    if config.wire == Wire::Memory {
+        let socket = std::net::UdpSocket::bind((config.receiver, 0)).map_err(failed)?;
+        print(&socket.local_addr().map_err(failed)?)?;
+        return match measure {
+            Measure::Bandwidth => memory::receive(config, socket),
+            Measure::Latency => memory::pong(config, socket),
+        };
+    }
     let socket = bind(config.receiver, measure)?;
     print(&socket.local_addr())?;
     match measure {
@@ -244,7 +302,23 @@ fn receive_within(
     wait: Wait,
     limit: Duration,
 ) -> Result<bool, CliError> {
-    /// Looks at the socket between looks at the clock, which cost a quarter as much.
+    let look = |batch: &mut RecvBatch| Ok(socket.recv(batch).map_err(failed)? > 0);
+    look_until(batch, (wait, limit), look, |_, left| {
+        urxe_udp::wait(&[socket.as_fd()], Some(left)).map_err(failed)?;
+        Ok(())
+    })
+}
+
+/// Looks at something until there is what is waited for; false when there was not in the time given. `sleep` is between
+/// looks: at once, or after spinning for long.
+#[inline]
+fn look_until<T>(
+    at: &mut T,
+    (wait, limit): (Wait, Duration),
+    mut look: impl FnMut(&mut T) -> Result<bool, CliError>,
+    mut sleep: impl FnMut(&mut T, Duration) -> Result<(), CliError>,
+) -> Result<bool, CliError> {
+    /// Looks between looks at the clock, which cost a quarter as much as one at a socket.
     const LOOKS: usize = 64;
     /// What takes longer than this is not measured: let others have the CPU.
     const SPIN_MAX: Duration = Duration::from_millis(50);
@@ -252,7 +326,7 @@ fn receive_within(
     loop {
         let looks = if wait == Wait::Spin { LOOKS } else { 1 };
         for _ in 0..looks {
-            if socket.recv(batch).map_err(failed)? > 0 {
+            if look(at)? {
                 return Ok(true);
             }
         }
@@ -262,7 +336,7 @@ fn receive_within(
             return Ok(false);
         }
         if wait == Wait::Block || waited > SPIN_MAX {
-            urxe_udp::wait(&[socket.as_fd()], Some(limit - waited)).map_err(failed)?;
+            sleep(at, limit - waited)?;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `urxe bench`: bandwidth and latency between two processes, beside the floor.
 //!
 //! This process measures; the other side is a process that it starts. Between samples of urxe it has the
-//! [`floor`] measured: bare UDP with the same packets on the same CPUs.
+//! [`floor`] measured: bare UDP with the same packets on the same CPUs, and, if urxe's go through memory, bare copies too.
 
 mod bandwidth;
 mod busy;
@@ -17,7 +17,7 @@ pub(crate) mod target;
 
 use std::time::Duration;
 
-use self::floor::{FloorConfig, Wait};
+use self::floor::{FloorConfig, Wait, Wire};
 use self::link::Link;
 pub(crate) use self::plan::Op;
 use self::plan::{PAIRS, Plan, SAMPLE_TIME};
@@ -54,11 +54,17 @@ fn run_op(args: &OpBenchArgs) -> Result<(), CliError> {
         let ours = session.sample(iters)?;
         progress.inc(1);
         progress.set_message("floor");
-        let floor = floor_sample(plan, args.iters)?;
+        let floor = floor_sample(plan, Wire::Udp, args.iters)?;
+        let memory = if session.is_in_memory()? {
+            floor_sample(plan, Wire::Memory, args.iters)?
+        } else {
+            None
+        };
         progress.inc(1);
         pairs.push(Pair {
             ours: ours.value,
             floor,
+            memory,
         });
         p99s.extend(ours.p99);
     }
@@ -103,11 +109,12 @@ fn plan(args: &OpBenchArgs) -> Result<Plan, CliError> {
 
 /// The floor of this measurement, in the same unit. An atomic's bandwidth has none, nor has the latency of a
 /// message too long to be sent at once.
-fn floor_sample(plan: Plan, iters: Option<u64>) -> Result<Option<f64>, CliError> {
+fn floor_sample(plan: Plan, wire: Wire, iters: Option<u64>) -> Result<Option<f64>, CliError> {
     /// The longest message of a ping-pong that the floor can do.
     const PING_LEN_MAX: usize = 1 << 20;
     let mut config = FloorConfig::write(plan.size, plan.mtu as usize);
     config.first_header = config.header + plan.first_header_extra();
+    config.wire = wire;
     // The same two for the floor's sender and receiver.
     config.cpus = Some(CPUS);
     if !plan.is_latency {
@@ -136,7 +143,9 @@ fn floor_sample(plan: Plan, iters: Option<u64>) -> Result<Option<f64>, CliError>
 }
 
 fn report(plan: Plan, pairs: &[Pair], p99s: &[f64]) -> Report {
-    let (ours, floor, ratio) = report::medians(pairs);
+    let ours = report::median_of(pairs, |pair| Some(pair.ours));
+    let floor = report::median_of(pairs, |pair| pair.floor);
+    let memory = report::median_of(pairs, |pair| pair.memory);
     let of = |wanted: bool, value: Option<f64>| value.filter(|_| wanted);
     let message_bits = 8.0 * plan.size as f64;
     Report {
@@ -149,6 +158,9 @@ fn report(plan: Plan, pairs: &[Pair], p99s: &[f64]) -> Report {
         lat_us_p99: of(plan.is_latency, crate::samples::median(p99s)),
         floor_gbit_per_s: of(!plan.is_latency, floor),
         floor_lat_us_p50: of(plan.is_latency, floor),
-        ratio,
+        ratio: report::ratio(pairs, |pair| pair.floor),
+        memory_floor_gbit_per_s: of(!plan.is_latency, memory),
+        memory_floor_lat_us_p50: of(plan.is_latency, memory),
+        memory_ratio: report::ratio(pairs, |pair| pair.memory),
     }
 }

@@ -6,7 +6,7 @@ use super::plan::{Op, Plan};
 use super::protocol::{Answer, Expected, Request};
 use super::{Link, Station, bandwidth, latency};
 use crate::control::ANSWER_MAX;
-use crate::error::CliError;
+use crate::error::{CliError, Context as _};
 use crate::station::RemoteMemory;
 use crate::target::{LOOPBACK_CLIENT, LOOPBACK_SERVER, Measurement, Target};
 
@@ -78,6 +78,15 @@ impl Session {
             1e6 / (ways * sample.value)
         };
         Ok(((per_second * time.as_secs_f64()) as u64).clamp(16, 50_000_000))
+    }
+
+    /// Whether packets went through memory that the two processes share.
+    pub(super) fn is_in_memory(&self) -> Result<bool, CliError> {
+        let counters = self.link.sends.cq.context().counters();
+        let counters = counters.context("cannot read the counters")?;
+        Ok(counters
+            .iter()
+            .any(|&(name, count)| name == "tx_records" && count > 0))
     }
 
     /// One sample of this many operations.

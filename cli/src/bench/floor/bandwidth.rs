@@ -85,12 +85,11 @@ pub(super) fn send(
     }
     let (begun, before) = measured_from.unwrap_or((start, 0));
     let packets = (progress.received - before) as f64;
-    let messages = packets / packets_in_message(config) as f64 / begun.elapsed().as_secs_f64();
-    let gbit_per_s = messages * config.message as f64 * 8.0 / 1e9;
-    Ok(FloorBandwidth {
-        gbit_per_s,
-        msg_per_s: messages,
-    })
+    let messages = packets / packets_in_message(config) as f64;
+    Ok(FloorBandwidth::new(
+        config,
+        messages / begun.elapsed().as_secs_f64(),
+    ))
 }
 
 fn read_report(

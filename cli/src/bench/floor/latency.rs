@@ -1,14 +1,13 @@
 //! Latency of the floor: one message there and one back, repeatedly.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use urxe_udp::{RecvBatch, UdpSocket};
 
 use super::packets::{BatchLimits, Incoming, Outgoing, packets_in_message};
 use super::{FloorConfig, FloorLatency, SILENCE_MAX, failed, receive_within};
 use crate::error::CliError;
-use crate::samples::Samples;
 
 /// Longest message: it must fit into receive buffers, as nothing holds the sender back.
 pub(super) const MESSAGE_MAX: usize = 1 << 20;
@@ -60,10 +59,7 @@ pub(super) fn ping(
     let mut outgoing = Outgoing::new(config, to, BatchLimits::new(socket), config.message);
     let mut incoming = Incoming::new(config, config.message);
     let mut batch = RecvBatch::new(slots(config));
-    let warm = config.rounds / 10;
-    let mut samples = Samples::with_capacity(config.rounds);
-    for round in 0..warm + config.rounds {
-        let start = Instant::now();
+    FloorLatency::measure(config, || {
         outgoing.gather(packets_in_message(config));
         outgoing.send(socket)?;
         let back = receive_message(socket, &mut batch, &mut incoming, config, LOST)?;
@@ -71,14 +67,7 @@ pub(super) fn ping(
             let text = "a message was lost: something else fills the receive buffer";
             return Err(failed(text));
         }
-        if round >= warm {
-            samples.push(start.elapsed());
-        }
-    }
-    let half = |round_trip: f64| round_trip / 2.0;
-    Ok(FloorLatency {
-        p50_us: half(samples.percentile_us(50.0)),
-        p99_us: half(samples.percentile_us(99.0)),
+        Ok(())
     })
 }
 

@@ -140,6 +140,59 @@ fn messages_come_back() {
     }
 }
 
+/// Both sides of a measurement in memory, as two threads.
+fn in_memory<T>(
+    config: &FloorConfig,
+    receiver: fn(&FloorConfig, std::net::UdpSocket) -> Result<(), CliError>,
+    sender: impl FnOnce(&FloorConfig, SocketAddr) -> Result<T, CliError>,
+) -> T {
+    let socket = std::net::UdpSocket::bind((config.receiver, 0)).expect("bind");
+    let to = socket.local_addr().expect("it is bound");
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| receiver(config, socket));
+        let result = sender(config, to).expect("a result");
+        let end = receiver.join().expect("no panic");
+        end.expect("it ends with the sender");
+        result
+    })
+}
+
+#[test]
+fn a_stream_flows_through_memory() {
+    for message in [8, 48, 10_000, 1 << 20, 5 << 20] {
+        let config = FloorConfig {
+            duration: Duration::from_millis(20),
+            ..FloorConfig::write(message, 1024)
+        };
+        let result = in_memory(&config, memory::receive, memory::send);
+        assert!(result.msg_per_s > 0.0, "{result:?}");
+        let bits = result.msg_per_s * message as f64 * 8.0;
+        assert!((bits / 1e9 - result.gbit_per_s).abs() < 1e-6 * result.gbit_per_s);
+    }
+}
+
+#[test]
+fn messages_come_back_through_memory_as_they_were() {
+    for (message, wait) in [(0, Wait::Spin), (8, Wait::Block), (20_000, Wait::Spin)] {
+        let config = FloorConfig {
+            rounds: 200,
+            wait,
+            ..FloorConfig::write(message, 1024)
+        };
+        let result = in_memory(&config, memory::pong, memory::ping);
+        assert!(
+            result.p50_us > 0.0 && result.p50_us <= result.p99_us,
+            "{result:?}"
+        );
+        in_memory(&config, memory::pong, |config, to| {
+            let mut ends = memory::Ends::at_sender(config, to)?;
+            ends.send()?;
+            assert!(ends.receive()? && ends.received_what_was_sent());
+            Ok(())
+        });
+    }
+}
+
 #[test]
 fn a_silent_receiver_is_an_error() {
     let config = FloorConfig {
