@@ -1,6 +1,5 @@
 //! The side that reads.
 
-use core::sync::atomic::{Ordering, fence};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -9,6 +8,7 @@ use crate::layout::{
     room_for,
 };
 use crate::memory::Memory;
+use crate::sync::{Ordering, fence};
 
 /// What a look at the ring found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,14 +52,20 @@ impl Consumer {
     }
 
     pub(crate) fn open_sized(memory: OwnedFd, geometry: Geometry) -> io::Result<Consumer> {
-        Ok(Consumer {
-            memory: Memory::open(memory, &geometry)?,
+        let memory = Memory::open(memory, &geometry)?;
+        Ok(Consumer::on(memory, geometry))
+    }
+
+    /// Reads from memory that a producer writes to, or anything else does.
+    pub(crate) fn on(memory: Memory, geometry: Geometry) -> Consumer {
+        Consumer {
+            memory,
             geometry,
             start: geometry.start(0),
             head: Place::default(),
             untold: 0,
             is_broken: false,
-        })
+        }
     }
 
     /// Copies the next record to the beginning of `out`, which should have room for [`RECORD_MAX`] bytes: a longer record than fits there breaks the ring.

@@ -27,6 +27,7 @@ mod consumer;
 mod layout;
 mod memory;
 mod producer;
+mod sync;
 #[cfg(test)]
 mod tests;
 

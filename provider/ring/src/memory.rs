@@ -4,7 +4,6 @@
 //! all else goes through atomics.
 
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicU32, AtomicU64};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,6 +12,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::layout::{Geometry, MAGIC, MAGIC_AT};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// What keeps the memory as large as it is, whatever the other process does.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
@@ -38,9 +38,7 @@ impl Memory {
         file.set_len(geometry.len() as u64)?;
         fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
         let memory = Memory::map(&file, geometry)?;
-        memory
-            .word(MAGIC_AT)
-            .store(MAGIC, core::sync::atomic::Ordering::Relaxed);
+        memory.word(MAGIC_AT).store(MAGIC, Ordering::Relaxed);
         Ok((memory, file.into()))
     }
 
@@ -56,9 +54,7 @@ impl Memory {
             return Err(unfit("it has another size"));
         }
         let memory = Memory::map(&file, geometry)?;
-        let magic = memory
-            .word(MAGIC_AT)
-            .load(core::sync::atomic::Ordering::Relaxed);
+        let magic = memory.word(MAGIC_AT).load(Ordering::Relaxed);
         if magic != MAGIC {
             return Err(unfit("it is of another version"));
         }

@@ -1,6 +1,5 @@
 //! The side that writes.
 
-use core::sync::atomic::{Ordering, fence};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,6 +9,7 @@ use crate::layout::{
     room_for,
 };
 use crate::memory::Memory;
+use crate::sync::{Ordering, fence};
 
 /// What became of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +51,12 @@ impl Producer {
 
     pub(crate) fn create_sized(geometry: Geometry) -> io::Result<(Producer, OwnedFd)> {
         let (memory, descriptor) = Memory::create(&geometry)?;
-        let producer = Producer {
+        Ok((Producer::on(memory, geometry), descriptor))
+    }
+
+    /// Writes to memory that is all zeros but for the magic number.
+    pub(crate) fn on(memory: Memory, geometry: Geometry) -> Producer {
+        Producer {
             memory,
             geometry,
             start: geometry.start(0),
@@ -60,8 +65,7 @@ impl Producer {
             used: VecDeque::from([0]),
             free: (u32::MAX >> (32 - geometry.chunks)) & !1,
             is_broken: false,
-        };
-        Ok((producer, descriptor))
+        }
     }
 
     /// Writes a record.
@@ -145,7 +149,10 @@ impl Producer {
         // the flag is seen here, or the records there.
         fence(Ordering::SeqCst);
         let asleep = self.memory.flag(ASLEEP_AT);
-        asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::AcqRel) != 0
+        // An exchange that fails writes nothing: a swap of 0 for 0 would be one more store for the tests to put in order.
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        asleep.load(Ordering::Relaxed) == 1
+            && asleep.compare_exchange(1, 0, success, failure).is_ok()
     }
 
     /// True if the consumer has read everything.

@@ -1,0 +1,129 @@
+//! Small cases of a producer and a consumer, each in a thread of its own.
+
+use loom::sync::mpsc::channel;
+use loom::thread;
+
+use crate::consumer::{Consumer, Pop};
+use crate::layout::{Geometry, Mark};
+use crate::memory::Memory;
+use crate::producer::{Producer, Push};
+
+/// Two chunks of two records each.
+const GEOMETRY: Geometry = Geometry {
+    chunk: 192,
+    chunks: 2,
+    tell: 64,
+};
+
+fn pair() -> (Producer, Consumer) {
+    let (one, other) = Memory::both(&GEOMETRY);
+    (Producer::on(one, GEOMETRY), Consumer::on(other, GEOMETRY))
+}
+
+fn mark(number: u8) -> Mark {
+    Mark {
+        kind: number,
+        tag: u16::from(number),
+        size: 1,
+    }
+}
+
+/// Tries all interleavings in which a thread is interrupted up to so many times.
+fn check(interruptions: usize, case: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(interruptions);
+    model.check(case);
+}
+
+fn push(producer: &mut Producer, number: u8) -> Push {
+    producer.push(mark(number), &[number; 3])
+}
+
+/// Takes record `number`, if it is there.
+fn take(consumer: &mut Consumer, number: u8) -> Pop {
+    let mut out = [0; 56];
+    let pop = consumer.pop(&mut out);
+    if let Pop::Record { len, mark: found } = pop {
+        assert_eq!((len, found), (3, mark(number)));
+        assert_eq!(out[..3], [number; 3]);
+    }
+    pop
+}
+
+/// Records arrive whole and in order, whatever was in the memory before; a chunk is written again only after it was read.
+pub(crate) fn records_arrive(records: u8, interruptions: usize) {
+    check(interruptions, move || {
+        let (mut producer, mut consumer) = pair();
+        let writer = thread::spawn(move || {
+            for number in 0..records {
+                loop {
+                    match push(&mut producer, number) {
+                        Push::Done => break,
+                        Push::Full => thread::yield_now(),
+                        Push::Closed => panic!("closed at {number}"),
+                    }
+                }
+            }
+        });
+        let mut number = 0;
+        loop {
+            match take(&mut consumer, number) {
+                Pop::Record { .. } => number += 1,
+                Pop::Empty => thread::yield_now(),
+                Pop::Closed => break,
+                Pop::Broken => panic!("broken at {number}"),
+            }
+        }
+        assert_eq!(number, records, "none is lost in the end");
+        writer.join().expect("no panic");
+    });
+}
+
+/// A consumer that sleeps when there is nothing is woken for each record, and for the end if the producer says so. If a
+/// wake-up is lost, both sleep for ever, which loom calls a deadlock.
+pub(crate) fn sleepers_are_woken(records: u8, interruptions: usize) {
+    check(interruptions, move || {
+        let (mut producer, mut consumer) = pair();
+        let (bell, rung) = channel();
+        let writer = thread::spawn(move || {
+            for number in 0..records {
+                assert_eq!(push(&mut producer, number), Push::Done);
+                if producer.must_wake() {
+                    bell.send(()).expect("the consumer hears");
+                }
+            }
+            // Kept: what is dropped ends the ring.
+            (producer, bell)
+        });
+        let mut number = 0;
+        while number < records {
+            match take(&mut consumer, number) {
+                Pop::Record { .. } => number += 1,
+                Pop::Empty => {
+                    if consumer.doze() {
+                        rung.recv().expect("the producer is there");
+                        consumer.rouse();
+                    }
+                }
+                end => panic!("{end:?} at {number}"),
+            }
+        }
+        writer.join().expect("no panic");
+    });
+}
+
+/// When the consumer goes, its producer hears of it, and breaks nothing.
+pub(crate) fn a_consumer_goes(interruptions: usize) {
+    check(interruptions, || {
+        let (mut producer, mut consumer) = pair();
+        let reader = thread::spawn(move || {
+            let pop = take(&mut consumer, 0);
+            assert!(matches!(pop, Pop::Record { .. } | Pop::Empty), "{pop:?}");
+        });
+        let pushes: Vec<Push> = (0..5).map(|n| push(&mut producer, n)).collect();
+        reader.join().expect("no panic");
+        assert!(producer.is_closed());
+        assert!(!pushes[..4].contains(&Push::Full), "{pushes:?}");
+        assert_eq!(producer.push(mark(0), &[0; 56]), Push::Closed);
+    });
+}
