@@ -4,6 +4,7 @@
 //! all else goes through atomics.
 
 use core::ptr::{self, NonNull};
+use core::sync::atomic::compiler_fence;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -134,6 +135,8 @@ impl Memory {
         unsafe {
             ptr::copy_nonoverlapping(self.base.as_ptr().add(at), out.as_mut_ptr(), out.len());
         }
+        // What looks at the copy must not be made to read the memory again in its place.
+        compiler_fence(Ordering::SeqCst);
     }
 }
 

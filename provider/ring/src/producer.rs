@@ -33,7 +33,8 @@ pub struct Producer {
     tail: Place,
     /// How far the consumer had read when that was looked at last.
     head: Place,
-    /// The chunks that hold what it had not read then, in order; the last is the one that is written.
+    /// The chunks that hold what it had not read then, in order; the last is the one that is written. Has room for all: a push
+    /// allocates nothing.
     used: VecDeque<u32>,
     /// The others, a bit each.
     free: u32,
@@ -56,13 +57,15 @@ impl Producer {
 
     /// Writes to memory that is all zeros but for the magic number.
     pub(crate) fn on(memory: Memory, geometry: Geometry) -> Producer {
+        let mut used = VecDeque::with_capacity(geometry.chunks as usize);
+        used.push_back(0);
         Producer {
             memory,
             geometry,
             start: geometry.start(0),
             tail: Place::default(),
             head: Place::default(),
-            used: VecDeque::from([0]),
+            used,
             free: (u32::MAX >> (32 - geometry.chunks)) & !1,
             is_broken: false,
         }
