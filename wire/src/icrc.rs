@@ -176,14 +176,19 @@ impl IcrcSeed {
     /// Packets shorter than a BTH have no ICRC; for them the value means nothing.
     #[inline]
     pub fn compute(&self, ident: u16, bth_to_pad: &[u8]) -> u32 {
+        if self.is_in_memory() {
+            return 0;
+        }
+        self.compute_for_network(ident, bth_to_pad)
+    }
+
+    fn compute_for_network(&self, ident: u16, bth_to_pad: &[u8]) -> u32 {
         let udp_len = (bth_to_pad.len() as u16).wrapping_add(UDP_LEN + 4);
         let mut state = self.state ^ field(&UDP_LENGTH, udp_len);
-        state ^= match self.network {
-            Network::V4 => {
-                field(&V4_TOTAL_LEN, udp_len.wrapping_add(IPV4_LEN)) ^ field(&V4_IDENT, ident)
-            }
-            Network::V6 => field(&V6_PAYLOAD_LEN, udp_len),
-            Network::Memory => return 0,
+        state ^= if self.network == Network::V4 {
+            field(&V4_TOTAL_LEN, udp_len.wrapping_add(IPV4_LEN)) ^ field(&V4_IDENT, ident)
+        } else {
+            field(&V6_PAYLOAD_LEN, udp_len)
         };
         let Some((bth, rest)) = bth_to_pad.split_first_chunk::<BTH>() else {
             return 0;

@@ -3,7 +3,7 @@
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use urxe_wire::{IcrcSeed, Packet, Pkey, Qpn, Service};
+use urxe_wire::{Packet, Pkey, Qpn, Service};
 
 use crate::cm::{Destination, Management};
 use crate::config::{QpLimits, ShardConfig};
@@ -160,11 +160,7 @@ impl Shard {
     pub fn set_in_memory(&mut self, index: QpIndex, in_memory: bool) {
         if let Some(qp) = self.qps.at_mut(index) {
             qp.link.dest.in_memory = in_memory;
-            qp.link.seed = if in_memory {
-                IcrcSeed::IN_MEMORY
-            } else {
-                qp.link.dest.icrc_seed()
-            };
+            qp.link.seed = qp.link.dest.usual_seed();
         }
     }
 

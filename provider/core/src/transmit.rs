@@ -35,6 +35,15 @@ pub struct TxDest {
 }
 
 impl TxDest {
+    /// What packets are built with that go there.
+    pub(crate) fn usual_seed(&self) -> IcrcSeed {
+        if self.in_memory {
+            IcrcSeed::IN_MEMORY
+        } else {
+            self.icrc_seed()
+        }
+    }
+
     /// What the ICRCs of packets have in common that go there over a network.
     pub fn icrc_seed(&self) -> IcrcSeed {
         icrc_seed(self.local, self.source_port, self.remote)

@@ -9,7 +9,6 @@ use crate::config::ShardConfig;
 use crate::context::{Cx, Host};
 use crate::error::Fault;
 use crate::mr::Access;
-use crate::path::icrc_seed;
 use crate::qp::Qp;
 use crate::qp::attr::{AddressVector, AttrMask, QpAttr, check_path, mask};
 use crate::qp::ident::IdentTrack;
@@ -93,15 +92,17 @@ impl Qp {
                 self.ident = IdentTrack::of(self.service);
             }
             link.local = local;
+            let chunk = QpnChunk::of(link.dest_qpn);
+            let is_same_owner = remote == link.dest.remote && chunk == link.dest.chunk;
             link.dest = TxDest {
                 local,
                 remote,
                 tos: traffic_class,
                 source_port: ports.port(link.qpn, link.dest_qpn),
-                chunk: QpnChunk::of(link.dest_qpn),
-                in_memory: false,
+                chunk,
+                in_memory: link.dest.in_memory && is_same_owner,
             };
-            link.seed = icrc_seed(local, link.dest.source_port, remote);
+            link.seed = link.dest.usual_seed();
         }
         if !mask.and(mask!(TIMEOUT | RETRY_CNT | RNR_RETRY)).is_empty() {
             self.req

@@ -23,8 +23,6 @@ impl ShardState {
                 .as_ref()
                 .is_some_and(|membership| membership.gets_trains_whole(dest, remote, self.now));
         self.shard.set_takes_pairs(index, takes_pairs);
-        if has_ring {
-            self.shard.set_in_memory(index, true);
-        }
+        self.shard.set_in_memory(index, has_ring);
     }
 }
