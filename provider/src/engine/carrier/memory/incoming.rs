@@ -11,8 +11,9 @@ use super::record::{PACKETS, PATH, PATH_LEN, SEALED};
 use crate::engine::carrier::intake::Intake;
 use crate::share::Neighbour;
 
-/// Bytes that are taken from one ring before others have their turn, for each call that a socket would be asked with.
-const BYTES_PER_CALL: usize = 128 << 10;
+/// Bytes that are taken from one ring before others have their turn, for each call that a socket would be asked with. A turn is several
+/// calls, and its ACKs leave when it is over: with 128 KiB here the sender waits for them with its window used up.
+const BYTES_PER_CALL: usize = 48 << 10;
 
 /// Where records are copied to before anything looks at them: their writer may change the memory at any time.
 pub(super) struct Buffer(Box<[u8]>);
@@ -169,6 +170,12 @@ impl Incoming {
         } else {
             self.paths[place] = path;
         }
+    }
+
+    /// There is nothing to take.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.consumer.is_empty()
     }
 
     /// Has the writer wake this side from now on. False if there is something to read.
