@@ -57,6 +57,12 @@ impl Common {
             let is_news = false;
             return Some(Fit { ident, is_news });
         }
+        if qp.link.dest.in_memory {
+            // Nothing was learnt of the peer, as its packets come through memory. Should one come by a socket after all, it is of this host,
+            // and has the Identification of its place.
+            let is_news = false;
+            return (ident == ident_hint).then_some(Fit { ident, is_news });
+        }
         if qp.ident.judge(ident, ident_hint, now)
             || self.sources.has_counter(path.source, ident, now)
         {
