@@ -79,6 +79,12 @@ impl Consumer {
         }
     }
 
+    /// True if there is nothing to read now, not even an end.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.look() == 0 && self.memory.flag(ENDED_AT).load(Ordering::Relaxed) == 0
+    }
+
     #[inline]
     fn look(&self) -> u64 {
         let word = self.memory.word(self.start + self.head.offset);

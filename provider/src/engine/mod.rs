@@ -193,6 +193,10 @@ impl Engine {
         let Attempt::Held(mut state) = self.combiner.try_lock()? else {
             return Ok(());
         };
+        if state.is_idle() {
+            state.nothing_new = true;
+            return Ok(());
+        }
         state.start_turn();
         self.progress.note_driven(state.now);
         let before = state.counters.bells_served + state.counters.tx_calls;

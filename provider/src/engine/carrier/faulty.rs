@@ -69,6 +69,10 @@ impl Carrier for FaultyCarrier {
         self.below.receive(which, calls_max, intake)
     }
 
+    fn is_quiet(&mut self) -> bool {
+        self.below.is_quiet()
+    }
+
     fn due(&self) -> Option<Time> {
         let dues = [self.path.due(), self.below.due()];
         dues.into_iter().flatten().min()

@@ -35,6 +35,11 @@ pub(in crate::engine) trait Carrier: Debug + Send {
         false
     }
 
+    /// A thread that polls need not look now: there is nothing where most packets come from, and it looked everywhere a moment ago.
+    fn is_quiet(&mut self) -> bool {
+        false
+    }
+
     /// When a packet leaves that it keeps ([`Sent::Kept`]).
     fn due(&self) -> Option<Time> {
         None

@@ -282,7 +282,12 @@ impl<'a> Progress<'a> {
         };
         loop {
             let is_silent = self.is_silent(self.engine.clock.now(), SILENT_NS);
-            let any = state.turn(driver);
+            let which = if state.now < spin_until {
+                Which::Polled
+            } else {
+                Which::All
+            };
+            let any = state.turn(driver, which);
             found |= any && is_silent;
             let received = state.shard.stats().rcvd_pkts;
             if received - packets >= BULK_PACKETS {

@@ -319,12 +319,22 @@ impl ShardState {
 
     /// Everything that can be done now: what is left over, packets, timers, sending.
     /// Returns true if there were packets.
-    pub(crate) fn turn(&mut self, driver: Driver) -> bool {
+    pub(crate) fn turn(&mut self, driver: Driver, which: Which) -> bool {
         self.start_turn();
-        let any = self.receive(RECEIVES_PER_TURN, Which::All);
+        let any = self.receive(RECEIVES_PER_TURN, which);
         self.handle_timers();
         self.transmit(driver);
         any
+    }
+
+    /// A thread that polls finds nothing to do: not even the clock need be read.
+    #[inline]
+    pub(in crate::engine) fn is_idle(&mut self) -> bool {
+        self.sent == Sent::All
+            && !self.shard.has_work()
+            && self.strict.is_none()
+            && self.cqs.clock.due.is_none()
+            && self.carrier.is_quiet()
     }
 
     /// True if strict mode or a network keeps account of when things happen.
