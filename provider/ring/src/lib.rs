@@ -24,6 +24,9 @@
 #![cfg(target_os = "linux")]
 
 mod consumer;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod layout;
 mod memory;
 mod producer;

@@ -14,9 +14,10 @@ const SMALL: Geometry = Geometry {
 };
 
 fn pair(geometry: Geometry) -> (Producer, Consumer) {
-    let (producer, memory) = Producer::create_sized(geometry).expect("memory");
-    let consumer = Consumer::open_sized(memory, geometry).expect("it is a ring");
-    (producer, consumer)
+    let memory = Memory::shared(geometry).expect("memory");
+    let memory = || memory().expect("a mapping");
+    let producer = Producer::on(memory(), geometry);
+    (producer, Consumer::on(memory(), geometry))
 }
 
 fn mark(tag: u16) -> Mark {
@@ -77,11 +78,28 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn a_script_finds_nothing(script in prop::collection::vec(any::<u8>(), 0..600)) {
+        fuzzing::script(&script);
+    }
+
+    /// Without what damages the memory.
+    #[test]
+    fn a_script_of_two_sides_finds_nothing(steps in prop::collection::vec((0u8..12, any::<[u8; 2]>()), 0..600)) {
+        let steps = steps.into_iter().flat_map(|(step, [low, high])| match step {
+            0..4 => vec![step, low, high],
+            _ => vec![step],
+        });
+        fuzzing::script(&steps.collect::<Vec<u8>>());
+    }
+}
+
 #[test]
 fn a_pair_that_keeps_up_stays_at_the_beginning() {
     let (mut producer, mut consumer) = pair(SMALL);
     let mut out = [0; 256];
-    for n in 0..10_000u16 {
+    for n in 0..if cfg!(miri) { 100 } else { 10_000 } {
         assert_eq!(producer.push(mark(n), &[n as u8; 100]), Push::Done);
         let found = Pop::Record {
             len: 100,
@@ -217,11 +235,11 @@ fn damage_never_leads_out_of_the_memory() {
     };
     let mut ends = [0; 3];
     for _ in 0..2000 {
-        let (producer, memory) = Producer::create_sized(SMALL).expect("memory");
-        let again = memory.try_clone().expect("a descriptor");
-        let third = Memory::open(again, &SMALL).expect("a ring");
-        let mut consumer = Consumer::open_sized(memory, SMALL).expect("a ring");
-        let mut producer = producer;
+        let memory = Memory::shared(SMALL).expect("memory");
+        let memory = || memory().expect("a mapping");
+        let mut producer = Producer::on(memory(), SMALL);
+        let mut consumer = Consumer::on(memory(), SMALL);
+        let third = memory();
         let mut out = [0; 512];
         for n in 0..60 {
             let at = (random() as usize % (SMALL.len() / 8)) * 8;
