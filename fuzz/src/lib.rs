@@ -18,6 +18,7 @@ pub mod icrc;
 mod lan;
 pub mod parse;
 pub mod responder;
+pub mod ring;
 pub mod roundtrip;
 pub mod rsocket;
 pub mod rsocket_wire;
@@ -53,4 +54,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("registry", shared::registry),
     ("ports", shared::ports),
     ("hand_over", shared::hand_over),
+    ("ring", ring::target),
 ];

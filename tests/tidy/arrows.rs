@@ -44,6 +44,7 @@ const FUZZ_MAY_IMPORT: [(&str, &[&str]); 2] = [
         &[
             "urxe-wire",
             "urxe-core",
+            "urxe-ring",
             "urxe",
             "urxe-fabric-sim",
             "urxe-abi",
