@@ -55,11 +55,15 @@ pub struct MrTable {
     free: Vec<u32>,
     permutation: Permutation24,
     variant_state: u64,
+    /// By what a key hides: a slot that such a key was made for last. Most keys are found here, without the permutation.
+    hints: Box<[u32; HINTS]>,
 }
 
 const SLOT_BITS: u32 = 17;
 const GENERATION_BITS: u32 = 6;
 const REMOTE_BIT: u32 = 1 << (SLOT_BITS + GENERATION_BITS);
+/// More than most programs have keys. Each packet of a short message checks two or three.
+const HINTS: usize = 1024;
 
 impl MrTable {
     /// Most regions that may exist at once.
@@ -77,6 +81,7 @@ impl MrTable {
             free: Vec::new(),
             permutation: Permutation24::new(secret),
             variant_state: secret.rotate_left(32) ^ 0x6a09_e667_f3bc_c909,
+            hints: Box::new([0; HINTS]),
         }
     }
 
@@ -131,6 +136,9 @@ impl MrTable {
             lkey: Lkey(self.make_key(index)),
             rkey: Rkey(self.make_key(index | REMOTE_BIT)),
         };
+        for key in [keys.lkey.0, keys.rkey.0] {
+            self.hints[hint_of(key)] = slot;
+        }
         let new = Slot {
             init,
             keys,
@@ -327,6 +335,23 @@ impl MrTable {
     /// The live slot that a key points at, if the key is of this kind.
     #[inline]
     fn slot_of(&self, key: u32, kind: u32) -> Option<usize> {
+        let hint = self.hints[hint_of(key)] as usize;
+        if let Some(slot) = self.slots.get(hint) {
+            let found = if kind == REMOTE_BIT {
+                slot.keys.rkey.0
+            } else {
+                slot.keys.lkey.0
+            };
+            if found == key && slot.live {
+                return Some(hint);
+            }
+        }
+        self.slot_behind(key, kind)
+    }
+
+    /// As [`MrTable::slot_of`], by what the key hides.
+    #[inline(never)]
+    fn slot_behind(&self, key: u32, kind: u32) -> Option<usize> {
         let index = self.permutation.backward(key >> 8);
         let slot = (index & ((1 << SLOT_BITS) - 1)) as usize;
         (index & REMOTE_BIT == kind && slot < self.slots.len() && self.slots[slot].live)
@@ -340,6 +365,12 @@ impl MrTable {
             .wrapping_add(1_442_695_040_888_963_407);
         (self.permutation.forward(index) << 8) | (self.variant_state >> 56) as u32
     }
+}
+
+/// Where the hint for a key is. (Its last byte changes with each bind of a window of type 2.)
+#[inline]
+fn hint_of(key: u32) -> usize {
+    (key >> 8) as usize % HINTS
 }
 
 impl Slot {
