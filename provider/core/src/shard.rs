@@ -283,7 +283,12 @@ impl Shard {
             return staged.clear();
         };
         qp.drain_send(staged, &mut Cx::new(env, &mut self.common));
-        self.settle(index);
+        if qp.share.is_listed() {
+            // It has a turn, after which all is settled: so a list of requests is settled once.
+            self.held = None;
+        } else {
+            self.settle(index);
+        }
     }
 
     /// Moves posts that waited elsewhere into the receive queue, as many as fit.

@@ -132,6 +132,8 @@ pub struct TxBatch {
     bytes_max: usize,
     used: usize,
     runs: Vec<Transmit>,
+    /// Packets of the last run.
+    in_run: usize,
     limits: RunLimits,
     packets: usize,
 }
@@ -153,6 +155,7 @@ impl TxBatch {
             bytes_max: capacity,
             used: 0,
             runs: Vec::with_capacity(RUNS_MAX),
+            in_run: 0,
             limits,
             packets: 0,
         }
@@ -174,9 +177,9 @@ impl TxBatch {
         let start = self.used;
         let ident = if self.joins(dest, len) {
             let run = self.runs.last_mut().expect("joins() found a run");
-            let ident = run.range.len() / run.segment_size;
             run.range.end += len;
-            ident as u16
+            self.in_run += 1;
+            self.in_run as u16 - 1
         } else {
             if self.runs.len() == RUNS_MAX {
                 return None;
@@ -186,6 +189,7 @@ impl TxBatch {
                 segment_size: len,
                 dest: *dest,
             });
+            self.in_run = 1;
             0
         };
         self.used += len;
@@ -200,8 +204,10 @@ impl TxBatch {
     pub fn retract(&mut self, len: usize) {
         let run = self.runs.last_mut().expect("a packet was reserved");
         run.range.end -= len;
+        self.in_run -= 1;
         if run.range.is_empty() {
             self.runs.pop();
+            self.in_run = self.runs.last().map_or(0, Transmit::segments);
         }
         self.used -= len;
         self.packets -= 1;
@@ -258,6 +264,7 @@ impl TxBatch {
             }
             stays
         });
+        self.in_run = self.runs.last().map_or(0, Transmit::segments);
     }
 
     /// Gives every packet of the runs that were built without an ICRC the one that it needs on a network.
@@ -292,9 +299,9 @@ impl TxBatch {
         let run_len = run.range.len();
         // A run that ended with a shorter packet is closed.
         len <= run.segment_size
-            && run_len.is_multiple_of(run.segment_size)
+            && run_len == self.in_run * run.segment_size
             && run_len + len <= self.limits.bytes_max
-            && run_len / run.segment_size < self.limits.segments_max
+            && self.in_run < self.limits.segments_max
             && run.dest == *dest
     }
 }

@@ -50,6 +50,12 @@ pub struct Sending {
 }
 
 impl Share {
+    /// True if it has a turn, or did when it was looked at last.
+    #[inline]
+    pub(crate) fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
     /// True if it had more data after its last turn, but was not allowed to send it.
     #[inline]
     pub(crate) fn is_backlogged(&self) -> bool {

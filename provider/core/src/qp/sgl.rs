@@ -45,6 +45,15 @@ pub(crate) fn gather<M: Memory, C: CqSink>(
     offset: u64,
     dst: &mut [u8],
 ) -> Result<(), Fault> {
+    if let [sge] = sges
+        && offset == 0
+        && dst.len() <= sge.length as usize
+    {
+        // Most lists, and most messages.
+        let (lkey, len) = (sge.lkey, dst.len());
+        let span = env.mrs.check_local(lkey, pd, sge.addr, len, Access::NONE)?;
+        return Ok(env.memory.copy_out(span, dst)?);
+    }
     let mut at = 0;
     walk(sges, offset, dst.len(), |sge, addr, len| {
         let span = env.mrs.check_local(sge.lkey, pd, addr, len, Access::NONE)?;
