@@ -37,7 +37,9 @@ impl Responder {
                     received,
                 },
                 Operation::Write,
-            ) if !starts => self.on_write_packet(link, packet, (va, rkey, total, received), cx),
+            ) if !starts => {
+                self.on_write_packet(link, packet, (va, rkey, total, received), None, cx)
+            }
             (Incoming::Idle, Operation::ReadRequest) => self.on_read(link, packet, cx),
             (Incoming::Idle, Operation::CompareSwap | Operation::FetchAdd) => {
                 self.on_atomic(link, packet, cx)
@@ -118,20 +120,24 @@ impl Responder {
         }
         // The whole range at once, so that nothing of a bad WRITE lands. A WRITE of
         // no bytes checks neither key nor address (IBTA C9-88).
+        let mut whole = None;
         if reth.dma_len > 0 {
             let place = (reth.rkey, reth.va, reth.dma_len);
-            check_key(link, place, Access::REMOTE_WRITE, cx)?;
+            whole = Some(check_key(link, place, Access::REMOTE_WRITE, cx)?);
         }
         mark!(ZeroLengthUnchecked if reth.dma_len == 0);
-        self.on_write_packet(link, packet, (reth.va, reth.rkey, reth.dma_len, 0), cx)
+        let write = (reth.va, reth.rkey, reth.dma_len, 0);
+        self.on_write_packet(link, packet, write, whole, cx)
     }
 
+    /// `whole` is all that the WRITE goes to, if that was checked for this packet.
     #[inline]
     fn on_write_packet<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
         (va, rkey, total, received): (u64, Rkey, u32, u32),
+        whole: Option<MrSpan>,
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<Outcome, Refusal> {
         let ends = ends_message(packet);
@@ -146,18 +152,16 @@ impl Responder {
             return Err(Refusal::Length);
         }
         if !payload.is_empty() {
-            let at = va + u64::from(received);
-            let span = cx
-                .env
-                .mrs
-                .check_remote(
-                    rkey,
-                    link.accessor(),
-                    at,
-                    payload.len(),
-                    Access::REMOTE_WRITE,
-                )
-                .map_err(|_| write_target_gone())?;
+            let span = match whole {
+                Some(whole) => whole.part(0, payload.len()),
+                None => {
+                    let at = va + u64::from(received);
+                    let (by, len) = (link.accessor(), payload.len());
+                    let mrs = &cx.env.mrs;
+                    mrs.check_remote(rkey, by, at, len, Access::REMOTE_WRITE)
+                        .map_err(|_| write_target_gone())?
+                }
+            };
             cx.env
                 .memory
                 .place_write(link.qpn, span, payload)
