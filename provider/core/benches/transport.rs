@@ -12,8 +12,15 @@ use urxe_core::qp::attr::{Mtu, QpCap};
 use urxe_core::work::{SendFlags, SendWr, Sge, WrData, WrOpcode};
 use urxe_core::{AckMode, RxPath, Time};
 
+/// What the packets go through: those of a network have ICRCs.
+#[derive(Clone, Copy)]
+enum Wire {
+    Network,
+    Memory,
+}
+
 /// Moves everything from one node to the other; returns the number of packets.
-fn pump(from: &mut Node, to: &mut Node, now: Time) -> usize {
+fn pump(from: &mut Node, to: &mut Node, wire: Wire, now: Time) -> usize {
     let mut packets = 0;
     loop {
         let mut batch = std::mem::replace(
@@ -22,7 +29,10 @@ fn pump(from: &mut Node, to: &mut Node, now: Time) -> usize {
         );
         let more = from.with_env(now, |s, env| s.poll_transmit(env, &mut batch, AckMode::Now));
         packets += batch.packets();
-        let path = RxPath::new(from.addr, 4791, to.addr, 0);
+        let path = match wire {
+            Wire::Network => RxPath::new(from.addr, 4791, to.addr, 0),
+            Wire::Memory => RxPath::in_memory(from.addr, to.addr, 0),
+        };
         to.with_env(now, |s, env| {
             for run in batch.runs() {
                 let bytes = &batch.bytes()[run.range.clone()];
@@ -39,7 +49,7 @@ fn pump(from: &mut Node, to: &mut Node, now: Time) -> usize {
     }
 }
 
-fn writes(c: &mut Criterion, name: &str, len: u32, mtu: Mtu, per_round: u32) {
+fn writes(c: &mut Criterion, name: &str, wire: Wire, len: u32, mtu: Mtu, per_round: u32) {
     let s = Settings {
         mtu,
         cap: QpCap {
@@ -56,6 +66,12 @@ fn writes(c: &mut Criterion, name: &str, len: u32, mtu: Mtu, per_round: u32) {
     let (mut a, mut b) = (Node::new(0, &s), Node::new(1, &s));
     a.connect(&s, 0, b.addr, b.qpn);
     b.connect(&s, 1, a.addr, a.qpn);
+    for node in [&mut a, &mut b] {
+        let qp = node.qp;
+        node.with_env(Time(0), |shard, _| {
+            shard.set_in_memory(qp, matches!(wire, Wire::Memory));
+        });
+    }
     let sges = [Sge {
         addr: IOVA,
         length: len,
@@ -81,29 +97,23 @@ fn writes(c: &mut Criterion, name: &str, len: u32, mtu: Mtu, per_round: u32) {
                     shard.post_send(qp, &wr, env).expect("room");
                 }
             });
-            black_box(pump(&mut a, &mut b, now));
-            pump(&mut b, &mut a, now);
+            black_box(pump(&mut a, &mut b, wire, now));
+            pump(&mut b, &mut a, wire, now);
         });
     });
     group.finish();
 }
 
 fn transport(c: &mut Criterion) {
-    writes(c, "write 8 B, both sides", 8, Mtu::Mtu1024, 128);
-    writes(
-        c,
-        "write 1 MiB, MTU 1024, both sides",
-        1 << 20,
-        Mtu::Mtu1024,
-        1,
-    );
-    writes(
-        c,
-        "write 1 MiB, MTU 4096, both sides",
-        1 << 20,
-        Mtu::Mtu4096,
-        1,
-    );
+    for (wire, suffix) in [(Wire::Network, ""), (Wire::Memory, ", no ICRC")] {
+        let mut run = |what: &str, len, mtu, per_round| {
+            let name = format!("write {what}, both sides{suffix}");
+            writes(c, &name, wire, len, mtu, per_round);
+        };
+        run("8 B", 8, Mtu::Mtu1024, 128);
+        run("1 MiB, MTU 1024", 1 << 20, Mtu::Mtu1024, 1);
+        run("1 MiB, MTU 4096", 1 << 20, Mtu::Mtu4096, 1);
+    }
 }
 
 criterion_group!(benches, transport);
