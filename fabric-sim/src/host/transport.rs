@@ -222,6 +222,7 @@ impl Transport {
             cqs: &mut self.cqs,
         };
         self.shard.handle_packet(path, 0, packet, &mut env);
+            late: None,
         let after = seen(&self.shard, &self.memory);
         if after != before {
             self.cqs.model.on_packet(&Received {
@@ -266,6 +267,7 @@ impl Transport {
             cqs: &mut self.cqs,
         };
         f(&mut self.shard, &mut env)
+            late: None,
     }
 
     /// The next completion of a stream's message.

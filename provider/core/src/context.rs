@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use crate::cq::{CqId, CqSink, Cqe};
 use crate::error::{Fault, WcStatus};
 use crate::event::AsyncEvent;
+use crate::late::LateReceives;
 use crate::memory::Memory;
 use crate::mr::MrTable;
 use crate::qp::SourceIdents;
@@ -24,6 +25,8 @@ pub struct Env<'a, M: Memory, C: CqSink> {
     /// Where completions go.
     pub cqs: &'a mut C,
 }
+    /// Posted meanwhile.
+    pub late: Option<&'a dyn LateReceives>,
 
 /// Asynchronous events kept until they are fetched; more are dropped, oldest first. One for
 /// every QP that there can be, twice: none is lost when a queue fails that all QPs use.

@@ -114,6 +114,7 @@ marks! {
         UcRefused: "A WRITE that a key or the QP's flags refused.",
         SqeEntered: "A local fault stopped the send queue alone.",
     }
+        LateReceive: "A message found its receive among those posted during the call.",
     qp {
         CqOverrun: "A completion did not fit into its queue.",
         FlushedWhileFilling: "Receives were flushed, one of them half filled.",

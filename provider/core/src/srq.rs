@@ -11,6 +11,7 @@ use crate::config::QpLimits;
 use crate::context::Common;
 use crate::cq::CqId;
 use crate::event::AsyncEvent;
+use crate::late::LateReceives;
 use crate::mr::PdId;
 use crate::qpn_table::QpnTable;
 use crate::shard::Shard;
@@ -202,11 +203,21 @@ impl Srq {
 
 impl Common {
     /// Moves the oldest receive of a shared queue into the place that a QP has for the
-    /// one that it is filling; false if there is none.
-    pub(crate) fn take_shared(&mut self, id: SrqId, place: &mut RecvQueue) -> bool {
+    /// one that it is filling; false if there is none. `late` may have more for an empty one.
+    pub(crate) fn take_shared(
+        &mut self,
+        id: SrqId,
+        late: Option<&dyn LateReceives>,
+        place: &mut RecvQueue,
+    ) -> bool {
         let Some(srq) = self.srqs.srqs.at_mut(QpIndex(id.0)) else {
             return false;
         };
+        if srq.queue.is_empty()
+            && let Some(late) = late
+        {
+            late.of_srq(id, &mut srq.queue);
+        }
         if !place.take_from(&mut srq.queue) {
             mark!(SrqEmpty);
             return false;

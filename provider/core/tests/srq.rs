@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use support::late::Of;
 use support::{Faults, IOVA, PD, Pair, RECV_CQ, Rng, SEND_CQ, Settings, Verdict};
 use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::error::{DropReason, Fault, WcStatus};
@@ -175,6 +176,27 @@ fn receives_are_taken_in_posted_order_by_whichever_qp_needs_one() {
         assert_eq!(bytes, text);
     }
     assert_eq!(s.waiting(), 3);
+}
+
+#[test]
+fn receives_that_are_posted_meanwhile_are_found() {
+    let mut s = Shared::new(&Settings::default(), 1, 2, attr(16, 0));
+    for id in 0..2 {
+        let sges = [s.sge(RECEIVER, place(id), 64)];
+        let wr = RecvWr {
+            wr_id: id,
+            sges: &sges,
+        };
+        s.pair.nodes[RECEIVER].late.post(Of::Srq(s.srq), 2, &wr);
+    }
+    s.send(0, &inline(b"one"));
+    s.send(1, &inline(b"two"));
+    s.pair.transmit();
+    s.pair.run();
+    let got: Vec<u64> = s.received().iter().map(|cqe| cqe.wr_id).collect();
+    assert_eq!(got, [0, 1]);
+    let stats = s.pair.nodes[RECEIVER].shard.stats();
+    assert_eq!(stats.send_rnr_err, 0, "both were there in time");
 }
 
 /// A receive belongs to a QP from the first packet of its message on.

@@ -59,7 +59,7 @@ impl Responder {
         received: u64,
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<Outcome, Refusal> {
-        if self.rq.is_empty() && !self.take_shared(cx) {
+        if self.rq.is_empty() && !self.find_receive(link, cx) {
             self.needs_receives = true;
             return Ok(Outcome::NotReady);
         }
@@ -141,7 +141,7 @@ impl Responder {
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<Outcome, Refusal> {
         let ends = ends_message(packet);
-        if packet.info().has_imm() && self.rq.is_empty() && !self.take_shared(cx) {
+        if packet.info().has_imm() && self.rq.is_empty() && !self.find_receive(link, cx) {
             self.needs_receives = true;
             return Ok(Outcome::NotReady);
         }

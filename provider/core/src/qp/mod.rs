@@ -97,6 +97,7 @@ pub struct QpInit {
 pub(crate) struct Link {
     pub(crate) qpn: Qpn,
     /// Where the opcodes of its service begin (of those that acknowledge).
+    pub(crate) index: QpIndex,
     pub(crate) opcodes: u8,
     pub(crate) dest_qpn: Qpn,
     pub(crate) dest: TxDest,
@@ -211,6 +212,7 @@ impl Qp {
                 qpn,
                 opcodes: match service {
                     Service::Xrc => xrc::XRC_OPCODES,
+                index,
                     _ => requester::RC_OPCODES,
                 },
                 dest_qpn: Qpn::new(0),

@@ -11,8 +11,9 @@ use crate::mr::PdId;
 use crate::qp::attr::QpCap;
 use crate::qp::responder::Responder;
 use crate::qp::state::QpType;
-use crate::qp::{Qp, QpInit};
+use crate::qp::{Link, Qp, QpInit};
 use crate::srq::{SrqId, SrqTable};
+use crate::table::QpIndex;
 use crate::work::{PostError, RecvQueue};
 
 /// The source of receives.
@@ -86,12 +87,25 @@ impl Responder {
     }
 
     /// A message begins and there is no receive here: one is taken from the shared
-    /// queue, if the QP has one and it is not empty.
-    pub(crate) fn take_shared<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) -> bool {
+    /// queue, if the QP has one, or from what the program posted meanwhile. False if there is none.
+    pub(crate) fn find_receive<H: Host>(&mut self, link: &Link, cx: &mut Cx<'_, '_, H>) -> bool {
         match self.recvs.srq {
-            Some(srq) => cx.common.take_shared(srq, &mut self.rq),
-            None => false,
+            Some(srq) => cx.common.take_shared(srq, cx.env.late, &mut self.rq),
+            None => self.find_late(link.index, cx),
         }
+    }
+
+    #[cold]
+    fn find_late<H: Host>(&mut self, index: QpIndex, cx: &mut Cx<'_, '_, H>) -> bool {
+        if let Some(late) = cx.env.late {
+            late.of_qp(index, &mut self.rq);
+        }
+        if self.rq.is_empty() {
+            return false;
+        }
+        mark!(LateReceive);
+        self.on_receives_posted();
+        true
     }
 
     /// Receives that others may take cannot be promised: the code for "no limit" says

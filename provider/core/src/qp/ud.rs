@@ -49,7 +49,7 @@ impl Qp {
         if !arrival.is_believed && !cx.common.believes(arrival, cx.env.now) {
             return Err(Loss::Dropped(DropReason::Icrc));
         }
-        if self.resp.rq.is_empty() && !self.resp.take_shared(cx) {
+        if self.resp.rq.is_empty() && !self.resp.find_receive(&self.link, cx) {
             return Err(Loss::Dropped(DropReason::NoReceive));
         }
         let total = Grh::LEN + payload.len();

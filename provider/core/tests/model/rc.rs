@@ -282,7 +282,7 @@ impl Runner {
     }
 
     /// Posts the receive that the peer's message `next_recv` of this program needs.
-    fn post_recv(&mut self, pair: &mut Pair) {
+    fn post_recv(&mut self, pair: &mut Pair, is_late: bool) {
         let n = self.next_recv;
         self.next_recv += 1;
         let to = 1 - self.side;
@@ -302,13 +302,15 @@ impl Runner {
                 lkey,
             },
         ];
-        pair.post_recv(
-            to,
-            &RecvWr {
-                wr_id: n as u64,
-                sges: &sges,
-            },
-        );
+        let wr = RecvWr {
+            wr_id: n as u64,
+            sges: &sges,
+        };
+        if is_late {
+            pair.post_recv_late(to, &wr);
+        } else {
+            pair.post_recv(to, &wr);
+        }
     }
 
     fn check(&self, pair: &Pair) {
@@ -414,7 +416,7 @@ fn run_program(seed: u64) -> Run {
             if r.next_recv < r.program.receives.len() {
                 busy = true;
                 if rng.chance(400) {
-                    r.post_recv(&mut pair);
+                    r.post_recv(&mut pair, rng.chance(250));
                 }
             }
         }

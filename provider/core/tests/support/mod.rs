@@ -4,6 +4,7 @@
 #![allow(unreachable_pub, reason = "a module of several test binaries")]
 
 pub mod bytes;
+pub mod late;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,6 +20,8 @@ use urxe_core::transmit::{RunLimits, TxBatch};
 use urxe_core::work::{RecvWr, SendWr};
 use urxe_core::{AckMode, Env, QpInit, RxPath, Shard, ShardConfig, Time};
 use urxe_wire::{IcrcPolicy, Packet, Psn, Qkey, Qpn};
+
+use late::{Late, Of};
 
 /// SplitMix64: small, and the same everywhere.
 #[derive(Clone, Debug)]
@@ -168,6 +171,7 @@ pub struct Node {
     /// The whole memory, with all rights.
     pub keys: MrKeys,
     pub batch: TxBatch,
+    pub late: Late,
 }
 
 /// The Q_Key of datagram QPs.
@@ -297,6 +301,7 @@ impl Node {
             mrs: &mut self.mrs,
             memory: &self.memory,
             cqs: &mut self.cqs,
+            late: Late::default(),
         };
         f(&mut self.shard, &mut env)
     }
@@ -310,6 +315,7 @@ impl Node {
     /// Goes to the next state with those of the attributes that the service takes.
     fn advance(&mut self, s: &Settings, attr: &QpAttr, mask: AttrMask) {
         let entry = transition(s.qp_type, self.state(), attr.qp_state).expect("a transition");
+            late: Some(&self.late),
         let taken = entry.required | entry.optional | AttrMask::STATE;
         self.modify(attr, AttrMask(mask.0 & taken.0));
     }
@@ -486,11 +492,20 @@ impl Pair {
                     .flat_map(|run| {
                         batch.bytes()[run.range.clone()]
                             .chunks(run.segment_size)
+        self.nodes[side].serve_late(now);
                             .enumerate()
                     })
                     .map(|(k, p)| (k as u16, p.to_vec()))
                     .collect();
                 batch.clear();
+    /// A receive that is posted while the next packets are handled.
+    pub fn post_recv_late(&self, side: usize, wr: &RecvWr<'_>) {
+        let node = &self.nodes[side];
+        let cap = node.shard.query_qp(node.qp).expect("exists").1.cap;
+        node.late
+            .post(Of::Qp(node.qp), cap.max_recv_sge as usize, wr);
+    }
+
                 self.nodes[side].batch = batch;
                 for (ident, packet) in packets {
                     self.launch(side, ident, packet);
@@ -547,7 +562,7 @@ impl Pair {
         let arrival = self.in_flight.keys().next().map(|k| k.0);
         let timers = self.nodes.iter().filter_map(|n| n.shard.next_timeout());
         let Some(next) = arrival.into_iter().chain(timers).min() else {
-            return false;
+            return self.serve_late();
         };
         self.now = next.max(self.now);
         let now = self.now;
@@ -582,7 +597,14 @@ impl Pair {
                 "no end after {steps} steps, {:?}",
                 self.now
             );
+        self.serve_late();
         }
+    }
+
+    fn serve_late(&mut self) -> bool {
+        let now = self.now;
+        let each = self.nodes.each_mut();
+        each.map(|node| node.serve_late(now)).contains(&true)
     }
 
     /// Steps until the time has come.

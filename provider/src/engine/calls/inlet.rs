@@ -191,6 +191,13 @@ impl<Q: Queue> Inlet<Q> {
         }
     }
 
+    /// Looks at what is staged: called by the holder of the engine in the midst of its work.
+    pub(in crate::engine) fn take(&self, take: impl FnOnce(&mut Q)) {
+        if let Some(staged) = &mut *lock(&self.staged) {
+            take(staged);
+        }
+    }
+
     /// Changes the core's queue while no thread posts and nothing is staged; `change` returns
     /// the capacity that it then has.
     pub(in crate::engine) fn change<E: From<Poisoned>>(

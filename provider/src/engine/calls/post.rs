@@ -173,6 +173,11 @@ impl QpShared {
         self.recvs.serve(state, self.index);
     }
 
+    /// Moves the receives that are staged.
+    pub(super) fn take_late(&self, queue: &mut RecvQueue) {
+        self.recvs.take(|staged| staged.drain_into(queue));
+    }
+
     /// Posts sends and starts them.
     #[inline]
     pub(crate) fn post_sends<'a>(

@@ -89,6 +89,11 @@ impl SrqShared {
         self.recvs.post(self, engine, wrs, at, |_| {})
     }
 
+    /// Moves the receives that are staged.
+    pub(super) fn take_late(&self, queue: &mut RecvQueue) {
+        self.recvs.take(|staged| staged.0.drain_into(queue));
+    }
+
     fn serve(&self, state: &mut ShardState) {
         self.bell.silence();
         state.counters.bells_served += 1;
@@ -102,7 +107,7 @@ impl ShardState {
         let Some(place) = bell.checked_sub(BELLS_FROM) else {
             return false;
         };
-        if let Some(Some(srq)) = self.srqs.get(place as usize) {
+        if let Some(Some(srq)) = self.inlets.srqs.get(place as usize) {
             srq.clone().serve(self);
         }
         true
@@ -123,11 +128,12 @@ impl Engine {
             recvs: Inlet::new(max_wr),
         });
         let place = id.0 as usize;
-        if state.srqs.len() <= place {
-            state.srqs.resize(place + 1, None);
+        if state.inlets.srqs.len() <= place {
+            state.inlets.srqs.resize(place + 1, None);
         }
-        state.srqs[place] = Some(srq.clone());
-        self.combiner.reserve(state.qps.len() + state.srqs.len())?;
+        state.inlets.srqs[place] = Some(srq.clone());
+        self.combiner
+            .reserve(state.inlets.qps.len() + state.inlets.srqs.len())?;
         Ok(srq)
     }
 
@@ -139,7 +145,7 @@ impl Engine {
         let gone = state.shard.destroy_srq(srq.id);
         debug_assert!(gone.is_ok(), "QPs keep their queue alive");
         self.combiner.forget(&srq.bell);
-        if let Some(place) = state.srqs.get_mut(srq.id.0 as usize) {
+        if let Some(place) = state.inlets.srqs.get_mut(srq.id.0 as usize) {
             *place = None;
         }
     }

@@ -5,6 +5,7 @@ use core::cell::RefCell;
 use urxe_core::mr::MrTable;
 use urxe_core::{Env, Handled, RxPath, Shard, Time};
 
+use crate::engine::calls::inlets::Inlets;
 use crate::queues::CqTable;
 use crate::strict::{Strict, WatchedCqs, WatchedMemory};
 
@@ -17,6 +18,8 @@ pub(crate) struct Parts {
     pub(crate) shard: Shard,
     pub(crate) mrs: MrTable,
     pub(crate) cqs: CqTable,
+    /// Where the program posts.
+    pub(crate) inlets: Inlets,
     pub(crate) strict: Option<Box<RefCell<Strict>>>,
     /// When the present holder of the lock began.
     pub(crate) now: Time,
@@ -39,6 +42,7 @@ impl Parts {
             mrs: &mut self.mrs,
             memory: &WatchedMemory(strict),
             cqs: &mut cqs,
+            late: Some(&self.inlets),
         };
         call(&mut self.shard, &mut env)
     }

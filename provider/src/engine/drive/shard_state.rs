@@ -19,13 +19,12 @@ use super::doorbell::Combined;
 use super::parts::Parts;
 use super::progress_shared::{DEFER_NS, ProgressShared};
 use crate::async_event::AsyncEvent;
-use crate::engine::calls::post::QpShared;
-use crate::engine::calls::srq::SrqShared;
+use crate::engine::calls::inlets::Inlets;
 use crate::engine::carrier::Opened;
 use crate::engine::carrier::intake::Intake;
 use crate::engine::carrier::memory::wake;
 use crate::engine::carrier::seam::{Carrier, Sending, Sent, Sleeper};
-use crate::engine::carrier::sockets::{ListensAt, Sockets, Which};
+use crate::engine::carrier::sockets::{Sockets, Which};
 use crate::engine::objects::cm::CmTable;
 use crate::engine::upkeep::counters::EngineCounters;
 use crate::engine::upkeep::tap::Tap;
@@ -40,22 +39,10 @@ use crate::strict::Strict;
 /// may be trains of 64 KiB. Then timers and sending have their turn.
 const RECEIVES_PER_TURN: u32 = 4;
 
-/// A QP as the engine keeps it.
-#[derive(Debug)]
-pub(crate) struct QpSlot {
-    pub(crate) shared: Arc<QpShared>,
-    /// The addresses with sockets that it keeps active.
-    pub(crate) listens_at: ListensAt,
-}
-
 #[derive(Debug)]
 pub(crate) struct ShardState {
     /// Reached by dereferencing, too.
     pub(in crate::engine) parts: Parts,
-    /// By place in the shard.
-    pub(crate) qps: Vec<Option<QpSlot>>,
-    /// By place in the shard.
-    pub(crate) srqs: Vec<Option<Arc<SrqShared>>>,
     /// Packets that the core made.
     batch: TxBatch,
     carrier: Box<dyn Carrier>,
@@ -105,11 +92,10 @@ impl ShardState {
                 shard,
                 mrs,
                 cqs: CqTable::default(),
+                inlets: Inlets::default(),
                 strict,
                 now: Time::ZERO,
             },
-            qps: Vec::new(),
-            srqs: Vec::new(),
             batch: opened.carrier.batch(),
             carrier: opened.carrier,
             sent: Sent::All,
@@ -371,7 +357,7 @@ impl ShardState {
 
     /// The number of the QP at a place, if there is one.
     pub(in crate::engine) fn qpn(&self, index: QpIndex) -> Option<Qpn> {
-        Some(self.qps.get(index.0 as usize)?.as_ref()?.shared.qpn)
+        Some(self.inlets.qps.get(index.0 as usize)?.as_ref()?.shared.qpn)
     }
 
     /// Hands asynchronous events over to the program.
@@ -392,7 +378,7 @@ impl ShardState {
                     self.qpn(index).map(AsyncEvent::QpLastWqeReached)
                 }
                 CoreEvent::SrqLimitReached(id) => {
-                    let is_live = matches!(self.srqs.get(id.0 as usize), Some(Some(_)));
+                    let is_live = matches!(self.inlets.srqs.get(id.0 as usize), Some(Some(_)));
                     is_live.then_some(AsyncEvent::SrqLimitReached(id))
                 }
                 // A kind that this version of the API does not know.
@@ -418,7 +404,7 @@ impl Combined for ShardState {
         if self.serve_srq(index) {
             return;
         }
-        if let Some(Some(slot)) = self.qps.get(index as usize) {
+        if let Some(Some(slot)) = self.inlets.qps.get(index as usize) {
             let qp = slot.shared.clone();
             qp.serve(self);
         }

@@ -17,10 +17,11 @@ use urxe_core::qp::state::{QpState, QpType};
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::{CreateQpError, Driver, ErrorDetail, QpInit};
 
+use crate::engine::calls::inlets::QpSlot;
 use crate::engine::calls::post::QpShared;
 use crate::engine::carrier::sockets::ListensAt;
 use crate::engine::drive::doorbell::Guard;
-use crate::engine::drive::shard_state::{QpSlot, ShardState};
+use crate::engine::drive::shard_state::ShardState;
 use crate::engine::{Engine, ErrorKind};
 use crate::error::Error;
 use crate::limits::LIMITS;
@@ -72,15 +73,16 @@ impl Engine {
             state.shard.rules(init),
         ));
         let place = index.0 as usize;
-        if state.qps.len() <= place {
-            state.qps.resize_with(place + 1, || None);
+        if state.inlets.qps.len() <= place {
+            state.inlets.qps.resize_with(place + 1, || None);
         }
-        state.qps[place] = Some(QpSlot {
+        state.inlets.qps[place] = Some(QpSlot {
             shared: shared.clone(),
             listens_at: ListensAt::Nowhere,
         });
         state.strict_mut(|strict, _, _| strict.on_qp_created(index, qpn, init));
-        self.combiner.reserve(state.qps.len() + state.srqs.len())?;
+        self.combiner
+            .reserve(state.inlets.qps.len() + state.inlets.srqs.len())?;
         let place = state.shard.has_many().then(|| state.shard.place_of(index));
         drop(state);
         let place = place.flatten();
@@ -115,7 +117,12 @@ impl Engine {
         self.note_gone(state.shard.occupancy());
         state.mrs.unbind_qp(qp.qpn);
         self.combiner.forget(&qp.bell);
-        if let Some(Some(slot)) = state.qps.get_mut(qp.index.0 as usize).map(Option::take) {
+        if let Some(Some(slot)) = state
+            .inlets
+            .qps
+            .get_mut(qp.index.0 as usize)
+            .map(Option::take)
+        {
             self.sockets.remove_user(slot.listens_at);
         }
         state.leave_groups();
@@ -216,7 +223,7 @@ impl Engine {
 
     /// Sees to it that packets for the QP are fetched if its state takes any.
     fn listen(&self, state: &mut ShardState, qp: &QpShared, qp_state: QpState, at: ListensAt) {
-        let Some(Some(slot)) = state.qps.get_mut(qp.index.0 as usize) else {
+        let Some(Some(slot)) = state.inlets.qps.get_mut(qp.index.0 as usize) else {
             return;
         };
         let listens_at = match qp_state {

@@ -91,7 +91,9 @@ impl GiveBack {
         self.qps.done(places.qps);
         self.conns.done(places.cm.map_or(0, |cm| cm.conns));
         self.due = None;
-        engine.combiner.shrink(state.qps.len() + state.srqs.len());
+        engine
+            .combiner
+            .shrink(state.inlets.qps.len() + state.inlets.srqs.len());
         drop(state);
         // Without the lock, as it looks at the whole heap.
         let begin = Instant::now();
@@ -111,8 +113,8 @@ impl ShardState {
     /// Makes tables smaller that were large and are almost empty.
     fn shrink(&mut self) -> Places {
         let places = self.shard.shrink();
-        cut(&mut self.qps, places.qps);
-        cut(&mut self.srqs, places.srqs);
+        cut(&mut self.inlets.qps, places.qps);
+        cut(&mut self.inlets.srqs, places.srqs);
         if let Some(places) = places.cm {
             self.cm.shrink(places);
         }

@@ -101,7 +101,7 @@ impl Housekeeping {
             let mut next = 0;
             // A failed engine has no QPs to speak of.
             while let Ok(state) = engine.combiner.lock() {
-                let end = (next + QPS_PER_TURN).min(state.qps.len());
+                let end = (next + QPS_PER_TURN).min(state.inlets.qps.len());
                 for place in next..end {
                     let index = QpIndex(place as u32);
                     if let Some(report) = state.shard.qp_report(index) {
@@ -109,7 +109,7 @@ impl Housekeeping {
                     }
                 }
                 next = end;
-                if next == state.qps.len() {
+                if next == state.inlets.qps.len() {
                     break;
                 }
             }
