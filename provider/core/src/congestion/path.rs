@@ -1,0 +1,396 @@
+//! A rate and a window that follow what the path delivers and how fast it answers, in the manner of BBR
+//! (draft-ietf-ccwg-bbr). A loss by itself is no signal: on a long road packets are lost that no queue dropped. A loss while
+//! the *fastest* answer of a round trip shows a queue is one, and sets a ceiling.
+
+mod bounds;
+mod delivery;
+
+use crate::congestion::Rate;
+use crate::time::Time;
+use bounds::Bounds;
+pub(crate) use delivery::{Acked, Asked};
+use delivery::{Delivery, Sample};
+
+/// Doubles what is sent in each round trip, by rate and by window.
+const STARTUP_RATE: f64 = 2.77;
+const STARTUP_WINDOW: f64 = 2.0;
+/// The window of all other times: room for answers that come late, together.
+const WINDOW: f64 = 2.0;
+/// A path that is as full as before for so many round trips is full.
+const FULL_ROUNDS: u32 = 3;
+/// Packets that leave before anything is known.
+const INITIAL: f64 = 32.0;
+/// The shortest round trip is believed for so long.
+const MIN_RTT_NS: u64 = 5_000_000_000;
+/// How long little is under way when it is measured again.
+const DRAINED_NS: u64 = 50_000_000;
+/// Packets lost of a round trip's, with a queue, that are too many.
+const LOSS_MAX: f64 = 0.02;
+
+/// Packets lost of a round trip's, beyond twice what the road loses, that are too many.
+const LOSS_EXCESS: f64 = 0.05;
+/// No more than this is believed to be the road's own loss.
+const LOSS_KNOWN: f64 = 0.3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Doubles until the path is full.
+    Startup,
+    /// What the start put into queues leaves them.
+    Drain,
+    /// Less than the path delivers: queues get empty.
+    Down,
+    /// As much as the path delivers.
+    Cruise,
+    /// The same without the short bounds, for a round trip.
+    Refill,
+    /// More, to see if there is more.
+    Up,
+    /// Little, to see the shortest round trip.
+    Shortest,
+}
+
+/// What happened in a round trip.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    /// It ends when a packet is answered that left when so many were delivered.
+    end: u64,
+    /// Packets delivered before it.
+    from: u64,
+    lost: u64,
+    min_rtt: u64,
+    limited: bool,
+    cnp: bool,
+    /// The fastest delivery.
+    bandwidth: f64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    /// Bytes that a packet takes on the link, of late.
+    size: f64,
+    /// 0: not known.
+    min_rtt: u64,
+    /// When it was last seen, or nearly.
+    min_rtt_at: Time,
+    /// The shortest since then.
+    next_min_rtt: u64,
+    /// The fastest delivery of this cycle and the one before, in bytes per nanosecond.
+    bandwidth: [f64; 2],
+    phase: Phase,
+    phase_at: Time,
+    /// Round trips since the phase, and since the cycle began.
+    phase_rounds: u32,
+    cycle_rounds: u32,
+    /// What the start found to be no more than before, and how often.
+    full: f64,
+    flat: u32,
+    /// The part of all packets that the road loses by itself: seen in round trips without a queue.
+    road_loss: f64,
+    round: Round,
+    bounds: Bounds,
+    delivery: Delivery,
+    under_way: u32,
+}
+
+impl Path {
+    /// A path for packets of so many bytes on the link, of which a round trip is known, or 0.
+    pub(crate) fn new(size: u32, min_rtt: u64, now: Time) -> Path {
+        Path {
+            size: f64::from(size),
+            min_rtt,
+            min_rtt_at: now,
+            next_min_rtt: u64::MAX,
+            bandwidth: [0.0; 2],
+            phase: Phase::Startup,
+            phase_at: now,
+            phase_rounds: 0,
+            cycle_rounds: 0,
+            full: 0.0,
+            flat: 0,
+            road_loss: 0.0,
+            round: Round::default(),
+            bounds: Bounds::new(),
+            delivery: Delivery::new(),
+            under_way: 0,
+        }
+    }
+
+    /// Bytes per nanosecond that the path delivers.
+    fn bandwidth(&self) -> f64 {
+        let [this, last] = self.bandwidth;
+        this.max(last).min(self.bounds.bandwidth)
+    }
+
+    /// Bytes under way that fill the path and none of its queues.
+    fn product(&self) -> f64 {
+        self.bandwidth() * self.min_rtt as f64
+    }
+
+    /// The shortest round trip, in nanoseconds; 0 if there was none.
+    pub(crate) fn min_rtt(&self) -> u64 {
+        self.min_rtt
+    }
+
+    /// Packets that may be under way.
+    pub(crate) fn window(&self) -> u32 {
+        let bandwidth = self.bandwidth();
+        // What the peer says together, or this host hears late.
+        let late = (bandwidth * 2e6).clamp(4.0 * self.size, 64.0 * self.size);
+        let gain = match self.phase {
+            Phase::Startup => STARTUP_WINDOW,
+            Phase::Shortest => 0.5,
+            _ => WINDOW,
+        };
+        let product = gain * self.product();
+        let bytes = match self.phase {
+            Phase::Startup if self.full == 0.0 => (product + late).max(INITIAL * self.size),
+            Phase::Startup => product.max(2.0 * self.delivered_in_round()) + late,
+            Phase::Shortest => product,
+            phase => (product + late).min(self.bounds.ceiling(phase == Phase::Cruise)),
+        };
+        // An answer for each needs some; no window is closed.
+        (bytes / self.size).max(4.0) as u32
+    }
+
+    /// The rate at which packets leave; `None` before anything is known.
+    pub(crate) fn rate(&self) -> Option<Rate> {
+        let bandwidth = self.bandwidth();
+        if bandwidth == 0.0 {
+            return None;
+        }
+        let gain = match self.phase {
+            Phase::Startup => STARTUP_RATE,
+            Phase::Drain => 0.5,
+            Phase::Down => 0.9,
+            Phase::Up => 1.2,
+            // A little less, so that no queue grows by and by.
+            Phase::Cruise | Phase::Refill | Phase::Shortest => 0.99,
+        };
+        Some(Rate::from_bps((gain * bandwidth * 8e9) as u64))
+    }
+
+    fn delivered_in_round(&self) -> f64 {
+        (self.delivery.delivered - self.round.from) as f64 * self.size
+    }
+
+    /// `packets` left that take so many bytes on the link.
+    pub(crate) fn on_sent(&mut self, bytes: u32, packets: u32) {
+        let size = f64::from(bytes) / f64::from(packets.max(1));
+        self.size += (size - self.size) / 64.0;
+    }
+
+    /// A packet leaves that asks for an answer.
+    pub(crate) fn on_asked(&mut self, asked: Asked, now: Time) {
+        self.delivery.on_asked(asked, now);
+    }
+
+    /// All that is under way is sent again.
+    pub(crate) fn on_rewind(&mut self) {
+        self.delivery.on_rewind();
+    }
+
+    /// So many packets are known to be lost.
+    pub(crate) fn on_lost(&mut self, packets: u32) {
+        self.round.lost += u64::from(packets);
+    }
+
+    /// A switch marked a packet: a queue is told of.
+    pub(crate) fn on_cnp(&mut self) {
+        self.round.cnp = true;
+    }
+
+    /// Nothing was heard for a whole timeout.
+    pub(crate) fn on_silence(&mut self) {
+        let half = self.bandwidth() / 2.0;
+        self.bounds.cut_to(half, half * self.min_rtt as f64);
+    }
+
+    /// Packets have arrived.
+    pub(crate) fn on_delivered(&mut self, acked: Acked, now: Time) {
+        self.under_way = acked.under_way;
+        if let Some(rtt) = acked.rtt {
+            self.on_rtt(rtt, now);
+        }
+        let sample = self
+            .delivery
+            .on_delivered(acked.packets, acked.reached, now);
+        let Some(sample) = sample else {
+            return;
+        };
+        if let Some(rtt) = sample.rtt {
+            self.on_rtt(rtt, now);
+        }
+        if sample.prior >= self.round.end {
+            self.end_round(now);
+        }
+        self.take_rate(sample);
+        self.advance(now);
+    }
+
+    fn on_rtt(&mut self, rtt: u64, now: Time) {
+        self.round.min_rtt = match self.round.min_rtt {
+            0 => rtt,
+            min => min.min(rtt),
+        };
+        self.next_min_rtt = self.next_min_rtt.min(rtt);
+        if self.min_rtt == 0 || rtt <= self.min_rtt + self.min_rtt / 16 {
+            // Nearly as short is as good: the path has not changed.
+            self.min_rtt = if self.min_rtt == 0 {
+                rtt
+            } else {
+                rtt.min(self.min_rtt)
+            };
+            (self.min_rtt_at, self.next_min_rtt) = (now, u64::MAX);
+        }
+    }
+
+    fn take_rate(&mut self, sample: Sample) {
+        self.round.limited |= sample.limited;
+        // Faster than the path can answer: answers came together.
+        if sample.elapsed == 0 || sample.elapsed < self.min_rtt {
+            return;
+        }
+        // What the road loses has been through the bottleneck, too, or nearly.
+        let packets = sample.packets as f64 / (1.0 - self.road_loss);
+        let rate = packets * self.size / sample.elapsed as f64;
+        self.round.bandwidth = self.round.bandwidth.max(rate);
+        if !sample.limited || rate > self.bandwidth[0].max(self.bandwidth[1]) {
+            self.bandwidth[0] = self.bandwidth[0].max(rate);
+        }
+    }
+
+    /// The fastest answer of the round trip did not come on the empty path.
+    fn has_some_queue(&self) -> bool {
+        let waited = self.round.min_rtt.saturating_sub(self.min_rtt);
+        waited > self.min_rtt / 16 + 250_000
+    }
+
+    /// The fastest answer of the round trip waited in a queue.
+    fn has_queue(&self) -> bool {
+        let waited = self.round.min_rtt.saturating_sub(self.min_rtt);
+        // More than a look for more makes by itself.
+        let own = 24.0 * self.size / self.bandwidth().max(1e-6);
+        self.round.cnp || waited > self.min_rtt / 4 + 500_000 + own as u64
+    }
+
+    fn end_round(&mut self, now: Time) {
+        self.phase_rounds += 1;
+        self.cycle_rounds += 1;
+        let delivered = self.delivery.delivered - self.round.from;
+        let lost = self.round.lost as f64 / (self.round.lost + delivered).max(1) as f64;
+        let has_loss = self.has_queue() && (self.round.lost > 0 || self.round.cnp);
+        if !self.has_some_queue() && self.phase != Phase::Startup {
+            self.road_loss += (lost.min(LOSS_KNOWN) - self.road_loss) / 16.0;
+        }
+        let excess = self.has_some_queue() && lost > 2.0 * self.road_loss + LOSS_EXCESS;
+        let too_many = has_loss && (lost > LOSS_MAX || self.round.cnp)
+            || (excess && self.phase != Phase::Startup);
+        let (rate, arrived) = (self.round.bandwidth, delivered as f64 * self.size);
+        match self.phase {
+            Phase::Startup => self.end_startup_round(too_many, arrived, now),
+            Phase::Up if too_many => {
+                self.bounds.set_high(arrived.max(self.product()));
+                self.begin_cycle(now);
+            }
+            Phase::Up => self
+                .bounds
+                .raise_high(f64::from(self.under_way) * self.size),
+            Phase::Down | Phase::Cruise | Phase::Drain if has_loss => {
+                let [this, last] = self.bandwidth;
+                self.bounds
+                    .cut(this.max(last), rate, self.product(), arrived);
+            }
+            _ => {}
+        }
+        self.round = Round {
+            end: self.delivery.delivered,
+            from: self.delivery.delivered,
+            ..Round::default()
+        };
+    }
+
+    fn end_startup_round(&mut self, too_many: bool, arrived: f64, now: Time) {
+        if too_many {
+            self.bounds.set_high(arrived.max(self.product()));
+            return self.enter(Phase::Drain, now);
+        }
+        if self.round.limited {
+            return;
+        }
+        let bandwidth = self.bandwidth();
+        if bandwidth > self.full * 1.25 {
+            (self.full, self.flat) = (bandwidth, 0);
+            return;
+        }
+        self.flat += 1;
+        if self.flat >= FULL_ROUNDS {
+            self.enter(Phase::Drain, now);
+        }
+    }
+
+    fn enter(&mut self, phase: Phase, now: Time) {
+        (self.phase, self.phase_at, self.phase_rounds) = (phase, now, 0);
+    }
+
+    /// After a look for more; what was found in the cycle before the last does not count any more.
+    fn begin_cycle(&mut self, now: Time) {
+        let [this, _] = self.bandwidth;
+        if !self.round.limited && this > 0.0 {
+            self.bandwidth = [0.0, this];
+        }
+        self.cycle_rounds = 0;
+        self.enter(Phase::Down, now);
+    }
+
+    /// Round trips between two looks for more: with fewer, flows that heed each loss get less than their share beside this one, with
+    /// more, it gets less beside flows that heed none. Not the same for all, so that flows do not look together.
+    fn cycle(&self) -> u32 {
+        8 + (self.delivery.delivered / 7 % 4) as u32
+    }
+
+    fn advance(&mut self, now: Time) {
+        let under_way = f64::from(self.under_way) * self.size;
+        let product = self.product();
+        match self.phase {
+            Phase::Startup => {}
+            Phase::Drain if under_way <= product => self.begin_cycle(now),
+            Phase::Down if under_way <= product.min(self.bounds.headroom()) => {
+                self.enter(Phase::Cruise, now);
+            }
+            Phase::Down | Phase::Cruise if self.cycle_rounds >= self.cycle() => {
+                self.bounds.forget_short();
+                self.enter(Phase::Refill, now);
+            }
+            Phase::Refill if self.phase_rounds >= 1 => {
+                self.enter(Phase::Up, now);
+            }
+            Phase::Up => {
+                // Of few packets more, answers tell nothing.
+                let is_full = under_way >= (1.2 * product).max(product + 16.0 * self.size);
+                if self.phase_rounds >= if is_full { 1 } else { 3 } {
+                    self.begin_cycle(now);
+                }
+            }
+            Phase::Shortest => self.end_shortest(now),
+            _ => {}
+        }
+        let is_steady = !matches!(self.phase, Phase::Startup | Phase::Shortest);
+        if is_steady && now.since_ns(self.min_rtt_at) > MIN_RTT_NS {
+            self.enter(Phase::Shortest, now);
+        }
+    }
+
+    /// The shortest round trip is what was seen of late, the empty path included.
+    fn end_shortest(&mut self, now: Time) {
+        let seen = now.since_ns(self.min_rtt_at) <= MIN_RTT_NS;
+        let waited = now.since_ns(self.phase_at) > DRAINED_NS.max(2 * self.min_rtt);
+        if seen || (waited && self.phase_rounds >= 2) {
+            if !seen && self.next_min_rtt < u64::MAX {
+                self.min_rtt = self.next_min_rtt;
+            }
+            (self.min_rtt_at, self.next_min_rtt) = (now, u64::MAX);
+            self.enter(Phase::Cruise, now);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What arrives at the other end, and how fast: a rate sample for each answer, in the manner of BBR's delivery rate
+//! estimation (draft-cheng-iccrg-delivery-rate-estimation). A mark is made for packets that ask for an answer; the rate is what was
+//! delivered between the time that the marked packet left and its answer.
+
+use std::collections::VecDeque;
+
+use crate::time::Time;
+
+/// Marks that are kept at most. Beyond that there is a sample less.
+const MARKS: usize = 256;
+
+/// The last answer to a marked packet: when both were, and what was delivered until then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Answer {
+    sent_at: Time,
+    at: Time,
+    delivered: u64,
+}
+
+/// How things stood when a packet left.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// The packet's number in the connection.
+    number: u64,
+    sent_at: Time,
+    last: Answer,
+    /// The program had no more to send.
+    limited: bool,
+    is_timed: bool,
+}
+
+/// A packet that leaves and asks for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// Its number in the connection.
+    pub(crate) number: u64,
+    /// Packets under way before it.
+    pub(crate) under_way: u32,
+    /// The program has no more to send.
+    pub(crate) limited: bool,
+    /// Its answer ends a round trip: it was not sent before, and is not the last of many.
+    pub(crate) is_timed: bool,
+}
+
+/// What an acknowledgement told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Acked {
+    /// Packets that it told of first.
+    pub(crate) packets: u32,
+    /// Of packets before this one, by number and in the order in which they left, something is known.
+    pub(crate) reached: u64,
+    /// Packets under way after it.
+    pub(crate) under_way: u32,
+    /// A round trip, if it ended one.
+    pub(crate) rtt: Option<u64>,
+}
+
+/// What an answer tells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sample {
+    /// Packets that arrived between the marked packet's departure and its answer, and the time for that: 0 if it says
+    /// nothing.
+    pub(super) packets: u64,
+    pub(super) elapsed: u64,
+    pub(super) rtt: Option<u64>,
+    pub(super) limited: bool,
+    /// What had been delivered when the marked packet left.
+    pub(super) prior: u64,
+}
+
+/// Deliveries of one connection.
+#[derive(Clone, Debug)]
+pub(super) struct Delivery {
+    marks: VecDeque<Mark>,
+    pub(super) delivered: u64,
+    last: Answer,
+}
+
+impl Delivery {
+    pub(super) fn new() -> Delivery {
+        Delivery {
+            marks: VecDeque::with_capacity(MARKS),
+            delivered: 0,
+            last: Answer::default(),
+        }
+    }
+
+    pub(super) fn on_asked(&mut self, asked: Asked, now: Time) {
+        if asked.under_way == 0 {
+            self.last = Answer {
+                sent_at: now,
+                at: now,
+                delivered: self.delivered,
+            };
+        }
+        let is_next = self.marks.back().is_none_or(|m| m.number < asked.number);
+        if self.marks.len() < MARKS && is_next {
+            self.marks.push_back(Mark {
+                number: asked.number,
+                sent_at: now,
+                last: self.last,
+                limited: asked.limited,
+                is_timed: asked.is_timed,
+            });
+        }
+    }
+
+    /// All that is under way is sent again.
+    pub(super) fn on_rewind(&mut self) {
+        self.marks.clear();
+    }
+
+    /// `news` more packets have arrived, and in the order in which they left, something is known of those before `reached`.
+    pub(super) fn on_delivered(&mut self, news: u32, reached: u64, now: Time) -> Option<Sample> {
+        self.delivered += u64::from(news);
+        let mut last = None;
+        while self.marks.front().is_some_and(|m| m.number < reached) {
+            last = self.marks.pop_front();
+        }
+        let m = last?;
+        self.last = Answer {
+            sent_at: m.sent_at,
+            at: now,
+            delivered: self.delivered,
+        };
+        let sent_in = m.sent_at.since_ns(m.last.sent_at);
+        Some(Sample {
+            packets: self.delivered - m.last.delivered,
+            elapsed: now.since_ns(m.last.at).max(sent_in),
+            rtt: m.is_timed.then(|| now.since_ns(m.sent_at).max(1)),
+            limited: m.limited,
+            prior: m.last.delivered,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(number: u64, under_way: u32) -> Asked {
+        Asked {
+            number,
+            under_way,
+            limited: false,
+            is_timed: true,
+        }
+    }
+
+    #[test]
+    fn a_sample_is_what_arrived_in_a_round_trip() {
+        let mut d = Delivery::new();
+        // A packet each microsecond, answered 10 us later.
+        for n in 0..100u64 {
+            let under_way = n.min(10) as u32;
+            d.on_asked(asked(n, under_way), Time(n * 1000));
+            if n >= 10 {
+                let s = d
+                    .on_delivered(1, n - 9, Time(n * 1000 + 1))
+                    .expect("a mark");
+                assert_eq!(s.rtt, Some(10_001));
+                // From the last answer before the packet left to its own.
+                if n >= 22 {
+                    assert_eq!((s.packets, s.elapsed), (11, 11_000));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_sent_again_has_a_rate_and_no_round_trip() {
+        let mut d = Delivery::new();
+        d.on_asked(asked(15, 1), Time(1));
+        d.on_rewind();
+        assert_eq!(d.on_delivered(4, 4, Time(5)), None);
+        let again = Asked {
+            is_timed: false,
+            ..asked(15, 12)
+        };
+        d.on_asked(again, Time(10));
+        let s = d.on_delivered(12, 16, Time(20)).expect("a mark");
+        assert_eq!((s.packets, s.rtt, s.prior), (16, None, 0));
+    }
+
+    #[test]
+    fn no_more_marks_are_kept_than_there_is_room_for() {
+        let mut d = Delivery::new();
+        for n in 0..10_000 {
+            d.on_asked(asked(n, 1), Time(n));
+        }
+        assert_eq!(d.marks.len(), MARKS);
+        assert!(d.marks.capacity() < 2 * MARKS);
+    }
+}
