@@ -1,0 +1,135 @@
+//! How long the peer takes to answer, measured as by Karn: one packet at a time, which is forgotten when it is sent again,
+//! because its answer would mean either time.
+
+use urxe_wire::Psn;
+
+use crate::time::Time;
+
+/// Round trips of a connection, in nanoseconds. 0 stands for: not known yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rtt {
+    smooth: u64,
+    /// The mean of how far a round trip is off the smoothed one.
+    var: u64,
+    min: u64,
+    last: u64,
+    /// The packet that is timed, and when it left.
+    timed: Option<(Psn, Time)>,
+}
+
+impl Rtt {
+    /// A new packet left that asks for an answer.
+    #[inline]
+    pub(crate) fn start(&mut self, psn: Psn, now: Time) {
+        if self.timed.is_none() {
+            self.timed = Some((psn, now));
+        }
+    }
+
+    /// Everything before `una` is answered. A round trip, if that ends one.
+    #[inline]
+    pub(crate) fn finish(&mut self, una: Psn, now: Time) -> Option<u64> {
+        let (psn, sent) = self.timed?;
+        if !psn.is_before(una) {
+            return None;
+        }
+        self.timed = None;
+        let rtt = now.since_ns(sent).max(1);
+        self.add(rtt);
+        Some(rtt)
+    }
+
+    /// What is timed may be sent again.
+    pub(crate) fn forget(&mut self) {
+        self.timed = None;
+    }
+
+    /// So many packets from `first` on are sent again.
+    pub(crate) fn forget_some(&mut self, first: Psn, packets: u32) {
+        let again = |psn: Psn| psn.distance_from(first) < packets;
+        self.timed = self.timed.filter(|&(psn, _)| !again(psn));
+    }
+
+    /// RFC 6298's estimator.
+    #[inline]
+    fn add(&mut self, rtt: u64) {
+        if self.smooth == 0 {
+            (self.smooth, self.var, self.min) = (rtt, rtt / 2, rtt);
+        } else {
+            self.var = (3 * self.var + self.smooth.abs_diff(rtt)) / 4;
+            self.smooth = (7 * self.smooth + rtt).div_ceil(8);
+            self.min = self.min.min(rtt);
+        }
+        self.last = rtt;
+    }
+
+    /// The smoothed round trip.
+    pub(crate) fn smooth(&self) -> u64 {
+        self.smooth
+    }
+
+    /// The shortest one.
+    pub(crate) fn min(&self) -> u64 {
+        self.min
+    }
+
+    /// The last one.
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// After so long without an answer something is wrong.
+    #[inline]
+    pub(crate) fn patience(&self) -> Option<u64> {
+        /// What a peer that is scheduled out for a moment may add.
+        const SCHEDULING_NS: u64 = 2_000_000;
+        let late = (4 * self.var).max(self.smooth / 4);
+        (self.smooth > 0).then(|| self.smooth + late + SCHEDULING_NS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn psn(n: u32) -> Psn {
+        Psn::new(n)
+    }
+
+    #[test]
+    fn one_packet_is_timed_until_it_is_answered() {
+        let mut rtt = Rtt::default();
+        assert_eq!(rtt.patience(), None, "nothing is known");
+        rtt.start(psn(5), Time(100));
+        rtt.start(psn(6), Time(200));
+        assert_eq!(rtt.finish(psn(5), Time(300)), None, "5 is not answered");
+        assert_eq!(rtt.finish(psn(9), Time(1100)), Some(1000));
+        assert_eq!(rtt.finish(psn(9), Time(1200)), None);
+        assert_eq!((rtt.smooth(), rtt.min(), rtt.last()), (1000, 1000, 1000));
+        assert_eq!(rtt.patience(), Some(1000 + 2000 + 2_000_000));
+    }
+
+    #[test]
+    fn what_is_sent_again_is_not_timed() {
+        let mut rtt = Rtt::default();
+        rtt.start(psn(5), Time(100));
+        rtt.forget();
+        assert_eq!(rtt.finish(psn(6), Time(300)), None);
+        rtt.start(psn(6), Time(400));
+        assert_eq!(rtt.finish(psn(7), Time(500)), Some(100));
+    }
+
+    #[test]
+    fn a_steady_round_trip_is_smoothed_to_itself() {
+        let mut rtt = Rtt::default();
+        for n in 0..200 {
+            rtt.start(psn(n), Time(0));
+            rtt.finish(psn(n + 1), Time(20_000_000));
+        }
+        assert_eq!(rtt.smooth(), 20_000_000);
+        assert_eq!(rtt.patience(), Some(27_000_000), "a quarter, and 2 ms");
+        rtt.start(psn(200), Time(0));
+        rtt.finish(psn(201), Time(5_000_000));
+        assert_eq!((rtt.min(), rtt.last()), (5_000_000, 5_000_000));
+    }
+}
