@@ -1,0 +1,184 @@
+//! Sending again what the board has for lost.
+
+use urxe_wire::Psn;
+
+use crate::context::{Cx, Host};
+use crate::error::Fault;
+use crate::qp::Link;
+use crate::qp::recovery::ahead::SPAN_MAX;
+use crate::qp::requester::{RC_OPCODES, Requester, SendStep};
+use crate::qp::xrc::XRC_OPCODES;
+use crate::transmit::TxBatch;
+use crate::work::{SendWqe, WrOpcode};
+
+impl Requester {
+    /// The next packet is one that is sent again.
+    #[cold]
+    pub(crate) fn may_send_again(&self) -> bool {
+        let Some(s) = &self.selective else {
+            return false;
+        };
+        // The oldest one waits for nothing: all others wait for it.
+        s.board.has_lost()
+            && (s.board.is_oldest_queued() || self.under_way() < self.window.packets())
+    }
+
+    /// So many packets more are no more than a peer keeps ahead of a gap.
+    #[cold]
+    pub(crate) fn is_within_span(&self, span: u32) -> bool {
+        self.outstanding() + span < SPAN_MAX || self.outstanding() == 0
+    }
+
+    /// The request that a PSN under way belongs to.
+    pub(crate) fn find_request(&self, psn: Psn) -> u64 {
+        let (mut low, mut high) = (self.sq.head(), self.started);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.sq.wqe(middle).last_psn.is_before(psn) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// Sends the next lost packet again.
+    #[cold]
+    pub(crate) fn send_again<H: Host>(
+        &mut self,
+        link: &Link,
+        cx: &mut Cx<'_, '_, H>,
+        batch: &mut TxBatch,
+    ) -> SendStep {
+        let Some((number, psn)) = self.next_again() else {
+            return SendStep::Blocked;
+        };
+        let request = self.find_request(psn);
+        if self.faulted.is_some_and(|faulted| faulted <= request) {
+            // It will fail when everything before it is done.
+            self.drop_again(number);
+            return SendStep::Local;
+        }
+        let (number, psn) = self.begin_of_read(request, number, psn);
+        let aside = (
+            self.cursor,
+            self.next_psn,
+            self.rd_inflight,
+            self.is_answer_due,
+        );
+        (self.cursor, self.next_psn) = (request, psn);
+        let opcode = self.sq.wqe(request).opcode;
+        let sent = if !opcode.is_read_or_atomic() {
+            match link.opcodes {
+                RC_OPCODES => self.emit_data::<H, { RC_OPCODES }, false>(link, cx, batch),
+                _ => self.emit_data::<H, { XRC_OPCODES }, false>(link, cx, batch),
+            }
+        } else if opcode.is_placement() {
+            self.emit_placement(link, cx, batch)
+        } else {
+            self.emit_read_or_atomic(link, batch)
+        };
+        (
+            self.cursor,
+            self.next_psn,
+            self.rd_inflight,
+            self.is_answer_due,
+        ) = aside;
+        match sent {
+            Ok(Some(span)) => {
+                self.on_sent_again(number, span, cx);
+                SendStep::Sent
+            }
+            Ok(None) => SendStep::BatchFull,
+            Err(fault) => self.fail_again(request, fault),
+        }
+    }
+
+    /// Where to ask for a READ again. If the peer has it, at what is lost; else at the beginning of the request that was lost: more
+    /// requests than there were would be more than the peer has places for.
+    fn begin_of_read(&self, request: u64, number: u64, psn: Psn) -> (u64, Psn) {
+        let wqe = self.sq.wqe(request);
+        let at = psn.distance_from(wqe.first_psn);
+        let into = at % self.read_chunk;
+        if wqe.opcode != WrOpcode::RdmaRead || self.is_asked(wqe, at) {
+            return (number, psn);
+        }
+        (number - u64::from(into), wqe.first_psn.add(at - into))
+    }
+
+    /// The peer has the request that asks for packet `at` of a READ.
+    fn is_asked(&self, wqe: &SendWqe, at: u32) -> bool {
+        let begin = wqe.first_psn.add(at - at % self.read_chunk);
+        let s = self.selective.as_ref();
+        begin.is_before(self.una) || s.is_some_and(|s| begin.is_before(s.peer_end))
+    }
+
+    /// READ requests and atomics under way, of those that were sent.
+    pub(crate) fn count_reads(&self) -> u32 {
+        let requests = self.sq.head()..self.started;
+        let reads = requests.map(|number| self.sq.wqe(number));
+        let sent = reads
+            .filter(|wqe| wqe.opcode.is_read_or_atomic() && wqe.first_psn.is_before(self.sent_end));
+        sent.map(|wqe| {
+            let begin = match wqe.first_psn.is_before(self.una) {
+                true => self.una.distance_from(wqe.first_psn),
+                false => 0,
+            };
+            let end = match wqe.last_psn.is_before(self.sent_end) {
+                true => wqe.last_psn.distance_from(wqe.first_psn),
+                false => self.sent_end.distance_from(wqe.first_psn) - 1,
+            };
+            end / self.read_chunk - begin / self.read_chunk + 1
+        })
+        .sum()
+    }
+
+    fn next_again(&mut self) -> Option<(u64, Psn)> {
+        let s = self.selective.as_mut()?;
+        let number = s.board.next_lost()?;
+        Some((number, s.base.add((number - s.board.una()) as u32)))
+    }
+
+    fn drop_again(&mut self, number: u64) {
+        if let Some(s) = &mut self.selective {
+            s.board.give_up(number);
+        }
+    }
+
+    fn fail_again(&mut self, request: u64, fault: Fault) -> SendStep {
+        self.sq.wqe_mut(request).fault = fault;
+        self.faulted = Some(request);
+        SendStep::Blocked
+    }
+
+    fn on_sent_again<H: Host>(&mut self, number: u64, span: u32, cx: &mut Cx<'_, '_, H>) {
+        mark!(SentAgain);
+        let patience = self.patience_ns();
+        if let Some(s) = &mut self.selective {
+            let psn = s.base.add((number - s.board.una()) as u32);
+            self.rtt.forget_some(psn, span);
+            let next_new = s.number(self.sent_end);
+            s.board.on_sent_again(number, span, next_new, cx.now());
+            s.await_news(cx.now() + patience);
+        }
+        cx.common.stats.sent_pkts += 1;
+        cx.common.stats.retransmitted_pkts += 1;
+        self.counts.retransmitted_pkts += 1;
+        self.retry.on_sent(cx.now());
+    }
+
+    /// End of the part of a READ that is asked for at its packet `at`: of what is new, the chunk; of what is asked for
+    /// again, what is lost.
+    #[inline]
+    pub(crate) fn ask_end(&self, wqe: &SendWqe, at: u32) -> u32 {
+        let end = self.chunk_end(wqe, at);
+        match &self.selective {
+            Some(s) if self.next_psn.is_before(self.sent_end) && self.is_asked(wqe, at) => {
+                let run = s.board.run_of_lost(s.number(self.next_psn), end - at);
+                at + run
+            }
+            _ => end,
+        }
+    }
+}
