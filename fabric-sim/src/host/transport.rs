@@ -14,7 +14,7 @@ use urxe_core::table::QpIndex;
 use urxe_core::transmit::TxBatch;
 use urxe_core::work::{PostError, RecvWr, SendWr};
 use urxe_core::{
-    AckMode, CreateQpError, Env, QpInit, RxPath, Shard, ShardConfig, SourcePorts, Stats,
+    AckMode, CreateQpError, Env, QpInit, Recovery, RxPath, Shard, ShardConfig, SourcePorts, Stats,
 };
 use urxe_wire::{IcrcPolicy, Psn, Qpn};
 
@@ -171,6 +171,8 @@ impl Transport {
             source_ports: SourcePorts::PerQp,
             // A wake-up costs nothing here: packets leave one by one.
             pace_burst_bytes: 0,
+            // As adapters do.
+            recovery: Recovery::GoBackN,
             ..ShardConfig::default()
         });
         Transport {
@@ -220,9 +222,9 @@ impl Transport {
             mrs: &mut self.mrs,
             memory: &self.memory,
             cqs: &mut self.cqs,
+            late: None,
         };
         self.shard.handle_packet(path, 0, packet, &mut env);
-            late: None,
         let after = seen(&self.shard, &self.memory);
         if after != before {
             self.cqs.model.on_packet(&Received {
@@ -265,9 +267,9 @@ impl Transport {
             mrs: &mut self.mrs,
             memory: &self.memory,
             cqs: &mut self.cqs,
+            late: None,
         };
         f(&mut self.shard, &mut env)
-            late: None,
     }
 
     /// The next completion of a stream's message.

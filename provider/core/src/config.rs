@@ -2,6 +2,7 @@
 
 use urxe_wire::IcrcPolicy;
 
+use crate::congestion::CongestionControl;
 use crate::qp::attr::Mtu;
 use crate::transmit::SourcePorts;
 
@@ -23,6 +24,9 @@ pub struct ShardConfig {
     /// Packets to which losses narrow the window at most, at least 4; with as many as the widest window has, losses do not
     /// narrow it.
     pub window_packets_min: u32,
+    /// Packets that the window begins with, at least `window_packets_min`. Less than the widest window has: it doubles with each round trip, until
+    /// the first loss.
+    pub window_packets_start: u32,
     /// Bytes that one READ request asks for; longer READs are cut.
     pub read_chunk_bytes: u32,
     /// The port's active MTU.
@@ -34,6 +38,14 @@ pub struct ShardConfig {
     /// The space of QPNs is shared with others: only numbers of chunks that were
     /// granted are given out.
     pub shares_qpns: bool,
+    /// How new QPs of services that acknowledge react to congestion.
+    pub congestion: CongestionControl,
+    /// Packets through memory can be lost (on purpose).
+    pub memory_loses: bool,
+    /// What is done about packets that are lost.
+    pub recovery: Recovery,
+    /// Bytes that all QPs together keep of packets ahead of gaps; what is beyond is dropped.
+    pub keep_bytes: usize,
     /// Bytes that a QP under congestion control may send in one go, ahead of the time that
     /// its rate gives them: some packets where a wake-up for each would cost too much, 0 in
     /// virtual time.
@@ -54,14 +66,33 @@ impl Default for ShardConfig {
             destination_bytes_beside: u32::MAX,
             window_packets: 1024,
             window_packets_min: 4,
+            window_packets_start: u32::MAX,
             read_chunk_bytes: 64 << 10,
             mtu_max: Mtu::Mtu4096,
             icrc: IcrcPolicy::SolveIdent,
             source_ports: SourcePorts::Roce,
             shares_qpns: false,
+            congestion: CongestionControl::None,
+            memory_loses: false,
+            recovery: Recovery::default(),
+            keep_bytes: 64 << 20,
             pace_burst_bytes: 32 << 10,
         }
     }
+}
+
+/// What a shard does about packets that are lost. Each is RoCEv2, and any two understand each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Recovery {
+    /// As adapters do: a responder drops what is ahead of a gap, and everything is sent again.
+    GoBackN,
+    /// A responder keeps what is ahead of a gap until it is filled. A peer that sends it again nevertheless loses nothing.
+    Keep,
+    /// The same; and with a peer that does it too ([`crate::Shard::set_selective_peer`]), the responder says which packets are here,
+    /// and the requester sends the others.
+    #[default]
+    Selective,
 }
 
 /// Largest queues and lists that a QP can be created with.

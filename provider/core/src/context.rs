@@ -10,6 +10,7 @@ use crate::late::LateReceives;
 use crate::memory::Memory;
 use crate::mr::MrTable;
 use crate::qp::SourceIdents;
+use crate::qp::recovery::Room;
 use crate::stats::Stats;
 use crate::time::Time;
 
@@ -24,9 +25,9 @@ pub struct Env<'a, M: Memory, C: CqSink> {
     pub memory: &'a M,
     /// Where completions go.
     pub cqs: &'a mut C,
-}
     /// Posted meanwhile.
     pub late: Option<&'a dyn LateReceives>,
+}
 
 /// Asynchronous events kept until they are fetched; more are dropped, oldest first. One for
 /// every QP that there can be, twice: none is lost when a queue fails that all QPs use.
@@ -39,6 +40,8 @@ pub(crate) struct Common {
     pub(crate) events: VecDeque<AsyncEvent>,
     pub(crate) config: crate::config::ShardConfig,
     pub(crate) srqs: crate::srq::SrqTable,
+    /// For packets ahead of gaps.
+    pub(crate) room: Room,
     /// Completion queues that lost a completion. Few: a program has few queues that fail.
     pub(crate) failed_cqs: Vec<CqId>,
     /// What hosts that send datagrams use as Identifications.

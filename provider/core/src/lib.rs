@@ -67,7 +67,7 @@ pub mod work;
 pub mod xrc;
 
 pub use ack_policy::{AckMode, Driver};
-pub use config::{QpLimits, ShardConfig};
+pub use config::{QpLimits, Recovery, ShardConfig};
 pub use context::Env;
 pub use create_error::CreateQpError;
 pub use detail::ErrorDetail;
@@ -76,7 +76,7 @@ pub use path::RxPath;
 pub use qp::QpInit;
 pub use qp::ack::ANSWER_NS;
 pub use qp::pair::ends_pair;
-pub use qp::report::{QpReport, RequesterCounts, ResponderCounts};
+pub use qp::report::{PathReport, QpReport, RequesterCounts, ResponderCounts};
 pub use shard::{Foreign, Handled, Shard};
 pub use shrink::Places;
 pub use stats::Stats;

@@ -49,6 +49,9 @@ marks! {
         CreditWaited: "A message waited for a receive at the responder.",
         CreditProbe: "A message was sent beyond the known receives, to bring news.",
         WindowFull: "A packet waited for the window.",
+        PathChosen: "A path was found to be long, or to lose packets: it has a model from then on.",
+        ProbeDue: "Nothing came for longer than a round trip takes: the oldest packet left once more.",
+        ProbeFoundGap: "Of what was under way only the packet arrived that left once more.",
         WindowShrunk: "Loss halved the window.",
         PacedByCongestionControl: "A rate kept a packet waiting.",
         CnpSlowedDown: "A notification slowed a sender down.",
@@ -69,6 +72,12 @@ marks! {
         RepeatedNakIgnored: "A NAK (also an implied one) for a gap that is being mended.",
         WentBack: "Went back because of a NAK or an implied one.",
         SequenceRetriesExhausted: "Sequence errors used the retry counter up.",
+        SelectiveBegun: "Something was lost that the peer helps to find.",
+        SpuriousSeen: "The peer counts duplicates: something was sent again that was not lost.",
+        SentAgain: "A lost packet was sent again, and nothing else.",
+        AnswerKept: "A READ response or atomic result ahead of a missing one was kept.",
+        KeptAnswerTaken: "A kept answer found its turn.",
+        SelectiveProbe: "Nothing was heard for long: the oldest packet and the newest were sent again.",
         RnrNakWhileWaiting: "An RNR NAK while waiting for another.",
         RnrWaitOver: "An RNR wait came to its end.",
         RnrExhausted: "RNR NAKs used their counter up.",
@@ -83,6 +92,11 @@ marks! {
         ExpectedPsnWrapped: "The expected PSN runs over the end of the 24 bits.",
         SequenceNakSent: "A packet ahead of the expected one: NAK.",
         AheadDropped: "More packets ahead of it: silence.",
+        AheadKept: "A packet ahead of a gap was kept.",
+        AheadKeptBefore: "A packet ahead of a gap came again, and was here already.",
+        SackSent: "An ACK said which packets are here.",
+        PartRepeated: "A part of a READ was answered again, and nothing behind it.",
+        KeptExecuted: "A gap was filled, and what was kept behind it was executed.",
         RnrNakSent: "No receive: RNR NAK.",
         DuplicateMessage: "A SEND or WRITE came again.",
         ReadReplayed: "A READ came again and was read again.",
@@ -100,6 +114,7 @@ marks! {
     }
     shared {
         SrqLimitReached: "The limit of a shared receive queue was reached.",
+        LateReceive: "A message found its receive among those posted during the call.",
         SrqEmpty: "A message found its shared receive queue empty.",
         PlacedReplayed: "An ATOMIC WRITE or FLUSH came again and only its answer was repeated.",
     }
@@ -114,7 +129,6 @@ marks! {
         UcRefused: "A WRITE that a key or the QP's flags refused.",
         SqeEntered: "A local fault stopped the send queue alone.",
     }
-        LateReceive: "A message found its receive among those posted during the call.",
     qp {
         CqOverrun: "A completion did not fit into its queue.",
         FlushedWhileFilling: "Receives were flushed, one of them half filled.",

@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use urxe_wire::{Packet, Pkey, Qpn, Service};
 
 use crate::cm::{Destination, Management};
-use crate::config::{QpLimits, ShardConfig};
+use crate::config::{QpLimits, Recovery, ShardConfig};
 use crate::congestion::CONGESTION_EXPERIENCED;
 use crate::context::{Common, Cx, Env};
 use crate::cq::{CqId, CqSink};
@@ -19,6 +19,7 @@ use crate::memory::Memory;
 use crate::multicast::Groups;
 use crate::path::RxPath;
 use crate::qp::attr::{AttrMask, QpAttr};
+use crate::qp::recovery::{Peer, Room};
 use crate::qp::report::QpReport;
 use crate::qp::state::{ModifyError, QpState, QpType};
 use crate::qp::{Arrival, Qp, QpInit, RecvSource, SourceIdents, prefetch};
@@ -84,6 +85,7 @@ impl Shard {
                 stats: Stats::default(),
                 events: VecDeque::new(),
                 srqs: SrqTable::new(config.secret),
+                room: Room::new(config.keep_bytes),
                 config,
                 failed_cqs: Vec::new(),
                 sources: SourceIdents::default(),
@@ -133,6 +135,7 @@ impl Shard {
         if let Some(srq) = init.srq {
             self.common.srqs.attach(srq, true);
         }
+        self.begin_congestion_control(index);
         self.timers.reserve(index);
         // From here on its lists have a place for every QP.
         self.turns.reserve(self.qps.len());
@@ -154,6 +157,24 @@ impl Shard {
         if let Some(qp) = self.qps.at_mut(index) {
             qp.link.takes_pairs = takes_pairs && qp.init.qp_type == QpType::Rc;
         }
+    }
+
+    /// The peer of a connection says which packets it has, and understands it of this side: from now on only what is
+    /// missing is sent again. Both sides must have said so to each other; nothing changes unless
+    /// [`ShardConfig::recovery`] is [`Recovery::Selective`].
+    pub fn set_selective_peer(&mut self, index: QpIndex) {
+        if self.may_be_selective(index)
+            && let Some(qp) = self.qps.at_mut(index)
+        {
+            qp.link.peer = Peer::Selective;
+        }
+    }
+
+    /// The peer of such a QP can be told that this side says which packets are here.
+    pub fn may_be_selective(&self, index: QpIndex) -> bool {
+        let qp = self.qps.at(index);
+        self.common.config.recovery == Recovery::Selective
+            && qp.is_some_and(|qp| !qp.is_unreliable())
     }
 
     /// Says whether a QP's peer is on this host and takes packets through memory, without an ICRC.
@@ -183,6 +204,8 @@ impl Shard {
         };
         match removed {
             Some(mut qp) => {
+                qp.resp.forget_kept(&mut self.common);
+                qp.req.end_selective(&mut self.common);
                 self.destinations
                     .leave(index, &mut qp.way, &self.common.config);
                 if let Some(srq) = qp.init.srq {
@@ -247,7 +270,12 @@ impl Shard {
     ) -> Result<(), PostError> {
         let qp = self.qps.at_mut(index).ok_or(PostError::NoQp)?;
         let result = qp.post_send(wr, &mut Cx::new(env, &mut self.common));
-        self.settle(index);
+        if qp.share.is_listed() {
+            // It has a turn, after which all is settled: so a list of requests is settled once.
+            self.held = None;
+        } else {
+            self.settle(index);
+        }
         result
     }
 
@@ -283,12 +311,7 @@ impl Shard {
             return staged.clear();
         };
         qp.drain_send(staged, &mut Cx::new(env, &mut self.common));
-        if qp.share.is_listed() {
-            // It has a turn, after which all is settled: so a list of requests is settled once.
-            self.held = None;
-        } else {
-            self.settle(index);
-        }
+        self.settle(index);
     }
 
     /// Moves posts that waited elsewhere into the receive queue, as many as fit.
@@ -403,9 +426,13 @@ impl Shard {
                         Service::Xrc => qp.handle_xrc(packet, &mut cx),
                         _ => qp.handle_packet(packet, &mut cx),
                     }
+                    let reconsiders = qp.req.reconsiders;
                     if before.is_some_and(|before| before != qp.progress()) {
                         let seen = (fit.ident, ident_hint);
                         self.common.learn(qp, path.source, seen, env.now);
+                    }
+                    if reconsiders {
+                        self.reconsider(index, env.now);
                     }
                     if path.ecn() == CONGESTION_EXPERIENCED {
                         self.on_marked(index, env.now);
@@ -491,15 +518,15 @@ impl Shard {
 
     /// Does what is due at `env.now`.
     pub fn handle_timeout<M: Memory, C: CqSink>(&mut self, env: &mut Env<'_, M, C>) {
-        self.handle_timeout_unless(env, |_| false);
+        self.handle_timeout_unless(env, |_, _| false);
     }
 
     /// As [`Shard::handle_timeout`], where a carrier knows of packets that are not lost: `waits` says of a destination that what was
-    /// sent there waits for a receiver which lives. While it does, sending it again would be no use, and is not tried.
+    /// sent there before a time waits for a receiver which lives. While it does, sending it again would be no use, and is not tried.
     pub fn handle_timeout_unless<M: Memory, C: CqSink>(
         &mut self,
         env: &mut Env<'_, M, C>,
-        mut waits: impl FnMut(&TxDest) -> bool,
+        mut waits: impl FnMut(&TxDest, Time) -> bool,
     ) {
         while let Some(index) = self.timers.poll_expired(env.now) {
             let Some(qp) = self.qps.at_mut(index) else {

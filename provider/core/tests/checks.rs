@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use script::*;
 use support::*;
+use urxe_core::Recovery;
 use urxe_core::mr::Access;
 use urxe_core::qp::state::QpState;
 use urxe_core::work::{SendFlags, SendWr, WrData, WrOpcode};
@@ -137,7 +138,7 @@ fn the_first_check_that_fails_decides() {
 
 #[test]
 fn one_nak_for_a_gap_and_silence_until_it_is_filled() {
-    let (mut p, said) = quiet(|_| ());
+    let (mut p, said) = quiet(|s| s.recovery[1] = Recovery::GoBackN);
     let ahead: Vec<_> = (1..6)
         .map(|n| with_reth(&p, Opcode::RC_WRITE_ONLY, FIRST + n, reth(&p, 0), &[]))
         .collect();
@@ -152,14 +153,73 @@ fn one_nak_for_a_gap_and_silence_until_it_is_filled() {
     assert_eq!(answer, ["Acknowledge 101, PsnSequence, msn 1"]);
 }
 
+/// What was kept is executed when the gap is filled, the ACK jumps, and a second gap is told when more packets come.
+#[test]
+fn the_ack_jumps_over_what_was_kept() {
+    let (mut p, said) = quiet(|_| ());
+    let write = |p: &Pair, n| with_reth(p, Opcode::RC_WRITE_ONLY, FIRST + n, reth(p, 0), &[]);
+    let ahead: Vec<_> = [1, 2, 4, 5].map(|n| write(&p, n)).into();
+    let answer = answers(&mut p, &said, &ahead);
+    assert_eq!(answer, ["Acknowledge 100, PsnSequence, msn 0"]);
+    let packet = write(&p, 0);
+    let answer = answers(&mut p, &said, &[packet]);
+    assert_eq!(answer, ["Acknowledge 102, ack, msn 3"]);
+    let packet = write(&p, 5);
+    let answer = answers(&mut p, &said, &[packet]);
+    assert_eq!(answer, ["Acknowledge 103, PsnSequence, msn 3"]);
+    let packet = write(&p, 3);
+    let answer = answers(&mut p, &said, &[packet]);
+    assert_eq!(answer, ["Acknowledge 105, ack, msn 6"]);
+    assert_eq!(p.nodes[1].shard.stats().rcvd_messages, 6);
+}
+
+#[test]
+fn what_is_kept_finds_a_bad_key_when_its_turn_comes() {
+    let (mut p, said) = quiet(|_| ());
+    let bad = Reth {
+        rkey: Rkey(1),
+        ..reth(&p, 8)
+    };
+    let packet = with_reth(&p, Opcode::RC_WRITE_ONLY, FIRST + 1, bad, &[0; 8]);
+    let answer = answers(&mut p, &said, &[packet]);
+    assert_eq!(answer, ["Acknowledge 100, PsnSequence, msn 0"]);
+    assert_eq!(p.nodes[1].state(), QpState::Rts);
+    let packet = with_reth(&p, Opcode::RC_WRITE_ONLY, FIRST, reth(&p, 0), &[]);
+    let answer = answers(&mut p, &said, &[packet]);
+    assert_eq!(answer, ["Acknowledge 101, RemoteAccess, msn 1"]);
+    assert_eq!(p.nodes[1].state(), QpState::Err);
+}
+
+/// Three SENDs to a QP without a receive: the first is refused.
+fn refused_sends(p: &mut Pair, said: &Rc<RefCell<Vec<Vec<u8>>>>) -> Vec<Vec<u8>> {
+    let sends: Vec<_> = (0..3)
+        .map(|n| request(p, Opcode::RC_SEND_ONLY, FIRST + n, &[7]))
+        .collect();
+    let answer = answers(p, said, &sends);
+    assert_eq!(answer, ["Acknowledge 100, rnr, msn 0"]);
+    sends
+}
+
+#[test]
+fn messages_kept_behind_an_rnr_nak_wait_for_their_own_receives() {
+    let (mut p, said) = quiet(|_| ());
+    let sends = refused_sends(&mut p, &said);
+    receive(&mut p, 1, 1);
+    said.take();
+    // The second finds no receive; the third stays where it is.
+    let answer = answers(&mut p, &said, &sends[..1]);
+    assert_eq!(answer, ["Acknowledge 101, rnr, msn 1"]);
+    receive(&mut p, 1, 1);
+    receive(&mut p, 1, 1);
+    said.take();
+    let answer = answers(&mut p, &said, &sends[1..2]);
+    assert_eq!(answer, ["Acknowledge 102, ack, msn 3"]);
+}
+
 #[test]
 fn packets_behind_an_rnr_nak_are_dropped_silently() {
-    let (mut p, said) = quiet(|_| ());
-    let sends: Vec<_> = (0..3)
-        .map(|n| request(&p, Opcode::RC_SEND_ONLY, FIRST + n, &[7]))
-        .collect();
-    let answer = answers(&mut p, &said, &sends);
-    assert_eq!(answer, ["Acknowledge 100, rnr, msn 0"]);
+    let (mut p, said) = quiet(|s| s.recovery[1] = Recovery::GoBackN);
+    let sends = refused_sends(&mut p, &said);
     receive(&mut p, 1, 1);
     said.take();
     assert_eq!(
@@ -318,10 +378,12 @@ fn a_repeated_read_is_read_again_and_what_only_looks_like_one_is_dropped() {
         (FIRST, va, rkey, 600, 3),
         (FIRST + 1, va + 256, rkey, 344, 2),
         (FIRST + 2, va + 512, rkey, 88, 1),
-        // Another key, another end, another place, not on the packet grid.
+        // Parts that end with a packet.
+        (FIRST, va, rkey, 256, 1),
+        (FIRST + 1, va + 256, rkey, 256, 1),
+        // Not: another key, another end, another place.
         (FIRST, va, Rkey(rkey.0 ^ 0x100), 600, 0),
         (FIRST, va, rkey, 599, 0),
-        (FIRST, va, rkey, 256, 0),
         (FIRST + 1, va + 255, rkey, 345, 0),
         (FIRST + 1, va, rkey, 600, 0),
         // Nothing is remembered of so long ago.

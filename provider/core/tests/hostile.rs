@@ -8,12 +8,22 @@ use urxe_core::qp::state::{QpState, QpType};
 
 #[test]
 fn whatever_a_peer_sends_the_qp_stays_whole() {
+    stays_whole(hostile::run);
+}
+
+/// One that is believed when it says which packets it has.
+#[test]
+fn whatever_a_peer_claims_to_have_the_qp_stays_whole() {
+    stays_whole(hostile::run_selective);
+}
+
+fn stays_whole(run: fn(&[u8]) -> (QpState, u64)) {
     let (mut failed, mut executed) = (0, 0);
     for seed in 0..3000u64 {
         let mut rng = support::Rng(seed);
         let len = rng.below(400) as usize;
         let script = rng.bytes(len);
-        match std::panic::catch_unwind(|| hostile::run(&script)) {
+        match std::panic::catch_unwind(|| run(&script)) {
             Ok((state, messages)) => {
                 failed += u32::from(state == QpState::Err);
                 executed += messages;

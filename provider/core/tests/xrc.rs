@@ -122,6 +122,7 @@ impl Xrc {
             self.pair.nodes[side].modify(&attr, needed | AttrMask::STATE);
             from = to;
         }
+        self.pair.nodes[side].agree(s);
     }
 
     /// A shared receive queue of a domain, and all memory registered for it.

@@ -94,6 +94,11 @@ impl Dcqcn {
     /// The rate now: whatever the timers should have done meanwhile is done first.
     pub(crate) fn rate(&mut self, now: Time) -> Rate {
         self.run_timers(now);
+        self.known_rate()
+    }
+
+    /// The rate when it was looked at last.
+    pub(crate) fn known_rate(&self) -> Rate {
         Rate::from_bps(self.current as u64)
     }
 

@@ -47,12 +47,43 @@ impl Shard {
             return Err(CongestionError::Service);
         }
         control.check().map_err(CongestionError::Value)?;
-        qp.set_congestion(control, self.common.config.pace_burst_bytes, now);
+        qp.set_congestion(control, &self.common.config, now);
+        self.after_change(index);
+        self.settle(index);
+        Ok(())
+    }
+
+    /// A QP that chooses found that its path wants a model, or none any more.
+    #[cold]
+    pub(crate) fn reconsider(&mut self, index: QpIndex, now: Time) {
+        if let Some(qp) = self.qps.at_mut(index)
+            && qp.choose(&self.common.config, now)
+        {
+            self.after_change(index);
+        }
+    }
+
+    /// The QP may have a controller now, or none.
+    fn after_change(&mut self, index: QpIndex) {
+        if let Some(qp) = self.qps.at_mut(index) {
+            qp.find_way(&mut self.destinations, &self.common.config);
+        }
         // From here on the list has a place for it.
         self.paced
             .reserve(self.qps.len().saturating_sub(self.paced.len()));
-        self.settle(index);
-        Ok(())
+    }
+
+    /// A new QP reacts to congestion as the configuration says.
+    pub(crate) fn begin_congestion_control(&mut self, index: QpIndex) {
+        let control = self.common.config.congestion;
+        if control != CongestionControl::None
+            && let Some(qp) = self.qps.at_mut(index)
+            && matches!(qp.service, Service::Rc | Service::Xrc)
+        {
+            // The time of its start is that of the connection.
+            qp.set_congestion(control, &self.common.config, Time::ZERO);
+            self.after_change(index);
+        }
     }
 
     /// How a QP reacts to congestion; `None` if there is no such QP.

@@ -11,6 +11,8 @@
 //! | `delay.rs` | a window that keeps the round trip near a target, in the manner of Swift |
 //! | `notify.rs` | the notification point: marked packets are answered with CNPs |
 //! | `held.rs` | the shard's lists of QPs that wait for their time, or owe a CNP |
+//! | `path.rs` | a rate and a window that follow what the path delivers, in the manner of BBR |
+//! | `rate.rs` | bits per second, and what a packet takes of them |
 //! | `pacer.rs` | when the next packet may leave at a rate |
 
 mod dcqcn;
@@ -18,10 +20,8 @@ mod delay;
 mod held;
 mod notify;
 mod pacer;
-
-use core::num::NonZeroU64;
-
-use urxe_wire::Psn;
+mod path;
+mod rate;
 
 use crate::time::Time;
 pub use dcqcn::DcqcnParams;
@@ -30,6 +30,10 @@ pub(crate) use held::CONGESTION_EXPERIENCED;
 pub use held::CongestionError;
 pub(crate) use notify::NotificationPoint;
 use pacer::Pacer;
+use path::Path;
+pub(crate) use path::{Acked, Asked};
+pub use rate::Rate;
+pub(crate) use rate::{FRAME_OVERHEAD_IPV4, FRAME_OVERHEAD_IPV6};
 
 use dcqcn::Dcqcn;
 use delay::Delay;
@@ -51,18 +55,27 @@ pub enum CongestionControl {
     Dcqcn(DcqcnParams),
     /// A window that keeps the round trip near a target.
     Delay(DelayParams),
+    /// A rate and a window that follow what the path delivers: for long roads, and for roads that lose packets. Losses without
+    /// a queue slow nothing down.
+    Path,
+    /// [`CongestionControl::None`] while round trips are short, [`CongestionControl::Path`] from when the shortest takes more than
+    /// a millisecond, or packets are lost again and again while there is no queue.
+    Auto,
 }
 
 impl CongestionControl {
     /// True if packets should say that they can be marked (ECT) and marks be answered.
-    pub(crate) fn uses_ecn(&self) -> bool {
-        matches!(self, CongestionControl::Dcqcn(_))
+    pub fn uses_ecn(&self) -> bool {
+        matches!(self, CongestionControl::Dcqcn(_) | CongestionControl::Path)
     }
 
     /// What is wrong with the parameters, if anything.
-    pub(crate) fn check(&self) -> Result<(), &'static str> {
+    ///
+    /// # Errors
+    /// The reason, in words.
+    pub fn check(&self) -> Result<(), &'static str> {
         match self {
-            CongestionControl::None => Ok(()),
+            CongestionControl::None | CongestionControl::Path | CongestionControl::Auto => Ok(()),
             CongestionControl::Window { bytes: 0 } => Err("a window of 0 bytes lets nothing pass"),
             CongestionControl::Window { .. } => Ok(()),
             CongestionControl::Dcqcn(params) => params.check(),
@@ -71,35 +84,10 @@ impl CongestionControl {
     }
 }
 
-/// Bits per second; never none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rate(NonZeroU64);
-
-impl Rate {
-    /// A rate of `bits` per second; 0 is taken as 1.
-    pub const fn from_bps(bits: u64) -> Rate {
-        match NonZeroU64::new(bits) {
-            Some(bits) => Rate(bits),
-            None => Rate(NonZeroU64::MIN),
-        }
-    }
-
-    /// A rate in gigabits (10^9 bits) per second.
-    pub const fn from_gbps(gigabits: u64) -> Rate {
-        Rate::from_bps(gigabits.saturating_mul(1_000_000_000))
-    }
-
-    /// Bits per second.
-    pub const fn bps(self) -> u64 {
-        self.0.get()
-    }
-}
-
-/// Bytes that a datagram has beside its UDP payload on an Ethernet link, the gap between
-/// frames and the preamble included: what a rate has to pay for besides the packet.
-pub(crate) const FRAME_OVERHEAD_IPV4: u32 = 14 + 20 + 8 + 4 + 20;
-/// The overhead over IPv6.
-pub(crate) const FRAME_OVERHEAD_IPV6: u32 = FRAME_OVERHEAD_IPV4 + 20;
+/// What a full packet takes on a link beside its payload: BTH, ICRC, and what a datagram has.
+const PACKET_OVERHEAD: u32 = 16 + FRAME_OVERHEAD_IPV4;
+/// How late a sender may be and still catch up.
+const LATE_MAX_NS: u64 = 5_000_000;
 
 /// The state of a QP's congestion control.
 #[derive(Debug)]
@@ -107,8 +95,6 @@ pub(crate) struct Controller {
     control: CongestionControl,
     algorithm: Algorithm,
     pacer: Pacer,
-    /// The packet of the round trip that is being measured.
-    timed: Option<(Psn, Time)>,
     mtu: u32,
     /// The QP is in the shard's list of those that are held back.
     pub(crate) is_held: bool,
@@ -119,15 +105,17 @@ enum Algorithm {
     Window,
     Dcqcn(Dcqcn),
     Delay(Delay),
+    Path(Box<Path>),
 }
 
 impl Algorithm {
     fn new(control: CongestionControl, now: Time) -> Option<Algorithm> {
         match control {
-            CongestionControl::None => None,
+            CongestionControl::None | CongestionControl::Auto => None,
             CongestionControl::Window { .. } => Some(Algorithm::Window),
             CongestionControl::Dcqcn(params) => Some(Algorithm::Dcqcn(Dcqcn::new(params, now))),
             CongestionControl::Delay(params) => Some(Algorithm::Delay(Delay::new(params))),
+            CongestionControl::Path => Some(Algorithm::Path(Box::new(Path::new(256, 0, now)))),
         }
     }
 }
@@ -139,7 +127,6 @@ impl Controller {
             control,
             algorithm: Algorithm::new(control, now)?,
             pacer: Pacer::new(burst),
-            timed: None,
             mtu: 256,
             is_held: false,
         })
@@ -149,14 +136,18 @@ impl Controller {
         self.control
     }
 
-    /// The path's MTU is known (again): everything starts anew.
-    pub(crate) fn restart(&mut self, mtu: u32, now: Time) {
+    /// The path's MTU is known (again), and its shortest round trip, or 0: everything starts anew.
+    pub(crate) fn restart(&mut self, mtu: u32, min_rtt: u64, now: Time) {
         self.mtu = mtu;
-        self.timed = None;
         self.pacer = Pacer::new(self.pacer.burst());
-        if let Some(new) = Algorithm::new(self.control, now) {
-            self.algorithm = new;
-        }
+        self.algorithm = match Algorithm::new(self.control, now) {
+            Some(Algorithm::Path(_)) => {
+                let size = mtu + PACKET_OVERHEAD;
+                Algorithm::Path(Box::new(Path::new(size, min_rtt, now)))
+            }
+            Some(new) => new,
+            None => return,
+        };
     }
 
     /// Packets that may be under way.
@@ -164,6 +155,7 @@ impl Controller {
         match (&self.algorithm, self.control) {
             (Algorithm::Window, CongestionControl::Window { bytes }) => (bytes / self.mtu).max(1),
             (Algorithm::Delay(delay), _) => delay.window(),
+            (Algorithm::Path(path), _) => path.window(),
             _ => u32::MAX,
         }
     }
@@ -174,6 +166,17 @@ impl Controller {
             Algorithm::Window => None,
             Algorithm::Dcqcn(dcqcn) => Some(dcqcn.rate(now)),
             Algorithm::Delay(delay) => delay.rate(self.mtu),
+            Algorithm::Path(path) => path.rate(),
+        }
+    }
+
+    /// The same without a look at the clock, for reports.
+    pub(crate) fn known_rate(&self) -> Option<Rate> {
+        match &self.algorithm {
+            Algorithm::Window => None,
+            Algorithm::Dcqcn(dcqcn) => Some(dcqcn.known_rate()),
+            Algorithm::Delay(delay) => delay.rate(self.mtu),
+            Algorithm::Path(path) => path.rate(),
         }
     }
 
@@ -188,51 +191,78 @@ impl Controller {
         self.pacer.next()
     }
 
-    /// A packet left that fills a link for `bytes`.
-    pub(crate) fn on_sent(&mut self, bytes: u32, now: Time) {
-        if let Algorithm::Dcqcn(dcqcn) = &mut self.algorithm {
-            dcqcn.on_sent(bytes, now);
-        }
-        if let Some(rate) = self.rate(now) {
-            self.pacer.on_sent(bytes, rate, now);
-        }
+    /// The path alone says what may be under way, however much that is.
+    pub(crate) fn follows_path(&self) -> bool {
+        matches!(self.algorithm, Algorithm::Path(_))
     }
 
-    /// A new request packet left that asks for an acknowledgement.
-    pub(crate) fn on_asked(&mut self, psn: Psn, now: Time) {
-        self.timed.get_or_insert((psn, now));
-    }
-
-    /// What is timed may be sent again: its acknowledgement would mean neither time.
-    pub(crate) fn on_rewind(&mut self) {
-        self.timed = None;
-    }
-
-    /// `packets` before `una` were acknowledged.
-    pub(crate) fn on_ack(&mut self, una: Psn, packets: u32, now: Time) {
-        let rtt = match self.timed {
-            Some((psn, sent)) if psn.is_before(una) => {
-                self.timed = None;
-                Some(now.since_ns(sent))
+    /// A packet left that fills a link for `bytes`; it stands for so many PSNs.
+    pub(crate) fn on_sent(&mut self, bytes: u32, psns: u32, now: Time) {
+        let mut bytes = bytes;
+        match &mut self.algorithm {
+            Algorithm::Dcqcn(dcqcn) => dcqcn.on_sent(bytes, now),
+            Algorithm::Path(path) => {
+                // What a READ brings fills the same road, the other way.
+                bytes = bytes.saturating_add((psns - 1).saturating_mul(self.mtu + PACKET_OVERHEAD));
+                path.on_sent(bytes, psns);
             }
-            _ => None,
+            _ => {}
+        }
+        // A program's thread wakes up late, and then has to catch up.
+        let late = match &self.algorithm {
+            Algorithm::Path(path) => (path.min_rtt() / 4).min(LATE_MAX_NS),
+            _ => 0,
         };
-        if let Algorithm::Delay(delay) = &mut self.algorithm {
-            delay.on_ack(packets, rtt, now);
+        if let Some(rate) = self.rate(now) {
+            self.pacer.on_sent(bytes, rate, late, now);
         }
     }
 
-    /// Packets were lost.
-    pub(crate) fn on_loss(&mut self, now: Time) {
-        if let Algorithm::Delay(delay) = &mut self.algorithm {
-            delay.on_loss(now);
+    /// A request packet leaves that asks for an acknowledgement.
+    pub(crate) fn on_asked(&mut self, asked: Asked, now: Time) {
+        if let Algorithm::Path(path) = &mut self.algorithm {
+            path.on_asked(asked, now);
+        }
+    }
+
+    /// All that is under way is sent again.
+    pub(crate) fn on_rewind(&mut self) {
+        if let Algorithm::Path(path) = &mut self.algorithm {
+            path.on_rewind();
+        }
+    }
+
+    /// Packets were acknowledged.
+    pub(crate) fn on_ack(&mut self, acked: Acked, now: Time) {
+        match &mut self.algorithm {
+            Algorithm::Delay(delay) => delay.on_ack(acked.packets, acked.rtt, now),
+            Algorithm::Path(path) => path.on_delivered(acked, now),
+            _ => {}
+        }
+    }
+
+    /// So many packets were lost, as far as is known.
+    pub(crate) fn on_loss(&mut self, packets: u32, now: Time) {
+        match &mut self.algorithm {
+            Algorithm::Delay(delay) => delay.on_loss(now),
+            Algorithm::Path(path) => path.on_lost(packets),
+            _ => {}
+        }
+    }
+
+    /// Nothing was heard for a whole timeout.
+    pub(crate) fn on_silence(&mut self) {
+        if let Algorithm::Path(path) = &mut self.algorithm {
+            path.on_silence();
         }
     }
 
     /// The peer says that a packet was marked.
     pub(crate) fn on_cnp(&mut self, now: Time) {
-        if let Algorithm::Dcqcn(dcqcn) = &mut self.algorithm {
-            dcqcn.on_cnp(now);
+        match &mut self.algorithm {
+            Algorithm::Dcqcn(dcqcn) => dcqcn.on_cnp(now),
+            Algorithm::Path(path) => path.on_cnp(),
+            _ => {}
         }
     }
 }

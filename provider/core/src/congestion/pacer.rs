@@ -37,13 +37,14 @@ impl Pacer {
         Time(ps.div_ceil(1000).try_into().unwrap_or(u64::MAX))
     }
 
-    /// A packet left that takes `bytes` on the link.
-    pub(crate) fn on_sent(&mut self, bytes: u32, rate: Rate, now: Time) {
+    /// A packet left that takes `bytes` on the link. A sender that may be `late_ns` late catches up with as much.
+    pub(crate) fn on_sent(&mut self, bytes: u32, rate: Rate, late_ns: u64, now: Time) {
         let now_ps = u128::from(now.0) * 1000;
         // Clocks count nanoseconds: what is less than one is no idleness.
+        let late_ps = u128::from(late_ns) * 1000;
         let begin = match now_ps.saturating_sub(self.busy_until_ps) {
             0..1000 => self.busy_until_ps,
-            _ => now_ps,
+            behind => now_ps - behind.min(late_ps),
         };
         self.busy_until_ps = begin + u128::from(picoseconds(bytes, rate));
         self.burst_ps = picoseconds(self.burst, rate);
@@ -69,7 +70,7 @@ mod tests {
         let mut pacer = Pacer::new(0);
         let mut now = Time(0);
         for _ in 0..3_000_000u32 {
-            pacer.on_sent(1000, rate, now);
+            pacer.on_sent(1000, rate, 0, now);
             now = pacer.next();
         }
         let off = now.0.abs_diff(8_000_000_000);
@@ -80,9 +81,9 @@ mod tests {
     fn an_idle_sender_saves_nothing_up() {
         let rate = Rate::from_gbps(8);
         let mut pacer = Pacer::new(0);
-        pacer.on_sent(1000, rate, Time(0));
+        pacer.on_sent(1000, rate, 0, Time(0));
         assert_eq!(pacer.next(), Time(1000));
-        pacer.on_sent(1000, rate, Time(50_000));
+        pacer.on_sent(1000, rate, 0, Time(50_000));
         assert_eq!(pacer.next(), Time(51_000));
     }
 
@@ -92,15 +93,35 @@ mod tests {
         let mut pacer = Pacer::new(4000);
         let mut sent = 0;
         while pacer.next() <= Time(0) {
-            pacer.on_sent(1000, rate, Time(0));
+            pacer.on_sent(1000, rate, 0, Time(0));
             sent += 1;
         }
         assert_eq!((sent, pacer.next()), (5, Time(1000)));
         while pacer.next() <= Time(100_000) {
             let at = pacer.next().max(Time(5_000));
-            pacer.on_sent(1000, rate, at);
+            pacer.on_sent(1000, rate, 0, at);
             sent += 1;
         }
         assert!((100..=106).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn a_sender_that_wakes_up_late_catches_up() {
+        let rate = Rate::from_gbps(8);
+        let mut pacer = Pacer::new(0);
+        pacer.on_sent(1000, rate, 5_000, Time(0));
+        // 4 us late, and then no more: it has four packets good.
+        let mut sent = 0;
+        while pacer.next() <= Time(5_000) {
+            pacer.on_sent(1000, rate, 5_000, Time(5_000));
+            sent += 1;
+        }
+        assert_eq!(sent, 5);
+        // A long sleep is not saved up.
+        while pacer.next() <= Time(1_000_000) {
+            pacer.on_sent(1000, rate, 5_000, Time(1_000_000));
+            sent += 1;
+        }
+        assert_eq!(sent, 5 + 6);
     }
 }

@@ -1,19 +1,20 @@
 //! The completer: matches responses with their requests. It retires work
 //! requests in order, places READ and atomic results, and notices what is missing.
 
-use urxe_wire::{Aeth, NakCode, Operation, Packet, Position, Psn, RnrTimer, SyndromeKind};
+use urxe_wire::{Aeth, NakCode, Operation, Packet, Position, Psn, SyndromeKind};
 
 use crate::context::{Cx, Host};
 use crate::cq::{Cqe, WcOpcode};
 use crate::error::{DropReason, Fault};
 use crate::qp::Link;
+use crate::qp::recovery::Peer;
 use crate::qp::requester::Requester;
 use crate::qp::sgl;
 use crate::work::{SendFlags, SendWqe, WrOpcode};
 
 /// How far an acknowledgement got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Reach {
+pub(crate) enum Reach {
     /// Everything before the PSN is done.
     All,
     /// A READ or atomic before it still lacks its response.
@@ -32,7 +33,13 @@ impl Requester {
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         let psn = packet.bth().psn;
+        if self.selective.is_some() {
+            return self.handle_selectively(link, packet, cx);
+        }
         if psn.is_before(self.una) || !psn.is_before(self.sent_end) {
+            if says_which(link, packet) {
+                return self.handle_selectively(link, packet, cx);
+            }
             self.on_stale(packet, psn, cx);
             return Ok(());
         }
@@ -42,21 +49,24 @@ impl Requester {
             Operation::AtomicAcknowledge => self.on_atomic_ack(link, packet, psn, cx),
             _ => self.on_read_response(link, packet, psn, cx),
         };
+        self.after_acknowledged(una, cx);
+        result?;
+        self.oldest_local_fault().map_or(Ok(()), Err)
+    }
+
+    /// A response was handled before which `una` was the oldest packet.
+    #[inline]
+    pub(crate) fn after_acknowledged<H: Host>(&mut self, una: Psn, cx: &mut Cx<'_, '_, H>) {
+        if self.selective.is_some() {
+            return self.after_selective(una, cx.now());
+        }
         if self.una != una {
             self.on_acknowledged(self.una.distance_from(una), cx.now());
             let all = self.una == self.sent_end;
             self.retry.on_progress(cx.now(), all);
-            // A late acknowledgement may overtake the cursor on its way through
-            // packets that are sent again.
-            if self.next_psn.is_before(self.una) {
-                mark!(AckOvertookCursor);
-                self.next_psn = self.una;
-                self.cursor = self.sq.head();
-            }
+            self.skip_acknowledged();
             self.rest_if_paced();
         }
-        result?;
-        self.oldest_local_fault().map_or(Ok(()), Err)
     }
 
     /// The fault of a request that failed locally, once all before it are done.
@@ -93,48 +103,18 @@ impl Requester {
             .aeth()
             .expect("ACKNOWLEDGE has an AETH by its table entry");
         match aeth.syndrome.decode() {
+            _ if says_which(link, packet) => self.take_selectively(link, packet, cx),
             SyndromeKind::Ack(_) => {
                 self.take_credits(&aeth);
                 match self.acknowledge(psn.next(), link, cx) {
                     Reach::All => Ok(()),
-                    Reach::ResponseMissing => self.on_response_missing(cx),
+                    Reach::ResponseMissing => self.on_response_missing(link, packet, cx),
                 }
             }
-            SyndromeKind::RnrNak(timer) => self.on_rnr_nak(timer, psn, link, cx),
-            SyndromeKind::Nak(code) => self.on_nak(code, psn, link, cx),
+            SyndromeKind::RnrNak(timer) => self.on_rnr_nak(timer, psn, link, packet, cx),
+            SyndromeKind::Nak(code) => self.on_nak(code, psn, link, packet, cx),
             SyndromeKind::Reserved => Ok(()),
         }
-    }
-
-    fn on_rnr_nak<H: Host>(
-        &mut self,
-        timer: RnrTimer,
-        psn: Psn,
-        link: &Link,
-        cx: &mut Cx<'_, '_, H>,
-    ) -> Result<(), Fault> {
-        cx.common.stats.rcvd_rnr_err += 1;
-        self.counts.rcvd_rnr_err += 1;
-        tell!(
-            DEBUG,
-            qpn = link.qpn.get(),
-            psn = psn.get(),
-            "the peer has no receive: waits"
-        );
-        if self.acknowledge(psn, link, cx) == Reach::ResponseMissing {
-            return self.on_response_missing(cx);
-        }
-        if self.retry.waits_for_rnr() {
-            mark!(RnrNakWhileWaiting);
-            return Ok(());
-        }
-        if self.retry.on_rnr(cx.now(), timer).is_err() {
-            mark!(RnrExhausted);
-            cx.common.stats.retry_rnr_exceeded_err += 1;
-            return Err(Fault::RnrExhausted);
-        }
-        self.rewind();
-        Ok(())
     }
 
     fn on_nak<H: Host>(
@@ -142,70 +122,27 @@ impl Requester {
         code: NakCode,
         psn: Psn,
         link: &Link,
+        packet: &Packet<'_>,
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         // A NAK acknowledges everything before its PSN.
         if self.acknowledge(psn, link, cx) == Reach::ResponseMissing {
-            return self.on_response_missing(cx);
+            return self.on_response_missing(link, packet, cx);
         }
         match code {
+            NakCode::PsnSequence if link.peer == Peer::Selective => {
+                self.take_selectively(link, packet, cx)
+            }
             NakCode::PsnSequence => {
                 cx.common.stats.rcvd_seq_err += 1;
                 self.counts.rcvd_seq_err += 1;
                 self.go_back(cx)
             }
-            NakCode::InvalidRequest => {
-                mark!(NakInvalidRequest);
-                Err(Fault::NakInvalidRequest)
-            }
-            NakCode::RemoteAccess => {
-                mark!(NakRemoteAccess);
-                Err(Fault::NakRemoteAccess)
-            }
-            NakCode::RemoteOperational => {
-                mark!(NakRemoteOperational);
-                Err(Fault::NakRemoteOperational)
-            }
-            _ => Err(Fault::NakUnknown),
+            code => Err(nak_fault(code)),
         }
     }
 
-    /// A response beyond one that never came: the missing one was lost (implied NAK,
-    /// IBTA 9.7.5.1.4 in substance).
-    fn on_response_missing<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) -> Result<(), Fault> {
-        mark!(ImpliedNak);
-        cx.common.stats.implied_nak += 1;
-        self.counts.implied_nak += 1;
-        self.go_back(cx)
-    }
-
-    fn go_back<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) -> Result<(), Fault> {
-        match self.retry.on_sequence_error(cx.now(), self.una) {
-            Ok(true) => {
-                cx.common.stats.completer_retry_err += 1;
-                tell!(
-                    DEBUG,
-                    psn = self.una.get(),
-                    "packets are missing: sends again"
-                );
-                mark!(WentBack);
-                self.on_loss(cx.now());
-                self.rewind();
-                Ok(())
-            }
-            Ok(false) => {
-                mark!(RepeatedNakIgnored);
-                Ok(())
-            }
-            Err(_) => {
-                mark!(SequenceRetriesExhausted);
-                cx.common.stats.retry_exceeded_err += 1;
-                Err(Fault::SequenceExhausted)
-            }
-        }
-    }
-
-    fn on_read_response<H: Host>(
+    pub(crate) fn on_read_response<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
@@ -214,7 +151,7 @@ impl Requester {
     ) -> Result<(), Fault> {
         // A response also acknowledges every SEND and WRITE before it.
         if self.acknowledge(psn, link, cx) == Reach::ResponseMissing {
-            return self.on_response_missing(cx);
+            return self.on_response_missing(link, packet, cx);
         }
         let number = self.sq.head();
         let wqe = *self.sq.wqe(number);
@@ -235,7 +172,9 @@ impl Requester {
         let offset = u64::from(at) * u64::from(link.mtu);
         let expected = (u64::from(wqe.length) - offset).min(u64::from(link.mtu));
         let ends = matches!(packet.info().position, Position::Last | Position::Only);
-        if packet.payload().len() as u64 != expected || ends != chunk_ends {
+        // Of what is asked for in parts, each ends in its own place.
+        let ends_rightly = ends == chunk_ends || self.selective.is_some();
+        if packet.payload().len() as u64 != expected || !ends_rightly {
             return Err(Fault::ReadResponseLength);
         }
         sgl::scatter(
@@ -255,7 +194,7 @@ impl Requester {
         Ok(())
     }
 
-    fn on_atomic_ack<H: Host>(
+    pub(crate) fn on_atomic_ack<H: Host>(
         &mut self,
         link: &Link,
         packet: &Packet<'_>,
@@ -263,7 +202,7 @@ impl Requester {
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         if self.acknowledge(psn, link, cx) == Reach::ResponseMissing {
-            return self.on_response_missing(cx);
+            return self.on_response_missing(link, packet, cx);
         }
         let number = self.sq.head();
         let wqe = *self.sq.wqe(number);
@@ -299,7 +238,12 @@ impl Requester {
 
     /// Completes every SEND and WRITE before `end`, in order.
     #[inline]
-    fn acknowledge<H: Host>(&mut self, end: Psn, link: &Link, cx: &mut Cx<'_, '_, H>) -> Reach {
+    pub(crate) fn acknowledge<H: Host>(
+        &mut self,
+        end: Psn,
+        link: &Link,
+        cx: &mut Cx<'_, '_, H>,
+    ) -> Reach {
         while self.una.is_before(end) {
             debug_assert!(
                 self.sq.head() < self.started,
@@ -353,7 +297,37 @@ impl Requester {
         self.started = self.sq.head();
         self.faulted = None;
         self.rd_inflight = 0;
+        self.probe.stop();
+        self.end_selective(cx.common);
         self.retry.stop();
+    }
+}
+
+/// An ACKNOWLEDGE that says which packets are there.
+#[inline]
+fn says_which(link: &Link, packet: &Packet<'_>) -> bool {
+    link.peer == Peer::Selective
+        && packet.info().operation == Operation::Acknowledge
+        && !packet.payload().is_empty()
+}
+
+/// The fault that a NAK for good reports.
+#[cold]
+pub(crate) fn nak_fault(code: NakCode) -> Fault {
+    match code {
+        NakCode::InvalidRequest => {
+            mark!(NakInvalidRequest);
+            Fault::NakInvalidRequest
+        }
+        NakCode::RemoteAccess => {
+            mark!(NakRemoteAccess);
+            Fault::NakRemoteAccess
+        }
+        NakCode::RemoteOperational => {
+            mark!(NakRemoteOperational);
+            Fault::NakRemoteOperational
+        }
+        _ => Fault::NakUnknown,
     }
 }
 

@@ -1,9 +1,14 @@
 //! The turn of a QP under congestion control, and the input of its controller.
 
-use crate::congestion::{CongestionControl, Controller, FRAME_OVERHEAD_IPV4, FRAME_OVERHEAD_IPV6};
+use crate::config::ShardConfig;
+use crate::congestion::{
+    Acked, Asked, CongestionControl, Controller, FRAME_OVERHEAD_IPV4, FRAME_OVERHEAD_IPV6, Rate,
+};
 use crate::context::{Cx, Host};
+use crate::qp::report::PathReport;
 use crate::qp::requester::{Requester, SendStep};
 use crate::qp::respond::RespondStep;
+use crate::qp::window::SendWindow;
 use crate::qp::{Qp, Turn};
 use crate::time::Time;
 use crate::transmit::{TxBatch, TxDest};
@@ -15,14 +20,84 @@ const ECN_BITS: u8 = 0b11;
 /// A CNP travels in a class of its own (DSCP 48), and is not marked itself.
 const CNP_TOS: u8 = 48 << 2;
 
+/// A path is long if its shortest round trip takes longer.
+const LONG_NS: u64 = 1_000_000;
+/// Waiting so long for the road is no queue, on the shortest of paths.
+const QUEUE_NS: u64 = 200_000;
+/// Losses in a row, none of them in a queue, after which the road is one that loses.
+const LONE_LOSSES: u32 = 8;
+
 impl Requester {
-    /// Packets were acknowledged.
+    /// Packets before [`Requester::una`] were acknowledged.
     #[inline]
     pub(crate) fn on_acknowledged(&mut self, packets: u32, now: Time) {
-        self.window.on_ack(packets);
+        self.acked += u64::from(packets);
+        self.window.on_ack(packets, self.una);
+        let rtt = self.rtt.finish(self.una, now);
+        if self.congestion.is_some() {
+            self.on_delivered(packets, self.acked, rtt, now);
+        }
+        if rtt.is_some() && self.chooses {
+            self.choose();
+        }
+        let more = self.una != self.sent_end && self.probe.deadline().is_some();
+        let patience = if more { self.rtt.patience() } else { None };
+        let probed = self.probe.on_progress(patience, now);
+        self.end_probe();
+        if probed.is_some_and(|psn| psn.next() == self.una) {
+            self.on_probe_alone(now);
+        }
+    }
+
+    /// `packets` more are known to have arrived, and, in the order in which they left, something is known of those before number
+    /// `reached`; [`Requester::acked`] is the number of the oldest that is not acknowledged.
+    pub(crate) fn on_delivered(&mut self, packets: u32, reached: u64, rtt: Option<u64>, now: Time) {
+        // The acknowledgement may have overtaken the cursor.
+        let under_way = if self.next_psn.is_before(self.una) {
+            0
+        } else {
+            self.under_way()
+        };
         if let Some(congestion) = &mut self.congestion {
-            congestion.on_ack(self.una, packets, now);
+            let acked = Acked {
+                packets,
+                reached,
+                under_way,
+                rtt,
+            };
+            congestion.on_ack(acked, now);
             self.window.set_limit(congestion.window());
+        }
+    }
+
+    /// Does this path want a model, or does it want none any more? The shard asks after each input.
+    pub(crate) fn choose(&mut self) {
+        let is_long = match self.congestion {
+            None => self.rtt.min() > LONG_NS,
+            // A first round trip may be that of a peer which had to wake up.
+            Some(_) => self.rtt.min() > LONG_NS / 2,
+        };
+        let wants = is_long || self.lone_losses >= LONE_LOSSES;
+        self.reconsiders = wants != self.congestion.is_some();
+    }
+
+    /// A loss with an empty path is the road's.
+    fn judge_loss(&mut self) {
+        let (last, min) = (self.rtt.last(), self.rtt.min());
+        self.lone_losses = if last <= min + min.max(QUEUE_NS) {
+            self.lone_losses.saturating_add(1)
+        } else {
+            0
+        };
+    }
+
+    /// Of all that was under way, the packet that was sent once more arrived, and no other.
+    #[cold]
+    fn on_probe_alone(&mut self, now: Time) {
+        if self.una.is_before(self.next_psn) {
+            mark!(ProbeFoundGap);
+            self.on_loss(1, now);
+            self.rewind();
         }
     }
 
@@ -35,54 +110,183 @@ impl Requester {
         }
     }
 
-    /// Packets were lost.
-    pub(crate) fn on_loss(&mut self, now: Time) {
-        self.window.on_loss();
+    /// So many packets were lost, as far as is known. The window narrows once a round trip, however often this is told.
+    pub(crate) fn on_loss(&mut self, packets: u32, now: Time) {
+        if self.chooses {
+            self.judge_loss();
+        }
         if let Some(congestion) = &mut self.congestion {
-            congestion.on_loss(now);
+            congestion.on_loss(packets, now);
             self.window.set_limit(congestion.window());
+            if congestion.follows_path() {
+                return;
+            }
+        }
+        self.window.on_loss(self.una, self.sent_end);
+    }
+
+    /// Nothing was heard for a whole timeout.
+    pub(crate) fn on_silence(&mut self, now: Time) {
+        if let Some(congestion) = &mut self.congestion {
+            congestion.on_silence();
+        }
+        if !self.follows_path() {
+            self.window.on_silence(self.sent_end);
+        }
+        self.on_loss(1, now);
+    }
+
+    /// The path alone says what may be under way.
+    pub(crate) fn follows_path(&self) -> bool {
+        self.congestion.as_ref().is_some_and(|c| c.follows_path())
+    }
+
+    /// What is known of the path, for reports.
+    pub(crate) fn path_report(&self) -> PathReport {
+        let congestion = self.congestion.as_ref();
+        PathReport {
+            srtt_ns: self.rtt.smooth(),
+            min_rtt_ns: self.rtt.min(),
+            window: self.window.packets(),
+            under_way: self.under_way(),
+            rate_bps: congestion.and_then(|c| c.known_rate()).map(Rate::bps),
+            has_model: self.follows_path(),
         }
     }
 
-    /// The packet at `next_psn` leaves for the first time: its round trip is measured if
-    /// the peer is to answer it at once.
-    pub(crate) fn time_if_asked(&mut self, now: Time) {
-        let wqe = self.sq.wqe(self.cursor);
-        let at = self.next_psn.distance_from(wqe.first_psn);
-        let asks =
-            wqe.opcode.is_read_or_atomic() || self.asks_for_ack(at, self.next_psn == wqe.last_psn);
-        if asks && let Some(congestion) = &mut self.congestion {
+    /// A request packet leaves, and the peer is to answer it at once: its round trip is measured.
+    #[inline]
+    pub(crate) fn on_asked(&mut self, is_new: bool, span: u32, now: Time) {
+        if is_new {
             // Of a READ, the first response ends the round trip.
-            congestion.on_asked(self.next_psn, now);
+            self.rtt.start(self.next_psn, now);
+        }
+        if self.congestion.is_some() {
+            self.mark_asked(is_new, span, now);
+        }
+    }
+
+    fn mark_asked(&mut self, is_new: bool, span: u32, now: Time) {
+        let outstanding = self.outstanding();
+        let under_way = match self.selective {
+            Some(_) => self.under_way(),
+            None => outstanding,
+        };
+        let end = self.next_psn.add(span - 1);
+        let is_last = end == self.sq.wqe(self.cursor).last_psn;
+        let asked = Asked {
+            // Of a READ, the last response says how fast it came.
+            number: self.acked + u64::from(outstanding + span - 1),
+            under_way,
+            limited: is_last
+                && self.cursor + 1 == self.sq.tail()
+                && under_way < self.window.packets() / 4 * 3,
+            is_timed: is_new && span == 1,
+        };
+        if let Some(congestion) = &mut self.congestion {
+            congestion.on_asked(asked, now);
+        }
+    }
+
+    /// Nothing came for longer than a round trip should take: the oldest packet leaves once more. Not that of a READ or
+    /// atomic, which brings all the data once more.
+    pub(crate) fn probe(&mut self, now: Time) {
+        if self.selective.is_some() {
+            return;
+        }
+        let patience = self.rtt.patience();
+        let waits = self.retry.waits_for_rnr() || self.outstanding() == 0;
+        if !self.probe.expire(patience, now) || waits {
+            return;
+        }
+        if self.sq.wqe(self.sq.head()).opcode.is_read_or_atomic() {
+            return;
+        }
+        mark!(ProbeDue);
+        self.probe.begin((self.cursor, self.next_psn));
+        (self.cursor, self.next_psn) = (self.sq.head(), self.una);
+        self.rtt.forget();
+    }
+
+    /// The packet that was to be sent once more has left, or is not needed any more: the cursor goes on where it was.
+    #[inline]
+    pub(crate) fn end_probe(&mut self) {
+        if let Some(resume) = self.probe.end() {
+            (self.cursor, self.next_psn) = resume;
         }
     }
 }
 
 impl Qp {
     /// Starts, changes or ends congestion control.
-    pub(crate) fn set_congestion(&mut self, control: CongestionControl, burst: u32, now: Time) {
+    pub(crate) fn set_congestion(
+        &mut self,
+        control: CongestionControl,
+        config: &ShardConfig,
+        now: Time,
+    ) {
+        self.req.chooses = control == CongestionControl::Auto;
+        self.control(control, config, now);
+    }
+
+    /// The path wants a model, or none any more. False if that is no matter here: memory loses nothing.
+    pub(crate) fn choose(&mut self, config: &ShardConfig, now: Time) -> bool {
+        self.req.reconsiders = false;
+        if self.link.dest.in_memory && !config.memory_loses {
+            return false;
+        }
+        mark!(PathChosen if self.req.congestion.is_none());
+        let control = match self.req.congestion {
+            None => CongestionControl::Path,
+            Some(_) => CongestionControl::None,
+        };
+        self.control(control, config, now);
+        true
+    }
+
+    fn control(&mut self, control: CongestionControl, config: &ShardConfig, now: Time) {
         let old = self.req.congestion.take();
+        let had_model = old.as_ref().is_some_and(|old| old.follows_path());
         let is_held = old.is_some_and(|old| old.is_held);
-        self.req.congestion = Controller::new(control, burst, now).map(|mut new| {
+        let new = Controller::new(control, config.pace_burst_bytes, now);
+        self.req.congestion = new.map(|mut new| {
+            new.restart(self.link.mtu, self.req.rtt.min(), now);
             // It may still be in the list of those that are held back.
             new.is_held = is_held;
             Box::new(new)
         });
-        self.restart_congestion(now);
+        if had_model {
+            self.begin_window(config);
+        }
         self.limit_window();
         self.mark_capable();
     }
 
+    /// The window of a path of which nothing is known.
+    pub(crate) fn begin_window(&mut self, config: &ShardConfig) {
+        let (bytes, packets, mtu) = (config.window_bytes, config.window_packets, self.link.mtu);
+        self.req.window = SendWindow::new(bytes, packets, mtu)
+            .with_floor(config.window_packets_min)
+            .starting_at(config.window_packets_start);
+        self.limit_window();
+    }
+
     /// The congestion control in use.
     pub(crate) fn congestion(&self) -> CongestionControl {
+        if self.req.chooses {
+            return CongestionControl::Auto;
+        }
         let controller = self.req.congestion.as_ref();
         controller.map_or(CongestionControl::None, |c| c.control())
     }
 
     /// A connection begins.
     pub(crate) fn restart_congestion(&mut self, now: Time) {
+        if self.req.chooses {
+            self.req.congestion = None;
+        }
         if let Some(congestion) = &mut self.req.congestion {
-            congestion.restart(self.link.mtu, now);
+            congestion.restart(self.link.mtu, 0, now);
         }
     }
 
@@ -90,6 +294,9 @@ impl Qp {
     pub(crate) fn limit_window(&mut self) {
         let controller = self.req.congestion.as_ref();
         let limit = controller.map_or(u32::MAX, |c| c.window());
+        if controller.is_some_and(|c| c.follows_path()) {
+            self.req.window.open();
+        }
         self.req.window.set_limit(limit);
     }
 
@@ -99,6 +306,7 @@ impl Qp {
         let Some(asked) = self.attr.ah_attr.map(|path| path.traffic_class) else {
             return;
         };
+        // Whether the peer looks for marks is not known where nothing was set.
         let marks = asked & ECN_BITS == 0 && self.congestion().uses_ecn();
         self.link.dest.tos = if marks { asked | ECN_CAPABLE } else { asked };
     }
@@ -108,6 +316,9 @@ impl Qp {
         if let Some(congestion) = &mut self.req.congestion {
             mark!(CnpSlowedDown);
             congestion.on_cnp(now);
+        } else if self.req.chooses {
+            let (una, sent_end) = (self.req.una, self.req.sent_end);
+            self.req.window.on_loss(una, sent_end);
         }
     }
 
@@ -162,7 +373,7 @@ impl Qp {
             match self.respond(cx, batch) {
                 RespondStep::Sent => {
                     if response_is_due && self.paces_responses() {
-                        self.charge(batch.bytes().len() - before, cx.now());
+                        self.charge(batch.bytes().len() - before, 1, cx.now());
                     }
                 }
                 RespondStep::BatchFull => return Err(Turn::BatchFull),
@@ -171,9 +382,15 @@ impl Qp {
             return Ok(());
         }
         let may_start = self.may_start().ok_or(Turn::Idle)?;
+        let (psn, is_probe) = (self.req.next_psn, self.req.probe.is_due());
         match self.req.poll_packet(&self.link, may_start, cx, batch) {
             SendStep::Sent => {
-                self.charge(batch.bytes().len() - before, cx.now());
+                let psns = match self.req.next_psn.distance_from(psn) {
+                    // What is sent again does not move the cursor.
+                    psns if !is_probe && psns > 0 => psns,
+                    _ => 1,
+                };
+                self.charge(batch.bytes().len() - before, psns, cx.now());
                 Ok(())
             }
             SendStep::Local => {
@@ -193,14 +410,14 @@ impl Qp {
         controller.is_some_and(|c| c.paces_responses())
     }
 
-    fn charge(&mut self, bytes: usize, now: Time) {
+    fn charge(&mut self, bytes: usize, psns: u32, now: Time) {
         let overhead = if self.link.dest.remote.is_ipv4() {
             FRAME_OVERHEAD_IPV4
         } else {
             FRAME_OVERHEAD_IPV6
         };
         if let Some(congestion) = &mut self.req.congestion {
-            congestion.on_sent(bytes as u32 + overhead, now);
+            congestion.on_sent(bytes as u32 + overhead, psns, now);
         }
     }
 

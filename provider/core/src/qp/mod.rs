@@ -16,13 +16,15 @@ pub(crate) mod modify;
 pub(crate) mod pair;
 mod placement;
 pub(crate) mod prefetch;
+mod probe;
 pub mod ready;
+pub(crate) mod recovery;
 mod replay;
 pub(crate) mod report;
 mod requester;
 mod respond;
 mod responder;
-mod retry;
+mod rtt;
 mod sgl;
 mod shared_recv;
 mod source_ident;
@@ -58,10 +60,10 @@ use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
 use crate::xrc::XrcdId;
 pub(crate) use answer::Answered;
 use attr::{QpAttr, QpCap};
+use recovery::Peer;
 use requester::{Requester, SendStep};
 use respond::RespondStep;
 use responder::{Refusal, Responder};
-use retry::Expired;
 pub(crate) use shared_recv::RecvSource;
 pub(crate) use source_ident::SourceIdents;
 use state::{QpState, QpType};
@@ -95,9 +97,9 @@ pub struct QpInit {
 /// Facts about the connection that all roles need and only a modify changes.
 #[derive(Debug)]
 pub(crate) struct Link {
+    pub(crate) index: QpIndex,
     pub(crate) qpn: Qpn,
     /// Where the opcodes of its service begin (of those that acknowledge).
-    pub(crate) index: QpIndex,
     pub(crate) opcodes: u8,
     pub(crate) dest_qpn: Qpn,
     pub(crate) dest: TxDest,
@@ -110,6 +112,7 @@ pub(crate) struct Link {
     pub(crate) sq_sig_all: bool,
     /// The peer gets trains whole, and takes the ACK of a pair first.
     pub(crate) takes_pairs: bool,
+    pub(crate) peer: Peer,
     pub(crate) max_rd_atomic: u8,
     pub(crate) min_rnr_timer: u8,
 }
@@ -209,10 +212,10 @@ impl Qp {
             service,
             attr: QpAttr::default(),
             link: Link {
+                index,
                 qpn,
                 opcodes: match service {
                     Service::Xrc => xrc::XRC_OPCODES,
-                index,
                     _ => requester::RC_OPCODES,
                 },
                 dest_qpn: Qpn::new(0),
@@ -232,6 +235,7 @@ impl Qp {
                 send_cq: init.send_cq,
                 sq_sig_all: init.sq_sig_all,
                 takes_pairs: false,
+                peer: Peer::Standard,
                 max_rd_atomic: 0,
                 min_rnr_timer: 0,
             },
@@ -318,6 +322,9 @@ impl Qp {
             if let Err(refusal) = self.resp.handle_request(&self.link, packet, cx) {
                 self.fail_recv(refusal, Some(packet), cx);
             }
+            if self.resp.ahead.is_some() {
+                self.handle_kept(cx);
+            }
         }
         self.after(cx);
     }
@@ -338,43 +345,26 @@ impl Qp {
     /// Looks at the clock.
     pub(crate) fn handle_timeout<H: Host>(
         &mut self,
-        waits: &mut impl FnMut(&TxDest) -> bool,
+        waits: &mut impl FnMut(&TxDest, Time) -> bool,
         cx: &mut Cx<'_, '_, H>,
     ) {
         self.way.expire(cx.now());
-        if self.req.retry.is_ack_late(cx.now()) && waits(&self.link.dest) {
-            self.req.retry.wait_again(cx.now());
-        }
-        match self.req.retry.expire(cx.now()) {
-            Expired::Nothing => {}
-            Expired::RnrOver => mark!(RnrWaitOver),
-            Expired::AckTimeout => {
-                mark!(AckTimeout);
-                cx.common.stats.ack_timeout += 1;
-                cx.common.stats.completer_retry_err += 1;
-                self.req.counts.ack_timeout += 1;
-                tell!(
-                    DEBUG,
-                    qpn = self.link.qpn.get(),
-                    psn = self.req.una.get(),
-                    "no answer in time: sends again"
-                );
-                self.req.on_loss(cx.now());
-                self.req.rewind();
-            }
-            Expired::GiveUp => {
-                mark!(TimeoutsExhausted);
-                cx.common.stats.retry_exceeded_err += 1;
-                self.fail_send(Fault::AckTimeout, None, cx);
-            }
-        }
+        self.handle_late_answer(waits, cx);
         self.after(cx);
     }
 
     /// When the QP wants [`Qp::handle_timeout`].
     #[inline]
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.req.retry.deadline().or(self.way.deadline())
+        let deadline = self.req.retry.deadline().or(self.way.deadline());
+        let other = match self.req.selective {
+            None => self.req.probe.deadline(),
+            Some(_) => self.req.selective_deadline(),
+        };
+        match deadline {
+            Some(at) => Some(other.map_or(at, |other| other.min(at))),
+            None => other,
+        }
     }
 
     /// True if a turn would send something: requests, or responses with data.
@@ -496,7 +486,7 @@ impl Qp {
     }
 
     /// The oldest send failed: the QP fails with it.
-    fn fail_send<H: Host>(
+    pub(crate) fn fail_send<H: Host>(
         &mut self,
         fault: Fault,
         packet: Option<&Packet<'_>>,
@@ -515,7 +505,7 @@ impl Qp {
     }
 
     /// The peer's request was refused: the QP fails, once the NAK is out.
-    fn fail_recv<H: Host>(
+    pub(crate) fn fail_recv<H: Host>(
         &mut self,
         refusal: Refusal,
         packet: Option<&Packet<'_>>,

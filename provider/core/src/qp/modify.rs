@@ -12,8 +12,8 @@ use crate::mr::Access;
 use crate::qp::Qp;
 use crate::qp::attr::{AddressVector, AttrMask, QpAttr, check_path, mask};
 use crate::qp::ident::IdentTrack;
+use crate::qp::recovery::Peer;
 use crate::qp::state::{ModifyError, QpState, check_mask};
-use crate::qp::window::SendWindow;
 use crate::qpn_table::QpnChunk;
 use crate::time::Time;
 use crate::transmit::{SourcePorts, TxDest};
@@ -42,6 +42,11 @@ impl Qp {
         }
         self.store(attr, mask, cx.common.config.source_ports);
         self.attr.qp_state = to;
+        if to == QpState::Reset {
+            self.resp.forget_kept(cx.common);
+            self.req.end_selective(cx.common);
+            self.link.peer = Peer::default();
+        }
         self.enter(from, to, &cx.common.config, cx.env.now);
         if to == QpState::Err {
             self.resp.cancel_owed();
@@ -136,11 +141,8 @@ impl Qp {
             }
             (QpState::Rtr, QpState::Rts) => {
                 self.req.set_psn(self.attr.sq_psn);
-                let mtu = self.link.mtu;
-                self.req.window = SendWindow::new(config.window_bytes, config.window_packets, mtu)
-                    .with_floor(config.window_packets_min);
-                self.limit_window();
-                self.req.read_chunk = (config.read_chunk_bytes / mtu).max(1);
+                self.begin_window(config);
+                self.req.read_chunk = (config.read_chunk_bytes / self.link.mtu).max(1);
             }
             (QpState::Rts, QpState::Sqd) => {
                 mark!(SqdWhileBusy if !self.req.is_drained());

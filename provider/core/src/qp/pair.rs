@@ -40,7 +40,12 @@ impl Qp {
     /// may leave as a pair.
     #[inline]
     pub(crate) fn has_pair(&self) -> bool {
-        if !self.link.takes_pairs || !self.resp.ack.is_owed() || self.resp.owes_response() {
+        let is_alone = self.req.selective.is_none();
+        if !self.link.takes_pairs
+            || !self.resp.ack.is_owed()
+            || self.resp.owes_response()
+            || !is_alone
+        {
             return false;
         }
         let req = &self.req;

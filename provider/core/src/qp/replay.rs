@@ -1,6 +1,8 @@
 //! Responder resources: the READs and atomics that were accepted, kept so that
 //! they can be answered in PSN order, and answered again when the answer was lost.
 
+use std::collections::VecDeque;
+
 use urxe_wire::{Psn, Rkey};
 
 use crate::mr::PdId;
@@ -54,7 +56,25 @@ pub(crate) struct Replay {
     fresh: u64,
     send_psn: Psn,
     begin_psn: Psn,
+    /// Parts that are answered again before anything else, while there are any.
+    parts: Option<Box<Parts>>,
 }
+
+/// One pointer while there are none: every QP has a place for them.
+#[derive(Debug, Default)]
+struct Parts(VecDeque<Part>);
+
+/// A part of an answer that was lost.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// Ends where the part does.
+    resource: Resource,
+    psn: Psn,
+    begin: Psn,
+}
+
+/// Parts that wait; more must be asked for again.
+const PARTS_MAX: usize = 256;
 
 /// All places hold requests with answers that have not been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +128,7 @@ impl Replay {
             mark!(RepeatOvertaken);
             self.answer_from(self.unsent + 1);
         }
-        if self.unsent == self.tail {
+        if !self.is_whole_due() {
             self.send_psn = resource.first_psn;
             self.begin_psn = resource.first_psn;
         }
@@ -120,18 +140,31 @@ impl Replay {
     /// True if answers are due.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
+        self.unsent != self.tail || self.parts.is_some()
+    }
+
+    /// True if an answer is due that is no part of an earlier one.
+    fn is_whole_due(&self) -> bool {
         self.unsent != self.tail
     }
 
     /// True if the answer that is due carries no data.
     #[inline]
     pub(crate) fn owes_result(&self) -> bool {
-        self.is_due() && !matches!(self.at(self.unsent).kind, ResourceKind::Read { .. })
+        self.peek()
+            .is_some_and(|next| !matches!(next.resource.kind, ResourceKind::Read { .. }))
     }
 
     /// The response packet that is due.
     pub(crate) fn peek(&self) -> Option<NextResponse> {
-        self.is_due().then(|| NextResponse {
+        if let Some(part) = self.parts.as_ref().and_then(|parts| parts.0.front()) {
+            return Some(NextResponse {
+                resource: part.resource,
+                psn: part.psn,
+                begin: part.begin,
+            });
+        }
+        self.is_whole_due().then(|| NextResponse {
             resource: self.at(self.unsent),
             psn: self.send_psn,
             begin: self.begin_psn,
@@ -140,6 +173,9 @@ impl Replay {
 
     /// The packet that [`Replay::peek`] named was sent.
     pub(crate) fn advance(&mut self) {
+        if self.parts.is_some() {
+            return self.advance_part();
+        }
         let resource = self.at(self.unsent);
         self.send_psn = self.send_psn.next();
         if self.send_psn.distance_from(resource.first_psn) >= resource.packets {
@@ -150,17 +186,20 @@ impl Replay {
 
     /// True if what is due was answered before.
     pub(crate) fn is_repeat(&self) -> bool {
-        self.unsent < self.fresh
+        self.parts.is_some() || self.unsent < self.fresh
     }
 
     /// Drops the repetitions that are due.
     pub(crate) fn skip_repeats(&mut self) {
-        self.answer_from(self.fresh);
+        self.parts = None;
+        if self.unsent < self.fresh {
+            self.answer_from(self.fresh);
+        }
     }
 
     fn answer_from(&mut self, number: u64) {
         self.unsent = number;
-        if self.is_due() {
+        if self.is_whole_due() {
             self.send_psn = self.at(number).first_psn;
             self.begin_psn = self.send_psn;
         }
@@ -193,7 +232,7 @@ impl Replay {
     /// nothing changes if that is still to come anyway.
     pub(crate) fn rewind(&mut self, number: u64, psn: Psn) {
         let ahead = number > self.unsent
-            || (number == self.unsent && self.is_due() && !psn.is_before(self.send_psn));
+            || (number == self.unsent && self.is_whole_due() && !psn.is_before(self.send_psn));
         mark!(RepeatOfPendingAnswer if ahead);
         if !ahead {
             self.unsent = number;
@@ -202,9 +241,57 @@ impl Replay {
         }
     }
 
+    /// The PSNs are the rest of what the resource asked for.
+    pub(crate) fn is_rest(&self, number: u64, psn: Psn, packets: u32) -> bool {
+        let resource = self.at(number);
+        psn.distance_from(resource.first_psn) + packets == resource.packets
+    }
+
+    /// Answers so many packets of resource `number` again, and nothing behind them; nothing changes if they are still to
+    /// come anyway.
+    pub(crate) fn repeat_part(&mut self, number: u64, psn: Psn, packets: u32) {
+        let at = psn.distance_from(self.at(number).first_psn);
+        let is_to_come = number > self.unsent
+            || (number == self.unsent && self.is_whole_due() && !psn.is_before(self.send_psn));
+        let parts = &mut self.parts.get_or_insert_default().0;
+        let waits = parts.iter().any(|part| part.psn == psn);
+        if !is_to_come && !waits && parts.len() < PARTS_MAX {
+            mark!(PartRepeated);
+            let resource = Resource {
+                packets: at + packets,
+                ..self.ring[(number % self.ring.len() as u64) as usize]
+            };
+            let begin = psn;
+            parts.push_back(Part {
+                resource,
+                psn,
+                begin,
+            });
+        }
+        if parts.is_empty() {
+            self.parts = None;
+        }
+    }
+
+    fn advance_part(&mut self) {
+        let Some(Parts(parts)) = self.parts.as_deref_mut() else {
+            return;
+        };
+        if let Some(part) = parts.front_mut() {
+            part.psn = part.psn.next();
+            if part.psn.distance_from(part.resource.first_psn) >= part.resource.packets {
+                parts.pop_front();
+            }
+        }
+        if parts.is_empty() {
+            self.parts = None;
+        }
+    }
+
     /// Drops every answer that is due.
     pub(crate) fn cancel(&mut self) {
         (self.unsent, self.fresh) = (self.tail, self.tail);
+        self.parts = None;
     }
 
     fn at(&self, number: u64) -> Resource {

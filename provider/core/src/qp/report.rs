@@ -37,6 +37,24 @@ counts! { ResponderCounts {
     send_rnr_err: "RNR NAKs sent.",
 } }
 
+/// What is known of the path to the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PathReport {
+    /// The smoothed round trip, in nanoseconds; 0 while nothing is known, as below.
+    pub srtt_ns: u64,
+    /// The shortest round trip.
+    pub min_rtt_ns: u64,
+    /// Packets that may be under way.
+    pub window: u32,
+    /// Packets under way.
+    pub under_way: u32,
+    /// The rate at which packets leave, in bits per second, if one is kept.
+    pub rate_bps: Option<u64>,
+    /// The window and the rate follow a model of the path ([`crate::congestion::CongestionControl::Path`]).
+    pub has_model: bool,
+}
+
 /// One QP, as [`crate::Shard::qp_report`] shows it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -59,6 +77,8 @@ pub struct QpReport<'a> {
     pub una_psn: Psn,
     /// PSN that is expected from the peer.
     pub expected_psn: Psn,
+    /// The path to its peer, for services that acknowledge.
+    pub path: Option<PathReport>,
     /// Counts as requester.
     pub requester: RequesterCounts,
     /// Counts as responder.
@@ -81,6 +101,7 @@ impl Qp {
             next_psn: req.next_psn,
             una_psn: req.una,
             expected_psn: resp.epsn,
+            path: (has_peer && !self.is_unreliable()).then(|| self.req.path_report()),
             requester: req.counts,
             responder: resp.counts,
             last_error: self.last_error.as_deref(),

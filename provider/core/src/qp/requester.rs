@@ -13,10 +13,12 @@ use crate::error::Fault;
 use crate::mr::Access;
 use crate::qp::Link;
 use crate::qp::credit::CreditLimit;
+use crate::qp::probe::Probe;
+use crate::qp::recovery::{Retry, Selective};
 use crate::qp::report::RequesterCounts;
-use crate::qp::retry::Retry;
+use crate::qp::rtt::Rtt;
 use crate::qp::sgl;
-use crate::qp::window::SendWindow;
+use crate::qp::window::{SHORT_BYTES, SendWindow};
 use crate::qp::xrc::XRC_OPCODES;
 use crate::transmit::TxBatch;
 use crate::work::{SendFlags, SendQueue, SendWqe, WrOpcode};
@@ -76,6 +78,8 @@ pub(crate) struct Requester {
     pub(crate) sent_end: Psn,
     /// Oldest PSN that is not acknowledged.
     pub(crate) una: Psn,
+    /// PSN after the last that was sent of a message that is not short; not before `una`.
+    pub(crate) long_end: Psn,
     /// The last packet that was sent asks for an answer.
     pub(crate) is_answer_due: bool,
     /// READ requests and atomics under way.
@@ -86,10 +90,22 @@ pub(crate) struct Requester {
     pub(crate) credit: CreditLimit,
     pub(crate) window: SendWindow,
     pub(crate) retry: Retry,
+    pub(crate) rtt: Rtt,
+    pub(crate) probe: Probe,
     pub(crate) counts: RequesterCounts,
     /// Packets a READ request may ask for, so that responses stay within the window.
     pub(crate) read_chunk: u32,
     pub(crate) congestion: Option<Box<Controller>>,
+    /// It has a controller or none, as the path wants it.
+    pub(crate) chooses: bool,
+    /// It wants another one than it has.
+    pub(crate) reconsiders: bool,
+    /// Losses since the last one in a queue.
+    pub(crate) lone_losses: u32,
+    /// Packets that were acknowledged since the connection began.
+    pub(crate) acked: u64,
+    /// Once something was lost that the peer is known to help finding.
+    pub(crate) selective: Option<Box<Selective>>,
 }
 
 impl Requester {
@@ -102,15 +118,23 @@ impl Requester {
             assign_psn: Psn::ZERO,
             sent_end: Psn::ZERO,
             una: Psn::ZERO,
+            long_end: Psn::ZERO,
             is_answer_due: false,
             rd_inflight: 0,
             faulted: None,
             credit: CreditLimit::new(),
             window: SendWindow::new(0, 1, 256),
             retry: Retry::default(),
+            rtt: Rtt::default(),
+            probe: Probe::default(),
             counts: RequesterCounts::default(),
             read_chunk: 1,
             congestion: None,
+            chooses: false,
+            reconsiders: false,
+            lone_losses: 0,
+            acked: 0,
+            selective: None,
         }
     }
 
@@ -120,6 +144,7 @@ impl Requester {
         self.assign_psn = psn;
         self.sent_end = psn;
         self.una = psn;
+        self.long_end = psn;
     }
 
     /// Forgets all requests and progress (to RESET).
@@ -131,41 +156,50 @@ impl Requester {
         self.faulted = None;
         self.credit = CreditLimit::new();
         self.retry = Retry::default();
+        self.rtt = Rtt::default();
+        self.probe = Probe::default();
+        (self.lone_losses, self.acked) = (0, 0);
         self.counts = RequesterCounts::default();
         self.set_psn(Psn::ZERO);
     }
 
-    /// Packets under way.
+    /// Packets between the oldest that is not acknowledged and the cursor.
     #[inline]
     pub(crate) fn outstanding(&self) -> u32 {
         self.next_psn.distance_from(self.una)
+    }
+
+    /// Not all packets under way are short.
+    #[inline]
+    pub(crate) fn has_long(&self) -> bool {
+        self.una.is_before(self.long_end)
+    }
+
+    /// Packets that may be under way, if the next one is of such a message.
+    #[inline]
+    fn room(&self, wqe: &SendWqe) -> u32 {
+        if wqe.length > SHORT_BYTES || self.has_long() {
+            self.window.packets()
+        } else {
+            self.window.short_packets()
+        }
+    }
+
+    /// Packets under way, as far as is known.
+    #[inline]
+    pub(crate) fn under_way(&self) -> u32 {
+        let end = self.probe.resumes_at().unwrap_or(self.next_psn);
+        let elsewhere = match &self.selective {
+            Some(s) => s.elsewhere(),
+            None => 0,
+        };
+        end.distance_from(self.una).saturating_sub(elsewhere)
     }
 
     /// Everything that was started is acknowledged.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
         self.sq.head() == self.started
-    }
-
-    /// Goes back to the oldest unacknowledged PSN.
-    pub(crate) fn rewind(&mut self) {
-        self.cursor = self.sq.head();
-        self.next_psn = self.una;
-        self.rd_inflight = 0;
-        if let Some(congestion) = &mut self.congestion {
-            congestion.on_rewind();
-            self.retry.await_send();
-        }
-        mark!(MessageResumedMidway if self.resumes_message());
-    }
-
-    /// What is sent next is in the middle of a SEND or WRITE.
-    #[cfg(feature = "marks")]
-    fn resumes_message(&self) -> bool {
-        self.cursor != self.started && {
-            let wqe = self.sq.wqe(self.cursor);
-            !wqe.opcode.is_read_or_atomic() && wqe.first_psn != self.next_psn
-        }
     }
 
     /// What keeps the next packet from leaving, if anything. Must agree with
@@ -175,7 +209,10 @@ impl Requester {
         if self.retry.waits_for_rnr() {
             return Some(SendBlocked::Rnr);
         }
-        if self.faulted == Some(self.cursor) {
+        if self.selective.is_some() && self.may_send_again() {
+            return None;
+        }
+        if self.faulted.is_some_and(|faulted| faulted <= self.cursor) {
             return Some(SendBlocked::Fault);
         }
         if self.cursor == self.started {
@@ -192,7 +229,7 @@ impl Requester {
             return Some(SendBlocked::RdAtomic);
         }
         let span = self.request_span(wqe);
-        (!self.window_allows(span)).then_some(SendBlocked::Window)
+        (!self.window_allows(wqe, span)).then_some(SendBlocked::Window)
     }
 
     /// Puts the next packet into the batch, starting a request where one is due.
@@ -207,6 +244,9 @@ impl Requester {
         if self.blocked(link, may_start).is_some() {
             return SendStep::Blocked;
         }
+        if self.selective.is_some() && self.may_send_again() {
+            return self.send_again(link, cx, batch);
+        }
         let opcode = self.sq.wqe(self.cursor).opcode;
         if self.cursor == self.started {
             if opcode.is_local() {
@@ -219,9 +259,10 @@ impl Requester {
             cx.common.expects_pairs |= link.takes_pairs && !opcode.is_read_or_atomic();
         }
         let sent = if !opcode.is_read_or_atomic() {
-            match link.opcodes {
-                RC_OPCODES => self.emit_data::<H, { RC_OPCODES }>(link, cx, batch),
-                _ => self.emit_data::<H, { XRC_OPCODES }>(link, cx, batch),
+            match (link.opcodes, self.sq.wqe(self.cursor).length <= link.mtu) {
+                (RC_OPCODES, true) => self.emit_data::<H, RC_OPCODES, true>(link, cx, batch),
+                (RC_OPCODES, false) => self.emit_data::<H, RC_OPCODES, false>(link, cx, batch),
+                _ => self.emit_data::<H, XRC_OPCODES, false>(link, cx, batch),
             }
         } else if opcode.is_placement() {
             self.emit_placement(link, cx, batch)
@@ -230,12 +271,13 @@ impl Requester {
         };
         match sent {
             Ok(Some(span)) => {
-                self.on_sent(span, cx);
+                self.on_sent(span, link, cx);
                 SendStep::Sent
             }
             Ok(None) => SendStep::BatchFull,
-            // Memory vanished after the start.
+            // The entries of a message of one packet are checked here first; else memory vanished after the start.
             Err(fault) => {
+                mark!(LocalFaultAtStart if self.next_psn == self.sq.wqe(self.cursor).first_psn);
                 mark!(LocalFaultMidMessage if self.next_psn != self.sq.wqe(self.cursor).first_psn);
                 self.fault_here(fault)
             }
@@ -270,17 +312,18 @@ impl Requester {
             WrOpcode::RdmaRead => wqe.length.div_ceil(link.mtu).clamp(1, self.read_chunk),
             _ => 1,
         };
-        (!self.window_allows(span)).then_some(SendBlocked::Window)
+        (!self.window_allows(wqe, span)).then_some(SendBlocked::Window)
     }
 
     /// A READ request brings in many packets; it may go when nothing else is under
     /// way even if the window is narrower than it. If the window became narrower than what is under way
     /// before any of that asked for an answer, a packet goes that does: else nothing would come that opens it.
     #[inline]
-    fn window_allows(&self, span: u32) -> bool {
-        let outstanding = self.outstanding();
-        let allows =
-            outstanding + span <= self.window.packets() || outstanding == 0 || !self.is_answer_due;
+    fn window_allows(&self, wqe: &SendWqe, span: u32) -> bool {
+        let allows = self.under_way() + span <= self.room(wqe)
+            || self.outstanding() == 0
+            || !self.is_answer_due;
+        let allows = allows && (self.selective.is_none() || self.is_within_span(span));
         mark!(WindowFull if !allows);
         allows
     }
@@ -300,11 +343,13 @@ impl Requester {
         } else {
             Access::NONE
         };
-        sgl::check(cx.env.mrs, link.pd, self.sq.sges(self.cursor), need)?;
-        let packets = if wqe.opcode.is_atomic() {
-            1
-        } else {
-            wqe.length.div_ceil(link.mtu).max(1)
+        let is_one = wqe.length <= link.mtu;
+        if !is_one || wqe.opcode.is_read_or_atomic() {
+            sgl::check(cx.env.mrs, link.pd, self.sq.sges(self.cursor), need)?;
+        }
+        let packets = match is_one || wqe.opcode.is_atomic() {
+            true => 1,
+            false => wqe.length.div_ceil(link.mtu),
         };
         let (first, last) = (self.assign_psn, self.assign_psn.add(packets - 1));
         mark!(PsnWrapInMessage if last.get() < first.get());
@@ -334,18 +379,21 @@ impl Requester {
     }
 
     /// Puts one packet of a SEND or WRITE into the batch. `SERVICE` is where the opcodes
-    /// of the QP's service begin.
+    /// of the QP's service begin, and `IS_ONLY` says that the message has one packet, as most have.
     #[inline]
-    pub(crate) fn emit_data<H: Host, const SERVICE: u8>(
+    pub(crate) fn emit_data<H: Host, const SERVICE: u8, const IS_ONLY: bool>(
         &mut self,
         link: &Link,
         cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> Result<Option<u32>, Fault> {
         let wqe = self.sq.wqe(self.cursor);
-        let at = self.next_psn.distance_from(wqe.first_psn);
+        let at = match IS_ONLY {
+            true => 0,
+            false => self.next_psn.distance_from(wqe.first_psn),
+        };
         let is_first = at == 0;
-        let is_last = self.next_psn == wqe.last_psn;
+        let is_last = IS_ONLY || self.next_psn == wqe.last_psn;
         let offset = at * link.mtu;
         let len = (wqe.length - offset).min(link.mtu) as usize;
         let opcode = Opcode(SERVICE | data_opcode(wqe.opcode, is_first, is_last).0);
@@ -359,8 +407,8 @@ impl Requester {
 
         let mut bth = Bth::new(opcode, link.dest_qpn, self.next_psn);
         bth.solicited = is_last && wqe.flags.contains(SendFlags::SOLICITED);
-        bth.ack_req =
-            (SERVICE == RC_OPCODES || SERVICE == XRC_OPCODES) && self.asks_for_ack(at, is_last);
+        bth.ack_req = (SERVICE == RC_OPCODES || SERVICE == XRC_OPCODES)
+            && self.asks_for_ack(wqe, at, is_last);
         let asks = bth.ack_req;
         let mut writer = PacketWriter::new(slot.bytes, &bth);
         if SERVICE == XRC_OPCODES {
@@ -403,13 +451,15 @@ impl Requester {
 
     /// Packet `at` of a SEND or WRITE asks for an acknowledgement.
     #[inline]
-    pub(crate) fn asks_for_ack(&self, at: u32, is_last: bool) -> bool {
+    pub(crate) fn asks_for_ack(&self, wqe: &SendWqe, at: u32, is_last: bool) -> bool {
         is_last
             || (at + 1).is_multiple_of(ACK_EVERY)
-            || self.outstanding() + 1 >= self.window.packets()
+            || self.under_way() + 1 >= self.room(wqe)
+            || self.probe.is_due()
+            || self.selective.is_some() && self.next_psn.is_before(self.sent_end)
     }
 
-    fn emit_read_or_atomic(
+    pub(crate) fn emit_read_or_atomic(
         &mut self,
         link: &Link,
         batch: &mut TxBatch,
@@ -435,7 +485,7 @@ impl Requester {
         }
         let span = if wqe.opcode == WrOpcode::RdmaRead {
             let at = self.next_psn.distance_from(wqe.first_psn);
-            let end = self.chunk_end(wqe, at);
+            let end = self.ask_end(wqe, at);
             mark!(ReadRestartedMidway if !at.is_multiple_of(self.read_chunk));
             let offset = at * link.mtu;
             // 64 bits: a READ of 2^31 bytes has an end beyond 32 bits of MTU steps.
@@ -467,29 +517,49 @@ impl Requester {
 
     /// Moves the cursor over a packet that stands for `span` PSNs.
     #[inline]
-    fn on_sent<H: Host>(&mut self, span: u32, cx: &mut Cx<'_, '_, H>) {
+    fn on_sent<H: Host>(&mut self, span: u32, link: &Link, cx: &mut Cx<'_, '_, H>) {
         cx.common.stats.sent_pkts += 1;
-        let wqe = *self.sq.wqe(self.cursor);
+        let wqe = self.sq.wqe(self.cursor);
+        let (opcode, first_psn, last_psn) = (wqe.opcode, wqe.first_psn, wqe.last_psn);
+        let is_long = wqe.length > SHORT_BYTES;
         let is_new = !self.next_psn.is_before(self.sent_end);
-        if is_new && (self.next_psn == wqe.first_psn || wqe.opcode == WrOpcode::RdmaRead) {
+        if is_new && (self.next_psn == first_psn || opcode == WrOpcode::RdmaRead) {
             // Every READ request is a message of its own to the responder's MSN.
-            self.credit.on_start(wqe.opcode.takes_credit());
+            self.credit.on_start(opcode.takes_credit());
             cx.common.stats.sent_messages += 1;
         }
-        if is_new && self.congestion.is_some() {
-            self.time_if_asked(cx.now());
+        if self.is_answer_due {
+            self.on_asked(is_new, span, cx.now());
         }
-        self.next_psn = self.next_psn.add(span);
+        let psn = self.next_psn;
+        self.next_psn = psn.add(span);
         if is_new {
             self.sent_end = self.next_psn;
+            if self.selective.is_some() {
+                self.note_new(psn, span, opcode, cx.now());
+            }
+            // Packets that are sent again were long or short before.
+            if is_long {
+                self.long_end = self.next_psn;
+            } else if !self.has_long() {
+                self.long_end = self.una;
+            }
         } else {
             cx.common.stats.retransmitted_pkts += 1;
             self.counts.retransmitted_pkts += 1;
         }
-        if self.next_psn.is_after(wqe.last_psn) {
+        if self.next_psn.is_after(last_psn) {
             self.cursor += 1;
         }
         self.retry.on_sent(cx.env.now);
+        // Memory loses nothing by itself.
+        if !link.dest.in_memory || cx.common.config.memory_loses {
+            self.probe.on_sent(self.rtt.patience(), cx.env.now);
+        }
+        if self.probe.is_due() {
+            self.probe.note(self.una);
+            self.end_probe();
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::context::{Cx, Host};
 use crate::memory::Memory;
 use crate::mr::{Access, Accessor};
 use crate::qp::Link;
+use crate::qp::recovery::Peer;
 use crate::qp::replay::{NextResponse, ResourceKind};
 use crate::qp::responder::{Refusal, Responder};
 use crate::transmit::TxBatch;
@@ -77,7 +78,7 @@ impl Responder {
             return RespondStep::Nothing;
         }
         let syndrome = Syndrome::ack(self.credits());
-        let psn = if self.peer_sets_mig_req {
+        let psn = if self.peer_sets_mig_req || link.peer == Peer::Selective {
             self.epsn.prev()
         } else {
             self.last_unanswered()
@@ -110,10 +111,14 @@ impl Responder {
         batch: &mut TxBatch,
     ) -> RespondStep {
         let opcode = Opcode::RC_ACKNOWLEDGE;
-        let step = self.emit_bare(link, opcode, psn, cx, batch, |this, writer| {
-            let msn = this.msn;
-            writer.aeth(&Aeth { syndrome, msn });
-        });
+        let step = if self.ahead.is_some() && link.peer == Peer::Selective {
+            self.emit_sack(link, syndrome, psn, cx, batch)
+        } else {
+            self.emit_bare(link, opcode, psn, cx, batch, |this, writer| {
+                let msn = this.msn;
+                writer.aeth(&Aeth { syndrome, msn });
+            })
+        };
         cx.common.stats.ack_sent += u64::from(matches!(step, RespondStep::Sent));
         step
     }

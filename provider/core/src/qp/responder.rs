@@ -10,6 +10,7 @@ use crate::cq::WcOpcode;
 use crate::error::{DropReason, Fault};
 use crate::mr::Access;
 use crate::qp::ack::OwedAck;
+use crate::qp::recovery::{Ahead, Peer, Waiting};
 use crate::qp::replay::{Replay, ResourceKind};
 use crate::qp::report::ResponderCounts;
 use crate::qp::{Link, RecvSource};
@@ -30,15 +31,6 @@ pub(crate) enum Incoming {
         total: u32,
         received: u32,
     },
-}
-
-/// What packets ahead of the expected one were answered with. They are answered
-/// once; the rest is dropped until the expected packet arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waiting {
-    No,
-    SequenceNakSent,
-    RnrNakSent,
 }
 
 /// A request that is refused for good: the peer gets a NAK, the QP fails. Which check
@@ -111,7 +103,7 @@ pub(crate) struct Responder {
     pub(crate) epsn: Psn,
     pub(crate) msn: Msn,
     pub(crate) incoming: Incoming,
-    waiting: Waiting,
+    pub(crate) waiting: Waiting,
     pub(crate) replay: Replay,
     pub(crate) nak_owed: Option<(Syndrome, Psn)>,
     pub(crate) counts: ResponderCounts,
@@ -124,6 +116,10 @@ pub(crate) struct Responder {
     pub(crate) peer_sets_mig_req: bool,
     /// The last request that was executed is a READ or atomic.
     pub(crate) answered_last: bool,
+    /// Packets that came again, modulo 2^16.
+    pub(crate) duplicates: u16,
+    /// Packets ahead of a gap, while there is one.
+    pub(crate) ahead: Option<Box<Ahead>>,
 }
 
 impl Responder {
@@ -143,6 +139,8 @@ impl Responder {
             needs_receives: false,
             peer_sets_mig_req: true,
             answered_last: false,
+            duplicates: 0,
+            ahead: None,
         }
     }
 
@@ -218,7 +216,7 @@ impl Responder {
             if bth.psn.is_before(self.epsn) {
                 self.on_duplicate(link, packet, cx);
             } else {
-                self.on_ahead(cx);
+                self.on_ahead(link, packet, cx);
             }
             return Ok(());
         }
@@ -282,27 +280,13 @@ impl Responder {
         };
         mark!(FlushedWhileFilling if self.fills_receive());
         self.incoming = Incoming::Idle;
+        self.forget_kept(cx.common);
         self.forget_orphan(&cx.common.srqs);
         while !self.rq.is_empty() {
             let cqe = link.cqe(self.rq.front_wr_id(), WcOpcode::Recv, first, 0);
             self.rq.pop();
             cx.complete(self.recvs.cq, cqe);
             first = Fault::Flushed;
-        }
-    }
-
-    /// Packets were lost or overtaken: one NAK, then silence until the expected one.
-    fn on_ahead<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
-        cx.common.stats.out_of_seq_request += 1;
-        self.counts.out_of_seq_request += 1;
-        if self.waiting == Waiting::No {
-            mark!(SequenceNakSent);
-            tell!(DEBUG, psn = self.epsn.get(), "NAK: packets are missing");
-            self.waiting = Waiting::SequenceNakSent;
-            self.nak_owed = Some((Syndrome::nak(NakCode::PsnSequence), self.epsn));
-        } else {
-            mark!(AheadDropped);
-            cx.common.stats.drop_packet(DropReason::AheadOfSequence);
         }
     }
 
@@ -319,6 +303,7 @@ impl Responder {
         let kept = match packet.info().operation {
             Operation::Send | Operation::Write => {
                 mark!(DuplicateMessage);
+                self.duplicates = self.duplicates.wrapping_add(1);
                 self.ack.owe_now();
                 return;
             }
@@ -334,7 +319,10 @@ impl Responder {
                 mark!(ReadReplayed if packet.info().operation == Operation::ReadRequest);
                 mark!(AtomicReplayed if packet.atomic_eth().is_some());
                 mark!(PlacedReplayed if matches!(packet.info().operation, Operation::AtomicWrite | Operation::Flush));
-                self.replay.rewind(number, psn);
+                match self.part_of_read(link, packet, psn, number) {
+                    Some(packets) => self.replay.repeat_part(number, psn, packets),
+                    None => self.replay.rewind(number, psn),
+                }
             }
             None => {
                 mark!(StaleDuplicate);
@@ -343,7 +331,20 @@ impl Responder {
         }
     }
 
-    /// A repeated READ must ask for the end of what was asked for before, under the
+    /// Packets that are to be answered again, and nothing behind them: of a peer that asks for what it lacks, or of a READ
+    /// that does not ask for the rest.
+    fn part_of_read(&self, link: &Link, packet: &Packet<'_>, psn: Psn, number: u64) -> Option<u32> {
+        let packets = match packet.reth() {
+            Some(reth) if packet.info().operation == Operation::ReadRequest => {
+                reth.dma_len.div_ceil(link.mtu).max(1)
+            }
+            _ => 1,
+        };
+        let is_part = link.peer == Peer::Selective || !self.replay.is_rest(number, psn, packets);
+        is_part.then_some(packets)
+    }
+
+    /// A repeated READ must ask for a part of what was asked for before, under the
     /// same key; anything else is not a repetition.
     fn find_same_read(&self, link: &Link, packet: &Packet<'_>, psn: Psn) -> Option<u64> {
         let reth = packet.reth()?;
@@ -354,7 +355,9 @@ impl Responder {
         let offset = psn.distance_from(resource.first_psn) * link.mtu;
         (reth.rkey == rkey
             && reth.va == va.wrapping_add(u64::from(offset))
-            && reth.dma_len == len - offset)
-            .then_some(number)
+            && reth.dma_len <= len - offset
+            && (reth.dma_len == len - offset
+                || reth.dma_len > 0 && reth.dma_len.is_multiple_of(link.mtu)))
+        .then_some(number)
     }
 }

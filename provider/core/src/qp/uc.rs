@@ -32,7 +32,7 @@ impl Requester {
             }
             self.start(link, cx)?;
         }
-        let Some(psns) = self.emit_data::<H, { UC_OPCODES }>(link, cx, batch)? else {
+        let Some(psns) = self.emit_data::<H, UC_OPCODES, false>(link, cx, batch)? else {
             return Ok(SendStep::BatchFull);
         };
         cx.common.stats.sent_pkts += 1;

@@ -3,7 +3,7 @@
 //! the shared receive queue that it is for: its receives are taken, its protection
 //! domain is the one that memory is checked in, and its CQ gets the completions.
 
-use urxe_wire::{Packet, PacketWriter, XrcEth};
+use urxe_wire::{Packet, PacketWriter, Service, XrcEth};
 
 use crate::context::{Common, Cx, Host};
 use crate::error::DropReason;
@@ -42,6 +42,11 @@ impl Qp {
             return self.after(cx);
         }
         self.handle_packet(packet, cx);
+    }
+
+    /// May the packet be handled now? Over XRC, in the queue that it names.
+    pub(crate) fn may_enter(&mut self, packet: &Packet<'_>, common: &Common) -> bool {
+        self.service != Service::Xrc || self.enter_srq(packet, common)
     }
 
     /// The queue that the packet names is the one to work with, if it is of the target's

@@ -93,7 +93,7 @@ fn placement_programs_agree_with_the_model() {
 fn a_seed_gives_the_same_run_twice() {
     for service in SERVICES {
         for seed in [1, 77, 4242] {
-            let run = || (service.run)(seed);
+            let run = || suite::run_program(service, seed);
             assert_eq!(run(), run(), "{} seed {seed}", service.name);
         }
     }

@@ -218,6 +218,7 @@ fn settings(rng: &mut Rng) -> Settings {
         ],
         rd_atomic: 1 + rng.below(6) as u8,
         window_bytes: rng.pick(&[1 << 10, 8 << 10, 64 << 10]),
+        window_packets_start: rng.pick(&[4, u32::MAX]),
         read_chunk_bytes: rng.pick(&[256, 1024, 64 << 10]),
         limits: RunLimits {
             segments_max: rng.pick(&[1, 2, 64]),
@@ -465,6 +466,8 @@ fn congestion_control(rng: &mut Rng) -> CongestionControl {
             100_000_000 << rng.below(11),
         ))),
         2 => CongestionControl::Delay(DelayParams::target(500 + rng.below(100_000))),
+        3 => CongestionControl::Path,
+        4 | 5 => CongestionControl::Auto,
         _ => CongestionControl::None,
     }
 }

@@ -10,7 +10,7 @@ use urxe_core::marks::{self, Mark};
 
 use urxe_core::Time;
 
-use crate::support::Node;
+use crate::support::{Node, RECOVERY, recoveries};
 
 /// One service's random programs.
 #[derive(Debug)]
@@ -69,9 +69,15 @@ pub(crate) fn is_replay() -> bool {
     setting("URXE_SEED").is_some()
 }
 
+/// Runs one program. Neighbouring seeds have other kinds of recovery.
+pub(crate) fn run_program(service: &Service, seed: u64) -> Run {
+    RECOVERY.set(recoveries(seed));
+    (service.run)(seed)
+}
+
 /// Runs one program; says how to replay it if it fails.
 fn run_seed(service: &Service, seed: u64) -> Result<u64, String> {
-    let run = catch_unwind(AssertUnwindSafe(|| (service.run)(seed)));
+    let run = catch_unwind(AssertUnwindSafe(|| run_program(service, seed)));
     run.map(|run| run.operations).map_err(|_| {
         let name = service.name;
         format!("URXE_SEED={seed} cargo test -p urxe-core --test model -- {name}_programs")
@@ -91,7 +97,7 @@ pub(crate) fn run_once(service: &Service) {
 
 fn run_all(service: &Service) {
     if let Some(seed) = setting("URXE_SEED") {
-        (service.run)(seed);
+        run_program(service, seed);
         return;
     }
     let programs = setting("URXE_PROGRAMS").unwrap_or(service.programs);

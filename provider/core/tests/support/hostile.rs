@@ -6,7 +6,7 @@ use urxe_core::error::WcStatus;
 use urxe_core::qp::state::{QpState, QpType};
 use urxe_core::transmit::{RunLimits, TxBatch};
 use urxe_core::work::{RecvWr, SendWr, Sge, WrData, WrOpcode};
-use urxe_core::{AckMode, RxPath, Time};
+use urxe_core::{AckMode, Recovery, RxPath, Time};
 use urxe_wire::{IcrcPolicy, Opcode, PayloadRule, Psn};
 
 use crate::support::bytes::Script;
@@ -22,14 +22,25 @@ pub(crate) fn run(script: &[u8]) -> (QpState, u64) {
     run_as(QpType::Rc, script)
 }
 
+/// Runs a script against a QP with a peer that is believed when it says which packets it has.
+#[allow(dead_code, reason = "not every user of this file wants it")]
+pub(crate) fn run_selective(script: &[u8]) -> (QpState, u64) {
+    run_with(QpType::Rc, Recovery::Selective, script)
+}
+
 /// Runs a script against a QP of any service.
 pub(crate) fn run_as(qp_type: QpType, script: &[u8]) -> (QpState, u64) {
+    run_with(qp_type, Recovery::Keep, script)
+}
+
+fn run_with(qp_type: QpType, recovery: Recovery, script: &[u8]) -> (QpState, u64) {
     let mut script = Script(script);
     let settings = Settings {
         qp_type,
         memory: REGISTERED,
         access: urxe_core::mr::Access(0x30f),
         icrc: IcrcPolicy::Skip,
+        recovery: [recovery; 2],
         ..Settings::default()
     };
     let mut node = Node::new(0, &settings);
@@ -86,9 +97,12 @@ pub(crate) fn run_as(qp_type: QpType, script: &[u8]) -> (QpState, u64) {
             }
             3 => drain(&mut node, now),
             _ => {
-                let Some(packet) = hostile_packet(&mut script, &node, qp_type, op) else {
+                let Some(mut packet) = hostile_packet(&mut script, &node, qp_type, op) else {
                     break;
                 };
+                if recovery == Recovery::Selective && packet[0] == 0x11 {
+                    say_which(&mut script, &mut packet, op);
+                }
                 let path = RxPath::new(peer, 4791, node.addr, 0);
                 node.with_env(now, |s, env| s.handle_packet(&path, 0, &packet, env));
             }
@@ -178,6 +192,19 @@ fn hostile_packet(
     };
     packet.extend(std::iter::repeat_n(op, payload + 4));
     Some(packet)
+}
+
+/// An ACKNOWLEDGE says which packets arrived.
+fn say_which(script: &mut Script<'_>, packet: &mut Vec<u8>, op: u8) {
+    packet.truncate(packet.len() - 4);
+    packet.resize(packet.len().max(16), 0);
+    if op & 0x40 == 0 {
+        // Of an ACK, not of a NAK.
+        packet[12] &= 0x1f;
+    }
+    let len = usize::from(script.byte().unwrap_or(0) % 40);
+    packet.extend(script.take(len));
+    packet.resize(packet.len().next_multiple_of(4) + 4, 0);
 }
 
 fn drain(node: &mut Node, now: Time) {

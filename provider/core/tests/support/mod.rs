@@ -6,7 +6,7 @@
 pub mod bytes;
 pub mod late;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -18,7 +18,7 @@ use urxe_core::qp::state::{QpState, QpType, transition};
 use urxe_core::table::QpIndex;
 use urxe_core::transmit::{RunLimits, TxBatch};
 use urxe_core::work::{RecvWr, SendWr};
-use urxe_core::{AckMode, Env, QpInit, RxPath, Shard, ShardConfig, Time};
+use urxe_core::{AckMode, Env, QpInit, Recovery, RxPath, Shard, ShardConfig, Time};
 use urxe_wire::{IcrcPolicy, Packet, Psn, Qkey, Qpn};
 
 use late::{Late, Of};
@@ -60,9 +60,9 @@ impl Rng {
 pub struct VecMemory {
     bytes: RefCell<Vec<u8>>,
     /// Addresses from here on cannot be reached any more (an unmapped page).
-    pub gone_from: std::cell::Cell<u64>,
+    pub gone_from: Cell<u64>,
     /// Addresses from here on do not survive a loss of power: at first all.
-    pub volatile_from: std::cell::Cell<u64>,
+    pub volatile_from: Cell<u64>,
     /// What was made persistent, with its address, in order.
     pub persisted: RefCell<Vec<(u64, Vec<u8>)>>,
 }
@@ -174,6 +174,18 @@ pub struct Node {
     pub late: Late,
 }
 
+/// Every combination of what two sides do about losses, in turn.
+pub fn recoveries(number: u64) -> [Recovery; 2] {
+    const ALL: [Recovery; 3] = [Recovery::GoBackN, Recovery::Keep, Recovery::Selective];
+    let at = |n: u64| ALL[(n % ALL.len() as u64) as usize];
+    [at(number), at(number / ALL.len() as u64)]
+}
+
+thread_local! {
+    /// What nodes of this thread do unless a test says otherwise.
+    pub static RECOVERY: Cell<[Recovery; 2]> = const { Cell::new([Recovery::Keep; 2]) };
+}
+
 /// The Q_Key of datagram QPs.
 pub const QKEY: Qkey = Qkey(0x1234);
 
@@ -192,6 +204,7 @@ pub struct Settings {
     pub sq_sig_all: bool,
     pub memory: usize,
     pub window_bytes: u32,
+    pub window_packets_min: u32,
     pub destination_bytes: u32,
     pub destination_bytes_beside: u32,
     pub read_chunk_bytes: u32,
@@ -200,6 +213,10 @@ pub struct Settings {
     pub secret: u64,
     pub icrc: IcrcPolicy,
     pub pace_burst_bytes: u32,
+    pub window_packets: u32,
+    pub window_packets_start: u32,
+    /// What each side does about losses.
+    pub recovery: [Recovery; 2],
 }
 
 impl Default for Settings {
@@ -224,6 +241,7 @@ impl Default for Settings {
             sq_sig_all: false,
             memory: 1 << 20,
             window_bytes: 64 << 10,
+            window_packets_min: 4,
             destination_bytes: u32::MAX,
             destination_bytes_beside: u32::MAX,
             read_chunk_bytes: 2048,
@@ -235,6 +253,9 @@ impl Default for Settings {
             secret: 1,
             icrc: IcrcPolicy::SolveIdent,
             pace_burst_bytes: 0,
+            window_packets: 1024,
+            window_packets_start: u32::MAX,
+            recovery: RECOVERY.get(),
         }
     }
 }
@@ -245,11 +266,15 @@ impl Node {
         let mut shard = Shard::new(ShardConfig {
             secret,
             window_bytes: s.window_bytes,
+            window_packets_min: s.window_packets_min,
             destination_bytes: s.destination_bytes,
             destination_bytes_beside: s.destination_bytes_beside,
             read_chunk_bytes: s.read_chunk_bytes,
             icrc: s.icrc,
             pace_burst_bytes: s.pace_burst_bytes,
+            window_packets: s.window_packets,
+            window_packets_start: s.window_packets_start,
+            recovery: s.recovery[usize::from(side)],
             ..ShardConfig::default()
         });
         let mut mrs = MrTable::new(secret ^ 0x55);
@@ -288,6 +313,7 @@ impl Node {
             qpn,
             keys,
             batch: TxBatch::new(s.batch_bytes, s.limits),
+            late: Late::default(),
         }
     }
 
@@ -301,7 +327,7 @@ impl Node {
             mrs: &mut self.mrs,
             memory: &self.memory,
             cqs: &mut self.cqs,
-            late: Late::default(),
+            late: Some(&self.late),
         };
         f(&mut self.shard, &mut env)
     }
@@ -315,7 +341,6 @@ impl Node {
     /// Goes to the next state with those of the attributes that the service takes.
     fn advance(&mut self, s: &Settings, attr: &QpAttr, mask: AttrMask) {
         let entry = transition(s.qp_type, self.state(), attr.qp_state).expect("a transition");
-            late: Some(&self.late),
         let taken = entry.required | entry.optional | AttrMask::STATE;
         self.modify(attr, AttrMask(mask.0 & taken.0));
     }
@@ -376,6 +401,14 @@ impl Node {
                 | AttrMask::RNR_RETRY
                 | AttrMask::MAX_QP_RD_ATOMIC,
         );
+        self.agree(s);
+    }
+
+    /// The two sides tell each other that both are selective, if they are.
+    pub fn agree(&mut self, s: &Settings) {
+        if s.recovery == [Recovery::Selective; 2] {
+            self.shard.set_selective_peer(self.qp);
+        }
     }
 
     pub fn state(&self) -> QpState {
@@ -471,9 +504,18 @@ impl Pair {
 
     pub fn post_recv(&mut self, side: usize, wr: &RecvWr<'_>) {
         let (now, qp) = (self.now, self.nodes[side].qp);
+        self.nodes[side].serve_late(now);
         self.nodes[side]
             .with_env(now, |s, env| s.post_recv(qp, wr, env))
             .expect("posts");
+    }
+
+    /// A receive that is posted while the next packets are handled.
+    pub fn post_recv_late(&self, side: usize, wr: &RecvWr<'_>) {
+        let node = &self.nodes[side];
+        let cap = node.shard.query_qp(node.qp).expect("exists").1.cap;
+        node.late
+            .post(Of::Qp(node.qp), cap.max_recv_sge as usize, wr);
     }
 
     /// Hands over everything that the shards want to send.
@@ -492,20 +534,11 @@ impl Pair {
                     .flat_map(|run| {
                         batch.bytes()[run.range.clone()]
                             .chunks(run.segment_size)
-        self.nodes[side].serve_late(now);
                             .enumerate()
                     })
                     .map(|(k, p)| (k as u16, p.to_vec()))
                     .collect();
                 batch.clear();
-    /// A receive that is posted while the next packets are handled.
-    pub fn post_recv_late(&self, side: usize, wr: &RecvWr<'_>) {
-        let node = &self.nodes[side];
-        let cap = node.shard.query_qp(node.qp).expect("exists").1.cap;
-        node.late
-            .post(Of::Qp(node.qp), cap.max_recv_sge as usize, wr);
-    }
-
                 self.nodes[side].batch = batch;
                 for (ident, packet) in packets {
                     self.launch(side, ident, packet);
@@ -576,7 +609,14 @@ impl Pair {
         for node in &mut self.nodes {
             node.with_env(now, |s, env| s.handle_timeout(env));
         }
+        self.serve_late();
         true
+    }
+
+    fn serve_late(&mut self) -> bool {
+        let now = self.now;
+        let each = self.nodes.each_mut();
+        each.map(|node| node.serve_late(now)).contains(&true)
     }
 
     pub fn deliver(&mut self, to: usize, ident: u16, packet: &[u8]) {
@@ -597,14 +637,7 @@ impl Pair {
                 "no end after {steps} steps, {:?}",
                 self.now
             );
-        self.serve_late();
         }
-    }
-
-    fn serve_late(&mut self) -> bool {
-        let now = self.now;
-        let each = self.nodes.each_mut();
-        each.map(|node| node.serve_late(now)).contains(&true)
     }
 
     /// Steps until the time has come.

@@ -194,7 +194,7 @@ impl ShardState {
         if is_due {
             let (parts, carrier) = (&mut self.parts, &mut self.carrier);
             parts.with(|shard, env| {
-                shard.handle_timeout_unless(env, |dest| carrier.waits_at(dest));
+                shard.handle_timeout_unless(env, |dest, _| carrier.waits_at(dest));
             });
         }
         if self.cqs.clock.due.is_some_and(|due| due <= self.now) {

@@ -21,13 +21,16 @@ pub(crate) struct Exhausted;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Retry {
-    timeout_ns: Option<u64>,
+    /// The code of the local ACK timeout; 0 is never.
+    timeout: u8,
     retry_cnt: u8,
     rnr_retry: u8,
     retries_left: u8,
     rnr_left: u8,
     ack_deadline: Option<Time>,
     rnr_until: Option<Time>,
+    /// PSN that the last RNR NAK was about, while nothing has moved since.
+    rnr_at: Option<Psn>,
     /// PSN that the requester went back to last, while nothing has moved since.
     rewound_to: Option<Psn>,
 }
@@ -35,18 +38,30 @@ pub(crate) struct Retry {
 impl Retry {
     /// Timeout code and counters as `ibv_modify_qp` sets them.
     pub(crate) fn configure(&mut self, timeout: u8, retry_cnt: u8, rnr_retry: u8) {
-        // IBTA 9.7.6.1.3: 4.096 us * 2^code, 0 is never; twice that is within the
-        // tolerance and leaves room for a busy peer.
-        self.timeout_ns = (timeout != 0).then(|| (8192u64 << timeout).max(TIMEOUT_FLOOR_NS));
+        self.timeout = timeout;
         (self.retry_cnt, self.rnr_retry) = (retry_cnt, rnr_retry);
         (self.retries_left, self.rnr_left) = (retry_cnt, rnr_retry);
+    }
+
+    /// When an answer to what leaves now is late.
+    #[inline]
+    fn late_at(&self, now: Time) -> Option<Time> {
+        // IBTA 9.7.6.1.3: 4.096 us * 2^code, 0 is never; twice that is within the
+        // tolerance and leaves room for a busy peer.
+        let coded = 8192u64 << self.timeout;
+        (self.timeout != 0).then(|| now + coded.max(TIMEOUT_FLOOR_NS))
+    }
+
+    /// How long an answer may take.
+    pub(crate) fn timeout_ns(&self) -> Option<u64> {
+        self.late_at(Time::ZERO).map(|at| at.0)
     }
 
     /// A packet left.
     #[inline]
     pub(crate) fn on_sent(&mut self, now: Time) {
         if self.ack_deadline.is_none() {
-            self.ack_deadline = self.timeout_ns.map(|t| now + t);
+            self.ack_deadline = self.late_at(now);
         }
     }
 
@@ -59,11 +74,15 @@ impl Retry {
     #[inline]
     pub(crate) fn on_progress(&mut self, now: Time, all_acknowledged: bool) {
         self.retries_left = self.retry_cnt;
-        self.rnr_left = self.rnr_retry;
+        // Of an RNR NAK that acknowledges requests before its own, that came first.
+        if self.rnr_until.is_none() {
+            self.rnr_at = None;
+        }
         self.rewound_to = None;
-        self.ack_deadline = match self.timeout_ns {
-            Some(t) if !all_acknowledged => Some(now + t),
-            _ => None,
+        self.ack_deadline = if all_acknowledged {
+            None
+        } else {
+            self.late_at(now)
         };
     }
 
@@ -75,13 +94,16 @@ impl Retry {
         }
         self.retries_left = self.retries_left.checked_sub(1).ok_or(Exhausted)?;
         self.rewound_to = Some(una);
-        self.ack_deadline = self.timeout_ns.map(|t| now + t);
+        self.ack_deadline = self.late_at(now);
         Ok(true)
     }
 
-    /// An RNR NAK: wait. What refills the counters is that something was acknowledged ([`Retry::on_progress`]), which the
+    /// An RNR NAK for the request at `una`: wait. What refills the counter is that something was acknowledged since the last, which the
     /// NAK does for the requests before its PSN and no others.
-    pub(crate) fn on_rnr(&mut self, now: Time, timer: RnrTimer) -> Result<(), Exhausted> {
+    pub(crate) fn on_rnr(&mut self, now: Time, timer: RnrTimer, una: Psn) -> Result<(), Exhausted> {
+        if self.rnr_at.replace(una) != Some(una) {
+            self.rnr_left = self.rnr_retry;
+        }
         if self.rnr_retry != RNR_RETRY_FOREVER {
             self.rnr_left = self.rnr_left.checked_sub(1).ok_or(Exhausted)?;
         }
@@ -102,14 +124,16 @@ impl Retry {
         self.rnr_until.or(self.ack_deadline)
     }
 
-    /// [`Retry::expire`] would count a timeout.
-    pub(crate) fn is_ack_late(&self, now: Time) -> bool {
-        self.rnr_until.is_none() && self.ack_deadline.is_some_and(|deadline| deadline <= now)
+    /// If [`Retry::expire`] would count a timeout: the oldest packet that is not acknowledged left before this time.
+    pub(crate) fn late_since(&self, now: Time) -> Option<Time> {
+        let deadline = self.ack_deadline.filter(|&deadline| deadline <= now)?;
+        let is_waiting = self.rnr_until.is_some();
+        (!is_waiting).then(|| Time(deadline.0.saturating_sub(self.timeout_ns().unwrap_or(0))))
     }
 
     /// What was sent is known not to be lost: waits as long again, and counts nothing.
     pub(crate) fn wait_again(&mut self, now: Time) {
-        self.ack_deadline = self.timeout_ns.map(|t| now + t);
+        self.ack_deadline = self.late_at(now);
     }
 
     /// Looks at the clock.
@@ -130,7 +154,7 @@ impl Retry {
             Some(left) => {
                 self.retries_left = left;
                 self.rewound_to = None;
-                self.ack_deadline = self.timeout_ns.map(|t| now + t);
+                self.ack_deadline = self.late_at(now);
                 Expired::AckTimeout
             }
         }
@@ -211,11 +235,13 @@ mod tests {
     fn packets_that_are_not_lost_cost_no_retry() {
         let mut r = retry(14, 0, 7);
         r.on_sent(Time(0));
+        let mut since = Time(0);
         for _ in 0..100 {
             let late = r.deadline().expect("armed");
-            assert!(!r.is_ack_late(Time(late.0 - 1)));
-            assert!(r.is_ack_late(late));
+            assert_eq!(r.late_since(Time(late.0 - 1)), None);
+            assert_eq!(r.late_since(late), Some(since));
             r.wait_again(late);
+            since = late;
             assert_eq!(r.expire(late), Expired::Nothing);
         }
         let late = r.deadline().expect("armed");
@@ -234,12 +260,27 @@ mod tests {
     }
 
     #[test]
+    fn an_rnr_nak_that_acknowledges_is_the_first_of_its_request() {
+        let mut r = retry(14, 7, 1);
+        let timer = RnrTimer::new(12);
+        r.on_sent(Time(0));
+        assert_eq!(r.on_rnr(Time(0), timer, Psn::new(1)), Ok(()));
+        // It acknowledged the request before.
+        r.on_progress(Time(0), false);
+        assert_eq!(r.expire(Time(640_000)), Expired::RnrOver);
+        let second = r.on_rnr(Time(640_000), timer, Psn::new(1));
+        assert_eq!(second, Err(Exhausted));
+        let other = r.on_rnr(Time(640_000), timer, Psn::new(2));
+        assert_eq!(other, Ok(()));
+    }
+
+    #[test]
     fn an_rnr_nak_refills_no_counter() {
         let mut r = retry(14, 1, 7);
         r.on_sent(Time(0));
         assert_eq!(r.expire(r.deadline().expect("armed")), Expired::AckTimeout);
         for _ in 0..3 {
-            assert_eq!(r.on_rnr(Time(0), RnrTimer::new(12)), Ok(()));
+            assert_eq!(r.on_rnr(Time(0), RnrTimer::new(12), Psn::ZERO), Ok(()));
             let until = r.deadline().expect("it waits");
             assert_eq!(r.expire(until), Expired::RnrOver);
         }
@@ -251,7 +292,7 @@ mod tests {
     fn rnr_waits_its_time_and_seven_is_for_ever() {
         let mut r = retry(14, 7, 1);
         let timer = RnrTimer::new(12);
-        assert_eq!(r.on_rnr(Time(0), timer), Ok(()));
+        assert_eq!(r.on_rnr(Time(0), timer, Psn::ZERO), Ok(()));
         assert!(r.waits_for_rnr());
         assert_eq!(
             r.on_sequence_error(Time(1), Psn::new(1)),
@@ -260,10 +301,10 @@ mod tests {
         );
         assert_eq!(r.expire(Time(639_999)), Expired::Nothing);
         assert_eq!(r.expire(Time(640_000)), Expired::RnrOver);
-        assert_eq!(r.on_rnr(Time(0), timer), Err(Exhausted));
+        assert_eq!(r.on_rnr(Time(0), timer, Psn::ZERO), Err(Exhausted));
         let mut forever = retry(14, 7, 7);
         for _ in 0..1000 {
-            assert_eq!(forever.on_rnr(Time(0), timer), Ok(()));
+            assert_eq!(forever.on_rnr(Time(0), timer, Psn::ZERO), Ok(()));
         }
     }
 }

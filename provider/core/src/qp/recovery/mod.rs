@@ -1,0 +1,59 @@
+//! Recovery from losses: when packets are sent again, and what becomes of those that arrive
+//! ahead of a gap.
+//!
+//! The requester goes back to the oldest packet that is not acknowledged (`back.rs`), at the times and
+//! as often as `retry.rs` says. The responder says once that packets are missing, and keeps what is
+//! ahead of them (`gap.rs`, `ahead.rs`).
+
+mod again;
+mod ahead;
+mod back;
+mod board;
+mod gap;
+mod retry;
+mod sack;
+mod selective;
+
+use urxe_wire::Psn;
+
+use crate::time::Time;
+pub(crate) use ahead::{Ahead, Room};
+use board::Board;
+pub(crate) use retry::Retry;
+
+/// What is known of a peer's recovery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// It does what the standard says, as far as is known.
+    #[default]
+    Standard,
+    /// It says which packets it has, and understands that of this side.
+    Selective,
+}
+
+/// A requester that knows of each packet under way whether it is missing (`selective.rs`).
+#[derive(Debug)]
+pub(crate) struct Selective {
+    board: Board,
+    /// PSN of the board's first packet.
+    base: Psn,
+    /// The peer has executed everything before.
+    peer_end: Psn,
+    /// Answers ahead of one that is missing.
+    kept: Ahead,
+    /// Packets that are known to have arrived since this was looked at last.
+    news: u32,
+    /// Times in a row that nothing was heard.
+    probes: u32,
+    /// When the ends are sent again to hear how things stand.
+    probe_at: Option<Time>,
+}
+
+/// What packets ahead of the expected one were answered with. They are answered
+/// once; for the rest there is silence until the expected packet arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    No,
+    SequenceNakSent,
+    RnrNakSent,
+}
