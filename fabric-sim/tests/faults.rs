@@ -38,12 +38,18 @@ fn busy(mode: Mode, faults: &[Fault]) -> Sim {
 }
 
 fn run(mode: Mode, faults: &[Fault]) -> Sim {
-    let mut sim = busy(mode, faults);
-    sim.run_until(Time::ZERO + Span::from_ms(3_000));
+    let sim = survived(mode, faults);
     for stream in sim.streams() {
         let outcome = (stream.failure, stream.is_complete());
         assert_eq!(outcome, (None, true), "{stream:?} under {faults:?}");
     }
+    sim
+}
+
+/// Nothing wrong arrived, and every frame is accounted for. A connection may have given up.
+fn survived(mode: Mode, faults: &[Fault]) -> Sim {
+    let mut sim = busy(mode, faults);
+    sim.run_until(Time::ZERO + Span::from_ms(3_000));
     let mismatches = |h| sim.transport(h).map_or(0, |t| t.memory().mismatches());
     let mismatches: u64 = sim.fabric().topology().hosts().map(mismatches).sum();
     assert_eq!(mismatches, 0, "under {faults:?}");
@@ -95,10 +101,13 @@ fn the_transport_lives_through_each_of_them_and_each_has_hits() {
 
 #[test]
 fn all_together_are_the_same_twice_and_in_both_modes() {
+    // A sixth of the frames do not arrive: in one seed of twenty that is eight times in a row the one that is waited for.
     let run = |mode| {
-        let sim = run(mode, &all_about_frames());
+        let sim = survived(mode, &all_about_frames());
         let hits: Vec<u64> = sim.fabric().faults().iter().map(|f| f.hits()).collect();
-        (sim.fabric().trace(), sim.fabric().events(), hits)
+        let streams = sim.streams().iter();
+        let failures: Vec<_> = streams.map(|stream| stream.failure).collect();
+        (sim.fabric().trace(), sim.fabric().events(), hits, failures)
     };
     let first = run(Mode::Bytes);
     assert_eq!(first, run(Mode::Bytes));

@@ -1,0 +1,146 @@
+//! What a connection makes of a long road, or of one that loses packets: in virtual time, exact and repeatable. A bound is what
+//! holds now, with a little room; docs/LOSS.md says what to expect.
+
+mod ends;
+mod rivals;
+mod road;
+#[path = "../support/mod.rs"]
+mod support;
+
+use ends::{Ends, PAYLOAD};
+use rivals::{Bbr, Cubic, Rival};
+use road::{Flow, Road, drive, jain};
+use support::RECOVERY;
+use urxe_core::Recovery;
+use urxe_core::congestion::CongestionControl;
+use urxe_core::work::WrOpcode;
+
+const MBIT: u64 = 1_000_000;
+const MS: u64 = 1_000_000;
+const SEED: u64 = 7;
+
+/// The part of a road's payload that a connection alone carries in eight seconds.
+fn ratio(road: Road, control: CongestionControl, op: WrOpcode) -> f64 {
+    let mut flows: Vec<(f64, Box<dyn Flow>)> = vec![(0.0, Box::new(Ends::new(control, op, SEED)))];
+    let out = drive(road, &mut flows, 8.0, SEED);
+    let ratio = out.goodput[0] / (road.rate as f64 * PAYLOAD);
+    println!("{control:?} {op:?} {road:?}: ratio {ratio:.3}, {out:?}");
+    assert!(!out.dead, "the connection lives, seed {SEED}");
+    ratio
+}
+
+/// What is lost, of 1000 packets, and the ratio that there must be.
+fn gate(rate: u64, rtt: u64, op: WrOpcode, bounds: &[(u64, f64)]) {
+    let failed: Vec<String> = bounds
+        .iter()
+        .filter_map(|&(loss, bound)| {
+            let road = Road::new(rate, rtt, loss * 100);
+            let ratio = ratio(road, CongestionControl::Auto, op);
+            (ratio < bound).then(|| format!("{loss} of 1000 lost: {ratio:.3}, not {bound}"))
+        })
+        .collect();
+    assert!(failed.is_empty(), "seed {SEED}: {failed:?}");
+}
+
+#[test]
+fn a_long_road_is_filled_by_writes() {
+    gate(
+        200 * MBIT,
+        20 * MS,
+        WrOpcode::RdmaWrite,
+        &[(0, 0.97), (10, 0.12), (50, 0.02), (100, 0.01)],
+    );
+}
+
+/// Between two sides that tell each other what is lost.
+#[test]
+fn a_long_road_stays_full_where_only_what_is_lost_is_sent_again() {
+    RECOVERY.set([Recovery::Selective; 2]);
+    gate(
+        200 * MBIT,
+        20 * MS,
+        WrOpcode::RdmaWrite,
+        &[(0, 0.97), (10, 0.90), (50, 0.75)],
+    );
+}
+
+#[test]
+fn a_long_road_is_filled_by_sends() {
+    gate(
+        200 * MBIT,
+        20 * MS,
+        WrOpcode::Send,
+        &[(0, 0.97), (10, 0.12)],
+    );
+}
+
+#[test]
+fn a_long_road_is_filled_by_reads() {
+    gate(
+        200 * MBIT,
+        20 * MS,
+        WrOpcode::RdmaRead,
+        &[(0, 0.97), (10, 0.12)],
+    );
+}
+
+#[test]
+fn a_gigabit_around_half_the_world_is_filled() {
+    gate(1000 * MBIT, 100 * MS, WrOpcode::RdmaWrite, &[(0, 0.97)]);
+}
+
+#[test]
+fn a_short_road_that_loses_is_filled() {
+    gate(
+        200 * MBIT,
+        MS / 10,
+        WrOpcode::RdmaWrite,
+        &[(0, 0.8), (10, 0.75)],
+    );
+}
+
+/// Shares of a road with a queue of one bandwidth-delay product.
+fn shares(names: &str, seconds: f64) -> f64 {
+    let flow = |(k, name): (usize, &str)| -> (f64, Box<dyn Flow>) {
+        let (name, start) = name.split_once('@').unwrap_or((name, "0"));
+        let flow: Box<dyn Flow> = match name {
+            "cubic" => Box::new(Rival::new(Cubic::new())),
+            "bbr" => Box::new(Rival::new(Bbr::new())),
+            _ => Box::new(Ends::new(
+                CongestionControl::Auto,
+                WrOpcode::RdmaWrite,
+                SEED + k as u64,
+            )),
+        };
+        (start.parse().expect("seconds"), flow)
+    };
+    let mut flows: Vec<_> = names.split(' ').enumerate().map(flow).collect();
+    let road = Road::new(200 * MBIT, 20 * MS, 0);
+    let out = drive(road, &mut flows, seconds, SEED);
+    let jain = jain(&out.goodput);
+    println!("{names}: Jain {jain:.3}, {out:?}");
+    assert!(!out.dead, "every connection lives, seed {SEED}");
+    jain
+}
+
+#[test]
+fn two_share_a_road() {
+    for (names, bound) in [("urxe urxe", 0.95), ("urxe urxe@2", 0.85)] {
+        let jain = shares(names, 12.0);
+        assert!(
+            jain >= bound,
+            "{names}: {jain:.3}, not {bound}, seed {SEED}"
+        );
+    }
+}
+
+#[test]
+fn others_have_their_share() {
+    for (names, bound) in [("urxe cubic@1", 0.8), ("urxe bbr@1", 0.55)] {
+        let jain = shares(names, 20.0);
+        assert!(
+            jain >= bound,
+            "{names}: {jain:.3}, not {bound}, seed {SEED}"
+        );
+    }
+}
