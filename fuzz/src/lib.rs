@@ -22,6 +22,7 @@ pub mod ring;
 pub mod roundtrip;
 pub mod rsocket;
 pub mod rsocket_wire;
+pub mod sack;
 pub mod scenario;
 pub mod shared;
 
@@ -45,6 +46,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cm_agent", cm_agent::target),
     ("frame", frame::target),
     ("responder", responder::target),
+    ("sack", sack::target),
     ("fault_spec", fault_spec::target),
     ("decode", decode::target),
     ("scenario", scenario::target),
