@@ -43,10 +43,10 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Opens a ring that another process made.
+    /// Opens a ring that another process made. Once: a ring has one reader.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] if it is something else, or what the system says.
+    /// [`io::ErrorKind::InvalidData`] if it is something else, has a reader or was taken back, or what the system says.
     pub fn open(memory: OwnedFd) -> io::Result<Consumer> {
         Consumer::open_sized(memory, Geometry::USUAL)
     }

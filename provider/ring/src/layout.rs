@@ -7,6 +7,7 @@
 //! | 128 | how far the consumer has read: chunks that it has left << 32, and bytes of the next one | consumer |
 //! | 192 | 1: the consumer sleeps, or is about to | consumer; the producer that wakes it takes the 1 away |
 //! | 196 | 1: the consumer reads no more | consumer |
+//! | 200 | 1: a consumer has opened it; 2: the producer has taken it back before | the first of the two |
 //! | 4096 | the records, in chunks | producer |
 //!
 //! They are in cache lines of their own, as they are written at different times by different sides.
@@ -22,14 +23,19 @@
 /// What the first eight bytes are.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"urxering") ^ VERSION;
 /// Changes with anything that is said here.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 pub(crate) const MAGIC_AT: usize = 0;
 pub(crate) const ENDED_AT: usize = 64;
 pub(crate) const HEAD_AT: usize = 128;
 pub(crate) const ASLEEP_AT: usize = 192;
 pub(crate) const CLOSED_AT: usize = 196;
+pub(crate) const OPENED_AT: usize = 200;
 pub(crate) const RECORDS_AT: usize = 4096;
+
+/// What is at [`OPENED_AT`] if it is not 0.
+pub(crate) const OPENED: u32 = 1;
+pub(crate) const TAKEN_BACK: u32 = 2;
 
 /// Bytes of a cache line. Records begin at multiples of it.
 pub(crate) const LINE: usize = 64;

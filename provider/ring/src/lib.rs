@@ -36,4 +36,4 @@ mod tests;
 
 pub use consumer::{Consumer, Pop};
 pub use layout::{Mark, RECORD_MAX, RING_BYTES};
-pub use producer::{Producer, Push};
+pub use producer::{Position, Producer, Push};

@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use self::mapping::Mapping;
-use crate::layout::{Geometry, MAGIC, MAGIC_AT};
+use crate::layout::{Geometry, MAGIC, MAGIC_AT, OPENED, OPENED_AT};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// One side's mapping.
@@ -44,6 +44,15 @@ impl Memory {
         let magic = memory.word(MAGIC_AT).load(Ordering::Relaxed);
         if magic != MAGIC {
             return Err(mapping::unfit("it is of another version"));
+        }
+        // Once, whatever a process does with the descriptor.
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        let opened = memory.flag(OPENED_AT);
+        if opened
+            .compare_exchange(0, OPENED, success, failure)
+            .is_err()
+        {
+            return Err(mapping::unfit("it has a reader, or was taken back"));
         }
         Ok(memory)
     }

@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::layout::{
-    ASLEEP_AT, CLOSED_AT, ENDED_AT, Geometry, HEAD_AT, Mark, Place, RECORD_MAX, WORD, Word,
-    room_for,
+    ASLEEP_AT, CLOSED_AT, ENDED_AT, Geometry, HEAD_AT, Mark, OPENED, OPENED_AT, Place, RECORD_MAX,
+    TAKEN_BACK, WORD, Word, room_for,
 };
 use crate::memory::Memory;
 use crate::sync::{Ordering, fence};
@@ -21,6 +21,10 @@ pub enum Push {
     /// The consumer reads no more, or has written nonsense.
     Closed,
 }
+
+/// A place in what a producer writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Position(Place);
 
 /// The writing end of a ring. Dropping it tells the reader that no more comes.
 #[derive(Debug)]
@@ -158,15 +162,41 @@ impl Producer {
             && asleep.compare_exchange(1, 0, success, failure).is_ok()
     }
 
+    /// Where the next record goes.
+    pub fn position(&self) -> Position {
+        Position(self.tail)
+    }
+
+    /// True if the consumer has read everything that was written before the ring ended there.
+    pub fn has_read(&self, end: Position) -> bool {
+        let head = Place::unpack(self.memory.word(HEAD_AT).load(Ordering::Acquire));
+        let ahead = head.left.wrapping_sub(end.0.left).cast_signed();
+        ahead > 0 || (ahead == 0 && head.offset >= end.0.offset)
+    }
+
     /// True if the consumer has read everything.
     pub fn is_drained(&self) -> bool {
-        Place::unpack(self.memory.word(HEAD_AT).load(Ordering::Acquire)) == self.tail
+        self.has_read(self.position())
     }
 
     /// True if the consumer reads no more, or has written nonsense.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.is_broken || self.memory.flag(CLOSED_AT).load(Ordering::Acquire) != 0
+    }
+
+    /// True if a consumer has opened it.
+    pub fn has_reader(&self) -> bool {
+        self.memory.flag(OPENED_AT).load(Ordering::Acquire) == OPENED
+    }
+
+    /// Keeps the records from a consumer that has not opened it yet. False if one has.
+    pub fn take_back(&mut self) -> bool {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        let opened = self.memory.flag(OPENED_AT);
+        let taken = opened.compare_exchange(0, TAKEN_BACK, success, failure);
+        self.is_broken |= taken.is_ok();
+        taken.is_ok()
     }
 
     /// The chunk that is written.

@@ -50,13 +50,18 @@ proptest! {
         let (mut producer, mut consumer) = pair(SMALL);
         let mut expected = VecDeque::new();
         let mut out = [0; RECORD_MAX];
+        // Where the records ended that are read, and those that are not.
+        let (mut read, mut unread_ends) = (None, VecDeque::new());
         for (n, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Push(len) => {
                     let bytes = vec![n as u8; len];
                     let unread: usize = expected.iter().map(|(_, b): &(_, Vec<u8>)| b.len() + 72).sum();
                     match producer.push(mark(n as u16), &bytes) {
-                        Push::Done => expected.push_back((n as u16, bytes)),
+                        Push::Done => {
+                            expected.push_back((n as u16, bytes));
+                            unread_ends.push_back(producer.position());
+                        }
                         Push::Full => prop_assert!(unread > 7 * 256, "refused with {unread} bytes in it"),
                         Push::Closed => prop_assert!(false, "nobody closed it"),
                     }
@@ -69,10 +74,15 @@ proptest! {
                     (Pop::Record { len, mark: found }, Some((tag, bytes))) => {
                         prop_assert_eq!(found, mark(tag));
                         prop_assert_eq!(&out[..len], &bytes[..]);
+                        read = unread_ends.pop_front();
                     }
                     other => prop_assert!(false, "{other:?}"),
                 },
-                Step::Release => consumer.release(),
+                Step::Release => {
+                    consumer.release();
+                    prop_assert!(read.is_none_or(|end| producer.has_read(end)));
+                    prop_assert!(unread_ends.iter().all(|&end| !producer.has_read(end)));
+                }
             }
         }
     }
@@ -150,6 +160,27 @@ fn each_side_sees_that_the_other_is_gone() {
     assert_eq!(consumer.pop(&mut out), last);
     assert_eq!(consumer.pop(&mut out), Pop::Closed);
     assert!(!consumer.doze(), "there is something to see");
+}
+
+/// Either a consumer opens it or the producer takes it back, and the other one is told.
+#[test]
+fn a_ring_has_one_reader_or_none() {
+    let (producer, memory) = Producer::create_sized(SMALL).expect("memory");
+    let again = || memory.try_clone().expect("a descriptor");
+    let mut producer = producer;
+    assert!(!producer.has_reader());
+    let consumer = Consumer::open_sized(again(), SMALL).expect("it is the first");
+    assert!(producer.has_reader() && !producer.take_back());
+    let error = Consumer::open_sized(again(), SMALL).expect_err("it has one");
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidData, "{error}");
+    assert!(!producer.is_closed(), "the first one reads on");
+    drop(consumer);
+    assert!(producer.is_closed());
+
+    let (mut producer, memory) = Producer::create_sized(SMALL).expect("memory");
+    assert!(producer.take_back() && producer.is_closed());
+    assert!(!producer.has_reader() && !producer.take_back());
+    Consumer::open_sized(memory, SMALL).expect_err("it was taken back");
 }
 
 #[test]
