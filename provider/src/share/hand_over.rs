@@ -45,8 +45,10 @@ pub(crate) struct Neighbour {
 pub(crate) enum Arrived<'a> {
     /// A packet that it got in our place.
     Packet(Handed<'a>),
-    /// Memory that it will write its packets for us to.
-    Ring(Neighbour, OwnedFd),
+    /// Memory that it writes its packets for us to; `None` if this process may have no more descriptors.
+    Ring(Neighbour, Option<OwnedFd>),
+    /// It cannot read the memory that it was offered.
+    NoRing(Neighbour),
 }
 
 /// Where a participant takes its packets. The path is in a directory that other users
@@ -91,7 +93,7 @@ impl Inbox {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&memory));
-        let bytes = me.emit_offer();
+        let bytes = me.emit(OFFER);
         let mut send = || -> io::Result<usize> {
             let to = SocketAddrUnix::new(to)?;
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -105,6 +107,11 @@ impl Inbox {
             )?)
         };
         Delivery::of(send())
+    }
+
+    /// Tells the owner of another inbox, in the name of `me`, that its memory is not read.
+    pub(super) fn refuse_ring(&self, to: &Path, me: Neighbour) -> Delivery {
+        self.send_bytes(to, &me.emit(REFUSAL))
     }
 
     /// Calls `take` with everything that was handed to us.
@@ -126,8 +133,10 @@ impl Inbox {
             });
             if let Some(handed) = Handed::parse(bytes) {
                 take(Arrived::Packet(handed));
-            } else if let (Some(offer), Some(memory)) = (Neighbour::parse_offer(bytes), memory) {
-                take(Arrived::Ring(offer, memory));
+            } else if let Some(from) = Neighbour::parse(bytes, OFFER) {
+                take(Arrived::Ring(from, memory));
+            } else if let Some(from) = Neighbour::parse(bytes, REFUSAL) {
+                take(Arrived::NoRing(from));
             }
         }
     }
@@ -161,25 +170,26 @@ impl Delivery {
     }
 }
 
-/// What an offer of memory begins with.
+/// What an offer of memory begins with, and the answer that it is not read.
 const OFFER: [u8; 8] = *b"urxering";
+const REFUSAL: [u8; 8] = *b"urxenone";
 /// Shorter than the head of any packet that is handed over.
 const OFFER_LEN: usize = 18;
 
 impl Neighbour {
-    fn emit_offer(self) -> [u8; OFFER_LEN] {
+    fn emit(self, what: [u8; 8]) -> [u8; OFFER_LEN] {
         let mut bytes = [0; OFFER_LEN];
-        bytes[..8].copy_from_slice(&OFFER);
+        bytes[..8].copy_from_slice(&what);
         bytes[8..16].copy_from_slice(&self.nonce.to_be_bytes());
         bytes[16..].copy_from_slice(&self.row.0.to_be_bytes());
         bytes
     }
 
-    pub(super) fn parse_offer(bytes: &[u8]) -> Option<Neighbour> {
+    fn parse(bytes: &[u8], what: [u8; 8]) -> Option<Neighbour> {
         let bytes: &[u8; OFFER_LEN] = bytes.try_into().ok()?;
         let row = u16::from_be_bytes([bytes[16], bytes[17]]);
-        let is_offer = bytes[..8] == OFFER && usize::from(row) < ROWS;
-        is_offer.then(|| Neighbour {
+        let is_it = bytes[..8] == what && usize::from(row) < ROWS;
+        is_it.then(|| Neighbour {
             row: Row(row),
             nonce: u64::from_be_bytes(bytes[8..16].try_into().expect("eight bytes")),
         })
@@ -274,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_arrives_with_its_offer_and_nothing_else_does() {
+    fn offers_arrive_with_their_memory_and_refusals_without() {
         let directory = std::env::temp_dir();
         let path = |name: &str| directory.join(format!("urxe-{name}-{}", std::process::id()));
         let a = Inbox::create(path("offer-a")).expect("a socket");
@@ -283,9 +293,10 @@ mod tests {
             row: Row(7),
             nonce: 0x1234_5678_9abc_def0,
         };
-        let offer = from.emit_offer();
-        assert_eq!(Neighbour::parse_offer(&offer), Some(from));
-        assert_eq!(Neighbour::parse_offer(&offer[1..]), None);
+        let offer = from.emit(OFFER);
+        assert_eq!(Neighbour::parse(&offer, OFFER), Some(from));
+        assert_eq!(Neighbour::parse(&offer, REFUSAL), None);
+        assert_eq!(Neighbour::parse(&offer[1..], OFFER), None);
         let null = fs::File::open("/dev/null").expect("every system has it");
         let beyond = Neighbour {
             row: Row(ROWS as u16),
@@ -295,17 +306,19 @@ mod tests {
             let sent = a.send_ring(&path("offer-b"), one, null.as_fd());
             assert_eq!(sent, Delivery::Taken);
         }
-        // An offer without memory is none.
+        // Its memory is missing where the system had no descriptor for it.
         assert_eq!(a.send_bytes(&path("offer-b"), &offer), Delivery::Taken);
+        assert_eq!(a.refuse_ring(&path("offer-b"), from), Delivery::Taken);
         let mut got = Vec::new();
-        b.drain(|arrived| match arrived {
-            Arrived::Ring(from, memory) => got.push((from, memory)),
-            Arrived::Packet(handed) => panic!("{handed:?}"),
+        b.drain(|arrived| {
+            got.push(match arrived {
+                Arrived::Ring(from, memory) => (from, Some(memory.is_some())),
+                Arrived::NoRing(from) => (from, None),
+                Arrived::Packet(handed) => panic!("{handed:?}"),
+            });
         });
-        let [(only, _)] = &got[..] else {
-            panic!("{} offers", got.len());
-        };
-        assert_eq!(*only, from);
+        let wanted = [Some(true), Some(false), None].map(|what| (from, what));
+        assert_eq!(got, wanted);
         a.close();
         b.close();
     }

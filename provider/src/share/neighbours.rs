@@ -30,6 +30,12 @@ impl Membership {
         self.inbox.send_ring(&path, self.me, memory) == Delivery::Taken
     }
 
+    /// Tells a neighbour that the memory that it offered is not read. If its inbox is full it finds that out later.
+    pub(crate) fn refuse_ring(&self, to: Neighbour) {
+        let path = self.registry.hand_over_path(to.row);
+        self.inbox.refuse_ring(&path, self.me);
+    }
+
     /// True if a neighbour is still there: a killed one is not, though the registry has its row until the next change.
     pub(crate) fn is_alive(&self, neighbour: Neighbour) -> bool {
         let Neighbour {

@@ -96,12 +96,20 @@ impl Carrier for FaultyCarrier {
         self.below.prepare(remote, chunk, now)
     }
 
-    fn accept(&mut self, from: Neighbour, memory: OwnedFd) {
+    fn has_ring_to(&self, remote: IpAddr, chunk: QpnChunk) -> bool {
+        self.below.has_ring_to(remote, chunk)
+    }
+
+    fn accept(&mut self, from: Neighbour, memory: Option<OwnedFd>) {
         self.below.accept(from, memory);
     }
 
-    fn waits_at(&mut self, dest: &TxDest) -> bool {
-        self.below.waits_at(dest)
+    fn refused(&mut self, by: Neighbour) {
+        self.below.refused(by);
+    }
+
+    fn waits_at(&mut self, dest: &TxDest, since: Time, now: Time) -> bool {
+        self.below.waits_at(dest, since, now)
     }
 
     fn doze(&mut self, sleeper: Sleeper) -> bool {

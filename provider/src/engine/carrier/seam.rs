@@ -63,11 +63,19 @@ pub(in crate::engine) trait Carrier: Debug + Send {
         false
     }
 
-    /// A neighbour offers memory, to which it writes its packets from now on.
-    fn accept(&mut self, _from: Neighbour, _memory: OwnedFd) {}
+    /// True if packets to the owner of that chunk at that address leave through memory now.
+    fn has_ring_to(&self, _remote: IpAddr, _chunk: QpnChunk) -> bool {
+        false
+    }
 
-    /// What was sent there is not lost: it waits for a receiver that lives.
-    fn waits_at(&mut self, _dest: &TxDest) -> bool {
+    /// A neighbour offers memory, to which it writes its packets from now on; `None` if it did not come with the offer.
+    fn accept(&mut self, _from: Neighbour, _memory: Option<OwnedFd>) {}
+
+    /// A neighbour does not read the memory that it was offered.
+    fn refused(&mut self, _by: Neighbour) {}
+
+    /// What was sent there before `since` is not lost: some of it waits for a receiver that lives.
+    fn waits_at(&mut self, _dest: &TxDest, _since: Time, _now: Time) -> bool {
         false
     }
 

@@ -151,6 +151,7 @@ impl ShardState {
                     has_more = true;
                     return;
                 }
+                Arrived::NoRing(by) => return self.carrier.refused(by),
             };
             let Handed {
                 source,
@@ -174,8 +175,9 @@ impl ShardState {
             }
         });
         if has_more {
-            // What is in memory, behind a datagram that says so.
-            self.receive(1, Which::All);
+            // What is in memory, behind a datagram that says so: all of it, as the threads that sleep are woken for more only then. No
+            // ACK leaves meanwhile, so it ends.
+            while self.receive(1, Which::All) {}
         }
         if membership.needs_repair(self.now) {
             let sockets = self.sockets.clone();
@@ -193,8 +195,9 @@ impl ShardState {
         let is_due = self.shard.next_timeout().is_some_and(|due| due <= self.now);
         if is_due {
             let (parts, carrier) = (&mut self.parts, &mut self.carrier);
+            let now = parts.now;
             parts.with(|shard, env| {
-                shard.handle_timeout_unless(env, |dest, _| carrier.waits_at(dest));
+                shard.handle_timeout_unless(env, |dest, since| carrier.waits_at(dest, since, now));
             });
         }
         if self.cqs.clock.due.is_some_and(|due| due <= self.now) {
@@ -270,6 +273,11 @@ impl ShardState {
     /// A QP's peer is the owner of that chunk at that address. True if packets go there through memory.
     pub(in crate::engine) fn prepare(&mut self, remote: IpAddr, chunk: QpnChunk) -> bool {
         self.carrier.prepare(remote, chunk, self.parts.now)
+    }
+
+    /// True if packets to the owner of that chunk at that address leave through memory now.
+    pub(in crate::engine) fn has_ring_to(&self, remote: IpAddr, chunk: QpnChunk) -> bool {
+        self.carrier.has_ring_to(remote, chunk)
     }
 
     /// A thread is about to sleep on the sockets. False if there is something for it to do elsewhere.

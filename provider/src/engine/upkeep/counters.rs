@@ -35,7 +35,7 @@ counters! {
     tx_calls,
     /// Trains that were written to memory for neighbours on this host.
     tx_records,
-    /// Trains that were lost because a neighbour had not read for two megabytes.
+    /// Trains that were lost because a neighbour had not read for four megabytes.
     rings_full,
     /// Trains that neighbours on this host had written to memory.
     rx_records,

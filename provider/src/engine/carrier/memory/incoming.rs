@@ -15,6 +15,10 @@ use crate::share::Neighbour;
 /// calls, and its ACKs leave when it is over: with 128 KiB here the sender waits for them with its window used up.
 const BYTES_PER_CALL: usize = 48 << 10;
 
+/// A short packet counts for as many: so a turn ends after some 128 packets, and their ACK leaves while the sender has more under way.
+/// `urxe bench write --size 8` has 13.4 M/s, and 10.3 without this.
+const PACKET_WORTH: usize = 1536;
+
 /// Where records are copied to before anything looks at them: their writer may change the memory at any time.
 pub(super) struct Buffer(Box<[u8]>);
 
@@ -84,7 +88,7 @@ impl Incoming {
                 Pop::Record { len, mark } => {
                     any = true;
                     self.take(mark, &mut buffer.0[..len], intake);
-                    left = left.saturating_sub(len.max(64));
+                    left = left.saturating_sub(len.max(packets(len, mark.size) * PACKET_WORTH));
                     if left == 0 {
                         break;
                     }
@@ -186,5 +190,14 @@ impl Incoming {
     /// The writer need not wake this side.
     pub(super) fn rouse(&mut self) {
         self.consumer.rouse();
+    }
+}
+
+/// Packets of a record; what tells a path counts as one.
+#[inline]
+fn packets(len: usize, segment_size: u16) -> usize {
+    match usize::from(segment_size) {
+        0 => 1,
+        size => len.div_ceil(size),
     }
 }

@@ -94,6 +94,8 @@ struct Outgoings {
     /// Addresses that participants of this host were found at: packets to others need no look.
     here: Vec<IpAddr>,
     routes: HashMap<(IpAddr, QpnChunk), Route>,
+    /// Neighbours that could not open a ring: they are offered none as long as they live.
+    refusers: Vec<Neighbour>,
     /// The route that was used last, and where to.
     last: Option<(IpAddr, QpnChunk, Route)>,
 }
@@ -120,6 +122,7 @@ impl MemoryCarrier {
                 rings: Vec::new(),
                 here: Vec::new(),
                 routes: HashMap::new(),
+                refusers: Vec::new(),
                 last: None,
             },
             sleepers: Sleepers::default(),
@@ -170,19 +173,22 @@ impl MemoryCarrier {
             self.outgoing.forget(place);
             return None;
         }
-        self.make_ring(to)
+        self.make_ring(to, now)
     }
 
     /// Makes a ring, and offers it. None if that is not possible now.
-    fn make_ring(&mut self, to: Neighbour) -> Option<usize> {
+    fn make_ring(&mut self, to: Neighbour, now: Time) -> Option<usize> {
+        if self.outgoing.refusers.contains(&to) {
+            return None;
+        }
         let free = self.outgoing.rings.iter().position(Option::is_none);
         let place = free.unwrap_or(self.outgoing.rings.len());
         if place >= RINGS_MAX {
             return None;
         }
-        let (ring, memory) = Outgoing::create(to).ok()?;
+        let (ring, memory) = Outgoing::create(to, now).ok()?;
         if self.membership.is_me(to) {
-            self.accept(to, memory);
+            self.accept(to, Some(memory));
         } else if !self.membership.offer_ring(to, memory.as_fd()) {
             return None;
         }
@@ -237,7 +243,7 @@ impl MemoryCarrier {
                     cx.counters.tx_records += 1;
                     ring.unwoken = Some(run.dest);
                 }
-                // Lost as if on the way: the receiver has two megabytes that it did not look at.
+                // Lost as if on the way: the receiver has four megabytes that it did not look at.
                 Push::Full => cx.counters.rings_full += 1,
                 Push::Closed => {
                     outgoing.forget(place);
@@ -286,6 +292,23 @@ impl Outgoings {
             }
             _ => self.routes.get(&(dest.remote, dest.chunk))?.ring,
         }
+    }
+
+    /// Nothing to look after.
+    fn is_empty(&self) -> bool {
+        self.refusers.is_empty() && self.rings.iter().all(Option::is_none)
+    }
+
+    /// Has its neighbour reached through sockets from now on. False if the neighbour has opened the ring meanwhile.
+    #[cold]
+    fn give_up(&mut self, place: usize) -> bool {
+        let ring = self.rings[place].as_mut();
+        let Some(to) = ring.and_then(Outgoing::take_back) else {
+            return false;
+        };
+        self.refusers.push(to);
+        self.forget(place);
+        true
     }
 
     /// A ring is no use any more: what goes there goes through sockets, until the next look.
@@ -373,14 +396,20 @@ impl Carrier for MemoryCarrier {
         self.route_to(remote, chunk, now).ring.is_some()
     }
 
-    fn accept(&mut self, from: Neighbour, memory: OwnedFd) {
-        // What cannot be opened is closed by that, and its writer uses sockets.
-        let Ok(consumer) = Consumer::open(memory) else {
-            return;
-        };
-        if self.incoming.len() >= RINGS_MAX || !self.membership.is_alive(from) {
+    fn has_ring_to(&self, remote: IpAddr, chunk: QpnChunk) -> bool {
+        let route = self.outgoing.routes.get(&(remote, chunk));
+        route.is_some_and(|route| route.ring.is_some())
+    }
+
+    fn accept(&mut self, from: Neighbour, memory: Option<OwnedFd>) {
+        if !self.membership.is_alive(from) {
             return;
         }
+        let memory = memory.filter(|_| self.incoming.len() < RINGS_MAX);
+        let Some(consumer) = memory.and_then(|memory| Consumer::open(memory).ok()) else {
+            // Its writer is to use sockets.
+            return self.membership.refuse_ring(from);
+        };
         let mut ring = Incoming::new(from, consumer);
         if self.sleepers.any() {
             // What is there already is read by the caller.
@@ -389,18 +418,28 @@ impl Carrier for MemoryCarrier {
         self.incoming.push(ring);
     }
 
-    fn waits_at(&mut self, dest: &TxDest) -> bool {
+    fn refused(&mut self, by: Neighbour) {
+        let to = |ring: &Option<Outgoing>| ring.as_ref().is_some_and(|ring| ring.to == by);
+        if let Some(place) = self.outgoing.rings.iter().position(to) {
+            self.outgoing.give_up(place);
+        }
+    }
+
+    fn waits_at(&mut self, dest: &TxDest, since: Time, now: Time) -> bool {
         let Some(place) = self.outgoing.place(dest) else {
             return false;
         };
-        let Some(Some(ring)) = self.outgoing.rings.get(place) else {
+        let Some(Some(ring)) = self.outgoing.rings.get_mut(place) else {
             return false;
         };
         if ring.is_closed() || !self.membership.is_alive(ring.to) {
             self.outgoing.forget(place);
             return false;
         }
-        let waits = !ring.is_drained();
+        let waits = ring.waits_since(since, now);
+        if ring.is_left_lying(now) && self.outgoing.give_up(place) {
+            return false;
+        }
         if waits {
             // A wake-up may have been lost.
             self.below.send_single(dest, &wake::emit(dest.chunk));
@@ -431,15 +470,22 @@ impl Carrier for MemoryCarrier {
     }
 
     fn upkeep(&mut self, now: Time) -> Option<Time> {
-        let has_rings = !self.incoming.is_empty() || !self.outgoing.rings.is_empty();
+        let outgoing = &mut self.outgoing;
+        let has_rings = !self.incoming.is_empty() || !outgoing.is_empty();
         if has_rings && self.sweep_at <= now {
             self.sweep_at = now + ALIVE_NS;
-            for place in 0..self.outgoing.rings.len() {
-                let ring = self.outgoing.rings[place].as_ref();
-                if ring.is_some_and(|r| r.is_closed() || !self.membership.is_alive(r.to)) {
-                    self.outgoing.forget(place);
+            let membership = &self.membership;
+            for place in 0..outgoing.rings.len() {
+                let Some(ring) = &outgoing.rings[place] else {
+                    continue;
+                };
+                if ring.is_closed() || !membership.is_alive(ring.to) {
+                    outgoing.forget(place);
+                } else if ring.is_left_lying(now) {
+                    outgoing.give_up(place);
                 }
             }
+            outgoing.refusers.retain(|&to| membership.is_alive(to));
             for ring in &mut self.incoming {
                 ring.is_dead |= !self.membership.is_alive(ring.from);
             }

@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use urxe_core::Time;
 use urxe_core::transmit::TxDest;
-use urxe_ring::{Mark, Producer, Push};
+use urxe_ring::{Mark, Position, Producer, Push};
 use urxe_wire::Gid;
 
 use super::record::{PACKETS, PATH, PATH_LEN, SEALED};
@@ -17,29 +18,40 @@ const RECORD_BYTES: usize = 16 << 10;
 /// Paths that the receiver remembers. A context has few addresses; with more paths than this the oldest is told again.
 const PATHS_MAX: usize = 256;
 
+/// How long a receiver that has not refused a ring may take to open it.
+const OPENED_NS: u64 = 1_000_000_000;
+
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) to: Neighbour,
     producer: Producer,
+    offered_at: Time,
     /// Those that were told; the tag of a record is the place of its path.
     paths: Vec<TxDest>,
     next_path: usize,
     /// The path of the last record.
     last: usize,
+    /// What was written before this time has been read.
+    read_before: Time,
+    /// Where the ring ended at a later time, until that has been read.
+    mark: Option<(Position, Time)>,
     /// Where the last packets went, if the receiver is yet to be woken for them.
     pub(super) unwoken: Option<TxDest>,
 }
 
 impl Outgoing {
     /// A new ring, and what its reader opens it by.
-    pub(super) fn create(to: Neighbour) -> io::Result<(Outgoing, OwnedFd)> {
+    pub(super) fn create(to: Neighbour, now: Time) -> io::Result<(Outgoing, OwnedFd)> {
         let (producer, memory) = Producer::create()?;
         let outgoing = Outgoing {
             to,
             producer,
+            offered_at: now,
             paths: Vec::new(),
             next_path: 0,
             last: 0,
+            read_before: Time::ZERO,
+            mark: None,
             unwoken: None,
         };
         Ok((outgoing, memory))
@@ -112,9 +124,30 @@ impl Outgoing {
         self.producer.must_wake()
     }
 
-    /// The receiver has read everything.
-    pub(super) fn is_drained(&self) -> bool {
-        self.producer.is_drained()
+    /// The receiver may not have read yet what was written before `since`. It is found out by how far it reads after the
+    /// first question: others may write meanwhile, so that the ring need never be seen empty.
+    pub(super) fn waits_since(&mut self, since: Time, now: Time) -> bool {
+        if let Some((end, at)) = self.mark
+            && self.producer.has_read(end)
+        {
+            self.read_before = at;
+            self.mark = None;
+        }
+        if since <= self.read_before || self.producer.is_drained() {
+            return false;
+        }
+        self.mark.get_or_insert((self.producer.position(), now));
+        true
+    }
+
+    /// The receiver has had the time to open it, and has not: it cannot, or is stopped.
+    pub(super) fn is_left_lying(&self, now: Time) -> bool {
+        !self.producer.has_reader() && now.since_ns(self.offered_at) >= OPENED_NS
+    }
+
+    /// Takes back what no receiver has opened. Returns the receiver that it was for, if that was in time.
+    pub(super) fn take_back(&mut self) -> Option<Neighbour> {
+        self.producer.take_back().then_some(self.to)
     }
 
     /// The receiver takes nothing any more.
