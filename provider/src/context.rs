@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use urxe_core::qp::attr::Mtu;
-use urxe_core::{ShardConfig, SourcePorts};
+use urxe_core::{Recovery, ShardConfig, SourcePorts};
 use urxe_udp::UdpConfig;
 use urxe_wire::{Gid, IcrcPolicy};
 
@@ -26,6 +26,7 @@ use crate::pd::Pd;
 use crate::pd_numbers::PdNumbers;
 use crate::port::{PortAttr, PortState, interface_mtu};
 use crate::port_speed::PortSpeed;
+use crate::recovery;
 use crate::strict::{StrictMode, StrictReport};
 use crate::wire::Wire;
 use crate::xrcd::XrcdTable;
@@ -337,6 +338,8 @@ pub struct ContextBuilder {
     /// The same.
     speed: Option<PortSpeed>,
 }
+    /// The same.
+    recovery: Option<Recovery>,
 
 impl ContextBuilder {
     pub(crate) fn new(addresses: Vec<IpAddr>) -> ContextBuilder {
@@ -366,6 +369,7 @@ impl ContextBuilder {
             speed: None,
         }
     }
+            recovery: None,
 
     /// Writes every packet to this file, in pcapng format; `%p` in the name becomes the
     /// process id. The environment variable `URXE_PCAP` does the same for all contexts.
@@ -477,6 +481,14 @@ impl ContextBuilder {
     }
 
     /// Opens the context.
+    /// What is done about lost packets; [`Recovery::Selective`] by default. The environment variable `URXE_RECOVERY` does
+    /// the same for all contexts.
+    #[must_use]
+    pub fn recovery(mut self, recovery: Recovery) -> Self {
+        self.recovery = Some(recovery);
+        self
+    }
+
     ///
     /// # Errors
     /// See [`Context::open`]; and if the capture file cannot be written.
@@ -505,6 +517,8 @@ impl ContextBuilder {
         if config.faults.is_some() {
             FAULTY.note(&engine);
         }
+        let recovery = self.recovery.map_or_else(recovery::of_environment, Ok)?;
+        config.shard.recovery = recovery;
         if config.tap.is_some() {
             CAPTURING.note(&engine);
         }

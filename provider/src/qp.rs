@@ -12,6 +12,7 @@ use urxe_core::{ErrorDetail, QpInit};
 use urxe_wire::{Psn, Qpn};
 
 use crate::cq::Cq;
+use crate::ece;
 use crate::engine::{QpShared, Refused};
 use crate::error::{BadWr, Error, ErrorKind};
 use crate::mem::many::{prefetch, prefetch_value};
@@ -312,22 +313,32 @@ impl Qp {
         self.inner.srq.as_ref()
     }
 
-    /// Options that it would negotiate with a peer of the same vendor: none.
+    /// Options that it negotiates with a peer that is urxe too: to tell each other which packets are lost
+    /// ([docs/RECOVERY.md](https://github.com/urxe/urxe/blob/main/docs/RECOVERY.md)). None of datagrams and unreliable connections.
     #[doc(alias = "ibv_query_ece")]
     pub fn query_ece(&self) -> Ece {
-        Ece::default()
+        let offers = self.pd().engine().may_be_selective(self.shared());
+        if offers.unwrap_or(false) {
+            ece::OFFER
+        } else {
+            Ece::default()
+        }
     }
 
-    /// Sets options that a peer of the same vendor offered: only none are possible.
+    /// Sets options that both sides have: what the peer answered to those of [`Qp::query_ece`], or what the peer offered, if it will be
+    /// answered with this QP's. [`crate::cm`] does it by itself. RESET forgets them.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] if any option is set.
+    /// [`ErrorKind::Unsupported`] if any other option is set.
     #[doc(alias = "ibv_set_ece")]
     pub fn set_ece(&self, ece: &Ece) -> Result<(), Error> {
-        if ece.options == 0 {
-            return Ok(());
+        match ece {
+            Ece { options: 0, .. } => Ok(()),
+            ece if *ece == ece::OFFER && self.query_ece() == ece::OFFER => {
+                self.pd().engine().set_selective_peer(self.shared())
+            }
+            _ => Err(ErrorKind::Unsupported("no such connection options (ECE) are offered").into()),
         }
-        Err(ErrorKind::Unsupported("no enhanced connection options (ECE) are offered").into())
     }
 
     /// Sizes of its queues.

@@ -236,6 +236,10 @@ impl Follower for Qp {
     fn modify(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
         modify(self, attr, mask)
     }
+
+    fn set_ece(&self, ece: &urxe::Ece) -> Result<(), Error> {
+        self.urxe.set_ece(ece)
+    }
 }
 
 pub(crate) unsafe extern "C" fn rdma_init_qp_attr(

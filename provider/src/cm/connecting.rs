@@ -32,6 +32,7 @@ impl Id {
         let context = self.context()?;
         let mut terms = None;
         let path_mtu = context.active_mtu();
+        let vendor = self.options_to_offer(false)?;
         let (path, (local_port, remote_port), options) = {
             let mut state = self.state();
             if state.step != Step::RouteResolved {
@@ -40,7 +41,7 @@ impl Id {
             if self.qp_type() != QpType::Ud {
                 let proposed = propose(&state, param)?;
                 state.agreed = Some(Agreed::proposed(&proposed, &state.options, path_mtu));
-                terms = Some(proposed);
+                terms = Some(Terms { vendor, ..proposed });
             }
             let ends = state.local.zip(state.peer);
             let (local, peer) = ends.ok_or(CmError::State("its address is not resolved"))?;
@@ -141,6 +142,10 @@ impl Id {
             };
             agreed.responder_resources = wanted(
                 param.responder_resources,
+        let vendor = match qp {
+            Some(_) => self.options_to_offer(true)?,
+            None => self.state().ece,
+        };
                 agreed.responder_resources,
                 LIMITS.max_qp_rd_atom,
             );
@@ -167,6 +172,7 @@ impl Id {
         let accepted = engine.cm(|agent, now| agent.accept(now, conn, &answer));
         if let Err(error) = accepted.and_then(|accepted| accepted.map_err(Error::from)) {
             // The first failure says more.
+                vendor,
             let _ = qp.map(Follower::fail);
             return Err(error);
         }

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use urxe_core::cm::{Incoming, Terms};
+use urxe_core::cm::{Incoming, Terms, VendorOptions as Ece};
 use urxe_core::mr::Access;
 use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr};
 use urxe_core::qp::ready::bring_to_rts;
@@ -13,6 +13,7 @@ use super::error::CmError;
 use super::id::{Id, State};
 use super::options::Options;
 use super::param::ConnParam;
+use crate::ece;
 use crate::error::Error;
 use crate::limits::LIMITS;
 use crate::qp::Qp;
@@ -91,6 +92,12 @@ pub trait Follower {
     /// See [`Qp::modify`].
     fn modify(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error>;
 
+    /// The peer has these options (ECE), and was told those of this side.
+    ///
+    /// # Errors
+    /// See [`Qp::set_ece`].
+    fn set_ece(&self, ece: &Ece) -> Result<(), Error>;
+
     /// Brings it to ERR, so that what was posted completes.
     ///
     /// # Errors
@@ -111,6 +118,10 @@ impl Follower for Qp {
 
     fn modify(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
         Qp::modify(self, attr, mask)
+    }
+
+    fn set_ece(&self, ece: &Ece) -> Result<(), Error> {
+        Qp::set_ece(self, ece)
     }
 }
 
@@ -189,7 +200,27 @@ impl Id {
         let (attr, _) = self.init_qp_attr(QpState::Rts)?;
         bring_to_rts(qp.qp_type(), QpState::Init, &attr, |attr, mask| {
             qp.modify(attr, mask)
-        })
+        })?;
+        if self.remote_ece() == ece::OFFER && self.options_to_offer(true)? == ece::OFFER {
+            qp.set_ece(&ece::OFFER)?;
+        }
+        Ok(())
+    }
+
+    /// Vendors' options (ECE) that the peer is told: those that the program set, or those of a QP that follows; in an
+    /// answer, if the peer has them too.
+    pub(super) fn options_to_offer(&self, is_answer: bool) -> Result<Ece, Error> {
+        let is_reliable = matches!(
+            self.qp_type(),
+            QpType::Rc | QpType::XrcSend | QpType::XrcRecv
+        );
+        let offers = is_reliable && self.context()?.engine().is_selective;
+        let state = self.state();
+        let is_ours = state.qpn.get() != 0 && state.ece == Ece::default();
+        if is_ours && offers && (!is_answer || state.remote_ece == ece::OFFER) {
+            return Ok(ece::OFFER);
+        }
+        Ok(state.ece)
     }
 
     pub(super) fn fail_attached(&self) -> Result<(), Error> {

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use urxe_core::mr::MrTable;
-use urxe_core::{Driver, Shard, ShardConfig};
+use urxe_core::{Driver, Recovery, Shard, ShardConfig};
 use urxe_udp::{UdpConfig, UdpSocket};
 
 pub(crate) use calls::inlet::Refused;
@@ -114,6 +114,8 @@ pub(crate) struct Engine {
     /// The process that it was opened in.
     generation: Generation,
     watcher: Option<Watcher>,
+    /// Its connections tell peers that can hear it which packets are lost.
+    pub(crate) is_selective: bool,
     huge_pages: HugePages,
     /// Dropped after the sockets, which only then is the end of it.
     pub(crate) membership: Option<Arc<Membership>>,
@@ -137,6 +139,7 @@ impl Engine {
         fork::close_in_child(sockets.each().map(UdpSocket::as_fd));
         fork::close_in_child(membership.iter().flat_map(|m| m.descriptors()));
         Ok(Engine {
+            is_selective: config.shard.recovery == Recovery::Selective,
             clock: opened.clock.clone(),
             port: opened.port.clone(),
             combiner: Combiner::new(ShardState::new(

@@ -19,6 +19,8 @@ pub(crate) const MTU: &str = "URXE_MTU";
 pub(crate) const PCAP: &str = "URXE_PCAP";
 /// [`crate::PortSpeed`] of all ports.
 pub(crate) const SPEED: &str = "URXE_SPEED";
+/// What is done about lost packets ([`crate::Recovery`]).
+pub(crate) const RECOVERY: &str = "URXE_RECOVERY";
 /// What decisions of strict mode and of faults follow from.
 pub(crate) const SEED: &str = "URXE_SEED";
 /// Strict mode ([`crate::StrictMode`]).

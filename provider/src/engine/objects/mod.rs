@@ -216,6 +216,17 @@ impl Engine {
         Ok(())
     }
 
+    /// The QP's peer can be offered to tell each other what is lost.
+    pub(crate) fn may_be_selective(&self, qp: &QpShared) -> Result<bool, Error> {
+        Ok(self.enter()?.shard.may_be_selective(qp.index))
+    }
+
+    /// The two sides have agreed on it.
+    pub(crate) fn set_selective_peer(&self, qp: &QpShared) -> Result<(), Error> {
+        self.enter()?.shard.set_selective_peer(qp.index);
+        Ok(())
+    }
+
     pub(crate) fn congestion_control(&self, qp: &QpShared) -> Result<CongestionControl, Error> {
         let control = self.enter()?.shard.congestion_control(qp.index);
         control.ok_or_else(|| CongestionError::NoQp.into())
