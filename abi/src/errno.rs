@@ -13,6 +13,7 @@ impl Errno {
     pub(crate) const INVAL: Errno = Errno(libc::EINVAL);
     pub(crate) const NO_ENTRY: Errno = Errno(libc::ENOENT);
     pub(crate) const BUSY: Errno = Errno(libc::EBUSY);
+    pub(crate) const NO_DATA: Errno = Errno(libc::ENODATA);
     pub(crate) const NOT_SUPPORTED: Errno = Errno(libc::EOPNOTSUPP);
 
     /// The error of the last system call.

@@ -1,6 +1,7 @@
-//! `rdma_getaddrinfo`: names to addresses, with what a connection to them needs to know.
+//! `rdma_getaddrinfo` and its kin: names to addresses, with what a connection to them needs to know.
 
 use core::ffi::{c_char, c_int, c_void};
+use core::mem::ManuallyDrop;
 use core::ptr;
 
 use super::{PS_IB, PS_IPOIB, PS_TCP, PS_UDP};
@@ -190,5 +191,30 @@ pub(crate) unsafe extern "C" fn rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
             next = info.ai_next;
             libc::free(this.cast());
         }
+    }
+}
+
+/// A list that goes with its owner.
+pub(super) struct Found(*mut rdma_addrinfo);
+
+// SAFETY: it is handed on, and one thread has it at a time.
+unsafe impl Send for Found {}
+
+impl Found {
+    /// A list of `rdma_getaddrinfo`.
+    pub(super) fn new(list: *mut rdma_addrinfo) -> Found {
+        Found(list)
+    }
+
+    /// It is the caller's from now on.
+    pub(super) fn into_list(self) -> *mut rdma_addrinfo {
+        ManuallyDrop::new(self).0
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        // SAFETY: from `rdma_getaddrinfo`, and given to no other place.
+        unsafe { rdma_freeaddrinfo(self.0) };
     }
 }

@@ -165,6 +165,7 @@ fn fill(seen: &mut Seen, id: &Id, with: &EventParam) {
     let context = unsafe { (*id.ibv.get()).verbs };
     match with {
         EventParam::Conn(conn) => seen.param = param::to_c(conn),
+        EventParam::User(arg) => seen.param.arg = *arg,
         EventParam::Ud(ud) if !context.is_null() => {
             seen.is_ud = true;
             // SAFETY: the device's context stays open.

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use urxe::{QpType, Qpn};
 
+use super::addrinfo::Found;
 use super::channel::{Channel, rdma_create_event_channel, rdma_destroy_event_channel};
 use super::event::rdma_ack_cm_event;
 use super::exit::end_connections_at_exit;
@@ -49,6 +50,8 @@ pub(super) struct State {
 
 // SAFETY: the program's pointers in it are only handed on.
 unsafe impl Send for State {}
+    /// What `rdma_resolve_addrinfo` found and the program did not take so far.
+    pub(super) info: Option<Found>,
 
 // SAFETY: repr(C), and `ibv` is first.
 unsafe impl Object for Id {}

@@ -18,6 +18,7 @@ pub(crate) mod id;
 pub(crate) mod manager;
 pub(crate) mod multicast;
 pub(crate) mod option;
+pub(crate) mod own_events;
 pub(crate) mod param;
 pub(crate) mod qp;
 pub(crate) mod resolve;

@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int};
 
 /// Names by number (`enum rdma_cm_event_type`).
-const NAMES: [&CStr; 16] = [
+const NAMES: [&CStr; 19] = [
     c"RDMA_CM_EVENT_ADDR_RESOLVED",
     c"RDMA_CM_EVENT_ADDR_ERROR",
     c"RDMA_CM_EVENT_ROUTE_RESOLVED",
@@ -20,6 +20,9 @@ const NAMES: [&CStr; 16] = [
     c"RDMA_CM_EVENT_MULTICAST_ERROR",
     c"RDMA_CM_EVENT_ADDR_CHANGE",
     c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
+    c"RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+    c"RDMA_CM_EVENT_ADDRINFO_ERROR",
+    c"RDMA_CM_EVENT_USER",
 ];
 
 pub(crate) unsafe extern "C" fn rdma_event_str(event: c_int) -> *const c_char {

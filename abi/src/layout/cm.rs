@@ -133,4 +133,5 @@ c_structs! {
 pub(crate) union rdma_event_param {
     pub(crate) conn: rdma_conn_param,
     pub(crate) ud: rdma_ud_param,
+    pub(crate) arg: u64,
 }

@@ -43,7 +43,7 @@ impl Event {
     /// What the peer's program sent with its message.
     pub fn private_data(&self) -> &[u8] {
         match &self.param {
-            EventParam::None => &[],
+            EventParam::None | EventParam::User(_) => &[],
             EventParam::Conn(param) => &param.private_data,
             EventParam::Ud(param) => &param.private_data,
         }

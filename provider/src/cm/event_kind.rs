@@ -57,6 +57,12 @@ kinds! {
     AddrChange = 14, "ADDR_CHANGE";
     /// Packets of the old connection can be under way no longer; the QP may be used again.
     TimewaitExit = 15, "TIMEWAIT_EXIT";
+    /// The program asked for addresses by a name, and has them ([`Id::write_event`](super::Id::write_event)).
+    AddrInfoResolved = 16, "ADDRINFO_RESOLVED";
+    /// There are none of that name.
+    AddrInfoError = 17, "ADDRINFO_ERROR";
+    /// An event of the program's own ([`Id::write_event`](super::Id::write_event)).
+    User = 18, "USER";
 }
 
 impl fmt::Display for EventKind {
@@ -75,4 +81,6 @@ pub enum EventParam {
     Conn(ConnParam),
     /// Parameters of a datagram service or group.
     Ud(UdParam),
+    /// What the program gave with an event of its own.
+    User(u64),
 }

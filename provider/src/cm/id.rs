@@ -234,6 +234,20 @@ impl Id {
         self.state().qkey
     }
 
+    /// Puts an event into the channel that the program, and no peer, has made: it wakes a thread that waits there for
+    /// events of connections.
+    ///
+    /// # Errors
+    /// [`CmError::State`] for kinds that connections have.
+    #[doc(alias = "rdma_write_cm_event")]
+    pub fn write_event(&self, kind: EventKind, status: i32, arg: u64) -> Result<(), Error> {
+        if (kind as u32) < EventKind::AddrInfoResolved as u32 {
+            return Err(CmError::State("such an event is not the program's to make").into());
+        }
+        self.tell(kind, status, EventParam::User(arg));
+        Ok(())
+    }
+
     /// An event that the identifier makes for itself.
     pub(super) fn tell(&self, kind: EventKind, status: i32, param: EventParam) {
         let what = What::Plain(kind, status, param);
