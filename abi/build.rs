@@ -4,6 +4,8 @@
 //! - an ELF version script. A library without version nodes is refused by the loader;
 //! - one assembler trampoline a symbol, which jumps to the Rust function of the same name in one of [`FOLDERS`]. The
 //!   Rust functions have no exported names themselves: what rustc exports gets no version;
+//! - for names of a private node, the same under each private node after it: a release of rdma-core that changes one
+//!   of them gives them all a new node, and its programs ask for that alone;
 //! - for symbols without such a function, a stub that fails with `EOPNOTSUPP` (`ENOSYS` for `rdma_*` and `r*`);
 //! - the folder `urxe-lib` beside the build's output, in which the library has the two names.
 
@@ -109,7 +111,7 @@ fn version_script(symbols: &[Symbol]) -> String {
     for (index, (node, names)) in nodes.iter().enumerate() {
         let local = if index == 0 { " local: *;" } else { "" };
         let family = node.split('_').next().expect("split gives one at least");
-        let parent = if node.contains("PRIVATE") {
+        let parent = if is_private(node) {
             None
         } else {
             parents.insert(family, node)
@@ -119,6 +121,32 @@ fn version_script(symbols: &[Symbol]) -> String {
         writeln!(script, "{node} {{ global: {names};{local} }}{parent};").expect("a string");
     }
     script
+}
+
+fn is_private(node: &str) -> bool {
+    node.contains("PRIVATE")
+}
+
+/// Further versions of the private names: each node has what those before it have.
+fn later_versions(symbols: &[Symbol]) -> String {
+    let private: Vec<&Symbol> = symbols
+        .iter()
+        .filter(|s| s.node.starts_with("IBVERBS_PRIVATE"))
+        .collect();
+    let mut nodes: Vec<&str> = private.iter().map(|symbol| &*symbol.node).collect();
+    nodes.dedup();
+    let mut directives = String::new();
+    for symbol in &private {
+        let later = nodes
+            .iter()
+            .skip_while(|node| **node != symbol.node)
+            .skip(1);
+        for node in later {
+            let name = &symbol.name;
+            writeln!(directives, "\".symver {name}, {name}@{node}\",").expect("a string");
+        }
+    }
+    directives
 }
 
 fn exports(symbols: &[Symbol], implemented: &BTreeMap<String, String>) -> String {
@@ -164,7 +192,8 @@ fn exports(symbols: &[Symbol], implemented: &BTreeMap<String, String>) -> String
     }
     format!(
         "/// Functions that are there because programs name them, and fail.\nmod stubs {{\n{stubs}}}\n\
-         core::arch::global_asm!(\n\".text\",\n{assembler}{operands});\n"
+         core::arch::global_asm!(\n\".text\",\n{assembler}{}{operands});\n",
+        later_versions(symbols)
     )
 }
 
@@ -192,7 +221,8 @@ fn link_arguments(out: &Path) {
     argument("-Wl,-z,nodelete");
 }
 
-/// `target/PROFILE/urxe-lib/`: the names that programs ask for, both of one file.
+/// `target/PROFILE/urxe-lib/`: the names that programs ask for, all of one file. Those without a version are what
+/// packages for developers have, and what programs with plug-ins (NCCL, brpc) try first.
 fn make_names(out: &Path) {
     let profile = out
         .ancestors()
@@ -200,7 +230,12 @@ fn make_names(out: &Path) {
         .expect("build scripts work in PROFILE/build/NAME/out");
     let folder = profile.join("urxe-lib");
     fs::create_dir_all(&folder).expect("cargo's folder can be written to");
-    for name in ["libibverbs.so.1", "librdmacm.so.1"] {
+    for name in [
+        "libibverbs.so.1",
+        "librdmacm.so.1",
+        "libibverbs.so",
+        "librdmacm.so",
+    ] {
         let link = folder.join(name);
         // Another build may do the same now: what counts is that it is there.
         let _ = unix::fs::symlink("../liburxe_verbs.so", &link);

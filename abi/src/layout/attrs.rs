@@ -290,6 +290,18 @@ c_structs! {
         pd_context: *mut c_void,
     }
 
+    struct ibv_mr_init_attr [72] {
+        length: usize,
+        access: c_int,
+        comp_mask: u64,
+        iova: u64,
+        addr: *mut c_void,
+        fd: c_int,
+        fd_offset: u64,
+        dmah: *mut c_void,
+        buf: *mut c_void,
+    }
+
     struct ibv_alloc_dm_attr [16] {
         length: usize,
         log_align_req: u32,

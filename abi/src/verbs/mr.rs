@@ -70,6 +70,9 @@ unsafe fn register(
     let owner = unsafe { Pd::find(pd) };
     pointer(owner.and_then(|owner| {
         let access = check_access(access)?;
+        if !access.contains(Access::ON_DEMAND) {
+            check_mapped(addr, length)?;
+        }
         // SAFETY: the program keeps the memory mapped, or finds its requests failing; C knows no references.
         let memory = unsafe {
             if addr.is_null() && length == usize::MAX && access.contains(Access::ON_DEMAND) {
@@ -81,6 +84,29 @@ unsafe fn register(
         };
         Ok(give(pd, owner, memory, addr, length))
     }))
+}
+
+/// `EFAULT` if there is no memory at some place of a range. A driver would find out when it pins the pages.
+fn check_mapped(addr: *mut c_void, length: usize) -> Result<(), Errno> {
+    // SAFETY: takes a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let page = usize::try_from(page).unwrap_or(4096);
+    let offset = addr as usize % page;
+    let mut left = length.saturating_add(offset);
+    let mut at = addr.wrapping_byte_sub(offset);
+    // What mincore says of the pages is not looked at. (msync is cheaper, but is a use of the bytes to Valgrind.)
+    let mut pages = [0_u8; 16 << 10];
+    while left > 0 {
+        let part = left.min(pages.len() * page);
+        // SAFETY: the system looks at the range itself, and writes a byte for each page of it.
+        let code = unsafe { libc::mincore(at, part, pages.as_mut_ptr()) };
+        if code != 0 && Errno::last() == Errno(libc::ENOMEM) {
+            return Err(Errno(libc::EFAULT));
+        }
+        at = at.wrapping_byte_add(part);
+        left -= part;
+    }
+    Ok(())
 }
 
 /// What is neither known nor optional is refused.
@@ -205,6 +231,9 @@ unsafe fn reregister(
     let needs_memory = has(CHANGE_TRANSLATION) && (addr.is_null() || length == 0);
     if !is_known || needs_memory || (has(CHANGE_PD) && pd.is_null()) {
         return Err(input(Errno::INVAL));
+    }
+    if has(CHANGE_TRANSLATION) {
+        check_mapped(addr, length).map_err(input)?;
     }
     let mut change = Rereg::new();
     if has(CHANGE_ACCESS) {

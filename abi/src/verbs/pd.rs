@@ -61,17 +61,18 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     unsafe { live::destroy(td, |_: &Td| ()) }
 }
 
-/// A domain that stands for another one. Allocators that the program brings are not needed: no queue is shared
-/// with an adapter.
+/// A domain that stands for another one. Allocators that the program brings are not needed, and no memory has to be kept
+/// open for an adapter: no queue is shared with one.
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
     const ALLOCATORS: u32 = 1 << 0;
     const PD_CONTEXT: u32 = 1 << 1;
+    const UNPROTECTED: u32 = 1 << 2;
     // SAFETY: attributes, by the rules of the function.
     let attr = unsafe { &*attr };
-    if attr.pd.is_null() || attr.comp_mask & !(ALLOCATORS | PD_CONTEXT) != 0 {
+    if attr.pd.is_null() || attr.comp_mask & !(ALLOCATORS | PD_CONTEXT | UNPROTECTED) != 0 {
         return pointer(Err(Errno::INVAL));
     }
     // SAFETY: a PD and a thread domain or null, by the rules of the function.

@@ -45,6 +45,25 @@ const EVENTS: &[&CStr] = &[
     c"WQ fatal",
 ];
 
+const WR_OPCODES: &[&CStr] = &[
+    c"rdma-write",
+    c"rdma-write-with-imm",
+    c"send",
+    c"send-with-imm",
+    c"rdma-read",
+    c"atomic-cmp-and-swp",
+    c"atomic-fetch-and-add",
+    c"local-inv",
+    c"bind-mw",
+    c"send-with-inv",
+    c"tso",
+    c"driver1",
+    c"unknown",
+    c"unknown",
+    c"flush",
+    c"atomic-write",
+];
+
 const STATUSES: &[&CStr] = &[
     c"success",
     c"local length error",
@@ -87,6 +106,10 @@ pub(crate) unsafe extern "C" fn ibv_event_type_str(number: c_int) -> *const c_ch
 
 pub(crate) unsafe extern "C" fn ibv_wc_status_str(number: c_int) -> *const c_char {
     name(STATUSES, number, c"unknown")
+}
+
+pub(crate) unsafe extern "C" fn ibv_wr_opcode_str(number: c_int) -> *const c_char {
+    name(WR_OPCODES, number, c"unknown")
 }
 
 fn name(names: &'static [&'static CStr], number: c_int, unknown: &'static CStr) -> *const c_char {
