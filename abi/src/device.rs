@@ -6,7 +6,7 @@ use core::ptr;
 use std::ffi::CString;
 use std::sync::Mutex;
 
-use urxe::ListedDevice;
+use urxe::{Gid, GidPlace, ListedDevice};
 
 use crate::errno::Errno;
 use crate::layout::{CStruct, ibv_device};
@@ -24,6 +24,8 @@ pub(crate) struct Device {
     pub(crate) source: ListedDevice,
     pub(crate) guid: u64,
     pub(crate) index: i32,
+    /// What is at which place of its GID table.
+    pub(crate) gids: Vec<(GidPlace, Gid)>,
 }
 
 // SAFETY: nothing in it changes once it is made.
@@ -74,6 +76,7 @@ impl Device {
             ibv,
             ops: ptr::null(),
             guid: source.guid(),
+            gids: source.gid_table(),
             source,
             index,
         }

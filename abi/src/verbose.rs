@@ -39,6 +39,15 @@ pub(crate) fn invalid_wr(why: &str) -> i32 {
     libc::EINVAL
 }
 
+/// `EINVAL`, of an index into the GID table.
+#[cold]
+pub(crate) fn tell_gid_index(index: u8, better: Option<usize>) {
+    if is_on() {
+        let better = better.map_or_else(String::new, |at| format!("; there is one at index {at}"));
+        eprintln!("urxe: no IP address for RoCE v2 is at GID index {index}{better}");
+    }
+}
+
 /// What was told of the failed completions of a QP. When it fails, hundreds are flushed: the first is told, with the reason,
 /// and the others are counted.
 #[derive(Debug, Default)]

@@ -335,11 +335,12 @@ pub struct ContextBuilder {
     wire: Option<Wire>,
     /// The same.
     mtu: Option<Mtu>,
+    common_mtu: Option<Mtu>,
     /// The same.
     speed: Option<PortSpeed>,
-}
     /// The same.
     recovery: Option<Recovery>,
+}
 
 impl ContextBuilder {
     pub(crate) fn new(addresses: Vec<IpAddr>) -> ContextBuilder {
@@ -366,10 +367,11 @@ impl ContextBuilder {
             faults: None,
             wire: None,
             mtu: None,
+            common_mtu: None,
             speed: None,
+            recovery: None,
         }
     }
-            recovery: None,
 
     /// Writes every packet to this file, in pcapng format; `%p` in the name becomes the
     /// process id. The environment variable `URXE_PCAP` does the same for all contexts.
@@ -464,11 +466,26 @@ impl ContextBuilder {
         self
     }
 
+    /// What the port reports as its MTU, for it is one of several with different MTUs: a program may connect any two of
+    /// them, and takes for both what one of them says. QPs that ask for what the interface can carry have it.
+    pub(crate) fn common_mtu(mut self, mtu: Option<Mtu>) -> Self {
+        self.common_mtu = mtu;
+        self
+    }
+
     /// The speed that the port reports; 100 Gb/s by default. The environment variable
     /// `URXE_SPEED` does the same for all contexts.
     #[must_use]
     pub fn speed(mut self, speed: PortSpeed) -> Self {
         self.speed = Some(speed);
+        self
+    }
+
+    /// What is done about lost packets; [`Recovery::Selective`] by default. The environment variable `URXE_RECOVERY` does
+    /// the same for all contexts.
+    #[must_use]
+    pub fn recovery(mut self, recovery: Recovery) -> Self {
+        self.recovery = Some(recovery);
         self
     }
 
@@ -481,14 +498,6 @@ impl ContextBuilder {
     }
 
     /// Opens the context.
-    /// What is done about lost packets; [`Recovery::Selective`] by default. The environment variable `URXE_RECOVERY` does
-    /// the same for all contexts.
-    #[must_use]
-    pub fn recovery(mut self, recovery: Recovery) -> Self {
-        self.recovery = Some(recovery);
-        self
-    }
-
     ///
     /// # Errors
     /// See [`Context::open`]; and if the capture file cannot be written.
@@ -496,29 +505,30 @@ impl ContextBuilder {
         // All addresses of a device are of one interface.
         let addresses = self.engine.addresses.iter();
         let link_mtu = addresses.map(|&addr| self.link_mtu(addr)).min();
-        let mut active_mtu = Mtu::for_interface(link_mtu.ok_or(ErrorKind::NoAddressOnDevice)?);
-        if let Some(mtu) = self
+        let link_mtu = Mtu::for_interface(link_mtu.ok_or(ErrorKind::NoAddressOnDevice)?);
+        let mtu = self
             .mtu
-            .map_or_else(mtu_of_environment, |mtu| Ok(Some(mtu)))?
-        {
-            active_mtu = active_mtu.min(mtu);
-        }
+            .map_or_else(mtu_of_environment, |mtu| Ok(Some(mtu)))?;
+        let mtu_max = mtu.map_or(link_mtu, |mtu| link_mtu.min(mtu));
+        // Who says how large packets shall be, says it of all devices.
+        let common = self.common_mtu.filter(|_| mtu.is_none());
+        let active_mtu = common.map_or(mtu_max, |common| common.min(mtu_max));
         let speed = self.speed.map_or_else(PortSpeed::of_environment, Ok)?;
         let mut config = self.engine;
         config.faults = self.faults.map_or_else(faults_of_environment, Ok)?;
         config.wire = self.wire.map_or_else(Wire::of_environment, Ok)?;
+        let recovery = self.recovery.map_or_else(recovery::of_environment, Ok)?;
+        config.shard.recovery = recovery;
         config.strict = self.strict.map_or_else(StrictMode::of_environment, Ok)?;
         environment::seed()?;
         if config.network.is_some() {
             config.shard = on_network(config.shard);
         }
-        config.shard.mtu_max = active_mtu;
+        config.shard.mtu_max = mtu_max;
         let engine = Arc::new(Engine::open(&config)?);
         if config.faults.is_some() {
             FAULTY.note(&engine);
         }
-        let recovery = self.recovery.map_or_else(recovery::of_environment, Ok)?;
-        config.shard.recovery = recovery;
         if config.tap.is_some() {
             CAPTURING.note(&engine);
         }

@@ -44,6 +44,7 @@ pub struct Device {
     pub(crate) index: u32,
     mtu: u32,
     is_up: bool,
+    pub(crate) mac: [u8; 6],
 }
 
 impl Device {
@@ -64,6 +65,7 @@ impl Device {
             index: interface.index,
             mtu: interface_mtu(&interface.name),
             is_up: interface.is_up(),
+            mac: interface.mac.map_or([0; 6], |mac| mac.octets()),
             interface: interface.name,
         }
     }

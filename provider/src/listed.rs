@@ -4,11 +4,17 @@
 use core::fmt;
 use core::net::IpAddr;
 
+use urxe_core::qp::attr::Mtu;
+use urxe_wire::Gid;
+
 use crate::context::{Context, ContextBuilder};
 use crate::device::{Device, devices};
 use crate::error::{Error, ErrorKind};
+use crate::gid_places::{GidPlace, link_local};
 use crate::guid::guid_of;
 use crate::host::environment;
+use crate::likeness::Likeness;
+use crate::port::interface_mtu;
 
 /// Bytes of a device's name, at most: `IBV_SYSFS_NAME_MAX` with the zero at its end.
 const NAME_MAX: usize = 63;
@@ -27,6 +33,12 @@ pub struct ListedDevice {
     name: String,
     addresses: Vec<IpAddr>,
     interface: Option<String>,
+    /// The Ethernet address of that.
+    mac: [u8; 6],
+    /// The largest that its interface can carry, and all of the list can.
+    mtu: Mtu,
+    common_mtu: Mtu,
+    likeness: Likeness,
 }
 
 impl ListedDevice {
@@ -34,17 +46,25 @@ impl ListedDevice {
     /// has an address.
     ///
     /// # Errors
-    /// If the variable names something that is neither an address nor an interface with one.
+    /// If the variable names something that is neither an address nor an interface with one, or `URXE_AS` no adapter.
     pub fn list() -> Result<Vec<ListedDevice>, Error> {
+        ListedDevice::list_as(Likeness::of_environment()?)
+    }
+
+    /// As [`ListedDevice::list`], with devices that look like this adapter.
+    ///
+    /// # Errors
+    /// See [`ListedDevice::list`].
+    pub fn list_as(likeness: Likeness) -> Result<Vec<ListedDevice>, Error> {
         match environment::value(environment::DEVICES) {
-            Some(list) => ListedDevice::parse_list(&list.to_string_lossy()),
+            Some(list) => ListedDevice::parse_list_as(&list.to_string_lossy(), likeness),
             None => {
                 let usable = devices()?;
                 let usable = usable.iter().filter(|d| !d.addresses().is_empty());
-                Ok(usable
-                    .enumerate()
-                    .map(|(index, device)| ListedDevice::of_interface(default_name(index), device))
-                    .collect())
+                let list = usable.enumerate().map(|(index, device)| {
+                    ListedDevice::of_interface(default_name(likeness, index), device, likeness)
+                });
+                Ok(agree_on_mtu(list.collect()))
             }
         }
     }
@@ -55,23 +75,36 @@ impl ListedDevice {
     /// # Errors
     /// If something in it is neither an address nor an interface with one, or no name for a device.
     pub fn parse_list(text: &str) -> Result<Vec<ListedDevice>, Error> {
+        ListedDevice::parse_list_as(text, Likeness::of_environment()?)
+    }
+
+    /// As [`ListedDevice::parse_list`], with devices that look like this adapter, and have names as its devices do.
+    ///
+    /// # Errors
+    /// See [`ListedDevice::parse_list`].
+    pub fn parse_list_as(text: &str, likeness: Likeness) -> Result<Vec<ListedDevice>, Error> {
         let mut list: Vec<ListedDevice> = Vec::new();
         for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
-            let device = parse(part, list.len()).map_err(|reason| environment(part, &reason))?;
+            let device = parse(part, list.len(), likeness);
+            let device = device.map_err(|reason| environment(part, &reason))?;
             if list.iter().any(|other| other.name == device.name) {
                 let reason = format!("there is a device {} already", device.name);
                 return Err(environment(part, &reason));
             }
             list.push(device);
         }
-        Ok(list)
+        Ok(agree_on_mtu(list))
     }
 
-    fn of_interface(name: String, device: &Device) -> ListedDevice {
+    fn of_interface(name: String, device: &Device, likeness: Likeness) -> ListedDevice {
         ListedDevice {
             name,
             addresses: device.addresses().to_vec(),
             interface: Some(device.interface().to_owned()),
+            mtu: device.active_mtu(),
+            common_mtu: device.active_mtu(),
+            mac: device.mac,
+            likeness,
         }
     }
 
@@ -81,9 +114,26 @@ impl ListedDevice {
         &self.name
     }
 
-    /// Its addresses: the GID table, in its order.
+    /// Its addresses, in the interface's order.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
+    }
+
+    /// The adapter that it looks like.
+    pub fn likeness(&self) -> Likeness {
+        self.likeness
+    }
+
+    /// Its GID table, from index 0 on: what is there, and the GID.
+    #[doc(alias = "ibv_query_gid_table")]
+    pub fn gid_table(&self) -> Vec<(GidPlace, Gid)> {
+        let is_ipv4: Vec<bool> = self.addresses.iter().map(IpAddr::is_ipv4).collect();
+        let gid = |place: &GidPlace| match place.address {
+            Some(at) => Gid::from(self.addresses[at]),
+            None => link_local(self.mac),
+        };
+        let places = self.likeness.gid_table(&is_ipv4).into_iter();
+        places.map(|place| (place, gid(&place))).collect()
     }
 
     /// The network interface behind it, if it is known.
@@ -97,13 +147,20 @@ impl ListedDevice {
         guid_of(&self.addresses)
     }
 
+    /// The path MTU that it reports, if `URXE_MTU` says nothing else: the largest that all devices of the list can carry.
+    /// Programs that use all devices connect any of them with any other, by the MTU of one.
+    pub fn active_mtu(&self) -> Mtu {
+        self.common_mtu
+    }
+
     /// Opens it, with all its addresses.
     ///
     /// # Errors
     /// See [`Context::open`].
     #[doc(alias = "ibv_open_device")]
     pub fn open(&self) -> Result<Context, Error> {
-        ContextBuilder::new(self.addresses.clone()).open()
+        let builder = ContextBuilder::new(self.addresses.clone());
+        builder.common_mtu(Some(self.common_mtu)).open()
     }
 }
 
@@ -119,6 +176,16 @@ impl fmt::Display for ListedDevice {
     }
 }
 
+/// Each can do what the one of the smallest MTU can.
+fn agree_on_mtu(mut list: Vec<ListedDevice>) -> Vec<ListedDevice> {
+    if let Some(common) = list.iter().map(|device| device.mtu).min() {
+        for device in &mut list {
+            device.common_mtu = common;
+        }
+    }
+    list
+}
+
 fn environment(part: &str, reason: &str) -> Error {
     ErrorKind::Environment {
         variable: environment::DEVICES,
@@ -127,14 +194,14 @@ fn environment(part: &str, reason: &str) -> Error {
     .into()
 }
 
-fn default_name(index: usize) -> String {
-    format!("urxe{index}")
+fn default_name(likeness: Likeness, index: usize) -> String {
+    format!("{}{index}", likeness.device_prefix())
 }
 
-fn parse(part: &str, index: usize) -> Result<ListedDevice, String> {
+fn parse(part: &str, index: usize, likeness: Likeness) -> Result<ListedDevice, String> {
     let (name, what) = match part.split_once('=') {
         Some((name, what)) => (name.trim().to_owned(), what.trim()),
-        None => (default_name(index), part),
+        None => (default_name(likeness, index), part),
     };
     let is_letter = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_letter) || name == ".." {
@@ -149,18 +216,21 @@ fn parse(part: &str, index: usize) -> Result<ListedDevice, String> {
             let mut addresses = device.addresses().iter();
             addresses.any(|a| *a == address || (a.is_loopback() && address.is_loopback()))
         };
+        let mtu = Mtu::for_interface(interface_mtu(address));
+        let device = interfaces.iter().find(has);
         return Ok(ListedDevice {
             name,
             addresses: vec![address],
-            interface: interfaces
-                .iter()
-                .find(has)
-                .map(|d| d.interface().to_owned()),
+            interface: device.map(|d| d.interface().to_owned()),
+            mac: device.map_or([0; 6], |d| d.mac),
+            mtu,
+            common_mtu: mtu,
+            likeness,
         });
     }
     match interfaces.iter().find(|device| device.interface() == what) {
         Some(device) if !device.addresses().is_empty() => {
-            Ok(ListedDevice::of_interface(name, device))
+            Ok(ListedDevice::of_interface(name, device, likeness))
         }
         Some(_) => Err(format!("the interface {what} has no address")),
         None => {
@@ -209,6 +279,17 @@ mod tests {
             let again = ListedDevice::parse_list(&device.to_string()).expect("it reads as itself");
             assert_eq!(again, std::slice::from_ref(device));
         }
+    }
+
+    /// Packets of the one must fit the other.
+    #[test]
+    fn devices_of_one_list_report_one_mtu() {
+        let mut two = list("127.0.0.1,127.0.0.2");
+        two[1].mtu = Mtu::Mtu1024;
+        let two = agree_on_mtu(two);
+        let reported: Vec<Mtu> = two.iter().map(ListedDevice::active_mtu).collect();
+        assert_eq!(reported, [Mtu::Mtu1024; 2]);
+        assert_eq!(two[0].mtu, Mtu::Mtu4096);
     }
 
     #[test]

@@ -21,9 +21,13 @@ use crate::layout::{
 };
 use crate::live::{self, bury};
 use crate::lock::lock;
-use crate::object::{Kind, Object, Qp, Shared};
+use crate::object::{Context, Kind, Object, Qp, Shared};
 use crate::verbs::gid::from_gid;
 use crate::verbs::qp_create::{RC, UC, UD, XRC_RECV, XRC_SEND};
+use crate::verbs::rates::rate_of;
+
+/// Selector of a path's properties: the value itself, and not a bound of it.
+const EXACTLY: u8 = 2;
 
 #[repr(C)]
 pub(crate) struct Id {
@@ -46,12 +50,12 @@ pub(super) struct State {
     pub(super) connect_data: Vec<u8>,
     pub(super) groups: Vec<super::multicast::Group>,
     pub(super) path: Option<Box<ibv_sa_path_rec>>,
+    /// What `rdma_resolve_addrinfo` found and the program did not take so far.
+    pub(super) info: Option<Found>,
 }
 
 // SAFETY: the program's pointers in it are only handed on.
 unsafe impl Send for State {}
-    /// What `rdma_resolve_addrinfo` found and the program did not take so far.
-    pub(super) info: Option<Found>,
 
 // SAFETY: repr(C), and `ibv` is first.
 unsafe impl Object for Id {}
@@ -140,15 +144,23 @@ impl Id {
     pub(super) fn resolved(&self) -> Result<(), Errno> {
         self.refresh()?;
         let ibv = self.ibv.get();
-        // SAFETY: the program's part, as in `refresh`.
+        // SAFETY: the program's part, as in `refresh`, which found a device.
+        let context = unsafe { Context::of((*ibv).verbs) };
+        let port = context.urxe.query_port(1)?;
+        let mtu = self.urxe.path_mtu().unwrap_or(port.active_mtu);
+        // SAFETY: as above.
         unsafe {
             let gids = &(*ibv).route.addr.addr;
             let mut path = Box::new(ibv_sa_path_rec::zeroed());
             (path.sgid, path.dgid, path.pkey) = (gids.sgid, gids.dgid, gids.pkey);
             path.hop_limit = 64;
             path.reversible = 1;
-            path.mtu = 3;
+            path.mtu = mtu as u8;
+            path.rate = rate_of(port.speed.mbps()) as u8;
             path.packet_life_time = 16;
+            path.mtu_selector = EXACTLY;
+            path.rate_selector = EXACTLY;
+            path.packet_life_time_selector = EXACTLY;
             let mut state = self.state();
             let path = state.path.insert(path);
             (*ibv).route.path_rec = ptr::from_mut(&mut **path);

@@ -62,7 +62,7 @@ pub(super) fn to_c(param: &ConnParam) -> rdma_event_param {
 pub(super) unsafe fn ud_to_c(context: *mut ibv_context, param: &UdParam) -> rdma_event_param {
     let mut ud = rdma_ud_param::zeroed();
     // SAFETY: the caller's promise.
-    ud.ah_attr = path_attr(unsafe { &Context::of(context).urxe }, &param.ah_attr);
+    ud.ah_attr = path_attr(unsafe { Context::of(context) }, &param.ah_attr);
     ud.qp_num = param.qp_num.get();
     ud.qkey = param.qkey.0;
     rdma_event_param { ud }

@@ -13,7 +13,7 @@ use crate::layout::{
     CStruct, ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
     ibv_sge, rdma_cm_id,
 };
-use crate::object::{Object, Qp};
+use crate::object::{Context, Object, Qp};
 use crate::verbs::comp_channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
 use crate::verbs::cq::{ibv_create_cq, ibv_destroy_cq};
 use crate::verbs::qp::{from_attr, modify, state};
@@ -251,8 +251,13 @@ pub(crate) unsafe extern "C" fn rdma_init_qp_attr(
     let (object, wanted) = unsafe { (Id::of(id), (*attr).qp_state) };
     let found = state(wanted).and_then(|state| {
         let (found, bits) = object.urxe.init_qp_attr(state)?;
-        let context = object.urxe.device().ok_or(Errno::INVAL)?;
-        Ok((from_attr(&context, &found), bits))
+        // SAFETY: the program's part; null, or a context that lives longer.
+        let context = unsafe { (*object.ibv.get()).verbs };
+        if context.is_null() {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: as above.
+        Ok((from_attr(unsafe { Context::of(context) }, &found), bits))
     });
     minus_one(found.map(|(found, bits)| {
         // SAFETY: places for both, by the rules of the function.

@@ -5,7 +5,7 @@ use core::ffi::c_int;
 
 use urxe::AddressVector;
 
-use super::gid::{from_gid, local_address, to_gid};
+use super::gid::{from_gid, index_of, local_address, to_gid};
 use crate::errno::{Errno, minus_one, pointer, store};
 use crate::layout::{CStruct, ibv_ah, ibv_ah_attr, ibv_context, ibv_pd, ibv_wc};
 use crate::live;
@@ -19,7 +19,7 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(
     // SAFETY: a PD and attributes, by the rules of the function.
     let (owner, attr) = unsafe { (Pd::find(pd), &*attr) };
     pointer(owner.and_then(|owner| {
-        let path = path(owner.urxe.context(), attr)?;
+        let path = path(owner.context(), attr)?;
         give(pd, owner, &path)
     }))
 }
@@ -61,9 +61,9 @@ pub(crate) unsafe extern "C" fn ibv_init_ah_from_wc(
     attr: *mut ibv_ah_attr,
 ) -> c_int {
     // SAFETY: a context, by the rules of the function.
-    let context = &unsafe { Context::of(context) }.urxe;
+    let context = unsafe { Context::of(context) };
     // SAFETY: as in `ibv_create_ah_from_wc`.
-    let path = unsafe { path_back(context, port, wc, grh) };
+    let path = unsafe { path_back(&context.urxe, port, wc, grh) };
     let found = path.map(|path| path_attr(context, &path));
     // SAFETY: a place for the attributes, by the rules of the function.
     minus_one(unsafe { store(attr, found) })
@@ -96,7 +96,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
 }
 
 /// The engine's form of a path. RoCE has no other addresses than GIDs.
-pub(super) fn path(context: &urxe::Context, attr: &ibv_ah_attr) -> Result<AddressVector, Errno> {
+pub(super) fn path(context: &Context, attr: &ibv_ah_attr) -> Result<AddressVector, Errno> {
     if attr.is_global == 0 || attr.port_num != 1 {
         return Err(Errno::INVAL);
     }
@@ -110,11 +110,10 @@ pub(super) fn path(context: &urxe::Context, attr: &ibv_ah_attr) -> Result<Addres
 }
 
 /// From urxe's address vector to C's attributes.
-pub(crate) fn path_attr(context: &urxe::Context, path: &AddressVector) -> ibv_ah_attr {
+pub(crate) fn path_attr(context: &Context, path: &AddressVector) -> ibv_ah_attr {
     let mut attr = ibv_ah_attr::zeroed();
     attr.grh.dgid = from_gid(path.remote.into());
-    let index = context.addresses().position(|addr| addr == path.local);
-    attr.grh.sgid_index = index.unwrap_or(0) as u8;
+    attr.grh.sgid_index = index_of(context, path.local).unwrap_or(0) as u8;
     attr.grh.hop_limit = path.hop_limit;
     attr.grh.traffic_class = path.traffic_class;
     attr.is_global = 1;

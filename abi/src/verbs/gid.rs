@@ -3,16 +3,16 @@
 use core::ffi::c_int;
 use core::net::IpAddr;
 
-use urxe::Gid;
+use urxe::{Gid, RoceVersion};
 
 use crate::errno::{Errno, minus_one, number, store};
 use crate::layout::{ibv_context, ibv_gid, ibv_gid_entry};
 use crate::object::Context;
+use crate::verbose;
 
-/// `IBV_GID_TYPE_ROCE_V2`, as `ibv_gid_entry` has it.
+/// `IBV_GID_TYPE_ROCE_V1` and `_V2`, as `ibv_gid_entry` has them; `ibv_query_gid_type` has one less.
+const ROCE_V1: u32 = 1;
 const ROCE_V2: u32 = 2;
-/// RoCE v2, as `ibv_query_gid_type` has it.
-const SYSFS_ROCE_V2: c_int = 1;
 /// What is read from a place without an address.
 const EMPTY: Gid = Gid([0; 16]);
 /// Full member of the default partition.
@@ -41,7 +41,10 @@ pub(crate) unsafe extern "C" fn ibv_query_gid_type(
     let context = unsafe { Context::of(context) };
     let index = c_int::try_from(index).unwrap_or(-1);
     let found = table_entry(context, port, index);
-    let found = found.map(|gid| if gid == EMPTY { 0 } else { SYSFS_ROCE_V2 });
+    let found = found.map(|gid| match gid {
+        EMPTY => 0,
+        _ => version(context, index as u32) as c_int - 1,
+    });
     // SAFETY: a place for a number, by the rules of the function.
     minus_one(unsafe { store(kind, found) })
 }
@@ -82,8 +85,8 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
 ) -> isize {
     // SAFETY: a context, by the rules of the function.
     let context = unsafe { Context::of(context) };
-    let table: Vec<(u32, Gid)> = (0..context.urxe.addresses().count() as u32)
-        .filter_map(|index| Some((index, context.urxe.query_gid(1, index).ok()?)))
+    let table: Vec<(u32, Gid)> = (0..context.device.gids.len() as u32)
+        .filter_map(|index| Some((index, table_entry(context, 1, index as c_int).ok()?)))
         .filter(|(_, gid)| *gid != EMPTY)
         .collect();
     if flags != 0 || size < size_of::<ibv_gid_entry>() || table.len() > room {
@@ -105,27 +108,61 @@ fn gid_entry(context: &Context, index: u32, gid: Gid) -> ibv_gid_entry {
         gid: from_gid(gid),
         gid_index: index,
         port_num: 1,
-        gid_type: ROCE_V2,
+        gid_type: version(context, index),
         ndev_ifindex: context.device.interface_index(),
+    }
+}
+
+/// The protocol of a place in the table.
+fn version(context: &Context, index: u32) -> u32 {
+    match context.device.gids.get(index as usize) {
+        Some((place, _)) if place.version == RoceVersion::V1 => ROCE_V1,
+        _ => ROCE_V2,
     }
 }
 
 fn table_entry(context: &Context, port: u8, index: c_int) -> Result<Gid, Errno> {
     let index = u32::try_from(index).map_err(|_| Errno::INVAL)?;
-    let used = context.urxe.addresses().count();
-    if port == 1 && (used..table_len(&context.urxe)).contains(&(index as usize)) {
-        return Ok(EMPTY);
+    if port != 1 || index as usize >= table_len(context) {
+        // The engine's table is shorter, and ends before such an index too.
+        return Ok(context.urxe.query_gid(port, index)?);
     }
-    Ok(context.urxe.query_gid(port, index)?)
+    match context.device.gids.get(index as usize) {
+        // The address may be gone meanwhile.
+        Some((place, gid)) => match place.address {
+            Some(at) => Ok(context.urxe.query_gid(1, at as u32)?),
+            None => Ok(*gid),
+        },
+        None => Ok(EMPTY),
+    }
 }
 
 /// Places in the table. Like an adapter's it has some that are empty: programs look for those.
-pub(super) fn table_len(context: &urxe::Context) -> usize {
-    (context.addresses().count() + 1).next_multiple_of(16)
+pub(super) fn table_len(context: &Context) -> usize {
+    (context.device.gids.len() + 1).next_multiple_of(16)
 }
 
-pub(super) fn local_address(context: &urxe::Context, index: u8) -> Result<IpAddr, Errno> {
-    Ok(context.query_gid(1, u32::from(index))?.into())
+/// The address that packets come from by an index.
+pub(super) fn local_address(context: &Context, index: u8) -> Result<IpAddr, Errno> {
+    let place = context.device.gids.get(usize::from(index));
+    let at = place.and_then(|(place, _)| place.source()).ok_or_else(|| {
+        verbose::tell_gid_index(index, first_source(context));
+        Errno::INVAL
+    })?;
+    Ok(context.urxe.query_gid(1, at as u32)?.into())
+}
+
+/// The first index that packets can come by.
+fn first_source(context: &Context) -> Option<usize> {
+    let mut gids = context.device.gids.iter();
+    gids.position(|(place, _)| place.source().is_some())
+}
+
+/// The first index of an address.
+pub(super) fn index_of(context: &Context, address: IpAddr) -> Option<usize> {
+    let at = context.urxe.addresses().position(|addr| addr == address)?;
+    let mut gids = context.device.gids.iter();
+    gids.position(|(place, _)| place.source() == Some(at))
 }
 
 pub(crate) fn from_gid(gid: Gid) -> ibv_gid {

@@ -8,7 +8,7 @@ use urxe::{Access, AttrMask, Mtu, Psn, Qkey, QpAttr, QpCap, QpState, QpType, Qpn
 use super::ah::{path, path_attr};
 use crate::errno::{Errno, number};
 use crate::layout::{CStruct, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr};
-use crate::object::{Object, Qp};
+use crate::object::{Context, Object, Qp};
 use crate::verbose::tell_rest;
 
 /// `IBV_ACCESS_*` that say something of regions alone (MW_BIND, ZERO_BASED, ON_DEMAND, HUGETLB, and the optional
@@ -34,7 +34,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
     let (object, attr) = unsafe { (Qp::find(qp), &*attr) };
     let mask = AttrMask(mask as u32);
     number(object.and_then(|object| {
-        let attr = to_attr(object.urxe.pd().context(), attr, mask)?;
+        let attr = to_attr(object.context(), attr, mask)?;
         Ok(modify(object, &attr, mask)?)
     }))
 }
@@ -66,7 +66,7 @@ fn of_the_other_half(qp_type: QpType) -> AttrMask {
 }
 
 /// What the mask does not name may be anything, and is not looked at.
-fn to_attr(context: &urxe::Context, attr: &ibv_qp_attr, mask: AttrMask) -> Result<QpAttr, Errno> {
+fn to_attr(context: &Context, attr: &ibv_qp_attr, mask: AttrMask) -> Result<QpAttr, Errno> {
     let has = |bit: AttrMask| mask.contains(bit);
     let mut to = QpAttr::default();
     if has(AttrMask::STATE) {
@@ -120,7 +120,7 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
             base.state = found.qp_state as c_int;
             attr.write(ibv_qp_attr {
                 cap: from_cap(&object.urxe.cap()),
-                ..from_attr(object.urxe.pd().context(), &found)
+                ..from_attr(object.context(), &found)
             });
             init.write(ibv_qp_init_attr {
                 qp_context: base.qp_context,
@@ -136,7 +136,7 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
 }
 
 /// All but the capabilities, which are not attributes to urxe.
-pub(crate) fn from_attr(context: &urxe::Context, from: &QpAttr) -> ibv_qp_attr {
+pub(crate) fn from_attr(context: &Context, from: &QpAttr) -> ibv_qp_attr {
     let mut attr = ibv_qp_attr::zeroed();
     attr.qp_state = from.qp_state as c_int;
     attr.cur_qp_state = from.qp_state as c_int;

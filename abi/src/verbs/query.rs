@@ -13,8 +13,6 @@ use crate::layout::{
 };
 use crate::object::Context;
 
-/// No vendor: what Linux's software adapter says, too.
-const VENDOR_ID: u32 = 0xff_ffff;
 /// `IBV_DEVICE_CURR_QP_STATE_MOD`, `_SYS_IMAGE_GUID`, `_RC_RNR_NAK_GEN`, `_SRQ_RESIZE`, `_MEM_WINDOW`, `_XRC`,
 /// `_MEM_MGT_EXTENSIONS`, `_MEM_WINDOW_TYPE_2B`
 const CAP_FLAGS: u32 = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 20 | 1 << 21 | 1 << 24;
@@ -100,7 +98,7 @@ fn device_attr(limits: &DeviceAttr, device: &Device) -> ibv_device_attr {
     attr.max_mr_size = limits.max_mr_size;
     // Any page size from 4 KiB up: memory is not translated.
     attr.page_size_cap = !0xfff;
-    attr.vendor_id = VENDOR_ID;
+    (attr.vendor_id, attr.vendor_part_id) = device.source.likeness().vendor();
     attr.device_cap_flags = CAP_FLAGS;
     attr.max_qp = int(limits.max_qp);
     attr.max_qp_wr = int(limits.max_qp_wr);
@@ -169,7 +167,7 @@ pub(crate) unsafe extern "C" fn ibv_query_port_speed(
 }
 
 fn port_attr(context: &Context, port: u8) -> Result<ibv_port_attr, Errno> {
-    let gid_tbl_len = table_len(&context.urxe);
+    let gid_tbl_len = table_len(context);
     let port = context.urxe.query_port(port)?;
     let mut attr = ibv_port_attr::zeroed();
     attr.state = port.state as c_int;

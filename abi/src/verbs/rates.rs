@@ -31,6 +31,13 @@ const RATES: [(c_int, Option<c_int>, c_int); 23] = [
 /// `IBV_RATE_MAX`
 const MAX: c_int = 0;
 
+/// The number of the slowest that is as fast: lanes carry a little more than their name says.
+pub(crate) fn rate_of(mbps: u32) -> c_int {
+    let fast = RATES.iter().filter(|(.., m)| m.unsigned_abs() >= mbps);
+    let slowest = fast.min_by_key(|(.., m)| *m);
+    slowest.map_or(MAX, |(number, ..)| *number)
+}
+
 pub(crate) unsafe extern "C" fn ibv_rate_to_mult(rate: c_int) -> c_int {
     let known = RATES.iter().find(|(number, ..)| *number == rate);
     known.and_then(|(_, mult, _)| *mult).unwrap_or(-1)
@@ -49,4 +56,25 @@ pub(crate) unsafe extern "C" fn ibv_rate_to_mbps(rate: c_int) -> c_int {
 pub(crate) unsafe extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> c_int {
     let known = RATES.iter().find(|(_, _, m)| *m == mbps);
     known.map_or(MAX, |(number, ..)| *number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_has_the_rate_of_its_speed() {
+        // `IBV_RATE_25_GBPS` and so on.
+        for (gbps, rate) in [
+            ("2.5", 2),
+            ("25", 15),
+            ("56", 12),
+            ("100", 16),
+            ("200", 17),
+            ("800", 23),
+        ] {
+            let speed: urxe::PortSpeed = gbps.parse().expect("a speed");
+            assert_eq!(rate_of(speed.mbps()), rate, "{gbps}");
+        }
+    }
 }

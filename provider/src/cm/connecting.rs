@@ -1,10 +1,13 @@
 //! Connecting, accepting, rejecting and disconnecting.
 
+use core::net::IpAddr;
+
 use urxe_core::Time;
 use urxe_core::cm::{
     Agent, Answer, CmError as CoreError, CommId, ConnectRequest, DatagramAnswer, DatagramRequest,
     MadPath, Terms, Transport,
 };
+use urxe_core::qp::attr::Mtu;
 use urxe_core::qp::state::QpType;
 use urxe_wire::Qpn;
 use urxe_wire::cm::RejReason;
@@ -15,6 +18,8 @@ use super::event_kind::EventKind;
 use super::id::{Id, State, Step};
 use super::param::ConnParam;
 use super::qp::{Agreed, Follower, depth};
+use crate::context::Context;
+use crate::device::find_by_address;
 use crate::error::Error;
 use crate::limits::LIMITS;
 
@@ -31,27 +36,28 @@ impl Id {
     pub fn connect(&self, param: &ConnParam) -> Result<(), Error> {
         let context = self.context()?;
         let mut terms = None;
-        let path_mtu = context.active_mtu();
         let vendor = self.options_to_offer(false)?;
-        let (path, (local_port, remote_port), options) = {
+        let (path, path_mtu, (local_port, remote_port), options) = {
             let mut state = self.state();
             if state.step != Step::RouteResolved {
                 return Err(CmError::State("its route is not resolved").into());
             }
+            let ends = state.local.zip(state.peer);
+            let (local, peer) = ends.ok_or(CmError::State("its address is not resolved"))?;
+            let path_mtu = path_mtu(context, peer.ip());
             if self.qp_type() != QpType::Ud {
                 let proposed = propose(&state, param)?;
                 state.agreed = Some(Agreed::proposed(&proposed, &state.options, path_mtu));
                 terms = Some(Terms { vendor, ..proposed });
             }
-            let ends = state.local.zip(state.peer);
-            let (local, peer) = ends.ok_or(CmError::State("its address is not resolved"))?;
             let path = MadPath {
                 local: local.ip(),
                 remote: peer.ip(),
                 tos: state.options.tos,
             };
             state.step = Step::Asked;
-            (path, (local.port(), peer.port()), state.options)
+            let ports = (local.port(), peer.port());
+            (path, path_mtu, ports, state.options)
         };
         let space = urxe_wire::cm::PortSpace(self.port_space() as u16);
         let patience = options.patience();
@@ -98,6 +104,13 @@ impl Id {
         begun.map(drop)
     }
 
+    /// The path MTU of a connection to the peer: what both ends can carry, as far as that is known. `None` before both
+    /// addresses are.
+    pub fn path_mtu(&self) -> Option<Mtu> {
+        let peer = self.peer_addr()?;
+        Some(path_mtu(self.context().ok()?, peer.ip()))
+    }
+
     fn transport(&self) -> Transport {
         match self.qp_type() {
             QpType::Uc => Transport::Uc,
@@ -128,6 +141,10 @@ impl Id {
             return self.accept_datagram(param);
         }
         let engine = context.engine();
+        let vendor = match qp {
+            Some(_) => self.options_to_offer(true)?,
+            None => self.state().ece,
+        };
         if !engine.cm(|agent, _| agent.is_request(conn))? {
             return Err(CmError::State("there is no request").into());
         }
@@ -142,10 +159,6 @@ impl Id {
             };
             agreed.responder_resources = wanted(
                 param.responder_resources,
-        let vendor = match qp {
-            Some(_) => self.options_to_offer(true)?,
-            None => self.state().ece,
-        };
                 agreed.responder_resources,
                 LIMITS.max_qp_rd_atom,
             );
@@ -158,6 +171,7 @@ impl Id {
             Terms {
                 responder_resources: agreed.responder_resources,
                 initiator_depth: agreed.initiator_depth,
+                vendor,
                 ..propose(&state, param)?
             }
         };
@@ -172,7 +186,6 @@ impl Id {
         let accepted = engine.cm(|agent, now| agent.accept(now, conn, &answer));
         if let Err(error) = accepted.and_then(|accepted| accepted.map_err(Error::from)) {
             // The first failure says more.
-                vendor,
             let _ = qp.map(Follower::fail);
             return Err(error);
         }
@@ -316,4 +329,16 @@ impl From<CoreError> for Error {
     fn from(error: CoreError) -> Error {
         CmError::from(error).into()
     }
+}
+
+/// What both ends can carry, as far as that is known: of this host's ports. Packets that the peer's port cannot carry
+/// would fail at its QP, if the program behind it takes the connection at all.
+fn path_mtu(context: &Context, peer: IpAddr) -> Mtu {
+    let own = context.active_mtu();
+    // Every port carries so much; and no other interface has an address of loopback.
+    if own <= Mtu::Mtu1024 || peer.is_loopback() || context.engine().network().is_some() {
+        return own;
+    }
+    let port = find_by_address(peer);
+    port.map_or(own, |port| own.min(port.active_mtu()))
 }

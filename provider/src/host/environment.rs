@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind};
 
+/// [`crate::Likeness`] of all listed devices.
+pub(crate) const AS: &str = "URXE_AS";
 /// The devices of programs that cannot name an address ([`crate::ListedDevice`]).
 pub(crate) const DEVICES: &str = "URXE_DEVICES";
 /// A [`crate::FaultSpec`] for all contexts.
@@ -17,10 +19,10 @@ pub(crate) const FAULTS: &str = "URXE_FAULTS";
 pub(crate) const MTU: &str = "URXE_MTU";
 /// The file of captures.
 pub(crate) const PCAP: &str = "URXE_PCAP";
-/// [`crate::PortSpeed`] of all ports.
-pub(crate) const SPEED: &str = "URXE_SPEED";
 /// What is done about lost packets ([`crate::Recovery`]).
 pub(crate) const RECOVERY: &str = "URXE_RECOVERY";
+/// [`crate::PortSpeed`] of all ports.
+pub(crate) const SPEED: &str = "URXE_SPEED";
 /// What decisions of strict mode and of faults follow from.
 pub(crate) const SEED: &str = "URXE_SEED";
 /// Strict mode ([`crate::StrictMode`]).

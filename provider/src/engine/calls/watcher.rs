@@ -42,7 +42,7 @@ impl Watcher {
 
 impl Engine {
     /// What the engine is opened on, if not on sockets.
-    pub(in crate::engine) fn network(&self) -> Option<&Arc<dyn Network>> {
+    pub(crate) fn network(&self) -> Option<&Arc<dyn Network>> {
         self.watcher.as_ref()?.network.as_ref()
     }
 
