@@ -34,6 +34,8 @@ struct Qp {
     qp_type: String,
     state: String,
     peer: Option<String>,
+    /// What packets to that peer leave through: `memory` or `sockets`.
+    wire: Option<String>,
     sq: (u32, u32),
     rq: (u32, u32),
     /// The PSNs of the next packet, of the oldest that is not acknowledged, and of the one expected.
@@ -76,6 +78,7 @@ impl From<QpStatus> for Qp {
             qp_type: qp.qp_type,
             state: qp.state,
             peer: qp.peer,
+            wire: qp.wire,
             sq: qp.sq,
             rq: qp.rq,
             psns: qp.psns,
@@ -117,7 +120,7 @@ fn qps_text(qps: &[Qp], all: bool) -> String {
     if shown == 0 {
         return String::new();
     }
-    let columns = "QP|type|state|peer|sq|rq|psn next/una/expected|trouble".split('|');
+    let columns = "QP|type|state|peer|wire|sq|rq|psn next/una/expected|trouble".split('|');
     let columns: Vec<_> = columns.map(|name| (name, Align::Left)).collect();
     let mut table = Table::new(&columns);
     let mut errors = String::new();
@@ -129,6 +132,7 @@ fn qps_text(qps: &[Qp], all: bool) -> String {
             qp.qp_type.clone(),
             qp.state.clone(),
             qp.peer.clone().unwrap_or_else(|| "-".into()),
+            qp.wire.clone().unwrap_or_else(|| "-".into()),
             format!("{}/{}", qp.sq.0, qp.sq.1),
             format!("{}/{}", qp.rq.0, qp.rq.1),
             qp.psns.map(|psn| format!("{psn:#x}")).join("/"),
@@ -175,6 +179,7 @@ mod tests {
             qp_type: "Rc".into(),
             state: "RTS".into(),
             peer: None,
+            wire: (qpn % 2 == 0).then(|| "memory".into()),
             sq: (1, 128),
             rq: (0, 128),
             psns: [1, 2, 3],
@@ -185,7 +190,7 @@ mod tests {
         let text = qps_text(&qps, false);
         assert!(text.contains("QP 0x63 failed: it is old"), "{text}");
         assert!(
-            text.contains("0x1/0x2/0x3") && text.contains("1/128"),
+            text.contains("0x1/0x2/0x3") && text.contains("1/128") && text.contains("memory"),
             "{text}"
         );
         assert!(text.contains("and 66 more"), "{text}");

@@ -38,6 +38,8 @@ pub struct QpStatus {
     pub state: String,
     /// Address and QPN of its peer, once it has one.
     pub peer: Option<String>,
+    /// What packets to that peer leave through: `memory` or `sockets` ([`crate::Wire`]).
+    pub wire: Option<String>,
     /// Requests in its send queue, of how many.
     pub sq: (u32, u32),
     /// Receives in its receive queue, of how many.
@@ -136,8 +138,8 @@ impl Drop for Asked {
     }
 }
 
-/// One QP's line.
-pub(crate) fn line(text: &mut String, qp: &QpReport<'_>) {
+/// One QP's line; `in_memory` if packets to its peer leave through memory.
+pub(crate) fn line(text: &mut String, qp: &QpReport<'_>, in_memory: bool) {
     let mut put = |part: core::fmt::Arguments<'_>| {
         text.write_fmt(part).expect("a string takes everything");
     };
@@ -148,7 +150,8 @@ pub(crate) fn line(text: &mut String, qp: &QpReport<'_>) {
         qp.state
     ));
     if let Some((addr, qpn)) = qp.peer {
-        put(format_args!(" peer={addr}/{:#x}", qpn.get()));
+        let wire = if in_memory { "memory" } else { "sockets" };
+        put(format_args!(" peer={addr}/{:#x} wire={wire}", qpn.get()));
     }
     let (sq, rq) = (qp.sq, qp.rq);
     put(format_args!(" sq={}/{} rq={}/{}", sq.0, sq.1, rq.0, rq.1));
@@ -182,6 +185,7 @@ fn parse(line: &str) -> Option<QpStatus> {
             "type" => qp.qp_type = printable(value),
             "state" => qp.state = printable(value),
             "peer" => qp.peer = Some(printable(value)),
+            "wire" => qp.wire = Some(printable(value)),
             "sq" => qp.sq = of(value)?,
             "rq" => qp.rq = of(value)?,
             "psns" => {

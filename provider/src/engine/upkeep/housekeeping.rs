@@ -6,6 +6,7 @@
 use std::os::fd::BorrowedFd;
 
 use urxe_core::Time;
+use urxe_core::qpn_table::QpnChunk;
 use urxe_core::table::QpIndex;
 
 use super::give_back::GiveBack;
@@ -105,7 +106,10 @@ impl Housekeeping {
                 for place in next..end {
                     let index = QpIndex(place as u32);
                     if let Some(report) = state.shard.qp_report(index) {
-                        stat_qps::line(text, &report);
+                        let in_memory = report
+                            .peer
+                            .is_some_and(|(addr, qpn)| state.has_ring_to(addr, QpnChunk::of(qpn)));
+                        stat_qps::line(text, &report, in_memory);
                     }
                 }
                 next = end;
