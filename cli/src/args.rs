@@ -12,6 +12,7 @@ use crate::control::PORT_DEFAULT;
 use crate::pingpong::Variant;
 use crate::sim::args::SimCommand;
 use crate::target::{self, Measurement};
+use crate::wire::{WireArgs, WireName};
 
 /// RDMA without RDMA hardware: RoCEv2 over ordinary UDP sockets.
 #[derive(Debug, Parser)]
@@ -58,6 +59,8 @@ pub(crate) enum Command {
         of: Measurement,
         /// Address of the device to open
         address: IpAddr,
+        #[command(flatten)]
+        wire: WireArgs,
     },
     /// One of the two sides of the bare UDP measurement
     #[command(name = bench::floor::ROLE_SUBCOMMAND, hide = true)]
@@ -140,6 +143,8 @@ pub(crate) struct FairnessArgs {
     /// Path MTU: bytes of payload in a packet
     #[arg(long, default_value_t = 4096, value_parser = parse_mtu)]
     pub(crate) mtu: u32,
+    #[command(flatten)]
+    pub(crate) wire: WireArgs,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -173,6 +178,10 @@ pub(crate) struct OpBenchArgs {
     /// packet is for
     #[arg(long)]
     pub(crate) one_address: bool,
+    /// What packets between the two processes travel through [default: what URXE_WIRE says, else auto]
+    // No `WireArgs`: arguments that have others flattened into them cannot be left out as a whole.
+    #[arg(long, value_enum)]
+    pub(crate) wire: Option<WireName>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -224,6 +233,8 @@ pub(crate) struct ScaleArgs {
     /// Samples of the many and of the ten, each; the result is the median
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) samples: u64,
+    #[command(flatten)]
+    pub(crate) wire: WireArgs,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -265,6 +276,11 @@ pub(crate) struct LaunchArgs {
     /// Speed that the ports report, in Gb/s: 2.5, 10, 20, 25, 40, 50, 56, 100, 200, 400 or 800 [default: 100]
     #[arg(long, value_name = "GBPS")]
     pub(crate) speed: Option<PortSpeed>,
+    /// The adapter that the devices look like, by name, maker's numbers and GID table: generic, rxe or mlx5
+    #[arg(long = "as", value_name = "ADAPTER")]
+    pub(crate) likeness: Option<Likeness>,
+    #[command(flatten)]
+    pub(crate) wire: WireArgs,
     /// Do not show the program device files in /sys and /dev that there are none of (by LD_PRELOAD)
     #[arg(long)]
     pub(crate) no_sysfs: bool,

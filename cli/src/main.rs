@@ -26,6 +26,7 @@ mod station;
 mod table;
 mod target;
 mod usage;
+mod wire;
 
 use std::process::ExitCode;
 
@@ -62,13 +63,13 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Explain(args) => explain::run(&args),
         Command::Sim(command) => sim::run(&command),
         Command::Scale(args) => scale::run(&args),
-        Command::Target { of, address } => {
+        Command::Target { of, address, wire } => {
             let serve = match of {
                 Measurement::Bench => bench::target::serve,
                 Measurement::Fairness => bench::fairness::target::serve,
                 Measurement::Scale => scale::target::serve,
             };
-            target::run(address, serve)
+            target::run(address, wire.wire, serve)
         }
         Command::FloorRole { role } => bench::floor::run_role(&role),
     }

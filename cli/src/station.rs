@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use urxe::{CompChannel, ConnectOptions, Context, Cq, Endpoint, Mr, Pd, Qp, QpBuilder, Rkey, Wc};
 
 use crate::error::{CliError, Context as _};
+use crate::wire::WireName;
 
 /// A wait without any completion for this long ends with an error. The transport itself gives up on a dead peer
 /// within a second or two; this is for a peer that lives and says nothing.
@@ -31,9 +32,13 @@ pub(crate) struct Station {
 
 impl Station {
     /// Opens the device that has this address of this host.
-    pub(crate) fn open(address: IpAddr) -> Result<Station, CliError> {
+    pub(crate) fn open(address: IpAddr, wire: Option<WireName>) -> Result<Station, CliError> {
         let what = format!("cannot open a device on {address}");
-        let context = Context::open(address).context(&what)?;
+        let mut builder = Context::builder(address);
+        if let Some(wire) = wire {
+            builder = builder.wire(wire.into());
+        }
+        let context = builder.open().context(&what)?;
         let pd = context.alloc_pd().context(&what)?;
         Ok(Station { context, pd })
     }

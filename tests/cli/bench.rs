@@ -40,12 +40,7 @@ fn the_floor_in_memory_is_beside_what_goes_through_memory() {
         for name in [floor, "memory_ratio"] {
             assert!(result[name].as_f64() > Some(0.0), "{name}: {result}");
         }
-        let _pair = loopback_pair();
-        let mut sockets = urxe();
-        sockets.env("URXE_WIRE", "sockets").arg("bench");
-        let ran = run(sockets.args(&args).arg("--json")).expect_success();
-        let result: Value = serde_json::from_str(&ran.stdout).expect("JSON");
-        assert_eq!(result["op"], args[0], "{result}");
+        let result = bench(&[&args[..], &["--wire", "sockets"]].concat());
         assert!(result[floor].is_null() && result["memory_ratio"].is_null());
     }
 }

@@ -32,6 +32,8 @@ fn wrong_usage_exits_with_2() {
         &["bench", "fairness", "--qps", "0"],
         &["bench", "send", "fairness"],
         &["bench", "send", "--mtu", "1000"],
+        &["bench", "send", "--wire", "copper"],
+        &["bench", "fairness", "--wire", "copper"],
         &["bench", "atomic", "--size", "16"],
     ] {
         let ran = run(urxe().args(args));

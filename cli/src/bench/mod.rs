@@ -42,7 +42,7 @@ fn run_op(args: &OpBenchArgs) -> Result<(), CliError> {
     let plan = plan(args)?;
     prepare();
     let progress = progress(args.json, "{bar:20} {pos}/{len} samples: {msg}", 2 * PAIRS);
-    let mut session = Session::start(plan)?;
+    let mut session = Session::start(plan, args.wire)?;
     let mut pairs = Vec::new();
     let mut p99s = Vec::new();
     let iters = match args.iters {

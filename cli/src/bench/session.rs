@@ -9,6 +9,7 @@ use crate::control::ANSWER_MAX;
 use crate::error::{CliError, Context as _};
 use crate::station::RemoteMemory;
 use crate::target::{LOOPBACK_CLIENT, LOOPBACK_SERVER, Measurement, Target};
+use crate::wire::WireName;
 
 /// What one sample gave: Gbit/s, or microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -28,14 +29,15 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn start(plan: Plan) -> Result<Session, CliError> {
-        let mut target = Target::start(Measurement::Bench)?;
+    pub(super) fn start(plan: Plan, wire: Option<WireName>) -> Result<Session, CliError> {
+        let mut target = Target::start(Measurement::Bench, wire)?;
         let control = &mut target.control;
-        let station = Station::open(if plan.is_one_address {
+        let address = if plan.is_one_address {
             LOOPBACK_SERVER
         } else {
             LOOPBACK_CLIENT
-        })?;
+        };
+        let station = Station::open(address, wire)?;
         let link = Link::new(&station, plan)?;
         if matches!(plan.op, Op::Send | Op::Write) {
             link.fill(0);

@@ -19,6 +19,7 @@ pub(crate) use tree::PRELOAD;
 use crate::args::{LaunchArgs, RunArgs};
 use crate::error::{CliError, Context};
 
+use crate::target::name_of;
 /// Becomes the program: its exit status, its signals and its process id are those of `urxe run`.
 pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
     let Some((program, rest)) = args.command.split_first() else {
@@ -97,6 +98,7 @@ fn variables(args: &LaunchArgs, owner: u32) -> Result<Vec<(&'static str, OsStrin
         ("URXE_VERBOSE", flag(args.verbose)),
     ];
     let more = more.into_iter();
+        ("URXE_WIRE", args.wire.wire.map(name_of)),
     variables.extend(more.filter_map(|(name, value)| Some((name, value?.into()))));
     Ok(variables)
 }

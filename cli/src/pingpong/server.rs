@@ -12,7 +12,7 @@ use crate::usage::CpuClock;
 
 /// Serves one client, then ends.
 pub(super) fn run(address: IpAddr, port: u16) -> Result<(), CliError> {
-    target::serve_one(address, port, serve)
+    target::serve_one(address, None, port, serve)
 }
 
 fn serve(station: &Station, control: &mut Control) -> Result<(), CliError> {

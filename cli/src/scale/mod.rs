@@ -23,6 +23,7 @@ use crate::output::print_report;
 use crate::samples::median;
 use crate::station::Station;
 use crate::target::{LOOPBACK_CLIENT, Measurement, Target};
+use crate::wire::WireName;
 
 /// Queue pairs that the many are compared with.
 const FEW: usize = 10;
@@ -38,7 +39,7 @@ const UNDER_WAY: usize = FEW * fleet::DEPTH;
 
 pub(crate) fn run(args: &ScaleArgs) -> Result<(), CliError> {
     prepare();
-    let mut session = Session::start(args.qps as usize)?;
+    let mut session = Session::start(args.qps as usize, args.wire.wire)?;
     let few = FEW.min(args.qps as usize);
     let rate = session.sample(few, WARM_UP)?;
     let messages = ((rate * SAMPLE_TIME.as_secs_f64()) as usize).max(1_000);
@@ -72,10 +73,10 @@ struct Session {
 }
 
 impl Session {
-    fn start(qps: usize) -> Result<Session, CliError> {
-        let mut target = Target::start(Measurement::Scale)?;
+    fn start(qps: usize, wire: Option<WireName>) -> Result<Session, CliError> {
+        let mut target = Target::start(Measurement::Scale, wire)?;
         let control = &mut target.control;
-        let station = Station::open(LOOPBACK_CLIENT)?;
+        let station = Station::open(LOOPBACK_CLIENT, wire)?;
         let before = memory::resident()?;
         let mut fleet = Fleet::create(&station, qps)?;
         control.send(&Request::Create { qps })?;

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &FairnessArgs) -> Result<(), CliError> {
         size: args.size as usize,
         mtu: args.mtu,
     };
-    let mut session = Session::start(plan)?;
+    let mut session = Session::start(plan, args.wire.wire)?;
     let length = |time| match args.iters {
         Some(iters) => Length::RoundTrips(iters as usize),
         None => Length::Time(time),

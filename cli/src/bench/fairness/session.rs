@@ -12,6 +12,7 @@ use crate::error::CliError;
 use crate::samples::Samples;
 use crate::station::{Patience, PeerCheck, RemoteMemory, Station};
 use crate::target::{LOOPBACK_CLIENT, Measurement, Target};
+use crate::wire::WireName;
 
 /// How long a sample lasts.
 #[derive(Clone, Copy, Debug)]
@@ -40,10 +41,10 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn start(plan: Plan) -> Result<Session, CliError> {
-        let mut target = Target::start(Measurement::Fairness)?;
+    pub(super) fn start(plan: Plan, wire: Option<WireName>) -> Result<Session, CliError> {
+        let mut target = Target::start(Measurement::Fairness, wire)?;
         let control = &mut target.control;
-        let station = Station::open(LOOPBACK_CLIENT)?;
+        let station = Station::open(LOOPBACK_CLIENT, wire)?;
         let ends = Ends::create(&station, plan)?;
         control.send(&Request::Create(plan))?;
         control.send_endpoints(&ends.endpoints())?;
