@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use crate::ball::mix;
+use crate::leaks;
 use crate::member::{Event, Member};
 
 /// Longer than anything takes when all of them want the processor.
@@ -145,6 +146,13 @@ impl Crowd {
     /// All are connected with all.
     pub(crate) fn is_whole(&self) -> bool {
         self.members.len() == self.size && self.pairs.values().all(|p| p.has_joined == [true; 2])
+    }
+
+    /// Each has mapped one ring each way for each of the others, at most.
+    pub(crate) fn has_no_rings_of_the_dead(&self) -> bool {
+        let most = 2 * (self.members.len() - 1);
+        let mut pids = self.members.values().map(Member::pid);
+        pids.all(|pid| leaks::rings_of(pid) <= most)
     }
 
     /// All leave in good order.
@@ -289,6 +297,13 @@ impl Crowd {
     }
 }
 
+impl Story {
+    /// A counter of the members that left in the end, all together.
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+}
+
 impl fmt::Display for Story {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Story {
@@ -296,16 +311,21 @@ impl fmt::Display for Story {
             killed,
             noticed,
             balls,
-            counters,
+            ..
         } = self;
         write!(
             f,
             "{} processes, {killed} killed, {noticed} connections that found it out; the last ones had {balls} messages",
             pids.len()
         )?;
-        for name in ["handed_over", "taken_over", "drop_no_qp"] {
-            let count = counters.get(name).copied().unwrap_or(0);
-            write!(f, ", {name} {count}")?;
+        for name in [
+            "handed_over",
+            "taken_over",
+            "drop_no_qp",
+            "tx_records",
+            "rings_full",
+        ] {
+            write!(f, ", {name} {}", self.count(name))?;
         }
         Ok(())
     }

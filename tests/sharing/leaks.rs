@@ -14,10 +14,31 @@ pub(crate) fn nothing_is_left(addr: IpAddr, pids: &BTreeSet<u32>) {
         );
     }
     assert_eq!(sockets_on(addr), 0, "ports are left");
+    // Reading the counters removes those of processes that were killed.
+    urxe::stat_file::read_all().expect("readable");
+    let files = std::fs::read_dir(urxe::user_directory().expect("a folder"));
+    for file in files.expect("readable").flatten() {
+        let name = file.file_name().to_string_lossy().into_owned();
+        let of = name
+            .strip_prefix("stat.")
+            .and_then(|rest| rest.split('.').next());
+        let of = of.and_then(|pid| pid.parse().ok());
+        assert!(
+            of.is_none_or(|pid| !pids.contains(&pid)),
+            "left behind: {name}"
+        );
+    }
     let alone = Context::builder(addr).share(false).open();
     let alone = alone.expect("nobody else has the address");
     assert_eq!(sockets_on(addr), 1, "the table shows them");
     drop(alone);
+}
+
+/// Rings in memory that a process has mapped.
+pub(crate) fn rings_of(pid: u32) -> usize {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let is_ring = |line: &&str| line.contains("urxe-ring");
+    maps.lines().filter(is_ring).count()
 }
 
 /// UDP sockets on port 4791 of an address, by the kernel's table.

@@ -58,8 +58,14 @@ fn a_quarter_is_killed_again_and_again() {
     }
     crowd.until("all are connected", Crowd::is_whole);
     crowd.all_go_on();
+    crowd.until(
+        "the rings of the dead are unmapped",
+        Crowd::has_no_rings_of_the_dead,
+    );
     let story = crowd.disperse();
     println!("{rounds} rounds, {story}");
     leaks::nothing_is_left(address(1), &story.pids);
     assert!(rounds > 0 && story.killed > 0);
+    let by_sockets = std::env::var("URXE_WIRE").is_ok_and(|wire| wire == "sockets");
+    assert_eq!(story.count("tx_records") == 0, by_sockets);
 }

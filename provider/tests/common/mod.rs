@@ -236,12 +236,18 @@ pub fn in_namespace(name: &str, body: impl FnOnce()) {
             return;
         }
     }
-    let output = unshare()
-        .arg(std::env::current_exe().expect("a path"))
+    let mut command = unshare();
+    command.arg(std::env::current_exe().expect("a path"));
+    run_again(name, &mut command, INSIDE_NAMESPACE);
+}
+
+/// Runs the test called `name` in another process, which is told so by a variable, and says at its end that it is done.
+pub fn run_again(name: &str, binary: &mut Command, variable: &str) {
+    let output = binary
         .args([name, "--exact", "--nocapture"])
-        .env(INSIDE_NAMESPACE, "1")
+        .env(variable, "1")
         .output()
-        .expect("it ran before");
+        .expect("it can be run");
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}{errors}");

@@ -1,0 +1,46 @@
+//! A test in a process of its own, for what is asked of a whole process.
+
+use std::process::Command;
+
+use crate::common::run_again;
+
+/// Set in that process.
+const ALONE: &str = "URXE_TEST_ALONE";
+
+/// Runs the body of the test called `name` in another process, in which no other test runs.
+pub(crate) fn alone(name: &str, body: impl FnOnce()) {
+    if std::env::var_os(ALONE).is_some() {
+        body();
+        println!("{name} is done");
+        return;
+    }
+    let binary = std::env::current_exe().expect("this test binary");
+    run_again(name, &mut Command::new(binary), ALONE);
+}
+
+/// Rings that are mapped by a process.
+pub(crate) fn rings_of(pid: &str) -> usize {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
+    maps.lines()
+        .filter(|line| line.contains("urxe-ring"))
+        .count()
+}
+
+/// Rings that this process has mapped.
+pub(crate) fn rings() -> usize {
+    rings_of("self")
+}
+
+/// What the descriptors of this process lead to.
+pub(crate) fn descriptors() -> Vec<String> {
+    let entries = std::fs::read_dir("/proc/self/fd").expect("a list");
+    let target = |entry: std::fs::DirEntry| std::fs::read_link(entry.path());
+    let mut found: Vec<String> = entries
+        .flatten()
+        // The list itself is gone when it is asked for.
+        .filter_map(|entry| target(entry).ok())
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect();
+    found.sort();
+    found
+}

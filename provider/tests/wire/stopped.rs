@@ -1,0 +1,103 @@
+//! A neighbour that is stopped loses nothing, and is given up only when it is gone.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use urxe::{ConnectOptions, SendWr, Wc, WcStatus};
+
+use crate::common::{End, bytes, wait_until};
+use crate::peer::{Peer, ping};
+use crate::{end, records};
+
+/// One retry, a tenth of a second after the packet: on a network the peer would soon be given up.
+fn hasty() -> ConnectOptions {
+    ConnectOptions {
+        timeout: 14,
+        retry_cnt: 1,
+        ..ConnectOptions::default()
+    }
+}
+
+/// The peer has opened its ring.
+fn is_open(end: &End, peer: &mut Peer) {
+    wait_until("packets go through memory", || {
+        let before = peer.count("rx_records");
+        ping(end, 0);
+        peer.count("rx_records") > before
+    });
+    assert!(records(end)[1] > 0);
+}
+
+/// WRITEs that were accepted while the peer did not run are all there when it does; the QPs to others go on meanwhile.
+#[test]
+fn what_was_sent_to_a_stopped_process_arrives() {
+    const STOPPED: Duration = Duration::from_secs(10);
+    const WRITES: u64 = 4000;
+    let (mut stopped, mut other) = (Peer::start(), Peer::start());
+    let (a, b) = (end(), end());
+    for (end, peer) in [(&a, &mut stopped), (&b, &mut other)] {
+        peer.connect(&end.qp, &hasty());
+        is_open(end, peer);
+    }
+    // One more QP of the same sender, to the peer that runs.
+    let beside = End::on(a.context.clone());
+    other.connect(&beside.qp, &hasty());
+    let (target, rkey) = stopped.memory();
+    let many = a.pd.qp(&a.cq).max_send_wr(WRITES as u32);
+    let many = many.create().expect("a QP");
+    stopped.connect(&many, &hasty());
+
+    stopped.stop();
+    let start = Instant::now();
+    for number in 0..WRITES {
+        let bytes = number.to_le_bytes();
+        let write = SendWr::rdma_write_inline(1, &bytes, target + 8 * number, rkey);
+        let is_last = number == WRITES - 1;
+        let write = if is_last { write.signaled() } else { write };
+        many.post_send(&write).expect("room");
+    }
+    let mut done = 0;
+    let mut wcs = [Wc::default(); 16];
+    while start.elapsed() < STOPPED {
+        ping(&beside, done);
+        ping(&b, done);
+        let count = a.cq.poll(&mut wcs).expect("polls");
+        assert_eq!(count, 0, "it cannot acknowledge: {}", wcs[0]);
+        done += 1;
+    }
+    stopped.signal(Signal::CONT);
+    a.succeed();
+    let back = a.memory(8 * WRITES as usize);
+    let sges = [back.sge(..)];
+    let read = SendWr::rdma_read(2, &sges, target, rkey).signaled();
+    many.post_send(&read).expect("room");
+    a.succeed();
+    for (number, bytes) in bytes(&back, 8 * WRITES as usize).chunks(8).enumerate() {
+        assert_eq!(bytes, (number as u64).to_le_bytes());
+    }
+    ping(&a, 1);
+    assert_eq!(
+        (a.counter("rings_full"), a.counter("retry_exceeded_err")),
+        (0, 0)
+    );
+    assert!(done > 10, "{done} round trips of the others");
+}
+
+/// A process that was killed does not count as one that is stopped.
+#[test]
+fn a_process_that_is_killed_while_it_is_stopped_is_given_up() {
+    let (mut peer, a) = (Peer::start(), end());
+    peer.connect(&a.qp, &hasty());
+    is_open(&a, &mut peer);
+    peer.stop();
+    let send = SendWr::send_inline(1, b"hello?").signaled();
+    a.qp.post_send(&send).expect("room");
+    // Longer than its retries would take.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(1) {
+        let mut wc = [Wc::default()];
+        assert_eq!(a.cq.poll(&mut wc).expect("polls"), 0, "{}", wc[0]);
+    }
+    peer.kill();
+    assert_eq!(a.complete().status, WcStatus::RetryExcErr);
+}
