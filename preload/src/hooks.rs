@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use crate::redirect::Path;
 
 /// What a function returns that cannot do its work.
-trait Failure {
+pub(crate) trait Failure {
     const FAILURE: Self;
 }
 
@@ -24,7 +24,7 @@ impl<T> Failure for *mut T {
 }
 
 /// The next function of that name behind ours: the C library's, or that of another library that looks at paths.
-fn next(known: &AtomicPtr<c_void>, name: *const c_char) -> *mut c_void {
+pub(crate) fn next(known: &AtomicPtr<c_void>, name: *const c_char) -> *mut c_void {
     let mut function = known.load(Ordering::Relaxed);
     if function.is_null() {
         // SAFETY: a string.

@@ -7,8 +7,12 @@
 //!
 //! - `hooks`: the functions of the C library that take paths;
 //! - `redirect`: which paths, and where to;
+//! - `netlink`: sockets to the kernel's RDMA subsystem, by the functions in `socket_hooks`; `nldev`: what is answered there;
 //! - `cleanup`: the tree of a process goes with the process.
 
 mod cleanup;
 mod hooks;
+mod netlink;
+mod nldev;
 mod redirect;
+mod socket_hooks;
