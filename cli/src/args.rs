@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use urxe::{FaultSpec, PortSpeed};
+use urxe::{FaultSpec, Likeness, PortSpeed};
 
 use crate::bench::{self, Op};
 use crate::control::PORT_DEFAULT;
@@ -284,6 +284,9 @@ pub(crate) struct LaunchArgs {
     /// Do not show the program device files in /sys and /dev that there are none of (by LD_PRELOAD)
     #[arg(long)]
     pub(crate) no_sysfs: bool,
+    /// Set no LD_PRELOAD: the program shall find the libraries by their names alone (LD_LIBRARY_PATH)
+    #[arg(long)]
+    pub(crate) no_preload: bool,
     /// Say in words what goes wrong
     #[arg(short, long)]
     pub(crate) verbose: bool,

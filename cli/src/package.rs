@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use crate::error::{CliError, Context};
 use crate::launch::{LIBRARY, PRELOAD, find_library};
 
+/// Further names of the library. Those without a version are what some programs try first.
+const LINKS: [&str; 3] = ["librdmacm.so.1", "libibverbs.so", "librdmacm.so"];
+
 /// Makes a folder that can be copied or packed anywhere: the command, and beside it the libraries.
 pub(crate) fn run(folder: &Path) -> Result<(), CliError> {
     let library = find_library()?;
@@ -28,10 +31,12 @@ fn make(folder: &Path, executable: &Path, library: &Path) -> io::Result<()> {
     fs::create_dir_all(&libraries)?;
     copy(executable, &folder.join("urxe"))?;
     copy(&library.join(LIBRARY), &libraries.join(LIBRARY))?;
-    // One file under two names: two copies in a process would not know of each other.
-    let other = libraries.join("librdmacm.so.1");
-    remove(&other)?;
-    symlink(LIBRARY, other)?;
+    // One file under all names: two copies in a process would not know of each other.
+    for name in LINKS {
+        let link = libraries.join(name);
+        remove(&link)?;
+        symlink(LIBRARY, link)?;
+    }
     let preload = library.join(PRELOAD);
     if preload.is_file() {
         copy(&preload, &libraries.join(PRELOAD))?;
@@ -59,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_package_has_one_library_under_two_names() {
+    fn a_package_has_one_library_under_all_names() {
         let folder = std::env::temp_dir().join(format!("urxe-package-{}", std::process::id()));
         let library = folder.join("from");
         fs::create_dir_all(&library).expect("a folder");
@@ -74,12 +79,14 @@ mod tests {
         let read = |name: &str| fs::read_to_string(to.join(name)).expect(name);
         assert_eq!(read("urxe"), "urxe");
         assert_eq!(read("urxe-lib/liburxe_preload.so"), PRELOAD);
-        assert_eq!(read("urxe-lib/librdmacm.so.1"), LIBRARY);
-        let link = fs::read_link(to.join("urxe-lib/librdmacm.so.1")).expect("a link");
-        assert_eq!(link, Path::new(LIBRARY));
+        for name in LINKS {
+            assert_eq!(read(&format!("urxe-lib/{name}")), LIBRARY);
+            let link = fs::read_link(to.join("urxe-lib").join(name)).expect("a link");
+            assert_eq!(link, Path::new(LIBRARY));
+        }
         assert_eq!(
             fs::read_dir(to.join("urxe-lib")).expect("a folder").count(),
-            3
+            2 + LINKS.len()
         );
         fs::remove_dir_all(&folder).expect("it is ours");
     }

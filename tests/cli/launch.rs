@@ -33,8 +33,8 @@ impl Drop for Library {
     }
 }
 
-const SHOW: &str = "echo \"$LD_LIBRARY_PATH|$URXE_DEVICES|$URXE_PCAP|$URXE_STRICT|$URXE_VERBOSE|$URXE_FAULTS|$URXE_MTU|$URXE_SPEED\"; exit 7";
-const OPTIONS: [&str; 14] = [
+const SHOW: &str = "echo \"$LD_LIBRARY_PATH|$URXE_DEVICES|$URXE_PCAP|$URXE_STRICT|$URXE_VERBOSE|$URXE_FAULTS|$URXE_MTU|$URXE_SPEED|$URXE_WIRE\"; exit 7";
+const OPTIONS: [&str; 16] = [
     "--device",
     "127.0.0.5",
     "--device",
@@ -49,6 +49,8 @@ const OPTIONS: [&str; 14] = [
     "1024",
     "--speed",
     "200Gb/s",
+    "--wire",
+    "sockets",
 ];
 
 #[test]
@@ -59,7 +61,7 @@ fn run_sets_the_environment_and_ends_as_the_program_does() {
     assert_eq!(ran.code, Some(7), "{}", ran.stderr);
     let folder = library.0.display();
     let wanted = format!(
-        "{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024|200\n"
+        "{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024|200|sockets\n"
     );
     assert_eq!(ran.stdout, wanted);
 }
@@ -74,7 +76,7 @@ fn env_gives_a_shell_the_same() {
         .env("LD_LIBRARY_PATH", "/somewhere/else"));
     let folder = library.0.display();
     let wanted = format!(
-        "{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024|200\n"
+        "{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024|200|sockets\n"
     );
     assert_eq!(ran.stdout, wanted);
 }
@@ -111,6 +113,7 @@ fn what_cannot_be_run_is_told() {
         ("--faults", "lose=2%", "drop=N%"),
         ("--mtu", "1500", "1024"),
         ("--speed", "1", "2.5, 10, 20"),
+        ("--wire", "copper", "auto, sockets"),
     ] {
         let ran = run(&mut library.urxe(&["run", option, value, "true"]));
         assert_eq!(ran.code, Some(2), "{option} {value}");

@@ -1,25 +1,29 @@
 //! `urxe run` and `urxe env`: programs that were built for RDMA adapters, on urxe.
 
 mod library;
+mod preload;
 mod reach;
 mod tree;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::unistd::getppid;
-use urxe::{ListedDevice, PortSpeed};
+use urxe::{Likeness, ListedDevice, PortSpeed};
 
 pub(crate) use library::{NAME as LIBRARY, find as find_library};
-pub(crate) use tree::PRELOAD;
+pub(crate) use preload::PATHS as PRELOAD;
 
 use crate::args::{LaunchArgs, RunArgs};
 use crate::error::{CliError, Context};
-
 use crate::target::name_of;
+
+/// Where NCCL and MSCCL++ take their libibverbs from.
+const PLUG_IN: [&str; 2] = ["NCCL_IBVERBS_LIB", "MSCCLPP_IBV_SO"];
+
 /// Becomes the program: its exit status, its signals and its process id are those of `urxe run`.
 pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
     let Some((program, rest)) = args.command.split_first() else {
@@ -73,12 +77,14 @@ fn variables(args: &LaunchArgs, owner: u32) -> Result<Vec<(&'static str, OsStrin
     if !args.device.is_empty() {
         variables.push(("URXE_DEVICES", args.device.join(",").into()));
     }
-    if !args.no_sysfs {
-        match tree::variables(&library, &devices, speed, owner) {
-            Ok(more) => variables.extend(more.into_iter().flatten()),
-            // Most programs need no such files.
-            Err(error) => eprintln!("urxe: no device files are shown to the program: {error}"),
-        }
+    // Programs that load verbs themselves ask for the file by these.
+    let file = library.join(library::NAME);
+    variables.extend(PLUG_IN.map(|name| (name, OsString::from(&file))));
+    if !args.no_preload {
+        let tree = tree(args, &library, &devices, speed, owner);
+        let preloaded = preload::libraries(&library, tree.is_some());
+        variables.extend(preload::variables(&preloaded));
+        variables.extend(tree.map(|root| (tree::VARIABLE, root.into())));
     }
     if let Some(file) = &args.pcap {
         // The program may change its directory before it opens a device.
@@ -95,21 +101,42 @@ fn variables(args: &LaunchArgs, owner: u32) -> Result<Vec<(&'static str, OsStrin
             "URXE_SPEED",
             args.speed.map(|speed| speed.gbps().to_string()),
         ),
+        (
+            "URXE_AS",
+            args.likeness.map(|likeness| likeness.to_string()),
+        ),
+        ("URXE_WIRE", args.wire.wire.map(name_of)),
         ("URXE_VERBOSE", flag(args.verbose)),
     ];
     let more = more.into_iter();
-        ("URXE_WIRE", args.wire.wire.map(name_of)),
     variables.extend(more.filter_map(|(name, value)| Some((name, value?.into()))));
     Ok(variables)
 }
 
+/// The device files, if the program is to see some.
+fn tree(
+    args: &LaunchArgs,
+    library: &Path,
+    devices: &[ListedDevice],
+    speed: PortSpeed,
+    owner: u32,
+) -> Option<PathBuf> {
+    if args.no_sysfs || !library.join(PRELOAD).is_file() {
+        return None;
+    }
+    let planted = tree::plant(devices, speed, owner);
+    // Most programs need no such files.
+    let tell = |error: &_| eprintln!("urxe: no device files are shown to the program: {error}");
+    planted.inspect_err(tell).ok()
+}
+
 /// The devices that the program will see.
 fn devices(args: &LaunchArgs) -> Result<Vec<ListedDevice>, CliError> {
-    let listed = if args.device.is_empty() {
-        ListedDevice::list()
-    } else {
-        ListedDevice::parse_list(&args.device.join(","))
-    };
+    let likeness = args.likeness.map_or_else(Likeness::of_environment, Ok);
+    let listed = likeness.and_then(|likeness| match &args.device[..] {
+        [] => ListedDevice::list_as(likeness),
+        devices => ListedDevice::parse_list_as(&devices.join(","), likeness),
+    });
     listed.map_err(|error| CliError::Usage(error.to_string()))
 }
 

@@ -6,19 +6,16 @@
 //! own PID namespace alone, so a tree is called by both: containers that share the user's directory, in each of which the
 //! first process is number 1, have trees of their own and take away no others'.
 
-use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
-use urxe::{ListedDevice, PortSpeed};
+use urxe::{ListedDevice, PortSpeed, RoceVersion};
 
-/// The library for `LD_PRELOAD`, beside the drop-in library.
-pub(crate) const PRELOAD: &str = "liburxe_preload.so";
 /// Trees are called this; the PID namespace and the process id of their owners follow.
 const NAME: &str = "tree-";
 /// Longer than any file of a tree.
@@ -27,18 +24,8 @@ const FILE_LEN_MAX: u64 = 4096;
 /// Says where the tree is.
 pub(super) const VARIABLE: &str = "URXE_ROOT";
 
-/// Makes a tree with these devices, to go with the process `owner`; returns what the environment needs for it.
-/// `None`: the library is not there.
-pub(super) fn variables(
-    library: &Path,
-    devices: &[ListedDevice],
-    speed: PortSpeed,
-    owner: u32,
-) -> io::Result<Option<Vec<(&'static str, OsString)>>> {
-    let preload = library.join(PRELOAD);
-    if !preload.is_file() {
-        return Ok(None);
-    }
+/// Makes a tree with these devices, to go with the process `owner`; returns where it is.
+pub(super) fn plant(devices: &[ListedDevice], speed: PortSpeed, owner: u32) -> io::Result<PathBuf> {
     if getrlimit(Resource::RLIMIT_FSIZE).is_ok_and(|(limit, _)| limit < FILE_LEN_MAX) {
         // To write more would end this process.
         return Err(io::Error::other(
@@ -54,25 +41,7 @@ pub(super) fn variables(
         // What there is of it is of no use.
         let _ = fs::remove_dir_all(&root);
     })?;
-    Ok(Some(vec![
-        (VARIABLE, root.into()),
-        ("LD_PRELOAD", with_more("LD_PRELOAD", preload.into())),
-        // Its runtime wants to be the first library, and is so for all that it is about.
-        (
-            "ASAN_OPTIONS",
-            with_more("ASAN_OPTIONS", "verify_asan_link_order=0".into()),
-        ),
-    ]))
-}
-
-/// Ours, and what was there before.
-fn with_more(variable: &str, ours: OsString) -> OsString {
-    let mut value = ours.clone();
-    if let Some(before) = std::env::var_os(variable).filter(|b| !b.is_empty() && *b != ours) {
-        value.push(":");
-        value.push(before);
-    }
-    value
+    Ok(root)
 }
 
 /// Takes away what killed programs left in this PID namespace.
@@ -170,15 +139,18 @@ fn describe_port(port: &Path, device: &ListedDevice, speed: PortSpeed) -> io::Re
     write(port, "lid", "0x0")?;
     write(port, "sm_lid", "0x0")?;
     write(&port.join("pkeys"), "0", "0xffff")?;
-    for (index, address) in device.addresses().iter().enumerate() {
+    for (index, (place, gid)) in device.gid_table().into_iter().enumerate() {
         let index = index.to_string();
-        let groups = urxe::Gid::from(*address).0;
+        let groups = gid.0.chunks(2);
         let groups: Vec<String> = groups
-            .chunks(2)
             .map(|pair| format!("{:02x}{:02x}", pair[0], pair[1]))
             .collect();
+        let version = match place.version {
+            RoceVersion::V1 => "IB/RoCE v1",
+            RoceVersion::V2 => "RoCE v2",
+        };
         write(&port.join("gids"), &index, &groups.join(":"))?;
-        write(&port.join("gid_attrs/types"), &index, "RoCE v2")?;
+        write(&port.join("gid_attrs/types"), &index, version)?;
         if let Some(interface) = device.interface() {
             write(&port.join("gid_attrs/ndevs"), &index, interface)?;
         }
@@ -194,7 +166,7 @@ fn write(folder: &Path, name: &str, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn scratch(name: &str) -> std::path::PathBuf {
+    fn scratch(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("urxe-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         folder
