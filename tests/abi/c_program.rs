@@ -147,6 +147,11 @@ fn functions_of_newer_releases() {
 }
 
 #[test]
+fn regions_by_a_structure_and_of_the_librarys_buffers() {
+    check(VERBS, "buffers");
+}
+
+#[test]
 fn imported_handles_are_of_the_same_objects() {
     check(VERBS, "import");
 }
@@ -199,6 +204,11 @@ fn a_message_completes_before_its_answer() {
 #[test]
 fn names_and_hints_become_addresses() {
     check(CM, "addrinfo");
+}
+
+#[test]
+fn names_told_of_by_an_event_and_events_of_the_programs_own() {
+    check(CM, "own_events");
 }
 
 #[test]

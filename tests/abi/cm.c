@@ -2,6 +2,7 @@
  * address, and ends with 0 if it holds. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -106,6 +107,45 @@ static void addrinfo(void) {
     FAILS(rdma_getaddrinfo(NULL, NULL, NULL, &info), EINVAL);
 }
 
+/* Newer than the header: names that an event tells of, and events of the program's own. */
+static void own_events(void) {
+    enum { ADDRINFO_RESOLVED = 16, USER = 18 };
+    int (*resolve)(struct rdma_cm_id *, const char *, const char *, struct rdma_addrinfo *) =
+        dlvsym(RTLD_DEFAULT, "rdma_resolve_addrinfo", "RDMACM_1.4");
+    int (*query)(struct rdma_cm_id *, struct rdma_addrinfo **) =
+        dlvsym(RTLD_DEFAULT, "rdma_query_addrinfo", "RDMACM_1.4");
+    int (*write_event)(struct rdma_cm_id *, int, int, uint64_t) =
+        dlvsym(RTLD_DEFAULT, "rdma_write_cm_event", "RDMACM_1.4");
+    CHECK(resolve && query && write_event);
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct rdma_addrinfo *info, hints = {.ai_flags = 0x10};
+    struct rdma_cm_event *event;
+    struct rdma_cm_id *id;
+    CHECK(channel && rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+    FAILS(query(id, &info), ENOENT);
+    FAILS(resolve(id, NULL, "80", &hints), ENOTSUP);
+    hints.ai_flags = RAI_NUMERICHOST;
+    FAILS(resolve(id, "localhost", "80", &hints), ENOENT);
+    CHECK(resolve(id, "127.0.0.1", "80", &hints) == 0);
+    FAILS(resolve(id, "127.0.0.1", "80", &hints), EBUSY);
+    CHECK(rdma_get_cm_event(channel, &event) == 0 && (int)event->event == ADDRINFO_RESOLVED && event->id == id);
+    CHECK(!strcmp(rdma_event_str(event->event), "RDMA_CM_EVENT_ADDRINFO_RESOLVED"));
+    CHECK(rdma_ack_cm_event(event) == 0);
+    CHECK(query(id, &info) == 0 && ((struct sockaddr_in *)info->ai_dst_addr)->sin_port == htons(80));
+    rdma_freeaddrinfo(info);
+    FAILS(query(id, &info), ENOENT);
+
+    FAILS(write_event(id, RDMA_CM_EVENT_ESTABLISHED, 0, 0), EINVAL);
+    CHECK(write_event(id, USER, -7, 0x123456789abcdef0) == 0);
+    CHECK(rdma_get_cm_event(channel, &event) == 0 && (int)event->event == USER && event->status == -7);
+    uint64_t arg;
+    memcpy(&arg, &event->param, sizeof arg);
+    CHECK(arg == 0x123456789abcdef0 && rdma_ack_cm_event(event) == 0);
+    /* What was not taken goes with the id. */
+    CHECK(resolve(id, "127.0.0.1", "80", &hints) == 0 && rdma_destroy_id(id) == 0);
+    rdma_destroy_event_channel(channel);
+}
+
 static void channel(void) {
     struct rdma_event_channel *channel = rdma_create_event_channel();
     struct rdma_cm_event *event;
@@ -128,6 +168,10 @@ static void channel(void) {
     CHECK(rdma_get_src_port(id) != 0);
     CHECK(rdma_get_local_addr(id)->sa_family == AF_INET);
     CHECK(id->route.num_paths == 1 && id->route.path_rec);
+    /* It says what the port does: its MTU, and a rate that is not 0. */
+    struct ibv_port_attr port;
+    CHECK(ibv_query_port(id->verbs, 1, &port) == 0 && id->route.path_rec->mtu == port.active_mtu);
+    CHECK(id->route.path_rec->rate == IBV_RATE_100_GBPS && id->route.path_rec->mtu_selector == 2);
     FAILS(rdma_get_cm_event(channel, &event), EAGAIN);
 
     /* The device is the same for all, and the one that rdma_get_devices shows. */
@@ -497,7 +541,7 @@ int main(int argc, char **argv) {
     } checks[] = {
         {"addrinfo", addrinfo},     {"channel", channel}, {"errors", errors},           {"connection", connection},
         {"endpoints", endpoints},   {"refusal", refusal}, {"acknowledge", acknowledge},
-        {"moved", moved},           {"unready", unready},
+        {"moved", moved},           {"unready", unready}, {"own_events", own_events},
     };
     CHECK(argc == 3);
     address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(7471)};

@@ -116,6 +116,30 @@ fn programs_that_look_for_device_files_find_them() {
     assert_eq!(ran, (Some(0), "RoCE v2\nurxe0\nlo\n".to_owned()));
 }
 
+/// What programs ask the kernel's RDMA subsystem for, of which kernels without it have no socket: Debian's `rdma`.
+#[test]
+fn the_rdma_tool_shows_the_devices() {
+    let (address, _) = addresses();
+    if program("rdma", "iproute2", address).is_none() {
+        return;
+    }
+    let mut command = urxe();
+    command.args(["run", "--device", "lo", "--device"]);
+    command.args([&format!("other={address}"), "--", "sh", "-c"]);
+    command.arg("rdma link show -j; rdma dev show other; rdma system; rdma resource show qp");
+    let (_, text) = run_command(&mut command);
+    for part in [
+        r#"{"ifindex":0,"ifname":"urxe0","port":1,"state":"ACTIVE","physical_state":"LINK_UP","netdev":"lo","#,
+        r#""ifname":"other""#,
+        "1: other: node_type ca",
+        "netns shared",
+        // What there is no answer to, fails as in an old kernel.
+        "Operation not supported",
+    ] {
+        assert!(text.contains(part), "no {part}: {text}");
+    }
+}
+
 fn run_command(command: &mut Command) -> (Option<i32>, String) {
     let output = command.output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
@@ -124,17 +148,20 @@ fn run_command(command: &mut Command) -> (Option<i32>, String) {
 
 #[test]
 fn device_files_can_be_left_out() {
-    let mut command = urxe();
-    command.args([
-        "run",
-        "--no-sysfs",
-        "--",
-        "sh",
-        "-c",
-        "echo \"$URXE_ROOT$LD_PRELOAD\"",
-    ]);
-    command.env_remove("LD_PRELOAD");
-    assert_eq!(run_command(&mut command), (Some(0), "\n".to_owned()));
+    for (option, preloaded) in [("--no-sysfs", &*library_file()), ("--no-preload", "")] {
+        let mut command = urxe();
+        command.args(["run", option, "--", "sh", "-c"]);
+        command.arg("echo \"$URXE_ROOT|$LD_PRELOAD\"");
+        command.env_remove("LD_PRELOAD");
+        let wanted = format!("|{preloaded}\n");
+        assert_eq!(run_command(&mut command), (Some(0), wanted), "{option}");
+    }
+}
+
+/// As the command names it, which knows its own place without links.
+fn library_file() -> String {
+    let folder = library().canonicalize().expect("it is there");
+    folder.join("libibverbs.so.1").display().to_string()
 }
 
 #[test]
@@ -214,6 +241,13 @@ fn each_interface_is_a_device_with_its_addresses() {
     ] {
         assert!(ran.text.contains(part), "no {part}: {}", ran.text);
     }
+    // A program may connect the two: they say what both can carry.
+    assert_eq!(
+        ran.text.matches("active_mtu:\t\t1024").count(),
+        2,
+        "{}",
+        ran.text
+    );
 }
 
 /// What `urxe package` makes works elsewhere, without what cargo left.

@@ -34,12 +34,13 @@ fn rstream_in_every_mode() {
 }
 
 /// What the server sends before the client said that it is ready may find a QP that does not receive yet: the kernel's
-/// drops it in silence, and its repetition comes a second later.
+/// drops it in silence, and its repetition comes a second later. Through sockets, as it comes from another host: in memory the
+/// client's first message may come before its RTU.
 #[test]
 fn nothing_is_sent_before_the_peer_is_ready() {
     let file = std::env::temp_dir().join(format!("urxe-rtu-{}.pcapng", std::process::id()));
     let server = format!(
-        "env URXE_PCAP={} rstream -b ADDR -p PORT -C 5 -S 4096",
+        "env URXE_WIRE=sockets URXE_PCAP={} rstream -b ADDR -p PORT -C 5 -S 4096",
         file.display()
     );
     let client = "rstream -s ADDR -p PORT -C 5 -S 4096";

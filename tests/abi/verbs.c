@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -426,8 +427,73 @@ static void check_newer(void) {
     CHECK(port_speed(context, 1, &speed) == 0 && speed == 1000);
     CHECK(port_speed(context, 2, &speed) == EINVAL);
     CHECK(export_dm(NULL) == -1 && errno == EOPNOTSUPP);
-    void *(*reg_mr_ex)(struct ibv_pd *, void *) = dlvsym(RTLD_DEFAULT, "ibv_reg_mr_ex", "IBVERBS_1.15");
-    CHECK(reg_mr_ex && !reg_mr_ex(pd, NULL) && errno == EOPNOTSUPP);
+    const char *(*opcode_name)(int) = dlvsym(RTLD_DEFAULT, "ibv_wr_opcode_str", "IBVERBS_PRIVATE_34");
+    CHECK(opcode_name && !strcmp(opcode_name(IBV_WR_TSO), "tso") && !strcmp(opcode_name(16), "unknown"));
+    CHECK(!strcmp(opcode_name(15), "atomic-write") && !strcmp(opcode_name(-1), "unknown"));
+}
+
+/* Regions by a structure, and of buffers that the library brings: both newer than the header. */
+static void check_buffers(void) {
+    enum { IOVA = 1 << 0, ADDR = 1 << 1, FD = 1 << 2, BUF = 1 << 5, PAGE = 4096 };
+    struct {
+        size_t length;
+        int access;
+        uint64_t comp_mask, iova;
+        void *addr;
+        int fd;
+        uint64_t fd_offset;
+        void *dmah, *buf;
+    } attr = {.length = BYTES, .access = IBV_ACCESS_LOCAL_WRITE, .fd = -1};
+    struct ibv_mr *(*reg_mr_ex)(struct ibv_pd *, void *) = dlvsym(RTLD_DEFAULT, "ibv_reg_mr_ex", "IBVERBS_1.15");
+    void *(*alloc_buf)(struct ibv_pd *, size_t, void **) = dlvsym(RTLD_DEFAULT, "ibv_alloc_buf", "IBVERBS_1.17");
+    struct ibv_mr *(*reg_buf_mr)(struct ibv_pd *, void *, void *, size_t, int) =
+        dlvsym(RTLD_DEFAULT, "ibv_reg_buf_mr", "IBVERBS_1.17");
+    void (*free_buf)(void *) = dlvsym(RTLD_DEFAULT, "ibv_free_buf", "IBVERBS_1.17");
+    int (*export_buf)(void *) = dlvsym(RTLD_DEFAULT, "ibv_export_buf_dmabuf_fd", "IBVERBS_1.18");
+    CHECK(reg_mr_ex && alloc_buf && reg_buf_mr && free_buf && export_buf);
+
+    /* Where there is no memory, nothing is registered, unless it is to be looked for when it is needed. */
+    char *pages = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED && munmap(pages + PAGE, PAGE) == 0);
+    CHECK(!ibv_reg_mr(pd, pages + 8, 2 * PAGE, IBV_ACCESS_LOCAL_WRITE) && errno == EFAULT);
+    struct ibv_mr *late = ibv_reg_mr(pd, pages, 3 * PAGE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+    CHECK(late && ibv_dereg_mr(late) == 0);
+    CHECK((late = ibv_reg_mr(pd, pages + 8, PAGE - 8, IBV_ACCESS_LOCAL_WRITE)));
+    int changed = ibv_rereg_mr(late, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, pages, PAGE + 1, 0);
+    CHECK(changed == IBV_REREG_MR_ERR_INPUT && errno == EFAULT && ibv_dereg_mr(late) == 0);
+
+    /* What the mask does not name is not looked at. */
+    char *memory = alloc_buf(pd, 2 * BYTES, &attr.buf);
+    CHECK(memory);
+    attr.addr = memory + BYTES;
+    attr.iova = 4096;
+    CHECK(!reg_mr_ex(pd, &attr) && errno == EINVAL);
+    attr.comp_mask = ADDR;
+    struct ibv_mr *mr = reg_mr_ex(pd, &attr);
+    CHECK(mr && mr->addr == attr.addr && mr->length == BYTES && mr->pd == pd && ibv_dereg_mr(mr) == 0);
+    attr.comp_mask = ADDR | IOVA | BUF;
+    CHECK((mr = reg_mr_ex(pd, &attr)) && ibv_dereg_mr(mr) == 0);
+    attr.length++;
+    CHECK(!reg_mr_ex(pd, &attr) && errno == EINVAL);
+    attr.comp_mask = ADDR | FD;
+    CHECK(!reg_mr_ex(pd, &attr) && errno == EOPNOTSUPP);
+
+    /* Another domain's. */
+    struct ibv_pd *other = ibv_alloc_pd(context);
+    CHECK(other);
+    CHECK(!reg_buf_mr(other, attr.buf, memory, BYTES, IBV_ACCESS_LOCAL_WRITE) && errno == EINVAL);
+    CHECK(export_buf(attr.buf) == -1 && errno == ENODATA);
+    free_buf(attr.buf);
+
+    /* Memory that an adapter may reach from outside of a confidential guest: a promise that costs nothing here. */
+    struct ibv_parent_domain_init_attr parent = {.pd = other, .comp_mask = 1 << 2};
+    struct ibv_pd *open = ibv_alloc_parent_domain(context, &parent);
+    CHECK(open && (memory = alloc_buf(open, BYTES, &attr.buf)));
+    CHECK((mr = reg_buf_mr(open, attr.buf, memory, BYTES, IBV_ACCESS_LOCAL_WRITE)) && ibv_dereg_mr(mr) == 0);
+    free_buf(attr.buf);
+    parent.comp_mask = 1 << 3;
+    CHECK(!ibv_alloc_parent_domain(context, &parent) && errno == EINVAL);
+    CHECK(ibv_dealloc_pd(open) == 0 && ibv_dealloc_pd(other) == 0);
 }
 
 /* An import of what is no command descriptor fails, and takes nothing; a domain with two handles goes once. */
@@ -465,7 +531,7 @@ int main(int argc, char **argv) {
         {"batch", check_batch}, {"placement", check_placement}, {"events", check_events},
         {"newer", check_newer}, {"import", check_import},       {"windows", check_windows},
         {"verbose", check_verbose}, {"strict", check_strict},
-        {"zero_based", check_zero_based},
+        {"zero_based", check_zero_based}, {"buffers", check_buffers},
     };
     CHECK(argc >= 2);
     for (size_t n = 0; n < sizeof checks / sizeof *checks; n++) {
