@@ -366,11 +366,12 @@ fn what_a_queue_cannot_be_is_refused() {
 }
 
 #[test]
-fn no_connection_options_are_offered_or_taken() {
+fn only_the_connection_options_that_are_offered_are_taken() {
     let a = End::open();
-    let none = a.qp.query_ece();
-    assert_eq!((none.vendor_id, none.options), (0, 0));
-    a.qp.set_ece(&none).expect("none are none");
+    let offered = a.qp.query_ece();
+    assert_eq!((offered.vendor_id, offered.options), (0x02_75_72, 1));
+    a.qp.set_ece(&offered).expect("its own");
+    a.qp.set_ece(&urxe::Ece::default()).expect("none are none");
     let some = urxe::Ece {
         vendor_id: 0x15b3,
         options: 1,

@@ -26,7 +26,7 @@ fn failing(folder: &Folder) -> String {
     let text = fs::read_to_string(scenario("incast.toml")).expect("is there");
     let text = text.replace("until = \"20ms\"", "until = \"12ms\"");
     let faults = "\n[[fault]]\nkind = \"duplicate\"\np = 0.001\n\n\
-        [[fault]]\nkind = \"loss\"\np = 0.2\nhost = \"h15\"\nfrom = \"50us\"\nto = \"2ms\"\n";
+        [[fault]]\nkind = \"loss\"\np = 0.5\nhost = \"h15\"\nfrom = \"50us\"\nto = \"11ms\"\n";
     write(folder, "failing.toml", &(text + faults))
 }
 
@@ -90,7 +90,7 @@ fn a_seed_that_fails_is_told_with_the_line_that_replays_it() {
     assert!(
         again
             .stdout
-            .contains("fault: loss p=0.2 from 50 us to 2 ms: "),
+            .contains("fault: loss p=0.5 from 50 us to 11 ms: "),
         "{}",
         again.stdout
     );

@@ -69,7 +69,8 @@ fn receives_posted_in_init_are_there_when_messages_come() {
 #[test]
 fn a_peer_that_is_not_in_rtr_yet_is_waited_for() {
     let setup = Setup {
-        timeout: 8,
+        // Eight times an eighth of a second: this side may be held up for long before the peer is in RTR.
+        timeout: 14,
         ..Setup::default()
     };
     on_lossless_with(setup, |v| {
