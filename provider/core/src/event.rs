@@ -2,8 +2,7 @@
 
 use crate::cq::CqId;
 use crate::shard::Shard;
-use crate::srq::SrqId;
-use crate::table::QpIndex;
+use crate::table::{QpIndex, SrqId};
 
 /// One event, named as in `enum ibv_event_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,8 +2,7 @@
 
 use core::fmt::Debug;
 
-use crate::srq::SrqId;
-use crate::table::QpIndex;
+use crate::table::{QpIndex, SrqId};
 use crate::work::RecvQueue;
 
 /// Looked at when a message finds no receive. A caller that takes posts while a call into the core goes on has such

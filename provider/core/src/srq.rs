@@ -16,12 +16,9 @@ use crate::mr::PdId;
 use crate::qpn_table::QpnTable;
 use crate::shard::Shard;
 use crate::table::QpIndex;
+pub use crate::table::SrqId;
 use crate::work::{PostError, RecvQueue, RecvWr};
 use crate::xrc::XrcdId;
-
-/// Place of a shared receive queue in its shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
-pub struct SrqId(pub u32);
 
 /// What a shared receive queue is created with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,12 @@
-//! The place (index) of a QP, which names it everywhere but on the wire; and when a table of places has become too large.
+//! The place (index) of a QP or SRQ, which names it everywhere but on the wire; and when a table of places has become too large.
 
 /// Place of a QP in its shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct QpIndex(pub u32);
+
+/// Place of a shared receive queue in its shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub struct SrqId(pub u32);
 
 /// How many of a table's places are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -12,8 +12,8 @@ use crate::qp::attr::QpCap;
 use crate::qp::responder::Responder;
 use crate::qp::state::QpType;
 use crate::qp::{Link, Qp, QpInit};
-use crate::srq::{SrqId, SrqTable};
-use crate::table::QpIndex;
+use crate::srq::SrqTable;
+use crate::table::{QpIndex, SrqId};
 use crate::work::{PostError, RecvQueue};
 
 /// The source of receives.

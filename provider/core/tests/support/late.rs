@@ -20,7 +20,7 @@ pub enum Of {
 pub struct Late(RefCell<BTreeMap<Of, RecvQueue>>);
 
 impl Late {
-    /// Into a queue whose receives have `sge_max` entries.
+    /// Into a queue with receives of `sge_max` entries.
     pub fn post(&self, of: Of, sge_max: usize, wr: &RecvWr<'_>) {
         let mut queues = self.0.borrow_mut();
         let queue = queues
