@@ -236,7 +236,7 @@ impl Engine {
             .iter()
             .chain(state.counters.iter())
             .chain(more)
-            .chain(carrier::faulty::counters(state))
+            .chain(carrier::faulty::counters(state.faults()))
     }
 
     /// All counters, with a name each.

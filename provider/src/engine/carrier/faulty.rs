@@ -11,11 +11,8 @@ use urxe_core::transmit::{RunLimits, TxBatch, TxDest};
 use super::intake::Intake;
 use super::seam::{Carrier, Sending, Sent, Sleeper};
 use super::sockets::Which;
-use crate::engine::Engine;
-use crate::engine::drive::shard_state::ShardState;
 use crate::error::Error;
-use crate::faults::{FaultCounts, FaultyPath, Summary};
-use crate::host::environment;
+use crate::faults::{FaultCounts, FaultyPath};
 use crate::share::Neighbour;
 
 /// A carrier with faults before it.
@@ -129,33 +126,10 @@ impl Carrier for FaultyCarrier {
     }
 }
 
-impl Engine {
-    /// Says to standard error which faults there were.
-    pub(crate) fn report_faults(&self) {
-        if let Ok(state) = self.combiner.lock() {
-            report(&state);
-        }
-    }
-
-    /// Reports the faults, when the engine has no other user any more.
-    pub(in crate::engine) fn report_faults_in_the_end(&mut self) {
-        if environment::is_on(environment::VERBOSE) {
-            self.combiner.get_mut(|state| report(state));
-        }
-    }
-}
-
-fn report(state: &ShardState) {
-    if let Some(path) = state.faults() {
-        let (spec, counts) = (&path.spec, path.counts);
-        eprintln!("urxe: {}", Summary { spec, counts });
-    }
-}
-
 pub(in crate::engine) fn counters(
-    state: &ShardState,
+    faults: Option<&FaultyPath>,
 ) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-    let counts = state.faults().map(|path| path.counts);
+    let counts = faults.map(|path| path.counts);
     let FaultCounts {
         packets: _,
         dropped,

@@ -1,7 +1,7 @@
 //! Hands received packets to the core, or to another owner of the address.
 
 use urxe_core::qpn_table::QpnChunk;
-use urxe_core::{Foreign, Handled, RxPath};
+use urxe_core::{Foreign, Handled, LateReceives, RxPath};
 use urxe_udp::Datagram;
 
 use super::memory::wake;
@@ -15,6 +15,7 @@ use crate::share::{Handed, Membership, Shared, is_probe};
 /// Takes packets: a carrier that receives is given one.
 pub(in crate::engine) struct Intake<'a> {
     pub(in crate::engine) parts: &'a mut Parts,
+    pub(in crate::engine) late: &'a dyn LateReceives,
     pub(in crate::engine) counters: &'a mut EngineCounters,
     pub(in crate::engine) tap: Option<&'a mut Tap>,
     pub(in crate::engine) others: Option<&'a Membership>,
@@ -47,7 +48,7 @@ impl Intake<'_> {
         }
         for (place, packet) in in_order(datagram) {
             let place = place as u16;
-            let handled = self.parts.handle_packet(path, place, packet);
+            let handled = self.parts.handle_packet(self.late, path, place, packet);
             if let Handled::OfAnother(foreign) = handled {
                 let handed = Handed {
                     place,

@@ -3,9 +3,8 @@
 use core::cell::RefCell;
 
 use urxe_core::mr::MrTable;
-use urxe_core::{Env, Handled, RxPath, Shard, Time};
+use urxe_core::{Env, Handled, LateReceives, RxPath, Shard, Time};
 
-use crate::engine::calls::inlets::Inlets;
 use crate::queues::CqTable;
 use crate::strict::{Strict, WatchedCqs, WatchedMemory};
 
@@ -18,18 +17,25 @@ pub(crate) struct Parts {
     pub(crate) shard: Shard,
     pub(crate) mrs: MrTable,
     pub(crate) cqs: CqTable,
-    /// Where the program posts.
-    pub(crate) inlets: Inlets,
     pub(crate) strict: Option<Box<RefCell<Strict>>>,
     /// When the present holder of the lock began.
     pub(crate) now: Time,
 }
 
 impl Parts {
-    /// Calls into the core.
+    /// Calls into the core, to do anything but take a packet.
     #[inline(always)]
     pub(in crate::engine) fn with<R>(
         &mut self,
+        call: impl FnOnce(&mut Shard, &mut CoreEnv<'_, '_>) -> R,
+    ) -> R {
+        self.with_late(None, call)
+    }
+
+    #[inline(always)]
+    fn with_late<R>(
+        &mut self,
+        late: Option<&dyn LateReceives>,
         call: impl FnOnce(&mut Shard, &mut CoreEnv<'_, '_>) -> R,
     ) -> R {
         let strict = self.strict.as_deref();
@@ -42,30 +48,41 @@ impl Parts {
             mrs: &mut self.mrs,
             memory: &WatchedMemory(strict),
             cqs: &mut cqs,
-            late: Some(&self.inlets),
+            late,
         };
         call(&mut self.shard, &mut env)
     }
 
-    /// Hands a packet to the core.
+    /// Hands a packet to the core, which looks at late receives when it finds no other.
     #[inline]
     pub(in crate::engine) fn handle_packet(
         &mut self,
+        late: &dyn LateReceives,
         path: &RxPath,
         place: u16,
         packet: &[u8],
     ) -> Handled {
         if let Some(strict) = &mut self.strict {
             strict.get_mut().before_packet(packet);
-            return self.handle_strictly(path, place, packet);
+            return self.handle_strictly(late, path, place, packet);
         }
-        self.with(|shard, env| shard.handle_packet(path, place, packet, env))
+        self.with_late(Some(late), |shard, env| {
+            shard.handle_packet(path, place, packet, env)
+        })
     }
 
     #[cold]
-    fn handle_strictly(&mut self, path: &RxPath, place: u16, packet: &[u8]) -> Handled {
+    fn handle_strictly(
+        &mut self,
+        late: &dyn LateReceives,
+        path: &RxPath,
+        place: u16,
+        packet: &[u8],
+    ) -> Handled {
         let before = *self.shard.stats();
-        let handled = self.with(|shard, env| shard.handle_packet(path, place, packet, env));
+        let handled = self.with_late(Some(late), |shard, env| {
+            shard.handle_packet(path, place, packet, env)
+        });
         if let Some(strict) = &mut self.strict {
             let strict = strict.get_mut();
             strict.after_packet(packet, &before, &self.shard, &self.mrs);

@@ -43,6 +43,8 @@ const RECEIVES_PER_TURN: u32 = 4;
 pub(crate) struct ShardState {
     /// Reached by dereferencing, too.
     pub(in crate::engine) parts: Parts,
+    /// Where the program posts.
+    pub(crate) inlets: Inlets,
     /// Packets that the core made.
     batch: TxBatch,
     carrier: Box<dyn Carrier>,
@@ -92,10 +94,10 @@ impl ShardState {
                 shard,
                 mrs,
                 cqs: CqTable::default(),
-                inlets: Inlets::default(),
                 strict,
                 now: Time::ZERO,
             },
+            inlets: Inlets::default(),
             batch: opened.carrier.batch(),
             carrier: opened.carrier,
             sent: Sent::All,
@@ -127,12 +129,23 @@ impl ShardState {
     pub(crate) fn receive(&mut self, calls_max: u32, which: Which) -> bool {
         let mut intake = Intake {
             parts: &mut self.parts,
+            late: &self.inlets,
             counters: &mut self.counters,
             tap: self.tap.as_mut(),
             others: self.membership.as_deref(),
             progress: &self.progress,
         };
         self.carrier.receive(which, calls_max, &mut intake)
+    }
+
+    /// Hands a packet to the core.
+    pub(in crate::engine) fn handle_packet(
+        &mut self,
+        path: &RxPath,
+        place: u16,
+        packet: &[u8],
+    ) -> Handled {
+        self.parts.handle_packet(&self.inlets, path, place, packet)
     }
 
     /// Takes the packets that others of this address got in our place, and has the
