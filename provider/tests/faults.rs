@@ -69,6 +69,14 @@ fn a_peer_that_is_not_there_is_given_up_in_time() {
     assert_eq!(a.qp.state().expect("there"), QpState::Err);
 }
 
+/// Soon enough for a test, and long enough for a process that waits for a processor.
+fn patient() -> ConnectOptions {
+    ConnectOptions {
+        timeout: 14,
+        ..hasty()
+    }
+}
+
 /// The target of the test below, in a process of its own: connects, and then sleeps.
 #[test]
 fn child_that_is_killed() {
@@ -79,7 +87,7 @@ fn child_that_is_killed() {
     let end = End::open();
     let memory = end.memory(64);
     end.qp
-        .connect(&remote.parse().expect("an endpoint"), &hasty())
+        .connect(&remote.parse().expect("an endpoint"), &patient())
         .expect("connects");
     println!(
         "\nENDPOINT {} {} {}",
@@ -107,7 +115,7 @@ fn a_killed_peer_ends_as_retry_exceeded_and_a_sleeping_one_does_not() {
         .expect("the child says where it is");
     let fields: Vec<&str> = line.split(' ').collect();
     let remote: Endpoint = fields[0].parse().expect("an endpoint");
-    a.qp.connect(&remote, &hasty()).expect("connects");
+    a.qp.connect(&remote, &patient()).expect("connects");
     let (addr, rkey) = (
         fields[1].parse().expect("a number"),
         fields[2].parse().expect("a number"),

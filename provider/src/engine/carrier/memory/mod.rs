@@ -402,15 +402,14 @@ impl Carrier for MemoryCarrier {
     }
 
     fn accept(&mut self, from: Neighbour, memory: Option<OwnedFd>) {
-        if !self.membership.is_alive(from) {
-            return;
-        }
         let memory = memory.filter(|_| self.incoming.len() < RINGS_MAX);
         let Some(consumer) = memory.and_then(|memory| Consumer::open(memory).ok()) else {
             // Its writer is to use sockets.
             return self.membership.refuse_ring(from);
         };
         let mut ring = Incoming::new(from, consumer);
+        // What a neighbour wrote and then left is read all the same: it may be the ACK of what this side sent last.
+        ring.is_dead = !self.membership.is_alive(from);
         if self.sleepers.any() {
             // What is there already is read by the caller.
             ring.doze();
