@@ -19,10 +19,15 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    pub(super) fn create(station: &Station, qps: usize) -> Result<Fleet, CliError> {
+    /// `received` is for how many messages there is room until they are polled.
+    pub(super) fn create(
+        station: &Station,
+        qps: usize,
+        received: usize,
+    ) -> Result<Fleet, CliError> {
         let what = "cannot create a queue pair";
         let sends = station.queue(4096, true)?;
-        let recvs = station.queue(4096, true)?;
+        let recvs = station.queue(received, true)?;
         let sink = vec![0; MESSAGE.len()];
         let sink = station.pd.reg_owned(sink, Access::LOCAL_WRITE);
         let sink = sink.context(what)?;

@@ -78,7 +78,7 @@ impl Session {
         let control = &mut target.control;
         let station = Station::open(LOOPBACK_CLIENT, wire)?;
         let before = memory::resident()?;
-        let mut fleet = Fleet::create(&station, qps)?;
+        let mut fleet = Fleet::create(&station, qps, 4096)?;
         control.send(&Request::Create { qps })?;
         control.send_endpoints(&fleet.endpoints())?;
         fleet.connect(&control.recv_endpoints(qps)?)?;

@@ -13,7 +13,8 @@ pub(crate) fn serve(station: &Station, control: &mut Control) -> Result<(), CliE
         Request::Create { qps } => qps,
         other => return Err(control.out_of_turn(&other)),
     };
-    let mut fleet = Fleet::create(station, qps)?;
+    // The sender hears of what the engine took, not of what this side has polled: all receives may be used by then.
+    let mut fleet = Fleet::create(station, qps, qps * DEPTH)?;
     fleet.connect(&control.recv_endpoints(qps)?)?;
     for index in 0..qps {
         fleet.post_recvs(index, DEPTH)?;
