@@ -54,6 +54,9 @@ impl DelayParams {
     }
 }
 
+/// Packets that a window begins with.
+const START_PACKETS: f64 = 32.0;
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delay {
     params: DelayParams,
@@ -63,16 +66,19 @@ pub(crate) struct Delay {
     rtt_ns: u64,
     /// The window does not shrink again before this time.
     shrink_after: Time,
+    /// No round trip was longer than the target yet, and nothing was lost: the window doubles.
+    is_untried: bool,
 }
 
 impl Delay {
     pub(crate) fn new(params: DelayParams) -> Delay {
         Delay {
             params,
-            // As the paper: as wide as allowed; the first round trip tells.
-            window: params.max_window,
+            // The paper begins as wide as allowed. A receiver's buffer that is shared may hold less than that.
+            window: params.max_window.min(START_PACKETS),
             rtt_ns: params.target_ns,
             shrink_after: Time::ZERO,
+            is_untried: true,
         }
     }
 
@@ -97,7 +103,9 @@ impl Delay {
         if self.rtt_ns < self.params.target_ns {
             let acked = f64::from(packets);
             let step = self.params.additive_increase * acked;
-            self.window += if self.window >= 1.0 {
+            self.window += if self.is_untried {
+                acked
+            } else if self.window >= 1.0 {
                 step / self.window
             } else {
                 step
@@ -117,6 +125,7 @@ impl Delay {
     }
 
     fn shrink(&mut self, part: f64, now: Time) {
+        self.is_untried = false;
         self.window = (self.window * (1.0 - part)).max(DelayParams::WINDOW_MIN);
         self.shrink_after = now + self.rtt_ns;
     }
@@ -168,8 +177,26 @@ mod tests {
     }
 
     #[test]
+    fn it_doubles_until_the_target_is_exceeded_or_a_packet_is_lost() {
+        let lost = |d: &mut Delay| d.on_loss(Time(1));
+        let late = |d: &mut Delay| d.on_ack(1, Some(20_000), Time(20_001));
+        for end in [lost, late] {
+            let mut d = Delay::new(DelayParams::target(10_000));
+            assert_eq!(d.window(), 32);
+            d.on_ack(32, Some(5_000), Time(5_000));
+            assert_eq!(d.window(), 64);
+            end(&mut d);
+            d.rtt_ns = 5_000;
+            let before = d.window;
+            d.on_ack(1, Some(5_000), Time(25_001));
+            assert!((d.window - before) < 0.1, "{before} {}", d.window);
+        }
+    }
+
+    #[test]
     fn one_decrease_in_a_round_trip() {
         let mut d = Delay::new(DelayParams::target(10_000));
+        d.window = 1024.0;
         d.on_ack(1, Some(100_000), Time(200_000));
         assert_eq!(d.window, 512.0);
         d.on_ack(1, Some(100_000), Time(299_999));
