@@ -6,7 +6,8 @@ use crate::error::Error;
 use crate::qp::Qp;
 
 impl Qp {
-    /// Sets how this QP reacts to congestion, from its next packet on. A new QP does not.
+    /// Sets how this QP reacts to congestion, from its next packet on. A new QP does as its context
+    /// ([`crate::ContextBuilder::congestion`]).
     ///
     /// * [`CongestionControl::Window`] and [`CongestionControl::Delay`] need nothing of the
     ///   peer.

@@ -1,6 +1,7 @@
 //! An opened device.
 
 mod builder;
+mod congestion;
 
 use core::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -18,7 +19,6 @@ use crate::cq_poll::RtValues;
 use crate::engine::{Engine, ProgressThread};
 use crate::error::Error;
 use crate::limits::{DeviceAttr, LIMITS};
-use crate::network::Driven;
 use crate::pd::Pd;
 use crate::pd_numbers::PdNumbers;
 use crate::port::{PortAttr, PortState};

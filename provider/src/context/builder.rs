@@ -4,12 +4,13 @@ use core::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use urxe_core::congestion::CongestionControl;
 use urxe_core::qp::attr::Mtu;
 use urxe_core::{Recovery, ShardConfig, SourcePorts};
 use urxe_udp::UdpConfig;
 use urxe_wire::IcrcPolicy;
 
-use super::{Context, ContextInner};
+use super::{Context, ContextInner, congestion};
 use crate::engine::{CAPTURING, Engine, EngineConfig, FAULTY, ProgressThread};
 use crate::error::{Error, ErrorKind};
 use crate::faults::{FaultSpec, FaultSpecError};
@@ -23,6 +24,9 @@ use crate::recovery;
 use crate::strict::StrictMode;
 use crate::wire::Wire;
 use crate::xrcd::XrcdTable;
+
+/// Packets that a window begins with: a road of which nothing is known holds few. It doubles with each round trip.
+const WINDOW_PACKETS_START: u32 = 32;
 
 /// Settings of a context that is to be opened.
 ///
@@ -51,6 +55,8 @@ pub struct ContextBuilder {
     speed: Option<PortSpeed>,
     /// The same.
     recovery: Option<Recovery>,
+    /// The same.
+    congestion: Option<CongestionControl>,
 }
 
 impl ContextBuilder {
@@ -81,6 +87,7 @@ impl ContextBuilder {
             common_mtu: None,
             speed: None,
             recovery: None,
+            congestion: None,
         }
     }
 
@@ -200,6 +207,14 @@ impl ContextBuilder {
         self
     }
 
+    /// How new connections (RC and XRC) react to congestion; [`CongestionControl::Auto`] by default. [`crate::Qp::set_congestion_control`]
+    /// sets it for one. The environment variable `URXE_CONGESTION` does the same for all contexts.
+    #[must_use]
+    pub fn congestion(mut self, control: CongestionControl) -> Self {
+        self.congestion = Some(control);
+        self
+    }
+
     /// Lets other contexts, of this process or of others of the same user, open the same
     /// addresses. On by default. Without it the context has the addresses alone, or opening fails.
     #[must_use]
@@ -230,6 +245,10 @@ impl ContextBuilder {
         config.wire = self.wire.map_or_else(Wire::of_environment, Ok)?;
         let recovery = self.recovery.map_or_else(recovery::of_environment, Ok)?;
         config.shard.recovery = recovery;
+        let asked = self.congestion.map(congestion::checked);
+        config.shard.congestion = asked.unwrap_or_else(congestion::of_environment)?;
+        config.shard.memory_loses = config.faults.is_some();
+        config.shard.window_packets_start = WINDOW_PACKETS_START;
         config.strict = self.strict.map_or_else(StrictMode::of_environment, Ok)?;
         environment::seed()?;
         if config.network.is_some() {

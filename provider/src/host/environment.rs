@@ -11,6 +11,8 @@ use crate::error::{Error, ErrorKind};
 
 /// [`crate::Likeness`] of all listed devices.
 pub(crate) const AS: &str = "URXE_AS";
+/// How connections react to congestion ([`urxe_core::congestion::CongestionControl`]).
+pub(crate) const CONGESTION: &str = "URXE_CONGESTION";
 /// The devices of programs that cannot name an address ([`crate::ListedDevice`]).
 pub(crate) const DEVICES: &str = "URXE_DEVICES";
 /// A [`crate::FaultSpec`] for all contexts.

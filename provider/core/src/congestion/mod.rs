@@ -12,6 +12,7 @@
 //! | `notify.rs` | the notification point: marked packets are answered with CNPs |
 //! | `held.rs` | the shard's lists of QPs that wait for their time, or owe a CNP |
 //! | `path.rs` | a rate and a window that follow what the path delivers, in the manner of BBR |
+//! | `text.rs` | the controls as people write them |
 //! | `rate.rs` | bits per second, and what a packet takes of them |
 //! | `pacer.rs` | when the next packet may leave at a rate |
 
@@ -22,6 +23,7 @@ mod notify;
 mod pacer;
 mod path;
 mod rate;
+mod text;
 
 use crate::time::Time;
 pub use dcqcn::DcqcnParams;
@@ -34,6 +36,7 @@ use path::Path;
 pub(crate) use path::{Acked, Asked};
 pub use rate::Rate;
 pub(crate) use rate::{FRAME_OVERHEAD_IPV4, FRAME_OVERHEAD_IPV6};
+pub use text::CongestionTextError;
 
 use dcqcn::Dcqcn;
 use delay::Delay;
