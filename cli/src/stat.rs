@@ -1,10 +1,11 @@
 //! `urxe stat`: the counters and QPs of running urxe processes.
 
+use core::fmt;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use urxe::QpStatus;
 use urxe::stat_file::{self, ContextCounters};
+use urxe::{PathStatus, QpStatus};
 
 use crate::args::StatArgs;
 use crate::error::{CliError, Context};
@@ -40,8 +41,68 @@ struct Qp {
     rq: (u32, u32),
     /// The PSNs of the next packet, of the oldest that is not acknowledged, and of the one expected.
     psns: [u32; 3],
+    /// None for services without ACKs, and before there is a peer.
+    path: Option<RoadToPeer>,
     counters: BTreeMap<String, u64>,
     last_error: Option<String>,
+}
+
+/// What it knows of the path to its peer.
+#[derive(Debug, Serialize)]
+struct RoadToPeer {
+    /// Of round trips, in nanoseconds; 0 while none was measured.
+    srtt_ns: u64,
+    min_rtt_ns: u64,
+    /// Packets that may be under way, and packets that are.
+    window: u32,
+    under_way: u32,
+    /// In bits per second, if there is one.
+    rate_bps: Option<u64>,
+    /// A model of the path decides on both.
+    has_model: bool,
+    /// Both sides send only what was lost again.
+    is_selective: bool,
+}
+
+impl From<PathStatus> for RoadToPeer {
+    fn from(path: PathStatus) -> RoadToPeer {
+        RoadToPeer {
+            srtt_ns: path.srtt_ns,
+            min_rtt_ns: path.min_rtt_ns,
+            window: path.window,
+            under_way: path.under_way,
+            rate_bps: path.rate_bps,
+            has_model: path.has_model,
+            is_selective: path.is_selective,
+        }
+    }
+}
+
+impl fmt::Display for RoadToPeer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RoadToPeer {
+            srtt_ns,
+            window,
+            under_way,
+            ..
+        } = self;
+        if *srtt_ns > 0 {
+            let us = *srtt_ns as f64 / 1e3;
+            write!(f, "{us:.0} us, ")?;
+        }
+        write!(f, "{under_way}/{window}")?;
+        if let Some(bps) = self.rate_bps {
+            let mbps = bps as f64 / 1e6;
+            write!(f, ", {mbps:.0} Mb/s")?;
+        }
+        if self.has_model {
+            f.write_str(", model")?;
+        }
+        if self.is_selective {
+            f.write_str(", selective")?;
+        }
+        Ok(())
+    }
 }
 
 /// Prints what the processes of this user have counted so far.
@@ -82,6 +143,7 @@ impl From<QpStatus> for Qp {
             sq: qp.sq,
             rq: qp.rq,
             psns: qp.psns,
+            path: qp.path.map(RoadToPeer::from),
             counters: qp.counters.into_iter().collect(),
             last_error: qp.last_error,
         }
@@ -120,7 +182,9 @@ fn qps_text(qps: &[Qp], all: bool) -> String {
     if shown == 0 {
         return String::new();
     }
-    let columns = "QP|type|state|peer|wire|sq|rq|psn next/una/expected|trouble".split('|');
+    let columns =
+        "QP|type|state|peer|wire|sq|rq|psn next/una/expected|round trip, under way/window|trouble"
+            .split('|');
     let columns: Vec<_> = columns.map(|name| (name, Align::Left)).collect();
     let mut table = Table::new(&columns);
     let mut errors = String::new();
@@ -136,6 +200,9 @@ fn qps_text(qps: &[Qp], all: bool) -> String {
             format!("{}/{}", qp.sq.0, qp.sq.1),
             format!("{}/{}", qp.rq.0, qp.rq.1),
             qp.psns.map(|psn| format!("{psn:#x}")).join("/"),
+            qp.path
+                .as_ref()
+                .map_or_else(|| "-".into(), ToString::to_string),
             trouble.collect::<Vec<_>>().join(", "),
         ]);
         if let Some(error) = &qp.last_error {
@@ -183,6 +250,15 @@ mod tests {
             sq: (1, 128),
             rq: (0, 128),
             psns: [1, 2, 3],
+            path: (qpn == 50).then_some(RoadToPeer {
+                srtt_ns: 40_321_000,
+                min_rtt_ns: 40_000_000,
+                window: 900,
+                under_way: 850,
+                rate_bps: Some(200_000_000),
+                has_model: true,
+                is_selective: true,
+            }),
             counters: BTreeMap::new(),
             last_error: (qpn == 99).then(|| "it is old".into()),
         };
@@ -196,5 +272,7 @@ mod tests {
         assert!(text.contains("and 66 more"), "{text}");
         let text = qps_text(&qps, true);
         assert!(!text.contains("more") && text.contains("0x62 "), "{text}");
+        let path = "40321 us, 850/900, 200 Mb/s, model, selective";
+        assert!(text.contains(path), "{text}");
     }
 }

@@ -188,7 +188,7 @@ pub use share::fuzzing;
 pub use share::{Participant, participants, user_directory};
 pub use special_mr::{ImplicitMr, NullMr};
 pub use srq::Srq;
-pub use stat_qps::QpStatus;
+pub use stat_qps::{PathStatus, QpStatus};
 #[cfg(feature = "tokio")]
 pub use stream::{AsyncEvents, CmEvents, CompEvents, CqStream};
 pub use strict::{Caller, Callers, StrictMode, StrictReport, StrictRule, name_callers};

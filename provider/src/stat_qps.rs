@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-use urxe_core::QpReport;
+use urxe_core::{PathReport, QpReport};
 
 use crate::share::{create_own, printable, read_own};
 use crate::stat_file::ContextCounters;
@@ -47,10 +47,32 @@ pub struct QpStatus {
     /// PSN of the next packet to send, the oldest that is not acknowledged, and the one
     /// that is expected from the peer.
     pub psns: [u32; 3],
+    /// The path to its peer, for services that acknowledge, once it has one.
+    pub path: Option<PathStatus>,
     /// What went wrong on its way, under the names of the device's counters.
     pub counters: Vec<(String, u64)>,
     /// Why it failed, if it did.
     pub last_error: Option<String>,
+}
+
+/// What a QP knows of the path to its peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct PathStatus {
+    /// The smoothed round trip, in nanoseconds; 0 while none was measured.
+    pub srtt_ns: u64,
+    /// The shortest.
+    pub min_rtt_ns: u64,
+    /// Packets that may be under way.
+    pub window: u32,
+    /// Packets under way.
+    pub under_way: u32,
+    /// The rate at which packets leave, in bits per second, if one is kept.
+    pub rate_bps: Option<u64>,
+    /// Window and rate follow a model of the path ([`crate::congestion::CongestionControl::Path`]).
+    pub has_model: bool,
+    /// The two sides tell each other which packets are lost ([`crate::Recovery::Selective`]).
+    pub is_selective: bool,
 }
 
 impl ContextCounters {
@@ -157,6 +179,24 @@ pub(crate) fn line(text: &mut String, qp: &QpReport<'_>, in_memory: bool) {
     put(format_args!(" sq={}/{} rq={}/{}", sq.0, sq.1, rq.0, rq.1));
     let psns = [qp.next_psn, qp.una_psn, qp.expected_psn].map(|psn| psn.get());
     put(format_args!(" psns={}/{}/{}", psns[0], psns[1], psns[2]));
+    if let Some(path) = qp.path {
+        let PathReport {
+            srtt_ns,
+            min_rtt_ns,
+            window,
+            under_way,
+            rate_bps,
+            has_model,
+            is_selective,
+            ..
+        } = path;
+        put(format_args!(
+            " path={srtt_ns}/{min_rtt_ns}/{window}/{under_way}/{}/{}/{}",
+            rate_bps.unwrap_or(0),
+            u8::from(has_model),
+            u8::from(is_selective)
+        ));
+    }
     let counts = qp.requester.iter().chain(qp.responder.iter());
     for (name, value) in counts.filter(|(_, value)| *value > 0) {
         put(format_args!(" {name}={value}"));
@@ -194,10 +234,40 @@ fn parse(line: &str) -> Option<QpStatus> {
                     *psn = numbers.next()?.ok()?;
                 }
             }
+            "path" => qp.path = Some(path_of(value)?),
             _ => qp.counters.push((printable(name), value.parse().ok()?)),
         }
     }
     Some(qp)
+}
+
+/// The parts of a path, in the order of [`PathStatus`].
+fn path_of(text: &str) -> Option<PathStatus> {
+    let parts: Vec<u64> = text
+        .split('/')
+        .map_while(|part| part.parse().ok())
+        .collect();
+    let [
+        srtt_ns,
+        min_rtt_ns,
+        window,
+        under_way,
+        rate,
+        has_model,
+        is_selective,
+    ] = parts[..]
+    else {
+        return None;
+    };
+    Some(PathStatus {
+        srtt_ns,
+        min_rtt_ns,
+        window: window.try_into().ok()?,
+        under_way: under_way.try_into().ok()?,
+        rate_bps: (rate > 0).then_some(rate),
+        has_model: has_model == 1,
+        is_selective: is_selective == 1,
+    })
 }
 
 /// `3/128`

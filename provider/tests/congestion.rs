@@ -4,9 +4,9 @@ mod common;
 
 use std::time::Instant;
 
-use common::{End, bytes, exchange, pair, pair_with, pattern};
+use common::{End, address, bytes, connect, exchange, pair, pair_with, pattern};
 use urxe::congestion::{CongestionControl, DcqcnParams, DelayParams, Rate};
-use urxe::{ConnectOptions, ErrorKind, QpType, SendWr};
+use urxe::{ConnectOptions, Context, ErrorKind, QpType, SendWr};
 
 fn dcqcn(rate: Rate) -> CongestionControl {
     CongestionControl::Dcqcn(DcqcnParams::at(rate))
@@ -28,6 +28,8 @@ fn write(from: &End, to: &End, len: usize) {
 fn every_control_carries_every_operation() {
     for control in [
         CongestionControl::None,
+        CongestionControl::Auto,
+        CongestionControl::Path,
         CongestionControl::Window { bytes: 8192 },
         dcqcn(Rate::from_gbps(10)),
         CongestionControl::Delay(DelayParams::target(100_000)),
@@ -72,6 +74,54 @@ fn marks_are_answered_over_sockets() {
     common::wait_until("the notifications", || a.counter("rcvd_cnp") == sent);
     // The way back is marked, too, and b has no control that it would slow down.
     write(&b, &a, 1 << 20);
+}
+
+#[test]
+fn qps_begin_with_the_control_of_their_context() {
+    let control = |builder: urxe::ContextBuilder| {
+        let end = End::on(builder.open().expect("free"));
+        end.qp.congestion_control().expect("tells")
+    };
+    let by_default = control(Context::builder(address()));
+    assert_eq!(by_default, CongestionControl::Auto);
+    let chosen = CongestionControl::Delay(DelayParams::target(50_000));
+    assert_eq!(
+        control(Context::builder(address()).congestion(chosen)),
+        chosen
+    );
+    let none = CongestionControl::Window { bytes: 0 };
+    let error = Context::builder(address()).congestion(none).open();
+    let error = error.expect_err("no bytes");
+    assert!(matches!(error.kind(), ErrorKind::Congestion(_)), "{error}");
+}
+
+/// A road that is long gets a model; one that is short, or has been told to have none, does not.
+#[test]
+fn a_long_road_gets_a_model() {
+    let end = |faults: &str, control| {
+        let builder = Context::builder(address()).congestion(control);
+        let faults = (!faults.is_empty()).then(|| faults.parse().expect("faults"));
+        End::on(builder.faults(faults).open().expect("free"))
+    };
+    for (delay, control, wanted) in [
+        ("delay=5ms", CongestionControl::Auto, true),
+        ("delay=5ms", CongestionControl::None, false),
+        ("", CongestionControl::Auto, false),
+    ] {
+        let (a, b) = (end(delay, control), end(delay, control));
+        connect(&a.qp, &b.qp, &ConnectOptions::default());
+        let path = || {
+            common::qp_status(&a.context, &a.qp)
+                .path
+                .expect("it has a peer")
+        };
+        assert_eq!((path().srtt_ns, path().has_model), (0, false));
+        (0..8).for_each(|seed| exchange(&a, &b, seed));
+        let path = path();
+        assert_eq!(path.has_model, wanted, "{delay}, {control:?}: {path:?}");
+        assert_eq!(path.min_rtt_ns >= 10_000_000, !delay.is_empty(), "{path:?}");
+        assert!(path.window > 0 && path.under_way <= path.window, "{path:?}");
+    }
 }
 
 #[test]

@@ -2,28 +2,8 @@
 
 mod common;
 
-use common::{End, address, connect, nobody, pair_with};
-use urxe::stat_file::{ContextCounters, read_all};
-use urxe::{ConnectOptions, Context, Mtu, QpStatus, SendWr, Wire};
-
-/// The entry of a context of this process.
-fn entry(context: &Context) -> ContextCounters {
-    let mut found = None;
-    common::wait_until("the counters are written", || {
-        let all = read_all().expect("readable");
-        found = all
-            .into_iter()
-            .find(|entry| entry.addresses == [context.address()]);
-        found.is_some()
-    });
-    found.expect("just found")
-}
-
-fn qp(context: &Context, qpn: u32) -> QpStatus {
-    let qps = entry(context).qps().expect("the process answers");
-    let qp = qps.into_iter().find(|qp| qp.qpn == qpn);
-    qp.unwrap_or_else(|| panic!("no QP {qpn:#x}"))
-}
+use common::{End, address, connect, nobody, pair_with, qp_status, stat_entry};
+use urxe::{ConnectOptions, Context, Mtu, SendWr, Wire};
 
 #[test]
 fn qps_are_listed_with_their_state_peer_and_queues() {
@@ -33,7 +13,7 @@ fn qps_are_listed_with_their_state_peer_and_queues() {
     };
     let (a, b) = pair_with(&hasty);
     let fresh = a.pd.qp(&a.cq).max_recv_wr(7).create().expect("a QP");
-    let status = qp(&a.context, fresh.qp_num().get());
+    let status = qp_status(&a.context, &fresh);
     assert_eq!((&*status.state, &*status.qp_type), ("RESET", "Rc"));
     assert_eq!((status.peer, status.rq), (None, (0, 7)));
     assert_eq!((status.last_error, status.counters), (None, vec![]));
@@ -44,12 +24,12 @@ fn qps_are_listed_with_their_state_peer_and_queues() {
     a.qp.post_send(&SendWr::send_inline(1, b"x").signaled())
         .expect("room");
     a.succeed();
-    let sender = qp(&a.context, a.qp.qp_num().get());
+    let sender = qp_status(&a.context, &a.qp);
     let peer = format!("{}/{:#x}", b.context.address(), b.qp.qp_num().get());
     assert_eq!((&*sender.state, sender.peer), ("RTS", Some(peer)));
     let first = a.qp.endpoint().psn;
     assert_eq!(sender.psns[..2], [first.next().get(); 2]);
-    let receiver = qp(&b.context, b.qp.qp_num().get());
+    let receiver = qp_status(&b.context, &b.qp);
     assert_eq!((receiver.rq.0, receiver.psns[2]), (1, first.next().get()));
 
     // Without a receive: what went wrong is counted on both sides, and told by one.
@@ -60,7 +40,7 @@ fn qps_are_listed_with_their_state_peer_and_queues() {
     }
     a.succeed();
     assert!(!a.complete().is_success());
-    let sender = qp(&a.context, a.qp.qp_num().get());
+    let sender = qp_status(&a.context, &a.qp);
     assert_eq!(sender.state, "ERR");
     let error = sender.last_error.expect("it failed");
     assert!(error.contains("none, 2 times (rnr_retry 1)"), "{error}");
@@ -70,11 +50,11 @@ fn qps_are_listed_with_their_state_peer_and_queues() {
     };
     // More if the receiver was late: it is asked once more then, and says it again.
     assert!(count(&sender.counters, "rcvd_rnr_err") >= 2);
-    let receiver = qp(&b.context, b.qp.qp_num().get());
+    let receiver = qp_status(&b.context, &b.qp);
     assert!(count(&receiver.counters, "send_rnr_err") >= 2);
     // A reset forgets it.
     a.qp.modify_state(urxe::QpState::Reset).expect("from ERR");
-    let sender = qp(&a.context, a.qp.qp_num().get());
+    let sender = qp_status(&a.context, &a.qp);
     assert_eq!((sender.last_error, sender.counters), (None, vec![]));
 }
 
@@ -88,7 +68,7 @@ fn qps_say_which_wire_their_packets_leave_through() {
         (Wire::Sockets, Wire::Auto, "sockets"),
     ] {
         let (a, b) = (end(of_a), end(of_b));
-        let wire = |end: &End| qp(&end.context, end.qp.qp_num().get()).wire;
+        let wire = |end: &End| qp_status(&end.context, &end.qp).wire;
         assert_eq!(wire(&a), None, "without a peer");
         connect(&a.qp, &b.qp, &ConnectOptions::default());
         for end in [&a, &b] {
@@ -106,13 +86,13 @@ fn the_list_has_all_of_many_and_goes_with_the_context() {
             small.create().expect("a QP")
         })
         .collect();
-    let listed = entry(&a.context).qps().expect("answers");
+    let listed = stat_entry(&a.context).qps().expect("answers");
     assert_eq!(listed.len(), 701);
     for qp in &qps {
         assert!(listed.iter().any(|l| l.qpn == qp.qp_num().get()));
     }
     drop(qps);
-    let entry = entry(&a.context);
+    let entry = stat_entry(&a.context);
     assert_eq!(entry.qps().expect("answers").len(), 1);
     drop(a);
     assert!(entry.qps().is_err(), "nobody is there to answer");

@@ -11,9 +11,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use urxe::stat_file::{ContextCounters, read_all};
 use urxe::{
-    Access, CompChannel, ConnectOptions, Context, Cq, Endpoint, Mr, Pd, Qp, QpBuilder, RecvWr,
-    SendWr, Wc,
+    Access, CompChannel, ConnectOptions, Context, Cq, Endpoint, Mr, Pd, Qp, QpBuilder, QpStatus,
+    RecvWr, SendWr, Wc,
 };
 
 /// Longer than anything here takes on a busy machine.
@@ -128,6 +129,27 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         // Others need the processor to bring it about.
         std::thread::yield_now();
     }
+}
+
+/// What `urxe stat` reads of a context of this process.
+pub fn stat_entry(context: &Context) -> ContextCounters {
+    let mut found = None;
+    wait_until("the counters are written", || {
+        let all = read_all().expect("readable");
+        found = all
+            .into_iter()
+            .find(|entry| entry.addresses == [context.address()]);
+        found.is_some()
+    });
+    found.expect("just found")
+}
+
+/// And of one of its QPs.
+pub fn qp_status(context: &Context, qp: &Qp) -> QpStatus {
+    let qps = stat_entry(context).qps().expect("the process answers");
+    let number = qp.qp_num().get();
+    let found = qps.into_iter().find(|qp| qp.qpn == number);
+    found.unwrap_or_else(|| panic!("no QP {number:#x}"))
 }
 
 pub fn connect(a: &Qp, b: &Qp, options: &ConnectOptions) {

@@ -117,6 +117,8 @@ fn a_variable_that_makes_no_sense_is_an_error_that_names_it() {
         ("URXE_FAULTS", "drop"),
         ("URXE_MTU", "1000"),
         ("URXE_SPEED", "1000"),
+        ("URXE_CONGESTION", "delay=5"),
+        ("URXE_RECOVERY", "none"),
     ] {
         let output = Command::new(std::env::current_exe().expect("known"))
             .args([

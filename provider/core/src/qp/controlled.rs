@@ -5,11 +5,12 @@ use crate::congestion::{
     Acked, Asked, CongestionControl, Controller, FRAME_OVERHEAD_IPV4, FRAME_OVERHEAD_IPV6, Rate,
 };
 use crate::context::{Cx, Host};
+use crate::qp::recovery::Peer;
 use crate::qp::report::PathReport;
 use crate::qp::requester::{Requester, SendStep};
 use crate::qp::respond::RespondStep;
 use crate::qp::window::SendWindow;
-use crate::qp::{Qp, Turn};
+use crate::qp::{Link, Qp, Turn};
 use crate::time::Time;
 use crate::transmit::{TxBatch, TxDest};
 use crate::turns::Budget;
@@ -142,7 +143,7 @@ impl Requester {
     }
 
     /// What is known of the path, for reports.
-    pub(crate) fn path_report(&self) -> PathReport {
+    pub(crate) fn path_report(&self, link: &Link) -> PathReport {
         let congestion = self.congestion.as_ref();
         PathReport {
             srtt_ns: self.rtt.smooth(),
@@ -151,6 +152,7 @@ impl Requester {
             under_way: self.under_way(),
             rate_bps: congestion.and_then(|c| c.known_rate()).map(Rate::bps),
             has_model: self.follows_path(),
+            is_selective: link.peer == Peer::Selective,
         }
     }
 

@@ -53,6 +53,8 @@ pub struct PathReport {
     pub rate_bps: Option<u64>,
     /// The window and the rate follow a model of the path ([`crate::congestion::CongestionControl::Path`]).
     pub has_model: bool,
+    /// The two sides tell each other which packets are lost, and send those alone again.
+    pub is_selective: bool,
 }
 
 /// One QP, as [`crate::Shard::qp_report`] shows it.
@@ -101,7 +103,7 @@ impl Qp {
             next_psn: req.next_psn,
             una_psn: req.una,
             expected_psn: resp.epsn,
-            path: (has_peer && !self.is_unreliable()).then(|| self.req.path_report()),
+            path: (has_peer && !self.is_unreliable()).then(|| req.path_report(&self.link)),
             requester: req.counts,
             responder: resp.counts,
             last_error: self.last_error.as_deref(),
