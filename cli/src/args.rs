@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
+use urxe::congestion::{CongestionControl, CongestionTextError};
 use urxe::{FaultSpec, Likeness, PortSpeed};
 
 use crate::bench::{self, Op};
@@ -195,6 +196,23 @@ fn parse_mtu(text: &str) -> Result<u32, String> {
     Err("a path MTU is 256, 512, 1024, 2048 or 4096".to_owned())
 }
 
+/// The text as it is, if it says a congestion control.
+fn parse_congestion(text: &str) -> Result<String, CongestionTextError> {
+    text.parse::<CongestionControl>()?;
+    Ok(text.to_owned())
+}
+
+/// As `URXE_RECOVERY` has them.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum RecoveryName {
+    /// Only what was lost is sent again, between peers that agree on it
+    Selective,
+    /// Packets ahead of a gap are kept, whatever the peer does
+    Keep,
+    /// All packets from the lost one on are sent again, as by the standard
+    GoBackN,
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatArgs {
     /// Print JSON
@@ -281,6 +299,12 @@ pub(crate) struct LaunchArgs {
     pub(crate) likeness: Option<Likeness>,
     #[command(flatten)]
     pub(crate) wire: WireArgs,
+    /// How connections react to congestion: auto, none, path, delay=TIME, dcqcn=RATE or window=BYTES
+    #[arg(long, value_name = "CONTROL", value_parser = parse_congestion)]
+    pub(crate) congestion: Option<String>,
+    /// What is done about lost packets
+    #[arg(long, value_enum)]
+    pub(crate) recovery: Option<RecoveryName>,
     /// Do not show the program device files in /sys and /dev that there are none of (by LD_PRELOAD)
     #[arg(long)]
     pub(crate) no_sysfs: bool,

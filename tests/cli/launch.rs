@@ -33,8 +33,8 @@ impl Drop for Library {
     }
 }
 
-const SHOW: &str = "echo \"$LD_LIBRARY_PATH|$URXE_DEVICES|$URXE_PCAP|$URXE_STRICT|$URXE_VERBOSE|$URXE_FAULTS|$URXE_MTU|$URXE_SPEED|$URXE_WIRE\"; exit 7";
-const OPTIONS: [&str; 16] = [
+const SHOW: &str = "echo \"$LD_LIBRARY_PATH|$URXE_DEVICES|$URXE_PCAP|$URXE_STRICT|$URXE_VERBOSE|$URXE_FAULTS|$URXE_MTU|$URXE_SPEED|$URXE_WIRE|$URXE_CONGESTION|$URXE_RECOVERY\"; exit 7";
+const OPTIONS: [&str; 20] = [
     "--device",
     "127.0.0.5",
     "--device",
@@ -51,6 +51,10 @@ const OPTIONS: [&str; 16] = [
     "200Gb/s",
     "--wire",
     "sockets",
+    "--congestion",
+    "delay=100us",
+    "--recovery",
+    "go-back-n",
 ];
 
 #[test]
@@ -61,7 +65,7 @@ fn run_sets_the_environment_and_ends_as_the_program_does() {
     assert_eq!(ran.code, Some(7), "{}", ran.stderr);
     let folder = library.0.display();
     let wanted = format!(
-        "{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024|200|sockets\n"
+        "{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024|200|sockets|delay=100us|go-back-n\n"
     );
     assert_eq!(ran.stdout, wanted);
 }
@@ -76,7 +80,7 @@ fn env_gives_a_shell_the_same() {
         .env("LD_LIBRARY_PATH", "/somewhere/else"));
     let folder = library.0.display();
     let wanted = format!(
-        "{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024|200|sockets\n"
+        "{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024|200|sockets|delay=100us|go-back-n\n"
     );
     assert_eq!(ran.stdout, wanted);
 }
@@ -114,6 +118,8 @@ fn what_cannot_be_run_is_told() {
         ("--mtu", "1500", "1024"),
         ("--speed", "1", "2.5, 10, 20"),
         ("--wire", "copper", "auto, sockets"),
+        ("--congestion", "bbr", "auto, none, path"),
+        ("--recovery", "none", "go-back-n"),
     ] {
         let ran = run(&mut library.urxe(&["run", option, value, "true"]));
         assert_eq!(ran.code, Some(2), "{option} {value}");

@@ -106,6 +106,8 @@ fn variables(args: &LaunchArgs, owner: u32) -> Result<Vec<(&'static str, OsStrin
             args.likeness.map(|likeness| likeness.to_string()),
         ),
         ("URXE_WIRE", args.wire.wire.map(name_of)),
+        ("URXE_CONGESTION", args.congestion.clone()),
+        ("URXE_RECOVERY", args.recovery.map(name_of)),
         ("URXE_VERBOSE", flag(args.verbose)),
     ];
     let more = more.into_iter();
