@@ -213,7 +213,14 @@ impl<'a> Progress<'a> {
 
     /// Others drive: sends what they held back, and lets them.
     fn sleep_a_tick(&mut self, now: Time, tick: Duration) -> Option<()> {
+        let progress = &*self.engine.progress;
         let mut due = None;
+        let end = now + tick.as_nanos() as u64;
+        // The thread that waited for an event may have left since. A long tick begins only after a look that such a thread
+        // either comes before, or sees the tick.
+        if !progress.announce_sleep(end) && tick > TICK_MIN {
+            return Some(());
+        }
         let groups = self.neglected_groups();
         if let Attempt::Held(mut state) = self.engine.combiner.try_lock().ok()? {
             state.start_turn();
@@ -240,12 +247,10 @@ impl<'a> Progress<'a> {
         self.housekeeping.do_if_due(self.engine, now);
         // Timers are the driver's affair; one that it might not know of is served within
         // a tick.
-        let end = now + tick.as_nanos() as u64;
         let end = due.map_or(end, |due| due.max(now + RECENT_NS).min(end));
         let answer = self.expects_answer.then(|| now + ANSWER_NS);
         let end = answer.unwrap_or(end);
         let end = self.housekeeping.due().map_or(end, |other| other.min(end));
-        let progress = &self.engine.progress;
         progress.asleep_until.store(end.0, Ordering::Relaxed);
         let (mut list, mut len) = self.interests();
         if let Some(groups) = groups {
@@ -394,10 +399,7 @@ impl<'a> Progress<'a> {
             state.transmit(Driver::Visitor);
         }
         if ready.is_ready(0) {
-            // In this order: a kick that comes between is not lost, as the thread is
-            // awake and looks around after this.
-            progress.kicked.store(false, Ordering::Release);
-            progress.kick.drain();
+            progress.take_kick();
             self.kicks.set(self.kicks.get() + 1);
         }
         let mut place = 1;

@@ -1,6 +1,6 @@
 //! What other threads and the progress thread tell each other.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use urxe_core::Time;
 use urxe_udp::EventFd;
@@ -64,6 +64,22 @@ impl ProgressShared {
         }
     }
 
+    /// The thread was woken by a kick, and looks around after this.
+    pub(super) fn take_kick(&self) {
+        // In this order: the other way round, a kick that comes between is drained and leaves `kicked` set, and no later one
+        // is notified.
+        self.kick.drain();
+        self.kicked.swap(false, Ordering::AcqRel);
+    }
+
+    /// The thread will sleep until `end` at most, while another one waits for an event. False if no other one does any more.
+    pub(super) fn announce_sleep(&self, end: Time) -> bool {
+        self.asleep_until.store(end.0, Ordering::Relaxed);
+        // The other one has a fence like it between its last word and its look at `asleep_until`.
+        fence(Ordering::SeqCst);
+        self.is_watched()
+    }
+
     /// Makes the thread take the lock, even if it has to wait for it.
     #[cold]
     pub(crate) fn kick_to_serve(&self) {
@@ -122,6 +138,8 @@ impl Watch<'_> {
     pub(crate) fn end(self, now: Time) {
         self.progress.note_driven(now);
         self.progress.watched.store(false, Ordering::Release);
+        // See `ProgressShared::announce_sleep`.
+        fence(Ordering::SeqCst);
         self.progress.wake_by(now + DEFER_NS);
     }
 }
@@ -130,5 +148,64 @@ impl Drop for Watch<'_> {
     /// For the way out of an error; [`Watch::end`] has done it otherwise.
     fn drop(&mut self) {
         self.progress.watched.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::thread;
+
+    use urxe_udp::{Interest, wait_for};
+
+    use super::*;
+
+    fn is_kicked(progress: &ProgressShared) -> bool {
+        let kick = [Interest::readable(progress.kick.as_fd())];
+        let ready = wait_for(&kick, Some(std::time::Duration::ZERO));
+        ready.expect("polls").is_ready(0)
+    }
+
+    /// However the kicks of some threads fall among the looks of the one that is kicked.
+    #[test]
+    fn a_kick_is_seen_after_any_others() {
+        let progress = ProgressShared::new().expect("descriptors");
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !progress.stop.load(Ordering::Relaxed) {
+                        progress.kick();
+                    }
+                });
+            }
+            let mut taken = 0;
+            let mut missed = 0;
+            while taken < 50_000 && missed < 1_000_000 {
+                if is_kicked(&progress) {
+                    progress.take_kick();
+                    (taken, missed) = (taken + 1, 0);
+                } else {
+                    missed += 1;
+                    thread::yield_now();
+                }
+            }
+            progress.stop.store(true, Ordering::Relaxed);
+        });
+        if is_kicked(&progress) {
+            progress.take_kick();
+        }
+        progress.kick();
+        assert!(is_kicked(&progress), "the thread is never woken again");
+    }
+
+    #[test]
+    fn a_long_sleep_is_seen_by_the_thread_that_leaves() {
+        let progress = ProgressShared::new().expect("descriptors");
+        let watch = progress.try_watch().expect("the first");
+        assert!(progress.announce_sleep(Time(u64::MAX)));
+        watch.end(Time(1));
+        assert!(is_kicked(&progress));
+        progress.take_kick();
+        assert!(!progress.announce_sleep(Time(u64::MAX)));
     }
 }
