@@ -90,6 +90,10 @@ impl Incoming {
                     self.take(mark, &mut buffer.0[..len], intake);
                     left = left.saturating_sub(len.max(packets(len, mark.size) * PACKET_WORTH));
                     if left == 0 {
+                        // The last one may have been the last there was.
+                        if has_sleeper {
+                            self.consumer.doze();
+                        }
                         break;
                     }
                 }
