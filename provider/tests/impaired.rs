@@ -77,6 +77,45 @@ fn late_packets_leave_by_themselves() {
     a.succeed();
 }
 
+/// Frames leave at the rate and no faster, though their sender calls nothing any more.
+#[test]
+fn a_rate_is_kept() {
+    const LEN: usize = 200_000;
+    let (a, b) = (open("rate=20M,queue=1M"), End::open());
+    connect(&a.qp, &b.qp, &ConnectOptions::default());
+    let (from, to) = (a.memory(LEN), b.memory(LEN));
+    from.write(0, &pattern(4, LEN));
+    b.recv(1, &to);
+    let start = std::time::Instant::now();
+    a.qp.post_send(&SendWr::send(2, &[from.sge(..)]).signaled())
+        .expect("room");
+    assert_eq!(b.succeed().wr_id, 1);
+    let time = start.elapsed().as_nanos();
+    let frames = LEN.div_ceil(4096);
+    // BTH and ICRC, and what a datagram has around it.
+    let sent = (LEN + frames * (12 + 4 + 66)) as u128;
+    assert!(time >= sent * 8 * 50, "{sent} bytes in {time} ns");
+    assert_eq!(bytes(&to, LEN), pattern(4, LEN));
+    assert_eq!(a.counter("fault_queue_full"), 0);
+    a.succeed();
+}
+
+/// What finds the queue full is lost and counted, and sent again.
+#[test]
+fn a_full_queue_loses_packets() {
+    let (a, b) = (open("rate=20M,queue=10k"), End::open());
+    connect(&a.qp, &b.qp, &options());
+    let (from, to) = (a.memory(100_000), b.memory(100_000));
+    from.write(0, &pattern(5, 100_000));
+    let sges = [from.sge(..)];
+    let write = SendWr::rdma_write(9, &sges, to.addr(), to.rkey());
+    a.qp.post_send(&write.signaled()).expect("room");
+    a.succeed();
+    assert_eq!(bytes(&to, 100_000), pattern(5, 100_000));
+    assert!(a.counter("fault_queue_full") > 0);
+    assert_eq!(a.counter("fault_dropped"), 0);
+}
+
 #[test]
 fn a_limited_mtu_is_offered_and_enforced() {
     let open = |mtu| Context::builder(address()).mtu(mtu).open().expect("free");

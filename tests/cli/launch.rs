@@ -115,6 +115,8 @@ fn what_cannot_be_run_is_told() {
     for (option, value, part) in [
         ("--faults", "drop=2", "a percentage"),
         ("--faults", "lose=2%", "drop=N%"),
+        ("--faults", "rate=200", "10k"),
+        ("--faults", "queue=1M", "add rate=RATE"),
         ("--mtu", "1500", "1024"),
         ("--speed", "1", "2.5, 10, 20"),
         ("--wire", "copper", "auto, sockets"),

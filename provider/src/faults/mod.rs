@@ -1,10 +1,11 @@
 //! Faults on the wire, on purpose (`URXE_FAULTS`): packets that are lost, doubled,
-//! overtaken, late or damaged on their way out, as on a network that does such things.
+//! overtaken, late or damaged on their way out, or too many for a rate, as on a network that does such things.
 //!
 //! docs/FAULTS.md describes them. Decisions follow from a seed ([`fate`]), and packets that
 //! are held back wait in a queue of this module ([`path`]), which stands before whatever
 //! carries packets (`engine/carrier/faulty.rs`): without faults none of this runs.
 
+mod bottleneck;
 mod fate;
 mod path;
 mod spec;
@@ -29,6 +30,7 @@ impl fmt::Display for Summary<'_> {
             reordered,
             corrupted,
             delayed,
+            queue_full,
             overflowed,
         } = self.counts;
         write!(
@@ -37,6 +39,9 @@ impl fmt::Display for Summary<'_> {
              {corrupted} corrupted, {delayed} delayed",
             self.spec
         )?;
+        if self.spec.rate.is_some() {
+            write!(f, ", {queue_full} lost because the queue was full")?;
+        }
         if overflowed > 0 {
             write!(f, ", {overflowed} lost because too many were delayed")?;
         }

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use urxe_core::Time;
+use urxe_core::congestion::frame_overhead;
 use urxe_core::transmit::{TxBatch, TxDest};
 
+use super::bottleneck::Bottleneck;
 use super::fate::{Fate, Fates};
 use super::spec::FaultSpec;
 use crate::host::environment::seed_of_context;
@@ -26,6 +28,8 @@ pub(crate) struct FaultCounts {
     pub(crate) reordered: u64,
     pub(crate) corrupted: u64,
     pub(crate) delayed: u64,
+    /// Lost because too many waited for the rate.
+    pub(crate) queue_full: u64,
     /// Lost because too many were held back.
     pub(crate) overflowed: u64,
 }
@@ -50,6 +54,7 @@ type Peer = (IpAddr, [u8; 3]);
 pub(crate) struct FaultyPath {
     pub(crate) spec: FaultSpec,
     fates: Fates,
+    bottleneck: Option<Bottleneck>,
     /// In the order in which they leave.
     queue: VecDeque<Held>,
     /// Packets that others overtake.
@@ -75,6 +80,7 @@ impl FaultyPath {
         FaultyPath {
             spec,
             fates: Fates::new(spec, seed),
+            bottleneck: Bottleneck::of(&spec),
             queue: VecDeque::new(),
             aside: Vec::new(),
             held_bytes: 0,
@@ -96,11 +102,12 @@ impl FaultyPath {
 
     fn enter(&mut self, dest: TxDest, bytes: &[u8], fate: Fate, now: Time) {
         self.counts.packets += 1;
-        self.note_last(dest, bytes, fate);
-        if fate.is_dropped {
-            self.counts.dropped += 1;
-            return;
-        }
+        let due = self.depart(dest, bytes.len(), fate, now);
+        let arrives = due.filter(|_| !fate.is_dropped);
+        self.note_last(dest, bytes, arrives.is_none() || fate.corrupt.is_some());
+        // Lost behind the rate, of which it takes its part as on a road.
+        self.counts.dropped += u64::from(fate.is_dropped && due.is_some());
+        let Some(due) = arrives else { return };
         let bytes = match fate.corrupt {
             None => Bytes::copy_from_slice(bytes),
             Some(choice) => {
@@ -108,28 +115,40 @@ impl FaultyPath {
                 damaged(bytes, choice)
             }
         };
-        let mut due = now;
-        if self.spec.delay.is_some() {
-            self.counts.delayed += 1;
-            due = now + fate.delay.as_nanos() as u64;
-            // The later one waits for the earlier one: disorder is another fault.
-            due = self.queue.back().map_or(due, |last| due.max(last.due));
-        }
-        if fate.is_duplicated {
-            self.counts.duplicated += 1;
-            self.hold(dest, bytes.clone(), due, 0);
-        }
+        self.counts.delayed += u64::from(self.spec.delay.is_some());
         self.counts.reordered += u64::from(fate.overtakers > 0);
-        self.hold(dest, bytes, due, fate.overtakers);
+        self.hold(dest, bytes.clone(), due, fate.overtakers);
+        if fate.is_duplicated {
+            // It takes its part of the rate, too.
+            if let Some(due) = self.depart(dest, bytes.len(), fate, now) {
+                self.counts.duplicated += 1;
+                self.hold(dest, bytes, due, 0);
+            }
+        }
+    }
+
+    /// When a packet arrives that comes now, or `None` if it finds the queue full.
+    fn depart(&mut self, dest: TxDest, len: usize, fate: Fate, now: Time) -> Option<Time> {
+        let mut left = now;
+        if let Some(bottleneck) = &mut self.bottleneck {
+            let frame = len as u64 + u64::from(frame_overhead(&dest.remote));
+            let Some(passed) = bottleneck.pass(frame, now) else {
+                self.counts.queue_full += 1;
+                return None;
+            };
+            left = passed;
+        }
+        let due = left + fate.delay.as_nanos() as u64;
+        // The later one waits for the earlier one: disorder is another fault.
+        Some(self.queue.back().map_or(due, |last| due.max(last.due)))
     }
 
     /// Keeps the packet while it is the last one to its QP and did not arrive.
-    fn note_last(&mut self, dest: TxDest, bytes: &[u8], fate: Fate) {
+    fn note_last(&mut self, dest: TxDest, bytes: &[u8], is_lost: bool) {
         let Some(qpn) = bytes.get(5..8).and_then(|qpn| qpn.try_into().ok()) else {
             return;
         };
         let key = (dest.remote, qpn);
-        let is_lost = fate.is_dropped || fate.corrupt.is_some();
         if is_lost && self.lost_last.len() < LOST_LAST_MAX {
             let kept = Bytes::copy_from_slice(bytes);
             self.lost_last.insert(key, (dest, kept));

@@ -4,6 +4,8 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
+use urxe_core::congestion::Rate;
+
 use crate::host::environment;
 
 /// Part of all packets, to a millionth.
@@ -78,8 +80,8 @@ impl fmt::Display for Share {
 
 /// Which faults packets meet on their way out, and how many of them.
 ///
-/// As text it is `drop=2%,dup=1%,reorder=1%,corrupt=0.5%,delay=50us..1ms,seed=7`; what is
-/// left out does not happen. [`crate::ContextBuilder::faults`] takes one, or the
+/// As text it is `drop=2%,dup=1%,reorder=1%,corrupt=0.5%,delay=50us..1ms,rate=1G,queue=1M,seed=7`;
+/// what is left out does not happen. [`crate::ContextBuilder::faults`] takes one, or the
 /// environment variable `URXE_FAULTS`.
 ///
 /// ```
@@ -101,6 +103,11 @@ pub struct FaultSpec {
     pub corrupt: Share,
     /// How late every packet is: anything from the one to the other. Order is kept.
     pub delay: Option<(Duration, Duration)>,
+    /// How fast frames leave, one after another.
+    pub rate: Option<Rate>,
+    /// Bytes of frames that may wait for the rate; a packet that finds no room is lost. Without it, what the rate carries
+    /// in twice the delay, and at least 100 kB.
+    pub queue: Option<u64>,
     /// What the decisions follow from; without it, `URXE_SEED` or a number that is
     /// printed.
     pub seed: Option<u64>,
@@ -123,7 +130,7 @@ impl FaultSpec {
     /// True if there is no fault in it.
     pub fn is_empty(&self) -> bool {
         let shares = [self.drop, self.duplicate, self.reorder, self.corrupt];
-        self.delay.is_none() && shares == [Share::NONE; 4]
+        self.delay.is_none() && self.rate.is_none() && shares == [Share::NONE; 4]
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), &'static str> {
@@ -133,13 +140,15 @@ impl FaultSpec {
             "reorder" => self.reorder = value.parse()?,
             "corrupt" => self.corrupt = value.parse()?,
             "delay" => self.delay = Some(delay(value)?),
+            "rate" => self.rate = Some(Rate::from_bps(rate(value)?)),
+            "queue" => self.queue = Some(queue(value)?),
             "seed" => {
                 let seed = environment::number(value);
                 self.seed = Some(seed.ok_or("a seed is a whole number")?);
             }
             _ => {
                 return Err(
-                    "there is drop=N%, dup=N%, reorder=N%, corrupt=N%, delay=TIME, delay=TIME..TIME and seed=N",
+                    "there is drop=N%, dup=N%, reorder=N%, corrupt=N%, delay=TIME, delay=TIME..TIME, rate=RATE, queue=SIZE and seed=N",
                 );
             }
         }
@@ -165,6 +174,12 @@ impl FromStr for FaultSpec {
             }
             seen.push(name);
             spec.set(name, value).map_err(fault)?;
+        }
+        if let (Some(queue), None) = (spec.queue, spec.rate) {
+            return Err(FaultSpecError {
+                part: format!("queue={}", Scaled(queue)),
+                reason: "a queue is for a rate: add rate=RATE, as in rate=200M",
+            });
         }
         if spec.is_empty() {
             return Err(FaultSpecError {
@@ -206,6 +221,50 @@ fn time(text: &str) -> Result<Duration, &'static str> {
     }
 }
 
+/// Slowest rate: below it a packet takes longer than connections wait.
+const RATE_MIN: u64 = 10_000;
+/// Longest queue; the packets in it are kept in memory.
+const QUEUE_MAX: u64 = 64_000_000;
+
+fn rate(text: &str) -> Result<u64, &'static str> {
+    let bits = scaled(text)
+        .ok_or("a rate is a whole number of bits a second with k, M or G, as in 200M")?;
+    if bits < RATE_MIN {
+        return Err("10k, of bits a second, is the slowest rate");
+    }
+    Ok(bits)
+}
+
+fn queue(text: &str) -> Result<u64, &'static str> {
+    match scaled(text).ok_or("a queue is a whole number of bytes with k or M, as in 500k")? {
+        0 => Err("that is no queue"),
+        bytes if bytes > QUEUE_MAX => Err("64M, of bytes, is the longest queue"),
+        bytes => Ok(bytes),
+    }
+}
+
+/// What the letters for powers of ten stand for, the largest first.
+const SCALES: [(&str, u64); 4] = [("G", 1_000_000_000), ("M", 1_000_000), ("k", 1000), ("", 1)];
+
+/// A whole number with a letter for a power of ten, or without.
+fn scaled(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, letter) = text.split_at(digits);
+    let (_, scale) = SCALES.iter().find(|(name, _)| *name == letter)?;
+    number.parse::<u64>().ok()?.checked_mul(*scale)
+}
+
+/// A number with the largest letter with which it is whole.
+struct Scaled(u64);
+
+impl fmt::Display for Scaled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fitting = |(_, scale): &&(&str, u64)| self.0.is_multiple_of(*scale);
+        let (letter, scale) = SCALES.iter().find(fitting).expect("1 fits");
+        write!(f, "{}{letter}", self.0 / scale)
+    }
+}
+
 impl fmt::Display for FaultSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shares = [
@@ -224,6 +283,8 @@ impl fmt::Display for FaultSpec {
                 format!("delay={low}..{high}")
             });
         }
+        parts.extend(self.rate.map(|rate| format!("rate={}", Scaled(rate.bps()))));
+        parts.extend(self.queue.map(|queue| format!("queue={}", Scaled(queue))));
         parts.extend(self.seed.map(|seed| format!("seed={seed}")));
         f.write_str(&parts.join(","))
     }
@@ -266,6 +327,11 @@ mod tests {
         assert_eq!((spec.delay, spec.seed), (Some((us(50), ms(1))), Some(16)));
         assert_eq!(parse(" drop = 100% ").drop, share(1_000_000));
         assert_eq!(parse("delay=2s").delay, Some((ms(2000), ms(2000))));
+        let spec = parse("rate=200M,queue=500k");
+        let rate = Some(Rate::from_bps(200_000_000));
+        assert_eq!((spec.rate, spec.queue), (rate, Some(500_000)));
+        assert_eq!(parse("rate=1G").rate, Some(Rate::from_gbps(1)));
+        assert_eq!(parse("rate=64000").rate, Some(Rate::from_bps(64_000)));
     }
 
     #[test]
@@ -275,6 +341,7 @@ mod tests {
             "delay=0us..3s",
             "drop=0.0001%,delay=1500us",
             "corrupt=100%",
+            "delay=5ms,rate=1500M,queue=123456,seed=1",
         ] {
             assert_eq!(parse(text).to_string(), text);
             assert_eq!(parse(&parse(text).to_string()), parse(text));
@@ -303,6 +370,16 @@ mod tests {
             ("delay=11s", "delay=11s"),
             ("delay=0us", "delay=0us"),
             ("delay=99999999999999999999s", "delay=99999999999999999999s"),
+            ("rate=200", "rate=200"),
+            ("rate=200Mbit", "rate=200Mbit"),
+            ("rate=0.5G", "rate=0.5G"),
+            ("rate=M", "rate=M"),
+            ("rate=0G", "rate=0G"),
+            ("rate=99999999999G", "rate=99999999999G"),
+            ("rate=1G,queue=0", "queue=0"),
+            ("rate=1G,queue=65M", "queue=65M"),
+            ("rate=1G,queue=1MB", "queue=1MB"),
+            ("queue=100000,drop=1%", "queue=100k"),
             ("drop=1%,seed=x", "seed=x"),
             ("seed=7", "seed=7"),
             ("drop=0%", "drop=0%"),
@@ -339,15 +416,18 @@ mod tests {
             share(),
             share(),
             delay,
+            prop::option::of((RATE_MIN..u64::MAX, prop::option::of(1..=QUEUE_MAX))),
             any::<Option<u64>>(),
         )
             .prop_map(
-                |(drop, duplicate, reorder, corrupt, delay, seed)| FaultSpec {
+                |(drop, duplicate, reorder, corrupt, delay, rate, seed)| FaultSpec {
                     drop,
                     duplicate,
                     reorder,
                     corrupt,
                     delay,
+                    rate: rate.map(|(bits, _)| Rate::from_bps(bits)),
+                    queue: rate.and_then(|(_, queue)| queue),
                     seed,
                 },
             )

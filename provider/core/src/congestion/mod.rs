@@ -34,8 +34,8 @@ pub(crate) use notify::NotificationPoint;
 use pacer::Pacer;
 use path::Path;
 pub(crate) use path::{Acked, Asked};
-pub use rate::Rate;
-pub(crate) use rate::{FRAME_OVERHEAD_IPV4, FRAME_OVERHEAD_IPV6};
+pub(crate) use rate::FRAME_OVERHEAD_IPV4;
+pub use rate::{Rate, frame_overhead};
 pub use text::CongestionTextError;
 
 use dcqcn::Dcqcn;

@@ -1,9 +1,10 @@
 //! Rates, and what a packet takes of them beside its bytes.
 
+use core::net::IpAddr;
 use core::num::NonZeroU64;
 
 /// Bits per second; never none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(NonZeroU64);
 
 impl Rate {
@@ -30,4 +31,13 @@ impl Rate {
 /// frames and the preamble included: what a rate has to pay for besides the packet.
 pub(crate) const FRAME_OVERHEAD_IPV4: u32 = 14 + 20 + 8 + 4 + 20;
 /// The overhead over IPv6.
-pub(crate) const FRAME_OVERHEAD_IPV6: u32 = FRAME_OVERHEAD_IPV4 + 20;
+const FRAME_OVERHEAD_IPV6: u32 = FRAME_OVERHEAD_IPV4 + 20;
+
+/// Bytes that a datagram to that address has beside its UDP payload on an Ethernet link: headers of Ethernet, IP and UDP, the FCS,
+/// preamble and gap. 66 over IPv4, 86 over IPv6.
+pub const fn frame_overhead(remote: &IpAddr) -> u32 {
+    match remote {
+        IpAddr::V4(_) => FRAME_OVERHEAD_IPV4,
+        IpAddr::V6(_) => FRAME_OVERHEAD_IPV6,
+    }
+}

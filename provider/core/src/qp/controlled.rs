@@ -1,9 +1,7 @@
 //! The turn of a QP under congestion control, and the input of its controller.
 
 use crate::config::ShardConfig;
-use crate::congestion::{
-    Acked, Asked, CongestionControl, Controller, FRAME_OVERHEAD_IPV4, FRAME_OVERHEAD_IPV6, Rate,
-};
+use crate::congestion::{Acked, Asked, CongestionControl, Controller, Rate, frame_overhead};
 use crate::context::{Cx, Host};
 use crate::qp::recovery::Peer;
 use crate::qp::report::PathReport;
@@ -413,11 +411,7 @@ impl Qp {
     }
 
     fn charge(&mut self, bytes: usize, psns: u32, now: Time) {
-        let overhead = if self.link.dest.remote.is_ipv4() {
-            FRAME_OVERHEAD_IPV4
-        } else {
-            FRAME_OVERHEAD_IPV6
-        };
+        let overhead = frame_overhead(&self.link.dest.remote);
         if let Some(congestion) = &mut self.req.congestion {
             congestion.on_sent(bytes as u32 + overhead, psns, now);
         }

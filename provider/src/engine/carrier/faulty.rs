@@ -137,6 +137,7 @@ pub(in crate::engine) fn counters(
         reordered,
         corrupted,
         delayed,
+        queue_full,
         overflowed,
     } = counts.unwrap_or_default();
     [
@@ -145,6 +146,7 @@ pub(in crate::engine) fn counters(
         ("fault_reordered", reordered),
         ("fault_corrupted", corrupted),
         ("fault_delayed", delayed),
+        ("fault_queue_full", queue_full),
         ("fault_overflowed", overflowed),
     ]
     .into_iter()

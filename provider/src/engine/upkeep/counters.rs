@@ -18,6 +18,7 @@ macro_rules! counters {
             ("fault_reordered", "Packets held back on purpose until later ones had left (URXE_FAULTS, reorder)."),
             ("fault_corrupted", "Packets sent with a wrong bit on purpose (URXE_FAULTS, corrupt)."),
             ("fault_delayed", "Packets sent later on purpose (URXE_FAULTS, delay)."),
+            ("fault_queue_full", "Packets lost because they would have waited too long for a rate that is there on purpose (URXE_FAULTS, rate and queue)."),
             ("fault_overflowed", "Packets lost because too many were delayed on purpose (URXE_FAULTS, delay)."),
         ];
 

@@ -186,3 +186,48 @@ fn the_last_packet_arrives_before_its_qp_goes() {
     wire.run(Time::ZERO);
     assert_eq!(wire.numbers(), [1]);
 }
+
+/// Packets leave at the rate, in their order, each after the delay; what finds no room is lost.
+#[test]
+fn a_rate_is_kept_and_a_full_queue_loses() {
+    const FRAME: u64 = 32 + 66;
+    let mut wire = Wire::new("rate=100M,queue=980,delay=1ms");
+    (0..12).for_each(|n| wire.send(n, Time::ZERO));
+    let mut times = Vec::new();
+    while let Some(due) = wire.path.due() {
+        wire.run(due);
+        times.push(due.0);
+    }
+    let packet_ns = FRAME * 80;
+    let wanted: Vec<u64> = (1..=10).map(|n| 1_000_000 + n * packet_ns).collect();
+    assert_eq!(times, wanted);
+    assert_eq!(wire.numbers(), (0..10).collect::<Vec<_>>());
+    assert_eq!(
+        (wire.path.counts.queue_full, wire.path.counts.packets),
+        (2, 12)
+    );
+    // All that was due leaves when its thread wakes up late, and what follows is not later for that.
+    let late = Time(50_000_000);
+    (0..3).for_each(|n| wire.send(n, Time(40_000_000)));
+    wire.run(late);
+    assert_eq!(wire.left.len(), 13);
+}
+
+/// What is lost or doubled takes its part of the rate.
+#[test]
+fn the_rate_pays_for_lost_and_doubled_packets() {
+    let mut wire = Wire::new("rate=100M,queue=980,dup=100%");
+    (0..6).for_each(|n| wire.send(n, Time::ZERO));
+    assert_eq!(
+        (wire.path.counts.duplicated, wire.path.counts.queue_full),
+        (5, 1)
+    );
+    let mut wire = Wire::new("rate=100M,queue=980,drop=100%");
+    (0..12).for_each(|n| wire.send(n, Time::ZERO));
+    let counts = wire.path.counts;
+    assert_eq!((counts.dropped, counts.queue_full), (10, 2));
+    // The last one was lost in the queue: it arrives before its QP goes.
+    wire.path.settle(Time::ZERO);
+    wire.run(Time::ZERO);
+    assert_eq!(wire.numbers().last(), Some(&11));
+}
