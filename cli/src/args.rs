@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use urxe::congestion::{CongestionControl, CongestionTextError};
 use urxe::{FaultSpec, Likeness, PortSpeed};
 
-use crate::bench::{self, Op};
+use crate::bench::{self, Op, Road};
 use crate::control::PORT_DEFAULT;
 use crate::pingpong::Variant;
 use crate::sim::args::SimCommand;
@@ -62,6 +62,9 @@ pub(crate) enum Command {
         address: IpAddr,
         #[command(flatten)]
         wire: WireArgs,
+        /// What happens to the packets that it sends
+        #[arg(long)]
+        faults: Option<FaultSpec>,
     },
     /// One of the two sides of the bare UDP measurement
     #[command(name = bench::floor::ROLE_SUBCOMMAND, hide = true)]
@@ -156,10 +159,10 @@ pub(crate) struct OpBenchArgs {
     /// The operation
     #[arg(value_enum)]
     pub(crate) op: Op,
-    /// Bytes of a message [default: 1048576, with --lat 8]
+    /// Bytes of a message [default: 1048576, with --lat 8, with --road 65536]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=SIZE_MAX))]
     pub(crate) size: Option<u64>,
-    /// Operations in a sample [default: as many as take 0.3 seconds]
+    /// Operations in a sample [default: as many as take 0.3 seconds; with --road, 3]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) iters: Option<u64>,
     /// Path MTU: bytes of payload in a packet
@@ -183,6 +186,10 @@ pub(crate) struct OpBenchArgs {
     // No `WireArgs`: arguments that have others flattened into them cannot be left out as a whole.
     #[arg(long, value_enum)]
     pub(crate) wire: Option<WireName>,
+    /// Measure on a road of this kind both ways, in place of the floor: rate=200M,rtt=20ms,loss=1%; also queue=500k,
+    /// reorder=1%, seed=7
+    #[arg(long, value_name = "ROAD")]
+    pub(crate) road: Option<Road>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -285,7 +292,8 @@ pub(crate) struct LaunchArgs {
     /// Report uses of verbs that work by luck
     #[arg(long)]
     pub(crate) strict: bool,
-    /// What happens to packets that the program sends: drop=2%,dup=1%,reorder=1%,corrupt=0.5%,delay=50us..1ms,seed=7
+    /// What happens to packets that the program sends: drop=2%,dup=1%,reorder=1%,corrupt=0.5%,delay=50us..1ms,
+    /// rate=200M,queue=500k,seed=7
     #[arg(long, value_name = "SPEC")]
     pub(crate) faults: Option<FaultSpec>,
     /// Largest path MTU that the devices offer: bytes of payload in a packet

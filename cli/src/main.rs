@@ -35,6 +35,7 @@ use clap::Parser;
 use crate::args::{Args, Command};
 use crate::error::CliError;
 use crate::target::Measurement;
+use crate::wire::Way;
 
 fn main() -> ExitCode {
     // A usage error prints its own message and exits with 2.
@@ -63,13 +64,22 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Explain(args) => explain::run(&args),
         Command::Sim(command) => sim::run(&command),
         Command::Scale(args) => scale::run(&args),
-        Command::Target { of, address, wire } => {
+        Command::Target {
+            of,
+            address,
+            wire,
+            faults,
+        } => {
             let serve = match of {
                 Measurement::Bench => bench::target::serve,
                 Measurement::Fairness => bench::fairness::target::serve,
                 Measurement::Scale => scale::target::serve,
             };
-            target::run(address, wire.wire, serve)
+            let way = Way {
+                wire: wire.wire,
+                faults,
+            };
+            target::run(address, way, serve)
         }
         Command::FloorRole { role } => bench::floor::run_role(&role),
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use urxe::{CompChannel, ConnectOptions, Context, Cq, Endpoint, Mr, Pd, Qp, QpBuilder, Rkey, Wc};
 
 use crate::error::{CliError, Context as _};
-use crate::wire::WireName;
+use crate::wire::Way;
 
 /// A wait without any completion for this long ends with an error. The transport itself gives up on a dead peer
 /// within a second or two; this is for a peer that lives and says nothing.
@@ -32,11 +32,15 @@ pub(crate) struct Station {
 
 impl Station {
     /// Opens the device that has this address of this host.
-    pub(crate) fn open(address: IpAddr, wire: Option<WireName>) -> Result<Station, CliError> {
+    pub(crate) fn open(address: IpAddr, way: impl Into<Way>) -> Result<Station, CliError> {
         let what = format!("cannot open a device on {address}");
         let mut builder = Context::builder(address);
-        if let Some(wire) = wire {
+        let way = way.into();
+        if let Some(wire) = way.wire {
             builder = builder.wire(wire.into());
+        }
+        if way.faults.is_some() {
+            builder = builder.faults(way.faults);
         }
         let context = builder.open().context(&what)?;
         let pd = context.alloc_pd().context(&what)?;

@@ -10,7 +10,7 @@ use crate::control::{self, ANSWER_MAX, Control};
 use crate::error::CliError;
 use crate::process::{self, ChildGuard};
 use crate::station::Station;
-use crate::wire::WireName;
+use crate::wire::Way;
 
 /// The two ends when no address is given. All of 127.0.0.0/8 is this host, so two devices need no set-up.
 pub(crate) const LOOPBACK_SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
@@ -43,11 +43,16 @@ pub(crate) struct Target {
 
 impl Target {
     /// Starts this executable again, and connects to it.
-    pub(crate) fn start(of: Measurement, wire: Option<WireName>) -> Result<Target, CliError> {
+    pub(crate) fn start(of: Measurement, way: impl Into<Way>) -> Result<Target, CliError> {
         let (of, address) = (name_of(of), LOOPBACK_SERVER.to_string());
-        let wire = wire.map(|wire| format!("--wire={}", name_of(wire)));
+        let way = way.into();
+        let wire = way.wire.map(|wire| format!("--wire={}", name_of(wire)));
+        let faults = way.faults.map(|faults| format!("--faults={faults}"));
         let args = [SUBCOMMAND, &of, &address].into_iter();
-        let args: Vec<_> = args.chain(wire.as_deref()).collect();
+        let args: Vec<_> = args
+            .chain(wire.as_deref())
+            .chain(faults.as_deref())
+            .collect();
         let mut child = ChildGuard::spawn("target", &args, Stdio::piped())?;
         let port = control::announced_port(&child.first_line()?)?;
         let local = Some(LOOPBACK_CLIENT);
@@ -68,21 +73,21 @@ pub(crate) fn name_of(value: impl ValueEnum) -> String {
 }
 
 /// The target, in its process: opens the device and serves one measurement.
-pub(crate) fn run(address: IpAddr, wire: Option<WireName>, serve: Serve) -> Result<(), CliError> {
+pub(crate) fn run(address: IpAddr, way: Way, serve: Serve) -> Result<(), CliError> {
     // Before the device is opened, so that its threads stay there, too.
     process::pin(CPUS[1]);
-    serve_one(address, wire, 0, serve)
+    serve_one(address, way, 0, serve)
 }
 
 /// Opens the device, waits for a client, and serves it. The client hears of an error, too.
 pub(crate) fn serve_one(
     address: IpAddr,
-    wire: Option<WireName>,
+    way: impl Into<Way>,
     port: u16,
     serve: Serve,
 ) -> Result<(), CliError> {
     // The device first: a client that is told the port finds everything there.
-    let station = Station::open(address, wire)?;
+    let station = Station::open(address, way)?;
     let listener = control::listen(address, port)?;
     control::announce(&listener)?;
     let mut control = control::accept(&listener)?;

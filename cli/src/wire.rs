@@ -1,7 +1,7 @@
 //! `--wire`, of several subcommands.
 
 use clap::ValueEnum;
-use urxe::Wire;
+use urxe::{FaultSpec, Wire};
 
 /// What packets between processes of this host travel through.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -11,7 +11,7 @@ pub(crate) struct WireArgs {
     pub(crate) wire: Option<WireName>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WireName {
     /// Memory that the two processes share, where that is possible
     Auto,
@@ -25,5 +25,19 @@ impl From<WireName> for Wire {
             WireName::Auto => Wire::Auto,
             WireName::Sockets => Wire::Sockets,
         }
+    }
+}
+
+/// What packets of one process travel through, and what happens to them there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    pub(crate) wire: Option<WireName>,
+    /// Beside those of the environment, none.
+    pub(crate) faults: Option<FaultSpec>,
+}
+
+impl From<Option<WireName>> for Way {
+    fn from(wire: Option<WireName>) -> Way {
+        Way { wire, faults: None }
     }
 }

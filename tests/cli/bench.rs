@@ -133,6 +133,55 @@ fn the_table_says_what_the_ratio_is() {
 }
 
 #[test]
+fn a_road_between_the_two_processes() {
+    let road = "rate=100M,rtt=4ms,loss=5%,seed=3";
+    let result = bench(&["write", "--iters", "80", "--road", road]);
+    assert_eq!(result["faults"], "drop=5%,delay=2ms,rate=100M,seed=3");
+    assert_eq!(result["size"], 65536);
+    // 100 Mb/s without headers.
+    let carries = result["road_gbit_per_s"].as_f64();
+    assert!(carries > Some(0.09) && carries < Some(0.1), "{result}");
+    for name in ["gbit_per_s", "msg_per_s", "ratio", "lost"] {
+        assert!(result[name].as_f64() > Some(0.0), "{name}: {result}");
+    }
+    assert!(result["packets"].as_u64() > Some(80 * 16), "{result}");
+
+    let road = "rate=100M,rtt=4ms";
+    for op in ["send", "write", "read", "atomic"] {
+        let result = bench(&[op, "--lat", "--iters", "20", "--road", road]);
+        let shortest = Some(4000.0);
+        assert!(
+            result["round_trip_us_p50"].as_f64() >= shortest
+                && result["round_trip_us_p99"].as_f64() >= shortest,
+            "{result}"
+        );
+        assert_eq!(result["road_rtt_us"].as_f64(), shortest);
+        assert_eq!(result["lost"], 0);
+    }
+    let _pair = loopback_pair();
+    let args = ["bench", "send", "--iters", "40", "--road", road];
+    let text = run(urxe().args(args)).expect_success().stdout;
+    for part in ["Mbit/s", "road", "ratio", "delay=2ms,rate=100M,seed=1"] {
+        assert!(text.contains(part), "no {part}: {text}");
+    }
+}
+
+#[test]
+fn a_road_that_is_none_is_a_clear_error() {
+    for (args, what) in [
+        (&["--road", "rate=1G"][..], "a road is rate=RATE,rtt=TIME"),
+        (&["--road", "rate=1G,rtt=5"], "rtt=5: a time is"),
+        (&["--road", "rate=fast,rtt=5ms"], "rate=fast: a rate is"),
+        (&["--road", "rate=1G,rtt=5ms,loss=2"], "loss=2: a share is"),
+        (&["--road", "rate=1G,rtt=5ms", "--wire", "auto"], "--wire"),
+    ] {
+        let ran = run(urxe().args(["bench", "write"]).args(args));
+        assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains(what), "{args:?}: {ran:?}");
+    }
+}
+
+#[test]
 fn a_killed_target_is_a_clear_error() {
     let _pair = loopback_pair();
     for args in [

@@ -79,7 +79,6 @@ const PAIRS: &[(&str, &str, &str)] = &[
     ("abi", "rsocket/stream/accept", "rsocket/stream/open"),
     ("abi", "rsocket/stream/connection", "rsocket/stream/iomap"),
     ("cli", "args", "bench"),
-    ("cli", "bench", "bench/session"),
     ("cli", "bench/fairness", "bench/fairness/session"),
 ];
 

@@ -8,21 +8,22 @@ use super::link::Link;
 use crate::error::CliError;
 use crate::station::{PeerCheck, RemoteMemory};
 
-/// Does `iters` operations and returns the time from the first post to the last completion. All of them count:
-/// a completion means that the other side has the message.
+/// Does `iters` operations and returns how many of them completed in which time: all, from the first post on; or those behind
+/// the first `skip`, while a connection learns what its path is like, from their completion on. A completion
+/// means that the other side has the message.
 pub(super) fn stream(
     link: &Link,
     remote: RemoteMemory,
-    iters: u64,
+    (skip, iters): (u64, u64),
     check: &mut PeerCheck<'_>,
-) -> Result<Duration, CliError> {
+) -> Result<(u64, Duration), CliError> {
     let depth = link.plan.depth() as u64;
     let list_len = link.plan.list_len() as u64;
     let sges = [link.local_sge()];
     let list = signaled_at_end(link, &sges, remote, list_len);
     let mut wcs = [Wc::default(); 16];
     let (mut posted, mut done) = (0, 0);
-    let start = Instant::now();
+    let (mut start, mut counted) = (Instant::now(), iters);
     while done < iters {
         while posted < iters && posted - done + list_len <= depth {
             let next = list_len.min(iters - posted);
@@ -35,9 +36,13 @@ pub(super) fn stream(
         }
         // One completion a list: only the last list is shorter.
         let lists = link.sends.wait(&mut wcs, check)? as u64;
+        let before = done;
         done = (done + lists * list_len).min(iters);
+        if before < skip && done >= skip && done < iters {
+            (start, counted) = (Instant::now(), iters - done);
+        }
     }
-    Ok(start.elapsed())
+    Ok((counted, start.elapsed()))
 }
 
 fn signaled_at_end<'a>(

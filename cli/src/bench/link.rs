@@ -1,5 +1,6 @@
 //! One side's verbs objects of a bench.
 
+use urxe::congestion::CongestionControl;
 use urxe::{Access, ConnectOptions, Mr, Mtu, Qp, RecvWr, SendWr, Sge, Wc};
 
 use super::plan::{Op, Plan};
@@ -9,6 +10,8 @@ use crate::station::{self, PeerCheck, Queue, RemoteMemory, Station};
 
 /// READs and atomics that may be under way.
 const RD_ATOMIC: u8 = 16;
+/// The same where round trips are long.
+const RD_ATOMIC_ON_ROADS: u8 = 128;
 
 const RECV_LIST_LEN: usize = 32;
 
@@ -59,12 +62,23 @@ impl Link {
     }
 
     pub(super) fn connect(&self, remote: &str) -> Result<(), CliError> {
-        let options = ConnectOptions {
+        let mut options = ConnectOptions {
             path_mtu: Mtu::from_bytes(self.plan.mtu),
             rd_atomic: RD_ATOMIC,
             ..ConnectOptions::default()
         };
+        if let Some(road) = self.plan.road {
+            options.rd_atomic = RD_ATOMIC_ON_ROADS;
+            options.timeout = road.timeout;
+        }
         station::connect(&self.qp, remote, &options)?;
+        if self.plan.road.is_some() {
+            let what = "cannot prepare a connection for a road";
+            // The other side is this program with the same settings: it offers the same, and does this too.
+            self.qp.set_ece(&self.qp.query_ece()).context(what)?;
+            let control = self.qp.set_congestion_control(CongestionControl::Auto);
+            control.context(what)?;
+        }
         if self.plan.op == Op::Send && self.plan.is_latency {
             self.post_recvs(self.plan.depth().min(RECVS_AHEAD))?;
         }

@@ -9,26 +9,28 @@ pub(crate) mod fairness;
 pub(crate) mod floor;
 mod latency;
 mod link;
+mod on_road;
 mod plan;
 mod protocol;
 mod report;
+mod road;
 mod session;
 pub(crate) mod target;
 
 use std::time::Duration;
 
 use self::floor::{FloorConfig, Wait, Wire};
-use self::link::Link;
 pub(crate) use self::plan::Op;
 use self::plan::{PAIRS, Plan, SAMPLE_TIME};
 use self::report::{Pair, Report};
+pub(crate) use self::road::Road;
 use self::session::Session;
 use crate::args::{BenchArgs, OpBenchArgs, OtherBench};
 use crate::error::CliError;
 use crate::output::{print_report, progress};
 use crate::process;
-use crate::station::Station;
 use crate::target::CPUS;
+use crate::wire::WireName;
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
     match (&args.other, &args.of_op) {
@@ -41,8 +43,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
 fn run_op(args: &OpBenchArgs) -> Result<(), CliError> {
     let plan = plan(args)?;
     prepare();
+    if let Some(road) = &args.road {
+        return on_road::run(plan, road, args.iters, args.json);
+    }
     let progress = progress(args.json, "{bar:20} {pos}/{len} samples: {msg}", 2 * PAIRS);
-    let mut session = Session::start(plan, args.wire)?;
+    let mut session = Session::start(plan, [args.wire.into(); 2])?;
     let mut pairs = Vec::new();
     let mut p99s = Vec::new();
     let iters = match args.iters {
@@ -88,13 +93,19 @@ fn plan(args: &OpBenchArgs) -> Result<Plan, CliError> {
     let size = match (args.op, args.size) {
         (Op::Atomic, None | Some(8)) => 8,
         (Op::Atomic, Some(_)) => return usage("an atomic is on 8 bytes: leave --size out"),
-        (_, size) => size.unwrap_or(if args.lat { 8 } else { 1 << 20 }) as usize,
+        (_, Some(size)) => size as usize,
+        (_, None) if args.lat => 8,
+        (_, None) if args.road.is_some() => 1 << 16,
+        (_, None) => 1 << 20,
     };
     if args.event && (!args.lat || args.op == Op::Write) {
         return usage("--event is for the latency of send, read and atomic (with --lat)");
     }
     if args.signaled && !(args.lat && matches!(args.op, Op::Send | Op::Write)) {
         return usage("--signaled is for the latency of send and write (with --lat)");
+    }
+    if args.road.is_some() && matches!(args.wire, Some(WireName::Auto)) {
+        return usage("--road is for the sockets wire: leave --wire out");
     }
     Ok(Plan {
         op: args.op,
@@ -104,6 +115,7 @@ fn plan(args: &OpBenchArgs) -> Result<Plan, CliError> {
         is_event: args.event,
         is_signaled: args.signaled,
         is_one_address: args.one_address,
+        road: args.road.map(|road| road.needs()),
     })
 }
 

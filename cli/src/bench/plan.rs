@@ -71,6 +71,16 @@ pub(crate) struct Plan {
     /// Each message of a ping-pong is completed before the answer is looked for.
     pub(crate) is_signaled: bool,
     pub(crate) is_one_address: bool,
+    pub(crate) road: Option<Needs>,
+}
+
+/// What a long road needs of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Needs {
+    /// Bytes that fill it.
+    pub(crate) bytes: usize,
+    /// The local ACK timeout, as attributes have it.
+    pub(crate) timeout: u8,
 }
 
 /// Samples of ours and of the floor, each.
@@ -83,6 +93,9 @@ pub(crate) const SAMPLE_TIME: Duration = Duration::from_millis(150);
 /// Work requests under way at most: enough small messages that several trains of them are on the way at once.
 const DEPTH_MAX: usize = 1024;
 
+/// The same on a road, as far as queues reach: twice that many receives are posted.
+const ROAD_DEPTH_MAX: usize = 8192;
+
 /// Longest message that a latency test sends inline.
 pub(crate) const INLINE_MAX: usize = 220;
 
@@ -92,7 +105,11 @@ const BYTES_UNDER_WAY_MAX: usize = 8 << 20;
 impl Plan {
     /// Work requests under way at most; a multiple of [`Plan::list_len`].
     pub(crate) fn depth(&self) -> usize {
-        let fitting = (BYTES_UNDER_WAY_MAX / self.size.max(1)).clamp(2, DEPTH_MAX);
+        let of = |bytes: usize, most| (bytes / self.size.max(1)).clamp(2, most);
+        let usual = of(BYTES_UNDER_WAY_MAX, DEPTH_MAX);
+        let fitting = self
+            .road
+            .map_or(usual, |road| usual.max(of(road.bytes, ROAD_DEPTH_MAX)));
         fitting - fitting % self.list_len()
     }
 
@@ -150,6 +167,7 @@ mod tests {
                 is_event: false,
                 is_signaled: false,
                 is_one_address: false,
+                road: None,
             };
             assert!(plan.depth() >= 2 * plan.list_len(), "{plan:?}");
             assert_eq!(plan.depth() % plan.list_len(), 0, "{plan:?}");

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use super::link::Link;
 use super::plan::{Op, Plan};
 use super::protocol::{Answer, Expected, Request};
-use super::{Link, Station, bandwidth, latency};
+use super::{bandwidth, latency};
 use crate::control::ANSWER_MAX;
 use crate::error::{CliError, Context as _};
-use crate::station::RemoteMemory;
+use crate::station::{RemoteMemory, Station};
 use crate::target::{LOOPBACK_CLIENT, LOOPBACK_SERVER, Measurement, Target};
-use crate::wire::WireName;
+use crate::wire::Way;
 
 /// What one sample gave: Gbit/s, or microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -29,15 +30,17 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn start(plan: Plan, wire: Option<WireName>) -> Result<Session, CliError> {
-        let mut target = Target::start(Measurement::Bench, wire)?;
+    /// The way of the packets of this side, and of the other's.
+    pub(super) fn start(plan: Plan, ways: [Way; 2]) -> Result<Session, CliError> {
+        let [ours, theirs] = ways;
+        let mut target = Target::start(Measurement::Bench, theirs)?;
         let control = &mut target.control;
         let address = if plan.is_one_address {
             LOOPBACK_SERVER
         } else {
             LOOPBACK_CLIENT
         };
-        let station = Station::open(address, wire)?;
+        let station = Station::open(address, ours)?;
         let link = Link::new(&station, plan)?;
         if matches!(plan.op, Op::Send | Op::Write) {
             link.fill(0);
@@ -84,11 +87,15 @@ impl Session {
 
     /// Whether packets went through memory that the two processes share.
     pub(super) fn is_in_memory(&self) -> Result<bool, CliError> {
+        Ok(self.counter("tx_records")? > 0)
+    }
+
+    /// A counter of this side's device.
+    pub(super) fn counter(&self, wanted: &str) -> Result<u64, CliError> {
         let counters = self.link.sends.cq.context().counters();
         let counters = counters.context("cannot read the counters")?;
-        Ok(counters
-            .iter()
-            .any(|&(name, count)| name == "tx_records" && count > 0))
+        let mut found = counters.iter().filter(|(name, _)| *name == wanted);
+        Ok(found.next().map_or(0, |&(_, count)| count))
     }
 
     /// One sample of this many operations.
@@ -104,8 +111,9 @@ impl Session {
                 p99: Some(samples.percentile_us(99.0)),
             }
         } else {
-            let time = bandwidth::stream(&self.link, self.remote, iters, check)?;
-            let bits = 8.0 * (plan.size as u64 * iters) as f64;
+            let skip = plan.road.map_or(0, |_| iters / 5);
+            let (count, time) = bandwidth::stream(&self.link, self.remote, (skip, iters), check)?;
+            let bits = 8.0 * (plan.size as u64 * count) as f64;
             Sample {
                 value: bits / time.as_secs_f64() / 1e9,
                 p99: None,
