@@ -199,15 +199,15 @@ impl Controller {
         matches!(self.algorithm, Algorithm::Path(_))
     }
 
-    /// A packet left that fills a link for `bytes`; it stands for so many PSNs.
-    pub(crate) fn on_sent(&mut self, bytes: u32, psns: u32, now: Time) {
+    /// A packet left that fills a link for `bytes`, and that asks for so many packets of the path MTU.
+    pub(crate) fn on_sent(&mut self, bytes: u32, answers: u32, now: Time) {
         let mut bytes = bytes;
         match &mut self.algorithm {
             Algorithm::Dcqcn(dcqcn) => dcqcn.on_sent(bytes, now),
             Algorithm::Path(path) => {
                 // What a READ brings fills the same road, the other way.
-                bytes = bytes.saturating_add((psns - 1).saturating_mul(self.mtu + PACKET_OVERHEAD));
-                path.on_sent(bytes, psns);
+                bytes = bytes.saturating_add(answers.saturating_mul(self.mtu + PACKET_OVERHEAD));
+                path.on_sent(bytes, answers.max(1));
             }
             _ => {}
         }

@@ -1,5 +1,7 @@
 //! The turn of a QP under congestion control, and the input of its controller.
 
+use urxe_wire::{Operation, Packet};
+
 use crate::config::ShardConfig;
 use crate::congestion::{Acked, Asked, CongestionControl, Controller, Rate, frame_overhead};
 use crate::context::{Cx, Host};
@@ -217,6 +219,14 @@ impl Requester {
     }
 }
 
+/// Packets that a READ request asks for, the first time or again; 0 if it is none.
+fn answers_of(packet: &[u8], mtu: u32) -> u32 {
+    let is_read = |packet: &Packet<'_>| packet.info().operation == Operation::ReadRequest;
+    let packet = Packet::parse(packet).ok().filter(is_read);
+    let reth = packet.and_then(|packet| packet.reth());
+    reth.map_or(0, |reth| reth.dma_len.div_ceil(mtu).max(1))
+}
+
 impl Qp {
     /// Starts, changes or ends congestion control.
     pub(crate) fn set_congestion(
@@ -373,7 +383,7 @@ impl Qp {
             match self.respond(cx, batch) {
                 RespondStep::Sent => {
                     if response_is_due && self.paces_responses() {
-                        self.charge(batch.bytes().len() - before, 1, cx.now());
+                        self.charge(batch.bytes().len() - before, 0, cx.now());
                     }
                 }
                 RespondStep::BatchFull => return Err(Turn::BatchFull),
@@ -382,15 +392,11 @@ impl Qp {
             return Ok(());
         }
         let may_start = self.may_start().ok_or(Turn::Idle)?;
-        let (psn, is_probe) = (self.req.next_psn, self.req.probe.is_due());
         match self.req.poll_packet(&self.link, may_start, cx, batch) {
             SendStep::Sent => {
-                let psns = match self.req.next_psn.distance_from(psn) {
-                    // What is sent again does not move the cursor.
-                    psns if !is_probe && psns > 0 => psns,
-                    _ => 1,
-                };
-                self.charge(batch.bytes().len() - before, psns, cx.now());
+                let packet = &batch.bytes()[before..];
+                let answers = answers_of(packet, self.link.mtu);
+                self.charge(packet.len(), answers, cx.now());
                 Ok(())
             }
             SendStep::Local => {
@@ -410,10 +416,10 @@ impl Qp {
         controller.is_some_and(|c| c.paces_responses())
     }
 
-    fn charge(&mut self, bytes: usize, psns: u32, now: Time) {
+    fn charge(&mut self, bytes: usize, answers: u32, now: Time) {
         let overhead = frame_overhead(&self.link.dest.remote);
         if let Some(congestion) = &mut self.req.congestion {
-            congestion.on_sent(bytes as u32 + overhead, psns, now);
+            congestion.on_sent(bytes as u32 + overhead, answers, now);
         }
     }
 
