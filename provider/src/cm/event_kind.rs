@@ -47,13 +47,13 @@ kinds! {
     Established = 9, "ESTABLISHED";
     /// The connection ended, or the peer asks to end it.
     Disconnected = 10, "DISCONNECTED";
-    /// The device is gone.
+    /// The interface of the device was removed: destroy the identifier.
     DeviceRemoval = 11, "DEVICE_REMOVAL";
     /// The group was joined.
     MulticastJoin = 12, "MULTICAST_JOIN";
     /// The group was not joined, or was lost.
     MulticastError = 13, "MULTICAST_ERROR";
-    /// The address moved to another device.
+    /// The interface has another address on its link (MAC).
     AddrChange = 14, "ADDR_CHANGE";
     /// Packets of the old connection can be under way no longer; the QP may be used again.
     TimewaitExit = 15, "TIMEWAIT_EXIT";

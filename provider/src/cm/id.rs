@@ -283,6 +283,14 @@ impl State {
 }
 
 impl Handle {
+    /// Binds it to this context, unless it is bound to one; the one that it is bound to.
+    pub(super) fn bind(&self, context: &Context) -> &Context {
+        self.device.get_or_init(|| {
+            context.engine().cm_bind(self.number, &self.mailbox);
+            context.clone()
+        })
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -290,6 +298,9 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if let Some(context) = self.device.get() {
+            context.engine().cm_unbind(self.number);
+        }
         self.mailbox.clear();
         let state = std::mem::take(&mut *self.state());
         if let Some(qp) = Qp::upgrade(&state.attached) {

@@ -138,7 +138,7 @@ impl Id {
             Some(Transport::Xrc) => QpType::XrcRecv,
         };
         let new = Id::make(self.manager(), queue, self.port_space(), qp_type).ok()?;
-        new.handle.device.get_or_init(|| context.clone());
+        new.handle.bind(&context);
         {
             let mut state = new.state();
             let path = incoming.path;

@@ -31,6 +31,18 @@ pub(crate) enum What {
     Request(usize, CommId, Box<Incoming>),
 }
 
+impl What {
+    /// The interface was removed, or has another address on its link.
+    pub(crate) fn of_interface(is_removed: bool) -> What {
+        let kind = if is_removed {
+            EventKind::DeviceRemoval
+        } else {
+            EventKind::AddrChange
+        };
+        What::Plain(kind, 0, EventParam::None)
+    }
+}
+
 /// Where an identifier's events go.
 #[derive(Debug)]
 pub(crate) struct Mailbox {

@@ -34,7 +34,7 @@ impl Id {
             contexts.next().ok_or(CmError::NoDevice(addr.ip()))?
         } else {
             let context = manager.context_of(addr.ip())?;
-            self.handle.device.get_or_init(|| context).clone()
+            self.handle.bind(&context).clone()
         };
         let lease = self.lease(addr, &home)?;
         let mut state = self.state();
@@ -189,7 +189,7 @@ impl Id {
             return Err(CmError::Family.into());
         }
         let context = self.manager().context_of(local)?;
-        let context = self.handle.device.get_or_init(|| context);
+        let context = self.handle.bind(&context);
         let lease = match bound {
             Some(_) => None,
             None => Some(self.lease(SocketAddr::new(local, 0), context)?),

@@ -109,6 +109,8 @@ pub(crate) struct Engine {
     pub(crate) sockets: Arc<Sockets>,
     pub(crate) events: Arc<Channel<AsyncEvent>>,
     pub(crate) port: Arc<PortWatch>,
+    /// Identifiers of connections that are bound to the context.
+    bound: objects::cm::Bound,
     progress: Arc<ProgressShared>,
     pub(crate) clock: Clock,
     /// The process that it was opened in.
@@ -152,6 +154,7 @@ impl Engine {
             )),
             sockets,
             events,
+            bound: objects::cm::Bound::default(),
             progress,
             generation,
             watcher,

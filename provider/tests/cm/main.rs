@@ -7,6 +7,7 @@ mod connections;
 mod datagrams;
 mod ends;
 mod listening;
+mod removal;
 
 use common::{PATIENCE, address};
 use std::net::{IpAddr, SocketAddr};

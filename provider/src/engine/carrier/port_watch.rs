@@ -4,11 +4,13 @@
 
 use core::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pnet::datalink::{self, NetworkInterface};
+use pnet::datalink::{self, MacAddr, NetworkInterface};
 
 use crate::async_event::AsyncEvent;
+use crate::lock::lock;
 
 const PORT: u8 = 1;
 
@@ -19,6 +21,10 @@ pub(crate) struct PortWatch {
     socket: Option<OwnedFd>,
     /// Name of the interface; `None` if it could not be told from the address.
     interface: Option<String>,
+    /// The system's number of the interface, which it keeps when it gets another name.
+    index: Option<u32>,
+    /// The interface as it was seen last.
+    link: Mutex<Link>,
     addrs: Box<[IpAddr]>,
     is_up: AtomicBool,
     downs: AtomicU64,
@@ -28,10 +34,28 @@ pub(crate) struct PortWatch {
     listed: u64,
 }
 
+/// Whether there is the interface still, and under which address on its link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Link {
+    #[default]
+    Unknown,
+    There(Option<MacAddr>),
+    Removed,
+}
+
+/// A change that concerns identifiers of connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LinkChange {
+    /// It has another address on the link.
+    Moved,
+    Removed,
+}
+
 /// What a look at the interfaces shows.
 #[derive(Debug)]
 struct Seen {
     is_up: bool,
+    link: Link,
     present: u64,
 }
 
@@ -44,17 +68,20 @@ impl PortWatch {
         let interface = addrs.first().and_then(|addr| {
             let mut all = interfaces.iter();
             let of_addr = all.find(|interface| has(interface, *addr));
-            of_addr.map(|interface| interface.name.clone())
+            of_addr.map(|interface| (interface.name.clone(), interface.index))
         });
+        let (interface, index) = interface.unzip();
         let mut watch = PortWatch {
             socket,
             interface,
+            index,
             addrs,
             ..PortWatch::default()
         };
         let seen = watch.look(&interfaces);
         watch.listed = seen.present;
         watch.is_up = AtomicBool::new(seen.is_up);
+        watch.link = Mutex::new(seen.link);
         watch
     }
 
@@ -85,9 +112,9 @@ impl PortWatch {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 
-    /// Something changed: finds out what, and tells it.
-    pub(crate) fn on_readable(&self, mut tell: impl FnMut(AsyncEvent)) {
-        let Some(socket) = &self.socket else { return };
+    /// Something changed: finds out what, and tells it; returns what identifiers are to hear.
+    pub(crate) fn on_readable(&self, mut tell: impl FnMut(AsyncEvent)) -> Option<LinkChange> {
+        let socket = self.socket.as_ref()?;
         let mut buffer = [0u8; 4096];
         // What the messages say is not looked at: some may have been lost, and several
         // may be about one change. ENOBUFS tells of lost ones and does not end the loop.
@@ -109,6 +136,15 @@ impl PortWatch {
         if self.lost.swap(lost, Ordering::Relaxed) != lost {
             tell(AsyncEvent::GidChange(PORT));
         }
+        if seen.link == Link::Unknown {
+            return None;
+        }
+        let before = std::mem::replace(&mut *lock(&self.link), seen.link);
+        match (before, seen.link) {
+            (Link::There(_), Link::Removed) => Some(LinkChange::Removed),
+            (Link::There(old), Link::There(new)) if old != new => Some(LinkChange::Moved),
+            _ => None,
+        }
     }
 
     fn look(&self, interfaces: &[NetworkInterface]) -> Seen {
@@ -126,7 +162,22 @@ impl PortWatch {
             .filter(|(_, addr)| interfaces.iter().any(|interface| has(interface, **addr)))
             .map(|(bit, _)| 1 << bit)
             .sum();
-        Seen { is_up, present }
+        let link = self.link_in(interfaces);
+        Seen {
+            is_up,
+            link,
+            present,
+        }
+    }
+
+    fn link_in(&self, interfaces: &[NetworkInterface]) -> Link {
+        // An empty list is a failure: each host has one interface at least.
+        let (Some(index), false) = (self.index, interfaces.is_empty()) else {
+            return Link::Unknown;
+        };
+        let mut all = interfaces.iter();
+        let found = all.find(|interface| interface.index == index);
+        found.map_or(Link::Removed, |interface| Link::There(interface.mac))
     }
 
     fn is_on_loopback(&self) -> bool {

@@ -406,7 +406,10 @@ impl<'a> Progress<'a> {
         if self.engine.port.fd().is_some() {
             if ready.is_ready(place) {
                 let events = &self.engine.events;
-                self.engine.port.on_readable(|event| events.push(event));
+                let change = self.engine.port.on_readable(|event| events.push(event));
+                if let Some(change) = change {
+                    self.engine.tell_bound(change);
+                }
             }
             place += 1;
         }

@@ -2,7 +2,8 @@
 //! identifiers that they are for.
 
 use core::net::IpAddr;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use urxe_core::cm::{
     Agent, AgentConfig, CmError as CoreError, CmEvent, CmPlaces, CommId, ListenerId, Scope,
@@ -17,10 +18,15 @@ use urxe_wire::cm::PortSpace;
 
 use crate::cm::{Mailbox, What};
 use crate::engine::Engine;
+use crate::engine::carrier::port_watch::LinkChange;
 use crate::engine::carrier::sockets::ListensAt;
 use crate::engine::drive::shard_state::ShardState;
 use crate::error::Error;
 use crate::guid::guid_of;
+use crate::lock::lock;
+
+/// The mailboxes of identifiers, by their numbers.
+pub(in crate::engine) type Bound = Mutex<BTreeMap<u64, Arc<Mailbox>>>;
 
 /// The receivers of events, by place.
 #[derive(Debug, Default)]
@@ -163,6 +169,27 @@ impl Engine {
             }
             is_there
         })
+    }
+
+    /// The identifier with this number is bound to this context: it hears of the interface.
+    pub(crate) fn cm_bind(&self, number: u64, mailbox: &Arc<Mailbox>) {
+        lock(&self.bound).insert(number, mailbox.clone());
+    }
+
+    /// It is gone.
+    pub(crate) fn cm_unbind(&self, number: u64) {
+        // After a fork another thread's lock may be held for ever.
+        if self.check_process().is_ok() {
+            lock(&self.bound).remove(&number);
+        }
+    }
+
+    /// Identifiers hear that the interface was removed, or has another address on its link.
+    pub(in crate::engine) fn tell_bound(&self, change: LinkChange) {
+        let bound: Vec<_> = lock(&self.bound).values().cloned().collect();
+        for mailbox in bound {
+            mailbox.push(What::of_interface(change == LinkChange::Removed));
+        }
     }
 
     /// The identifier is gone.
