@@ -64,8 +64,8 @@ impl Context {
     /// Opens the device that has `addr`, for this address alone.
     ///
     /// # Errors
-    /// [`ErrorKind::AddrInUse`] if another program owns UDP port 4791 of the address,
-    /// [`ErrorKind::NoAddress`] if this host does not have it.
+    /// [`crate::ErrorKind::AddrInUse`] if another program owns UDP port 4791 of the address,
+    /// [`crate::ErrorKind::NoAddress`] if this host does not have it.
     #[doc(alias = "ibv_open_device")]
     pub fn open(addr: IpAddr) -> Result<Context, Error> {
         Context::builder(addr).open()
@@ -148,7 +148,7 @@ impl Context {
     /// A new protection domain.
     ///
     /// # Errors
-    /// [`ErrorKind::TooManyPds`]; after a fork, in the child.
+    /// [`crate::ErrorKind::TooManyPds`]; after a fork, in the child.
     #[doc(alias = "ibv_alloc_pd")]
     pub fn alloc_pd(&self) -> Result<Pd, Error> {
         self.engine().check_process()?;
