@@ -48,11 +48,10 @@ pub(super) unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, len: usize) -
         "30:",
         "cmp rdx, 2048; jae 40f",
         // Stores on multiples of 16, and 64 bytes up to the end once more.
+        "31:",
         "lea r8, [rdi + rdx]; lea r9, [rsi + rdx]",
-        "movups xmm0, [rsi]",
-        "movups [rdi], xmm0",
-        "mov rcx, rdi; neg rcx; and ecx, 15",
-        "add rdi, rcx; add rsi, rcx",
+        "movups xmm0, [rsi]; movups [rdi], xmm0",
+        "mov rcx, rdi; neg rcx; and ecx, 15; add rdi, rcx; add rsi, rcx",
         "lea r10, [r8 - 64]",
         "cmp rdi, r10; jae 34f",
         "32:",
@@ -68,9 +67,12 @@ pub(super) unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, len: usize) -
         "movups [r8 - 64], xmm0; movups [r8 - 48], xmm1",
         "movups [r8 - 32], xmm2; movups [r8 - 16], xmm3",
         "xor eax, eax; ret",
+        // Where the destination is a little further into its page than the source, the instruction takes 1200 ns for
+        // 4096 bytes on some processors (AMD's fourth Zen), and elsewhere 90.
         "40:",
-        "mov rcx, rdx",
-        "rep movsb",
+        "mov eax, edi; sub eax, esi; and eax, 4095",
+        "dec eax; cmp eax, 31; jb 31b",
+        "mov rcx, rdx; rep movsb",
         "xor eax, eax; ret",
         // Less than 16 bytes.
         "50:",
