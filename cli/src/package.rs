@@ -6,10 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::error::{CliError, Context};
-use crate::launch::{LIBRARY, PRELOAD, find_library};
-
-/// Further names of the library. Those without a version are what some programs try first.
-const LINKS: [&str; 3] = ["librdmacm.so.1", "libibverbs.so", "librdmacm.so"];
+use crate::launch::{LIBRARY, LINKS, PRELOAD, find_library};
 
 /// Makes a folder that can be copied or packed anywhere: the command, and beside it the libraries.
 pub(crate) fn run(folder: &Path) -> Result<(), CliError> {

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::names::{self, NAME};
 use crate::error::{CliError, Context};
 
-/// What programs ask for.
-pub(crate) const NAME: &str = "libibverbs.so.1";
 /// Says where it is, when it is nowhere near.
 const VARIABLE: &str = "URXE_LIB_DIR";
 /// Where it is, seen from the folder of this executable: as cargo leaves it, beside a copied executable, or
@@ -14,6 +13,13 @@ const PLACES: [&str; 3] = ["urxe-lib", "../urxe-lib", "../lib/urxe"];
 
 /// The folder that has the library under the names that programs ask for.
 pub(crate) fn find() -> Result<PathBuf, CliError> {
+    let folder = installed()?;
+    let name = folder.display().to_string();
+    names::complete(folder).context(format_args!("cannot give {NAME} in {name} its other names"))
+}
+
+/// Where the library itself is.
+fn installed() -> Result<PathBuf, CliError> {
     if let Some(folder) = std::env::var_os(VARIABLE).filter(|v| !v.is_empty()) {
         let folder = PathBuf::from(folder);
         return has_library(&folder).ok_or_else(|| {

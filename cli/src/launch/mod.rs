@@ -1,6 +1,7 @@
 //! `urxe run` and `urxe env`: programs that were built for RDMA adapters, on urxe.
 
 mod library;
+mod names;
 mod preload;
 mod reach;
 mod tree;
@@ -14,8 +15,8 @@ use std::process::Command;
 use nix::unistd::getppid;
 use urxe::{Likeness, ListedDevice, PortSpeed};
 
-pub(crate) use library::{NAME as LIBRARY, find as find_library};
-pub(crate) use preload::PATHS as PRELOAD;
+pub(crate) use library::find as find_library;
+pub(crate) use names::{LINKS, NAME as LIBRARY, PATHS as PRELOAD};
 
 use crate::args::{LaunchArgs, RunArgs};
 use crate::error::{CliError, Context};
@@ -78,7 +79,7 @@ fn variables(args: &LaunchArgs, owner: u32) -> Result<Vec<(&'static str, OsStrin
         variables.push(("URXE_DEVICES", args.device.join(",").into()));
     }
     // Programs that load verbs themselves ask for the file by these.
-    let file = library.join(library::NAME);
+    let file = library.join(LIBRARY);
     variables.extend(PLUG_IN.map(|name| (name, OsString::from(&file))));
     if !args.no_preload {
         let tree = tree(args, &library, &devices, speed, owner);

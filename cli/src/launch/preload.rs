@@ -6,10 +6,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::library;
-
-/// The library that leads paths of device files to the tree, beside the drop-in library.
-pub(crate) const PATHS: &str = "liburxe_preload.so";
+use super::names::{NAME, PATHS};
 
 /// The drop-in library, and before the tree's files the one that leads there. Empty, with the reason told, if the loader
 /// cannot read their names.
@@ -21,7 +18,7 @@ pub(super) fn libraries(folder: &Path, has_tree: bool) -> Vec<PathBuf> {
         return Vec::new();
     }
     let paths = has_tree.then_some(PATHS);
-    let names = [library::NAME].into_iter().chain(paths);
+    let names = [NAME].into_iter().chain(paths);
     names.map(|name| folder.join(name)).collect()
 }
 
