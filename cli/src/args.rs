@@ -37,7 +37,7 @@ pub(crate) enum Command {
     /// Run a program that was built for RDMA adapters (libibverbs) on urxe
     Run(RunArgs),
     /// Print what `run` sets in the environment, for `eval "$(urxe env)"`
-    Env(LaunchArgs),
+    Env(EnvArgs),
     /// Make a folder with this command and its libraries, to be copied to other machines
     Package {
         /// The folder
@@ -280,6 +280,29 @@ pub(crate) struct RunArgs {
 }
 
 /// What a program on urxe can be given.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EnvArgs {
+    /// How it is printed
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: EnvFormat,
+    /// Keep the device files that are made, for programs that start when the shell that asks has ended
+    #[arg(long)]
+    pub(crate) persist: bool,
+    #[command(flatten)]
+    pub(crate) launch: LaunchArgs,
+}
+
+#[derive(Clone, Copy, Default, Debug, ValueEnum)]
+pub(crate) enum EnvFormat {
+    /// export NAME='VALUE', for eval
+    #[default]
+    Shell,
+    /// NAME=VALUE, for $GITHUB_ENV, env files of containers and systemd
+    Lines,
+    /// One object
+    Json,
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct LaunchArgs {
     /// A network interface or address of this host to be a device; can be given more than once. With NAME= it is

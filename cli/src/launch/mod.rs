@@ -6,6 +6,8 @@ mod preload;
 mod reach;
 mod tree;
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -18,7 +20,7 @@ use urxe::{Likeness, ListedDevice, PortSpeed};
 pub(crate) use library::find as find_library;
 pub(crate) use names::{LINKS, NAME as LIBRARY, PATHS as PRELOAD};
 
-use crate::args::{LaunchArgs, RunArgs};
+use crate::args::{EnvArgs, EnvFormat, LaunchArgs, RunArgs};
 use crate::error::{CliError, Context};
 use crate::target::name_of;
 
@@ -31,7 +33,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
         return Err(CliError::Usage("there is no command to run".to_owned()));
     };
     // The program has the process id that this process has.
-    let variables = variables(&args.launch, std::process::id())?;
+    let variables = variables(&args.launch, Owner::Process(std::process::id()))?;
     if let Some(obstacle) = reach::obstacle(program) {
         // It may still start others, which are reached.
         let program = program.to_string_lossy();
@@ -57,19 +59,57 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
     })
 }
 
-/// Prints what `run` would set, for a shell to take over.
-pub(crate) fn env(args: &LaunchArgs) -> Result<(), CliError> {
+/// Prints what `run` would set, for a shell or another program to take over.
+pub(crate) fn env(args: &EnvArgs) -> Result<(), CliError> {
     // It is for the programs of the shell that asks.
     let shell = getppid().as_raw().unsigned_abs();
+    let owner = if args.persist {
+        Owner::Kept
+    } else {
+        Owner::Process(shell)
+    };
+    let variables = variables(&args.launch, owner)?;
+    let texts = variables
+        .iter()
+        .map(|(name, value)| (*name, value.to_string_lossy()));
     let mut out = io::stdout().lock();
-    for (name, value) in variables(args, shell)? {
-        writeln!(out, "export {name}={}", quoted(&value.to_string_lossy()))?;
+    match args.format {
+        EnvFormat::Shell => {
+            for (name, value) in texts {
+                writeln!(out, "export {name}={}", quoted(&value))?;
+            }
+        }
+        EnvFormat::Lines => {
+            for (name, value) in texts {
+                if value.contains('\n') {
+                    let text = format!("{name} has more than one line: use another --format");
+                    return Err(CliError::Failed(text));
+                }
+                writeln!(out, "{name}={value}")?;
+            }
+        }
+        EnvFormat::Json => {
+            let object: BTreeMap<&str, Cow<'_, str>> = texts.collect();
+            writeln!(
+                out,
+                "{}",
+                serde_json::to_string(&object).map_err(io::Error::from)?
+            )?;
+        }
     }
     Ok(())
 }
 
-/// What the environment of the program needs; `owner` is the process with which all that is made for it goes.
-fn variables(args: &LaunchArgs, owner: u32) -> Result<Vec<(&'static str, OsString)>, CliError> {
+/// With what the files end that are made for programs.
+#[derive(Clone, Copy)]
+enum Owner {
+    Process(u32),
+    /// None: they stay.
+    Kept,
+}
+
+/// What the environment of the program needs.
+fn variables(args: &LaunchArgs, owner: Owner) -> Result<Vec<(&'static str, OsString)>, CliError> {
     let devices = devices(args)?;
     let speed = args.speed.map_or_else(PortSpeed::of_environment, Ok);
     let speed = speed.map_err(|error| CliError::Usage(error.to_string()))?;
@@ -122,12 +162,15 @@ fn tree(
     library: &Path,
     devices: &[ListedDevice],
     speed: PortSpeed,
-    owner: u32,
+    owner: Owner,
 ) -> Option<PathBuf> {
     if args.no_sysfs || !library.join(PRELOAD).is_file() {
         return None;
     }
-    let planted = tree::plant(devices, speed, owner);
+    let planted = match owner {
+        Owner::Process(owner) => tree::plant(devices, speed, owner),
+        Owner::Kept => tree::keep(devices, speed),
+    };
     // Most programs need no such files.
     let tell = |error: &_| eprintln!("urxe: no device files are shown to the program: {error}");
     planted.inspect_err(tell).ok()

@@ -7,6 +7,7 @@
 //! first process is number 1, have trees of their own and take away no others'.
 
 use std::fs::{self, DirBuilder};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ use urxe::{ListedDevice, PortSpeed, RoceVersion};
 
 /// Trees are called this; the PID namespace and the process id of their owners follow.
 const NAME: &str = "tree-";
+/// Trees that stay are called this; a number that follows from what is in them comes behind it.
+const KEPT: &str = "kept-";
 /// Longer than any file of a tree.
 const FILE_LEN_MAX: u64 = 4096;
 
@@ -26,13 +29,7 @@ pub(super) const VARIABLE: &str = "URXE_ROOT";
 
 /// Makes a tree with these devices, to go with the process `owner`; returns where it is.
 pub(super) fn plant(devices: &[ListedDevice], speed: PortSpeed, owner: u32) -> io::Result<PathBuf> {
-    if getrlimit(Resource::RLIMIT_FSIZE).is_ok_and(|(limit, _)| limit < FILE_LEN_MAX) {
-        // To write more would end this process.
-        return Err(io::Error::other(
-            "the limit of file sizes (ulimit -f) is too low",
-        ));
-    }
-    let base = urxe::user_directory()?;
+    let base = writable_base()?;
     // Where it is not known, other namespaces' names look like ours.
     let namespace = fs::metadata("/proc/self/ns/pid")?.ino();
     remove_dead(&base, namespace);
@@ -42,6 +39,42 @@ pub(super) fn plant(devices: &[ListedDevice], speed: PortSpeed, owner: u32) -> i
         let _ = fs::remove_dir_all(&root);
     })?;
     Ok(root)
+}
+
+/// Makes a tree that stays, for all programs of a job; returns where it is. It is the same for the same devices, so there are never
+/// many.
+pub(super) fn keep(devices: &[ListedDevice], speed: PortSpeed) -> io::Result<PathBuf> {
+    let mut hasher = DefaultHasher::new();
+    format!("{devices:?} {speed:?} {}", env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+    let base = writable_base()?;
+    let root = base.join(format!("{KEPT}{:016x}", hasher.finish()));
+    if root.is_dir() {
+        return Ok(root);
+    }
+    // Beside it first: another process may be about to use it.
+    let new = root.with_extension(format!("new-{}", std::process::id()));
+    let made = make(&new, devices, speed).and_then(|()| fs::rename(&new, &root));
+    match made {
+        // Another process was faster.
+        Err(_) if root.is_dir() => drop(fs::remove_dir_all(&new)),
+        Err(error) => {
+            let _ = fs::remove_dir_all(&new);
+            return Err(error);
+        }
+        Ok(()) => {}
+    }
+    Ok(root)
+}
+
+/// The user's directory, where there may be files of this length.
+fn writable_base() -> io::Result<PathBuf> {
+    if getrlimit(Resource::RLIMIT_FSIZE).is_ok_and(|(limit, _)| limit < FILE_LEN_MAX) {
+        // To write more would end this process.
+        return Err(io::Error::other(
+            "the limit of file sizes (ulimit -f) is too low",
+        ));
+    }
+    urxe::user_directory()
 }
 
 /// Takes away what killed programs left in this PID namespace.

@@ -4,8 +4,8 @@ The options of all functions are those of ``urxe run``, with underscores: ``faul
 ``device=["lo", "eth0"]``. ``urxe run --help`` lists them; what it does not know is an error in its words.
 """
 
+import json
 import os
-import shlex
 import shutil
 import subprocess
 import sysconfig
@@ -44,14 +44,10 @@ def env(base=None, **options):
     they need besides. It is good as long as this process lives.
     """
     base = dict(os.environ if base is None else base)
-    asked = subprocess.run([command(), "env", *flags(options)], env=base, capture_output=True, text=True)
+    asked = subprocess.run([command(), "env", "--format=json", *flags(options)], env=base, capture_output=True, text=True)
     if asked.returncode != 0:
         raise UrxeError(asked.stderr.strip())
-    for word in shlex.split(asked.stdout):
-        name, is_variable, value = word.partition("=")
-        if is_variable:
-            base[name] = value
-    return base
+    return {**base, **json.loads(asked.stdout)}
 
 
 def _split(keywords):
