@@ -1,5 +1,6 @@
 //! The drop-in library from the outside: its symbols, and programs of the distribution that run on it.
 
+mod action;
 mod c_program;
 mod cm;
 mod cm_ends;
