@@ -34,7 +34,7 @@ fn installed() -> Result<PathBuf, CliError> {
     let mut places = PLACES.iter().map(|place| beside.join(place));
     places.find_map(|folder| has_library(&folder)).ok_or_else(|| {
         CliError::Failed(format!(
-            "there is no {NAME} near {}: `cargo build --release` makes it (target/release/urxe-lib), and {VARIABLE} says \
+            "there is no {NAME} near {}: `cargo build --release --workspace` makes it (target/release/urxe-lib), and {VARIABLE} says \
              where it is",
             executable.display()
         ))
