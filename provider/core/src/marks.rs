@@ -95,6 +95,8 @@ marks! {
         AheadKept: "A packet ahead of a gap was kept.",
         AheadKeptBefore: "A packet ahead of a gap came again, and was here already.",
         SackSent: "An ACK said which packets are here.",
+        ReadCopied: "A READ request left twice, for one of the two to arrive.",
+        UnknownPartRepeated: "A part of a READ was answered again that is not remembered.",
         PartRepeated: "A part of a READ was answered again, and nothing behind it.",
         KeptExecuted: "A gap was filled, and what was kept behind it was executed.",
         RnrNakSent: "No receive: RNR NAK.",

@@ -186,7 +186,7 @@ impl Requester {
         )?;
         self.una = psn.next();
         if chunk_ends {
-            self.rd_inflight = self.rd_inflight.saturating_sub(1);
+            self.free_place();
         }
         if psn == wqe.last_psn {
             self.retire(link, cx);
@@ -224,7 +224,7 @@ impl Requester {
         let bytes = original.to_ne_bytes();
         sgl::scatter(cx.env, link.pd, self.sq.sges(number), 0, &bytes)?;
         self.una = psn.next();
-        self.rd_inflight = self.rd_inflight.saturating_sub(1);
+        self.free_place();
         self.retire(link, cx);
         Ok(())
     }

@@ -253,23 +253,31 @@ impl Replay {
         let at = psn.distance_from(self.at(number).first_psn);
         let is_to_come = number > self.unsent
             || (number == self.unsent && self.is_whole_due() && !psn.is_before(self.send_psn));
-        let parts = &mut self.parts.get_or_insert_default().0;
-        let waits = parts.iter().any(|part| part.psn == psn);
-        if !is_to_come && !waits && parts.len() < PARTS_MAX {
-            mark!(PartRepeated);
+        if !is_to_come {
             let resource = Resource {
                 packets: at + packets,
-                ..self.ring[(number % self.ring.len() as u64) as usize]
+                ..self.at(number)
             };
+            self.add_part(resource, psn);
+        }
+    }
+
+    /// Answers this READ, of which nothing is remembered, and nothing behind it.
+    pub(crate) fn repeat(&mut self, resource: Resource) {
+        self.add_part(resource, resource.first_psn);
+    }
+
+    fn add_part(&mut self, resource: Resource, psn: Psn) {
+        let parts = &mut self.parts.get_or_insert_default().0;
+        let waits = parts.iter().any(|part| part.psn == psn);
+        if !waits && parts.len() < PARTS_MAX {
+            mark!(PartRepeated);
             let begin = psn;
             parts.push_back(Part {
                 resource,
                 psn,
                 begin,
             });
-        }
-        if parts.is_empty() {
-            self.parts = None;
         }
     }
 

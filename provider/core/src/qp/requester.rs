@@ -292,7 +292,7 @@ impl Requester {
 
     fn start_blocked(&self, link: &Link, wqe: &SendWqe) -> Option<SendBlocked> {
         let reads = wqe.opcode.is_read_or_atomic();
-        if wqe.flags.contains(SendFlags::FENCE) && self.rd_inflight > 0 {
+        if wqe.flags.contains(SendFlags::FENCE) && self.has_reads() {
             mark!(FenceWaited);
             return Some(SendBlocked::Fence);
         }
@@ -478,7 +478,7 @@ impl Requester {
             return Ok(None);
         };
         let mut bth = Bth::new(opcode, link.dest_qpn, self.next_psn);
-        bth.ack_req = true;
+        bth.ack_req = wqe.opcode != WrOpcode::RdmaRead || !self.is_first_asking();
         let mut writer = PacketWriter::new(slot.bytes, &bth);
         if link.opcodes == XRC_OPCODES {
             self.write_xrceth(&mut writer);

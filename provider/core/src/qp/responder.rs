@@ -296,6 +296,9 @@ impl Responder {
         cx.common.stats.duplicate_request += 1;
         self.counts.duplicate_request += 1;
         let psn = packet.bth().psn;
+        if Responder::is_copy(link, packet) {
+            return;
+        }
         let kept = |is_it: fn(ResourceKind) -> bool| {
             let found = self.replay.find(psn).filter(|(_, r)| is_it(r.kind));
             found.map(|(number, _)| number)
@@ -324,6 +327,7 @@ impl Responder {
                     None => self.replay.rewind(number, psn),
                 }
             }
+            None if self.repeat_unknown(link, packet) => {}
             None => {
                 mark!(StaleDuplicate);
                 cx.common.stats.drop_packet(DropReason::StaleDuplicate);

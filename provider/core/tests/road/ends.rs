@@ -1,5 +1,7 @@
 //! Two queue pairs, one at each end of a road. The first sends messages to the second, or reads them from there.
 
+use std::collections::VecDeque;
+
 use urxe_core::congestion::CongestionControl;
 use urxe_core::error::WcStatus;
 use urxe_core::qp::attr::{Mtu, QpCap};
@@ -10,24 +12,54 @@ use urxe_core::{AckMode, Recovery, RxPath, Time};
 use super::road::{Cargo, Flow};
 use super::support::{IOVA, Pair, RECOVERY, RECV_CQ, SEND_CQ, Settings};
 
-/// Bytes of a message, and messages that are posted at a time.
-const MESSAGE: u32 = 256 << 10;
-const POSTED: u64 = 64;
 /// What a datagram takes on a link beside its UDP payload.
 const OVERHEAD: u64 = 66;
 /// The part of a link that payload has: packets of 1024 bytes.
 pub(crate) const PAYLOAD: f64 = 1024.0 / (1024.0 + 16.0 + OVERHEAD as f64);
 
+/// What the first side sends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub(crate) op: WrOpcode,
+    /// Bytes of a message, and messages that are posted at a time.
+    pub(crate) message: u32,
+    pub(crate) posted: u64,
+    /// The receiver has 16 receives, and takes so many nanoseconds for each message. 0: it always has enough.
+    pub(crate) takes: u64,
+}
+
+impl Load {
+    /// Large messages, and always enough of them.
+    pub(crate) fn new(op: WrOpcode) -> Load {
+        Load {
+            op,
+            message: 256 << 10,
+            posted: 64,
+            takes: 0,
+        }
+    }
+}
+
+/// Receives of a receiver that takes its time.
+const RECEIVES: u64 = 16;
+
 pub(crate) struct Ends {
     pair: Pair,
-    op: WrOpcode,
+    load: Load,
     posted: u64,
+    received: u64,
     done: u64,
     is_dead: bool,
+    /// When each message that is under way was posted, and how long those took that are done.
+    since: VecDeque<Time>,
+    times: Vec<u64>,
+    /// When the slow receiver is done with the message that it has, and how many wait for it.
+    busy: Time,
+    waiting: u64,
 }
 
 impl Ends {
-    pub(crate) fn new(control: CongestionControl, op: WrOpcode, seed: u64) -> Ends {
+    pub(crate) fn new(control: CongestionControl, load: Load, seed: u64) -> Ends {
         let settings = Settings {
             mtu: Mtu::Mtu1024,
             window_bytes: 512 << 10,
@@ -41,10 +73,10 @@ impl Ends {
                 [Recovery::Selective, _] => [Recovery::Selective; 2],
                 _ => [Recovery::GoBackN; 2],
             },
-            memory: MESSAGE as usize * 2,
+            memory: load.message as usize * 2,
             cap: QpCap {
-                max_send_wr: POSTED as u32,
-                max_recv_wr: POSTED as u32,
+                max_send_wr: load.posted as u32,
+                max_recv_wr: load.posted.max(RECEIVES) as u32,
                 max_send_sge: 1,
                 max_recv_sge: 1,
                 max_inline_data: 0,
@@ -57,49 +89,72 @@ impl Ends {
         shard
             .set_congestion_control(qp, control, now)
             .expect("takes it");
-        Ends {
+        let mut ends = Ends {
             pair,
-            op,
+            load,
             posted: 0,
+            received: 0,
             done: 0,
             is_dead: false,
+            since: VecDeque::new(),
+            times: Vec::new(),
+            busy: Time::ZERO,
+            waiting: 0,
+        };
+        if load.takes > 0 {
+            (0..RECEIVES).for_each(|_| ends.post_receive());
         }
+        ends
+    }
+
+    fn post_receive(&mut self) {
+        let sges = [Sge {
+            addr: IOVA + u64::from(self.load.message),
+            length: self.load.message,
+            lkey: self.pair.nodes[1].keys.lkey,
+        }];
+        let wr_id = self.received;
+        self.pair.post_recv(1, &RecvWr { wr_id, sges: &sges });
+        self.received += 1;
     }
 
     fn post(&mut self) {
         let keys = [self.pair.nodes[0].keys, self.pair.nodes[1].keys];
-        let far = IOVA + u64::from(MESSAGE);
-        if self.op == WrOpcode::Send {
-            let sges = [Sge {
-                addr: far,
-                length: MESSAGE,
-                lkey: keys[1].lkey,
-            }];
-            self.pair.post_recv(
-                1,
-                &RecvWr {
-                    wr_id: self.posted,
-                    sges: &sges,
-                },
-            );
+        if self.load.op == WrOpcode::Send && self.load.takes == 0 {
+            self.post_receive();
         }
         let sges = [Sge {
             addr: IOVA,
-            length: MESSAGE,
+            length: self.load.message,
             lkey: keys[0].lkey,
         }];
-        let mut wr = SendWr::new(self.posted, self.op, WrData::Sges(&sges));
+        let mut wr = SendWr::new(self.posted, self.load.op, WrData::Sges(&sges));
         wr.flags = SendFlags::SIGNALED;
-        (wr.remote_addr, wr.rkey) = (far, keys[1].rkey);
+        (wr.remote_addr, wr.rkey) = (IOVA + u64::from(self.load.message), keys[1].rkey);
         self.pair.post_send(0, &wr);
         self.posted += 1;
+        self.since.push_back(self.pair.now);
+    }
+
+    /// The slow receiver is done with a message, and posts its receive again.
+    fn receive(&mut self, now: Time) {
+        let arrived = self.pair.nodes[1].take(RECV_CQ).len() as u64;
+        if self.load.takes == 0 {
+            return;
+        }
+        self.waiting += arrived;
+        while self.waiting > 0 && self.busy <= now {
+            self.waiting -= 1;
+            self.busy = now + self.load.takes;
+            self.post_receive();
+        }
     }
 }
 
 impl Flow for Ends {
     fn poll(&mut self, now: Time) -> Vec<Cargo> {
         self.pair.now = now;
-        while self.posted - self.done < POSTED && !self.is_dead {
+        while self.posted - self.done < self.load.posted && !self.is_dead {
             self.post();
         }
         let mut out = Vec::new();
@@ -136,7 +191,9 @@ impl Flow for Ends {
 
     fn deadline(&self) -> Option<Time> {
         let nodes = self.pair.nodes.iter();
-        nodes.filter_map(|node| node.shard.next_timeout()).min()
+        let timers = nodes.filter_map(|node| node.shard.next_timeout());
+        let receiver = (self.waiting > 0).then_some(self.busy);
+        timers.chain(receiver).min()
     }
 
     fn tick(&mut self, now: Time) {
@@ -146,15 +203,25 @@ impl Flow for Ends {
         for cqe in self.pair.nodes[0].take(SEND_CQ) {
             self.is_dead |= cqe.status != WcStatus::Success;
             self.done += 1;
+            let since = self.since.pop_front().expect("it was posted");
+            self.times.push(now.since_ns(since));
         }
-        self.pair.nodes[1].take(RECV_CQ);
+        self.receive(now);
     }
 
     fn delivered(&self) -> u64 {
-        self.done * u64::from(MESSAGE)
+        self.done * u64::from(self.load.message)
     }
 
     fn is_dead(&self) -> bool {
         self.is_dead
+    }
+
+    fn sent_again(&self) -> u64 {
+        self.pair.nodes[0].shard.stats().retransmitted_pkts
+    }
+
+    fn times(&self) -> &[u64] {
+        &self.times
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Road {
     pub(crate) loss: u64,
     /// Packets that are late, by up to 2 ms, of 100,000.
     pub(crate) reorder: u64,
+    /// Packets that are lost one after the other, whenever one is.
+    pub(crate) burst: u64,
 }
 
 impl Road {
@@ -31,6 +33,7 @@ impl Road {
             queue: product.max(100_000),
             loss,
             reorder: 0,
+            burst: 1,
         }
     }
 }
@@ -62,6 +65,14 @@ pub(crate) trait Flow {
     fn is_dead(&self) -> bool {
         false
     }
+    /// Packets that its sender sent again.
+    fn sent_again(&self) -> u64 {
+        0
+    }
+    /// Nanoseconds that each message took.
+    fn times(&self) -> &[u64] {
+        &[]
+    }
 }
 
 /// What a run found.
@@ -72,6 +83,12 @@ pub(crate) struct Outcome {
     /// Packets that found the queue full, and that were lost on the way.
     pub(crate) overflowed: u64,
     pub(crate) lost: u64,
+    /// Of both, those from a sender.
+    pub(crate) lost_forth: u64,
+    /// Packets that senders sent again.
+    pub(crate) again: u64,
+    /// Milliseconds in which 99 of 100 messages of the first flow were done.
+    pub(crate) p99_ms: f64,
     /// The mean wait in the queue, in milliseconds.
     pub(crate) queue_ms: f64,
     pub(crate) dead: bool,
@@ -81,6 +98,8 @@ struct Traffic {
     road: Road,
     rng: SplitMix64,
     free: [u64; 2],
+    /// Packets that are still lost of a burst.
+    burst: [u64; 2],
     wire: BTreeMap<(Time, u64), (usize, Cargo)>,
     count: u64,
     waits: u64,
@@ -98,12 +117,19 @@ impl Traffic {
             > road.queue.into()
         {
             self.out.overflowed += 1;
+            self.out.lost_forth += u64::from(cargo.from == 0);
             return;
         }
         *free = (*free).max(now.0) + cargo.size * 8_000_000_000 / road.rate;
         let mut at = *free + road.rtt / 2;
-        if self.rng.below(100_000) < road.loss {
+        let burst = &mut self.burst[cargo.from];
+        if *burst == 0 && self.rng.below(100_000 * road.burst) < road.loss {
+            *burst = road.burst;
+        }
+        if *burst > 0 {
+            *burst -= 1;
             self.out.lost += 1;
+            self.out.lost_forth += u64::from(cargo.from == 0);
             return;
         }
         if self.rng.below(100_000) < road.reorder {
@@ -124,6 +150,7 @@ pub(crate) fn drive(
         road,
         rng: SplitMix64::new(seed),
         free: [0; 2],
+        burst: [0; 2],
         wire: BTreeMap::new(),
         count: 0,
         waits: 0,
@@ -175,8 +202,18 @@ pub(crate) fn drive(
         .zip(before)
         .map(|((_, flow), before)| (flow.delivered() - before) as f64 * 8.0 / span);
     traffic.out.goodput = goodput.collect();
+    traffic.out.again = flows.iter().map(|(_, flow)| flow.sent_again()).sum();
+    traffic.out.p99_ms = part_of(flows[0].1.times(), 0.99) as f64 * 1e-6;
     traffic.out.queue_ms = traffic.waits as f64 / traffic.count.max(1) as f64 * 1e-6;
     traffic.out
+}
+
+/// What this part of all values is below.
+fn part_of(values: &[u64], part: f64) -> u64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    let at = (sorted.len() as f64 * part) as usize;
+    sorted.get(at).copied().unwrap_or(0)
 }
 
 /// Jain's index of fairness: 1 for equal shares, 1/n if one has all.

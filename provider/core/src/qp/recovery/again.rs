@@ -19,8 +19,9 @@ impl Requester {
             return false;
         };
         // The oldest one waits for nothing: all others wait for it.
-        s.board.has_lost()
-            && (s.board.is_oldest_queued() || self.under_way() < self.window.packets())
+        s.copy.is_some()
+            || s.board.has_lost()
+                && (s.board.is_oldest_queued() || self.under_way() < self.window.packets())
     }
 
     /// So many packets more are no more than a peer keeps ahead of a gap.
@@ -51,6 +52,9 @@ impl Requester {
         cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> SendStep {
+        if let Some(psn) = self.selective.as_ref().and_then(|s| s.copy) {
+            return self.send_copy(psn, link, cx, batch);
+        }
         let Some((number, psn)) = self.next_again() else {
             return SendStep::Blocked;
         };
@@ -174,7 +178,7 @@ impl Requester {
     pub(crate) fn ask_end(&self, wqe: &SendWqe, at: u32) -> u32 {
         let end = self.chunk_end(wqe, at);
         match &self.selective {
-            Some(s) if self.next_psn.is_before(self.sent_end) && self.is_asked(wqe, at) => {
+            Some(s) if !self.is_first_asking() && self.is_asked(wqe, at) => {
                 let run = s.board.run_of_lost(s.number(self.next_psn), end - at);
                 at + run
             }

@@ -116,6 +116,10 @@ impl Board {
         }
     }
 
+    pub(crate) fn is_here(&self, number: u64) -> bool {
+        self.known(number).is_here
+    }
+
     pub(crate) fn expects_answer(&self, number: u64) -> bool {
         self.known(number).is_answered
     }

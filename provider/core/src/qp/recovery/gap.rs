@@ -28,7 +28,10 @@ impl Responder {
         let keep = self.keep(link, packet, cx.common);
         let is_dropped = keep == Keep::No;
         if link.peer == Peer::Selective {
-            self.owe_news(keep, packet.bth().ack_req);
+            // Of a READ request that leaves twice one is kept, and the other says nothing.
+            if keep != Keep::Again || !Responder::is_copy(link, packet) {
+                self.owe_news(keep, packet.bth().ack_req);
+            }
         }
         if self.waiting == Waiting::No {
             mark!(SequenceNakSent);

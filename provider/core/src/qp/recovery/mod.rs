@@ -10,6 +10,7 @@ mod ahead;
 mod back;
 mod board;
 mod gap;
+mod reads;
 mod retry;
 mod sack;
 mod selective;
@@ -41,6 +42,14 @@ pub(crate) struct Selective {
     peer_end: Psn,
     /// Answers ahead of one that is missing.
     kept: Ahead,
+    /// READs and atomics before it hold no place at the peer: it answered them.
+    freed: Psn,
+    /// An answer came to something right before it.
+    answered: Psn,
+    /// The last READ or atomic that was sent ends here, or all is done before `base`.
+    reads_end: Psn,
+    /// A READ request that is to leave a second time.
+    copy: Option<Psn>,
     /// Packets that are known to have arrived since this was looked at last.
     news: u32,
     /// Times in a row that nothing was heard.

@@ -24,6 +24,10 @@ impl Selective {
             base: una,
             peer_end: una,
             kept: Ahead::new(una),
+            freed: una,
+            answered: una,
+            reads_end: una,
+            copy: None,
             news: 0,
             probes: 0,
             probe_at: None,
@@ -40,8 +44,14 @@ impl Selective {
         let number = self.number(una);
         self.base = una;
         self.news += self.board.advance(number, now);
-        if self.peer_end.is_before(una) {
-            self.peer_end = una;
+        let ends = [
+            &mut self.peer_end,
+            &mut self.freed,
+            &mut self.answered,
+            &mut self.reads_end,
+        ];
+        for end in ends.into_iter().filter(|end| end.is_before(una)) {
+            *end = una;
         }
     }
 
@@ -136,6 +146,7 @@ impl Requester {
                 if first.is_before(last) {
                     let at = new.number(first);
                     new.board.expect_answers(at, last.distance_from(first));
+                    new.reads_end = last;
                 }
             }
         }
@@ -234,6 +245,7 @@ impl Requester {
             return Ok(());
         }
         self.settle_to(psn, link, cx)?;
+        self.free_places(psn);
         let Some(s) = &mut self.selective else {
             return Ok(());
         };
@@ -437,11 +449,10 @@ impl Requester {
     #[cold]
     pub(crate) fn note_new(&mut self, psn: Psn, span: u32, opcode: WrOpcode, now: Time) {
         let patience = self.patience_ns();
+        if opcode.is_read_or_atomic() {
+            self.note_read(psn, span, opcode);
+        }
         if let Some(s) = &mut self.selective {
-            if opcode.is_read_or_atomic() {
-                let number = s.number(psn);
-                s.board.expect_answers(number, span);
-            }
             s.await_news(now + patience);
         }
     }
