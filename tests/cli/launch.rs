@@ -1,20 +1,34 @@
 //! `urxe run` and `urxe env`. What programs do on the library is tested in `tests/abi`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::harness::{Running, run, urxe, wait_until};
+
+const FILE: &str = "libibverbs.so.1";
+const LINKS: [&str; 3] = ["librdmacm.so.1", "libibverbs.so", "librdmacm.so"];
 
 /// A folder with an empty library in it, taken away at the end.
 struct Library(PathBuf);
 
 impl Library {
+    /// With all names of the library, as packages and builds have them.
     fn new(name: &str) -> Library {
+        let library = Library::alone(name);
+        for link in LINKS {
+            symlink(FILE, library.0.join(link)).expect("a link");
+        }
+        library
+    }
+
+    /// The file without its other names, as in a wheel.
+    fn alone(name: &str) -> Library {
         let folder = std::env::temp_dir().join(format!("urxe {name} {}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let folder = folder.canonicalize().expect("it is there");
-        fs::write(folder.join("libibverbs.so.1"), "").expect("a file");
+        fs::write(folder.join(FILE), "").expect("a file");
         Library(folder)
     }
 
@@ -86,6 +100,22 @@ fn env_gives_a_shell_the_same() {
 }
 
 #[test]
+fn names_that_an_installation_lacks_are_made_elsewhere() {
+    let library = Library::alone("alone");
+    let mut command = library.urxe(&["run", "sh", "-c", "printf %s \"$LD_LIBRARY_PATH\""]);
+    let ran = run(&mut command);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let (names, rest) = ran.stdout.split_once(':').expect("two folders");
+    assert_eq!(rest, "/somewhere/else");
+    assert_ne!(Path::new(names), library.0);
+    for name in [FILE].iter().chain(&LINKS) {
+        let file = Path::new(names).join(name);
+        assert_eq!(fs::read_link(&file).expect(name), library.0.join(FILE));
+    }
+    assert_eq!(fs::read_dir(&library.0).expect("a folder").count(), 1);
+}
+
+#[test]
 fn signals_reach_the_program() {
     let library = Library::new("signal");
     let mut command = library.urxe(&["run", "sleep", "60"]);
@@ -132,7 +162,7 @@ fn what_cannot_be_run_is_told() {
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("URXE_SPEED"), "{}", ran.stderr);
 
-    fs::remove_file(library.0.join("libibverbs.so.1")).expect("it was there");
+    fs::remove_file(library.0.join(FILE)).expect("it was there");
     let ran = run(&mut library.urxe(&["run", "true"]));
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("URXE_LIB_DIR"), "{}", ran.stderr);
