@@ -16,6 +16,7 @@ use super::id::Id;
 use super::manager::Manager;
 use super::options::CmOption;
 use super::param::{ConnParam, PortSpace};
+use super::probe::Probe;
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::error::Error;
@@ -233,9 +234,14 @@ pub struct ConnectBuilder {
     from: Option<SocketAddr>,
     cap: Option<QpCap>,
     private_data: Vec<u8>,
-    timeout: Option<Duration>,
+    timeout: Duration,
     manager: Manager,
 }
+
+/// A peer's system answers within milliseconds; a program that is busy may take longer.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// After this time without an answer it is asked whether the peer's host has the port, and again and again so long after that.
+const PROBE_EVERY: Duration = Duration::from_millis(200);
 
 impl ConnectBuilder {
     /// A connection to this address.
@@ -245,7 +251,7 @@ impl ConnectBuilder {
             from: None,
             cap: None,
             private_data: Vec::new(),
-            timeout: None,
+            timeout: TIMEOUT_DEFAULT,
             manager: Manager::global(),
         }
     }
@@ -271,10 +277,10 @@ impl ConnectBuilder {
         self
     }
 
-    /// The longest time to wait.
+    /// The longest time to wait: ten seconds unless said otherwise. A connection manager gives up after 74 seconds at the latest.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
+        self.timeout = timeout;
         self
     }
 
@@ -288,10 +294,10 @@ impl ConnectBuilder {
     /// Connects.
     ///
     /// # Errors
-    /// [`CmError::Rejected`], [`CmError::Unreachable`], [`CmError::TimedOut`], and what
+    /// [`CmError::Rejected`], [`CmError::NoPeer`] (at once), [`CmError::Unreachable`], [`CmError::TimedOut`], and what
     /// [`Id::resolve_addr`] says.
     pub fn connect(self) -> Result<Connection, Error> {
-        let end = self.timeout.and_then(|t| Instant::now().checked_add(t));
+        let end = Instant::now().checked_add(self.timeout);
         let channel = EventChannel::with_manager(&self.manager)?;
         let id = Id::new(&channel, PortSpace::Tcp)?;
         // Both are answered at once.
@@ -302,7 +308,7 @@ impl ConnectBuilder {
             private_data: self.private_data,
             ..ConnParam::default()
         })?;
-        while let Some(event) = next_until(&channel, end)? {
+        while let Some(event) = next_answer(&channel, &id, self.to.ip(), end)? {
             let failure = match event.kind {
                 EventKind::Established => {
                     let private_data = trimmed(event.private_data());
@@ -379,6 +385,31 @@ pub fn listen(at: SocketAddr) -> Result<Listener, Error> {
 
 fn next_until(channel: &EventChannel, end: Option<Instant>) -> Result<Option<Event>, Error> {
     channel.wait(end.map(|end| end.saturating_duration_since(Instant::now())))
+}
+
+/// The next event of an identifier that waits for this peer's answer.
+fn next_answer(
+    channel: &EventChannel,
+    id: &Id,
+    peer: IpAddr,
+    end: Option<Instant>,
+) -> Result<Option<Event>, Error> {
+    let mut probe = None;
+    loop {
+        let at = Instant::now() + PROBE_EVERY;
+        let until = end.map_or(at, |end| end.min(at));
+        let event = next_until(channel, Some(until))?;
+        if event.is_some() || end == Some(until) {
+            return Ok(event);
+        }
+        if probe.is_none() {
+            let from = id.local_addr().map(|addr| addr.ip());
+            probe = from.and_then(|from| Probe::new(from, peer).ok());
+        }
+        if probe.as_ref().is_some_and(Probe::is_refused) {
+            return Err(CmError::NoPeer(peer).into());
+        }
+    }
 }
 
 /// Private data comes with the field's length: zeros at its end are padding.

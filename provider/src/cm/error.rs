@@ -48,10 +48,15 @@ pub enum CmError {
         group: IpAddr,
     },
     /// The peer refused the connection.
-    #[error("the peer refused the connection: {0}")]
+    #[error("the peer refused the connection: {}", refusal(*.0))]
     Rejected(RejReason),
+    /// No program at the address has UDP port 4791.
+    #[error("no program at {0} has UDP port 4791: is the server running, and at this address?")]
+    NoPeer(IpAddr),
     /// The peer does not answer.
-    #[error("the peer does not answer")]
+    #[error(
+        "the peer does not answer: its address may be another, or UDP port 4791 closed on the way"
+    )]
     Unreachable,
     /// The time that was given is over.
     #[error("no answer within the time that was given")]
@@ -65,13 +70,25 @@ pub enum CmError {
     Closed,
 }
 
+/// The reason, and what it usually means.
+fn refusal(reason: RejReason) -> String {
+    let hint = match reason {
+        RejReason::INVALID_SERVICE_ID => " (no program listens at that port)",
+        RejReason::CONSUMER_DEFINED => " (the program did not accept it)",
+        _ => "",
+    };
+    format!("{reason}{hint}")
+}
+
 impl CmError {
     /// The side that has to do something about it.
     pub fn blame(self) -> Blame {
         match self {
-            CmError::Rejected(_) | CmError::Unreachable | CmError::TimedOut | CmError::Closed => {
-                Blame::Peer
-            }
+            CmError::Rejected(_)
+            | CmError::NoPeer(_)
+            | CmError::Unreachable
+            | CmError::TimedOut
+            | CmError::Closed => Blame::Peer,
             CmError::NoPort | CmError::Full(_) => Blame::Limit,
             _ => Blame::Caller,
         }
@@ -84,7 +101,7 @@ impl CmError {
             CmError::NoPort => libc::EADDRNOTAVAIL,
             CmError::NoDevice(_) => libc::ENODEV,
             CmError::Full(_) => libc::ENOMEM,
-            CmError::Rejected(_) => libc::ECONNREFUSED,
+            CmError::Rejected(_) | CmError::NoPeer(_) => libc::ECONNREFUSED,
             CmError::Unreachable | CmError::TimedOut => libc::ETIMEDOUT,
             CmError::Closed => libc::ECONNRESET,
             CmError::NotReady(errno) => errno,

@@ -24,6 +24,7 @@ mod opening;
 mod options;
 mod param;
 mod ports;
+mod probe;
 mod qp;
 mod queue;
 mod resolve;

@@ -2,7 +2,7 @@
 
 use crate::common::{PATIENCE, address};
 use crate::{End, Host, connected, talk};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 use urxe::cm::{
     self, CmError, CmOption, ConnParam, ConnectBuilder, EventKind, Id, PortSpace, RejReason,
@@ -167,6 +167,26 @@ fn three_lines_connect() {
         Some(CmError::Rejected(RejReason::INVALID_SERVICE_ID))
     );
     assert_eq!(error.errno(), 111);
+    assert!(error.to_string().contains("no program listens"), "{error}");
+}
+
+/// The most common mistake: the server does not run yet.
+#[test]
+fn a_host_without_any_program_is_told_from_one_that_is_silent() {
+    let [a, b] = [(); 2].map(|()| address());
+    // Long enough to show which of the two it is.
+    let connect = ConnectBuilder::new(SocketAddr::new(b, 9))
+        .from(SocketAddr::new(a, 0))
+        .timeout(Duration::from_secs(60));
+    let error = connect.clone().connect().expect_err("there is no program");
+    assert_eq!(error.cm(), Some(CmError::NoPeer(b)));
+    assert_eq!(error.errno(), 111);
+    // A program that has the port and says nothing.
+    let silent = UdpSocket::bind((b, 4791)).expect("it is free");
+    let connect = connect.timeout(Duration::from_millis(700));
+    let error = connect.connect().expect_err("it is silent");
+    assert_eq!(error.cm(), Some(CmError::TimedOut));
+    drop(silent);
 }
 
 /// Over IPv6 a host has one loopback address: both ends share it.
