@@ -133,6 +133,7 @@ mod pd;
 mod pd_numbers;
 mod port;
 mod port_speed;
+mod posting;
 mod qp;
 mod queues;
 mod recovery;
