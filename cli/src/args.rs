@@ -131,6 +131,29 @@ pub(crate) struct BenchArgs {
 pub(crate) enum OtherBench {
     /// QPs that stream beside one with small messages: their shares, and how long the small ones wait
     Fairness(FairnessArgs),
+    /// Threads of one process with small WRITEs, each on QPs of its own: in a context of one shard, and of several
+    Shards(ShardsArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShardsArgs {
+    /// Threads, each with a completion queue and two QPs
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub(crate) threads: u64,
+    /// Shards of the context [default: as many as threads]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) shards: Option<u32>,
+    /// Bytes of a message
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=SIZE_MAX))]
+    pub(crate) size: u64,
+    /// Batches of 32 messages in a sample of each thread [default: as many as take 0.3 seconds]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) iters: Option<u64>,
+    #[command(flatten)]
+    pub(crate) wire: WireArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -336,6 +359,10 @@ pub(crate) struct LaunchArgs {
     /// What is done about lost packets
     #[arg(long, value_enum)]
     pub(crate) recovery: Option<RecoveryName>,
+    /// Engines that work for each device that the program opens, 1 to 64: for programs with several threads that each poll a
+    /// completion queue of their own
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) shards: Option<u32>,
     /// Do not show the program device files in /sys and /dev that there are none of (by LD_PRELOAD)
     #[arg(long)]
     pub(crate) no_sysfs: bool,

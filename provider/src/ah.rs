@@ -64,7 +64,7 @@ impl Pd {
     #[doc(alias = "ibv_create_ah")]
     pub fn create_ah(&self, path: &AddressVector) -> Result<AddressHandle, Error> {
         let core = ah::AddressHandle::new(self.id(), path)?;
-        self.engine().prepare_path(path)?;
+        self.shards().prepare_path(path)?;
         Ok(AddressHandle {
             pd: self.clone(),
             core,

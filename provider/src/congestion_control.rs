@@ -33,7 +33,7 @@ impl Qp {
     /// [`crate::ErrorKind::Congestion`] if the QP is not of RC or XRC, or a parameter makes
     /// no sense.
     pub fn set_congestion_control(&self, control: CongestionControl) -> Result<(), Error> {
-        let engine = self.pd().engine();
+        let engine = self.engine();
         engine.set_congestion_control(self.shared(), control)
     }
 
@@ -42,6 +42,6 @@ impl Qp {
     /// # Errors
     /// After a fork, in the child.
     pub fn congestion_control(&self) -> Result<CongestionControl, Error> {
-        self.pd().engine().congestion_control(self.shared())
+        self.engine().congestion_control(self.shared())
     }
 }

@@ -2,6 +2,7 @@
 
 mod builder;
 mod congestion;
+mod shards;
 
 use core::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -27,6 +28,7 @@ use crate::strict::StrictReport;
 use crate::xrcd::XrcdTable;
 
 pub use builder::ContextBuilder;
+pub(crate) use shards::Shards;
 
 /// An opened device: the owner of UDP port 4791 on its addresses.
 ///
@@ -52,8 +54,8 @@ pub struct Context {
 #[derive(Debug)]
 struct ContextInner {
     /// Stops when this is dropped, after all objects are gone.
-    _progress: Option<ProgressThread>,
-    engine: Arc<Engine>,
+    _progress: Box<[ProgressThread]>,
+    shards: Shards,
     active_mtu: Mtu,
     speed: PortSpeed,
     pd_numbers: PdNumbers,
@@ -124,7 +126,7 @@ impl Context {
 
     /// The context's addresses, in the order of the GID table.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.inner.engine.sockets.addrs()
+        self.engine().sockets.addrs()
     }
 
     /// The first of its addresses.
@@ -238,7 +240,7 @@ impl Context {
     /// After a fork, in the child.
     pub fn counters(&self) -> Result<Vec<(&'static str, u64)>, Error> {
         self.engine().check_process()?;
-        self.engine().counters()
+        self.shards().counters()
     }
 
     /// The findings of strict mode since the last call, oldest first; none when it is off.
@@ -271,7 +273,7 @@ impl Context {
     /// After a fork, in the child.
     pub fn take_strict_reports(&self) -> Result<Vec<StrictReport>, Error> {
         self.engine().check_process()?;
-        Ok(self.engine().take_strict_reports()?)
+        self.shards().take_strict_reports()
     }
 
     /// True if both are handles of one context.
@@ -288,8 +290,20 @@ impl Context {
         &self.inner.xrcds
     }
 
+    /// The engine of what is not in all shards, or in one of them.
+    #[inline]
     pub(crate) fn engine(&self) -> &Engine {
-        &self.inner.engine
+        self.inner.shards.first()
+    }
+
+    #[inline]
+    pub(crate) fn shards(&self) -> &Shards {
+        &self.inner.shards
+    }
+
+    /// How many engines work for it ([`ContextBuilder::shards`]).
+    pub fn shard_count(&self) -> usize {
+        self.inner.shards.count()
     }
 
     pub(crate) fn check_port(&self, port: u8) -> Result<(), Error> {

@@ -52,7 +52,7 @@ impl Cq {
         if channel.is_some_and(|channel| !channel.context().is(context)) {
             return Err(ErrorKind::ForeignObject("completion channel").into());
         }
-        let core = context.engine().create_cq(CqInit {
+        let core = context.shards().create_cq(CqInit {
             capacity: cqe,
             channel: channel.map(CompChannel::queue),
             timestamps,
@@ -122,9 +122,9 @@ impl Cq {
     #[doc(alias = "ibv_poll_cq")]
     #[inline]
     pub fn poll(&self, wcs: &mut [Wc]) -> Result<usize, Error> {
-        let engine = self.inner.context.engine();
-        engine.check_process()?;
-        let count = engine.poll(&self.inner.core, wcs)?;
+        let context = &self.inner.context;
+        context.engine().check_process()?;
+        let count = context.shards().poll(&self.inner.core, wcs)?;
         // What arrived before the loss comes first, also when another thread stored it
         // just now.
         if count == 0 && self.inner.core.is_overrun() && self.inner.core.is_empty() {
@@ -234,6 +234,6 @@ impl Eq for Cq {}
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        self.context.engine().destroy_cq(&self.core);
+        self.context.shards().destroy_cq(&self.core);
     }
 }

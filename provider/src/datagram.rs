@@ -180,7 +180,7 @@ impl Qp {
     #[doc(alias = "ibv_attach_mcast")]
     pub fn attach_mcast(&self, group: Gid) -> Result<(), Error> {
         let group = named(group)?;
-        self.pd().engine().attach_mcast(self.shared(), group)
+        self.engine().attach_mcast(self.shared(), group)
     }
 
     /// Detaches it again. The host leaves the group with its last member. A QP that is
@@ -191,7 +191,7 @@ impl Qp {
     #[doc(alias = "ibv_detach_mcast")]
     pub fn detach_mcast(&self, group: Gid) -> Result<(), Error> {
         let group = named(group)?;
-        self.pd().engine().detach_mcast(self.shared(), group)
+        self.engine().detach_mcast(self.shared(), group)
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct Registration {
 impl Registration {
     pub(crate) fn new(pd: &Pd, init: MrInit) -> Result<Registration, Error> {
         guarded::protect();
-        let keys = pd.engine().register(init)?;
+        let keys = pd.shards().register(init)?;
         Ok(Registration {
             pd: pd.clone(),
             keys,
@@ -135,8 +135,9 @@ impl Mr {
     /// not: then such a SEND is refused as a remote access error.
     ///
     /// # Errors
-    /// If the engine has failed, or after a fork in the child.
+    /// If the engine has failed, or after a fork in the child; or if the context has several shards.
     pub fn set_remote_invalidate(&self, allowed: bool) -> Result<(), Error> {
+        self.pd().shards().check_alone()?;
         let engine = self.pd().engine();
         engine.set_remote_invalidate(self.lkey(), allowed)
     }
@@ -286,7 +287,7 @@ impl Mr {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.pd.engine().deregister(self.keys.lkey);
+        self.pd.shards().deregister(self.keys.lkey);
     }
 }
 

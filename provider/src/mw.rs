@@ -65,9 +65,10 @@ impl Pd {
     /// A window that is bound to nothing yet.
     ///
     /// # Errors
-    /// When there is no room for more regions and windows.
+    /// When there is no room for more regions and windows; or if the context has several shards.
     #[doc(alias = "ibv_alloc_mw")]
     pub fn alloc_mw(&self, mw_type: MwType) -> Result<Mw, Error> {
+        self.shards().check_alone()?;
         let rkey = self.engine().alloc_mw(self.id(), mw_type)?;
         Ok(Mw {
             pd: self.clone(),

@@ -6,7 +6,7 @@ use memmap2::MmapMut;
 use urxe_core::mr::{Access, PdId};
 use urxe_core::srq::SrqAttr;
 
-use crate::context::Context;
+use crate::context::{Context, Shards};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::mem::Region;
@@ -60,6 +60,10 @@ impl Pd {
 
     pub(crate) fn engine(&self) -> &Engine {
         self.inner.context.engine()
+    }
+
+    pub(crate) fn shards(&self) -> &Shards {
+        self.inner.context.shards()
     }
 
     pub(crate) fn id(&self) -> PdId {

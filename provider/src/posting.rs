@@ -9,7 +9,7 @@ impl Qp {
     /// thread drives the engine at this moment, or a window is full.
     ///
     /// # Errors
-    /// [`ErrorKind::Post`]; the queue is unchanged.
+    /// [`crate::ErrorKind::Post`]; the queue is unchanged.
     #[doc(alias = "ibv_post_send")]
     #[inline]
     #[track_caller]
@@ -42,7 +42,7 @@ impl Qp {
         wrs: impl IntoIterator<Item = SendWr<'a>>,
     ) -> Result<(), BadWr> {
         self.prefetch();
-        let engine = self.pd().engine();
+        let engine = self.engine();
         let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         self.shared().post_sends(engine, wrs, at).map_err(bad_wr)
@@ -58,7 +58,7 @@ impl Qp {
     where
         I: IntoIterator<Item = SendWr<'a>, IntoIter: Clone>,
     {
-        let engine = self.pd().engine();
+        let engine = self.engine();
         let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         let posted = self.shared().post_all_sends(engine, wrs, at);
@@ -68,8 +68,8 @@ impl Qp {
     /// Posts one receive.
     ///
     /// # Errors
-    /// [`ErrorKind::Post`]; the queue is unchanged. A QP with a shared receive queue takes
-    /// none: [`Srq::post_recv`].
+    /// [`crate::ErrorKind::Post`]; the queue is unchanged. A QP with a shared receive queue takes
+    /// none: [`crate::Srq::post_recv`].
     #[doc(alias = "ibv_post_recv")]
     #[inline]
     #[track_caller]
@@ -100,7 +100,7 @@ impl Qp {
         &self,
         wrs: impl IntoIterator<Item = RecvWr<'a>>,
     ) -> Result<(), BadWr> {
-        let engine = self.pd().engine();
+        let engine = self.engine();
         let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         self.shared().post_recvs(engine, wrs, at).map_err(bad_wr)

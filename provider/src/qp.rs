@@ -6,14 +6,15 @@ use std::sync::{Arc, Weak};
 use urxe_core::cm::VendorOptions as Ece;
 use urxe_core::qp::attr::{AttrMask, QpAttr, QpCap};
 use urxe_core::qp::state::{QpState, QpType};
-use urxe_core::table::QpIndex;
 use urxe_core::work::{RecvQueue, SendQueue};
 use urxe_core::{ErrorDetail, QpInit};
 use urxe_wire::{Psn, Qpn};
 
+use crate::cm::{FailQp, FollowingQp};
+use crate::context::Shards;
 use crate::cq::Cq;
 use crate::ece;
-use crate::engine::{QpShared, Refused};
+use crate::engine::{Engine, QpShared, Refused};
 use crate::error::{BadWr, Error, ErrorKind};
 use crate::mem::many::{prefetch, prefetch_value};
 use crate::pd::Pd;
@@ -41,6 +42,8 @@ pub struct QpInitAttr<'a> {
     /// As with adapters it does otherwise.
     #[doc(alias = "IBV_QP_CREATE_BLOCK_SELF_MCAST_LB")]
     pub block_self_mcast_lb: bool,
+    /// The shard of the context that it is in ([`crate::ContextBuilder::shards`]), if the program has a choice of its own.
+    pub shard: Option<u32>,
 }
 
 impl<'a> QpInitAttr<'a> {
@@ -61,6 +64,7 @@ impl<'a> QpInitAttr<'a> {
             sq_sig_all: false,
             srq: None,
             block_self_mcast_lb: false,
+            shard: None,
         }
     }
 }
@@ -163,6 +167,13 @@ impl<'a> QpBuilder<'a> {
         self
     }
 
+    /// The shard of the context that it is in ([`crate::ContextBuilder::shards`]).
+    #[must_use]
+    pub fn shard(mut self, shard: u32) -> Self {
+        self.init.shard = Some(shard);
+        self
+    }
+
     /// Creates the QP.
     ///
     /// # Errors
@@ -181,7 +192,8 @@ impl<'a> QpBuilder<'a> {
 #[doc(alias = "ibv_qp")]
 pub struct Qp {
     inner: Arc<QpInner>,
-    /// Also in `inner`; here posts find both without waiting for that.
+    /// Also in `inner`, as the two below; here posts find them without waiting for that.
+    engine: Arc<Engine>,
     pd: Pd,
     shared: Arc<QpShared>,
     /// Where the core has it, if there are so many QPs that a post finds it out of the cache.
@@ -190,6 +202,8 @@ pub struct Qp {
 
 #[derive(Debug)]
 pub(crate) struct QpInner {
+    engine: Arc<Engine>,
+    shard: usize,
     pd: Pd,
     shared: Arc<QpShared>,
     cap: QpCap,
@@ -212,6 +226,7 @@ impl Qp {
             sq_sig_all,
             srq,
             block_self_mcast_lb,
+            shard,
         } = *init;
         if [send_cq, recv_cq]
             .into_iter()
@@ -229,26 +244,34 @@ impl Qp {
         if qp_type == QpType::XrcRecv {
             (cap.max_send_wr, cap.max_send_sge, cap.max_inline_data) = (0, 0, 0);
         }
-        let (shared, place) = pd.engine().create_qp(&QpInit {
+        let shard = shard_of(pd.shards(), init, shard)?;
+        let engine = pd.shards().at(shard).clone();
+        for cq in [send_cq, recv_cq] {
+            cq.core().note_shard(shard);
+        }
+        let (shared, place) = engine.create_qp(&QpInit {
             pd: pd.id(),
             qp_type,
             send_cq: send_cq.id(),
             recv_cq: recv_cq.id(),
             cap,
             sq_sig_all,
-            srq: srq.map(Srq::id),
+            srq: srq.map(Srq::place),
             xrcd: xrcd.map(Xrcd::id),
             block_self_mcast_lb,
         })?;
         Ok(Qp {
+            engine: engine.clone(),
             pd: pd.clone(),
             shared: shared.clone(),
             place,
             inner: Arc::new(QpInner {
+                shard,
                 pd: pd.clone(),
                 shared,
                 cap,
-                first_psn: Psn::new(pd.engine().random()? as u32),
+                first_psn: Psn::new(engine.random()? as u32),
+                engine,
                 send_cq: send_cq.clone(),
                 recv_cq: recv_cq.clone(),
                 srq: srq.cloned(),
@@ -266,6 +289,7 @@ impl Qp {
     /// The QP again, if it still is.
     pub(crate) fn upgrade(weak: &Weak<QpInner>) -> Option<Qp> {
         weak.upgrade().map(|inner| Qp {
+            engine: inner.engine.clone(),
             pd: inner.pd.clone(),
             shared: inner.shared.clone(),
             place: None,
@@ -302,6 +326,15 @@ impl Qp {
         &self.shared
     }
 
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The shard of its context that it is in ([`crate::ContextBuilder::shards`]): 0 is the first.
+    pub fn shard(&self) -> usize {
+        self.inner.shard
+    }
+
     /// Its protection domain.
     pub fn pd(&self) -> &Pd {
         &self.pd
@@ -326,7 +359,7 @@ impl Qp {
     /// ([docs/RECOVERY.md](https://github.com/urxe/urxe/blob/main/docs/RECOVERY.md)). None of datagrams and unreliable connections.
     #[doc(alias = "ibv_query_ece")]
     pub fn query_ece(&self) -> Ece {
-        let offers = self.pd().engine().may_be_selective(self.shared());
+        let offers = self.engine.may_be_selective(self.shared());
         if offers.unwrap_or(false) {
             ece::OFFER
         } else {
@@ -344,7 +377,7 @@ impl Qp {
         match ece {
             Ece { options: 0, .. } => Ok(()),
             ece if *ece == ece::OFFER && self.query_ece() == ece::OFFER => {
-                self.pd().engine().set_selective_peer(self.shared())
+                self.engine.set_selective_peer(self.shared())
             }
             _ => Err(ErrorKind::Unsupported("no such connection options (ECE) are offered").into()),
         }
@@ -380,7 +413,7 @@ impl Qp {
     /// given by a program without CAP_NET_RAW.
     #[doc(alias = "ibv_modify_qp")]
     pub fn modify(&self, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
-        self.pd.engine().modify_qp(&self.shared, attr, mask)
+        self.engine.modify_qp(&self.shared, attr, mask)
     }
 
     /// Brings it into a state that needs no further attributes: RESET or ERR, or RTS from
@@ -399,8 +432,13 @@ impl Qp {
     }
 
     /// Where the core has it, and its number, by which one knows whether it is still there.
-    pub(crate) fn in_core(&self) -> (QpIndex, Qpn) {
-        (self.shared.index, self.shared.qpn)
+    pub(crate) fn following(&self) -> FollowingQp {
+        let engine = Arc::<Engine>::downgrade(&self.engine);
+        FollowingQp {
+            index: self.shared.index,
+            qpn: self.shared.qpn,
+            elsewhere: (self.shard() > 0).then_some(engine as Weak<dyn FailQp>),
+        }
     }
 
     /// All its attributes.
@@ -409,7 +447,7 @@ impl Qp {
     /// After a fork, in the child.
     #[doc(alias = "ibv_query_qp")]
     pub fn query(&self) -> Result<QpAttr, Error> {
-        let (attr, _) = self.pd.engine().query_qp(&self.shared)?;
+        let (attr, _) = self.engine.query_qp(&self.shared)?;
         Ok(attr)
     }
 
@@ -419,7 +457,7 @@ impl Qp {
     /// # Errors
     /// After a fork, in the child.
     pub fn last_error(&self) -> Result<Option<ErrorDetail>, Error> {
-        self.pd.engine().last_error(&self.shared)
+        self.engine.last_error(&self.shared)
     }
 
     /// A completion of this QP in words: what ended it and, if that is what the QP failed
@@ -456,6 +494,27 @@ impl Qp {
     }
 }
 
+/// Where a QP is to be created: with its shared receive queue, where the program says, or as its completion queues are used.
+fn shard_of(shards: &Shards, init: &QpInitAttr<'_>, asked: Option<u32>) -> Result<usize, Error> {
+    let tied = match (init.srq, init.qp_type) {
+        (Some(srq), _) => Some(srq.shard()),
+        (None, QpType::XrcRecv) => Some(0),
+        _ => None,
+    };
+    let Some(asked) = asked.map(|asked| asked as usize) else {
+        let cqs = [init.send_cq.core(), init.recv_cq.core()];
+        return Ok(tied.unwrap_or_else(|| shards.choose(cqs)));
+    };
+    let allowed = match tied {
+        Some(tied) if tied != asked => {
+            "it is that of the shared receive queue, or of XRC targets: 0"
+        }
+        _ if asked >= shards.count() => "the context has fewer",
+        _ => return Ok(asked),
+    };
+    Err(Error::value("the shard of a QP", asked as u64, allowed))
+}
+
 #[cold]
 pub(crate) fn bad_wr(refused: Refused) -> BadWr {
     match refused {
@@ -475,6 +534,6 @@ impl Drop for QpInner {
         if let Some(xrcd) = &self.xrcd {
             xrcd.forget(self.shared.qpn);
         }
-        self.pd.engine().destroy_qp(&self.shared);
+        self.engine.destroy_qp(&self.shared);
     }
 }

@@ -105,7 +105,7 @@ impl Mr {
             pd: pd.as_ref().map(Pd::id),
             access,
         };
-        self.pd().engine().reregister(self.lkey(), &change)?;
+        self.pd().shards().reregister(self.lkey(), &change)?;
         let registration = &mut self.registration;
         (registration.iova, registration.access) = (iova, after);
         if let Some(pd) = pd {

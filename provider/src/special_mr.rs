@@ -85,7 +85,7 @@ impl Pd {
     #[doc(alias = "ibv_alloc_null_mr")]
     pub fn alloc_null_mr(&self) -> Result<NullMr, Error> {
         let scratch = mem::null_scratch()?;
-        let lkey = self.engine().register_null(self.id(), scratch)?;
+        let lkey = self.shards().register_null(self.id(), scratch)?;
         Ok(NullMr {
             registration: Registration::local(self, lkey),
         })

@@ -6,7 +6,7 @@ use urxe_core::srq::{SrqAttr, SrqAttrMask, SrqError, SrqId, SrqInit, SrqXrc};
 use urxe_wire::Qpn;
 
 use crate::cq::Cq;
-use crate::engine::SrqShared;
+use crate::engine::{Engine, SrqShared};
 use crate::error::{BadWr, Error};
 use crate::pd::Pd;
 use crate::qp::bad_wr;
@@ -52,6 +52,9 @@ pub struct Srq {
 #[derive(Debug)]
 struct SrqInner {
     pd: Pd,
+    /// That of all its QPs.
+    engine: Arc<Engine>,
+    shard: usize,
     shared: Arc<SrqShared>,
     /// What a queue of type XRC needs: its domain, and its CQ.
     xrc: Option<(Xrcd, Cq)>,
@@ -67,7 +70,14 @@ impl Srq {
     }
 
     fn with(pd: &Pd, xrc: Option<(Xrcd, Cq)>, attr: &SrqAttr) -> Result<Srq, Error> {
-        let shared = pd.engine().create_srq(&SrqInit {
+        let shards = pd.shards();
+        // The QPs of an XRC domain are in the first shard.
+        let shard = match &xrc {
+            Some(_) => 0,
+            None => shards.next(),
+        };
+        let engine = shards.at(shard).clone();
+        let shared = engine.create_srq(&SrqInit {
             pd: pd.id(),
             attr: *attr,
             xrc: xrc.as_ref().map(|(xrcd, cq)| SrqXrc {
@@ -78,6 +88,8 @@ impl Srq {
         Ok(Srq {
             inner: Arc::new(SrqInner {
                 pd: pd.clone(),
+                engine,
+                shard,
                 shared,
                 xrc,
             }),
@@ -102,7 +114,16 @@ impl Srq {
 
     /// What [`crate::AsyncEvent::SrqLimitReached`] names it by.
     pub fn id(&self) -> SrqId {
+        self.inner.shared.id.of_shard(self.inner.shard as u32)
+    }
+
+    /// What its engine names it by.
+    pub(crate) fn place(&self) -> SrqId {
         self.inner.shared.id
+    }
+
+    pub(crate) fn shard(&self) -> usize {
+        self.inner.shard
     }
 
     /// Its protection domain: that of its receives' memory, whatever the QPs' is.
@@ -144,7 +165,7 @@ impl Srq {
         &self,
         wrs: impl IntoIterator<Item = RecvWr<'a>>,
     ) -> Result<(), BadWr> {
-        let engine = self.inner.pd.engine();
+        let engine = &*self.inner.engine;
         let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         let posted = self.inner.shared.post_recvs(engine, wrs, at);
@@ -157,10 +178,7 @@ impl Srq {
     /// [`crate::ErrorKind::Srq`] if a value is not possible.
     #[doc(alias = "ibv_modify_srq")]
     pub fn modify(&self, attr: &SrqAttr, mask: SrqAttrMask) -> Result<(), Error> {
-        self.inner
-            .pd
-            .engine()
-            .modify_srq(&self.inner.shared, attr, mask)
+        self.inner.engine.modify_srq(&self.inner.shared, attr, mask)
     }
 
     /// Asks for one [`crate::AsyncEvent::SrqLimitReached`], raised when a message takes
@@ -196,7 +214,7 @@ impl Srq {
     /// After a fork, in the child.
     #[doc(alias = "ibv_query_srq")]
     pub fn query(&self) -> Result<SrqAttr, Error> {
-        self.inner.pd.engine().query_srq(&self.inner.shared)
+        self.inner.engine.query_srq(&self.inner.shared)
     }
 
     /// Destroys it now, if it has no other user. Dropping it does the same, but waits for
@@ -218,6 +236,6 @@ impl Srq {
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        self.pd.engine().destroy_srq(&self.shared);
+        self.engine.destroy_srq(&self.shared);
     }
 }

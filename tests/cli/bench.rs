@@ -122,6 +122,30 @@ fn fairness_says_the_share_of_each_and_how_long_the_small_ones_wait() {
 }
 
 #[test]
+fn shards_says_how_many_more_messages_there_are() {
+    let tiny = ["shards", "--threads", "3", "--shards", "2", "--iters", "20"];
+    let result = bench(&tiny);
+    assert_eq!(
+        (&result["threads"], &result["shards"]),
+        (&3.into(), &2.into())
+    );
+    for name in [
+        "one_shard_msg_per_s",
+        "shards_msg_per_s",
+        "ratio",
+        "ratio_min",
+        "ratio_max",
+    ] {
+        assert!(result[name].as_f64() > Some(0.0), "{name}: {result}");
+    }
+    let _pair = loopback_pair();
+    let text = run(urxe().arg("bench").args(tiny)).expect_success().stdout;
+    for part in ["3 threads", "shards", "M msg/s", "ratio"] {
+        assert!(text.contains(part), "no {part}: {text}");
+    }
+}
+
+#[test]
 fn the_table_says_what_the_ratio_is() {
     let _pair = loopback_pair();
     let ran = run(urxe().args(["bench", "write", "--size", "4096", "--iters", "100"]));

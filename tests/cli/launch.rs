@@ -47,8 +47,8 @@ impl Drop for Library {
     }
 }
 
-const SHOW: &str = "echo \"$LD_LIBRARY_PATH|$URXE_DEVICES|$URXE_PCAP|$URXE_STRICT|$URXE_VERBOSE|$URXE_FAULTS|$URXE_MTU|$URXE_SPEED|$URXE_WIRE|$URXE_CONGESTION|$URXE_RECOVERY\"; exit 7";
-const OPTIONS: [&str; 20] = [
+const SHOW: &str = "echo \"$LD_LIBRARY_PATH|$URXE_DEVICES|$URXE_PCAP|$URXE_STRICT|$URXE_VERBOSE|$URXE_FAULTS|$URXE_MTU|$URXE_SPEED|$URXE_WIRE|$URXE_CONGESTION|$URXE_RECOVERY|$URXE_SHARDS\"; exit 7";
+const OPTIONS: [&str; 22] = [
     "--device",
     "127.0.0.5",
     "--device",
@@ -69,6 +69,8 @@ const OPTIONS: [&str; 20] = [
     "delay=100us",
     "--recovery",
     "go-back-n",
+    "--shards",
+    "3",
 ];
 
 #[test]
@@ -79,7 +81,7 @@ fn run_sets_the_environment_and_ends_as_the_program_does() {
     assert_eq!(ran.code, Some(7), "{}", ran.stderr);
     let folder = library.0.display();
     let wanted = format!(
-        "{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024|200|sockets|delay=100us|go-back-n\n"
+        "{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024|200|sockets|delay=100us|go-back-n|3\n"
     );
     assert_eq!(ran.stdout, wanted);
 }
@@ -94,7 +96,7 @@ fn env_gives_a_shell_the_same() {
         .env("LD_LIBRARY_PATH", "/somewhere/else"));
     let folder = library.0.display();
     let wanted = format!(
-        "{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024|200|sockets|delay=100us|go-back-n\n"
+        "{folder}:/somewhere/else|127.0.0.5,::1|/x/%p.pcapng|1|1|drop=2%,seed=7|1024|200|sockets|delay=100us|go-back-n|3\n"
     );
     assert_eq!(ran.stdout, wanted);
 }
@@ -152,6 +154,7 @@ fn what_cannot_be_run_is_told() {
         ("--wire", "copper", "auto, sockets"),
         ("--congestion", "bbr", "auto, none, path"),
         ("--recovery", "none", "go-back-n"),
+        ("--shards", "0", "1..=64"),
     ] {
         let ran = run(&mut library.urxe(&["run", option, value, "true"]));
         assert_eq!(ran.code, Some(2), "{option} {value}");

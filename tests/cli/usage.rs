@@ -30,6 +30,7 @@ fn wrong_usage_exits_with_2() {
         &["bench"],
         &["bench", "teleport"],
         &["bench", "fairness", "--qps", "0"],
+        &["bench", "shards", "--shards", "65"],
         &["bench", "send", "fairness"],
         &["bench", "send", "--mtu", "1000"],
         &["bench", "send", "--wire", "copper"],

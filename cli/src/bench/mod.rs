@@ -15,6 +15,7 @@ mod protocol;
 mod report;
 mod road;
 mod session;
+mod shards;
 pub(crate) mod target;
 
 use std::time::Duration;
@@ -35,6 +36,7 @@ use crate::wire::WireName;
 pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
     match (&args.other, &args.of_op) {
         (Some(OtherBench::Fairness(args)), _) => fairness::run(args),
+        (Some(OtherBench::Shards(args)), _) => shards::run(args),
         (None, Some(args)) => run_op(args),
         (None, None) => unreachable!("the operation is required"),
     }
@@ -81,11 +83,15 @@ fn run_op(args: &OpBenchArgs) -> Result<(), CliError> {
 
 /// Makes this the measuring process of a host that is quiet, or says that it is not.
 pub(crate) fn prepare() {
+    note_load();
+    // Before the device is opened, so that its threads stay there, too.
+    process::pin(CPUS[0]);
+}
+
+fn note_load() {
     if let Some(note) = busy::note() {
         eprintln!("urxe: {note}");
     }
-    // Before the device is opened, so that its threads stay there, too.
-    process::pin(CPUS[0]);
 }
 
 fn plan(args: &OpBenchArgs) -> Result<Plan, CliError> {

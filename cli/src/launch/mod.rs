@@ -149,6 +149,7 @@ fn variables(args: &LaunchArgs, owner: Owner) -> Result<Vec<(&'static str, OsStr
         ("URXE_WIRE", args.wire.wire.map(name_of)),
         ("URXE_CONGESTION", args.congestion.clone()),
         ("URXE_RECOVERY", args.recovery.map(name_of)),
+        ("URXE_SHARDS", args.shards.map(|shards| shards.to_string())),
         ("URXE_VERBOSE", flag(args.verbose)),
     ];
     let more = more.into_iter();

@@ -8,6 +8,17 @@ pub struct QpIndex(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct SrqId(pub u32);
 
+impl SrqId {
+    /// Bits of a place.
+    const PLACE_BITS: u32 = 24;
+
+    /// The same place as a device of several shards names it, where each has a table of its own.
+    pub fn of_shard(self, shard: u32) -> SrqId {
+        debug_assert!(self.0 >> Self::PLACE_BITS == 0 && shard >> (32 - Self::PLACE_BITS) == 0);
+        SrqId(shard << Self::PLACE_BITS | self.0)
+    }
+}
+
 /// How many of a table's places are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Occupancy {

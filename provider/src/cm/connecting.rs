@@ -282,6 +282,7 @@ impl Id {
         act: impl FnOnce(&mut Agent, Time, CommId) -> Result<(), CoreError>,
     ) -> Result<(), Error> {
         let (context, conn) = self.conn()?;
+        context.shards().settle_others();
         Ok(context.engine().cm(|agent, now| act(agent, now, conn))??)
     }
 }

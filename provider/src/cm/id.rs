@@ -313,6 +313,7 @@ impl Drop for Handle {
             listening.end();
         }
         if let (Some(context), Some(conn)) = (self.device.get(), state.conn) {
+            context.shards().settle_others();
             context.engine().cm_destroy(conn);
         }
         drop(state.lease);

@@ -40,5 +40,5 @@ pub use manager::{Manager, Opener};
 pub use options::CmOption;
 pub use param::{ConnParam, PortSpace, UDP_QKEY, UdParam};
 pub use qp::Follower;
-pub(crate) use queue::{Mailbox, What};
+pub(crate) use queue::{FailQp, FollowingQp, Mailbox, What};
 pub use urxe_wire::cm::RejReason;

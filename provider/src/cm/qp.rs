@@ -140,7 +140,7 @@ impl Id {
             qp.start_datagrams(self.qkey())?;
         } else {
             qp.init(rights(ConnParam::MAX_DEPTH))?;
-            self.handle.mailbox.follow(Some(qp.in_core()));
+            self.handle.mailbox.follow(Some(qp.following()));
         }
         let mut state = self.state();
         state.attached = qp.downgrade();

@@ -1,6 +1,7 @@
 //! Events on their way to the program.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use core::fmt::Debug;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use urxe_core::cm::{CmEvent, CommId, Incoming};
 use urxe_core::table::QpIndex;
@@ -43,6 +44,21 @@ impl What {
     }
 }
 
+/// A QP that follows a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct FollowingQp {
+    pub(crate) index: QpIndex,
+    pub(crate) qpn: Qpn,
+    /// Its engine, if that is not the one of the connection manager.
+    pub(crate) elsewhere: Option<Weak<dyn FailQp>>,
+}
+
+/// Another shard's engine.
+pub(crate) trait FailQp: Debug + Send + Sync {
+    /// Fails a QP, if it is still there.
+    fn fail_qp(&self, index: QpIndex, qpn: Qpn);
+}
+
 /// Where an identifier's events go.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
@@ -50,7 +66,7 @@ pub(crate) struct Mailbox {
     /// The identifier; set once it is made.
     to: OnceLock<Object>,
     /// The QP that follows its connection, if one does.
-    qp: Mutex<Option<(QpIndex, Qpn)>>,
+    qp: Mutex<Option<FollowingQp>>,
 }
 
 impl Mailbox {
@@ -63,12 +79,12 @@ impl Mailbox {
     }
 
     /// A QP fails when the connection ends, whether or not the program looks for events.
-    pub(crate) fn follow(&self, qp: Option<(QpIndex, Qpn)>) {
+    pub(crate) fn follow(&self, qp: Option<FollowingQp>) {
         *lock(&self.qp) = qp;
     }
 
-    pub(crate) fn follower(&self) -> Option<(QpIndex, Qpn)> {
-        *lock(&self.qp)
+    pub(crate) fn follower(&self) -> Option<FollowingQp> {
+        lock(&self.qp).clone()
     }
 
     pub(crate) fn address(&self, to: Object) {

@@ -1,6 +1,7 @@
 //! How a context is opened.
 
 use core::net::IpAddr;
+use core::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,8 +11,9 @@ use urxe_core::{Recovery, ShardConfig, SourcePorts};
 use urxe_udp::UdpConfig;
 use urxe_wire::IcrcPolicy;
 
+use super::shards::{self, SHARDS_MAX, Shards};
 use super::{Context, ContextInner, congestion};
-use crate::engine::{CAPTURING, Engine, EngineConfig, FAULTY, ProgressThread};
+use crate::engine::{CAPTURING, EngineConfig, FAULTY, ProgressThread};
 use crate::error::{Error, ErrorKind};
 use crate::faults::{FaultSpec, FaultSpecError};
 use crate::host::environment;
@@ -57,6 +59,8 @@ pub struct ContextBuilder {
     recovery: Option<Recovery>,
     /// The same.
     congestion: Option<CongestionControl>,
+    /// The same.
+    shards: Option<u32>,
 }
 
 impl ContextBuilder {
@@ -88,6 +92,7 @@ impl ContextBuilder {
             speed: None,
             recovery: None,
             congestion: None,
+            shards: None,
         }
     }
 
@@ -223,6 +228,32 @@ impl ContextBuilder {
         self
     }
 
+    /// Has so many engines work for the context, each with a lock, sockets and a progress thread of its own, so that threads on several
+    /// processors move packets at the same time. 1 by default; 64 at most. The environment variable `URXE_SHARDS` does the same for all
+    /// contexts.
+    ///
+    /// A QP is in one of them: in that of the QPs with the same completion queue, or the next in turn, or what [`crate::QpBuilder::shard`]
+    /// says. So threads that each have a completion queue of their own do not wait for each other. Memory windows and keys that peers
+    /// invalidate need a context of one shard. Strict mode, simulated networks and contexts that share their addresses with no other
+    /// have one always: [`Context::shard_count`] tells.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), urxe::Error> {
+    /// let context = urxe::Context::builder("127.81.0.52".parse().unwrap()).shards(2).open()?;
+    /// let pd = context.alloc_pd()?;
+    /// let cqs = [context.create_cq(64)?, context.create_cq(64)?];
+    /// // Two threads may use these without meeting in a lock.
+    /// let qps = [pd.qp(&cqs[0]).create()?, pd.qp(&cqs[1]).create()?];
+    /// assert_ne!(qps[0].shard(), qps[1].shard());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn shards(mut self, count: u32) -> Self {
+        self.shards = Some(count);
+        self
+    }
+
     /// Opens the context.
     ///
     /// # Errors
@@ -255,25 +286,28 @@ impl ContextBuilder {
             config.shard = on_network(config.shard);
         }
         config.shard.mtu_max = mtu_max;
-        let engine = Arc::new(Engine::open(&config)?);
-        if config.faults.is_some() {
-            FAULTY.note(&engine);
-        }
-        if config.tap.is_some() {
-            CAPTURING.note(&engine);
-        }
-        let progress = match &config.network {
-            // The network is the thread.
-            Some(network) => {
-                let driven: Arc<dyn Driven> = engine.clone();
-                network.attach(Adapter::new(Arc::downgrade(&driven)));
-                None
+        let count = shards_of(self.shards, &config)?;
+        let shards = Shards::open(&config, count)?;
+        let mut progress = Vec::new();
+        for engine in shards.each() {
+            if config.faults.is_some() {
+                FAULTY.note(engine);
             }
-            None => Some(ProgressThread::start(engine.clone())?),
-        };
+            if config.tap.is_some() {
+                CAPTURING.note(engine);
+            }
+            match &config.network {
+                // The network is the thread.
+                Some(network) => {
+                    let driven: Arc<dyn Driven> = engine.clone();
+                    network.attach(Adapter::new(Arc::downgrade(&driven)));
+                }
+                None => progress.push(ProgressThread::start(engine.clone())?),
+            }
+        }
         let inner = ContextInner {
-            _progress: progress,
-            engine,
+            _progress: progress.into(),
+            shards,
             active_mtu,
             speed,
             pd_numbers: PdNumbers::new(LIMITS.max_pd),
@@ -283,6 +317,25 @@ impl ContextBuilder {
             inner: Arc::new(inner),
         })
     }
+}
+
+/// How many engines: what the program says, or the environment.
+fn shards_of(asked: Option<u32>, config: &EngineConfig) -> Result<NonZeroU32, Error> {
+    let given = match asked {
+        None => shards::of_environment()?,
+        Some(count) => Some(
+            NonZeroU32::new(count)
+                .filter(|count| count.get() <= SHARDS_MAX)
+                .ok_or_else(|| {
+                    let name = "the number of shards";
+                    Error::value(name, count.into(), "it is from 1 to 64")
+                })?,
+        ),
+    };
+    let count = given.unwrap_or(NonZeroU32::MIN);
+    // One engine judges what strict mode sees, and a network drives one.
+    let is_one = config.strict != StrictMode::Off || config.network.is_some();
+    Ok(if is_one { NonZeroU32::MIN } else { count })
 }
 
 impl ContextBuilder {

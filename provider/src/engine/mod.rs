@@ -124,13 +124,28 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Opens the sockets. Nothing moves until a [`ProgressThread`] or a caller drives.
-    pub(crate) fn open(config: &EngineConfig) -> Result<Engine, Error> {
+    /// Opens the sockets. Nothing moves until a [`ProgressThread`] or a caller drives. Beside the first engine of a context it is
+    /// another shard, with this number.
+    pub(crate) fn open(
+        config: &EngineConfig,
+        beside: Option<(&Engine, u32)>,
+    ) -> Result<Engine, Error> {
         let generation = Generation::current();
-        let opened = carrier::open(config)?;
+        let mut opened = carrier::open(config)?;
         let random = || config.random();
         let progress = Arc::new(ProgressShared::new()?);
-        let events = Arc::new(Channel::new().map_err(Error::io("creating an eventfd"))?);
+        let (mrs, events, number) = match beside {
+            None => {
+                let events = Channel::new().map_err(Error::io("creating an eventfd"))?;
+                (MrTable::new(random()?), Arc::new(events), 0)
+            }
+            Some((first, number)) => {
+                // Times of completions are compared; and the first one watches the port for all.
+                opened.clock = first.clock.clone();
+                opened.port = Arc::new(PortWatch::always_up());
+                (first.enter()?.mrs.twin(), first.events.clone(), number)
+            }
+        };
         let shard = config.shard(&opened)?;
         let strict = match config.strict {
             StrictMode::Off => None,
@@ -146,10 +161,11 @@ impl Engine {
             port: opened.port.clone(),
             combiner: Combiner::new(ShardState::new(
                 shard,
-                MrTable::new(random()?),
+                mrs,
                 opened,
                 progress.clone(),
                 events.clone(),
+                number,
                 strict.map(|strict| Box::new(RefCell::new(strict))),
             )),
             sockets,
@@ -184,17 +200,17 @@ impl Engine {
         let found = cq.take(out);
         if found > 0 {
             if cq.is_turn_to_drive() {
-                self.drive(cq, Driver::Poller { yields: true })?;
+                self.drive(cq, true)?;
             }
             return Ok(found);
         }
-        self.drive(cq, Driver::Poller { yields: false })?;
+        self.drive(cq, false)?;
         Ok(cq.take(out))
     }
 
-    /// One turn on behalf of a thread that polls `cq`.
+    /// One turn on behalf of a thread that polls `cq`, and found something there or not.
     #[inline]
-    fn drive(&self, cq: &CqCore, poller: Driver) -> Result<(), Poisoned> {
+    pub(crate) fn drive(&self, cq: &CqCore, yields: bool) -> Result<(), Poisoned> {
         // If another thread drives, its completions will be found by the next poll.
         let Attempt::Held(mut state) = self.combiner.try_lock()? else {
             return Ok(());
@@ -209,7 +225,7 @@ impl Engine {
         state.serve_bells();
         // The reply that an ACK was to travel with did not come: before looking for more,
         // as the peer may be waiting for it.
-        state.transmit(poller);
+        state.transmit(Driver::Poller { yields });
         let any = state.receive(1, Which::Polled);
         if !state.handle_timers() && !any {
             // Nothing new: most polls end here.

@@ -23,6 +23,8 @@ pub(crate) const MTU: &str = "URXE_MTU";
 pub(crate) const PCAP: &str = "URXE_PCAP";
 /// What is done about lost packets ([`crate::Recovery`]).
 pub(crate) const RECOVERY: &str = "URXE_RECOVERY";
+/// How many engines work for each context ([`crate::ContextBuilder::shards`]).
+pub(crate) const SHARDS: &str = "URXE_SHARDS";
 /// [`crate::PortSpeed`] of all ports.
 pub(crate) const SPEED: &str = "URXE_SPEED";
 /// What decisions of strict mode and of faults follow from.

@@ -1,7 +1,7 @@
 //! Completion queues: rings that the engine fills and the application empties.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use urxe_core::Time;
@@ -47,8 +47,12 @@ pub(crate) struct CqCore {
     pub(crate) len: AtomicUsize,
     /// A completion was lost: what is in the queue is not all there was.
     overrun: AtomicBool,
+    /// The overrun was told.
+    is_overrun_told: AtomicBool,
     /// Polls in a row that found something.
     polls: AtomicUsize,
+    /// Shards with QPs that complete here, one bit for each.
+    shards: AtomicU64,
     /// Events that the program took, less those that it acknowledged.
     pub(crate) unacked: AtomicU32,
 }
@@ -94,7 +98,9 @@ impl CqCore {
             capacity: AtomicUsize::new(capacity),
             len: AtomicUsize::new(0),
             overrun: AtomicBool::new(false),
+            is_overrun_told: AtomicBool::new(false),
             polls: AtomicUsize::new(0),
+            shards: AtomicU64::new(0),
             unacked: AtomicU32::new(0),
         }
     }
@@ -188,6 +194,28 @@ impl CqCore {
         let polls = self.polls.load(Ordering::Relaxed) + 1;
         self.polls.store(polls, Ordering::Relaxed);
         polls.is_multiple_of(POLLS_PER_DRIVE)
+    }
+
+    /// QPs of this shard complete here from now on.
+    pub(crate) fn note_shard(&self, shard: usize) {
+        self.shards.fetch_or(1 << shard, Ordering::Relaxed);
+    }
+
+    /// QPs of this shard may complete here.
+    #[inline]
+    pub(crate) fn serves(&self, shard: usize) -> bool {
+        self.shards.load(Ordering::Relaxed) >> shard & 1 != 0
+    }
+
+    /// The shard that has QPs which complete here; the first of several.
+    pub(crate) fn home(&self) -> Option<usize> {
+        let shards = self.shards.load(Ordering::Relaxed);
+        (shards != 0).then(|| shards.trailing_zeros() as usize)
+    }
+
+    /// True for the first that asks, of all shards that met the overrun.
+    pub(crate) fn tell_overrun(&self) -> bool {
+        !self.is_overrun_told.swap(true, Ordering::Relaxed)
     }
 
     /// Completions that were not polled; those that only say "flushed" are not counted.

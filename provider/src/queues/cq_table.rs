@@ -37,6 +37,20 @@ impl CqTable {
         Ok(cq)
     }
 
+    /// Takes a queue of another table, which gives the numbers out for both.
+    pub(crate) fn adopt(&mut self, cq: &Arc<CqCore>) {
+        let place = cq.id.0 as usize;
+        while self.cqs.len() <= place {
+            self.free.push(self.cqs.len() as u32);
+            self.cqs.push(None);
+        }
+        // Queues come and go in the same order in both, so it is found near the end.
+        if let Some(at) = self.free.iter().rposition(|&free| free == cq.id.0) {
+            self.free.remove(at);
+        }
+        self.cqs[place] = Some(cq.clone());
+    }
+
     pub(crate) fn remove(&mut self, id: CqId) {
         if self.cqs[id.0 as usize].take().is_some() {
             self.free.push(id.0);
@@ -98,6 +112,23 @@ mod tests {
         table.remove(CqId(5));
         assert_eq!(table.create(small()).expect("free").id, CqId(5));
         assert!(table.create(small()).is_err());
+    }
+
+    #[test]
+    fn a_table_takes_queues_of_another_under_their_numbers() {
+        let (mut first, mut other) = (CqTable::default(), CqTable::default());
+        let queues: Vec<_> = (0..5)
+            .map(|_| first.create(small()).expect("free"))
+            .collect();
+        for cq in [&queues[3], &queues[0], &queues[4]] {
+            other.adopt(cq);
+        }
+        assert!(Arc::ptr_eq(other.at(CqId(3)).expect("taken"), &queues[3]));
+        assert!(other.at(CqId(1)).is_none());
+        other.remove(CqId(3));
+        other.adopt(&queues[3]);
+        assert_eq!(other.free, [1, 2]);
+        assert_eq!((other.capacity(CqId(3)), other.capacity(CqId(2))), (1, 0));
     }
 
     #[test]

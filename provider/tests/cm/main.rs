@@ -8,6 +8,7 @@ mod datagrams;
 mod ends;
 mod listening;
 mod removal;
+mod shards;
 
 use common::{PATIENCE, address};
 use std::net::{IpAddr, SocketAddr};

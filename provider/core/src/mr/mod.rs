@@ -5,6 +5,7 @@
 //! on adapters that make them equal) is told so here.
 
 mod access;
+mod copies;
 mod region;
 mod rereg;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use crate::detail::MrFacts;
 use crate::permute::Permutation24;
 use crate::table::shrink;
 pub use access::Access;
+pub use copies::MrCopy;
 pub use region::{AccessFault, Accessor, MrInit, MrKeys, MrSpan, PdId, RegisterError};
 pub use rereg::MrChange;
 use window::Window;

@@ -90,7 +90,7 @@ fn on_network(network: &Arc<dyn Network>, config: &EngineConfig) -> Result<Opene
         sockets: Arc::new(Sockets::none(addrs, config.udp.clone())),
         membership: None,
         chunk: Some(QpnChunk(chunk)),
-        port: Arc::new(PortWatch::on_network()),
+        port: Arc::new(PortWatch::always_up()),
         // A network captures by itself, in its own time.
         tap: None,
         recv_buffer: BUFFER_ON_NETWORK,

@@ -85,8 +85,8 @@ impl PortWatch {
         watch
     }
 
-    /// The port of a context on a custom `Network`: up.
-    pub(crate) fn on_network() -> PortWatch {
+    /// The port of a context on a custom `Network`, or one that is watched elsewhere: up.
+    pub(crate) fn always_up() -> PortWatch {
         PortWatch {
             is_up: AtomicBool::new(true),
             ..PortWatch::default()

@@ -62,6 +62,8 @@ pub(crate) struct ShardState {
     pub(crate) nothing_new: bool,
     /// The receivers of the connection manager's events.
     pub(crate) cm: CmTable,
+    /// Which of the context's shards it is.
+    pub(in crate::engine) number: u32,
 }
 
 impl Deref for ShardState {
@@ -87,6 +89,7 @@ impl ShardState {
         opened: Opened,
         progress: Arc<ProgressShared>,
         events: Arc<Channel<AsyncEvent>>,
+        number: u32,
         strict: Option<Box<RefCell<Strict>>>,
     ) -> ShardState {
         ShardState {
@@ -110,6 +113,7 @@ impl ShardState {
             membership: opened.membership,
             nothing_new: false,
             cm: CmTable::default(),
+            number,
         }
     }
 
@@ -388,7 +392,9 @@ impl ShardState {
             let event = match event {
                 CoreEvent::CqErr(cq) => {
                     self.with(|shard, env| shard.fail_cq(cq, env));
-                    Some(AsyncEvent::CqErr(cq))
+                    // Of several shards the first that met it tells.
+                    let is_news = self.cqs.at(cq).is_none_or(|cq| cq.tell_overrun());
+                    is_news.then_some(AsyncEvent::CqErr(cq))
                 }
                 CoreEvent::QpFatal(index) => self.qpn(index).map(AsyncEvent::QpFatal),
                 CoreEvent::QpReqErr(index) => self.qpn(index).map(AsyncEvent::QpReqErr),
@@ -400,7 +406,7 @@ impl ShardState {
                 }
                 CoreEvent::SrqLimitReached(id) => {
                     let is_live = matches!(self.inlets.srqs.get(id.0 as usize), Some(Some(_)));
-                    is_live.then_some(AsyncEvent::SrqLimitReached(id))
+                    is_live.then_some(AsyncEvent::SrqLimitReached(id.of_shard(self.number)))
                 }
                 // A kind that this version of the API does not know.
                 _ => None,

@@ -16,10 +16,11 @@ use urxe_core::{Driver, Time};
 use urxe_wire::Qpn;
 use urxe_wire::cm::PortSpace;
 
-use crate::cm::{Mailbox, What};
+use crate::cm::{FailQp, Mailbox, What};
 use crate::engine::Engine;
 use crate::engine::carrier::port_watch::LinkChange;
-use crate::engine::carrier::sockets::ListensAt;
+use crate::engine::carrier::sockets::{ListensAt, Which};
+use crate::engine::drive::doorbell::Guard;
 use crate::engine::drive::shard_state::ShardState;
 use crate::error::Error;
 use crate::guid::guid_of;
@@ -27,6 +28,9 @@ use crate::lock::lock;
 
 /// The mailboxes of identifiers, by their numbers.
 pub(in crate::engine) type Bound = Mutex<BTreeMap<u64, Arc<Mailbox>>>;
+
+/// More than a window of one connection takes.
+const RECEIVES_BEFORE_END: u32 = 64;
 
 /// The receivers of events, by place.
 #[derive(Debug, Default)]
@@ -81,9 +85,16 @@ impl ShardState {
             };
             let mailbox = mailbox.clone();
             if let CmEvent::Disconnected { .. } = event
-                && let Some((index, qpn)) = mailbox.follower()
+                && let Some(qp) = mailbox.follower()
             {
-                self.fail_qp(index, qpn);
+                match qp.elsewhere {
+                    None => self.fail_qp(qp.index, qp.qpn),
+                    // While this engine's lock is held: no thread that holds another shard's waits for this one.
+                    Some(engine) => engine
+                        .upgrade()
+                        .into_iter()
+                        .for_each(|engine| engine.fail_qp(qp.index, qp.qpn)),
+                }
             }
             mailbox.push(What::Agent(event));
         }
@@ -124,7 +135,7 @@ impl Engine {
     }
 
     fn with_cm<R>(&self, act: impl FnOnce(&mut ShardState, Time) -> R) -> Result<R, Error> {
-        let mut state = self.enter()?;
+        let mut state = self.settled()?;
         if !state.cm.is_used {
             state.cm.is_used = true;
             if self.sockets.add_user(ListensAt::Everywhere) {
@@ -133,15 +144,25 @@ impl Engine {
                 self.progress.kick();
             }
         }
-        // What the program posted and received before this call leaves before what the agent has to say: behind the
-        // end of a connection the peer would have no use for an ACK.
-        state.serve_bells();
-        state.transmit(Driver::Visitor);
         let now = state.now;
         let result = act(&mut state, now);
         self.note_gone(state.shard.cm_occupancy());
         state.transmit(Driver::Visitor);
         Ok(result)
+    }
+
+    /// What the program posted and received before a call of the connection manager leaves before what the agent has to say: behind the
+    /// end of a connection the peer would have no use for an ACK.
+    fn settled(&self) -> Result<Guard<'_, ShardState>, Error> {
+        let mut state = self.enter()?;
+        state.serve_bells();
+        state.transmit(Driver::Visitor);
+        Ok(state)
+    }
+
+    /// Does so for the agent of another engine.
+    pub(crate) fn settle(&self) -> Result<(), Error> {
+        self.settled().map(drop)
     }
 
     /// Asks for a connection of the identifier that has this mailbox, or where a datagram QP is.
@@ -232,5 +253,21 @@ impl Engine {
                 *place = None;
             }
         });
+    }
+}
+
+impl FailQp for Engine {
+    fn fail_qp(&self, index: QpIndex, qpn: Qpn) {
+        // A failed engine has failed its QPs.
+        if let Ok(mut state) = self.enter() {
+            // What the peer sent before the end is here, and perhaps not looked at. Strangers' packets may come without end.
+            for _ in 0..RECEIVES_BEFORE_END {
+                if !state.receive(1, Which::All) {
+                    break;
+                }
+            }
+            state.fail_qp(index, qpn);
+            state.transmit(Driver::Visitor);
+        }
     }
 }

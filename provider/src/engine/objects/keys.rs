@@ -1,13 +1,13 @@
 //! Memory keys: regions and windows come and go under the engine's lock, so that no packet
 //! is being handled meanwhile.
 
-use urxe_core::mr::{Access, MrChange, MrInit, MrKeys, MwType, PdId, RegisterError};
+use urxe_core::mr::{Access, MrChange, MrCopy, MrInit, MrKeys, MwType, PdId, RegisterError};
 use urxe_core::work::Sge;
 use urxe_wire::{Lkey, Rkey};
 
 use crate::advice::{Advice, AdviseFault};
 use crate::engine::Engine;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::mem;
 
 /// Bytes that are prefetched while other threads wait.
@@ -24,6 +24,19 @@ impl Engine {
 
     pub(crate) fn reregister(&self, lkey: Lkey, change: &MrChange) -> Result<MrKeys, Error> {
         Ok(self.enter()?.mrs.reregister(lkey, change)?)
+    }
+
+    /// A region, for another shard.
+    pub(crate) fn copy_of(&self, lkey: Lkey) -> Result<MrCopy, Error> {
+        let copy = self.enter()?.mrs.copy_of(lkey);
+        // Keys are only lost with the engine.
+        copy.ok_or_else(|| ErrorKind::EngineFailed.into())
+    }
+
+    /// Another shard's region.
+    pub(crate) fn put(&self, copy: MrCopy) -> Result<(), Error> {
+        self.enter()?.mrs.put(copy);
+        Ok(())
     }
 
     /// Lets peers invalidate the rkey of a region, or not.

@@ -273,6 +273,12 @@ impl Engine {
         cq.map_err(|_| ErrorKind::TooManyCqs(LIMITS.max_cq).into())
     }
 
+    /// Another shard's queue, under the same number.
+    pub(crate) fn adopt_cq(&self, cq: &Arc<CqCore>) -> Result<(), Error> {
+        self.enter()?.cqs.adopt(cq);
+        Ok(())
+    }
+
     pub(crate) fn destroy_cq(&self, cq: &CqCore) {
         if let Ok(mut state) = self.enter() {
             state.strict_mut(|strict, _, _| strict.on_cq_destroyed(cq));
