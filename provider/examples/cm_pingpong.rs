@@ -7,12 +7,15 @@
 
 use std::net::SocketAddr;
 use std::thread;
+use std::time::Duration;
 
-use urxe::cm::{ConnectBuilder, Connection, Listener, listen};
-use urxe::{Access, Error, Mr, RecvWr, SendWr};
+use urxe::cm::{CmError, ConnectBuilder, Connection, Listener, listen};
+use urxe::{Access, Error, ErrorKind, Mr, RecvWr, SendWr};
 
 /// Bytes of a message.
 const LEN: usize = 64;
+/// A peer that is silent for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One end of the table: a connection, and memory for one message each way.
 struct Player {
@@ -51,11 +54,12 @@ impl Player {
 
     /// The next message; none when the peer has gone.
     fn receive(&self) -> Result<Option<String>, Error> {
-        let wc = self.connection.cq().poll_one()?;
-        if !wc.is_success() {
-            // The end of the connection fails what was posted.
-            return Ok(None);
-        }
+        let wc = match self.connection.wait(PATIENCE) {
+            Ok(Some(wc)) => wc,
+            Err(error) if error.kind() == &ErrorKind::Cm(CmError::Closed) => return Ok(None),
+            Ok(None) => return Err(CmError::TimedOut.into()),
+            Err(error) => return Err(error),
+        };
         let mut text = vec![0; wc.byte_len as usize];
         self.back.read(0, &mut text);
         self.expect()?;
@@ -66,18 +70,12 @@ impl Player {
 /// Serves one peer until it goes.
 fn agent(connection: Connection) -> Result<(), Error> {
     let peer = connection.id().peer_addr();
-    let events = connection.events().clone();
     let player = Player::new(connection)?;
     let mut rounds = 0;
-    // A program that polls for messages sees the end by a failed receive, once the event that
-    // says so was taken: here a thread takes it.
-    let watcher = thread::spawn(move || events.wait(None));
     while let Some(text) = player.receive()? {
         player.send(&text.replace("ping", "pong"))?;
         rounds += 1;
     }
-    // It has said so by then.
-    let _ = watcher.join();
     println!("{rounds} rounds with {peer:?}");
     Ok(())
 }

@@ -44,6 +44,17 @@ struct ChannelInner {
 }
 
 impl CompChannel {
+    /// A queue's own channel.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn of(context: &Context, queue: &Arc<CqChannel>) -> CompChannel {
+        CompChannel {
+            inner: Arc::new(ChannelInner {
+                context: context.clone(),
+                queue: queue.clone(),
+            }),
+        }
+    }
+
     pub(crate) fn create(context: &Context) -> Result<CompChannel, Error> {
         context.engine().check_process()?;
         let queue = Arc::new(Channel::new().map_err(Error::io("creating an eventfd"))?);

@@ -104,6 +104,7 @@ mod context;
 mod cq;
 mod cq_builder;
 mod cq_poll;
+mod cq_wait;
 mod datagram;
 mod device;
 mod dm;

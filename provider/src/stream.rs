@@ -134,10 +134,20 @@ impl CqStream {
     /// # Panics
     /// Outside a tokio runtime, or if that has no I/O driver.
     pub fn new(context: &Context, cqe: usize) -> Result<CqStream, Error> {
-        let channel = context.create_comp_channel()?;
-        let cq = context.create_cq_with_channel(cqe, &channel)?;
+        CqStream::of(&context.create_cq(cqe)?)
+    }
+
+    /// The completions of a queue that was created without a channel. It can have one stream at a time.
+    ///
+    /// # Errors
+    /// If the queue has a channel, or the runtime cannot watch its own.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, or if that has no I/O driver.
+    pub fn of(cq: &Cq) -> Result<CqStream, Error> {
+        let channel = CompChannel::of(cq.context(), cq.own_channel()?);
         Ok(CqStream {
-            cq,
+            cq: cq.clone(),
             readable: watch(channel)?,
             taken: VecDeque::with_capacity(BATCH),
             armed: false,
@@ -170,7 +180,7 @@ impl CqStream {
             }
             if !self.armed {
                 // A completion may have come before this: once more round.
-                self.cq.req_notify(false)?;
+                self.cq.arm_own();
                 self.armed = true;
                 continue;
             }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use common::{End, PATIENCE, address, connect};
 use tokio::time::timeout;
-use urxe::{AsyncEvent, ConnectOptions, Context, CqStream, ErrorKind, Mr, Pd, Qp, RecvWr, SendWr};
+use urxe::{
+    AsyncEvent, ConnectOptions, Context, CqStream, ErrorKind, Mr, Pd, Qp, RecvWr, SendWr, cm,
+};
 
 struct Side {
     pd: Pd,
@@ -184,4 +186,36 @@ async fn a_connection_is_made_by_tasks() {
         assert_eq!(event.expect("an event").kind, kind);
     }
     serve.await.expect("it went well");
+}
+
+/// Both ends of a connection by address in one thread: neither may block the other.
+#[tokio::test]
+async fn connections_by_address_of_two_tasks() {
+    let any = |port| std::net::SocketAddr::new(address(), port);
+    let listener = cm::listen(any(0)).expect("listens");
+    let to = listener.local_addr();
+    let client = cm::ConnectBuilder::new(to).from(any(0)).connect_async();
+    let both = async { tokio::join!(listener.accept_async(), client) };
+    let (server, client) = timeout(PATIENCE, both).await.expect("in time");
+    let (server, client) = (server.expect("accepts"), client.expect("connects"));
+    let mut messages = server.completions().expect("a stream");
+    assert!(server.completions().is_err(), "one stream at a time");
+    for wr_id in [1, 2] {
+        let posted = server.qp().post_recv(&RecvWr::new(wr_id, &[]));
+        posted.expect("room");
+    }
+    let send = SendWr::send_inline(1, b"");
+    client.qp().post_send(&send).expect("room");
+    let wc = timeout(PATIENCE, messages.next()).await.expect("in time");
+    assert_eq!(wc.expect("polls").wr_id, 1);
+    drop(client);
+    let wc = timeout(PATIENCE, messages.next()).await.expect("in time");
+    let error = server.check(wc.expect("polls")).expect_err("it has gone");
+    assert_eq!(error.kind(), &ErrorKind::Cm(cm::CmError::Closed));
+    // A host without a program.
+    let silent = std::net::SocketAddr::new(address(), 9);
+    let error = cm::ConnectBuilder::new(silent).from(any(0)).connect_async();
+    let error = timeout(PATIENCE, error).await.expect("in time");
+    let error = error.expect_err("nobody is there");
+    assert_eq!(error.blame(), urxe::Blame::Peer, "{error}");
 }

@@ -236,6 +236,7 @@ impl Id {
         if self.qp_type() == QpType::Ud {
             return Err(CmError::State("datagrams have no connection").into());
         }
+        self.handle.mailbox.end(false);
         self.fail_attached()?;
         let engine = context.engine();
         engine.cm(|agent, now| agent.disconnect(now, conn))??;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use urxe_core::error::WcStatus;
 use urxe_core::qp::attr::QpCap;
 use urxe_wire::cm::RejReason;
 
@@ -23,6 +24,7 @@ use crate::error::Error;
 use crate::lock::lock;
 use crate::pd::Pd;
 use crate::qp::Qp;
+use crate::wc::Wc;
 
 /// RNR NAKs of these connections ask for 0.64 ms: RDMA-CM's own 655 ms are for programs that ask for it.
 const MIN_RNR_TIMER: u8 = 12;
@@ -71,6 +73,28 @@ impl Connection {
     /// What the peer sent with its request or answer.
     pub fn private_data(&self) -> &[u8] {
         &self.end.private_data
+    }
+
+    /// The next completion, as long as `timeout` allows; `None` when that is over. The thread sleeps meanwhile
+    /// ([`Cq::poll_timeout`]), and one thread at a time may wait.
+    ///
+    /// # Errors
+    /// Of a completion that failed what [`Connection::check`] says; and see [`Cq::poll`].
+    pub fn wait(&self, timeout: Duration) -> Result<Option<Wc>, Error> {
+        let wc = self.end.cq.poll_timeout(timeout)?;
+        wc.map(|wc| self.check(wc)).transpose()
+    }
+
+    /// The completion, if it succeeded ([`Wc::ok`]).
+    ///
+    /// # Errors
+    /// [`CmError::Closed`] for a request that was flushed because the peer ended the connection, and as of [`Wc::ok`].
+    pub fn check(&self, wc: Wc) -> Result<Wc, Error> {
+        let is_flushed = wc.status == WcStatus::WrFlushErr;
+        if is_flushed && self.end.id.handle.mailbox.is_ended_by_peer() {
+            return Err(CmError::Closed.into());
+        }
+        wc.ok().copied()
     }
 
     /// What happens to it: [`EventKind::Disconnected`].
@@ -172,18 +196,27 @@ impl Listener {
     pub fn accept_timeout(&self, timeout: Duration) -> Result<Option<Connection>, Error> {
         let end = Instant::now().checked_add(timeout);
         while let Some(event) = next_until(&self.channel, end)? {
-            match event.kind {
-                EventKind::ConnectRequest => self.welcome(&event),
-                EventKind::Established => {
-                    if let Some(connection) = self.finish(&event.id) {
-                        return Ok(Some(connection));
-                    }
-                }
-                // It is gone before it came.
-                _ => drop(lock(&self.guests).remove(&event.id.number())),
+            if let Some(connection) = self.take(&event) {
+                return Ok(Some(connection));
             }
         }
         Ok(None)
+    }
+
+    /// A connection, if the event completes one.
+    pub(super) fn take(&self, event: &Event) -> Option<Connection> {
+        match event.kind {
+            EventKind::ConnectRequest => self.welcome(event),
+            EventKind::Established => return self.finish(&event.id),
+            // It is gone before it came.
+            _ => drop(lock(&self.guests).remove(&event.id.number())),
+        }
+        None
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(super) fn channel(&self) -> &EventChannel {
+        &self.channel
     }
 
     /// Accepts a peer. Many can be on their way: none is waited for alone. What cannot be made for a peer is the peer's
@@ -297,6 +330,17 @@ impl ConnectBuilder {
     /// [`CmError::Rejected`], [`CmError::NoPeer`] (at once), [`CmError::Unreachable`], [`CmError::TimedOut`], and what
     /// [`Id::resolve_addr`] says.
     pub fn connect(self) -> Result<Connection, Error> {
+        let mut asked = self.ask()?;
+        loop {
+            let event = next_until(&asked.channel, Some(asked.until()))?;
+            if let Some(private_data) = asked.answer(event)? {
+                return Ok(asked.established(private_data));
+            }
+        }
+    }
+
+    /// Sends the request.
+    pub(super) fn ask(self) -> Result<Asked, Error> {
         let end = Instant::now().checked_add(self.timeout);
         let channel = EventChannel::with_manager(&self.manager)?;
         let id = Id::new(&channel, PortSpace::Tcp)?;
@@ -308,27 +352,78 @@ impl ConnectBuilder {
             private_data: self.private_data,
             ..ConnParam::default()
         })?;
-        while let Some(event) = next_answer(&channel, &id, self.to.ip(), end)? {
-            let failure = match event.kind {
-                EventKind::Established => {
-                    let private_data = trimmed(event.private_data());
-                    let end = End {
-                        id,
-                        qp,
-                        cq,
-                        private_data,
-                    };
-                    return Ok(Connection { end, channel });
-                }
-                EventKind::Rejected => CmError::Rejected(RejReason(event.status as u16)),
-                EventKind::Unreachable => CmError::Unreachable,
-                EventKind::ConnectError => CmError::NotReady(-event.status),
-                EventKind::Disconnected => CmError::Closed,
-                _ => continue,
-            };
-            return Err(failure.into());
+        Ok(Asked {
+            channel,
+            id,
+            qp,
+            cq,
+            peer: self.to.ip(),
+            end,
+            probe: None,
+        })
+    }
+}
+
+/// A connection that the peer was asked for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) channel: EventChannel,
+    id: Id,
+    qp: Qp,
+    cq: Cq,
+    peer: IpAddr,
+    end: Option<Instant>,
+    probe: Option<Probe>,
+}
+
+impl Asked {
+    /// How long to wait for an event before [`Asked::answer`] is to hear that there was none.
+    pub(super) fn until(&self) -> Instant {
+        let at = Instant::now() + PROBE_EVERY;
+        self.end.map_or(at, |end| end.min(at))
+    }
+
+    /// What an event, or none, says: the peer's private data once the connection is there.
+    pub(super) fn answer(&mut self, event: Option<Event>) -> Result<Option<Vec<u8>>, Error> {
+        let Some(event) = event else {
+            return self.look().map(|()| None);
+        };
+        let failure = match event.kind {
+            EventKind::Established => return Ok(Some(trimmed(event.private_data()))),
+            EventKind::Rejected => CmError::Rejected(RejReason(event.status as u16)),
+            EventKind::Unreachable => CmError::Unreachable,
+            EventKind::ConnectError => CmError::NotReady(-event.status),
+            EventKind::Disconnected => CmError::Closed,
+            _ => return Ok(None),
+        };
+        Err(failure.into())
+    }
+
+    /// The peer is silent.
+    fn look(&mut self) -> Result<(), Error> {
+        if self.end.is_some_and(|end| end <= Instant::now()) {
+            return Err(CmError::TimedOut.into());
         }
-        Err(CmError::TimedOut.into())
+        if self.probe.is_none() {
+            let from = self.id.local_addr().map(|addr| addr.ip());
+            self.probe = from.and_then(|from| Probe::new(from, self.peer).ok());
+        }
+        if self.probe.as_ref().is_some_and(Probe::is_refused) {
+            return Err(CmError::NoPeer(self.peer).into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn established(self, private_data: Vec<u8>) -> Connection {
+        Connection {
+            end: End {
+                id: self.id,
+                qp: self.qp,
+                cq: self.cq,
+                private_data,
+            },
+            channel: self.channel,
+        }
     }
 }
 
@@ -385,31 +480,6 @@ pub fn listen(at: SocketAddr) -> Result<Listener, Error> {
 
 fn next_until(channel: &EventChannel, end: Option<Instant>) -> Result<Option<Event>, Error> {
     channel.wait(end.map(|end| end.saturating_duration_since(Instant::now())))
-}
-
-/// The next event of an identifier that waits for this peer's answer.
-fn next_answer(
-    channel: &EventChannel,
-    id: &Id,
-    peer: IpAddr,
-    end: Option<Instant>,
-) -> Result<Option<Event>, Error> {
-    let mut probe = None;
-    loop {
-        let at = Instant::now() + PROBE_EVERY;
-        let until = end.map_or(at, |end| end.min(at));
-        let event = next_until(channel, Some(until))?;
-        if event.is_some() || end == Some(until) {
-            return Ok(event);
-        }
-        if probe.is_none() {
-            let from = id.local_addr().map(|addr| addr.ip());
-            probe = from.and_then(|from| Probe::new(from, peer).ok());
-        }
-        if probe.as_ref().is_some_and(Probe::is_refused) {
-            return Err(CmError::NoPeer(peer).into());
-        }
-    }
 }
 
 /// Private data comes with the field's length: zeros at its end are padding.

@@ -65,8 +65,8 @@ pub enum CmError {
     /// meanwhile; with the error's number.
     #[error("the QP could not be connected (error {0})")]
     NotReady(i32),
-    /// The connection ended.
-    #[error("the connection was closed")]
+    /// The peer ended the connection.
+    #[error("the peer closed the connection")]
     Closed,
 }
 

@@ -10,6 +10,8 @@
 //! * an [`Id`] without one ([`Id::set_qp`]): the program brings its QP from state to state
 //!   with what [`Id::init_qp_attr`] says.
 
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod channel;
 mod connecting;
 mod connection;

@@ -67,6 +67,8 @@ pub(crate) struct Mailbox {
     to: OnceLock<Object>,
     /// The QP that follows its connection, if one does.
     qp: Mutex<Option<FollowingQp>>,
+    /// Set when the connection ends: true if the peer ended it.
+    ended_by_peer: OnceLock<bool>,
 }
 
 impl Mailbox {
@@ -75,12 +77,22 @@ impl Mailbox {
             queue: Mutex::new(queue),
             to: OnceLock::new(),
             qp: Mutex::new(None),
+            ended_by_peer: OnceLock::new(),
         })
     }
 
     /// A QP fails when the connection ends, whether or not the program looks for events.
     pub(crate) fn follow(&self, qp: Option<FollowingQp>) {
         *lock(&self.qp) = qp;
+    }
+
+    /// The connection ends; who ended it first stays.
+    pub(crate) fn end(&self, by_peer: bool) {
+        let _ = self.ended_by_peer.set(by_peer);
+    }
+
+    pub(crate) fn is_ended_by_peer(&self) -> bool {
+        self.ended_by_peer.get() == Some(&true)
     }
 
     pub(crate) fn follower(&self) -> Option<FollowingQp> {

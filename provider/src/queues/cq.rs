@@ -38,6 +38,8 @@ pub(crate) struct CqInit {
 pub(crate) struct CqCore {
     pub(crate) id: CqId,
     pub(crate) channel: Option<Arc<CqChannel>>,
+    /// A channel of the queue's own, where the program named none and waits for the queue itself.
+    pub(crate) own: OnceLock<Arc<CqChannel>>,
     /// The program's object, for events. Set once it is made.
     pub(crate) handle: OnceLock<Object>,
     inner: Mutex<Inner>,
@@ -93,6 +95,7 @@ impl CqCore {
         CqCore {
             id,
             channel,
+            own: OnceLock::new(),
             handle: OnceLock::new(),
             inner: Mutex::new(inner),
             capacity: AtomicUsize::new(capacity),
@@ -281,7 +284,8 @@ impl CqCore {
         inner.armed = Armed::No;
         inner.moderation.on_raised();
         drop(inner);
-        if let (Some(channel), Some(handle)) = (&self.channel, self.handle.get()) {
+        let channel = self.channel.as_ref().or_else(|| self.own.get());
+        if let (Some(channel), Some(handle)) = (channel, self.handle.get()) {
             channel.push(handle.clone());
         }
     }

@@ -9,6 +9,7 @@ mod ends;
 mod listening;
 mod removal;
 mod shards;
+mod waiting;
 
 use common::{PATIENCE, address};
 use std::net::{IpAddr, SocketAddr};

@@ -84,6 +84,9 @@ impl ShardState {
                 continue;
             };
             let mailbox = mailbox.clone();
+            if let CmEvent::Disconnected { timed_out, .. } = event {
+                mailbox.end(!timed_out);
+            }
             if let CmEvent::Disconnected { .. } = event
                 && let Some(qp) = mailbox.follower()
             {

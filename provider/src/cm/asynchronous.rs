@@ -1,0 +1,61 @@
+//! Whole connections for programs that run on tokio (feature `tokio`).
+
+use std::time::Instant;
+
+use super::connection::{ConnectBuilder, Connection, Listener};
+use crate::error::Error;
+use crate::stream::CqStream;
+
+impl ConnectBuilder {
+    /// [`ConnectBuilder::connect`] for tasks. A task that is cancelled meanwhile takes the request back.
+    ///
+    /// # Errors
+    /// See [`ConnectBuilder::connect`]; and if the runtime cannot watch the channel of events.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, or if that has no I/O or time driver.
+    pub async fn connect_async(self) -> Result<Connection, Error> {
+        let mut asked = self.ask()?;
+        let mut events = asked.channel.clone().into_stream()?;
+        loop {
+            let left = asked.until().saturating_duration_since(Instant::now());
+            let event = tokio::time::timeout(left, events.next()).await;
+            let event = event.ok().transpose()?;
+            if let Some(private_data) = asked.answer(event)? {
+                return Ok(asked.established(private_data));
+            }
+        }
+    }
+}
+
+impl Listener {
+    /// [`Listener::accept`] for tasks, one at a time. A task that is cancelled meanwhile has lost no peer.
+    ///
+    /// # Errors
+    /// If the runtime cannot watch the channel of events.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, or if that has no I/O driver.
+    pub async fn accept_async(&self) -> Result<Connection, Error> {
+        let mut events = self.channel().clone().into_stream()?;
+        loop {
+            let event = events.next().await?;
+            if let Some(connection) = self.take(&event) {
+                return Ok(connection);
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Its completions as a stream; [`Connection::check`] says of a failed one whether the peer ended the connection.
+    ///
+    /// # Errors
+    /// If there is such a stream already, or the runtime cannot watch the queue.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, or if that has no I/O driver.
+    pub fn completions(&self) -> Result<CqStream, Error> {
+        CqStream::of(self.cq())
+    }
+}
