@@ -15,6 +15,7 @@ mod likeness;
 mod linked;
 mod perftest;
 mod pingpong;
+mod pods;
 mod preloaded;
 mod programs;
 mod pyverbs;

@@ -63,7 +63,7 @@ fn a_program_that_is_not_reached_gets_a_word() {
 }
 
 /// The command and the libraries where all users may read them.
-fn package() -> &'static Path {
+pub(crate) fn package() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = std::env::temp_dir().join(format!("urxe-for-all-{}-kit", std::process::id()));
