@@ -215,3 +215,8 @@ pub use wc::Wc;
 pub use wire::Wire;
 pub use wr::{RecvWr, SendWr};
 pub use xrcd::{Xrcd, XrcdOpen};
+
+/// Keeps the example of the registry's page true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeDoctests;

@@ -4,6 +4,7 @@ mod arrows;
 mod documents;
 mod environment;
 mod modules;
+mod packages;
 mod source;
 mod tree;
 mod words;

@@ -138,3 +138,8 @@ pub use pfc::{PAUSE_DESTINATION, PAUSE_QUANTUM_BITS, Pause, PauseFrame};
 pub use psn::{Msn, Psn};
 pub use syndrome::{CreditCode, NakCode, RnrTimer, Syndrome, SyndromeKind};
 pub use udp::{PROTOCOL_UDP, ROCE_V2_PORT, Udp};
+
+/// Keeps the example of the registry's page true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeDoctests;
