@@ -15,9 +15,22 @@ use crate::sim::args::SimCommand;
 use crate::target::{self, Measurement};
 use crate::wire::{WireArgs, WireName};
 
+/// What follows the list of commands.
+const MORE: &str = "\
+Examples:
+  urxe pingpong                                two processes, every byte verified
+  urxe run -- ibv_devinfo                      a program that was built for adapters
+  urxe run --faults drop=1% -- ./my_program    the same, where packets are lost
+  urxe bench write --size 65536                bandwidth, beside what bare UDP reaches
+  urxe decode file.pcapng                      the packets of a capture, in words
+  urxe explain 12                              what a status, errno or counter means
+
+Exit codes: 0 if all went well, 1 if something failed, 2 for a wrong command line. 'urxe run' ends as
+the program does: with its code, or by its signal; 126 and 127 if it cannot be started.";
+
 /// RDMA without RDMA hardware: RoCEv2 over ordinary UDP sockets.
 #[derive(Debug, Parser)]
-#[command(name = "urxe", version, about, disable_help_subcommand = true)]
+#[command(name = "urxe", version, about, after_help = MORE)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -54,6 +67,13 @@ pub(crate) enum Command {
     /// Simulate networks of switches in virtual time, under the real transport
     #[command(subcommand)]
     Sim(SimCommand),
+    /// Write manual pages and completions for shells into FOLDER/share, for packages
+    #[cfg(feature = "manuals")]
+    #[command(hide = true)]
+    Manuals {
+        /// The folder
+        folder: PathBuf,
+    },
     /// The other side of a measurement, started by it
     #[command(name = target::SUBCOMMAND, hide = true)]
     Target {

@@ -13,6 +13,8 @@ mod devices;
 mod error;
 mod explain;
 mod launch;
+#[cfg(feature = "manuals")]
+mod manuals;
 mod output;
 mod package;
 mod pattern;
@@ -58,6 +60,8 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Run(args) => launch::run(&args),
         Command::Env(args) => launch::env(&args),
         Command::Package { folder } => package::run(&folder),
+        #[cfg(feature = "manuals")]
+        Command::Manuals { folder } => manuals::run(&folder),
         Command::Devices => devices::run(),
         Command::Decode(args) => decode::run(&args),
         Command::Stat(args) => stat::run(&args),

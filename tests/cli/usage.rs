@@ -12,6 +12,20 @@ fn without_arguments_it_explains_itself_and_exits_with_2() {
 }
 
 #[test]
+fn help_is_a_command_an_option_and_says_how_it_ends() {
+    let [short, long] =
+        [&["help", "run"][..], &["run", "--help"]].map(|args| run(urxe().args(args)));
+    assert_eq!((short.code, long.code), (Some(0), Some(0)));
+    assert_eq!(short.stdout, long.stdout);
+    let all = run(urxe().arg("--help")).expect_success().stdout;
+    for part in ["Examples:", "urxe run -- ibv_devinfo", "Exit codes: 0"] {
+        assert!(all.contains(part), "no {part}: {all}");
+    }
+    // Hidden ones stay so.
+    assert!(!all.contains("floor-role"), "{all}");
+}
+
+#[test]
 fn wrong_usage_exits_with_2() {
     for args in [
         &["no-such-command"][..],
