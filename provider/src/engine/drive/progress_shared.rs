@@ -1,6 +1,6 @@
 //! What other threads and the progress thread tell each other.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 use urxe_core::Time;
 use urxe_udp::EventFd;
@@ -38,6 +38,8 @@ pub(crate) struct ProgressShared {
     /// Bells are left to be served by the progress thread.
     pub(super) serve: AtomicBool,
     pub(super) stop: AtomicBool,
+    /// How often most of very many QPs or connections were gone.
+    pub(in crate::engine) emptied: AtomicU32,
 }
 
 impl ProgressShared {
@@ -53,6 +55,7 @@ impl ProgressShared {
             watches: AtomicU64::new(0),
             serve: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            emptied: AtomicU32::new(0),
         })
     }
 

@@ -3,6 +3,7 @@
 //!
 //! The progress thread does both: they look at all places of a table, and at the whole heap.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use urxe_core::table::{Occupancy, cut};
@@ -41,6 +42,11 @@ impl Low {
         Some(*self.since.get_or_insert(now) + REST_NS)
     }
 
+    /// The table was full meanwhile: what was tried before is no reason to leave it.
+    fn was_full(&mut self) {
+        self.tried = 0;
+    }
+
     /// Memory was given back, and the table has so many places now.
     fn done(&mut self, places: usize) {
         if self.since.take().is_some() {
@@ -55,6 +61,8 @@ pub(in crate::engine) struct GiveBack {
     qps: Low,
     conns: Low,
     due: Option<Time>,
+    /// What [`ProgressShared::emptied`](crate::engine::drive::progress_shared::ProgressShared::emptied) was at the last look.
+    emptied: u32,
 }
 
 impl GiveBack {
@@ -66,6 +74,12 @@ impl GiveBack {
     /// Looks whether most QPs or connections are gone.
     pub(in crate::engine) fn look(&mut self, state: &ShardState) {
         let (now, shard) = (state.now, &state.shard);
+        let emptied = state.progress.emptied.load(Ordering::Relaxed);
+        if emptied != self.emptied {
+            self.emptied = emptied;
+            self.qps.was_full();
+            self.conns.was_full();
+        }
         let qps = self.qps.look(now, shard.occupancy());
         let conns = self.conns.look(now, shard.cm_occupancy());
         self.due = [qps, conns].into_iter().flatten().min();
@@ -129,6 +143,7 @@ impl Engine {
     /// sleep for long.
     pub(in crate::engine) fn note_gone(&self, table: Occupancy) {
         if table.turns_sparse() {
+            self.progress.emptied.fetch_add(1, Ordering::Relaxed);
             self.progress.kick();
         }
     }
@@ -174,6 +189,16 @@ mod tests {
         low.done(PLACES);
         assert_eq!(low.look(Time(2), table(PLACES)), None);
         assert!(low.look(Time(3), table(600)).is_some());
+    }
+
+    #[test]
+    fn a_peak_between_two_looks_is_another_one_too() {
+        let mut low = Low::default();
+        assert!(low.look(Time(1), table(600)).is_some());
+        low.done(PLACES);
+        assert_eq!(low.look(Time(2), table(600)), None);
+        low.was_full();
+        assert_eq!(low.look(Time(3), table(600)), Some(Time(3 + REST_NS)));
     }
 
     #[test]
