@@ -24,11 +24,12 @@ fn hold(c: &mut Criterion) {
         group.bench_function(format!("ring/{pending}"), |b| {
             let (mut rng, mut queue) = (Rng::new(1), EventQueue::new());
             for n in 0..pending {
-                queue.push(Time::from_ps(ahead(&mut rng)), [n, n]);
+                queue.push(Time::from_ps(ahead(&mut rng)), n as u32 % 1000, [n, n]);
             }
             b.iter(|| {
                 let (time, event) = queue.pop().expect("never empty");
-                queue.push(Time::from_ps(time.ps() + ahead(&mut rng)), black_box(event));
+                let at = Time::from_ps(time.ps() + ahead(&mut rng));
+                queue.push(at, event[0] as u32 % 1000, black_box(event));
             });
         });
         group.bench_function(format!("heap/{pending}"), |b| {

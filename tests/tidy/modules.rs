@@ -62,7 +62,6 @@ const PAIRS: &[(&str, &str, &str)] = &[
     ("fabric-sim", "fabric", "fabric/adapter"),
     ("fabric-sim", "fabric", "fabric/tap"),
     ("fabric-sim", "fabric", "fault"),
-    ("fabric-sim", "fabric", "fault/schedule"),
     ("fabric-sim", "fault/forge", "fault/wire"),
     ("fabric-sim", "host/drive", "host/sim"),
     ("fabric-sim", "program/here", "program/world"),

@@ -8,6 +8,7 @@
 //! `Event::Arrive` when that bit is at the other end. Switches store and forward.
 
 mod adapter;
+mod agenda;
 mod books;
 mod control;
 mod credit;
@@ -20,8 +21,8 @@ mod tap;
 mod transmit;
 mod watchdog;
 
-use crate::engine::{Entity, EventQueue, Rng, Span, Time, TraceHash};
-use crate::fault::{Faults, Step};
+use crate::engine::{Entity, Rng, Span, Time, TraceHash};
+use crate::fault::Faults;
 use crate::frame::{Bodies, Frame, FrameId, FrameSlab, Payload};
 use crate::link::{ETHERNET_OVERHEAD, JUMBO_MTU, Link};
 use crate::qos::Qos;
@@ -30,6 +31,8 @@ use crate::topology::{HostId, Node, PortId, Routes, SwitchId, Topology, Topology
 
 use adapter::Adapter;
 pub use adapter::AdapterConfig;
+use agenda::Agenda;
+pub(crate) use agenda::{Event, Step};
 pub(crate) use control::mac_of;
 pub use deadlock::{Deadlock, StuckQueue};
 use port::Port;
@@ -47,31 +50,6 @@ pub enum Mode {
     Bytes,
     /// The headers of packets, and lengths. Events have the same order, and are fewer bytes.
     Lite,
-}
-
-/// An event of the fabric.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Event {
-    /// The port has sent its frame.
-    TxDone(PortId),
-    /// The last bit of a frame is here.
-    Arrive(PortId, FrameId),
-    /// The port acts on a pause frame that came a while ago.
-    PauseActs(PortId, FrameId),
-    /// A pause may have ended because it was not repeated.
-    PauseExpires(PortId),
-    /// A pause that goes on is told again.
-    PauseRefresh(PortId),
-    /// Is this queue stuck?
-    Watchdog(PortId, u8),
-    /// The watchdog's action may end.
-    Restore(PortId, u8),
-    /// The adapter has taken in a frame.
-    RxDone(HostId),
-    /// A timer that a host has set.
-    Timer(HostId, u32),
-    /// A fault begins, goes on or ends.
-    Fault(u32, Step),
 }
 
 /// Something for the driver of the fabric.
@@ -132,7 +110,7 @@ pub(crate) struct Switch {
 /// The network.
 #[derive(Debug)]
 pub struct Fabric {
-    pub(crate) queue: EventQueue<Event>,
+    pub(crate) queue: Agenda,
     pub(crate) frames: FrameSlab,
     pub(crate) bodies: Bodies,
     pub(crate) ports: Vec<Port>,
@@ -209,7 +187,7 @@ impl Fabric {
             Mode::Lite => LITE_BODY,
         };
         Ok(Fabric {
-            queue: EventQueue::new(),
+            queue: Agenda::new(ports.len()),
             frames: FrameSlab::default(),
             bodies: Bodies::new(slot),
             ports,
@@ -331,7 +309,7 @@ impl Fabric {
         self.interference = Some(interference);
     }
 
-    /// Hash of all arrivals in order; the same in both modes.
+    /// Hash of all arrivals; the same in both modes.
     pub fn trace(&self) -> TraceHash {
         self.trace
     }

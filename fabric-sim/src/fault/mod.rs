@@ -21,7 +21,6 @@ use crate::topology::{HostId, Node, PortId, SwitchId, Topology};
 
 pub use check::FaultError;
 pub use forge::Forgery;
-pub(crate) use schedule::Step;
 pub(crate) use wire::Leaving;
 
 /// A fault, by number: the first that was added is 0.

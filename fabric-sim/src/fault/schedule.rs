@@ -1,21 +1,10 @@
 //! Faults that begin and end at their times: of cables, of pause frames, of hosts.
 
 use crate::engine::{Span, Time};
-use crate::fabric::{DropReason, Event, Fabric, Upcall};
+use crate::fabric::{DropReason, Event, Fabric, Step, Upcall};
 use crate::fault::{Fault, FaultKind, Scope};
 use crate::qos::PRIORITIES;
 use crate::topology::{HostId, PortId, Routes};
-
-/// What a fault does when its time has come.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Step {
-    Begin,
-    /// Down becomes up, up becomes down; pauses are told again.
-    Again,
-    /// Switches know by now which cables are up.
-    Reroute,
-    End,
-}
 
 impl Fabric {
     pub(super) fn schedule_fault(&mut self, number: u32, from: Time, to: Time) {

@@ -239,7 +239,9 @@ impl World {
         let Some(mut coroutine) = task.coroutine.take() else {
             return Ok(());
         };
-        self.order.record(now, u64::from(id.0), u64::from(host.0));
+        let turn = self.order.events();
+        let whose = u64::from(id.0) << 32 | u64::from(host.0);
+        self.order.record(now, turn, whose);
         self.prepare(host);
         let turn = coroutine.resume(killed, self.patience);
         if let Some(task) = self.tasks.get_mut(&id) {
