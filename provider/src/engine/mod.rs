@@ -213,6 +213,7 @@ impl Engine {
     pub(crate) fn drive(&self, cq: &CqCore, yields: bool) -> Result<(), Poisoned> {
         // If another thread drives, its completions will be found by the next poll.
         let Attempt::Held(mut state) = self.combiner.try_lock()? else {
+            self.progress.ask_for_engine();
             return Ok(());
         };
         if state.is_idle() {

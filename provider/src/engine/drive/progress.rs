@@ -211,6 +211,11 @@ impl<'a> Progress<'a> {
         self.housekeeping.look(state);
     }
 
+    fn count_watch(&mut self, state: &mut ShardState) {
+        state.counters.progress_watches += 1;
+        self.count(state);
+    }
+
     /// Others drive: sends what they held back, and lets them.
     fn sleep_a_tick(&mut self, now: Time, tick: Duration) -> Option<()> {
         let progress = &*self.engine.progress;
@@ -285,6 +290,8 @@ impl<'a> Progress<'a> {
         let driver = Driver::Background {
             beside: self.vigilance.is_on(),
         };
+        // What was asked before is of threads that were in each other's way.
+        self.engine.progress.was_asked();
         loop {
             let is_silent = self.is_silent(self.engine.clock.now(), SILENT_NS);
             let which = if state.now < spin_until {
@@ -304,14 +311,20 @@ impl<'a> Progress<'a> {
             if is_over || (!goes_on && state.doze(Sleeper::Progress)) {
                 break;
             }
+            let is_asked = self.engine.progress.was_asked();
+            if self.vigilance.on_turn(is_asked) {
+                // The next sleep is a tick, as beside any program that polls.
+                self.engine.progress.note_driven(state.now);
+                self.count_watch(&mut state);
+                return Some(());
+            }
             drop(state);
             self.hand_over_waiting();
             state = self.engine.combiner.lock().ok()?;
         }
         self.vigilance.on_watch(found);
         let (now, backlog) = (state.now, state.is_full());
-        state.counters.progress_watches += 1;
-        self.count(&mut state);
+        self.count_watch(&mut state);
         let answer = state.shard.has_work().then(|| now + ANSWER_NS);
         // While the lock is held: a thread that adds a timer sees how long this sleep will be.
         let ends = [state.due(), self.housekeeping.due(), answer];

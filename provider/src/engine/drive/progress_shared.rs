@@ -28,6 +28,8 @@ pub(crate) struct ProgressShared {
     pub(super) asleep_until: AtomicU64,
     /// When the program drove the engine last.
     pub(super) driven_at: AtomicU64,
+    /// A thread that polls found that another one drives.
+    asked: AtomicBool,
     /// A thread waits for an event and drives meanwhile.
     pub(super) watched: AtomicBool,
     /// The thread that waits for an event does so for the sockets of groups too. It may
@@ -50,6 +52,7 @@ impl ProgressShared {
             kicked: AtomicBool::new(false),
             asleep_until: AtomicU64::new(0),
             driven_at: AtomicU64::new(0),
+            asked: AtomicBool::new(false),
             watched: AtomicBool::new(false),
             groups_watched: AtomicBool::new(false),
             watches: AtomicU64::new(0),
@@ -105,6 +108,22 @@ impl ProgressShared {
     #[inline]
     pub(crate) fn note_driven(&self, now: Time) {
         self.driven_at.store(now.0, Ordering::Relaxed);
+    }
+
+    /// A thread that polls cannot drive, because another one does. If that is the progress thread, it leaves the engine to a program
+    /// that goes on asking.
+    #[inline]
+    pub(crate) fn ask_for_engine(&self) {
+        // Threads of the program that are in each other's way write it once.
+        if !self.asked.load(Ordering::Relaxed) {
+            self.asked.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A thread asked since the last call.
+    #[inline]
+    pub(super) fn was_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) && self.asked.swap(false, Ordering::Relaxed)
     }
 
     /// The program drove the engine at most so long ago.
@@ -210,5 +229,14 @@ mod tests {
         assert!(is_kicked(&progress));
         progress.take_kick();
         assert!(!progress.announce_sleep(Time(u64::MAX)));
+    }
+
+    #[test]
+    fn a_thread_that_polls_asks_once_between_two_looks() {
+        let progress = ProgressShared::new().expect("descriptors");
+        assert!(!progress.was_asked());
+        (0..3).for_each(|_| progress.ask_for_engine());
+        assert!(progress.was_asked());
+        assert!(!progress.was_asked());
     }
 }

@@ -19,12 +19,17 @@ pub(in crate::engine) const SILENT_AT_TICK_NS: u64 = 300_000;
 /// scheduled out at a tick: `urxe bench send --lat` shows nothing of them. With 4, `ib_write_lat -n 4000` with each side on one CPU
 /// (`taskset`) beside other load takes 1.1 ms a message, as without any vigilance, and with 16 half of that.
 const CREDIT: u8 = 16;
+/// Turns in a row in which the program polled and could not drive. One that polls now and then is in fewer. A stream never ends the
+/// thread's watch: without this both look at it by turns.
+const ASKED_TURNS: u8 = 16;
 
 /// What the progress thread has seen of the program.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Vigilance {
     /// Wake-ups for nothing that are still allowed; 0 while it is off.
     credit: u8,
+    /// Turns of this thread in a row in which the program wanted to drive.
+    asked_turns: u8,
 }
 
 impl Vigilance {
@@ -40,6 +45,17 @@ impl Vigilance {
         if found {
             self.credit = CREDIT;
         }
+    }
+
+    /// The thread had a turn, in which a thread of the program polled and could not drive, or not. True if that is so time and again: the
+    /// program does nothing else, and the thread leaves the engine to it.
+    pub(in crate::engine) fn on_turn(&mut self, is_asked: bool) -> bool {
+        self.asked_turns = if is_asked { self.asked_turns + 1 } else { 0 };
+        let leaves = self.asked_turns == ASKED_TURNS;
+        if leaves {
+            *self = Vigilance::default();
+        }
+        leaves
     }
 
     /// The thread watched the sockets, and found packets that the program did not fetch, or not.
@@ -102,5 +118,21 @@ mod tests {
         assert!(!vigilance.is_on());
         vigilance.on_watch(true);
         assert!(!vigilance.is_on(), "only ticks switch it on");
+    }
+
+    #[test]
+    fn a_program_that_polls_all_the_time_is_left_alone() {
+        let mut vigilance = Vigilance::default();
+        vigilance.on_tick(true);
+        // It polls now and then, between looks at its memory.
+        for _ in 0..100 {
+            assert!((1..ASKED_TURNS).all(|_| !vigilance.on_turn(true)));
+            assert!(!vigilance.on_turn(false));
+        }
+        assert!(vigilance.is_on());
+        let turns = (1..).find(|_| vigilance.on_turn(true));
+        assert_eq!(turns, Some(ASKED_TURNS.into()));
+        assert!(!vigilance.is_on());
+        assert!(!vigilance.on_turn(true), "it begins anew");
     }
 }
