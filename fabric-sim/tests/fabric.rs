@@ -4,7 +4,7 @@ use fabric_sim::experiments::{cycle_of_buffers, receiver_that_stops};
 use fabric_sim::fabric::{AdapterConfig, DropReason};
 use fabric_sim::host::{Arrivals, FlowSpec};
 use fabric_sim::qos::{PauseTimes, Trust};
-use fabric_sim::switch::{Marking, Watchdog, WatchdogAction, headroom};
+use fabric_sim::switch::{DeadQueue, Marking, Watchdog, WatchdogAction, headroom};
 use fabric_sim::topology::{Node, PortId};
 use fabric_sim::{
     FabricConfig, FlowControl, HostId, Link, Mode, Qos, Rate, Sim, Span, SwitchConfig, Time,
@@ -364,25 +364,38 @@ fn frames_that_are_too_long_and_hosts_that_are_cut_off() {
 }
 
 #[test]
-fn a_cable_that_is_out_holds_what_waits() {
-    let mut sim = Sim::new(
-        Topology::single_switch(2, gbps(10)),
-        FabricConfig::default(),
-    )
-    .expect("builds");
-    let flow = sim.add_flow(FlowSpec::new(HostId(0), HostId(1)).size(1024 * 1000));
-    sim.run_until(Time::ZERO + Span::from_us(100));
-    let port = sim.fabric().port_of(HostId(1));
-    sim.fabric_mut().set_link_down(port, true);
-    sim.run_for(Span::from_us(500));
-    let before = sim.flow(flow).delivered;
-    sim.run_for(Span::from_us(500));
-    assert_eq!(sim.flow(flow).delivered, before);
-    sim.fabric_mut().set_link_down(port, false);
-    sim.run();
-    let lost = sim.fabric().drops().of(DropReason::LinkDown);
-    assert!(lost <= 1, "only the frame that was on its way out: {lost}");
-    assert_eq!(u64::from(sim.flow(flow).delivered) + lost, 1000);
+fn a_cable_that_is_out_loses_or_holds_what_waits() {
+    let lost = |dead_queue| {
+        let mut config = FabricConfig::default();
+        config.switch.dead_queue = dead_queue;
+        let mut sim = Sim::new(Topology::single_switch(2, gbps(10)), config).expect("builds");
+        let flow = sim.add_flow(FlowSpec::new(HostId(0), HostId(1)).size(1024 * 1000));
+        sim.run_until(Time::ZERO + Span::from_us(100));
+        let port = sim.fabric().port_of(HostId(1));
+        sim.fabric_mut().set_link_down(port, true);
+        sim.run_for(Span::from_us(500));
+        let before = sim.flow(flow).delivered;
+        sim.run_for(Span::from_us(500));
+        assert_eq!(sim.flow(flow).delivered, before);
+        sim.fabric_mut().set_link_down(port, false);
+        sim.run();
+        sim.verdict().expect("the books are right");
+        let drops = sim.fabric().drops();
+        let (cable, queue) = (
+            drops.of(DropReason::LinkDown),
+            drops.of(DropReason::NoCarrier),
+        );
+        let delivered = u64::from(sim.flow(flow).delivered);
+        assert_eq!(delivered + cable + queue, 1000);
+        assert!(
+            cable <= 1,
+            "only the frame that was on its way out: {cable}"
+        );
+        queue
+    };
+    assert_eq!(lost(DeadQueue::Keep), 0);
+    // What the host sends in a millisecond.
+    assert!(lost(DeadQueue::Flush) > 800);
 }
 
 #[test]

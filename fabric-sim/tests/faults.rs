@@ -267,16 +267,9 @@ fn cables_change_their_rate_and_go_down() {
     let sim = run(Mode::Lite, &[down]);
     let down = sim.streams().iter().map(|s| s.last).max().expect("some");
     let later = down.since(usual);
-    // What waits, waits; what was on the cable is lost, and with it all behind it sent again.
-    let again: u64 = sim
-        .transport_stats()
-        .map(|(_, s)| s.retransmitted_pkts)
-        .sum();
-    let again = Rate::gbps(100).time_of(again * 1106);
-    assert!(
-        (us(45)..us(51) + again).contains(&later),
-        "{later}, of which {again} to send again"
-    );
+    // What waited for the cable is lost with what was on it; that the last of it is missing is noticed by a timeout.
+    assert!(sim.fabric().drops().of(DropReason::NoCarrier) > 0);
+    assert!((us(45)..us(80_000)).contains(&later), "{later}");
     let flap = Fault::new(FaultKind::LinkDown {
         flap: Some((us(1), us(4))),
         reroute: None,
@@ -454,7 +447,7 @@ fn faults_that_make_no_sense_are_refused() {
         Err("NaN is no probability: 0 to 1".to_owned())
     );
     let nowhere = [
-        Fault::new(FaultKind::Crash),
+        Fault::new(FaultKind::Crash { reroute: None }),
         Fault::new(FaultKind::PauseStorm { classes: 8 }),
         Fault::new(FaultKind::PauseStorm { classes: 0 }).on(HostId(0)),
         Fault::partition([]),

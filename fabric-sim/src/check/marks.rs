@@ -187,6 +187,7 @@ impl Sim {
             (Mark::Loss, DropReason::Fault),
             (Mark::BufferDrop, DropReason::Buffer),
             (Mark::LinkDown, DropReason::LinkDown),
+            (Mark::LinkDown, DropReason::NoCarrier),
         ] {
             marks.add(mark, fabric.drops().of(reason));
         }

@@ -1,7 +1,7 @@
 //! The network adapter of a host, as the network sees it: frames go out through its port's queues,
 //! and come in as fast as the host takes them. One that is too slow for what comes stops its switch.
 
-use crate::engine::Rate;
+use crate::engine::{Rate, Span};
 use crate::fabric::{DropReason, Event, Fabric, Upcall};
 use crate::frame::{Frame, FrameId, Queue};
 use crate::qos::PRIORITIES;
@@ -18,6 +18,9 @@ pub struct AdapterConfig {
     pub xoff: u64,
     /// Bytes down to which it stays stopped.
     pub xon: u64,
+    /// What a frame takes in the adapter beside its time on the cable, when it is sent and again when it is received: DMA, doorbell,
+    /// pipeline.
+    pub latency: Span,
 }
 
 impl Default for AdapterConfig {
@@ -28,6 +31,7 @@ impl Default for AdapterConfig {
             rx_buffer: 1 << 20,
             xoff: 512 << 10,
             xon: 256 << 10,
+            latency: Span::ZERO,
         }
     }
 }

@@ -169,7 +169,9 @@ impl Fabric {
                 Node::Host(_) => 0,
             };
             let rng = Rng::stream(config.seed, Entity::Port(id.0), "bit errors");
-            ports.push(Port::new(node, link, place, rng, &config.qos));
+            let mut port = Port::new(node, link, place, rng, &config.qos);
+            port.latency = latency(&topology, id, &config);
+            ports.push(port);
         }
         let mut switches = Vec::with_capacity(topology.switch_count());
         for id in 0..topology.switch_count() as u32 {
@@ -257,6 +259,11 @@ impl Fabric {
     /// The topology.
     pub fn topology(&self) -> &Topology {
         &self.topology
+    }
+
+    /// What frames that leave a port take longer than the cable.
+    pub fn latency_of(&self, port: PortId) -> Span {
+        self.ports[port.index()].latency
     }
 
     /// The settings.
@@ -391,6 +398,20 @@ impl Fabric {
     }
 }
 
+/// What frames that leave a port take longer than the cable.
+fn latency(topology: &Topology, port: PortId, config: &FabricConfig) -> Span {
+    let adapter = config.adapter.latency;
+    let sends = match topology.node_at(port) {
+        Node::Host(_) => adapter,
+        Node::Switch(_) => Span::ZERO,
+    };
+    let takes_in = match topology.node_at(port.peer()) {
+        Node::Host(_) => adapter,
+        Node::Switch(_) => config.switch.latency,
+    };
+    sends + takes_in
+}
+
 /// Sets up one switch.
 fn switch(
     topology: &Topology,
@@ -404,7 +425,9 @@ fn switch(
         let mut link = topology.cables()[port.cable()].link;
         link.mtu += tag;
         let given = config.switch.headroom;
-        given.unwrap_or_else(|| headroom::required(&link, config.switch.cell))
+        // What is on its way through an adapter or a pipeline comes as well, and has not been counted yet.
+        let inside = link.rate.bytes_in(latency(topology, port.peer(), config)) as u32;
+        given.unwrap_or_else(|| headroom::required(&link, config.switch.cell) + inside)
     };
     let own = topology.ports();
     let own = own.filter(|&p| topology.node_at(p) == Node::Switch(id));

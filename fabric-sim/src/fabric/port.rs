@@ -1,6 +1,6 @@
 //! One end of a cable: queues, which of them is next, and what the neighbour allows.
 
-use crate::engine::{Rng, Time};
+use crate::engine::{Rng, Span, Time};
 use crate::fabric::credit::CreditState;
 use crate::fabric::stats::PortStats;
 use crate::frame::{FrameId, FrameSlab, Queue};
@@ -16,6 +16,8 @@ pub(crate) struct Port {
     /// Its place in its switch.
     pub(crate) local: u16,
     pub(crate) is_down: bool,
+    /// What frames take longer than the cable: in the adapter that sends them, and in the node that they come to.
+    pub(crate) latency: Span,
     /// Bits per second that are set aside for flows.
     pub(crate) reserved_bps: u64,
     /// The frame that is being sent.
@@ -69,6 +71,7 @@ impl Port {
             link,
             local,
             is_down: false,
+            latency: Span::ZERO,
             reserved_bps: 0,
             busy: None,
             queues: [Queue::default(); PRIORITIES],

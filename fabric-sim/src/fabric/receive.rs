@@ -5,7 +5,7 @@ use crate::fabric::{DropReason, Event, Fabric, bytes_of};
 use crate::frame::{Frame, FrameId, Payload};
 use crate::link::ETHERNET_OVERHEAD;
 use crate::qos::FlowControl;
-use crate::switch::Arrival;
+use crate::switch::{Arrival, DeadQueue};
 use crate::topology::{HostId, Node, PortId, SwitchId};
 
 impl Fabric {
@@ -81,11 +81,16 @@ impl Fabric {
 
     fn store(&mut self, switch: SwitchId, egress: PortId, id: FrameId, f: &Frame) {
         let now = self.queue.now();
-        let port = &mut self.ports[egress.index()];
+        let port = &self.ports[egress.index()];
         let queued = port.queues[usize::from(f.priority)].bytes;
+        let is_dead = port.is_down && self.config.switch.dead_queue == DeadQueue::Flush;
         if port.stormed & (1 << f.priority) != 0 && self.drops_in_storms() {
             self.give_credit(f.ingress, id);
             return self.discard(egress, id, DropReason::Watchdog);
+        }
+        if is_dead {
+            self.give_credit(f.ingress, id);
+            return self.discard(egress, id, DropReason::NoCarrier);
         }
         let local = usize::from(self.ports[f.ingress.index()].local);
         let is_lossless = self.qos.is_lossless(f.priority);

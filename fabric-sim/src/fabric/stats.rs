@@ -33,6 +33,8 @@ pub enum DropReason {
     NoRoute,
     /// The cable was down.
     LinkDown,
+    /// It waited in a switch for a port that lost its carrier, or was to wait there.
+    NoCarrier,
     /// The watchdog emptied its queue.
     Watchdog,
     /// A fault took it.
@@ -69,6 +71,7 @@ impl DropReason {
             DropReason::TimeToLive => "it came by too many switches",
             DropReason::NoRoute => "no way leads to its destination",
             DropReason::LinkDown => "the cable is down",
+            DropReason::NoCarrier => "its port has no carrier",
             DropReason::Watchdog => "the watchdog empties a queue that is stuck",
             DropReason::Fault => "a fault on the cable took it",
             DropReason::Stray => "it is not for this host",

@@ -5,6 +5,8 @@ use crate::fabric::tap::{Fate, TapEvent};
 use crate::fabric::{DropReason, Event, Fabric, Upcall, bytes_of};
 use crate::fault::Leaving;
 use crate::frame::{Bodies, FrameId, Payload};
+use crate::qos::PRIORITIES;
+use crate::switch::DeadQueue;
 use crate::topology::{HostId, Node, PortId};
 
 impl Fabric {
@@ -79,7 +81,10 @@ impl Fabric {
     #[inline]
     fn depart(&mut self, id: PortId, frame: FrameId) {
         let port = &mut self.ports[id.index()];
-        let at = self.queue.now() + port.link.delay;
+        let mut at = self.queue.now() + port.link.delay;
+        if !self.frames.get(frame).payload.is_control() {
+            at += port.latency;
+        }
         if port.is_down {
             self.refund_credit(id.peer(), frame);
             return self.discard(id, frame, DropReason::LinkDown);
@@ -220,12 +225,22 @@ impl Fabric {
         self.ports[port.index()].queues[usize::from(priority)].bytes
     }
 
-    /// Takes a cable out of service, or into it again. What is on the cable arrives; what waits, waits.
+    /// Drops what waits in a port of a switch.
+    pub(crate) fn empty_port(&mut self, port: PortId) {
+        for priority in 0..PRIORITIES as u8 {
+            self.drain(port, priority, DropReason::NoCarrier);
+        }
+    }
+
+    /// Takes a cable out of service, or into it again. What is on the cable arrives. What waits for it in a switch is dropped, or
+    /// kept, as [`DeadQueue`] says; what waits in the adapter of a host waits.
     pub fn set_link_down(&mut self, port: PortId, is_down: bool) {
         for end in [port, port.peer()] {
             self.ports[end.index()].is_down = is_down;
             if !is_down {
                 self.kick(end);
+            } else if self.config.switch.dead_queue == DeadQueue::Flush {
+                self.empty_port(end);
             }
         }
     }

@@ -51,18 +51,19 @@ impl Fabric {
             .push(now + watchdog.restore, Event::Restore(id, priority));
         match watchdog.action {
             WatchdogAction::Forward => self.kick(id),
-            WatchdogAction::Drop => self.drain(id, priority),
+            WatchdogAction::Drop => self.drain(id, priority, DropReason::Watchdog),
         }
     }
 
-    fn drain(&mut self, id: PortId, priority: u8) {
+    /// Drops what is in a queue of a switch.
+    pub(crate) fn drain(&mut self, id: PortId, priority: u8, reason: DropReason) {
         let now = self.queue.now();
         let Node::Switch(switch) = self.ports[id.index()].node else {
             return;
         };
         while let Some(frame) = self.ports[id.index()].take_from(&self.frames, priority, now) {
             self.release(switch, frame);
-            self.discard(id, frame, DropReason::Watchdog);
+            self.discard(id, frame, reason);
         }
         self.show_queue(id, priority);
     }

@@ -93,7 +93,12 @@ impl Fault {
                 Scope::Everything | Scope::Host(_) => Ok(()),
                 _ => needs("a host, or everything"),
             },
-            FaultKind::Crash if !matches!(self.scope, Scope::Host(_)) => needs("a host"),
+            FaultKind::Crash { reroute } => match self.scope {
+                Scope::Switch(_) => Ok(()),
+                Scope::Host(_) if reroute.is_some() => needs("a switch, to route around it"),
+                Scope::Host(_) => Ok(()),
+                _ => needs("a host or a switch"),
+            },
             FaultKind::BlackHole { mtu: 0 } => Err(FaultError::Zero("the MTU")),
             _ => Ok(()),
         }

@@ -10,10 +10,12 @@
 
 mod check;
 mod forge;
+mod hit;
 mod schedule;
 mod wire;
 
 use core::fmt;
+use std::collections::VecDeque;
 
 use crate::engine::{Entity, Rate, Rng, Span, Time};
 use crate::fabric::Fabric;
@@ -21,6 +23,7 @@ use crate::topology::{HostId, Node, PortId, SwitchId, Topology};
 
 pub use check::FaultError;
 pub use forge::Forgery;
+pub use hit::Hit;
 pub(crate) use wire::Leaving;
 
 /// A fault, by number: the first that was added is 0.
@@ -65,7 +68,7 @@ pub enum FaultKind {
     },
     /// Cables have another rate.
     Rate(Rate),
-    /// Cables are down. What waits for them waits.
+    /// Cables are down. What waits for them in a switch is dropped, unless [`DeadQueue`](crate::switch::DeadQueue) says otherwise.
     LinkDown {
         /// Down for so long and up for so long, again and again; `None`: down for all of the window.
         flap: Option<(Span, Span)>,
@@ -93,8 +96,12 @@ pub enum FaultKind {
     },
     /// A host takes frames in slowly.
     SlowReceiver(Rate),
-    /// A host loses all that it had in memory: QPs, regions, frames. It starts again at the window's end.
-    Crash,
+    /// A host loses all that it had in memory: QPs, regions, frames. It starts again at the window's end. Or a switch loses all frames that
+    /// it holds, and its cables are down until the window's end.
+    Crash {
+        /// Of a switch: the others find other ways so long after it is gone, and after it is back; `None`: they do not.
+        reroute: Option<Span>,
+    },
     /// Beside a frame arrives another, which no host sent.
     Forge(Forgery),
 }
@@ -271,7 +278,12 @@ impl Fault {
 
     /// A host crashes, and starts again at the window's end.
     pub fn crash(host: HostId) -> Fault {
-        Fault::new(FaultKind::Crash).on(host)
+        Fault::new(FaultKind::Crash { reroute: None }).on(host)
+    }
+
+    /// A switch loses what it holds, and is back at the window's end; the others find other ways so long after each.
+    pub fn switch_crash(switch: SwitchId, reroute: Option<Span>) -> Fault {
+        Fault::new(FaultKind::Crash { reroute }).on(switch)
     }
 
     /// This fault, at a place.
@@ -340,7 +352,7 @@ impl FaultKind {
                 | FaultKind::LinkDown { .. }
                 | FaultKind::PauseStorm { .. }
                 | FaultKind::SlowReceiver(_)
-                | FaultKind::Crash
+                | FaultKind::Crash { .. }
         )
     }
 }
@@ -361,9 +373,14 @@ pub struct ActiveFault {
     seen: u64,
     hits: u64,
     numbers: Vec<u64>,
+    /// The last of them.
+    last_hits: VecDeque<Hit>,
     /// True while its cables are down.
     is_down: bool,
 }
+
+/// Frames that are kept of each fault, to be told.
+const HITS_KEPT: usize = 3;
 
 /// Numbers of hits that are kept.
 const NUMBERS_MAX: usize = 1 << 12;
@@ -388,6 +405,7 @@ impl ActiveFault {
             seen: 0,
             hits: 0,
             numbers: Vec::new(),
+            last_hits: VecDeque::with_capacity(HITS_KEPT),
             is_down: false,
             fault,
         }
@@ -401,6 +419,18 @@ impl ActiveFault {
     /// How often it did something: to a frame, to a cable, to a host.
     pub fn hits(&self) -> u64 {
         self.hits
+    }
+
+    /// The last frames that it hit, the first of them first.
+    pub fn last_hits(&self) -> impl Iterator<Item = &Hit> {
+        self.last_hits.iter()
+    }
+
+    fn keep(&mut self, hit: Hit) {
+        if self.last_hits.len() == HITS_KEPT {
+            self.last_hits.pop_front();
+        }
+        self.last_hits.push_back(hit);
     }
 
     /// Numbers of the frames that it hit, as [`Chance::Nth`] takes them; the first 4096.

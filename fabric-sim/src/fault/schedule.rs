@@ -4,7 +4,7 @@ use crate::engine::{Span, Time};
 use crate::fabric::{DropReason, Event, Fabric, Step, Upcall};
 use crate::fault::{Fault, FaultKind, Scope};
 use crate::qos::PRIORITIES;
-use crate::topology::{HostId, PortId, Routes};
+use crate::topology::{HostId, Node, PortId, Routes};
 
 impl Fabric {
     pub(super) fn schedule_fault(&mut self, number: u32, from: Time, to: Time) {
@@ -62,11 +62,16 @@ impl Fabric {
                     self.set_rx_rate(host, if step == Step::End { usual } else { Some(rate) });
                 }
             }
-            FaultKind::Crash => {
-                if let Scope::Host(host) = fault.scope {
-                    self.crash(host, step != Step::End);
+            FaultKind::Crash { .. } if step == Step::Reroute => self.reroute(),
+            FaultKind::Crash { reroute } => match fault.scope {
+                Scope::Host(host) => self.crash(host, step != Step::End),
+                _ => {
+                    self.crash_switch(place, step != Step::End);
+                    if let Some(delay) = reroute {
+                        self.after(delay, number, Step::Reroute);
+                    }
                 }
-            }
+            },
             _ => {}
         }
     }
@@ -125,6 +130,19 @@ impl Fabric {
         }
         if let Some(refresh) = refresh {
             self.after(refresh, number, Step::Again);
+        }
+    }
+
+    /// A switch is gone, with all that it holds, or is back.
+    fn crash_switch(&mut self, place: usize, is_down: bool) {
+        self.take_down(place, is_down);
+        if is_down {
+            for port in self.covered(place) {
+                if matches!(self.ports[port.index()].node, Node::Switch(s) if self.faults.list[place].fault.scope == Scope::Switch(s))
+                {
+                    self.empty_port(port);
+                }
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use urxe_wire::{Opcode, Operation};
 use crate::engine::{Rng, Span, Time, mix64};
 use crate::envelope::{IP_OFFSET, patch_ipv4};
 use crate::fabric::{DropReason, Mode};
+use crate::fault::hit::Hit;
 use crate::fault::{ActiveFault, Chance, FaultKind, Faults, Forgery, Frames, NUMBERS_MAX};
 use crate::frame::{Frame, Payload};
 use crate::topology::{HostId, Node, PortId};
@@ -55,6 +56,22 @@ impl Leaving<'_> {
     fn operation(&self) -> Option<Operation> {
         let opcode = *self.bytes.get(self.packet_at()?)?;
         Some(Opcode(opcode).info()?.operation)
+    }
+
+    /// What is told of a hit.
+    fn hit(&self, number: u64) -> Hit {
+        let bth = self
+            .packet_at()
+            .and_then(|at| self.bytes.get(at..at + 12)?.first_chunk());
+        Hit {
+            at: self.now,
+            port: self.port,
+            number,
+            from: self.frame.src,
+            to: self.frame.dst,
+            len: self.frame.len,
+            bth: bth.copied(),
+        }
     }
 
     fn is_among(&self, frames: Frames) -> bool {
@@ -133,6 +150,7 @@ impl ActiveFault {
         };
         if is_hit && is_in_window && self.strike(number, leaving, verdict) {
             self.hits += 1;
+            self.keep(leaving.hit(number));
             if self.numbers.len() < NUMBERS_MAX {
                 self.numbers.push(number);
             }

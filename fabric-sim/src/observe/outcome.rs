@@ -101,7 +101,13 @@ fn load(bytes: u64, payload: u32, extra: u64, tag: u32) -> Load {
 fn way(sim: &Sim, spec: &FlowSpec) -> Option<Vec<Link>> {
     let cables = sim.fabric().topology().cables();
     let path = sim.fabric().path(spec)?.into_iter();
-    Some(path.map(|port| cables[port.cable()].link).collect())
+    Some(
+        path.map(|port| {
+            let link = cables[port.cable()].link;
+            link.delay(link.delay + sim.fabric().latency_of(port))
+        })
+        .collect(),
+    )
 }
 
 /// The time from the first bit that leaves to the last that arrives.

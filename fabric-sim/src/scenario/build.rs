@@ -1,19 +1,20 @@
 //! Builds the simulation from the scenario file.
 
+use urxe_core::congestion::{CongestionControl, Rate as CoreRate};
 use urxe_core::qp::attr::Mtu;
 
 use crate::Sim;
-use crate::engine::{Rate, Time};
+use crate::engine::{Rate, Span, Time};
 use crate::fabric::FabricConfig;
 use crate::host::{Arrivals, ConnectOptions, FlowSpec, StreamOp, StreamSpec, TransportConfig};
 use crate::link::Link;
 use crate::qos::{FlowControl, PRIORITIES, PauseTimes, Qos};
 use crate::scenario::extent::Extent;
 use crate::scenario::file::{
-    ArrivalsName, EcnTable, FlowControlName, FlowTable, FramesTable, Op, QosTable, Scenario, Shape,
-    SwitchTable, TopologyTable,
+    ArrivalsName, DcqcnTable, EcnTable, FlowControlName, FlowTable, FramesTable, HostTable, Op,
+    QosTable, Scenario, Shape, SwitchTable, TopologyTable,
 };
-use crate::scenario::values::{Cable, Classes, Congestion, Names, Size};
+use crate::scenario::values::{Cable, Classes, Names, Size};
 use crate::scenario::{ScenarioError, faults, host_of};
 use crate::switch::{Marking, SwitchConfig, Threshold};
 use crate::topology::{HostId, Topology};
@@ -44,6 +45,7 @@ impl Scenario {
             ..FabricConfig::default()
         };
         config.adapter.rx_rate = file.host.rx_rate;
+        config.adapter.latency = file.host.latency;
         if let Some(Size(buffer)) = file.host.rx_buffer {
             config.adapter.rx_buffer = buffer;
             (config.adapter.xoff, config.adapter.xon) = (buffer / 2, buffer / 4);
@@ -60,7 +62,7 @@ impl Scenario {
         sim.set_transport_config(transport);
         self.set_checks(&mut sim);
         for (number, flow) in file.flows.iter().enumerate() {
-            At(number).add(&mut sim, flow, file.host.cc)?;
+            At(number).add(&mut sim, flow, self)?;
         }
         for (number, table) in file.faults.iter().enumerate() {
             let fault = faults::fault(sim.fabric().topology(), number, table)?;
@@ -125,6 +127,8 @@ fn switch(table: &SwitchTable, lossless: u8) -> Result<SwitchConfig> {
         ),
         lossy_pool: table.lossy_pool.map(|size| size.0),
         watchdog: table.watchdog,
+        dead_queue: table.dead_queue,
+        latency: table.latency,
         ..default
     };
     if let Some(ecn) = &table.ecn {
@@ -178,6 +182,59 @@ fn topology(table: &TopologyTable) -> Topology {
     }
 }
 
+/// Headers of IP, UDP, the BTH and the RETH, and the ICRC.
+const PACKET_HEADERS: u32 = 20 + 8 + 12 + 16 + 4;
+
+impl HostTable {
+    fn options(&self) -> Result<ConnectOptions> {
+        let default = ConnectOptions::default();
+        let checked = |name: &str, given: Option<u8>, default: u8, most: u8| match given {
+            Some(value) if value > most => {
+                let fault = format!("{value}: at most {most}");
+                Err(ScenarioError::value(format!("host.{name}"), fault))
+            }
+            given => Ok(given.unwrap_or(default)),
+        };
+        Ok(ConnectOptions {
+            timeout: checked("timeout", self.timeout, default.timeout, 31)?,
+            retry_cnt: checked("retry_cnt", self.retry_cnt, default.retry_cnt, 7)?,
+            rnr_retry: checked("rnr_retry", self.rnr_retry, default.rnr_retry, 7)?,
+            ..default
+        })
+    }
+}
+
+impl DcqcnTable {
+    /// These parameters in place of the paper's, if it is DCQCN.
+    fn apply(&self, mut congestion: CongestionControl) -> CongestionControl {
+        if let CongestionControl::Dcqcn(params) = &mut congestion {
+            let rate = |rate: Rate| CoreRate::from_bps(rate.as_bps());
+            let ns = |span: Span| span.ps() / 1000;
+            set(&mut params.min_rate, self.min_rate.map(rate));
+            set(
+                &mut params.additive_increase,
+                self.additive_increase.map(rate),
+            );
+            set(&mut params.hyper_increase, self.hyper_increase.map(rate));
+            set(&mut params.g, self.g);
+            set(&mut params.alpha_timer_ns, self.alpha_timer.map(ns));
+            set(&mut params.increase_timer_ns, self.increase_timer.map(ns));
+            set(
+                &mut params.increase_bytes,
+                self.increase_bytes.map(|size| size.0),
+            );
+            set(&mut params.fast_recovery_steps, self.fast_recovery_steps);
+        }
+        congestion
+    }
+}
+
+fn set<T>(value: &mut T, given: Option<T>) {
+    if let Some(given) = given {
+        *value = given;
+    }
+}
+
 /// Names the fields of one flow.
 struct At(usize);
 
@@ -202,6 +259,29 @@ impl At {
         }
     }
 
+    /// There is a way to the receiver, and no cable of it is too narrow for a packet.
+    fn check_ways(&self, sim: &Sim, senders: &[HostId], to: HostId, mtu: Mtu) -> Result<()> {
+        let (fabric, topology) = (sim.fabric(), sim.fabric().topology());
+        for &from in senders {
+            let path = fabric.path(&FlowSpec::new(from, to)).ok_or_else(|| {
+                let (from, to) = (topology.name(from), topology.name(to));
+                self.fault("to", format!("there is no way from {from} to {to}"))
+            })?;
+            let links = path
+                .iter()
+                .map(|port| topology.cables()[port.cable()].link.mtu);
+            let narrowest = links.min().unwrap_or(u32::MAX);
+            if narrowest < mtu.bytes() + PACKET_HEADERS {
+                let packet = mtu.bytes() + PACKET_HEADERS;
+                let fault = format!(
+                    "a packet has up to {packet} bytes, and a cable takes {narrowest}: topology.mtu"
+                );
+                return Err(self.fault("mtu", fault));
+            }
+        }
+        Ok(())
+    }
+
     fn arrivals(&self, table: &FramesTable) -> Result<Arrivals> {
         match (table.rate, table.arrivals) {
             (None, None | Some(ArrivalsName::Greedy)) => Ok(Arrivals::Greedy),
@@ -211,7 +291,8 @@ impl At {
         }
     }
 
-    fn add(&self, sim: &mut Sim, table: &FlowTable, cc: Congestion) -> Result<()> {
+    fn add(&self, sim: &mut Sim, table: &FlowTable, scenario: &Scenario) -> Result<()> {
+        let host = &scenario.file.host;
         let topology = sim.fabric().topology();
         let to = self.host(topology, "to", &table.to)?;
         let senders = self.senders(topology, &table.from, to)?;
@@ -219,8 +300,15 @@ impl At {
         let size = table.size.map(|size| size.0);
         let tos = table.dscp.as_ref().map_or(Qos::ROCE_TOS, |dscp| dscp.0);
         let mtu = table.mtu.as_ref().map_or(Mtu::Mtu1024, |mtu| mtu.0);
+        self.check_ways(sim, &senders, to, mtu)?;
         let (op, messages) = match &table.op {
             Op::Frames(frames) => {
+                if size.is_none() && frames.stop.is_none() && scenario.file.sim.until.is_none() {
+                    return Err(self.fault(
+                        "stop",
+                        "without size, stop or sim.until it goes on for ever",
+                    ));
+                }
                 let arrivals = self.arrivals(frames)?;
                 for from in senders {
                     sim.add_flow(FlowSpec {
@@ -247,8 +335,9 @@ impl At {
         for from in senders {
             let topology = sim.fabric().topology();
             let cable = topology.host_port(from).cable();
-            let congestion = messages.cc.unwrap_or(cc);
+            let congestion = messages.cc.unwrap_or(host.cc);
             let congestion = congestion.at(topology.cables()[cable].link.rate);
+            let congestion = host.dcqcn.apply(congestion);
             sim.add_stream(StreamSpec {
                 from,
                 to,
@@ -263,7 +352,7 @@ impl At {
                     tos,
                     mtu,
                     congestion,
-                    ..ConnectOptions::default()
+                    ..host.options()?
                 },
             })?;
         }

@@ -89,7 +89,7 @@ impl At<'_> {
             FaultName::BleachEcn {} => FaultKind::BleachEcn,
             FaultName::BlackHole { mtu } => FaultKind::BlackHole { mtu: mtu.0 },
             FaultName::SlowReceiver { rate } => FaultKind::SlowReceiver(*rate),
-            FaultName::Crash {} => FaultKind::Crash,
+            FaultName::Crash { reroute } => FaultKind::Crash { reroute: *reroute },
             FaultName::Forge { forgery } => FaultKind::Forge(*forgery),
         })
     }

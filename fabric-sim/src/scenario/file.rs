@@ -16,7 +16,7 @@ use crate::scenario::values::{
     Cable, Classes, Congestion, Count, Dscp, DscpMap, FirstPsn, Names, PathMtu, Ports, Probability,
     Rising, Size,
 };
-use crate::switch::Watchdog;
+use crate::switch::{DeadQueue, Watchdog};
 use crate::topology::Topology;
 
 /// A simulation as a file describes it.
@@ -249,6 +249,8 @@ pub(super) struct SwitchTable {
     pub(super) lossy_pool: Option<Size>,
     pub(super) ecn: Option<EcnTable>,
     pub(super) watchdog: Option<Watchdog>,
+    pub(super) dead_queue: DeadQueue,
+    pub(super) latency: Span,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -293,6 +295,26 @@ pub(super) struct HostTable {
     pub(super) cc: Congestion,
     /// The first PSN of every connection; drawn, if it does not say.
     pub(super) first_psn: Option<FirstPsn>,
+    /// As verbs have it: 4.096 us times 2 to its power.
+    pub(super) timeout: Option<u8>,
+    pub(super) retry_cnt: Option<u8>,
+    pub(super) rnr_retry: Option<u8>,
+    pub(super) latency: Span,
+    pub(super) dcqcn: DcqcnTable,
+}
+
+/// What is not as in the paper.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct DcqcnTable {
+    pub(super) min_rate: Option<Rate>,
+    pub(super) additive_increase: Option<Rate>,
+    pub(super) hyper_increase: Option<Rate>,
+    pub(super) g: Option<f64>,
+    pub(super) alpha_timer: Option<Span>,
+    pub(super) increase_timer: Option<Span>,
+    pub(super) increase_bytes: Option<Size>,
+    pub(super) fast_recovery_steps: Option<u32>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -427,7 +449,9 @@ pub(super) enum FaultName {
     SlowReceiver {
         rate: Rate,
     },
-    Crash {},
+    Crash {
+        reroute: Option<Span>,
+    },
     Forge {
         forgery: Forgery,
     },

@@ -48,6 +48,17 @@ impl Default for Watchdog {
     }
 }
 
+/// What a switch does with the queues of a port that has no carrier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeadQueue {
+    /// Drops what is in them and what comes, and has the room in its buffer again: what switches do.
+    #[default]
+    Flush,
+    /// Keeps it until the carrier is back. Meanwhile it takes room, and can stop senders whose frames go elsewhere.
+    Keep,
+}
+
 /// A switch's settings. All lengths are bytes of frames, check sequence included.
 #[derive(Clone, Debug)]
 pub struct SwitchConfig {
@@ -74,6 +85,10 @@ pub struct SwitchConfig {
     pub marking: [Option<Marking>; PRIORITIES],
     /// What ends a pause without end.
     pub watchdog: Option<Watchdog>,
+    /// What becomes of a queue whose port loses its carrier.
+    pub dead_queue: DeadQueue,
+    /// From the last bit of a frame that came to its place in the queue that it leaves by.
+    pub latency: Span,
 }
 
 impl Default for SwitchConfig {
@@ -90,6 +105,8 @@ impl Default for SwitchConfig {
             lossy_pool: None,
             marking: [None; PRIORITIES],
             watchdog: None,
+            dead_queue: DeadQueue::Flush,
+            latency: Span::ZERO,
         }
     }
 }

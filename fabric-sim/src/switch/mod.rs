@@ -5,7 +5,7 @@ pub mod headroom;
 mod mark;
 mod mmu;
 
-pub use config::{SwitchConfig, Threshold, Watchdog, WatchdogAction};
+pub use config::{DeadQueue, SwitchConfig, Threshold, Watchdog, WatchdogAction};
 pub use mark::Marking;
 pub(crate) use mmu::{Arrival, Mmu};
 pub use mmu::{BufferError, IngressUse};

@@ -1,0 +1,294 @@
+//! Scenarios as users write them: outages, latency, what cannot be.
+
+use fabric_sim::scenario::{Scenario, Setting};
+use fabric_sim::{Sim, Span, Time};
+
+fn scenario(text: &str, settings: &[&str]) -> Scenario {
+    let settings: Vec<Setting> = settings.iter().map(|s| s.parse().expect(s)).collect();
+    let read = Scenario::parse(text).expect("a scenario");
+    read.with(&settings).expect("settings")
+}
+
+/// Bytes of a stream that arrived between two times.
+fn progress(sim: &mut Sim, stream: usize, from: Span, to: Span) -> u64 {
+    let id = fabric_sim::host::StreamId(stream as u32);
+    sim.run_until(Time::ZERO + from);
+    let before = sim.stream_bytes(id);
+    sim.run_until(Time::ZERO + to);
+    sim.stream_bytes(id) - before
+}
+
+/// `h0` writes to a host behind the spines and to its neighbour on the same leaf; one uplink goes down for 10 ms, and routes change.
+const OUTAGE: &str = r#"
+[sim]
+until = "20ms"
+mode = "lite"
+[topology]
+kind = "leaf-spine"
+leaves = 2
+spines = 2
+hosts_per_switch = 2
+rate = "25Gbps"
+[switch]
+buffer = "2MB"
+threshold = "100KB"
+[host]
+window = "4MB"
+[[flow]]
+op = "write"
+from = "h0"
+to = "h2"
+size = "1MB"
+count = 100
+depth = 8
+[[flow]]
+op = "write"
+from = "h0"
+to = "h1"
+size = "1MB"
+count = 100
+depth = 8
+[[fault]]
+kind = "link-down"
+link = "leaf0-spine0"
+from = "5ms"
+to = "15ms"
+reroute = "100us"
+[[fault]]
+kind = "link-down"
+link = "leaf0-spine1"
+from = "5ms"
+to = "5.01ms"
+reroute = "100us"
+"#;
+
+#[test]
+fn a_queue_without_carrier_stops_no_other_flow() {
+    let ms = Span::from_ms;
+    let neighbour = |settings: &[&str], seed| {
+        let mut sim = scenario(OUTAGE, settings).build(seed).expect("builds");
+        progress(&mut sim, 1, ms(6), ms(15))
+    };
+    for seed in 1..=4 {
+        let bytes = neighbour(&[], seed);
+        println!("seed {seed}: {bytes} bytes to the neighbour in 9 ms of the outage");
+        // A quarter of the link at least: 7 MB.
+        assert!(bytes > 7_000_000, "seed {seed}: {bytes}");
+    }
+    let kept = (1..=4).map(|seed| neighbour(&["switch.dead_queue=keep"], seed));
+    assert_eq!(kept.min(), Some(0), "kept, a queue stops the neighbour too");
+}
+
+#[test]
+fn a_switch_that_restarts_is_routed_around() {
+    let text = r#"
+[sim]
+until = "60ms"
+[topology]
+kind = "leaf-spine"
+leaves = 2
+spines = 2
+hosts_per_switch = 2
+rate = "25Gbps"
+[host]
+timeout = 8
+[[flow]]
+op = "write"
+from = ["h0", "h1"]
+to = "h3"
+size = "1MB"
+count = 20
+depth = 4
+[[fault]]
+kind = "crash"
+switch = "spine0"
+reroute = "100us"
+from = "2ms"
+to = "6ms"
+[expect]
+complete = true
+sometimes = ["link-down"]
+"#;
+    for seed in 1..=4 {
+        let report = scenario(text, &[]).run(seed).expect("runs");
+        assert!(
+            report.failures.is_empty(),
+            "seed {seed}: {:?}",
+            report.failures
+        );
+    }
+    // Without other ways the flows wait for it.
+    let error = scenario(text, &["fault[0].switch=h0"]).build(1);
+    let error = error.expect_err("a host is no switch").to_string();
+    assert!(error.contains("is no switch"), "{error}");
+}
+
+#[test]
+fn a_deadlock_of_credits_is_found_also_when_nothing_else_happens() {
+    let mut text = r#"
+[sim]
+until = "2s"
+mode = "lite"
+[topology]
+kind = "ring"
+switches = 5
+hosts_per_switch = 2
+rate = "40Gbps"
+[switch]
+buffer = "1MB"
+threshold = "20KB"
+[qos]
+flow_control = "credits"
+credit_buffer = "32KiB"
+credit_update = "4KiB"
+"#
+    .to_owned();
+    for from in 0..10 {
+        let to = (from + 4) % 10;
+        text += &format!("[[flow]]\nop = 'frames'\nfrom = 'h{from}'\nto = 'h{to}'\nstop = '5ms'\n");
+    }
+    let report = scenario(&text, &[]).run(1).expect("runs");
+    let failures = report.failures.join("\n");
+    assert!(failures.contains("deadlock"), "{failures}");
+    let with_pfc = scenario(&text, &["qos.flow_control=pfc"]).run(1);
+    let failures = with_pfc.expect("runs").failures.join("\n");
+    assert!(failures.contains("deadlock"), "{failures}");
+}
+
+const ONE: &str = r#"
+[topology]
+kind = "single-switch"
+hosts = 2
+rate = "25Gbps"
+[[flow]]
+op = "write"
+from = "h0"
+to = "h1"
+size = 8
+"#;
+
+fn completion(settings: &[&str]) -> Span {
+    let report = scenario(ONE, settings).run(1).expect("runs");
+    report.flows[0].completion.expect("completes")
+}
+
+#[test]
+fn latency_of_adapters_and_switches_adds_up() {
+    let bare = completion(&[]);
+    let settings = ["host.latency=600ns", "switch.latency=300ns"];
+    // There and back: sending adapter, switch, receiving adapter.
+    assert_eq!(
+        completion(&settings),
+        bare + Span::from_ns(2 * (600 + 300 + 600))
+    );
+}
+
+/// What is in pipelines when a pause takes effect is more to make room for.
+#[test]
+fn headroom_covers_latency() {
+    let incast = r#"
+[sim]
+until = "2ms"
+mode = "lite"
+[topology]
+kind = "single-switch"
+hosts = 9
+rate = "100Gbps"
+[switch]
+threshold = "20KB"
+latency = "800ns"
+[host]
+latency = "1.5us"
+window = "1MB"
+[[flow]]
+op = "write"
+from = "all"
+to = "h8"
+size = "1MB"
+count = 100
+depth = 4
+[expect]
+lossless_drops = 0
+"#;
+    let report = scenario(incast, &[]).run(1).expect("runs");
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+}
+
+#[test]
+fn timeouts_retries_and_dcqcn_are_settings() {
+    let lossy = "\n[[fault]]\nkind = 'loss'\nlink = 's0-h1'\np = 1.0\n";
+    let gives_up = |settings: &[&str]| {
+        let report = scenario(&format!("{ONE}{lossy}"), settings).run(1);
+        let report = report.expect("runs");
+        assert!(report.flows[0].completion.is_none());
+        report.end
+    };
+    let (long, short) = (
+        gives_up(&[]),
+        gives_up(&["host.timeout=8", "host.retry_cnt=1"]),
+    );
+    println!("gives up at {long}, and with a timeout of 2^8 and one retry at {short}");
+    assert!(short.since(Time::ZERO) * 4 < long.since(Time::ZERO));
+    // Rates that were cut come back in milliseconds; with such timers, not within the run.
+    let rate = |settings: &[&str]| {
+        let text = "[sim]\nmode = 'lite'\nuntil = '20ms'\n[topology]\nkind = 'single-switch'\nhosts = 3\nrate = '40Gbps'\n\
+            [switch]\necn = { kmin = '5KB', kmax = '200KB', pmax = 0.01 }\n[host]\ncc = 'dcqcn'\n\
+            [[flow]]\nop = 'write'\nfrom = ['h0', 'h1']\nto = 'h2'\nsize = '1MB'\ncount = 1000\ndepth = 4\n";
+        let report = scenario(text, settings).run(1).expect("runs");
+        let rates = report.flows.iter().filter_map(|flow| flow.goodput);
+        rates.map(|rate| rate.as_gbps_f64()).sum::<f64>()
+    };
+    let usual = rate(&[]);
+    let slow = rate(&[
+        "host.dcqcn.increase_timer=1s",
+        "host.dcqcn.increase_bytes=4GB",
+    ]);
+    println!("{usual:.2} Gb/s, and {slow:.2} with timers that never run out");
+    assert!(usual > 1.2 * slow);
+    for (bad, words) in [
+        ("host.timeout=32", "at most 31"),
+        ("host.retry_cnt=8", "at most 7"),
+    ] {
+        let error = scenario(ONE, &[bad]).build(1).expect_err(bad).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_told_before_it_runs() {
+    let endless =
+        "[topology]\nkind = 'back-to-back'\n[[flow]]\nop = 'frames'\nfrom = 'h0'\nto = 'h1'\n";
+    let split = r#"
+[topology]
+kind = "edges"
+edges = """
+h0 s0 100Gbps 2m
+h1 s1 100Gbps 2m
+"""
+[[flow]]
+op = "write"
+from = "h0"
+to = "h1"
+"#;
+    let cases = [
+        (endless.to_owned(), vec![], "goes on for ever"),
+        (
+            ONE.to_owned(),
+            vec!["topology.mtu=1000"],
+            "a packet has up to 1084 bytes",
+        ),
+        (split.to_owned(), vec![], "there is no way from h0 to h1"),
+        (
+            ONE.to_owned(),
+            vec!["topology={ kind = 'fat-tree', k = 64 }"],
+            "at most 32768",
+        ),
+    ];
+    for (text, settings, words) in cases {
+        let error = scenario(&text, &settings)
+            .build(1)
+            .expect_err(words)
+            .to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
