@@ -14,90 +14,13 @@ use fabric_sim::program::{
     Cause, Failure, HostEnd, SeedTest, Simulation, ask, host, now, sleep, spawn, tell,
 };
 use fabric_sim::{HostId, Span, Time};
-use urxe::{
-    Access, CompChannel, ConnectOptions, Context, Cq, ErrorKind, Mr, Qp, RecvWr, SendWr, Wc,
-    WcStatus,
-};
+use urxe::{ConnectOptions, Context, ErrorKind, SendWr, Wc, WcStatus};
+
+mod end;
+use end::{End, options};
 
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);
-
-struct End {
-    context: Context,
-    cq: Cq,
-    qp: Qp,
-    memory: Mr,
-}
-
-impl End {
-    /// Opens a context on the host that the program runs on.
-    fn open(channel: bool) -> (End, Option<CompChannel>) {
-        let here = host().expect("in a simulation");
-        let context = Context::open(fabric_sim::host::address_of(here)).expect("opens");
-        End::of(context, channel)
-    }
-
-    fn of(context: Context, channel: bool) -> (End, Option<CompChannel>) {
-        let pd = context.alloc_pd().expect("a PD");
-        let channel = channel.then(|| context.create_comp_channel().expect("a channel"));
-        let cq = match &channel {
-            Some(channel) => context.create_cq_with_channel(64, channel),
-            None => context.create_cq(64),
-        };
-        let cq = cq.expect("a CQ");
-        let access = Access::LOCAL_WRITE
-            | Access::REMOTE_WRITE
-            | Access::REMOTE_READ
-            | Access::REMOTE_ATOMIC;
-        let memory = pd.reg_owned(vec![0; 1 << 18], access).expect("registers");
-        let qp = pd.qp(&cq).create().expect("a QP");
-        let end = End {
-            context,
-            cq,
-            qp,
-            memory,
-        };
-        (end, channel)
-    }
-
-    /// Connects with the peer, under the two names.
-    fn meet(&self, me: &str, peer: &str, options: &ConnectOptions) -> (u64, urxe::Rkey) {
-        tell(me, self.qp.endpoint());
-        let keys = format!("{} {}", self.memory.addr(), self.memory.rkey().0);
-        tell(&format!("{me} memory"), keys);
-        let endpoint = ask(peer).parse().expect("an endpoint");
-        self.qp.connect(&endpoint, options).expect("connects");
-        let keys = ask(&format!("{peer} memory"));
-        let (addr, rkey) = keys.split_once(' ').expect("two numbers");
-        let rkey = urxe::Rkey(rkey.parse().expect("a number"));
-        (addr.parse().expect("a number"), rkey)
-    }
-
-    fn post_recv(&self, wr_id: u64, len: usize) {
-        let sges = [self.memory.sge(..len)];
-        let recv = RecvWr::new(wr_id, &sges);
-        self.qp.post_recv(&recv).expect("posts");
-    }
-
-    fn post_send(&self, wr_id: u64, len: usize) {
-        let sges = [self.memory.sge(..len)];
-        let send = SendWr::send(wr_id, &sges).signaled();
-        self.qp.post_send(&send).expect("posts");
-    }
-
-    fn wait(&self) -> Wc {
-        self.cq.poll_one().expect("polls")
-    }
-}
-
-/// A short local ACK timeout: faults are mended within the time of a test.
-fn options() -> ConnectOptions {
-    ConnectOptions {
-        timeout: 5,
-        min_rnr_timer: 1,
-        ..ConnectOptions::default()
-    }
-}
 
 fn receive(end: &End, len: usize) -> Vec<u8> {
     let wc = end.wait();
@@ -612,4 +535,85 @@ fn outside_a_simulation_the_same_calls_are_real() {
     assert_eq!(ask("outside"), "42");
     assert_eq!(told.join(), "done");
     assert!(now() - before >= Duration::from_millis(1));
+}
+
+/// A run captured twice, with other addresses of the programs' memory, is the same to the byte.
+#[test]
+fn captures_of_a_seed_are_equal_byte_by_byte() {
+    let folder = std::env::temp_dir().join(format!("urxe-captures-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let capture = |name: &str| {
+        let path = folder.join(name);
+        let mut sim = Simulation::new(5);
+        sim.capture(&path).fault(Fault::loss(0.02));
+        sim.host(A, || {
+            let (end, _) = End::open(false);
+            let (addr, rkey) = end.meet("a", "b", &options());
+            let sges = [end.memory.sge(..20_000)];
+            let write = SendWr::rdma_write(1, &sges, addr, rkey).signaled();
+            end.qp.post_send(&write).expect("posts");
+            assert_eq!(end.wait().status, WcStatus::Success);
+            tell("done", "");
+        });
+        sim.host(B, || {
+            let (end, _) = End::open(false);
+            end.meet("b", "a", &options());
+            ask("done");
+        });
+        sim.run().expect("they end");
+        std::fs::read(path).expect("was written")
+    };
+    let first = capture("first");
+    // So that no later allocation lies where one of the first run lay.
+    let between: Vec<Vec<u8>> = (0..64).map(|n| vec![0; 1000 << (n % 10)]).collect();
+    let second = capture("second");
+    drop(between);
+    std::fs::remove_dir_all(&folder).expect("it was made here");
+    assert!(first.len() > 20_000, "the WRITE is in it");
+    assert!(first == second, "captures differ");
+}
+
+#[test]
+fn programs_are_in_the_lossless_class_unless_they_say_otherwise() {
+    let classes = |class: Option<u8>| {
+        let mut sim = Simulation::new(1);
+        if let Some(tos) = class {
+            sim.traffic_class(tos);
+        }
+        pingpong(&mut sim, 2, 5_000);
+        sim.run().expect("they end").sent_by_class()
+    };
+    let is_all_in =
+        |sent: [u64; 8], class: usize| sent[class] > 0 && sent[class] == sent.iter().sum::<u64>();
+    assert!(is_all_in(classes(None), 3));
+    assert!(is_all_in(classes(Some(0)), 0));
+}
+
+/// A failure says what came before it.
+#[test]
+fn a_failure_tells_the_faults_and_the_last_calls() {
+    let mut sim = Simulation::new(3);
+    sim.fault(Fault::loss(0.0).nth([2]));
+    sim.host(A, || {
+        let (end, _) = End::open(false);
+        end.meet("a", "b", &options());
+        end.post_send(1, 20_000);
+        assert_eq!(end.wait().status, WcStatus::Success);
+        tell("done", "");
+    });
+    sim.host(B, || {
+        let (end, _) = End::open(false);
+        end.qp.init(urxe::Access::NONE).expect("to INIT");
+        end.post_recv(1, 20_000);
+        end.meet("b", "a", &options());
+        assert_eq!(end.wait().status, WcStatus::Success);
+        ask("done");
+        panic!("on purpose");
+    });
+    let failure = sim.run().expect_err("it panics");
+    let before = failure.before().join("\n");
+    assert!(before.contains("frame 2 (Send PSN"), "{before}");
+    assert!(before.contains("h0 to h1"), "{before}");
+    assert!(before.contains("h1 called last: post at"), "{before}");
+    assert!(failure.to_string().contains(&failure.before()[0]));
 }

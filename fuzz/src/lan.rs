@@ -189,7 +189,6 @@ impl Network for Host {
 
     fn pause(&self, why: &Pause) -> Result<(), Stopped> {
         match why {
-            Pause::Post | Pause::Memory => {}
             Pause::Poll => {
                 self.lan.lock().now_ns += LOOK_NS;
                 self.lan.deliver();
@@ -213,6 +212,7 @@ impl Network for Host {
                 let mut inner = self.lan.lock();
                 inner.now_ns = inner.now_ns.max(deadline);
             }
+            _ => {}
         }
         Ok(())
     }

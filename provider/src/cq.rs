@@ -160,11 +160,14 @@ impl Cq {
             let (name, allowed) = ("the number of completion channels", "an event needs one");
             return Err(Error::value(name, 0, allowed));
         }
+        let engine = self.inner.context.engine();
+        engine.begin_arming()?;
         self.inner.core.arm(if solicited_only {
             Armed::Solicited
         } else {
             Armed::Next
         });
+        engine.end_call();
         Ok(())
     }
 

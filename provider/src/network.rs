@@ -47,11 +47,16 @@ pub trait Ready: fmt::Debug + Send + Sync {
 
 /// Why a program lets time pass.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Pause {
     /// The program polled and found no completion: it will probably poll again at once.
     Poll,
     /// The program is about to post work requests.
     Post,
+    /// The program is about to ask for an event of a completion queue.
+    Arm,
+    /// A call that posted, armed or took completions returns to the program.
+    Return,
     /// The program is about to read or change its registered memory by a call of this crate.
     Memory,
     /// The program sleeps until the event is there, or until a time.
@@ -86,6 +91,13 @@ pub trait Network: fmt::Debug + Send + Sync {
 
     /// A context was closed, having counted this.
     fn detached(&self, counters: &[(&'static str, u64)]);
+
+    /// The address by which work requests and peers name the first byte of a region of `len` bytes that lie at `here`. That
+    /// differs from run to run; a network that repeats runs has addresses of its own, which need the alignment of `here` up to a page.
+    fn region_addr(&self, here: u64, len: u64) -> u64 {
+        let _ = len;
+        here
+    }
 
     /// A part of the QPN space for one context: the upper 12 bits of its QPNs, which no other context of the
     /// host has. `None` if all are given out.

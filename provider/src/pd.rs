@@ -129,7 +129,16 @@ impl Pd {
     }
 
     fn register(&self, region: Region, access: Access) -> Result<Mr, Error> {
-        let iova = region.expose();
+        let iova = self.region_addr(&region);
         Mr::register(self, region, iova, access)
+    }
+
+    /// The address by which work requests name a region's first byte, if the program does not say.
+    pub(crate) fn region_addr(&self, region: &Region) -> u64 {
+        let here = region.expose();
+        match self.engine().network() {
+            Some(network) => network.region_addr(here, region.len() as u64),
+            None => here,
+        }
     }
 }

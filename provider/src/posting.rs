@@ -45,7 +45,9 @@ impl Qp {
         let engine = self.engine();
         let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
-        self.shared().post_sends(engine, wrs, at).map_err(bad_wr)
+        let posted = self.shared().post_sends(engine, wrs, at);
+        engine.end_call();
+        posted.map_err(bad_wr)
     }
 
     /// Posts all requests of a list, or none. The list is iterated twice.
@@ -62,6 +64,7 @@ impl Qp {
         let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         let posted = self.shared().post_all_sends(engine, wrs, at);
+        engine.end_call();
         posted.map_err(bad_wr)
     }
 
@@ -103,6 +106,8 @@ impl Qp {
         let engine = self.engine();
         let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
-        self.shared().post_recvs(engine, wrs, at).map_err(bad_wr)
+        let posted = self.shared().post_recvs(engine, wrs, at);
+        engine.end_call();
+        posted.map_err(bad_wr)
     }
 }

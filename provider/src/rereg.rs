@@ -28,7 +28,7 @@ use crate::pd::Pd;
 pub struct Rereg {
     access: Option<Access>,
     pd: Option<Pd>,
-    memory: Option<(Region, u64)>,
+    memory: Option<(Region, Option<u64>)>,
 }
 
 impl Rereg {
@@ -57,21 +57,18 @@ impl Rereg {
     #[must_use]
     #[doc(alias = "IBV_REREG_MR_CHANGE_TRANSLATION")]
     pub fn owned(self, bytes: impl Into<Box<[u8]>>) -> Rereg {
-        let region = Region::boxed(bytes.into());
-        let iova = region.expose();
-        self.region(region, iova)
+        self.region(Region::boxed(bytes.into()), None)
     }
 
     /// A mapping in place of the memory.
     #[must_use]
     #[doc(alias = "IBV_REREG_MR_CHANGE_TRANSLATION")]
     pub fn mapped(self, map: MmapMut) -> Rereg {
-        let region = Region::mapped(map);
-        let iova = region.expose();
-        self.region(region, iova)
+        self.region(Region::mapped(map), None)
     }
 
-    pub(crate) fn region(mut self, region: Region, iova: u64) -> Rereg {
+    /// Memory under an address that the program chose, or any.
+    pub(crate) fn region(mut self, region: Region, iova: Option<u64>) -> Rereg {
         self.memory = Some((region, iova));
         self
     }
@@ -95,7 +92,10 @@ impl Mr {
         // The rights and the memory after the change must suit each other.
         let after = access.unwrap_or(self.registration.access);
         let (region, iova) = match &memory {
-            Some((region, iova)) => (region, *iova),
+            Some((region, iova)) => {
+                let any = || self.pd().region_addr(region);
+                (region, iova.unwrap_or_else(any))
+            }
             None => (&self.region, self.addr()),
         };
         let iova = Mr::first_address(iova, after);

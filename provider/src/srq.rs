@@ -169,6 +169,7 @@ impl Srq {
         let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);
         let posted = self.inner.shared.post_recvs(engine, wrs, at);
+        engine.end_call();
         posted.map_err(bad_wr)
     }
 

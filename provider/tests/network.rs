@@ -192,6 +192,7 @@ impl Network for Host {
                         .advance(next.expect("nothing will ever happen again"));
                 }
             }
+            Pause::Return => {}
             _ => self.all.advance(now + STEP_NS),
         }
         Ok(())

@@ -14,13 +14,13 @@ use crate::topology::HostId;
 pub struct CpuModel {
     /// Looking for a completion.
     pub poll: Span,
-    /// Posting a work request, or a list of them.
+    /// Posting a work request, or a list of them; asking for an event.
     pub post: Span,
     /// Reading or writing registered memory by a call.
     pub memory: Span,
     /// The time from an event to the thread that waits for it.
     pub wake_up: Span,
-    /// Probability that a call takes up to [`CpuModel::stall`] longer.
+    /// Probability that a call takes up to [`CpuModel::stall`] longer, at its beginning; and the same at its end.
     pub stall_probability: f64,
     /// The longest interruption.
     pub stall: Span,
@@ -56,12 +56,13 @@ impl Cpu {
         }
     }
 
-    /// What a call takes. Never nothing.
+    /// What a call takes, or what keeps its thread from going on when it returns. A call never takes nothing.
     pub(crate) fn cost_of(&mut self, why: &Pause) -> Span {
         let usual = match why {
             Pause::Poll | Pause::Event { .. } => self.model.poll,
-            Pause::Post => self.model.post,
+            Pause::Post | Pause::Arm => self.model.post,
             Pause::Memory => self.model.memory,
+            _ => return self.stall(),
         };
         usual.max(Span::from_ns(1)) + self.stall()
     }

@@ -50,6 +50,7 @@ mod report;
 mod seeds;
 mod setup;
 mod threads;
+mod told;
 mod wait;
 mod world;
 

@@ -18,8 +18,12 @@ use crate::topology::HostId;
 const WAITING_MAX: u64 = 4096 + 64;
 
 /// Posting and looking at memory hand the turn over only once they took so long together: no other program
-/// could do much meanwhile.
+/// could do much meanwhile. (A thread that is interrupted, by a draw, has nearly always been that long.)
 const SLICE: Span = Span::from_ns(500);
+
+const PAGE: u64 = 4096;
+/// Atomics need the alignment of the memory behind an address.
+const WORD: u64 = 8;
 
 /// A packet that the fabric has not got yet.
 #[derive(Debug)]
@@ -40,7 +44,11 @@ struct Inner {
     waiting: u64,
     is_up: bool,
     secrets: Rng,
+    /// The address of the next region.
+    next_region: u64,
     next_chunk: u16,
+    /// Its last calls, and when.
+    calls: VecDeque<(u64, &'static str)>,
     /// What the host's program does beside waiting, since it last gave its turn back.
     busy: Span,
     cpu: Cpu,
@@ -53,16 +61,19 @@ pub(crate) struct Nic {
     host: HostId,
     addr: IpAddr,
     mtu: u32,
+    /// The traffic class of packets whose program names none.
+    tos: u8,
     now_ns: AtomicU64,
     inner: Shared<Inner>,
 }
 
 impl Nic {
-    pub(crate) fn new(host: HostId, seed: u64, mtu: u32, cpu: Cpu) -> Arc<Nic> {
+    pub(crate) fn new(host: HostId, seed: u64, mtu: u32, tos: u8, cpu: Cpu) -> Arc<Nic> {
         Arc::new(Nic {
             host,
             addr: crate::host::address_of(host),
             mtu,
+            tos,
             now_ns: AtomicU64::new(0),
             inner: Shared::new(Inner {
                 adapters: Vec::new(),
@@ -71,7 +82,9 @@ impl Nic {
                 waiting: 0,
                 is_up: true,
                 secrets: Rng::stream(seed, Entity::Host(host.0), "numbers and keys"),
+                next_region: u64::from(host.0 + 1) << 40,
                 next_chunk: 0,
+                calls: VecDeque::with_capacity(CALLS_KEPT),
                 busy: Span::ZERO,
                 cpu,
                 counters: BTreeMap::new(),
@@ -136,6 +149,16 @@ impl Nic {
             .with(|inner| core::mem::replace(&mut inner.busy, Span::ZERO))
     }
 
+    /// The last calls of the host's programs, in order, with their times. Polls in vain that follow each other are one.
+    pub(crate) fn last_calls(&self) -> Vec<String> {
+        self.inner.with(|inner| {
+            let calls = inner.calls.iter();
+            calls
+                .map(|(ns, call)| format!("{call} at {}", Span::from_ns(*ns)))
+                .collect()
+        })
+    }
+
     /// How long the program's thread sleeps on after its event.
     pub(crate) fn wake_up(&self) -> Span {
         self.inner.with(|inner| inner.cpu.wake_up())
@@ -166,6 +189,35 @@ impl Nic {
     }
 }
 
+/// Calls of a host that are kept to be told when its run fails.
+const CALLS_KEPT: usize = 6;
+
+fn name_of(why: &Pause) -> Option<&'static str> {
+    match why {
+        Pause::Post => Some("post"),
+        Pause::Poll => Some("poll in vain"),
+        Pause::Arm => Some("req_notify"),
+        Pause::Event { .. } => Some("wait for an event"),
+        _ => None,
+    }
+}
+
+impl Inner {
+    fn note_call(&mut self, now_ns: u64, call: &'static str) {
+        if let Some(last) = self.calls.back_mut()
+            && last.1 == call
+            && call == "poll in vain"
+        {
+            last.0 = now_ns;
+            return;
+        }
+        if self.calls.len() == CALLS_KEPT {
+            self.calls.pop_front();
+        }
+        self.calls.push_back((now_ns, call));
+    }
+}
+
 fn add(sums: &mut BTreeMap<&'static str, u64>, counters: &[(&'static str, u64)]) {
     for &(name, count) in counters {
         *sums.entry(name).or_default() += count;
@@ -193,6 +245,15 @@ impl Network for Nic {
         });
     }
 
+    fn region_addr(&self, here: u64, len: u64) -> u64 {
+        self.inner.with(|inner| {
+            // A page is left out behind each, so that an access beyond the end is none of the next region.
+            let addr = inner.next_region + here % WORD;
+            inner.next_region = (addr + len).next_multiple_of(PAGE) + PAGE;
+            addr
+        })
+    }
+
     fn grant_qpns(&self) -> Option<u16> {
         self.inner.with(|inner| {
             // Not in turn: a program that counts on it should not get away with that.
@@ -218,25 +279,35 @@ impl Network for Nic {
             inner.outbox.push_back(Outgoing {
                 source_port: packet.source_port,
                 dest: packet.dest,
-                tos: packet.tos,
+                tos: if packet.tos == 0 {
+                    self.tos
+                } else {
+                    packet.tos
+                },
                 bytes,
             });
         });
     }
 
     fn pause(&self, why: &Pause) -> Result<(), Stopped> {
+        let now_ns = self.now_ns();
         let busy = self.inner.with(|inner| {
+            if let Some(call) = name_of(why) {
+                inner.note_call(now_ns, call);
+            }
             inner.busy += inner.cpu.cost_of(why);
             inner.busy
         });
         let reason = match why {
-            Pause::Post | Pause::Memory if busy < SLICE => return Ok(()),
-            Pause::Post | Pause::Memory => Reason::Busy,
             Pause::Poll => Reason::Poll,
             Pause::Event { event, deadline_ns } => Reason::Event {
                 event: event.clone(),
                 deadline: deadline_ns.map(|ns| Time::from_core(urxe_core::Time(ns))),
             },
+            // Between a poll that found nothing and the request for an event anything may happen.
+            Pause::Arm => Reason::Busy,
+            _ if busy < SLICE => return Ok(()),
+            _ => Reason::Busy,
         };
         self.wait(reason)
     }

@@ -8,6 +8,7 @@ use crate::check::{self, Mark, Violation};
 use crate::engine::{Time, TraceHash, mix64};
 use crate::fabric::Drops;
 use crate::program::marks::Marks;
+use crate::qos::PRIORITIES;
 use crate::topology::HostId;
 
 /// How the program of a host ended.
@@ -29,6 +30,7 @@ pub struct Report {
     pub(crate) ends: Vec<Option<HostEnd>>,
     pub(crate) counters: BTreeMap<&'static str, u64>,
     pub(crate) drops: Drops,
+    pub(crate) sent: [u64; PRIORITIES],
     pub(crate) marks: Arc<Marks>,
     pub(crate) seen: BTreeSet<Mark>,
 }
@@ -70,6 +72,11 @@ impl Report {
     /// Frames that did not arrive, by reason.
     pub fn drops(&self) -> &Drops {
         &self.drops
+    }
+
+    /// Frames that hosts sent, by class.
+    pub fn sent_by_class(&self) -> [u64; PRIORITIES] {
+        self.sent
     }
 
     /// Says that some run of a set must see this happen: see [`Report::saw`]. A test over many seeds
@@ -150,6 +157,8 @@ pub struct Failure {
     pub(crate) trace: u64,
     /// Programs that could not even be ended.
     pub(crate) left: Vec<String>,
+    /// What faults did last, and what each host called last.
+    pub(crate) before: Vec<String>,
 }
 
 impl Failure {
@@ -168,6 +177,11 @@ impl Failure {
         self.seed
     }
 
+    /// What came before, a line each: the last frames that each fault hit, and the last calls of each host's programs.
+    pub fn before(&self) -> &[String] {
+        &self.before
+    }
+
     /// Stands for the run up to here: see [`Report::trace`].
     pub fn trace(&self) -> u64 {
         self.trace
@@ -177,6 +191,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "seed {}, at {}: {}", self.seed, self.at, self.cause)?;
+        for line in &self.before {
+            write!(f, "\n  {line}")?;
+        }
         for name in &self.left {
             write!(f, "\n  a thread of {name} could not be ended")?;
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::program::marks::Marks;
 use crate::program::setup::Simulation;
-use crate::program::threads::words_of;
+use crate::program::threads::{first_failure, words_of};
 
 /// Runs this seed alone.
 const SEED: &str = "URXE_SIM_SEED";
@@ -67,7 +67,7 @@ impl SeedTest {
     ///
     /// # Panics
     /// If a seed fails, with the line that repeats it.
-    pub fn run<R: TestResult>(self, body: impl Fn(&mut Simulation) -> R) {
+    pub fn run<R: TestResult>(self, body: impl Fn(&mut Simulation) -> R + Sync) {
         let (seeds, is_whole) = match self.seeds_of_environment() {
             Ok(seeds) => seeds,
             Err(words) => panic!("{words}"),
@@ -78,30 +78,37 @@ impl SeedTest {
             ..self
         };
         let capture = std::env::var_os(PCAP).filter(|path| !path.is_empty());
-        let body = |sim: &mut Simulation| {
+        let captured = |sim: &mut Simulation| {
             if let Some(path) = &capture {
                 sim.capture(path);
             }
             body(sim)
         };
-        if let Err(failure) = test.find(seeds, is_whole, body) {
+        let found = match &capture {
+            // One file: one run after the other.
+            Some(_) => seeds
+                .into_iter()
+                .try_for_each(|seed| test.find([seed], false, captured)),
+            None => test.find(seeds, is_whole, captured),
+        };
+        if let Err(failure) = found {
             panic!("{}", self.explain(&failure));
         }
     }
 
-    /// The first of `seeds` that fails. With `is_whole`, all that [`Report::assert_sometimes`](crate::program::Report::assert_sometimes) named must
+    /// The first of `seeds` that fails; they run on all processors. With `is_whole`, all that [`Report::assert_sometimes`](crate::program::Report::assert_sometimes) named must
     /// have happened.
     ///
     /// # Errors
     /// [`SeedFailure`].
     pub fn find<R: TestResult>(
         &self,
-        seeds: impl IntoIterator<Item = u64>,
+        seeds: impl IntoIterator<Item = u64, IntoIter: Send>,
         is_whole: bool,
-        body: impl Fn(&mut Simulation) -> R,
+        body: impl Fn(&mut Simulation) -> R + Sync,
     ) -> Result<(), SeedFailure> {
         let marks = Arc::new(Marks::default());
-        for seed in seeds {
+        first_failure(seeds.into_iter(), |seed| {
             let fail = |words| SeedFailure {
                 seed: Some(seed),
                 words,
@@ -118,7 +125,8 @@ impl SeedTest {
                     return Err(fail(words));
                 }
             }
-        }
+            Ok(())
+        })?;
         let missed = if is_whole { marks.missed() } else { Vec::new() };
         if missed.is_empty() {
             return Ok(());

@@ -18,6 +18,7 @@ use crate::program::nic::Nic;
 use crate::program::report::{Cause, Failure, Report, seen};
 use crate::program::threads::Shared;
 use crate::program::world::{Body, Service, World};
+use crate::qos::Qos;
 use crate::topology::{HostId, Topology};
 
 /// How long a run may take, in its own time, unless [`Simulation::limit`] says otherwise.
@@ -51,6 +52,7 @@ pub struct Simulation {
     topology: Option<Topology>,
     config: FabricConfig,
     cpu: CpuModel,
+    traffic_class: u8,
     limit: Span,
     patience: Duration,
     faults: Vec<Fault>,
@@ -70,6 +72,7 @@ impl Simulation {
             topology: None,
             config: FabricConfig::default(),
             cpu: CpuModel::default(),
+            traffic_class: Qos::ROCE_TOS,
             limit: LIMIT,
             patience: PATIENCE,
             faults: Vec::new(),
@@ -102,6 +105,14 @@ impl Simulation {
     /// How long calls of programs take.
     pub fn cpu(&mut self, cpu: CpuModel) -> &mut Self {
         self.cpu = cpu;
+        self
+    }
+
+    /// The traffic class byte (DSCP and ECN) of connections that name none, whose [`ConnectOptions::traffic_class`](urxe::ConnectOptions) is 0. By default
+    /// [`Qos::ROCE_TOS`], which is the lossless class 3: a network administrator would have set that up for RoCE. With 0 they are in
+    /// the lossy class 0, without pauses and marks. [`Report::sent_by_class`] says which were used.
+    pub fn traffic_class(&mut self, tos: u8) -> &mut Self {
+        self.traffic_class = tos;
         self
     }
 
@@ -174,6 +185,7 @@ impl Simulation {
             cause,
             trace: 0,
             left: Vec::new(),
+            before: Vec::new(),
         };
         let mut world = self.build().map_err(not_begun)?;
         let begin = |path: &PathBuf| Capturing::begin(&mut world.sim, path, seed);
@@ -182,6 +194,7 @@ impl Simulation {
         let until = Time::ZERO + self.limit;
         let result = self.start(&mut world).and_then(|()| world.run(until));
         let at = world.now();
+        let before = world.before();
         let left = world.end_all();
         let written = capture.map_or(Ok(()), |capture| capture.finish(&mut world.sim));
         let verdict = world.sim.verdict();
@@ -196,6 +209,7 @@ impl Simulation {
             seen: seen(world.sim.marks(), &counters),
             counters,
             drops: *world.sim.fabric().drops(),
+            sent: world.sent_by_class(),
             marks: self.marks.clone(),
         };
         self.traces.with(|traces| traces.push(report.trace()));
@@ -207,6 +221,7 @@ impl Simulation {
                 cause,
                 trace: report.trace(),
                 left,
+                before,
             }),
         }
     }
@@ -239,7 +254,8 @@ impl Simulation {
         let nics = nics.map(|host| {
             let port = sim.fabric().port_of(host);
             let mtu = sim.fabric().topology().cables()[port.cable()].link.mtu;
-            Nic::new(host, self.seed, mtu, Cpu::new(self.cpu, host, self.seed))
+            let cpu = Cpu::new(self.cpu, host, self.seed);
+            Nic::new(host, self.seed, mtu, self.traffic_class, cpu)
         });
         let nics = nics.collect();
         Ok(World::new(sim, nics, self.patience))

@@ -214,6 +214,44 @@ pub(crate) fn wait(wait: Wait) -> bool {
     true
 }
 
+/// Calls `run` with one after another, on all processors, until one fails. What is returned is the failure of the first in order that fails, however
+/// long each takes: all before it have been run by then.
+pub(crate) fn first_failure<T: Send, E: Send>(
+    items: impl Iterator<Item = T> + Send,
+    run: impl Fn(T) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let items = Shared::new(items.enumerate());
+    let failure: Shared<Option<(usize, E)>> = Shared::new(None);
+    let work = || {
+        while failure.with(|failure| failure.is_none())
+            && let Some((place, item)) = items.with(Iterator::next)
+        {
+            if let Err(error) = run(item) {
+                failure.with(|first| {
+                    if first.as_ref().is_none_or(|(known, _)| place < *known) {
+                        *first = Some((place, error));
+                    }
+                });
+            }
+        }
+    };
+    let others = thread::available_parallelism().map_or(1, core::num::NonZero::get) - 1;
+    thread::scope(|scope| {
+        for _ in 0..others {
+            scope.spawn(work);
+        }
+        work();
+    });
+    match failure
+        .0
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+    {
+        Some((_, error)) => Err(error),
+        None => Ok(()),
+    }
+}
+
 /// Sleeps in real time, for programs outside a simulation.
 pub(crate) fn really_sleep(time: Duration) {
     thread::sleep(time);

@@ -76,20 +76,20 @@ struct Task {
     killed: bool,
 }
 
-struct Host {
-    nic: Arc<Nic>,
+pub(super) struct Host {
+    pub(super) nic: Arc<Nic>,
     timer_at: Option<Time>,
     /// Packets from the host to itself.
     loopback: VecDeque<(Time, Outgoing)>,
     service: Option<Service>,
     /// Started by the simulation, not by another task of the host.
     first: Option<TaskId>,
-    end: Option<HostEnd>,
+    pub(super) end: Option<HostEnd>,
 }
 
 pub(crate) struct World {
     pub(crate) sim: Sim,
-    hosts: Vec<Host>,
+    pub(super) hosts: Vec<Host>,
     tasks: BTreeMap<TaskId, Task>,
     ready: VecDeque<TaskId>,
     common: Arc<Common>,
@@ -171,20 +171,6 @@ impl World {
     /// The order in which tasks had their turns.
     pub(crate) fn order(&self) -> TraceHash {
         self.order
-    }
-
-    pub(crate) fn ends(&self) -> Vec<Option<HostEnd>> {
-        self.hosts.iter().map(|host| host.end).collect()
-    }
-
-    pub(crate) fn counters(&self) -> BTreeMap<&'static str, u64> {
-        let mut sums = BTreeMap::new();
-        for host in &self.hosts {
-            for (name, count) in host.nic.counters() {
-                *sums.entry(name).or_default() += count;
-            }
-        }
-        sums
     }
 
     /// Runs until all programs have ended.

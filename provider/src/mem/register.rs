@@ -44,7 +44,7 @@ impl Pd {
         // SAFETY: the bytes are borrowed for 'm, and the caller promises to drop the
         // region within it.
         let region = unsafe { Region::foreign(bytes.as_mut_ptr(), bytes.len()) };
-        let iova = region.expose();
+        let iova = self.region_addr(&region);
         Ok(BorrowedMr::new(Mr::register(self, region, iova, access)?))
     }
 
@@ -121,6 +121,6 @@ impl Rereg {
     #[doc(alias = "IBV_REREG_MR_CHANGE_TRANSLATION")]
     pub unsafe fn raw(self, ptr: *mut u8, len: usize, iova: u64) -> Rereg {
         // SAFETY: the caller's promise is the same.
-        self.region(unsafe { Region::foreign(ptr, len) }, iova)
+        self.region(unsafe { Region::foreign(ptr, len) }, Some(iova))
     }
 }

@@ -64,6 +64,27 @@ impl Engine {
         Ok(watcher.is_strict.then_some(at))
     }
 
+    /// The program is about to ask for an event.
+    ///
+    /// # Errors
+    /// If a simulated host was stopped.
+    #[inline]
+    pub(crate) fn begin_arming(&self) -> Result<(), Poisoned> {
+        match &self.watcher {
+            Some(watcher) => watcher.pause(&Pause::Arm),
+            None => Ok(()),
+        }
+    }
+
+    /// A call returns to the program.
+    #[inline]
+    pub(crate) fn end_call(&self) {
+        if let Some(watcher) = &self.watcher {
+            // That the host was stopped, the program learns from its next call that can fail.
+            let _ = watcher.pause(&Pause::Return);
+        }
+    }
+
     /// Takes completions; when there are none, drives the engine and looks again.
     #[inline]
     pub(crate) fn poll(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
@@ -88,7 +109,11 @@ impl Engine {
             }
         };
         let found = poll(out)?;
-        if found > 0 || watcher.network.is_none() || !cq.is_empty() {
+        if watcher.network.is_none() {
+            return Ok(found);
+        }
+        if found > 0 || !cq.is_empty() {
+            let _ = watcher.pause(&Pause::Return);
             return Ok(found);
         }
         watcher.pause(&Pause::Poll)?;
