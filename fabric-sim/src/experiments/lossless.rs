@@ -54,9 +54,17 @@ pub(super) fn headroom(findings: &mut Findings) {
         let sim = receiver_that_stops(link, room, seed);
         sim.fabric().drops().lossless_overruns() > 0
     };
-    let losing = |room: u32| (0..MOMENTS).filter(|&seed| loses(room, seed)).count() as f64;
-    findings.exactly("runs that lose, with it", 0.0, losing(needed));
-    findings.at_least("runs that lose, a frame less", 1.0, losing(needed - 4160));
+    let losing = |room: u32, moments: u64| {
+        let lost = (0..moments).filter(|&seed| loses(room, seed));
+        lost.count() as f64
+    };
+    let what = "runs that lose, with it";
+    findings.exactly(what, 0.0, losing(needed, MOMENTS));
+    // Nearly tight: of all frames that could be on their way only a part of one is not.
+    let what = "runs of 2000 that lose, 600 bytes less";
+    findings.at_least(what, 1.0, losing(needed - 600, 4 * MOMENTS));
+    let what = "runs that lose, a frame less";
+    findings.at_least(what, 1.0, losing(needed - 4160, MOMENTS));
 }
 
 /// Three hosts on a switch with so much headroom, in full traffic; one of them stopped taking anything

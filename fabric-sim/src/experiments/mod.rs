@@ -122,7 +122,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "headroom",
-        title: "headroom by the formula, and a packet less, at 500 moments of stopping",
+        title: "headroom by the formula, 600 bytes less, and a packet less, at 500 moments of stopping or more",
         source: "IEEE 802.3, 31B.3.7",
         run: lossless::headroom,
     },
@@ -140,14 +140,14 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "incast",
-        title: "127 hosts write 2 MB each to one, by the real transport",
+        title: "127 hosts write 2 MB each to one, by the real transport; both ways, and several QPs of a host",
         source: "N (payload + headers) / C + the way there and back",
         run: transport::incast,
     },
     Experiment {
         name: "go-back-n",
         title: "goodput of the real transport under random loss",
-        source: "(1 - p) / (1 + B p), B packets under way",
+        source: "(1 - p) / (1 + B p + T p^2), B packets under way, T packets in a timeout",
         run: transport::go_back_n,
     },
     Experiment {

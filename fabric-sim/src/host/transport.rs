@@ -39,6 +39,8 @@ pub struct TransportConfig {
     pub window_packets_min: u32,
     /// Bytes that one READ request asks for.
     pub read_chunk_bytes: u32,
+    /// What is done about packets that are lost. By default as adapters do: go-back-N.
+    pub recovery: Recovery,
     /// First PSN of every connection; `None`: drawn.
     pub first_psn: Option<Psn>,
 }
@@ -51,6 +53,7 @@ impl Default for TransportConfig {
             window_packets: core.window_packets,
             window_packets_min: core.window_packets_min,
             read_chunk_bytes: core.read_chunk_bytes,
+            recovery: Recovery::GoBackN,
             first_psn: None,
         }
     }
@@ -171,8 +174,7 @@ impl Transport {
             source_ports: SourcePorts::PerQp,
             // A wake-up costs nothing here: packets leave one by one.
             pace_burst_bytes: 0,
-            // As adapters do.
-            recovery: Recovery::GoBackN,
+            recovery: config.recovery,
             ..ShardConfig::default()
         });
         Transport {
@@ -439,6 +441,8 @@ impl Verbs<'_> {
             let modified = transport.with_env(now, |s, env| s.modify_qp(qp, attr, mask, env));
             modified.map(|_| ())
         })?;
+        // Both ends are set up alike. It changes nothing unless that is [`Recovery::Selective`].
+        transport.shard.set_selective_peer(qp);
         let model = &mut transport.cqs.model;
         let (qpn, peer) = (model.qpn_of(qp), (peer.host, peer.qpn.get()));
         model.on_connect(qpn, peer, options.timeout);

@@ -61,7 +61,7 @@ pub(crate) struct Nic {
     host: HostId,
     addr: IpAddr,
     mtu: u32,
-    /// The traffic class of packets whose program names none.
+    /// The traffic class of packets for which the program names none.
     tos: u8,
     now_ns: AtomicU64,
     inner: Shared<Inner>,

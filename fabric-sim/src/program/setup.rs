@@ -108,7 +108,7 @@ impl Simulation {
         self
     }
 
-    /// The traffic class byte (DSCP and ECN) of connections that name none, whose [`ConnectOptions::traffic_class`](urxe::ConnectOptions) is 0. By default
+    /// The traffic class byte (DSCP and ECN) of connections that name none: their [`ConnectOptions::traffic_class`](urxe::ConnectOptions) is 0. By default
     /// [`Qos::ROCE_TOS`], which is the lossless class 3: a network administrator would have set that up for RoCE. With 0 they are in
     /// the lossy class 0, without pauses and marks. [`Report::sent_by_class`] says which were used.
     pub fn traffic_class(&mut self, tos: u8) -> &mut Self {

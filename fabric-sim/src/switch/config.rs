@@ -55,7 +55,7 @@ pub enum DeadQueue {
     /// Drops what is in them and what comes, and has the room in its buffer again: what switches do.
     #[default]
     Flush,
-    /// Keeps it until the carrier is back. Meanwhile it takes room, and can stop senders whose frames go elsewhere.
+    /// Keeps it until the carrier is back. Meanwhile it takes room, and can stop frames that go elsewhere.
     Keep,
 }
 
@@ -85,7 +85,7 @@ pub struct SwitchConfig {
     pub marking: [Option<Marking>; PRIORITIES],
     /// What ends a pause without end.
     pub watchdog: Option<Watchdog>,
-    /// What becomes of a queue whose port loses its carrier.
+    /// What becomes of a queue of a port that loses its carrier.
     pub dead_queue: DeadQueue,
     /// From the last bit of a frame that came to its place in the queue that it leaves by.
     pub latency: Span,
