@@ -219,8 +219,7 @@ impl<'a> Progress<'a> {
     /// Others drive: sends what they held back, and lets them.
     fn sleep_a_tick(&mut self, now: Time, tick: Duration) -> Option<()> {
         let progress = &*self.engine.progress;
-        let mut due = None;
-        let end = now + tick.as_nanos() as u64;
+        let mut end = now + tick.as_nanos() as u64;
         // The thread that waited for an event may have left since. A long tick begins only after a look that such a thread
         // either comes before, or sees the tick.
         if !progress.announce_sleep(end) && tick > TICK_MIN {
@@ -246,13 +245,17 @@ impl<'a> Progress<'a> {
             // One of a moment ago may still find an answer to travel with.
             state.transmit(Driver::Background { beside: true });
             self.expects_answer = found && state.shard.has_work();
-            due = state.due();
+            // Timers are the driver's affair; one that it might not know of is served within
+            // a tick.
+            if let Some(due) = state.due() {
+                end = due.max(now + RECENT_NS).min(end);
+            }
+            // While the lock is held: a thread that leaves it wakes this one for a timer that comes before the end of
+            // this sleep, and this one would wake itself.
+            progress.asleep_until.store(end.0, Ordering::Relaxed);
             self.count(&mut state);
         }
         self.housekeeping.do_if_due(self.engine, now);
-        // Timers are the driver's affair; one that it might not know of is served within
-        // a tick.
-        let end = due.map_or(end, |due| due.max(now + RECENT_NS).min(end));
         let answer = self.expects_answer.then(|| now + ANSWER_NS);
         let end = answer.unwrap_or(end);
         let end = self.housekeeping.due().map_or(end, |other| other.min(end));
