@@ -17,13 +17,6 @@ pub(crate) fn no_pointer(name: &str) -> isize {
     0
 }
 
-/// -1 and `ENOSYS`, as an older library with the name would say.
-pub(crate) fn no_cm(name: &str) -> isize {
-    tell(name);
-    Errno(libc::ENOSYS).set();
-    -1
-}
-
 fn tell(name: &str) {
     if verbose::is_on() {
         eprintln!("urxe: {name} is not offered");

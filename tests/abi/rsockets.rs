@@ -147,6 +147,57 @@ fn as_an_ordinary_user() {
     }
 }
 
+/// epoll over rsockets, which the newest preload library makes of the system's: by levels and by edges.
+#[test]
+fn repoll_serves_connections_and_other_descriptors() {
+    let Some(compiled) = compile("abi/repoll.c", &["-lrdmacm", "-ldl", "-lpthread"]) else {
+        return;
+    };
+    let _alone = alone();
+    for mode in ["level", "edge"] {
+        let address = addresses().0;
+        let mut command = program(&compiled.binary, "gcc", address).expect("it was just made");
+        command.args([&address.to_string(), &port(), mode]);
+        let ran = run(command);
+        assert_eq!(ran.code, Some(0), "{mode}: {}", ran.text);
+        assert!(ran.text.contains("all came back"), "{mode}: {}", ran.text);
+    }
+}
+
+/// A side that only waits, of a peer that is killed: without signs of life it would wait for ever.
+#[test]
+fn keep_alive_finds_out_that_the_peer_was_killed() {
+    let Some(compiled) = compile("abi/alive.c", &["-lrdmacm"]) else {
+        return;
+    };
+    let (address, port) = (addresses().0, port());
+    let start = |role: &str, heard: &str| {
+        let mut command = program(&compiled.binary, "gcc", address).expect("it was just made");
+        command.args([role, &address.to_string(), &port]);
+        let mut talking = Talking::start(command);
+        talking.wait_for(heard);
+        talking
+    };
+    for (server, client, is_server_killed) in [
+        ("serve", ("wait", "up"), true),
+        ("serve-alive", ("sleep", "asleep"), false),
+    ] {
+        let mut server = start(server, "listening");
+        let client = start(client.0, client.1);
+        // It has accepted.
+        server.wait_for(if is_server_killed { "asleep" } else { "up" });
+        let (killed, waits) = if is_server_killed {
+            (server, client)
+        } else {
+            (client, server)
+        };
+        drop(killed);
+        let ran = waits.finish();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(ran.text.contains("-1 Connection timed out"), "{ran:?}");
+    }
+}
+
 /// A program that knows sockets alone: both ends under the preload library, one of them under `urxe run` too.
 #[test]
 fn an_ordinary_program_under_the_preload_library() {

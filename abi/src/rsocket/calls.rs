@@ -4,7 +4,9 @@ use core::ffi::{c_int, c_long};
 use core::net::SocketAddr;
 
 use super::datagram::Datagram;
+use super::epoll;
 use super::stream::Stream;
+use super::sys;
 use super::table::{self, Socket};
 use crate::cm::address::{give, read};
 use crate::errno::{Errno, minus_one, or_minus_one};
@@ -74,7 +76,13 @@ pub(crate) unsafe extern "C" fn rshutdown(socket: c_int, how: c_int) -> c_int {
 }
 
 pub(crate) unsafe extern "C" fn rclose(socket: c_int) -> c_int {
-    minus_one(table::remove(socket).map(|socket| socket.close()))
+    minus_one(match table::remove(socket) {
+        Ok(found) => {
+            found.close();
+            Ok(())
+        }
+        Err(_) => epoll::close(socket),
+    })
 }
 
 pub(crate) unsafe extern "C" fn rgetpeername(
@@ -107,6 +115,8 @@ pub(crate) unsafe extern "C" fn rfcntl(socket: c_int, command: c_int, argument: 
             socket.set_flags(argument as c_int);
             Ok(0)
         }
+        // Of the descriptor, which the system has.
+        libc::F_GETFD | libc::F_SETFD => sys::fcntl(socket.fd(), command, argument),
         _ => Err(Errno::NOT_SUPPORTED),
     }))
 }

@@ -8,6 +8,8 @@
 mod alone;
 pub(crate) mod calls;
 mod datagram;
+pub(crate) mod epoll;
+mod keepalive;
 pub(crate) mod mapping;
 pub(crate) mod options;
 pub(crate) mod poll;

@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_void};
 use urxe::cm::CmOption;
 
 use super::datagram::Datagram;
+use super::keepalive;
 use super::settings::Settings;
 use super::stream::{Phase, State};
 use super::sys;
@@ -32,9 +33,15 @@ pub(crate) unsafe extern "C" fn rsetsockopt(
         // SAFETY: at least so many bytes, by the rules of the function. (Of `linger` it is the first field.)
         let number = unsafe { value.cast::<c_int>().read_unaligned() };
         match &*socket {
-            Socket::Stream(stream) => set(&mut stream.lock(), level, name, number),
-            Socket::Datagram(datagram) => set_datagram(datagram, level, name, number),
+            Socket::Stream(stream) => set(&mut stream.lock(), level, name, number)?,
+            Socket::Datagram(datagram) => return set_datagram(datagram, level, name, number),
         }
+        if let (libc::SOL_SOCKET, libc::SO_KEEPALIVE) | (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) =
+            (level, name)
+        {
+            keepalive::watch(socket.clone());
+        }
+        Ok(())
     }))
 }
 

@@ -1,6 +1,7 @@
 //! Settings of a new socket.
 
 use core::ffi::c_int;
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 /// As many requests as a queue has at least, and at most.
@@ -49,6 +50,14 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// How long a connection is silent before the peer is asked for a sign of life; `None`: for ever.
+    pub(super) fn keepalive(&self) -> Option<Duration> {
+        let value = |level, name| self.kept.get(&(level, name)).copied().unwrap_or(0);
+        let is_on = value(libc::SOL_SOCKET, libc::SO_KEEPALIVE) != 0;
+        let idle = value(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE);
+        is_on.then(|| Duration::from_secs(idle.unsigned_abs().max(1).into()))
+    }
+
     /// Sizes that work: queues within limits, rings of whole cache lines and more than nothing.
     pub(super) fn bounded(&self) -> Settings {
         let ring = |bytes: u32| bytes.clamp(2 * SEND_LOW, 1 << 30) & !127;

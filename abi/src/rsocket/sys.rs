@@ -170,12 +170,58 @@ unsafe fn add_control<T>(message: &mut libc::msghdr, level: c_int, kind: c_int, 
 }
 
 pub(super) fn epoll() -> Result<OwnedFd, Errno> {
-    Ok(epoll::create(CreateFlags::CLOEXEC)?)
+    epoll_with(libc::EPOLL_CLOEXEC)
+}
+
+pub(super) fn epoll_with(flags: c_int) -> Result<OwnedFd, Errno> {
+    let flags = CreateFlags::from_bits_retain(flags.cast_unsigned());
+    Ok(epoll::create(flags)?)
+}
+
+/// `epoll_ctl`, with the program's own events.
+pub(super) fn epoll_ctl(
+    epoll: RawFd,
+    op: c_int,
+    fd: RawFd,
+    event: Option<libc::epoll_event>,
+) -> Result<(), Errno> {
+    let event = event.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: an event or null, which the kernel reads.
+    result(unsafe { libc::syscall(libc::SYS_epoll_ctl, epoll, op, fd, event) }).map(drop)
+}
+
+/// `epoll_wait`, for so many milliseconds (for ever: negative).
+pub(super) fn epoll_wait(
+    epoll: RawFd,
+    events: &mut [libc::epoll_event],
+    timeout_ms: c_int,
+) -> Result<usize, Errno> {
+    let (at, len) = (events.as_mut_ptr(), events.len().min(c_int::MAX as usize));
+    let mask = ptr::null::<libc::sigset_t>();
+    // SAFETY: a list with its length, and no mask.
+    let found = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait,
+            epoll,
+            at,
+            len,
+            timeout_ms,
+            mask,
+            0_usize,
+        )
+    };
+    usize::try_from(found).map_err(|_| Errno::last())
 }
 
 /// Makes the first readable while the second one is.
 pub(super) fn watch(all: &OwnedFd, fd: impl AsFd) -> Result<(), Errno> {
     Ok(epoll::add(all, fd, EventData::new_u64(0), EventFlags::IN)?)
+}
+
+/// `fcntl` with a number.
+pub(super) fn fcntl(fd: RawFd, command: c_int, argument: c_long) -> Result<c_int, Errno> {
+    // SAFETY: takes numbers, with the commands that callers give.
+    result(unsafe { libc::syscall(libc::SYS_fcntl, fd, command, argument) })
 }
 
 /// Sets an option that is a number.

@@ -2,11 +2,13 @@
 
 use core::ffi::c_int;
 use core::net::SocketAddr;
+use core::time::Duration;
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, OnceLock, RwLock};
 
 use super::datagram::Datagram;
+use super::keepalive::{self, Peered};
 use super::stream::Stream;
 use crate::cm::exit::end_connections_at_exit;
 use crate::errno::Errno;
@@ -38,6 +40,7 @@ calls! {
     connect(addr: SocketAddr) -> Result<(), Errno>;
     address(of_peer: bool) -> Result<SocketAddr, Errno>;
     ready(events: i16) -> i16;
+    turns() -> [u32; 2];
     arm() -> Result<RawFd, Errno>;
     disarm();
     close();
@@ -96,6 +99,20 @@ impl Socket {
     }
 }
 
+impl Peered for Socket {
+    fn silence(&self) -> Option<(Duration, u32)> {
+        let stream = self.stream().ok()?;
+        let idle = stream.lock().settings.keepalive()?;
+        Some((idle, stream.turns()[0]))
+    }
+
+    fn probe(&self) {
+        if let Socket::Stream(stream) = self {
+            stream.probe();
+        }
+    }
+}
+
 type Table = RwLock<HashMap<RawFd, Arc<Socket>>>;
 
 fn table() -> &'static Table {
@@ -112,8 +129,11 @@ pub(super) fn find(fd: RawFd) -> Result<Arc<Socket>, Errno> {
 pub(super) fn insert(socket: Socket) -> RawFd {
     end_connections_at_exit();
     let fd = socket.fd();
+    let socket = Arc::new(socket);
+    // An accepted one has its listener's options.
+    keepalive::watch(socket.clone());
     let mut table = whole(table().write());
-    table.insert(fd, Arc::new(socket));
+    table.insert(fd, socket);
     fd
 }
 

@@ -157,7 +157,7 @@ impl Run {
             9 if self.connection.can_control() && self.connection.link == Link::Up => {
                 let bye = [Message::Shutdown, Message::Disconnect][script.number() % 2];
                 // It says no when the connection is over.
-                let _ = self.connection.send_bye(bye);
+                let _ = self.connection.send_control(bye);
                 self.connection.writes = false;
             }
             10 => self.map(script),

@@ -45,6 +45,10 @@ pub(super) struct State {
     peers: Peers,
     connected: Option<SocketAddr>,
     arrived: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// How many have arrived; how often there was no room to send. They only grow: to compare, and
+    /// see that something happened.
+    news: u32,
+    stalls: u32,
     dropped: Dropped,
 }
 
@@ -63,6 +67,8 @@ impl Datagram {
                 peers: Peers::default(),
                 connected: None,
                 arrived: VecDeque::new(),
+                news: 0,
+                stalls: 0,
                 dropped: Dropped::default(),
             }),
         })
@@ -160,6 +166,7 @@ impl Datagram {
                 end.send((way, *qpn), parts)?;
                 return Ok(len);
             }
+            state.stalls = state.stalls.wrapping_add(1);
             self.sleep(state, flags)?;
         }
     }
@@ -227,6 +234,7 @@ impl Datagram {
         let State {
             ends,
             arrived,
+            news,
             dropped,
             ..
         } = state;
@@ -236,7 +244,10 @@ impl Datagram {
                 None => dropped.count_strange(),
                 Some((from, _)) if !is_same(from.ip(), source) => dropped.count_forged(),
                 Some(_) if arrived.len() >= room => dropped.count_no_room(),
-                Some((from, data)) => arrived.push_back((from, data.to_vec())),
+                Some((from, data)) => {
+                    *news = news.wrapping_add(1);
+                    arrived.push_back((from, data.to_vec()));
+                }
             })?;
         }
         let mut buffer = [0; 2 * MESSAGE_MAX];
@@ -278,6 +289,7 @@ impl Datagram {
             let _ = sys::send_from(self.fd(), &ours.to_bytes(), from, ours.ip);
         }
         if state.arrived.len() < state.settings.bounded().recv_depth as usize {
+            state.news = state.news.wrapping_add(1);
             state.arrived.push_back((qp_addr, data.to_vec()));
         } else {
             state.dropped.count_no_room();
@@ -297,6 +309,11 @@ impl Datagram {
             found |= libc::POLLOUT;
         }
         found & events
+    }
+
+    pub(super) fn turns(&self) -> [u32; 2] {
+        let state = self.lock();
+        [state.news, state.stalls]
     }
 
     pub(super) fn arm(&self) -> Result<RawFd, Errno> {

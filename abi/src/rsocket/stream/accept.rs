@@ -28,6 +28,7 @@ pub(super) struct Guests {
     /// For `raccept` to take. There is one at most, unless a thread polls: a wait for the next one is a wait for an
     /// event.
     ready: VecDeque<Guest>,
+    came: u32,
 }
 
 struct Guest {
@@ -38,6 +39,11 @@ struct Guest {
 impl Guests {
     pub(super) fn has_news(&self) -> bool {
         !self.ready.is_empty()
+    }
+
+    /// How many have been ready: a number to compare.
+    pub(super) fn came(&self) -> u32 {
+        self.came
     }
 
     /// What became of one of them, or a new one.
@@ -56,6 +62,7 @@ impl Guests {
             EventKind::Established => {
                 let guest = self.answered.remove(found);
                 self.ready.push_back(guest);
+                self.came = self.came.wrapping_add(1);
             }
             EventKind::ConnectError
             | EventKind::Unreachable

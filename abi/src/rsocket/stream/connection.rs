@@ -17,7 +17,7 @@ use crate::errno::Errno;
 const CONTROLS: u32 = 4;
 /// What a send request was for, in its number; the low 32 bits are its bytes in the send ring.
 const CREDIT: u64 = 1 << 32;
-const BYE: u64 = 2 << 32;
+const CONTROL: u64 = 2 << 32;
 const RECV: u64 = 1 << 63;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +41,10 @@ pub(in super::super) struct Connection {
     pub(super) writes: bool,
     /// An event was asked for and did not come.
     pub(super) is_armed: bool,
+    /// Messages that came, and the end; how often there was no room to send. They only grow: to compare,
+    /// and see that something happened.
+    pub(super) news: u32,
+    pub(super) stalls: u32,
 
     /// Our data on its way, a ring; behind it room for control messages.
     send_ring: Mr,
@@ -106,6 +110,8 @@ impl Connection {
             reads: true,
             writes: true,
             is_armed: false,
+            news: 0,
+            stalls: 0,
             send_at: 0,
             send_free: send_bytes,
             requests_free: sizes.send_depth - CONTROLS,
@@ -298,13 +304,13 @@ impl Connection {
         Ok(())
     }
 
-    /// The end of what this side sends, or of all.
-    pub(super) fn send_bye(&mut self, message: Message) -> Result<(), Errno> {
+    /// The end of what this side sends, or of all; or a sign of life. [`Connection::can_control`] has to hold.
+    pub(super) fn send_control(&mut self, message: Message) -> Result<(), Errno> {
         self.controls += 1;
         self.controls_sent += 1;
         let number = match message {
-            Message::Disconnect => BYE | 1,
-            _ => BYE,
+            Message::Disconnect => CONTROL | 1,
+            _ => CONTROL,
         };
         self.post_write(number, &[], 0, 0, Some(message))
     }
@@ -312,6 +318,7 @@ impl Connection {
     fn fail(&mut self, link: Link) {
         if self.link == Link::Up {
             self.link = link;
+            self.news = self.news.wrapping_add(1);
         }
     }
 
@@ -384,7 +391,7 @@ impl Connection {
         let bytes = wc.wr_id as u32 as usize;
         match wc.wr_id & !u64::from(u32::MAX) {
             CREDIT => self.controls -= 1,
-            BYE => {
+            CONTROL => {
                 self.controls -= 1;
                 if bytes != 0 {
                     self.fail(Link::Down);
@@ -408,6 +415,7 @@ impl Connection {
             // The connection manager ended the connection, or the QP failed.
             return self.fail(Link::Down);
         }
+        self.news = self.news.wrapping_add(1);
         match wc.imm_data.and_then(Message::from_imm) {
             Some(Message::Data(0)) => self.taken = self.taken.wrapping_add(1),
             Some(Message::Data(len)) => {

@@ -218,7 +218,7 @@ impl Stream {
         let mut state = self.wait_for(state, wait, Connection::can_control)?;
         if state.connection()?.link == Link::Up {
             // If it cannot be sent, the peer has found out already.
-            let _ = state.connection()?.send_bye(bye);
+            let _ = state.connection()?.send_control(bye);
         }
         drop(self.wait_for(state, wait, Connection::is_idle)?);
         Ok(())

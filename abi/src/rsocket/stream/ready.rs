@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use super::connection::Link;
 use super::{Phase, Stream};
 use crate::errno::Errno;
+use crate::rsocket::wire::Message;
 
 impl Stream {
     /// Which of the events hold, beside those that are always told.
@@ -36,6 +37,9 @@ impl Stream {
                 if connection.can_send() {
                     found |= libc::POLLOUT;
                 }
+                if !connection.reads || connection.link != Link::Up {
+                    found |= libc::POLLRDHUP;
+                }
                 let always = match connection.link {
                     // A program that has not read all is not told of the end yet.
                     _ if connection.has_data() => 0,
@@ -45,6 +49,36 @@ impl Stream {
                 };
                 found & events | always
             }
+        }
+    }
+
+    /// How often something came, and how often there was no room to send: numbers to compare.
+    pub(in super::super) fn turns(&self) -> [u32; 2] {
+        let mut state = self.lock();
+        let guests = state.guests.came();
+        match state.connection() {
+            Ok(connection) => [connection.news, connection.stalls],
+            Err(_) => [guests, 0],
+        }
+    }
+
+    /// Asks the peer for a sign of life. If there is none, the connection fails by the retries of its QP.
+    pub(in super::super) fn probe(&self) {
+        let mut state = self.lock();
+        let has_sleepers = state.sleepers > 0;
+        if state.phase != Phase::Connected {
+            return;
+        }
+        let Ok(connection) = state.connection() else {
+            return;
+        };
+        connection.progress();
+        if connection.link == Link::Up && connection.can_control() {
+            // What fails is seen in `link`.
+            let _ = connection.send_control(Message::KeepAlive);
+        }
+        if has_sleepers {
+            self.woken.notify_all();
         }
     }
 

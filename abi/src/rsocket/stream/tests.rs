@@ -115,7 +115,7 @@ fn a_full_ring_stops_the_sender() {
 fn goodbyes_end_one_direction_or_both() {
     let (mut one, mut other) = pair(4, &Settings::default());
     one.writes = false;
-    one.send_bye(Message::Shutdown).expect("it is up");
+    one.send_control(Message::Shutdown).expect("it is up");
     until("one direction ends", || {
         other.progress();
         one.progress();
@@ -123,7 +123,7 @@ fn goodbyes_end_one_direction_or_both() {
     });
     assert_eq!(other.link, Link::Up);
     assert!(other.is_readable(), "the end is told");
-    other.send_bye(Message::Disconnect).expect("it is up");
+    other.send_control(Message::Disconnect).expect("it is up");
     until("both are down", || {
         other.progress();
         one.progress();

@@ -63,6 +63,7 @@ impl Stream {
                 Link::Broken(errno) => return Err(errno),
             }
             if !connection.can_send() {
+                connection.stalls = connection.stalls.wrapping_add(1);
                 state = self.wait_for(state, wait, |connection| {
                     connection.can_send() || connection.link != Link::Up || !connection.writes
                 })?;
