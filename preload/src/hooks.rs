@@ -4,6 +4,7 @@ use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::foreign;
 use crate::redirect::Path;
 
 /// What a function returns that cannot do its work.
@@ -51,7 +52,10 @@ macro_rules! hook {
                 return <$R as Failure>::FAILURE;
             }
             // SAFETY: a string or null, by the rules of the function.
-            let redirected = unsafe { Path::redirected(path) };
+            let redirected = unsafe {
+                foreign::notice(path);
+                Path::redirected(path)
+            };
             let path = redirected.as_ref().map_or(path, Path::as_ptr);
             // SAFETY: the C library's function of that name has these parameters.
             let function = unsafe { core::mem::transmute::<*mut c_void, Function>(function) };

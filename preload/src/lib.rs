@@ -8,9 +8,11 @@
 //! - `hooks`: the functions of the C library that take paths;
 //! - `redirect`: which paths, and where to;
 //! - `netlink`: sockets to the kernel's RDMA subsystem, by the functions in `socket_hooks`; `nldev`: what is answered there;
+//! - `foreign`: says so when a library that looks at these paths is a libibverbs other than urxe's;
 //! - `cleanup`: the tree of a process goes with the process.
 
 mod cleanup;
+mod foreign;
 mod hooks;
 mod netlink;
 mod nldev;

@@ -1,7 +1,7 @@
 //! Programs that come to libibverbs in other ways than by its name `libibverbs.so.1`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::c_program::{Compiled, compile};
 use crate::harness::{Ran, addresses, run, urxe};
@@ -92,8 +92,82 @@ fn programs_with_a_renamed_copy_are_reached() {
     };
     let ran = reach(&[], &program, &[]);
     assert_eq!(ran.text, REACHED);
-    // The copy is really its own: by names alone it is not reached.
+    // The copy is really its own: by names alone it is not reached. (Without the preload nothing can be said of it.)
     let ran = reach(&["--no-preload"], &program, &[]);
     assert!(!ran.text.contains("reached"), "{ran:?}");
     fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+/// What `urxe run` says of a copy that it does not reach.
+const UNREACHED: &str = "brings a libibverbs that urxe does not reach";
+
+/// As some Python packages have it (torchmonarch).
+#[test]
+fn a_program_with_rdma_core_linked_into_it_is_told_of() {
+    let libraries = [
+        "-Wl,-Bstatic",
+        "-libverbs",
+        "-lnl-route-3",
+        "-lnl-3",
+        "-Wl,-Bdynamic",
+        "-lpthread",
+        "-DLINKED",
+    ];
+    for name in ["libibverbs.a", "libnl-3.a", "libnl-route-3.a"] {
+        if !Path::new(SYSTEM).with_file_name(name).exists() {
+            println!(
+                "skipped: {name} is missing (apt-get install libibverbs-dev libnl-3-dev libnl-route-3-dev)"
+            );
+            return;
+        }
+    }
+    let Some(program) = compile(SOURCE, &libraries) else {
+        return;
+    };
+    let ran = reach(&[], &program, &[]);
+    assert!(ran.text.contains(UNREACHED), "{ran:?}");
+    assert!(ran.text.contains(&program.binary), "{ran:?}");
+    assert_eq!(ran.text.matches("urxe:").count(), 1, "{ran:?}");
+}
+
+/// A library that binds to itself, loaded when the program runs: what the loader puts in front does not count for it.
+#[test]
+fn a_copy_that_binds_to_itself_is_told_of() {
+    let Some((program, folder)) = bundled() else {
+        return;
+    };
+    drop(program);
+    let Some(program) = compile(SOURCE, &["-ldl"]) else {
+        return;
+    };
+    let copy = folder.join(OWN_NAME).display().to_string();
+    let ran = reach(&[], &program, &[&copy]);
+    assert!(ran.text.contains(UNREACHED), "{ran:?}");
+    assert!(ran.text.contains(&copy), "{ran:?}");
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+/// Programs that look at the device files themselves are no libibverbs.
+#[test]
+fn ordinary_programs_are_not_told_of() {
+    let (address, _) = addresses();
+    for line in [
+        "cat /sys/class/infiniband_verbs/abi_version",
+        "ls /sys/class/infiniband_verbs /sys/class/infiniband",
+        "test -e /sys/class/infiniband_verbs/uverbs0/ibdev",
+    ] {
+        let mut command = urxe();
+        command.args([
+            "run",
+            "--device",
+            &address.to_string(),
+            "--",
+            "sh",
+            "-c",
+            line,
+        ]);
+        let ran = run(command);
+        assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
+        assert!(!ran.text.contains("urxe:"), "{line}: {ran:?}");
+    }
 }
