@@ -27,6 +27,11 @@ impl Drop for Compiled {
 
 /// None, with the reason printed, where there is no compiler or no header.
 pub(crate) fn compile(source: &str, libraries: &[&str]) -> Option<Compiled> {
+    compile_with("cc", source, libraries)
+}
+
+/// By another compiler, which knows where its libraries are.
+pub(crate) fn compile_with(compiler: &str, source: &str, libraries: &[&str]) -> Option<Compiled> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for (header, package) in [
         ("infiniband/verbs.h", "libibverbs-dev"),
@@ -49,7 +54,7 @@ pub(crate) fn compile(source: &str, libraries: &[&str]) -> Option<Compiled> {
         binary: path.to_str().expect("a path in UTF-8").to_owned(),
         folder,
     };
-    let made = Command::new("cc")
+    let made = Command::new(compiler)
         .args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"])
         .arg(&path)
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(source))
