@@ -20,6 +20,9 @@ const WINDOW: f64 = 2.0;
 const FULL_ROUNDS: u32 = 3;
 /// Packets that leave before anything is known.
 const INITIAL: f64 = 32.0;
+/// No window is narrower, and no rate lower than such a window has by itself: silence that halves a rate again and again, while
+/// hosts are busy, must not have a packet wait for seconds. An answer for each packet needs some.
+const LEAST: f64 = 4.0;
 /// The shortest round trip is believed for so long.
 const MIN_RTT_NS: u64 = 5_000_000_000;
 /// How long little is under way when it is measured again.
@@ -75,6 +78,7 @@ pub(crate) struct Path {
     min_rtt_at: Time,
     /// The shortest since then.
     next_min_rtt: u64,
+    smooth_rtt: u64,
     /// The fastest delivery of this cycle and the one before, in bytes per nanosecond.
     bandwidth: [f64; 2],
     phase: Phase,
@@ -101,6 +105,7 @@ impl Path {
             min_rtt,
             min_rtt_at: now,
             next_min_rtt: u64::MAX,
+            smooth_rtt: min_rtt,
             bandwidth: [0.0; 2],
             phase: Phase::Startup,
             phase_at: now,
@@ -149,8 +154,7 @@ impl Path {
             Phase::Shortest => product,
             phase => (product + late).min(self.bounds.ceiling(phase == Phase::Cruise)),
         };
-        // An answer for each needs some; no window is closed.
-        (bytes / self.size).max(4.0) as u32
+        (bytes / self.size).max(LEAST) as u32
     }
 
     /// The rate at which packets leave; `None` before anything is known.
@@ -167,7 +171,11 @@ impl Path {
             // A little less, so that no queue grows by and by.
             Phase::Cruise | Phase::Refill | Phase::Shortest => 0.99,
         };
-        Some(Rate::from_bps((gain * bandwidth * 8e9) as u64))
+        let least = match self.smooth_rtt {
+            0 => 0.0,
+            rtt => LEAST * self.size / rtt as f64,
+        };
+        Some(Rate::from_bps(((gain * bandwidth).max(least) * 8e9) as u64))
     }
 
     fn delivered_in_round(&self) -> f64 {
@@ -234,6 +242,10 @@ impl Path {
             min => min.min(rtt),
         };
         self.next_min_rtt = self.next_min_rtt.min(rtt);
+        self.smooth_rtt = match self.smooth_rtt {
+            0 => rtt,
+            smooth => (7 * smooth + rtt) / 8,
+        };
         if self.min_rtt == 0 || rtt <= self.min_rtt + self.min_rtt / 16 {
             // Nearly as short is as good: the path has not changed.
             self.min_rtt = if self.min_rtt == 0 {

@@ -26,6 +26,8 @@ pub(crate) struct Load {
     pub(crate) posted: u64,
     /// The receiver has 16 receives, and takes so many nanoseconds for each message. 0: it always has enough.
     pub(crate) takes: u64,
+    /// The code of the local ACK timeout.
+    pub(crate) timeout: u8,
 }
 
 impl Load {
@@ -36,6 +38,7 @@ impl Load {
             message: 256 << 10,
             posted: 64,
             takes: 0,
+            timeout: 14,
         }
     }
 }
@@ -67,7 +70,7 @@ impl Ends {
             window_packets_start: 32,
             read_chunk_bytes: 64 << 10,
             rd_atomic: 16,
-            timeout: 14,
+            timeout: load.timeout,
             // The bounds are those of going back, unless a test says otherwise.
             recovery: match RECOVERY.get() {
                 [Recovery::Selective, _] => [Recovery::Selective; 2],
@@ -223,5 +226,15 @@ impl Flow for Ends {
 
     fn times(&self) -> &[u64] {
         &self.times
+    }
+
+    fn longest(&self, end: Time) -> u64 {
+        let under_way = self.since.front().map(|&since| end.since_ns(since));
+        self.times
+            .iter()
+            .copied()
+            .chain(under_way)
+            .max()
+            .unwrap_or(0)
     }
 }

@@ -89,6 +89,7 @@ fn a_slow_receiver_is_kept_busy() {
         message: 64 << 10,
         posted: 64,
         takes: 5 * MS,
+        ..Load::new(WrOpcode::Send)
     };
     for loss in [0, 1_000] {
         RECOVERY.set([Recovery::Selective; 2]);
@@ -112,4 +113,25 @@ fn a_connection_survives_a_road_that_loses_a_third() {
     };
     let (ratio, _) = run(long(30_000), load, 10.0);
     assert!(ratio >= 0.6, "{ratio:.3}, seed {SEED}");
+}
+
+/// Hosts without processor time to spare answer late, far later than the path takes: timeouts end for nothing, one after the
+/// other. A rate that such silence lowers is found again, and no packet waits for it longer than hosts do.
+#[test]
+fn silence_of_busy_hosts_stops_no_stream() {
+    let road = Road {
+        pause: Some((20 * MS, 15 * MS)),
+        ..Road::new(1000 * MBIT, MS / 50, 2_000)
+    };
+    let load = Load {
+        message: 64 << 10,
+        posted: 8,
+        timeout: 10,
+        ..Load::new(WRITE)
+    };
+    for recovery in [Recovery::GoBackN, Recovery::Selective] {
+        RECOVERY.set([recovery; 2]);
+        let (_, out) = run(road, load, 12.0);
+        assert!(out.longest_ms <= 2000.0, "seed {SEED}: {out:?}");
+    }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Road {
     pub(crate) reorder: u64,
     /// Packets that are lost one after the other, whenever one is.
     pub(crate) burst: u64,
+    /// Both hosts are busy with something else for the second time, again and again after the first: packets wait for them.
+    pub(crate) pause: Option<(u64, u64)>,
 }
 
 impl Road {
@@ -34,6 +36,15 @@ impl Road {
             loss,
             reorder: 0,
             burst: 1,
+            pause: None,
+        }
+    }
+
+    /// When a host has time for what arrives then.
+    fn heeded(&self, at: u64) -> u64 {
+        match self.pause {
+            Some((every, long)) if at % every < long => at - at % every + long,
+            _ => at,
         }
     }
 }
@@ -73,6 +84,10 @@ pub(crate) trait Flow {
     fn times(&self) -> &[u64] {
         &[]
     }
+    /// The longest that one took, until `end` if it is not done.
+    fn longest(&self, _end: Time) -> u64 {
+        0
+    }
 }
 
 /// What a run found.
@@ -87,8 +102,9 @@ pub(crate) struct Outcome {
     pub(crate) lost_forth: u64,
     /// Packets that senders sent again.
     pub(crate) again: u64,
-    /// Milliseconds in which 99 of 100 messages of the first flow were done.
+    /// Milliseconds in which 99 of 100 messages of the first flow were done, and all of them, those that never were included.
     pub(crate) p99_ms: f64,
+    pub(crate) longest_ms: f64,
     /// The mean wait in the queue, in milliseconds.
     pub(crate) queue_ms: f64,
     pub(crate) dead: bool,
@@ -135,7 +151,8 @@ impl Traffic {
         if self.rng.below(100_000) < road.reorder {
             at += self.rng.below(2_000_000);
         }
-        self.wire.insert((Time(at), self.count), (flow, cargo));
+        let at = Time(road.heeded(at));
+        self.wire.insert((at, self.count), (flow, cargo));
     }
 }
 
@@ -204,6 +221,7 @@ pub(crate) fn drive(
     traffic.out.goodput = goodput.collect();
     traffic.out.again = flows.iter().map(|(_, flow)| flow.sent_again()).sum();
     traffic.out.p99_ms = part_of(flows[0].1.times(), 0.99) as f64 * 1e-6;
+    traffic.out.longest_ms = flows[0].1.longest(end) as f64 * 1e-6;
     traffic.out.queue_ms = traffic.waits as f64 / traffic.count.max(1) as f64 * 1e-6;
     traffic.out
 }
