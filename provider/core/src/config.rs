@@ -46,6 +46,9 @@ pub struct ShardConfig {
     pub recovery: Recovery,
     /// Bytes that all QPs together keep of packets ahead of gaps; what is beyond is dropped.
     pub keep_bytes: usize,
+    /// How long a peer must be seen to send again nothing but what is missing until it is told which packets are here, if it said nothing of
+    /// that when it connected. It should be longer than a round trip takes anywhere.
+    pub look_ns: u64,
     /// Bytes that a QP under congestion control may send in one go, ahead of the time that
     /// its rate gives them: some packets where a wake-up for each would cost too much, 0 in
     /// virtual time.
@@ -76,6 +79,7 @@ impl Default for ShardConfig {
             memory_loses: false,
             recovery: Recovery::default(),
             keep_bytes: 64 << 20,
+            look_ns: 1_000_000_000,
             pace_burst_bytes: 32 << 10,
         }
     }
@@ -89,8 +93,8 @@ pub enum Recovery {
     GoBackN,
     /// A responder keeps what is ahead of a gap until it is filled. A peer that sends it again nevertheless loses nothing.
     Keep,
-    /// The same; and with a peer that does it too ([`crate::Shard::set_selective_peer`]), the responder says which packets are here,
-    /// and the requester sends the others.
+    /// The same; and with a peer that does it too, the responder says which packets are here, and the requester sends the others. They know it of
+    /// each other by [`crate::Shard::set_selective_peer`], or learn it from what the other one does about losses.
     #[default]
     Selective,
 }

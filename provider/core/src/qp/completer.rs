@@ -37,7 +37,7 @@ impl Requester {
             return self.handle_selectively(link, packet, cx);
         }
         if psn.is_before(self.una) || !psn.is_before(self.sent_end) {
-            if says_which(link, packet) {
+            if self.says_which(link, packet) {
                 return self.handle_selectively(link, packet, cx);
             }
             self.on_stale(packet, psn, cx);
@@ -103,7 +103,7 @@ impl Requester {
             .aeth()
             .expect("ACKNOWLEDGE has an AETH by its table entry");
         match aeth.syndrome.decode() {
-            _ if says_which(link, packet) => self.take_selectively(link, packet, cx),
+            _ if self.says_which(link, packet) => self.take_selectively(link, packet, cx),
             SyndromeKind::Ack(_) => {
                 self.take_credits(&aeth);
                 match self.acknowledge(psn.next(), link, cx) {
@@ -130,7 +130,9 @@ impl Requester {
             return self.on_response_missing(link, packet, cx);
         }
         match code {
-            NakCode::PsnSequence if link.peer == Peer::Selective => {
+            NakCode::PsnSequence
+                if link.peer == Peer::Selective || self.tries(psn, cx.common.config.recovery) =>
+            {
                 self.take_selectively(link, packet, cx)
             }
             NakCode::PsnSequence => {
@@ -229,6 +231,14 @@ impl Requester {
         Ok(())
     }
 
+    /// An ACKNOWLEDGE that says which packets are there.
+    #[inline]
+    fn says_which(&self, link: &Link, packet: &Packet<'_>) -> bool {
+        packet.info().operation == Operation::Acknowledge
+            && !packet.payload().is_empty()
+            && self.believes(link)
+    }
+
     #[inline]
     pub(crate) fn take_credits(&mut self, aeth: &Aeth) {
         if let SyndromeKind::Ack(code) = aeth.syndrome.decode() {
@@ -301,14 +311,6 @@ impl Requester {
         self.end_selective(cx.common);
         self.retry.stop();
     }
-}
-
-/// An ACKNOWLEDGE that says which packets are there.
-#[inline]
-fn says_which(link: &Link, packet: &Packet<'_>) -> bool {
-    link.peer == Peer::Selective
-        && packet.info().operation == Operation::Acknowledge
-        && !packet.payload().is_empty()
 }
 
 /// The fault that a NAK for good reports.

@@ -316,6 +316,9 @@ impl Qp {
             if let Err(fault) = self.req.handle_response(&self.link, packet, cx) {
                 self.fail_send(fault, Some(packet), cx);
             }
+            if self.req.selective.is_some() {
+                self.learn_from_response();
+            }
         } else {
             self.note_established(cx);
             if let Err(refusal) = self.resp.handle_request(&self.link, packet, cx) {

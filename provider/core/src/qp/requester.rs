@@ -14,7 +14,7 @@ use crate::mr::Access;
 use crate::qp::Link;
 use crate::qp::credit::CreditLimit;
 use crate::qp::probe::Probe;
-use crate::qp::recovery::{Retry, Selective};
+use crate::qp::recovery::{Retry, Selective, Trial};
 use crate::qp::report::RequesterCounts;
 use crate::qp::rtt::Rtt;
 use crate::qp::sgl;
@@ -106,6 +106,7 @@ pub(crate) struct Requester {
     pub(crate) acked: u64,
     /// Once something was lost that the peer is known to help finding.
     pub(crate) selective: Option<Box<Selective>>,
+    pub(crate) trial: Trial,
 }
 
 impl Requester {
@@ -135,6 +136,7 @@ impl Requester {
             lone_losses: 0,
             acked: 0,
             selective: None,
+            trial: Trial::default(),
         }
     }
 
@@ -157,7 +159,7 @@ impl Requester {
         self.credit = CreditLimit::new();
         self.retry = Retry::default();
         self.rtt = Rtt::default();
-        self.probe = Probe::default();
+        (self.probe, self.trial) = (Probe::default(), Trial::default());
         (self.lone_losses, self.acked) = (0, 0);
         self.counts = RequesterCounts::default();
         self.set_psn(Psn::ZERO);
@@ -249,6 +251,9 @@ impl Requester {
         }
         let opcode = self.sq.wqe(self.cursor).opcode;
         if self.cursor == self.started {
+            if opcode.is_read_or_atomic() && self.is_trying(link) {
+                return self.go_back_for_read(cx);
+            }
             if opcode.is_local() {
                 return self.run_local(link, cx);
             }

@@ -10,7 +10,7 @@ use crate::cq::WcOpcode;
 use crate::error::{DropReason, Fault};
 use crate::mr::Access;
 use crate::qp::ack::OwedAck;
-use crate::qp::recovery::{Ahead, Peer, Waiting};
+use crate::qp::recovery::{Ahead, Peer, Seen, Waiting};
 use crate::qp::replay::{Replay, ResourceKind};
 use crate::qp::report::ResponderCounts;
 use crate::qp::{Link, RecvSource};
@@ -120,6 +120,7 @@ pub(crate) struct Responder {
     pub(crate) duplicates: u16,
     /// Packets ahead of a gap, while there is one.
     pub(crate) ahead: Option<Box<Ahead>>,
+    pub(crate) seen: Seen,
 }
 
 impl Responder {
@@ -141,6 +142,7 @@ impl Responder {
             answered_last: false,
             duplicates: 0,
             ahead: None,
+            seen: Seen::default(),
         }
     }
 
@@ -307,6 +309,7 @@ impl Responder {
             Operation::Send | Operation::Write => {
                 mark!(DuplicateMessage);
                 self.duplicates = self.duplicates.wrapping_add(1);
+                self.seen.note_again(psn);
                 self.ack.owe_now();
                 return;
             }

@@ -70,16 +70,29 @@ impl Program {
         };
         // Ranges that READs under way may still look at: changing one needs a fence.
         let mut read_ranges: Vec<(u64, u64)> = Vec::new();
-        for _ in 0..1 + rng.below(OPS_MAX) {
-            let op = p.random_op(rng, s, &mut read_ranges);
+        // A stream is long enough that each side learns what the other does about losses.
+        let is_stream = rng.chance(100);
+        let ops = if is_stream {
+            OPS_MAX
+        } else {
+            1 + rng.below(OPS_MAX)
+        };
+        for _ in 0..ops {
+            let op = p.random_op(rng, s, is_stream, &mut read_ranges);
             p.execute(op);
         }
         p
     }
 
-    fn random_op(&self, rng: &mut Rng, s: &Settings, reads: &mut Vec<(u64, u64)>) -> Op {
+    fn random_op(
+        &self,
+        rng: &mut Rng,
+        s: &Settings,
+        is_stream: bool,
+        reads: &mut Vec<(u64, u64)>,
+    ) -> Op {
         use WrOpcode::*;
-        let opcode = rng.pick(&[
+        let any = rng.pick(&[
             Send,
             Send,
             SendWithImm,
@@ -91,9 +104,14 @@ impl Program {
             AtomicCmpAndSwp,
             AtomicFetchAndAdd,
         ]);
+        let opcode = match any.is_read_or_atomic() && is_stream {
+            true => RdmaWrite,
+            false => any,
+        };
         let mtu = u64::from(s.mtu.bytes());
         let len = match opcode {
             AtomicCmpAndSwp | AtomicFetchAndAdd => 8,
+            _ if is_stream => MESSAGE_MAX - 1,
             _ => match rng.below(6) {
                 0 => 0,
                 1 => rng.below(64),
@@ -226,6 +244,7 @@ fn settings(rng: &mut Rng) -> Settings {
         },
         batch_bytes: rng.pick(&[8 << 10, 128 << 10]),
         secret: rng.next(),
+        look_ns: rng.pick(&[0, 1_000_000, 1_000_000_000]),
         ..Settings::default()
     }
 }

@@ -10,7 +10,7 @@ use urxe_core::marks::{self, Mark};
 
 use urxe_core::Time;
 
-use crate::support::{Node, RECOVERY, recoveries};
+use crate::support::{AGREES, Node, RECOVERY, recoveries};
 
 /// One service's random programs.
 #[derive(Debug)]
@@ -72,6 +72,7 @@ pub(crate) fn is_replay() -> bool {
 /// Runs one program. Neighbouring seeds have other kinds of recovery.
 pub(crate) fn run_program(service: &Service, seed: u64) -> Run {
     RECOVERY.set(recoveries(seed));
+    AGREES.set((seed / 9).is_multiple_of(2));
     (service.run)(seed)
 }
 

@@ -8,6 +8,7 @@ use urxe_core::qp::attr::{Mtu, QpCap};
 use urxe_core::transmit::{RunLimits, TxBatch};
 use urxe_core::work::{RecvWr, SendFlags, SendWr, Sge, WrData, WrOpcode};
 use urxe_core::{AckMode, Recovery, RxPath, Time};
+use urxe_wire::{Operation, Packet};
 
 use super::road::{Cargo, Flow};
 use super::support::{IOVA, Pair, RECOVERY, RECV_CQ, SEND_CQ, Settings};
@@ -53,6 +54,8 @@ pub(crate) struct Ends {
     received: u64,
     done: u64,
     is_dead: bool,
+    /// Packets that not every adapter knows.
+    unknown: u64,
     /// When each message that is under way was posted, and how long those took that are done.
     since: VecDeque<Time>,
     times: Vec<u64>,
@@ -73,8 +76,8 @@ impl Ends {
             timeout: load.timeout,
             // The bounds are those of going back, unless a test says otherwise.
             recovery: match RECOVERY.get() {
-                [Recovery::Selective, _] => [Recovery::Selective; 2],
-                _ => [Recovery::GoBackN; 2],
+                [Recovery::Keep, Recovery::Keep] => [Recovery::GoBackN; 2],
+                both => both,
             },
             memory: load.message as usize * 2,
             cap: QpCap {
@@ -99,6 +102,7 @@ impl Ends {
             received: 0,
             done: 0,
             is_dead: false,
+            unknown: 0,
             since: VecDeque::new(),
             times: Vec::new(),
             busy: Time::ZERO,
@@ -154,6 +158,17 @@ impl Ends {
     }
 }
 
+/// A packet such as any adapter sends: its ACKNOWLEDGE has no payload, its READ asks for an answer, and nothing reserved is set.
+fn is_known(bytes: &[u8]) -> bool {
+    let packet = Packet::parse(bytes).expect("shards send packets");
+    let bth = packet.bth();
+    match packet.info().operation {
+        Operation::Acknowledge => packet.payload().is_empty(),
+        Operation::ReadRequest => bth.ack_req,
+        _ => true,
+    }
+}
+
 impl Flow for Ends {
     fn poll(&mut self, now: Time) -> Vec<Cargo> {
         self.pair.now = now;
@@ -181,6 +196,8 @@ impl Flow for Ends {
                 node.batch = batch;
             }
         }
+        let unknown = out.iter().filter(|cargo| !is_known(&cargo.bytes));
+        self.unknown += unknown.count() as u64;
         out
     }
 
@@ -222,6 +239,10 @@ impl Flow for Ends {
 
     fn sent_again(&self) -> u64 {
         self.pair.nodes[0].shard.stats().retransmitted_pkts
+    }
+
+    fn unknown(&self) -> u64 {
+        self.unknown
     }
 
     fn times(&self) -> &[u64] {

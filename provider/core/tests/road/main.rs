@@ -3,6 +3,7 @@
 
 mod ends;
 mod hardship;
+mod learnt;
 mod rivals;
 mod road;
 #[path = "../support/mod.rs"]

@@ -80,6 +80,10 @@ pub(crate) trait Flow {
     fn sent_again(&self) -> u64 {
         0
     }
+    /// Packets that not every adapter knows.
+    fn unknown(&self) -> u64 {
+        0
+    }
     /// Nanoseconds that each message took.
     fn times(&self) -> &[u64] {
         &[]
@@ -102,6 +106,8 @@ pub(crate) struct Outcome {
     pub(crate) lost_forth: u64,
     /// Packets that senders sent again.
     pub(crate) again: u64,
+    /// Packets that not every adapter knows.
+    pub(crate) unknown: u64,
     /// Milliseconds in which 99 of 100 messages of the first flow were done, and all of them, those that never were included.
     pub(crate) p99_ms: f64,
     pub(crate) longest_ms: f64,
@@ -220,6 +226,7 @@ pub(crate) fn drive(
         .map(|((_, flow), before)| (flow.delivered() - before) as f64 * 8.0 / span);
     traffic.out.goodput = goodput.collect();
     traffic.out.again = flows.iter().map(|(_, flow)| flow.sent_again()).sum();
+    traffic.out.unknown = flows.iter().map(|(_, flow)| flow.unknown()).sum();
     traffic.out.p99_ms = part_of(flows[0].1.times(), 0.99) as f64 * 1e-6;
     traffic.out.longest_ms = flows[0].1.longest(end) as f64 * 1e-6;
     traffic.out.queue_ms = traffic.waits as f64 / traffic.count.max(1) as f64 * 1e-6;

@@ -184,6 +184,8 @@ pub fn recoveries(number: u64) -> [Recovery; 2] {
 thread_local! {
     /// What nodes of this thread do unless a test says otherwise.
     pub static RECOVERY: Cell<[Recovery; 2]> = const { Cell::new([Recovery::Keep; 2]) };
+    /// Whether two selective sides tell each other that they are when they connect, or are to find out.
+    pub static AGREES: Cell<bool> = const { Cell::new(true) };
 }
 
 /// The Q_Key of datagram QPs.
@@ -217,6 +219,7 @@ pub struct Settings {
     pub window_packets_start: u32,
     /// What each side does about losses.
     pub recovery: [Recovery; 2],
+    pub look_ns: u64,
 }
 
 impl Default for Settings {
@@ -256,6 +259,7 @@ impl Default for Settings {
             window_packets: 1024,
             window_packets_start: u32::MAX,
             recovery: RECOVERY.get(),
+            look_ns: 1_000_000_000,
         }
     }
 }
@@ -275,6 +279,7 @@ impl Node {
             window_packets: s.window_packets,
             window_packets_start: s.window_packets_start,
             recovery: s.recovery[usize::from(side)],
+            look_ns: s.look_ns,
             ..ShardConfig::default()
         });
         let mut mrs = MrTable::new(secret ^ 0x55);
@@ -404,9 +409,9 @@ impl Node {
         self.agree(s);
     }
 
-    /// The two sides tell each other that both are selective, if they are.
+    /// The two sides tell each other that both are selective, if they are and do.
     pub fn agree(&mut self, s: &Settings) {
-        if s.recovery == [Recovery::Selective; 2] {
+        if s.recovery == [Recovery::Selective; 2] && AGREES.get() {
             self.shard.set_selective_peer(self.qp);
         }
     }
@@ -462,9 +467,8 @@ pub struct Pair {
     spoilt: BTreeMap<(usize, bool, u32), u32>,
 }
 
-/// More faults to one PSN (and as many to its response) and the retry counter of 7
-/// would rightly run out.
-const FAULTS_PER_PSN_MAX: u32 = 2;
+/// Faults to one PSN, and as many to its response: one more of both, and the retry counter of 7 would rightly run out.
+const FAULTS_PER_PSN_MAX: u32 = 3;
 
 impl Pair {
     pub fn new(s: &Settings, seed: u64) -> Pair {

@@ -145,7 +145,7 @@ impl Qp {
         waits: &mut impl FnMut(&TxDest, Time) -> bool,
         cx: &mut Cx<'_, '_, H>,
     ) {
-        self.req.look_at_clock(cx.now());
+        self.req.look_at_clock(&self.link, cx.now());
         if let Some(since) = self.req.retry.late_since(cx.now())
             && (self.req.holds_oldest() || waits(&self.link.dest, since))
         {
@@ -168,6 +168,7 @@ impl Qp {
                 if self.link.peer == Peer::Selective {
                     return self.req.resend_ends(cx.now());
                 }
+                self.req.end_trial(cx.common);
                 self.req.on_silence(cx.now());
                 self.req.rewind();
             }

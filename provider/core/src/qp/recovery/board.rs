@@ -244,6 +244,12 @@ impl Board {
         }
         self.scanned = self.scanned.max(reached.min(end));
         self.find_resent(now);
+        self.end_doubt(now)
+    }
+
+    /// Has sent again what the peer said that it misses, and nothing that was overtaken: of a peer that does not say what is here.
+    /// Returns how many packets those are.
+    pub(crate) fn end_doubt(&mut self, now: Time) -> u32 {
         let before = self.queued;
         while let Some(&(number, resent, since)) = self.doubtful.front() {
             if now.since_ns(since) < self.patience {

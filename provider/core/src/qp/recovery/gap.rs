@@ -27,6 +27,9 @@ impl Responder {
         self.counts.out_of_seq_request += 1;
         let keep = self.keep(link, packet, cx.common);
         let is_dropped = keep == Keep::No;
+        if keep == Keep::Again {
+            self.seen.note_again(packet.bth().psn);
+        }
         if link.peer == Peer::Selective {
             // Of a READ request that leaves twice one is kept, and the other says nothing.
             if keep != Keep::Again || !Responder::is_copy(link, packet) {
@@ -128,6 +131,7 @@ impl Qp {
     /// Handles what was kept and is expected now, packet by packet as if it had just arrived.
     #[cold]
     pub(crate) fn handle_kept<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
+        let begin = self.resp.epsn;
         while let Some(bytes) = self.resp.take_kept(cx.common) {
             let packet = Packet::parse(&bytes).expect("it was parsed before it was kept");
             mark!(KeptExecuted);
@@ -135,6 +139,8 @@ impl Qp {
                 self.fail_recv(refusal, Some(&packet), cx);
             }
         }
+        let packets = self.resp.epsn.distance_from(begin);
+        self.learn_from_requests(packets, &cx.common.config, cx.env.now);
     }
 
     fn handle_kept_request<H: Host>(

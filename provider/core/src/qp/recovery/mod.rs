@@ -3,7 +3,8 @@
 //!
 //! The requester goes back to the oldest packet that is not acknowledged (`back.rs`), at the times and
 //! as often as `retry.rs` says. The responder says once that packets are missing, and keeps what is
-//! ahead of them (`gap.rs`, `ahead.rs`).
+//! ahead of them (`gap.rs`, `ahead.rs`). Two sides that know it of each other send again what is lost and nothing else
+//! (`selective.rs`); what they do tells those that were not told (`trial.rs`).
 
 mod again;
 mod ahead;
@@ -14,6 +15,7 @@ mod reads;
 mod retry;
 mod sack;
 mod selective;
+mod trial;
 
 use urxe_wire::Psn;
 
@@ -21,6 +23,7 @@ use crate::time::Time;
 pub(crate) use ahead::{Ahead, Room};
 use board::Board;
 pub(crate) use retry::Retry;
+pub(crate) use trial::{Seen, Trial};
 
 /// What is known of a peer's recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

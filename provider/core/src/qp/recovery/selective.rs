@@ -175,7 +175,7 @@ impl Requester {
             Operation::Acknowledge => self.on_acknowledge_selectively(link, packet, psn, cx),
             _ => self.on_answer_selectively(link, packet, psn, cx),
         };
-        self.find_lost(cx.now());
+        self.find_lost(link, cx.now());
         result
     }
 
@@ -203,12 +203,20 @@ impl Requester {
         }
         self.take_credits(&aeth);
         self.settle_to(end, link, cx)?;
-        if let (Some(s), Some(sack)) = (&mut self.selective, Sack::read(packet)) {
+        if self.is_trying(link) && !self.goes_on_trying(kind, end, cx)? {
+            return Ok(());
+        }
+        let sack = Sack::read(packet).filter(|_| self.believes(link));
+        if let (Some(s), Some(sack)) = (&mut self.selective, sack) {
             s.on_sack(&sack, self.sent_end, cx.now());
             s.board.on_duplicates(sack.duplicates, self.rtt.min());
+            self.trial.is_told = true;
         }
         match kind {
             SyndromeKind::Ack(_) | SyndromeKind::Reserved => Ok(()),
+            SyndromeKind::RnrNak(timer) if self.is_trying(link) => {
+                self.refused_while_trying(timer, link, packet, cx)
+            }
             SyndromeKind::RnrNak(timer) => self.on_refused_for_now(timer, psn, cx),
             SyndromeKind::Nak(NakCode::PsnSequence) => {
                 cx.common.stats.rcvd_seq_err += 1;
@@ -318,13 +326,17 @@ impl Requester {
     }
 
     /// Has sent again what was overtaken for long enough.
-    pub(crate) fn find_lost(&mut self, now: Time) {
+    pub(crate) fn find_lost(&mut self, link: &Link, now: Time) {
+        let is_trying = self.is_trying(link);
         let Some(s) = &mut self.selective else {
             return;
         };
         let end = s.number(self.sent_end);
         s.board.set_rtt_min(self.rtt.min());
-        let lost = s.board.find_lost(end, now);
+        let lost = match is_trying {
+            true => s.board.end_doubt(now),
+            false => s.board.find_lost(end, now),
+        };
         if lost > 0 {
             self.on_loss(lost, now);
         }
@@ -396,13 +408,13 @@ impl Requester {
     }
 
     /// Looks at the clock: is anything lost, or is it time to ask how things stand?
-    pub(crate) fn look_at_clock(&mut self, now: Time) {
+    pub(crate) fn look_at_clock(&mut self, link: &Link, now: Time) {
         let patience = self.patience_ns();
         let Some(s) = &mut self.selective else {
             return;
         };
         if s.board.doubt_until().is_some_and(|until| until <= now) {
-            self.find_lost(now);
+            self.find_lost(link, now);
         }
         let Some(s) = &mut self.selective else {
             return;
@@ -414,6 +426,7 @@ impl Requester {
                 mark!(SelectiveProbe);
                 let end = s.number(self.sent_end);
                 s.board.probe(end);
+                self.trial.stop();
             }
         }
     }

@@ -1,0 +1,269 @@
+//! What is found out about a peer of which nothing is known, by what it does about a loss. Until then it is sent nothing
+//! that it might not know.
+//!
+//! **The requester tries.** At a NAK it sends the missing packet again alone, and goes on. A peer that drops what is ahead
+//! of a gap misses the next packet at once, and then the next: the requester goes back as ever. A peer that keeps it acknowledges in one step what
+//! was sent once only. Of such a peer an ACK is believed that says which packets are here.
+//!
+//! **The responder looks.** A requester that goes back sends again what is behind a gap, a round trip after the NAK. If
+//! that does not come, gap after gap and for longer than a round trip takes, the requester tries; from then on it is told which
+//! packets are here.
+
+use urxe_wire::{NakCode, Packet, Psn, RnrTimer, SyndromeKind};
+
+use crate::config::{Recovery, ShardConfig};
+use crate::context::{Common, Cx, Host};
+use crate::error::Fault;
+use crate::qp::recovery::Peer;
+use crate::qp::requester::{Requester, SendStep};
+use crate::qp::{Link, Qp};
+use crate::time::Time;
+
+/// Packets that must be missed one after the other until the requester goes back: two may be lost in a row.
+const STEPS_MAX: u8 = 2;
+/// Attempts in a row that end so: then the peer is one that drops, or the road one that loses many in a row.
+const FAILURES_MAX: u8 = 3;
+/// Gaps that the missing packet alone must fill, each with so many packets behind it.
+const GAPS_MIN: u8 = 4;
+const BEHIND_MIN: u32 = 8;
+/// Packets that come again in order before it is clear that the requester went back, and how many of them may be lost.
+const RUN_MIN: u8 = 3;
+const RUN_STEP: u32 = 4;
+
+/// What a requester has found out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Trial {
+    /// The packet that was sent again alone, while what is behind it was sent once.
+    alone: Option<Psn>,
+    /// The peer keeps what is ahead of a gap.
+    pub(super) keeps: bool,
+    /// It said which packets are here.
+    pub(super) is_told: bool,
+    steps: u8,
+    failures: u8,
+}
+
+/// What a responder has seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// Gaps that the missing packet filled alone since the requester went back last, and when the first was filled.
+    gaps: u8,
+    since: Time,
+    /// The last packet that came again, and how many did in order.
+    again: Psn,
+    run: u8,
+}
+
+impl Trial {
+    /// From here on it cannot be said what was sent once.
+    pub(super) fn stop(&mut self) {
+        (self.alone, self.steps) = (None, 0);
+    }
+
+    /// What an ACK or NAK of everything before `end` says of the peer. False if it drops what is ahead, as far as this tells.
+    fn take(&mut self, kind: SyndromeKind, end: Psn) -> bool {
+        let Some(alone) = self.alone else {
+            return true;
+        };
+        if end.is_after(alone.next()) {
+            mark!(PeerKeeps if !self.keeps);
+            (self.keeps, self.failures) = (true, 0);
+            self.stop();
+        } else if end == alone.next() && kind == SyndromeKind::Nak(NakCode::PsnSequence) {
+            self.steps += 1;
+            self.failures += u8::from(self.steps == STEPS_MAX);
+        }
+        self.steps < STEPS_MAX
+    }
+}
+
+impl Seen {
+    /// A packet came again.
+    pub(crate) fn note_again(&mut self, psn: Psn) {
+        let is_in_order = psn.is_after(self.again) && psn.distance_from(self.again) <= RUN_STEP;
+        self.run = if is_in_order {
+            self.run.saturating_add(1)
+        } else {
+            1
+        };
+        self.again = psn;
+        if self.run >= RUN_MIN {
+            self.gaps = 0;
+        }
+    }
+
+    /// A gap is filled, and so many packets that were kept behind it are executed. True if that is enough.
+    fn note_filled(&mut self, packets: u32, look_ns: u64, now: Time) -> bool {
+        if packets < BEHIND_MIN {
+            return false;
+        }
+        if self.gaps == 0 {
+            self.since = now;
+        }
+        self.gaps = self.gaps.saturating_add(1);
+        self.gaps >= GAPS_MIN && now.since_ns(self.since) >= look_ns
+    }
+}
+
+impl Requester {
+    /// True if a NAK for `psn` is answered with that packet alone, to see what a peer does of which nothing is known.
+    pub(crate) fn tries(&mut self, psn: Psn, recovery: Recovery) -> bool {
+        let tries = recovery == Recovery::Selective
+            && self.trial.failures < FAILURES_MAX
+            && self.next_psn == self.sent_end
+            && !self.retry.waits_for_rnr()
+            && !(self.sq.head()..self.started)
+                .any(|number| self.sq.wqe(number).opcode.is_read_or_atomic());
+        if tries {
+            mark!(Tried);
+            self.trial.alone = Some(psn);
+        }
+        tries
+    }
+
+    /// While it is tried: an ACK or NAK of everything before `end` came. False if the requester went back.
+    pub(super) fn goes_on_trying<H: Host>(
+        &mut self,
+        kind: SyndromeKind,
+        end: Psn,
+        cx: &mut Cx<'_, '_, H>,
+    ) -> Result<bool, Fault> {
+        if self.trial.take(kind, end) {
+            if kind == SyndromeKind::Nak(NakCode::PsnSequence) {
+                self.trial.alone = Some(end);
+            }
+            return Ok(true);
+        }
+        mark!(PeerDrops);
+        self.end_trial(cx.common);
+        self.go_back(cx)?;
+        Ok(false)
+    }
+
+    /// A peer of which nothing is known has no receive.
+    pub(super) fn refused_while_trying<H: Host>(
+        &mut self,
+        timer: RnrTimer,
+        link: &Link,
+        packet: &Packet<'_>,
+        cx: &mut Cx<'_, '_, H>,
+    ) -> Result<(), Fault> {
+        self.end_trial(cx.common);
+        self.on_rnr_nak(timer, packet.bth().psn, link, packet, cx)
+    }
+
+    /// It is not known any more what of all that is under way is missing.
+    pub(crate) fn end_trial(&mut self, common: &mut Common) {
+        self.trial.stop();
+        self.end_selective(common);
+    }
+
+    /// READs and atomics are nothing to try with: all under way leaves again before the first.
+    #[cold]
+    pub(crate) fn go_back_for_read<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) -> SendStep {
+        mark!(TrialEndedByRead);
+        self.end_trial(cx.common);
+        self.rewind();
+        SendStep::Local
+    }
+
+    /// Of this peer, an ACK may say which packets are here.
+    #[inline]
+    pub(crate) fn believes(&self, link: &Link) -> bool {
+        link.peer == Peer::Selective || self.trial.keeps
+    }
+
+    /// What is lost is known of the packets under way, by a peer of which nothing is known.
+    #[inline]
+    pub(crate) fn is_trying(&self, link: &Link) -> bool {
+        self.selective.is_some() && link.peer == Peer::Standard
+    }
+}
+
+impl Qp {
+    /// The requester was told which packets are here: both sides know all there is to know.
+    #[cold]
+    pub(crate) fn learn_from_response(&mut self) {
+        if self.req.trial.is_told && self.link.peer == Peer::Standard {
+            mark!(PeerLearnt);
+            self.link.peer = Peer::Selective;
+        }
+    }
+
+    /// The responder has executed so many packets that it kept.
+    pub(super) fn learn_from_requests(&mut self, packets: u32, config: &ShardConfig, now: Time) {
+        let may_learn = self.link.peer == Peer::Standard && config.recovery == Recovery::Selective;
+        if may_learn && self.resp.seen.note_filled(packets, config.look_ns, now) {
+            mark!(TrialSeen);
+            self.link.peer = Peer::Selective;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const NAK: SyndromeKind = SyndromeKind::Nak(NakCode::PsnSequence);
+
+    fn psn(n: u32) -> Psn {
+        Psn::new(n)
+    }
+
+    #[test]
+    fn a_jump_says_that_the_peer_keeps_and_the_next_gap_that_it_does_not() {
+        let tried = Trial {
+            alone: Some(psn(5)),
+            ..Trial::default()
+        };
+        let mut jumped = tried;
+        assert!(jumped.take(NAK, psn(9)));
+        assert!(jumped.keeps);
+        let mut missed = tried;
+        assert!(missed.take(SyndromeKind::Reserved, psn(6)), "only filled");
+        assert!(!missed.keeps && missed.take(NAK, psn(6)), "two in a row");
+        missed.alone = Some(psn(6));
+        assert!(!missed.keeps && !missed.take(NAK, psn(7)));
+        assert_eq!(missed.failures, 1);
+        let mut stopped = tried;
+        stopped.stop();
+        assert!(stopped.take(NAK, psn(9)) && !stopped.keeps);
+    }
+
+    #[test]
+    fn a_requester_is_believed_after_some_gaps_and_a_second() {
+        let mut seen = Seen::default();
+        let fill = |seen: &mut Seen, ms: u64| seen.note_filled(20, SECOND, Time(ms * 1_000_000));
+        for ms in [0, 20, 40, 60, 900] {
+            assert!(!fill(&mut seen, ms));
+        }
+        assert!(
+            !seen.note_filled(3, SECOND, Time(2_000_000_000)),
+            "few behind it"
+        );
+        assert!(fill(&mut seen, 1000));
+        let mut few = Seen::default();
+        assert!(!fill(&mut few, 0) && !fill(&mut few, 5000) && !fill(&mut few, 6000));
+        assert!(fill(&mut few, 7000));
+    }
+
+    #[test]
+    fn one_that_goes_back_is_not() {
+        let mut seen = Seen::default();
+        for gap in 0..100 {
+            assert!(!seen.note_filled(50, SECOND, Time(gap * 50_000_000)));
+            // Late packets come twice alone; going back, most come.
+            for n in [1, 2, 5, 7] {
+                seen.note_again(psn(gap as u32 * 100 + n));
+            }
+        }
+        for gap in 0..5 {
+            assert_eq!(
+                seen.note_filled(50, SECOND, Time((200 + gap) * 500_000_000)),
+                gap >= 3
+            );
+            seen.note_again(psn(50_000 + gap as u32 * 100));
+        }
+    }
+}
