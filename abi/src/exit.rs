@@ -6,7 +6,7 @@ use std::sync::Once;
 use crate::{file, verbose};
 
 /// Registers a handler for the exit of the process, where there is a capture to be completed (`URXE_PCAP`), or
-/// the program was told to print what faults on purpose did, and how many requests were flushed (`URXE_VERBOSE`).
+/// the program was told to print what faults on purpose did, and what failed (`URXE_VERBOSE`).
 pub(crate) fn prepare() {
     static ONCE: Once = Once::new();
     let is_set = |name| std::env::var_os(name).is_some();

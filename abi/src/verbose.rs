@@ -1,4 +1,4 @@
-//! Errors in words on standard error, with `URXE_VERBOSE` in the environment.
+//! Errors in words on standard error, with `URXE_VERBOSE` or `URXE_STRICT` in the environment.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::LazyLock;
@@ -8,11 +8,13 @@ use urxe::{ErrorKind, PostError, Wc};
 use crate::file::Registry;
 use crate::object::{Cq, Object, Qp};
 
-/// `URXE_VERBOSE` is on.
+/// `URXE_VERBOSE` is on, or strict mode, whose findings are half of the story without the failures.
 pub(crate) fn is_on() -> bool {
     static IS_ON: LazyLock<bool> = LazyLock::new(|| {
-        let value = std::env::var("URXE_VERBOSE").unwrap_or_default();
-        !["", "0", "off"].contains(&value.trim())
+        ["URXE_VERBOSE", "URXE_STRICT"].into_iter().any(|name| {
+            let value = std::env::var(name).unwrap_or_default();
+            !["", "0", "off"].contains(&value.trim())
+        })
     });
     *IS_ON
 }
@@ -48,6 +50,18 @@ pub(crate) fn tell_gid_index(index: u8, better: Option<usize>) {
     }
 }
 
+/// `EINVAL`, of a path without a GRH: what programs for InfiniBand leave out, and the most frequent reason why they do
+/// not connect over RoCE.
+#[cold]
+pub(crate) fn tell_no_grh() {
+    if is_on() {
+        eprintln!(
+            "urxe: the path has no GRH (ah_attr.is_global is 0), without which RoCE has no address: set is_global = 1, \
+             grh.dgid to the peer's GID, grh.sgid_index to the index of one's own, and grh.hop_limit"
+        );
+    }
+}
+
 /// What was told of the failed completions of a QP. When it fails, hundreds are flushed: the first is told, with the reason,
 /// and the others are counted.
 #[derive(Debug, Default)]
@@ -76,14 +90,23 @@ pub(crate) fn tell_failure(cq: &Cq, wc: &Wc) {
     eprintln!("urxe: QP {:#x}: {text}", wc.qp_num.get());
 }
 
-/// A QP begins anew, or is gone: how many failed completions were not told.
+/// A QP begins anew, or is gone: how many failed completions were not told; or why it failed, where no completion said so,
+/// as at the side that refuses a peer's request.
 pub(crate) fn tell_rest(qp: &Qp) {
+    if !is_on() {
+        return;
+    }
     let Failures { is_told, more } = &qp.failures;
-    is_told.store(false, Ordering::Relaxed);
+    let was_told = is_told.swap(false, Ordering::Relaxed);
     let more = more.swap(0, Ordering::Relaxed);
+    let qpn = qp.urxe.qp_num().get();
     if more > 0 {
-        let qpn = qp.urxe.qp_num().get();
         eprintln!("urxe: QP {qpn:#x}: {more} more of its requests were flushed or failed");
+    }
+    // After a fork there is none.
+    let why = qp.urxe.last_error().unwrap_or_default();
+    if let Some(why) = why.filter(|_| !was_told) {
+        eprintln!("urxe: QP {qpn:#x} failed: {why}");
     }
 }
 

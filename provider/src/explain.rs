@@ -6,6 +6,7 @@ use urxe_core::error::{DropReason, Fault, WcStatus};
 
 use crate::event_type::EventType;
 use crate::host::environment;
+use crate::strict::StrictRule;
 
 /// The explanation of one number or name; see [`explain`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +36,8 @@ pub enum Topic {
     Errno,
     /// A counter ([`crate::Context::counters`]).
     Counter,
+    /// A rule of strict mode ([`StrictRule`]).
+    StrictRule,
 }
 
 impl fmt::Display for Topic {
@@ -45,6 +48,7 @@ impl fmt::Display for Topic {
             Topic::Event => "asynchronous event",
             Topic::Errno => "errno",
             Topic::Counter => "counter",
+            Topic::StrictRule => "rule of strict mode",
         })
     }
 }
@@ -63,8 +67,9 @@ impl fmt::Display for Explanation {
 }
 
 /// Everything that a text may mean: a number (`12`, `0x201`), a name of verbs or of this
-/// library (`IBV_WC_RETRY_EXC_ERR`, `retry_exc_err`, `EINVAL`, `QP_ACCESS_ERR`, `drop_icrc`),
-/// or a line that contains such names, as a program prints it. Empty if it means nothing.
+/// library (`IBV_WC_RETRY_EXC_ERR`, `retry_exc_err`, `EINVAL`, `QP_ACCESS_ERR`, `drop_icrc`, `lkey-as-rkey`),
+/// or a line that contains such names, the numbers with what they are, or the words of the C library (`Failed status 10`,
+/// `vendor_err 0x202`, `Invalid argument`), as a program prints it. Empty if it means nothing.
 ///
 /// ```
 /// let found = urxe::explain("0x202");
@@ -83,12 +88,34 @@ pub fn explain(text: &str) -> Vec<Explanation> {
             .collect();
     }
     let words: Vec<String> = words(text).collect();
+    let numbers = numbers(&words);
     let said = text.to_lowercase();
-    topics()
-        .into_iter()
-        .filter(|topic| {
-            let name = plain(&topic.name);
-            words.contains(&name) || phrase(topic).is_some_and(|phrase| said.contains(&phrase))
+    let is_meant = |topic: &Explanation| {
+        // A number says it best: words may fit several of its kind.
+        let mut same_kind = numbers.iter().filter(|(kind, _)| *kind == topic.kind);
+        if let Some((_, number)) = same_kind.next() {
+            return topic.number == Some(*number);
+        }
+        let name = plain(&topic.name);
+        words.contains(&name) || phrase(topic).is_some_and(|phrase| said.contains(&phrase))
+    };
+    topics().into_iter().filter(is_meant).collect()
+}
+
+/// The numbers that a line says the kind of: `status 10`, `syndrom 0x88` (perftest), `vendor_err: 514`, `errno=22`.
+fn numbers(words: &[String]) -> Vec<(Topic, u32)> {
+    let pairs = words.iter().zip(words.iter().skip(1));
+    let kind_of = |word: &str| match word {
+        "status" => Some(Topic::Status),
+        "syndrom" | "syndrome" | "vendorerr" | "vendorerror" => Some(Topic::VendorErr),
+        "errno" => Some(Topic::Errno),
+        "event" => Some(Topic::Event),
+        _ => None,
+    };
+    pairs
+        .filter_map(|(word, number)| {
+            let number = u32::try_from(environment::number(number)?).ok()?;
+            Some((kind_of(word)?, number))
         })
         .collect()
 }
@@ -131,12 +158,15 @@ pub fn topics() -> Vec<Explanation> {
     let core = urxe_core::Stats::MEANINGS.iter();
     let counters = core.chain(crate::engine::COUNTER_MEANINGS);
     let counters = counters.map(|(name, text)| counter(name, text.trim()));
+    let rules = StrictRule::ALL.iter();
+    let rules = rules.map(|rule| topic(Topic::StrictRule, rule.name(), None, rule.advice().into()));
     statuses
         .chain(faults)
         .chain(events)
         .chain(errnos)
         .chain(counters)
         .chain(drops)
+        .chain(rules)
         .collect()
 }
 
@@ -183,7 +213,9 @@ const ERRNOS: &[(i32, &str, &str)] = &[
         "EINVAL",
         "the call asks for something that cannot be; the error's text names the attribute, its value and what is allowed. \
          Often: a QP in the wrong state, an attribute missing in the mask of modify, more SGEs or inline bytes than the \
-         QP was created for, REMOTE_WRITE without LOCAL_WRITE",
+         QP was created for, REMOTE_WRITE without LOCAL_WRITE. On the way to RTR, and for address handles: no GRH \
+         (ah_attr.is_global is 0), without which RoCE has no address, or an sgid_index where no IP address is. URXE_VERBOSE=1 \
+         (urxe run -v) prints the error's text for programs in C",
     ),
     (
         libc::EOPNOTSUPP,
@@ -214,6 +246,14 @@ fn phrase(topic: &Explanation) -> Option<String> {
             let fault = Fault::from_vendor_err(topic.number?)?;
             Some(fault.to_string().to_lowercase())
         }
+        // As the C library's `strerror` says it.
+        Topic::Errno => {
+            let number = topic.number?.cast_signed();
+            let text = std::io::Error::from_raw_os_error(number).to_string();
+            let text = text.split(" (os error").next()?;
+            Some(text.to_lowercase())
+        }
+        Topic::StrictRule => Some(topic.name.clone()),
         _ => None,
     }
 }
@@ -289,6 +329,22 @@ mod tests {
             let status = fault.status().verbs_name().to_owned();
             assert!(found.contains(&status), "{wc}: {found:?}");
         }
+    }
+
+    /// What tools print, as it is.
+    #[test]
+    fn lines_of_perftest_and_others() {
+        let line = "Completion with error at client: Failed status 10: wr_id 0 syndrom 0x88";
+        assert_eq!(names(line), ["IBV_WC_REM_ACCESS_ERR"]);
+        let line = "wc status remote access error (10), vendor syndrome: 0x202";
+        assert_eq!(names(line), ["IBV_WC_REM_ACCESS_ERR", "NakRemoteAccess"]);
+        let line = "failed to modify QP state to RTR: Invalid argument";
+        assert_eq!(names(line), ["EINVAL"]);
+        assert!(explain(line)[0].text.contains("is_global is 0"));
+        assert_eq!(names("ibv_reg_mr: errno=12"), ["ENOMEM"]);
+        assert_eq!(names("urxe strict: lkey-as-rkey"), ["lkey-as-rkey"]);
+        // Other numbers are of other things.
+        assert_eq!(names("vendor_err 0x88, wr_id 10"), Vec::<String>::new());
     }
 
     /// Every error that a call can end with has its number explained.

@@ -100,16 +100,25 @@ fn told(name: &str, variable: &str) -> Option<String> {
     Some(ran.text)
 }
 
-/// Which posts were refused and why, the first failure of a QP, and how many followed.
+/// A missing GRH, which posts were refused and why, the first failure of a QP, and how many followed; and what the side
+/// found that refused the request, where no completion fails. In strict mode, too.
 #[test]
 fn verbose_tells_refused_posts_and_failed_completions() {
-    let Some(text) = told("verbose", "URXE_VERBOSE") else {
-        return;
-    };
-    let lines: Vec<&str> = text.lines().collect();
-    let [opcode, full, failed, detail, more] = lines[..] else {
+    for variable in ["URXE_VERBOSE", "URXE_STRICT"] {
+        let Some(text) = told("verbose", variable) else {
+            return;
+        };
+        tells_of_failures(&text);
+    }
+}
+
+#[track_caller]
+fn tells_of_failures(text: &str) {
+    let lines: Vec<&str> = text.lines().filter(|line| is_of_verbose(line)).collect();
+    let [grh, opcode, full, failed, detail, more, refused] = lines[..] else {
         panic!("{text}");
     };
+    assert!(grh.contains("is_global is 0"), "{grh}");
     assert!(opcode.contains("refused: an opcode that there is not"));
     assert!(full.contains("the queue is full"), "{full}");
     assert!(failed.contains("remote access error"), "{failed}");
@@ -118,6 +127,14 @@ fn verbose_tells_refused_posts_and_failed_completions() {
         more.contains("3 more of its requests were flushed"),
         "{more}"
     );
+    let found = "expected the rkey of a registered MR, found 0x0000dead";
+    assert!(refused.contains(found), "{refused}");
+}
+
+/// Not of a report of strict mode, nor its seed.
+fn is_of_verbose(line: &str) -> bool {
+    let others = ["  ", "urxe strict", "urxe: strict mode"];
+    !others.iter().any(|start| line.starts_with(start))
 }
 
 #[test]

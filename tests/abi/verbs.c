@@ -256,8 +256,11 @@ static void check_windows(void) {
     CHECK(ibv_dealloc_mw(named) == 0 && ibv_dealloc_mw(other) == 0);
 }
 
-/* Posts that are refused; a write with a key that no region has, and what is flushed behind it. */
+/* A path as for InfiniBand; posts that are refused; a write with a key that no region has, and what is flushed behind
+ * it. */
 static void check_verbose(void) {
+    struct ibv_ah_attr without_grh = {.dlid = 1, .port_num = 1};
+    CHECK(ibv_create_ah(pd, &without_grh) == NULL && errno == EINVAL);
     struct end a = make_end(), b = make_end(), c = make_end(), d = make_end();
     connect_ends(&a, &b);
     connect_ends(&c, &d);

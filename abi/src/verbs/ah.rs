@@ -11,6 +11,7 @@ use crate::layout::{CStruct, ibv_ah, ibv_ah_attr, ibv_context, ibv_pd, ibv_wc};
 use crate::live;
 use crate::object::{Ah, Context, Hold, Object, Pd};
 use crate::ops::GRH;
+use crate::verbose::tell_no_grh;
 
 pub(crate) unsafe extern "C" fn ibv_create_ah(
     pd: *mut ibv_pd,
@@ -97,7 +98,11 @@ pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
 
 /// The engine's form of a path. RoCE has no other addresses than GIDs.
 pub(super) fn path(context: &Context, attr: &ibv_ah_attr) -> Result<AddressVector, Errno> {
-    if attr.is_global == 0 || attr.port_num != 1 {
+    if attr.is_global == 0 {
+        tell_no_grh();
+        return Err(Errno::INVAL);
+    }
+    if attr.port_num != 1 {
         return Err(Errno::INVAL);
     }
     let grh = attr.grh;
