@@ -171,7 +171,7 @@ pub enum ErrorKind {
         reason: String,
     },
     /// A line of text is not an endpoint.
-    #[error("\"{text}\" is not an endpoint: {reason}")]
+    #[error("\"{text}\" is not an endpoint (address/qpn/psn/mtu): {reason}")]
     Endpoint {
         /// The text, or its beginning.
         text: String,

@@ -138,6 +138,7 @@ mod posting;
 mod qp;
 mod queues;
 mod recovery;
+mod remote_mr;
 mod rereg;
 mod share;
 mod special_mr;
@@ -183,6 +184,7 @@ pub use pd::Pd;
 pub use port::{PortAttr, PortState};
 pub use port_speed::{PortSpeed, PortSpeedError};
 pub use qp::{Qp, QpBuilder, QpInitAttr};
+pub use remote_mr::{RemoteMr, RemoteMrTextError};
 pub use rereg::Rereg;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

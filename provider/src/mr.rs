@@ -1,7 +1,7 @@
 //! Memory regions.
 
 use core::marker::PhantomData;
-use core::ops::{Bound, Deref, RangeBounds};
+use core::ops::{Deref, RangeBounds};
 use core::sync::atomic::Ordering;
 
 use urxe_core::mr::{Access, BindMw, MrInit, MrKeys};
@@ -11,6 +11,7 @@ use urxe_wire::{Lkey, Rkey};
 use crate::error::Error;
 use crate::mem::{Region, guarded, persist};
 use crate::pd::Pd;
+use crate::remote_mr::{RemoteMr, bounds};
 
 /// Registered memory.
 ///
@@ -179,6 +180,19 @@ impl Mr {
         }
     }
 
+    /// Some of its bytes, for peers: they need the remote rights that the region was registered with.
+    ///
+    /// # Panics
+    /// If the range is not inside, as with slices.
+    pub fn remote(&self, range: impl RangeBounds<usize>) -> RemoteMr {
+        let whole = RemoteMr {
+            addr: self.addr(),
+            len: self.len() as u64,
+            rkey: self.rkey(),
+        };
+        whole.part(range)
+    }
+
     /// What a memory window is bound to: a range of the bytes, and what peers may do there
     /// (remote rights; for windows of type 2 also [`Access::ZERO_BASED`]).
     ///
@@ -197,22 +211,7 @@ impl Mr {
 
     #[inline]
     fn bounds(&self, range: impl RangeBounds<usize>) -> (usize, usize) {
-        let start = match range.start_bound() {
-            Bound::Included(&start) => start,
-            Bound::Excluded(&before) => before + 1,
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&last) => last + 1,
-            Bound::Excluded(&end) => end,
-            Bound::Unbounded => self.len(),
-        };
-        assert!(
-            start <= end && end <= self.len(),
-            "the range {start}..{end} is outside a region of {} bytes",
-            self.len()
-        );
-        (start, end)
+        bounds(range, self.len())
     }
 
     /// Copies bytes out.
@@ -275,6 +274,34 @@ impl Mr {
             Ok(()) => Ok(()),
             Err(error) => Err((self, error)),
         }
+    }
+
+    /// Deregisters the region and gives its bytes back: of [`Pd::reg_owned`] the memory itself, of others a copy.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), urxe::Error> {
+    /// # let context = urxe::Context::open("127.81.0.42".parse().unwrap())?;
+    /// # let pd = context.alloc_pd()?;
+    /// let region = pd.reg_owned(b"to be sent".to_vec(), urxe::Access::NONE)?;
+    /// let bytes = region.into_bytes().map_err(|(_, error)| error)?;
+    /// assert_eq!(&*bytes, b"to be sent");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`Mr::dereg`].
+    pub fn into_bytes(self) -> Result<Box<[u8]>, (Mr, Error)> {
+        if let Err(error) = self.pd().engine().check_unbound(self.lkey()) {
+            return Err((self, error));
+        }
+        let Mr {
+            registration,
+            region,
+        } = self;
+        // No packet touches the memory after that.
+        drop(registration);
+        Ok(region.into_bytes())
     }
 
     /// Strict mode says so if the bytes belong to the adapter.

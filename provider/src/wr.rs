@@ -4,6 +4,8 @@ use urxe_core::flush::Flush;
 use urxe_core::work::{self, SendFlags, Sge, WrData, WrOpcode};
 use urxe_wire::{Qpn, Rkey};
 
+use crate::remote_mr::RemoteMr;
+
 /// A send work request. It is made by the function that bears its operation's name; what it
 /// refers to is copied when it is posted.
 ///
@@ -57,6 +59,16 @@ impl<'a> SendWr<'a> {
     #[doc(alias = "IBV_WR_RDMA_WRITE")]
     pub fn rdma_write(wr_id: u64, sges: &'a [Sge], remote_addr: u64, rkey: Rkey) -> SendWr<'a> {
         SendWr::new(wr_id, WrOpcode::RdmaWrite, WrData::Sges(sges)).remote(remote_addr, rkey)
+    }
+
+    /// RDMA WRITE to memory that the peer told of.
+    pub fn write_to(wr_id: u64, sges: &'a [Sge], to: RemoteMr) -> SendWr<'a> {
+        SendWr::rdma_write(wr_id, sges, to.addr, to.rkey)
+    }
+
+    /// RDMA READ from memory that the peer told of.
+    pub fn read_from(wr_id: u64, sges: &'a [Sge], from: RemoteMr) -> SendWr<'a> {
+        SendWr::rdma_read(wr_id, sges, from.addr, from.rkey)
     }
 
     /// RDMA WRITE of bytes that are copied when it is posted.

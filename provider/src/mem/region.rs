@@ -92,6 +92,21 @@ impl Region {
         self.len
     }
 
+    /// The bytes: those that were taken over as a slice, or a copy.
+    pub(crate) fn into_bytes(mut self) -> Box<[u8]> {
+        if let Backing::Boxed = self.backing {
+            // What is freed with the region from now on.
+            let nothing: *mut [u8] = Box::into_raw(Box::default());
+            let bytes = ptr::slice_from_raw_parts_mut(self.ptr, self.len);
+            (self.ptr, self.len) = (nothing.cast(), 0);
+            // SAFETY: this is what `Box::into_raw` returned, and is no more the region's.
+            return unsafe { Box::from_raw(bytes) };
+        }
+        let mut bytes = vec![0; self.len];
+        self.read(0, &mut bytes);
+        bytes.into()
+    }
+
     /// Copies bytes out.
     ///
     /// # Panics
