@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use urxe::congestion::{CongestionControl, CongestionTextError};
@@ -13,6 +14,7 @@ use crate::control::PORT_DEFAULT;
 use crate::pingpong::Variant;
 use crate::sim::args::SimCommand;
 use crate::target::{self, Measurement};
+use crate::units;
 use crate::wire::{WireArgs, WireName};
 
 /// What follows the list of commands.
@@ -57,10 +59,10 @@ pub(crate) enum Command {
         folder: PathBuf,
     },
     /// List the devices: every network interface is one
-    Devices,
+    Devices(DevicesArgs),
     /// Print the RoCE packets of a capture file and check every ICRC
     Decode(DecodeArgs),
-    /// Print the counters and QPs of running urxe processes
+    /// Print the counters and QPs of running urxe processes, once or again and again
     Stat(StatArgs),
     /// Say what a status, vendor_err, event, errno or counter means, and what usually causes it
     Explain(ExplainArgs),
@@ -94,16 +96,13 @@ pub(crate) enum Command {
     },
 }
 
-/// Message sizes that a measurement takes: what fits comfortably into memory a few times.
-const SIZE_MAX: u64 = 64 << 20;
-
 #[derive(Debug, clap::Args)]
 pub(crate) struct PingpongArgs {
     /// Rounds of each variant [default: as many as take about two seconds]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) iters: Option<u64>,
-    /// Bytes of a message
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=SIZE_MAX))]
+    /// Bytes of a message, such as 4096 or 64k
+    #[arg(short, long, default_value_t = 64, value_parser = units::size)]
     pub(crate) size: u64,
     /// Only this variant; can be given more than once
     #[arg(long, value_enum)]
@@ -119,16 +118,16 @@ pub(crate) struct PingpongArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct RoleArgs {
     /// Be the server, on this address of this host
-    #[arg(long, value_name = "ADDR", conflicts_with_all = ["connect", "local"])]
+    #[arg(long, value_name = "HOST", value_parser = units::host, conflicts_with_all = ["connect", "local"])]
     pub(crate) server: Option<IpAddr>,
     /// Be the client of the server on this address
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "HOST", value_parser = units::host)]
     pub(crate) connect: Option<IpAddr>,
     /// With --connect: the address of this host to use [default: the one that leads to the server]
-    #[arg(long, value_name = "ADDR", requires = "connect")]
+    #[arg(long, value_name = "HOST", value_parser = units::host, requires = "connect")]
     pub(crate) local: Option<IpAddr>,
     /// TCP port of the control connection
-    #[arg(long, default_value_t = PORT_DEFAULT)]
+    #[arg(short, long, default_value_t = PORT_DEFAULT)]
     pub(crate) port: u16,
 }
 
@@ -144,6 +143,8 @@ pub(crate) struct BenchArgs {
     pub(crate) other: Option<OtherBench>,
     #[command(flatten)]
     pub(crate) of_op: Option<OpBenchArgs>,
+    #[command(flatten)]
+    pub(crate) role: RoleArgs,
 }
 
 /// Measurements of more than one operation.
@@ -163,11 +164,11 @@ pub(crate) struct ShardsArgs {
     /// Shards of the context [default: as many as threads]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) shards: Option<u32>,
-    /// Bytes of a message
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=SIZE_MAX))]
+    /// Bytes of a message, such as 8 or 64k
+    #[arg(short, long, default_value_t = 8, value_parser = units::size)]
     pub(crate) size: u64,
     /// Batches of 32 messages in a sample of each thread [default: as many as take 0.3 seconds]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) iters: Option<u64>,
     #[command(flatten)]
     pub(crate) wire: WireArgs,
@@ -181,11 +182,11 @@ pub(crate) struct FairnessArgs {
     /// QPs that stream
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(crate) qps: u64,
-    /// Bytes of their messages
-    #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(4096..=SIZE_MAX))]
+    /// Bytes of their messages, such as 64k or 1M
+    #[arg(short, long, default_value = "1M", value_parser = units::long_size)]
     pub(crate) size: u64,
     /// Small messages there and back in a sample [default: as many as take half a second]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) iters: Option<u64>,
     /// Path MTU: bytes of payload in a packet
     #[arg(long, default_value_t = 4096, value_parser = parse_mtu)]
@@ -200,17 +201,20 @@ pub(crate) struct FairnessArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct OpBenchArgs {
     /// The operation
-    #[arg(value_enum)]
-    pub(crate) op: Op,
-    /// Bytes of a message [default: 1048576, with --lat 8, with --road 65536]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=SIZE_MAX))]
+    #[arg(value_enum, required_unless_present = "server")]
+    pub(crate) op: Option<Op>,
+    /// Bytes of a message, such as 8 or 64k [default: 1M, with --lat 8, with --road 64k]
+    #[arg(short, long, value_parser = units::size)]
     pub(crate) size: Option<u64>,
-    /// Operations in a sample [default: as many as take 0.3 seconds; with --road, 3]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    /// Operations in a sample [default: as many as take a while]
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) iters: Option<u64>,
-    /// Path MTU: bytes of payload in a packet
-    #[arg(long, default_value_t = 4096, value_parser = parse_mtu)]
-    pub(crate) mtu: u32,
+    /// Time of all samples together, in seconds or as in 500ms [default: 2.25 seconds, with --road 15 or more]
+    #[arg(short = 'D', long, value_name = "TIME", value_parser = units::time, conflicts_with = "iters")]
+    pub(crate) duration: Option<Duration>,
+    /// Path MTU: bytes of payload in a packet [default: 4096; with --connect, what this host's port can carry]
+    #[arg(long, value_parser = parse_mtu)]
+    pub(crate) mtu: Option<u32>,
     /// Latency instead of bandwidth
     #[arg(long)]
     pub(crate) lat: bool,
@@ -223,7 +227,7 @@ pub(crate) struct OpBenchArgs {
     pub(crate) signaled: bool,
     /// Both processes on one address, as programs on one host often are: a program in the kernel says which of them a
     /// packet is for
-    #[arg(long)]
+    #[arg(long, conflicts_with = "connect")]
     pub(crate) one_address: bool,
     /// What packets between the two processes travel through [default: what URXE_WIRE says, else auto]
     // No `WireArgs`: arguments that have others flattened into them cannot be left out as a whole.
@@ -231,11 +235,21 @@ pub(crate) struct OpBenchArgs {
     pub(crate) wire: Option<WireName>,
     /// Measure on a road of this kind both ways, in place of the floor: rate=200M,rtt=20ms,loss=1%; also queue=500k,
     /// reorder=1%, seed=7
-    #[arg(long, value_name = "ROAD")]
+    #[arg(long, value_name = "ROAD", conflicts_with = "connect")]
     pub(crate) road: Option<Road>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl OpBenchArgs {
+    /// Whether nothing is given that only the measuring side decides.
+    pub(crate) fn is_of_server(&self) -> bool {
+        let is_any = self.lat || self.event || self.signaled || self.one_address || self.json;
+        let is_set = self.op.is_some() || self.size.is_some() || self.iters.is_some();
+        let is_timed = self.duration.is_some() || self.road.is_some();
+        !(is_any || is_set || is_timed || self.mtu.is_some())
+    }
 }
 
 fn parse_mtu(text: &str) -> Result<u32, String> {
@@ -264,13 +278,35 @@ pub(crate) enum RecoveryName {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct StatArgs {
+pub(crate) struct DevicesArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct StatArgs {
+    /// Only the processes with these ids
+    #[arg(value_name = "PID")]
+    pub(crate) pid: Vec<u32>,
+    /// Only the processes of this program, by its name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) program: Option<String>,
+    /// Print again each time that so much time has passed, with what was counted meanwhile: 2, 500ms
+    #[arg(short, long, value_name = "TIME", value_parser = units::time)]
+    pub(crate) watch: Option<Duration>,
+    /// How often to print, with --watch [default: until the processes are gone]
+    #[arg(long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// The counters of the engine too (threads, wake-ups, system calls)
+    #[arg(long)]
+    pub(crate) engine: bool,
     /// All QPs, however many
     #[arg(long)]
     pub(crate) all: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -281,6 +317,9 @@ pub(crate) struct ExplainArgs {
     /// Everything there is to explain
     #[arg(long, conflicts_with = "what")]
     pub(crate) list: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -291,6 +330,9 @@ pub(crate) struct DecodeArgs {
     /// Print only the summary
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// Print JSON: an object a packet, each on a line, then the summary
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]

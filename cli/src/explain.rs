@@ -1,29 +1,41 @@
 //! `urxe explain`: what a number or a name in a program's output means.
 
-use std::io::Write;
+use serde::Serialize;
 
 use crate::args::ExplainArgs;
 use crate::error::CliError;
+use crate::output::print_report;
+
+#[derive(Debug, Serialize)]
+struct Topic {
+    kind: String,
+    name: String,
+    number: Option<u32>,
+    text: String,
+}
 
 /// Prints everything that each argument may mean.
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), CliError> {
-    let mut out = std::io::stdout().lock();
+    let (mut topics, mut unknown) = (Vec::new(), Vec::new());
     if args.list {
-        for topic in urxe::topics() {
-            writeln!(out, "{topic}")?;
-        }
-        return Ok(());
+        topics = urxe::topics();
     }
-    let mut unknown = Vec::new();
     for what in &args.what {
         let found = urxe::explain(what);
         if found.is_empty() {
             unknown.push(format!("\"{what}\""));
         }
-        for topic in found {
-            writeln!(out, "{topic}")?;
-        }
+        topics.extend(found);
     }
+    let plain = topics.iter().map(|topic| Topic {
+        kind: topic.kind.to_string(),
+        name: topic.name.clone(),
+        number: topic.number,
+        text: topic.text.clone(),
+    });
+    print_report(args.json, &plain.collect::<Vec<_>>(), || {
+        topics.iter().map(|topic| format!("{topic}\n")).collect()
+    })?;
     if unknown.is_empty() {
         return Ok(());
     }

@@ -27,6 +27,7 @@ mod stat;
 mod station;
 mod table;
 mod target;
+mod units;
 mod usage;
 mod wire;
 
@@ -62,7 +63,7 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Package { folder } => package::run(&folder),
         #[cfg(feature = "manuals")]
         Command::Manuals { folder } => manuals::run(&folder),
-        Command::Devices => devices::run(),
+        Command::Devices(args) => devices::run(&args),
         Command::Decode(args) => decode::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Explain(args) => explain::run(&args),

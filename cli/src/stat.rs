@@ -1,12 +1,17 @@
 //! `urxe stat`: the counters and QPs of running urxe processes.
 
+mod kinds;
+
 use core::fmt;
 use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write, stdout};
+use std::thread;
 
 use serde::Serialize;
 use urxe::stat_file::{self, ContextCounters};
 use urxe::{PathStatus, QpStatus};
 
+use self::kinds::Kind;
 use crate::args::StatArgs;
 use crate::error::{CliError, Context};
 use crate::output::print_report;
@@ -105,18 +110,76 @@ impl fmt::Display for RoadToPeer {
     }
 }
 
-/// Prints what the processes of this user have counted so far.
+/// Prints what the processes of this user have counted so far, once or again and again.
 pub(crate) fn run(args: &StatArgs) -> Result<(), CliError> {
-    let contexts = stat_file::read_all().context("cannot read the counters")?;
-    let processes = contexts.into_iter().map(Process::from).collect();
-    let report = Report { processes };
-    print_report(args.json, &report, || {
-        if report.processes.is_empty() {
-            return "No urxe process of this user runs.\n".to_owned();
+    let mut before = None;
+    for round in 1.. {
+        let processes = wanted(args)?;
+        let (is_first, is_gone) = (before.is_none(), processes.is_empty());
+        if is_gone && !args.pid.is_empty() {
+            return if is_first { Err(missing(args)) } else { Ok(()) };
         }
-        let texts = report.processes.iter();
-        texts.map(|process| text(process, args.all)).collect()
-    })
+        let report = Report { processes };
+        let is_page = args.watch.is_some() && !args.json;
+        print_report(args.json, &report, || {
+            let text = text_of(&report, before.as_ref(), args);
+            // A terminal shows one after the other at the same place.
+            match is_page && stdout().is_terminal() {
+                true => format!("\x1b[H\x1b[2J{text}"),
+                false if is_page && !is_first => format!("\n{text}"),
+                false => text,
+            }
+        })?;
+        before = Some(report);
+        match args.watch {
+            Some(interval) if args.count.is_none_or(|count| round < count) => {
+                stdout().flush()?;
+                thread::sleep(interval);
+            }
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
+/// The processes that were asked for.
+fn wanted(args: &StatArgs) -> Result<Vec<Process>, CliError> {
+    let contexts = stat_file::read_all().context("cannot read the counters")?;
+    let is_wanted = |context: &ContextCounters| {
+        let is_named = args
+            .program
+            .as_ref()
+            .is_none_or(|name| *name == context.program);
+        is_named && (args.pid.is_empty() || args.pid.contains(&context.pid))
+    };
+    let contexts = contexts.into_iter().filter(is_wanted);
+    Ok(contexts.map(Process::from).collect())
+}
+
+fn missing(args: &StatArgs) -> CliError {
+    let pids: Vec<String> = args.pid.iter().map(u32::to_string).collect();
+    let pids = pids.join(", ");
+    CliError::Failed(format!(
+        "no process {pids} of this user has a device of urxe open"
+    ))
+}
+
+fn text_of(report: &Report, before: Option<&Report>, args: &StatArgs) -> String {
+    let processes = &report.processes;
+    if let ([], Some(name)) = (&processes[..], &args.program) {
+        return format!("No program {name} of this user runs on urxe.\n");
+    }
+    if processes.is_empty() {
+        return "No urxe process of this user runs.\n".to_owned();
+    }
+    let same = |now: &Process| {
+        let before = before.iter().flat_map(|report| &report.processes);
+        let mut before =
+            before.filter(|process| (process.pid, &process.addresses) == (now.pid, &now.addresses));
+        before.next()
+    };
+    let texts = processes.iter().map(|now| text(now, same(now), args));
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 impl From<ContextCounters> for Process {
@@ -153,8 +216,8 @@ impl From<QpStatus> for Qp {
 /// QPs that are shown of a process that has more: a screen full. Those that failed come first.
 const QPS_SHOWN: usize = 32;
 
-/// The process, its counters that are not zero, and its QPs.
-fn text(process: &Process, all: bool) -> String {
+/// The process, its counters that are not zero, those that tell of trouble first, and its QPs.
+fn text(process: &Process, before: Option<&Process>, args: &StatArgs) -> String {
     let Process {
         pid,
         program,
@@ -163,15 +226,36 @@ fn text(process: &Process, all: bool) -> String {
         qps,
     } = process;
     let head = format!("{program} (process {pid}) on {}", addresses.join(", "));
-    let mut table = Table::new(&[("counter", Align::Left), ("value", Align::Right)]);
-    for (name, value) in counters.iter().filter(|(_, value)| **value > 0) {
-        table.row(vec![name.clone(), value.to_string()]);
+    let mut columns = vec![("counter", Align::Left), ("value", Align::Right)];
+    columns.extend(before.map(|_| ("more", Align::Right)));
+    let mut table = Table::new(&columns);
+    let mut hidden = 0;
+    let mut rows: Vec<_> = counters.iter().filter(|(_, value)| **value > 0).collect();
+    rows.sort_by_key(|(name, _)| Kind::of(name));
+    for (name, value) in rows {
+        if Kind::of(name) == Kind::Engine && !args.engine {
+            hidden += 1;
+            continue;
+        }
+        let mut row = vec![name.clone(), value.to_string()];
+        row.extend(before.map(|before| {
+            let was = before.counters.get(name).copied().unwrap_or(0);
+            match value.saturating_sub(was) {
+                0 => String::new(),
+                more => format!("+{more}"),
+            }
+        }));
+        table.row(row);
     }
+    let hidden = match hidden {
+        0 => String::new(),
+        count => format!("and {count} of the engine (--engine shows them)\n"),
+    };
     let qps = match qps {
-        Some(qps) => qps_text(qps, all),
+        Some(qps) => qps_text(qps, args.all),
         None => "its QPs: the process does not answer\n".to_owned(),
     };
-    format!("{head}\n{table}\n{qps}")
+    format!("{head}\n{table}{hidden}\n{qps}")
 }
 
 fn qps_text(qps: &[Qp], all: bool) -> String {
@@ -229,7 +313,7 @@ mod tests {
             counters: [("sent_pkts".to_owned(), 3), ("rcvd_cnp".to_owned(), 0)].into(),
             qps: Some(Vec::new()),
         };
-        let text = text(&process, false);
+        let text = text(&process, None, &StatArgs::default());
         assert!(text.starts_with("x (process 7) on 127.0.0.1\n"), "{text}");
         assert!(
             text.contains("sent_pkts") && !text.contains("rcvd_cnp"),
@@ -237,6 +321,39 @@ mod tests {
         );
         let json = serde_json::to_string(&process).expect("plain data");
         assert!(json.contains("\"rcvd_cnp\":0"), "{json}");
+    }
+
+    #[test]
+    fn trouble_is_in_front_the_engine_hidden_and_what_is_new_shown() {
+        let process = |sent| Process {
+            pid: 7,
+            program: "x".into(),
+            addresses: vec!["127.0.0.1".into()],
+            counters: [
+                ("ack_sent", sent),
+                ("progress_wakes", 5),
+                ("retransmitted_pkts", 1),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+            qps: Some(Vec::new()),
+        };
+        let mut args = StatArgs::default();
+        let told = text(&process(9), Some(&process(4)), &args);
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(
+            lines[1..5],
+            [
+                "counter             value  more",
+                "retransmitted_pkts      1",
+                "ack_sent                9    +5",
+                "and 1 of the engine (--engine shows them)"
+            ],
+            "{told}"
+        );
+        args.engine = true;
+        let told = text(&process(9), None, &args);
+        assert!(told.contains("progress_wakes          5\n"), "{told}");
     }
 
     #[test]

@@ -47,6 +47,12 @@ impl Station {
         Ok(Station { context, pd })
     }
 
+    /// Bytes of payload in the largest packet that its port can carry.
+    pub(crate) fn mtu(&self) -> Result<u32, CliError> {
+        let port = self.context.query_port(1).context("no port")?;
+        Ok(port.active_mtu.bytes())
+    }
+
     /// A completion queue for `cqe` completions, to be polled, or to be slept on.
     pub(crate) fn queue(&self, cqe: usize, is_polled: bool) -> Result<Queue, CliError> {
         let create = || {

@@ -37,8 +37,8 @@ type Serve = fn(&Station, &mut Control) -> Result<(), CliError>;
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) control: Control,
-    /// Ended after the connection.
-    child: ChildGuard,
+    /// The process, if it was started here; ended after the connection.
+    child: Option<ChildGuard>,
 }
 
 impl Target {
@@ -57,12 +57,27 @@ impl Target {
         let port = control::announced_port(&child.first_line()?)?;
         let local = Some(LOOPBACK_CLIENT);
         let control = control::connect("the target", LOOPBACK_SERVER, port, local)?;
+        let child = Some(child);
+        Ok(Target { control, child })
+    }
+
+    /// One that a user has started on some host ([`serve_one`]).
+    pub(crate) fn connect(
+        server: IpAddr,
+        port: u16,
+        local: Option<IpAddr>,
+    ) -> Result<Target, CliError> {
+        let control = control::connect("the server", server, port, local)?;
+        let child = None;
         Ok(Target { control, child })
     }
 
     /// Waits for the end of a target that was told to end.
-    pub(crate) fn wait(mut self) -> Result<(), CliError> {
-        process::check_end("target", self.child.wait_up_to(ANSWER_MAX)?)
+    pub(crate) fn wait(self) -> Result<(), CliError> {
+        match self.child {
+            Some(mut child) => process::check_end("target", child.wait_up_to(ANSWER_MAX)?),
+            None => Ok(()),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{Running, children, kill, run, urxe, wait_until};
+use crate::harness::{Running, binary, children, kill, project_file, run, urxe, wait_until};
 use crate::loopback_pair;
 
 fn bench(args: &[&str]) -> Value {
@@ -202,6 +202,60 @@ fn a_road_that_is_none_is_a_clear_error() {
         let ran = run(urxe().args(["bench", "write"]).args(args));
         assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");
         assert!(ran.stderr.contains(what), "{args:?}: {ran:?}");
+    }
+}
+
+/// Server and client on two hosts, which two network namespaces are here.
+#[test]
+fn between_two_hosts() {
+    let script = project_file("tests/cli/two_hosts.sh");
+    for args in [
+        &["write", "-s", "64k", "-n", "100"][..],
+        &["send", "--lat", "-n", "100"],
+        &["read", "-D", "200ms", "--wire", "sockets"],
+    ] {
+        let mut command = std::process::Command::new(&script);
+        command.arg(binary()).arg("bench").args(args).arg("--json");
+        let ran = run(&mut command);
+        if ran.code == Some(77) {
+            println!("skipped: no network namespaces with a cable can be made here");
+            return;
+        }
+        let ran = ran.expect_success();
+        let result: Value = serde_json::from_str(&ran.stdout).expect("--json prints JSON");
+        // What an Ethernet of 1500 bytes can carry.
+        assert_eq!(result["mtu"], 1024, "{result}");
+        let measured = ["gbit_per_s", "lat_us_p50"].map(|name| result[name].as_f64());
+        assert!(measured.iter().any(|value| *value > Some(0.0)), "{result}");
+        assert!(result["ratio"].is_null(), "no floor: {result}");
+    }
+}
+
+/// What only one side decides is not asked of the other, and a server that is not there is told of.
+#[test]
+fn a_server_and_its_client_have_options_of_their_own() {
+    for (args, code, part) in [
+        (
+            &["--server", "localhost", "--size", "8"][..],
+            2,
+            "the client says",
+        ),
+        (&["write", "--server", "localhost"], 2, "the client says"),
+        (
+            &["write", "--connect", "localhost", "--one-address"],
+            2,
+            "cannot be used",
+        ),
+        (&["write", "--connect", "no such host"], 2, "no known host"),
+        (
+            &["write", "--connect", "localhost", "-p", "9"],
+            1,
+            "cannot connect to 127.0.0.1:9",
+        ),
+    ] {
+        let ran = run(urxe().arg("bench").args(args));
+        assert_eq!(ran.code, Some(code), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(part), "{args:?}: {}", ran.stderr);
     }
 }
 

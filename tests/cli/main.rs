@@ -6,6 +6,7 @@
 mod bench;
 mod decode;
 mod harness;
+mod json;
 mod launch;
 mod pingpong;
 mod scale;

@@ -215,6 +215,36 @@ fn stat_shows_the_counters_of_running_processes() {
     });
     let ran = run(urxe().arg("stat")).expect_success();
     assert!(ran.stdout.contains("rcvd_pkts"), "{}", ran.stdout);
+    assert!(
+        !ran.stdout.contains("rx_calls"),
+        "without --engine: {}",
+        ran.stdout
+    );
+
+    let server = server.to_string();
+    let args = [
+        "stat", &server, "--engine", "--watch", "50ms", "--count", "3",
+    ];
+    let shown = run(urxe().args(args)).expect_success().stdout;
+    let heads = shown.lines().filter(|line| line.contains("(process"));
+    let heads: Vec<&str> = heads.collect();
+    let of_server = format!("urxe (process {server})");
+    assert!(
+        heads.len() == 3 && heads.iter().all(|line| line.starts_with(&of_server)),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("rx_calls") && shown.contains(" more"),
+        "{shown}"
+    );
+    let others = run(urxe().args(["stat", "--program", "no-such-program"])).expect_success();
+    assert_eq!(
+        others.stdout,
+        "No program no-such-program of this user runs on urxe.\n"
+    );
+    let ran = run(urxe().args(["stat", "1"]));
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("no process 1 "), "{}", ran.stderr);
 }
 
 #[test]

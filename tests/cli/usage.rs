@@ -1,5 +1,7 @@
 //! Arguments, exit codes and the small commands.
 
+use serde_json::Value;
+
 use crate::harness::{run, urxe};
 
 #[test]
@@ -47,6 +49,11 @@ fn wrong_usage_exits_with_2() {
         &["bench", "shards", "--shards", "65"],
         &["bench", "send", "fairness"],
         &["bench", "send", "--mtu", "1000"],
+        &["bench", "send", "--size", "1G"],
+        &["bench", "send", "-n", "10", "-D", "1"],
+        &["bench", "fairness", "--size", "8"],
+        &["stat", "--count", "2"],
+        &["stat", "--watch", "0"],
         &["bench", "send", "--wire", "copper"],
         &["bench", "fairness", "--wire", "copper"],
         &["bench", "atomic", "--size", "16"],
@@ -60,12 +67,30 @@ fn wrong_usage_exits_with_2() {
 #[test]
 fn devices_lists_the_loopback_device() {
     let ran = run(urxe().arg("devices")).expect_success();
-    let line = ran.stdout.lines().find(|line| line.starts_with("urxe_lo "));
-    let line = line.unwrap_or_else(|| panic!("no urxe_lo: {}", ran.stdout));
-    assert!(line.contains(" lo ") && line.contains("up"), "{line}");
+    let line = ran.stdout.lines().find(|line| line.contains(" lo "));
+    let line = line.unwrap_or_else(|| panic!("no lo: {}", ran.stdout));
+    assert!(line.starts_with("urxe") && line.contains("up"), "{line}");
     assert!(ran.stdout.contains("::ffff:127.0.0.1"), "{}", ran.stdout);
     let ran = run(urxe().arg("devices").env("URXE_SPEED", "40")).expect_success();
     assert!(ran.stdout.contains("40 Gb/sec (4X QDR)"), "{}", ran.stdout);
+}
+
+/// By the names that programs under `urxe run` see.
+#[test]
+fn devices_are_those_of_urxe_devices() {
+    let named = ["URXE_DEVICES", "127.0.0.1,other=127.0.0.2"];
+    let ran = run(urxe().args(["devices", "--json"]).env(named[0], named[1])).expect_success();
+    let report: Value = serde_json::from_str(&ran.stdout).expect("--json prints JSON");
+    let devices = report["devices"].as_array().expect("a list");
+    let of = |name: &str| devices.iter().find(|device| device["device"] == name);
+    for (name, address) in [("urxe0", "127.0.0.1"), ("other", "127.0.0.2")] {
+        let device = of(name).unwrap_or_else(|| panic!("no {name}: {report}"));
+        assert_eq!(
+            device["addresses"],
+            serde_json::json!([address]),
+            "{report}"
+        );
+    }
 }
 
 #[test]
@@ -96,6 +121,12 @@ fn explain_says_what_numbers_and_names_mean() {
         ran.stdout
     );
 
+    let line = "failed to modify QP state to RTR: Invalid argument";
+    let ran = run(urxe().args(["explain", "--json", line])).expect_success();
+    let topics: Value = serde_json::from_str(&ran.stdout).expect("--json prints JSON");
+    assert_eq!(topics[0]["name"], "EINVAL", "{topics}");
+    assert_eq!(topics[0]["number"], 22, "{topics}");
+
     let ran = run(urxe().args(["explain", "EINVAL", "gibberish"]));
     assert_eq!(ran.code, Some(1));
     assert!(ran.stdout.contains("EINVAL (22)"), "{}", ran.stdout);
@@ -117,6 +148,7 @@ fn explain_lists_everything() {
         "errno ENOMEM (12)",
         "counter drop_no_qp",
         "counter rx_buffer_drops",
+        "rule of strict mode lkey-as-rkey",
     ] {
         assert!(ran.stdout.contains(part), "no {part}");
     }

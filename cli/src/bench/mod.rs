@@ -1,7 +1,8 @@
 //! `urxe bench`: bandwidth and latency between two processes, beside the floor.
 //!
-//! This process measures; the other side is a process that it starts. Between samples of urxe it has the
-//! [`floor`] measured: bare UDP with the same packets on the same CPUs, and, if urxe's go through memory, bare copies too.
+//! This process measures; the other side is a process that it starts, or with `--connect` one that a user has started on
+//! another host (`--server`). Between samples of urxe it has the [`floor`] measured where both are on this host: bare UDP
+//! with the same packets on the same CPUs, and, if urxe's go through memory, bare copies too.
 
 mod bandwidth;
 mod busy;
@@ -18,6 +19,7 @@ mod session;
 mod shards;
 pub(crate) mod target;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use self::floor::{FloorConfig, Wait, Wire};
@@ -26,47 +28,76 @@ use self::plan::{PAIRS, Plan, SAMPLE_TIME};
 use self::report::{Pair, Report};
 pub(crate) use self::road::Road;
 use self::session::Session;
-use crate::args::{BenchArgs, OpBenchArgs, OtherBench};
+use crate::args::{BenchArgs, OpBenchArgs, OtherBench, RoleArgs};
 use crate::error::CliError;
 use crate::output::{print_report, progress};
 use crate::process;
-use crate::target::CPUS;
-use crate::wire::WireName;
+use crate::station::Station;
+use crate::target::{CPUS, Target};
+use crate::wire::{Way, WireName};
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
     match (&args.other, &args.of_op) {
         (Some(OtherBench::Fairness(args)), _) => fairness::run(args),
         (Some(OtherBench::Shards(args)), _) => shards::run(args),
-        (None, Some(args)) => run_op(args),
-        (None, None) => unreachable!("the operation is required"),
+        (None, args_of_op) => match (args.role.server, args_of_op) {
+            (Some(address), of_op) => serve(address, args.role.port, of_op.as_ref()),
+            (None, Some(of_op)) => run_op(of_op, &args.role),
+            (None, None) => unreachable!("the operation is required"),
+        },
     }
 }
 
-fn run_op(args: &OpBenchArgs) -> Result<(), CliError> {
-    let plan = plan(args)?;
-    prepare();
-    if let Some(road) = &args.road {
-        return on_road::run(plan, road, args.iters, args.json);
+/// The server of one client on another host, or in another terminal.
+fn serve(address: IpAddr, port: u16, args: Option<&OpBenchArgs>) -> Result<(), CliError> {
+    if args.is_some_and(|args| !args.is_of_server()) {
+        let text = "the client says what is measured: beside --server there is --port and --wire";
+        return Err(CliError::Usage(text.to_owned()));
     }
+    let wire: Way = args.and_then(|args| args.wire).into();
+    crate::target::serve_one(address, wire, port, target::serve)
+}
+
+fn run_op(args: &OpBenchArgs, role: &RoleArgs) -> Result<(), CliError> {
+    let mut plan = plan(args)?;
+    prepare();
+    let way: Way = args.wire.into();
+    let mut session = match (role.connect, &args.road) {
+        (Some(server), _) => {
+            let target = Target::connect(server, role.port, role.local)?;
+            let station = Station::open(target.control.local_ip()?, way)?;
+            plan.mtu = match args.mtu {
+                Some(mtu) => mtu,
+                None => station.mtu()?,
+            };
+            Session::with(target, &station, plan)?
+        }
+        (None, Some(road)) => {
+            return on_road::run(plan, road, (args.iters, args.duration), args.json);
+        }
+        (None, None) => Session::start(plan, [way; 2])?,
+    };
+    let has_floor = role.connect.is_none();
     let progress = progress(args.json, "{bar:20} {pos}/{len} samples: {msg}", 2 * PAIRS);
-    let mut session = Session::start(plan, [args.wire.into(); 2])?;
     let mut pairs = Vec::new();
     let mut p99s = Vec::new();
+    let sample_time = args.duration.map(|all| all / PAIRS as u32);
     let iters = match args.iters {
         Some(iters) => iters,
-        None => session.calibrate(SAMPLE_TIME)?,
+        None => session.calibrate(sample_time.unwrap_or(SAMPLE_TIME))?,
     };
     for _ in 0..PAIRS {
         progress.set_message("urxe");
         let ours = session.sample(iters)?;
         progress.inc(1);
         progress.set_message("floor");
-        let floor = floor_sample(plan, Wire::Udp, args.iters)?;
-        let memory = if session.is_in_memory()? {
-            floor_sample(plan, Wire::Memory, args.iters)?
-        } else {
-            None
+        let floor_of = |wire, is_wanted: bool| match is_wanted {
+            true => floor_sample(plan, wire, args.iters),
+            false => Ok(None),
         };
+        let is_in_memory = session.is_in_memory()?;
+        let floor = floor_of(Wire::Udp, has_floor)?;
+        let memory = floor_of(Wire::Memory, has_floor && is_in_memory)?;
         progress.inc(1);
         pairs.push(Pair {
             ours: ours.value,
@@ -96,7 +127,10 @@ fn note_load() {
 
 fn plan(args: &OpBenchArgs) -> Result<Plan, CliError> {
     let usage = |text: &str| Err(CliError::Usage(text.to_owned()));
-    let size = match (args.op, args.size) {
+    let Some(op) = args.op else {
+        return usage("the operation is missing");
+    };
+    let size = match (op, args.size) {
         (Op::Atomic, None | Some(8)) => 8,
         (Op::Atomic, Some(_)) => return usage("an atomic is on 8 bytes: leave --size out"),
         (_, Some(size)) => size as usize,
@@ -104,19 +138,19 @@ fn plan(args: &OpBenchArgs) -> Result<Plan, CliError> {
         (_, None) if args.road.is_some() => 1 << 16,
         (_, None) => 1 << 20,
     };
-    if args.event && (!args.lat || args.op == Op::Write) {
+    if args.event && (!args.lat || op == Op::Write) {
         return usage("--event is for the latency of send, read and atomic (with --lat)");
     }
-    if args.signaled && !(args.lat && matches!(args.op, Op::Send | Op::Write)) {
+    if args.signaled && !(args.lat && matches!(op, Op::Send | Op::Write)) {
         return usage("--signaled is for the latency of send and write (with --lat)");
     }
     if args.road.is_some() && matches!(args.wire, Some(WireName::Auto)) {
         return usage("--road is for the sockets wire: leave --wire out");
     }
     Ok(Plan {
-        op: args.op,
+        op,
         size,
-        mtu: args.mtu,
+        mtu: args.mtu.unwrap_or(4096),
         is_latency: args.lat,
         is_event: args.event,
         is_signaled: args.signaled,

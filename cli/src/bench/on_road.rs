@@ -19,9 +19,10 @@ const SAMPLES: u64 = 5;
 const SAMPLE_TIME: Duration = Duration::from_secs(3);
 const SAMPLE_ROUND_TRIPS: u32 = 25;
 
-/// Operations in a sample.
-fn iters_of(plan: &Plan, road: &Road) -> u64 {
-    let seconds = SAMPLE_TIME.max(road.rtt * SAMPLE_ROUND_TRIPS).as_secs_f64();
+/// Operations in a sample of a given time.
+fn iters_of(plan: &Plan, road: &Road, time: Option<Duration>) -> u64 {
+    let usual = SAMPLE_TIME.max(road.rtt * SAMPLE_ROUND_TRIPS);
+    let seconds = time.unwrap_or(usual).as_secs_f64();
     let bits = 8.0 * plan.size as f64;
     let per_second = match road.carries(plan) {
         Some(carries) if !plan.is_latency => carries / bits,
@@ -52,17 +53,19 @@ struct Report {
     queue_full: u64,
 }
 
+/// `time` is that of all samples together, where it is given.
 pub(super) fn run(
     plan: Plan,
     road: &Road,
-    iters: Option<u64>,
+    (iters, time): (Option<u64>, Option<Duration>),
     is_json: bool,
 ) -> Result<(), CliError> {
     let is_short = plan.is_latency || iters.is_some();
     let count = if is_short { 1 } else { SAMPLES };
     let progress = progress(is_json, "{bar:20} {pos}/{len} samples", count as usize);
     let mut session = Session::start(plan, [road.way(0), road.way(1)])?;
-    let iters = iters.unwrap_or_else(|| iters_of(&plan, road));
+    let time = time.map(|all| all / count as u32);
+    let iters = iters.unwrap_or_else(|| iters_of(&plan, road, time));
     let (mut values, mut p99) = (Vec::new(), None);
     for _ in 0..count {
         let sample = session.sample(iters)?;

@@ -86,7 +86,7 @@ pub(crate) struct Needs {
 /// Samples of ours and of the floor, each.
 pub(crate) const PAIRS: usize = 15;
 
-/// How long a sample lasts when the number of messages is not given: long against a scheduler's time slice,
+/// How long a sample lasts when neither a number of messages nor a time is given: long against a scheduler's time slice,
 /// short against the seconds in which the speed of a shared machine changes.
 pub(crate) const SAMPLE_TIME: Duration = Duration::from_millis(150);
 

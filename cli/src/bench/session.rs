@@ -30,18 +30,26 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// The way of the packets of this side, and of the other's.
+    /// Starts the other side on this host. The way of the packets of this side, and of the other's.
     pub(super) fn start(plan: Plan, ways: [Way; 2]) -> Result<Session, CliError> {
         let [ours, theirs] = ways;
-        let mut target = Target::start(Measurement::Bench, theirs)?;
-        let control = &mut target.control;
+        let target = Target::start(Measurement::Bench, theirs)?;
         let address = if plan.is_one_address {
             LOOPBACK_SERVER
         } else {
             LOOPBACK_CLIENT
         };
-        let station = Station::open(address, ours)?;
-        let link = Link::new(&station, plan)?;
+        Session::with(target, &Station::open(address, ours)?, plan)
+    }
+
+    /// With the other side that is there, by a device of this host.
+    pub(super) fn with(
+        mut target: Target,
+        station: &Station,
+        plan: Plan,
+    ) -> Result<Session, CliError> {
+        let control = &mut target.control;
+        let link = Link::new(station, plan)?;
         if matches!(plan.op, Op::Send | Op::Write) {
             link.fill(0);
         }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::Serialize;
 use urxe_wire::{Frame, Layer, LinkType, ParseError, RoceFrame};
 
 use super::capture::Captured;
@@ -73,6 +74,21 @@ impl Finding {
         }
     }
 
+    /// What it is, without the ICRC.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Finding::Roce { text, .. } => text.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    pub(crate) fn icrc(&self) -> Option<Icrc> {
+        match self {
+            Finding::Roce { icrc, .. } => Some(*icrc),
+            Finding::Other(_) | Finding::Broken { .. } => None,
+        }
+    }
+
     fn of_roce(frame: RoceFrame<'_>, icrc: Icrc) -> Finding {
         // The verdict is told here, with more in it than the frame's own text has.
         let shown = RoceFrame {
@@ -129,6 +145,17 @@ impl fmt::Display for Finding {
     }
 }
 
+impl Icrc {
+    /// For programs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Icrc::Ok => "ok",
+            Icrc::Bad { .. } => "bad",
+            Icrc::NotChecked | Icrc::CutShort { .. } => "not checked",
+        }
+    }
+}
+
 impl fmt::Display for Icrc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -144,7 +171,8 @@ impl fmt::Display for Icrc {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Numbers of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Summary {
     pub(crate) packets: u64,
     roce: u64,
@@ -205,10 +233,7 @@ mod tests {
     }
 
     fn icrc_of(captured: &Captured) -> Option<Icrc> {
-        match Finding::of(captured) {
-            Finding::Roce { icrc, .. } => Some(icrc),
-            Finding::Other { .. } | Finding::Broken { .. } => None,
-        }
+        Finding::of(captured).icrc()
     }
 
     #[test]

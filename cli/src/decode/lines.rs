@@ -2,8 +2,10 @@
 
 use std::io::{self, BufReader, Read, Write};
 
+use serde::Serialize;
+
 use super::capture::{CaptureError, CaptureReader};
-use super::finding::{Finding, Summary};
+use super::finding::{Finding, Icrc, Summary};
 
 /// What ends a decoding before the end of the file.
 #[derive(Debug, thiserror::Error)]
@@ -13,9 +15,30 @@ pub(crate) enum Ended {
     Output(#[from] io::Error),
 }
 
+/// How packets are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Not at all.
+    None,
+    Text,
+    /// An object on a line of its own.
+    Json,
+}
+
+/// A packet for programs.
+#[derive(Debug, Serialize)]
+struct Packet<'a> {
+    number: u64,
+    /// Since 1970.
+    time_ns: Option<u128>,
+    text: &'a str,
+    /// `ok`, `bad`, `not checked`; None where there is none.
+    icrc: Option<&'static str>,
+}
+
 pub(crate) fn decode(
     reader: impl Read,
-    is_quiet: bool,
+    form: Form,
     out: &mut impl Write,
     summary: &mut Summary,
 ) -> Result<(), Ended> {
@@ -24,22 +47,40 @@ pub(crate) fn decode(
     while let Some(captured) = reader.next()? {
         let finding = Finding::of(&captured);
         summary.add(&finding);
-        if is_quiet {
-            continue;
-        }
-        write!(out, "{:6} ", summary.packets)?;
-        match captured.time_ns {
-            Some(time_ns) => {
-                // Seconds since the first packet: what one looks for in a trace are distances.
-                let first = *first_ns.get_or_insert(time_ns);
-                let sign = if time_ns < first { "-" } else { "" };
-                let distance = time_ns.abs_diff(first);
-                let (seconds, nanos) = (distance / 1_000_000_000, distance % 1_000_000_000);
-                write!(out, "{sign}{seconds}.{nanos:09} ")?;
+        match form {
+            Form::None => {}
+            Form::Json => {
+                let packet = Packet {
+                    number: summary.packets,
+                    time_ns: captured.time_ns,
+                    text: &finding.text(),
+                    icrc: finding.icrc().map(Icrc::name),
+                };
+                let line = serde_json::to_string(&packet).expect("plain data");
+                writeln!(out, "{line}")?;
             }
-            None => write!(out, "- ")?,
+            Form::Text => {
+                write!(out, "{:6} ", summary.packets)?;
+                write_time(out, &mut first_ns, captured.time_ns)?;
+                writeln!(out, "{finding}")?;
+            }
         }
-        writeln!(out, "{finding}")?;
     }
     Ok(())
+}
+
+/// Seconds since the first packet: what a reader of a trace looks for are distances.
+fn write_time(
+    out: &mut impl Write,
+    first_ns: &mut Option<u128>,
+    time_ns: Option<u128>,
+) -> io::Result<()> {
+    let Some(time_ns) = time_ns else {
+        return write!(out, "- ");
+    };
+    let first = *first_ns.get_or_insert(time_ns);
+    let sign = if time_ns < first { "-" } else { "" };
+    let distance = time_ns.abs_diff(first);
+    let (seconds, nanos) = (distance / 1_000_000_000, distance % 1_000_000_000);
+    write!(out, "{sign}{seconds}.{nanos:09} ")
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use self::capture::CaptureError;
 use self::finding::Summary;
-use self::lines::{Ended, decode};
+use self::lines::{Ended, Form, decode};
 use crate::args::DecodeArgs;
 use crate::error::CliError;
 
@@ -26,9 +26,19 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<(), CliError> {
     };
     let mut out = BufWriter::new(io::stdout().lock());
     let mut summary = Summary::default();
-    let ended = decode(reader, args.quiet, &mut out, &mut summary);
+    let form = match (args.quiet, args.json) {
+        (true, _) => Form::None,
+        (false, true) => Form::Json,
+        (false, false) => Form::Text,
+    };
+    let ended = decode(reader, form, &mut out, &mut summary);
     if !matches!(ended, Err(Ended::Capture(CaptureError::NotACapture))) {
-        writeln!(out, "{summary}")?;
+        if args.json {
+            let summary = serde_json::to_string(&summary).expect("plain data");
+            writeln!(out, "{summary}")?;
+        } else {
+            writeln!(out, "{summary}")?;
+        }
     }
     out.flush()?;
     match ended {

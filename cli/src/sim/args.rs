@@ -20,11 +20,20 @@ pub(crate) enum SimCommand {
     /// Run a scenario and write a page that shows it: the network over time, queues, pauses, flows
     Report(ReportArgs),
     /// Run experiments with known outcomes, and print expected and measured values
-    Experiments {
-        /// Only these
-        #[arg(value_name = "NAME")]
-        names: Vec<String>,
-    },
+    Experiments(ExperimentsArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExperimentsArgs {
+    /// Only these
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// Their names and what each shows, without running any
+    #[arg(long, conflicts_with_all = ["names", "json"])]
+    pub(crate) list: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// A scenario, and changes to it that are not in its file.
@@ -64,6 +73,9 @@ pub(crate) struct RunArgs {
     /// Time of a sample of the tables, such as 10us [default: the run in at most 512]
     #[arg(long, value_name = "TIME", requires = "csv")]
     pub(crate) every: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]

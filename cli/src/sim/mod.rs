@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 mod experiments;
+mod json;
 mod observe;
 mod open;
 mod parallel;
@@ -22,6 +23,6 @@ pub(crate) fn run(command: &SimCommand) -> Result<(), CliError> {
         SimCommand::Sweep(args) => sweep::sweep(args),
         SimCommand::Replay(args) => replay::replay(args),
         SimCommand::Shrink(args) => shrink::shrink(args),
-        SimCommand::Experiments { names } => experiments::run(names),
+        SimCommand::Experiments(args) => experiments::run(args),
     }
 }

@@ -6,7 +6,9 @@ use fabric_sim::engine::mix64;
 use fabric_sim::scenario::{Report, Scenario, ScenarioError};
 
 use crate::error::CliError;
+use crate::output::print_report;
 use crate::sim::args::{DeterminismArgs, RunArgs};
+use crate::sim::json::Run;
 use crate::sim::observe::{Tables, look, sampling};
 use crate::sim::parallel::{each, jobs};
 
@@ -21,7 +23,8 @@ pub(super) fn run(args: &RunArgs) -> Result<(), CliError> {
     if let (Some(tables), Some(seen)) = (tables, observation) {
         tables.write(&seen)?;
     }
-    write!(stdout(), "seed {seed}: {report}")?;
+    let json = Run::of(seed, &report);
+    print_report(args.json, &json, || format!("seed {seed}: {report}"))?;
     args.of.verdict(&report, seed)
 }
 

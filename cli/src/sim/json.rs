@@ -1,0 +1,81 @@
+//! What runs of simulations came to, for programs. Times are in seconds, rates in bits a second.
+
+use std::collections::BTreeMap;
+
+use fabric_sim::Rate;
+use fabric_sim::scenario::{FaultReport, FlowReport, Report};
+use serde::Serialize;
+
+/// A run under one seed.
+#[derive(Debug, Serialize)]
+pub(super) struct Run<'a> {
+    seed: u64,
+    trace: String,
+    end_s: f64,
+    events: u64,
+    flows: Vec<Flow<'a>>,
+    /// Dropped frames, by reason.
+    drops: BTreeMap<&'a str, u64>,
+    /// Pause frames that stopped a neighbour, by port.
+    pauses: BTreeMap<&'a str, u64>,
+    deadlock: Option<&'a str>,
+    faults: Vec<Fault<'a>>,
+    failures: &'a [String],
+}
+
+#[derive(Debug, Serialize)]
+struct Flow<'a> {
+    name: &'a str,
+    bytes: u64,
+    goodput_bit_per_s: Option<u64>,
+    completion_s: Option<f64>,
+    failure: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Fault<'a> {
+    name: &'a str,
+    hits: u64,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn of(seed: u64, report: &'a Report) -> Run<'a> {
+        let drops = report.drops.iter();
+        let pauses = report.pauses.iter();
+        Run {
+            seed,
+            trace: report.trace.to_string(),
+            end_s: report.end.as_secs_f64(),
+            events: report.events,
+            flows: report.flows.iter().map(Flow::of).collect(),
+            drops: drops.map(|&(reason, count)| (reason, count)).collect(),
+            pauses: pauses
+                .map(|(port, count)| (port.as_str(), *count))
+                .collect(),
+            deadlock: report.deadlock.as_deref(),
+            faults: report.faults.iter().map(Fault::of).collect(),
+            failures: &report.failures,
+        }
+    }
+}
+
+impl<'a> Flow<'a> {
+    fn of(flow: &'a FlowReport) -> Flow<'a> {
+        Flow {
+            name: &flow.name,
+            bytes: flow.bytes,
+            goodput_bit_per_s: flow.goodput.map(Rate::as_bps),
+            completion_s: flow.completion.map(|span| span.as_secs_f64()),
+            failure: flow.failure.as_deref(),
+        }
+    }
+}
+
+impl<'a> Fault<'a> {
+    fn of(fault: &'a FaultReport) -> Fault<'a> {
+        Fault {
+            name: &fault.name,
+            hits: fault.hits,
+        }
+    }
+}
