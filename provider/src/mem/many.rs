@@ -58,9 +58,11 @@ impl HugePages {
 /// of it is of one mapping that may be so.
 #[cfg(target_os = "linux")]
 fn collapse(address: usize) {
+    /// Linux's number; `libc` has it for glibc alone.
+    const MADV_COLLAPSE: libc::c_int = 25;
     // SAFETY: the call moves pages and changes no byte, whatever the range holds; it refuses what it can't move.
     unsafe {
-        libc::madvise(address as *mut _, 1 << HUGE_BITS, libc::MADV_COLLAPSE);
+        libc::madvise(address as *mut _, 1 << HUGE_BITS, MADV_COLLAPSE);
     }
 }
 
