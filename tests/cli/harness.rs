@@ -29,18 +29,6 @@ pub(crate) fn binary() -> &'static Path {
 }
 
 fn build() -> PathBuf {
-    cargo_build(&["--package", "urxe-cli"]).join("urxe")
-}
-
-/// An example of a package, built in the same profile.
-pub(crate) fn build_example(package: &str, name: &str) -> PathBuf {
-    cargo_build(&["--package", package, "--example", name])
-        .join("examples")
-        .join(name)
-}
-
-/// Returns the folder that cargo puts programs into.
-fn cargo_build(what: &[&str]) -> PathBuf {
     // .../target/PROFILE/deps/cli-HASH: two folders up is where cargo puts programs.
     let test = env::current_exe().expect("a test knows its own path");
     let folder = test
@@ -53,18 +41,21 @@ fn cargo_build(what: &[&str]) -> PathBuf {
         .to_string_lossy();
     let profile = if profile == "debug" { "dev" } else { &profile };
     let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--quiet", "--profile", profile])
-        .args(what)
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "urxe-cli",
+            "--profile",
+            profile,
+        ])
         .args([
             "--target-dir".as_ref(),
             folder.parent().expect("the target folder").as_os_str(),
         ])
         .status();
-    assert!(
-        status.expect("cargo runs").success(),
-        "{what:?} do not build"
-    );
-    folder.to_owned()
+    assert!(status.expect("cargo runs").success(), "urxe does not build");
+    folder.join("urxe")
 }
 
 /// A file of the project.

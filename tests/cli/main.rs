@@ -8,6 +8,7 @@ mod decode;
 mod harness;
 mod json;
 mod launch;
+mod learn;
 mod pingpong;
 mod scale;
 mod sim;
