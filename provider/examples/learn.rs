@@ -55,7 +55,7 @@ fn send() -> Result<(), Error> {
     let (alice, bob) = connected()?;
     let inbox = bob.memory(&[0; 32], Access::LOCAL_WRITE)?;
     bob.qp.post_recv(&RecvWr::new(7, &[inbox.sge(..)]))?;
-    let message = alice.memory(b"hello, Bob", Access::NONE)?;
+    let message = alice.memory(b"Hello Bob, this is Alice.", Access::NONE)?;
     alice
         .qp
         .post_send(&SendWr::send(1, &[message.sge(..)]).signaled())?;

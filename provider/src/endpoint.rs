@@ -101,7 +101,9 @@ pub struct ConnectOptions {
     pub timeout: u8,
     /// Retries when no answer comes, 0 to 7.
     pub retry_cnt: u8,
-    /// Retries when the peer has no receive posted, 0 to 7; 7 is for ever.
+    /// Retries when the peer has no receive posted, 0 to 7; 7, the default, is for ever: a SEND to a peer that forgot its
+    /// receive then has no completion, not even a failed one. [`Cq::poll_timeout`](crate::Cq::poll_timeout) ends the wait,
+    /// and `URXE_STRICT=1` names the cause.
     pub rnr_retry: u8,
     /// How long peers shall wait when this side has no receive posted, as a code (12: 640 us).
     pub min_rnr_timer: u8,

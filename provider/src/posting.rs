@@ -68,7 +68,9 @@ impl Qp {
         posted.map_err(bad_wr)
     }
 
-    /// Posts one receive.
+    /// Posts one receive. It has to be there before the peer's message is: a reliable peer is told to try again until then,
+    /// [`crate::ConnectOptions::rnr_retry`] times or for ever. A program that hangs: `URXE_STRICT=1` names the receive that is
+    /// missing.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Post`]; the queue is unchanged. A QP with a shared receive queue takes

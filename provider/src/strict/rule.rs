@@ -72,6 +72,18 @@ rules! {
      receives before the peer may send: before connecting, and again before \
      answering.";
 
+    /// A datagram, or a message of an unreliable connection, is longer than its receive.
+    DatagramTooLong, "datagram-too-long",
+    "Unreliable services drop it: no completion at either side tells of it. A receive \
+     for datagrams needs 40 bytes more than the message, in front, for the GRH.";
+
+    /// A datagram bears another Q_Key than the QP that it is for.
+    WrongQkey, "wrong-qkey",
+    "Adapters drop such datagrams: no completion at either side tells of it. The \
+     sender gives the Q_Key that the receiver's QP has (wr.ud.remote_qkey, \
+     SendWr::ud_addr); one with the highest bit set stands for that of the \
+     sender's own QP.";
+
     /// A receive was posted after the message that needed it was refused.
     ReceivePostedLate, "receive-posted-late",
     "It worked because the sender tried again, if at all. Post the receive before the \

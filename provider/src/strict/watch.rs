@@ -43,8 +43,14 @@ impl Strict {
         mrs: &MrTable,
     ) {
         let now = shard.stats();
-        let unreceived = |stats: &Stats| stats.dropped_for(DropReason::NoReceive);
-        let is_usual = unreceived(now) == unreceived(before)
+        let is_dropped = |reason| now.dropped_for(reason) > before.dropped_for(reason);
+        let [no_receive, too_long, qkey] = [
+            DropReason::NoReceive,
+            DropReason::ReceiveTooShort,
+            DropReason::Qkey,
+        ]
+        .map(is_dropped);
+        let is_usual = !(no_receive || too_long || qkey)
             && now.send_rnr_err == before.send_rnr_err
             && now.rcvd_rnr_err == before.rcvd_rnr_err
             && now.responder_err == before.responder_err;
@@ -58,8 +64,16 @@ impl Strict {
         if now.send_rnr_err > before.send_rnr_err {
             self.on_missing_receive(qpn, "the peer was told to try again later");
         }
-        if unreceived(now) > unreceived(before) {
+        if no_receive {
             self.on_missing_receive(qpn, "the message is lost");
+        }
+        if too_long {
+            let text = "does not fit the receive that was its turn, and is lost";
+            self.on_dropped(StrictRule::DatagramTooLong, qpn, text);
+        }
+        if qkey {
+            let text = "has another Q_Key than the QP, and is lost";
+            self.on_dropped(StrictRule::WrongQkey, qpn, text);
         }
         if now.rcvd_rnr_err > before.rcvd_rnr_err {
             self.on_rnr_nak(qpn, shard);
@@ -79,6 +93,11 @@ impl Strict {
         );
         let report = StrictReport::new(StrictRule::MissingReceive, text).on(qpn);
         self.reports.add(report);
+    }
+
+    fn on_dropped(&mut self, rule: StrictRule, qpn: Qpn, what: &str) {
+        let text = format!("a message for QP {:#x} {what}.", qpn.get());
+        self.reports.add(StrictReport::new(rule, text).on(qpn));
     }
 
     fn on_rnr_nak(&mut self, qpn: Qpn, shard: &Shard) {

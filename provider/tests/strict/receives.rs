@@ -74,6 +74,44 @@ fn an_unreliable_message_without_a_receive_is_lost() {
     assert_clean([&a, &b]);
 }
 
+/// Neither has a completion: without the report both sides wait.
+#[test]
+fn datagrams_that_are_dropped_are_named() {
+    use urxe::{Qkey, QpType};
+    let datagrams = |seed| End::with(context(seed), |qp| qp.qp_type(QpType::Ud));
+    let (a, b) = (datagrams(56), datagrams(57));
+    let qkey = Qkey(0x1234);
+    for end in [&a, &b] {
+        end.qp.start_datagrams(qkey).expect("starts");
+    }
+    let ah = a.pd.create_ah_to(b.context.address()).expect("a path");
+    let to = b.memory(64);
+    let qpn = b.qp.qp_num();
+    let send = |text: &[u8], qkey| {
+        let wr = SendWr::send_inline(1, text).ud_addr(&ah, qpn, qkey);
+        a.qp.post_send(&wr.signaled()).expect("room");
+        a.succeed();
+    };
+    // Room for the message, and not for the 40 bytes in front of it.
+    b.qp.post_recv(&RecvWr::new(2, &[to.sge(..30)]))
+        .expect("room");
+    send(&[7; 30], qkey);
+    wait_until("it is dropped", || b.counter("drop_receive_too_short") > 0);
+    let found = report(&b);
+    assert_eq!(
+        (found.rule, found.qpn),
+        (StrictRule::DatagramTooLong, Some(qpn))
+    );
+    send(b"lost", Qkey(0x4321));
+    wait_until("it is dropped", || b.counter("drop_qkey") > 0);
+    let text = format!(
+        "urxe strict: wrong-qkey\n  what: a message for QP {:#x} has another Q_Key than the QP, and is lost.",
+        qpn.get()
+    );
+    assert_eq!(facts(&report(&b)), text);
+    assert_clean([&a, &b]);
+}
+
 #[test]
 fn a_peer_without_receives_is_tried_for_ever() {
     let (a, b) = (End::on(context(26)), End::on(context(27)));
