@@ -5,6 +5,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::error::CliError;
+use crate::units::SIZE_MAX;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Op {
@@ -103,6 +106,15 @@ pub(crate) const INLINE_MAX: usize = 220;
 const BYTES_UNDER_WAY_MAX: usize = 8 << 20;
 
 impl Plan {
+    /// For a plan that came over the network, from anything that connects.
+    pub(crate) fn check(&self) -> Result<(), CliError> {
+        if (1..=SIZE_MAX).contains(&(self.size as u64)) {
+            return Ok(());
+        }
+        let text = format!("a message cannot have {} bytes", self.size);
+        Err(CliError::Failed(text))
+    }
+
     /// Work requests under way at most; a multiple of [`Plan::list_len`].
     pub(crate) fn depth(&self) -> usize {
         let of = |bytes: usize, most| (bytes / self.size.max(1)).clamp(2, most);
@@ -171,6 +183,10 @@ mod tests {
             };
             assert!(plan.depth() >= 2 * plan.list_len(), "{plan:?}");
             assert_eq!(plan.depth() % plan.list_len(), 0, "{plan:?}");
+            assert!(plan.check().is_ok(), "{plan:?}");
+            for size in [0, (64 << 20) + 1, usize::MAX] {
+                assert!(Plan { size, ..plan }.check().is_err(), "{size}");
+            }
         }
     }
 }

@@ -19,6 +19,7 @@ pub(crate) fn serve(station: &Station, control: &mut Control) -> Result<(), CliE
         } => (plan, endpoint, memory),
         other => return Err(control.out_of_turn(&other)),
     };
+    plan.check()?;
     let link = Link::new(station, plan)?;
     if plan.op == Op::Read {
         link.fill(link.in_offset());
