@@ -617,3 +617,67 @@ fn a_failure_tells_the_faults_and_the_last_calls() {
     assert!(before.contains("h1 called last: post at"), "{before}");
     assert!(failure.to_string().contains(&failure.before()[0]));
 }
+
+/// Of four faults and dozens of hits a failure needs the loss of one frame.
+#[test]
+fn a_failure_is_told_with_as_few_faults_as_it_takes() {
+    let body = |sim: &mut Simulation| {
+        sim.fault(Fault::duplicate(0.1, Span::from_us(3)));
+        sim.fault(Fault::reorder(0.1, Span::from_us(5)));
+        sim.fault(Fault::loss(0.1));
+        sim.fault(
+            Fault::link_down()
+                .on(A)
+                .between(Span::from_ms(900), Span::from_ms(901)),
+        );
+        let impatient = || ConnectOptions {
+            retry_cnt: 0,
+            ..options()
+        };
+        sim.host(A, move || {
+            let (end, _) = End::open(false);
+            let (addr, rkey) = end.meet("a", "b", &impatient());
+            let sges = [end.memory.sge(..60_000)];
+            let write = SendWr::rdma_write(1, &sges, addr, rkey).signaled();
+            end.qp.post_send(&write).expect("posts");
+            assert_eq!(end.wait().status, WcStatus::Success);
+            tell("done", "");
+        });
+        sim.host(B, move || {
+            let (end, _) = End::open(false);
+            end.meet("b", "a", &impatient());
+            ask("done");
+        });
+        sim.run().map(drop)
+    };
+    let test = SeedTest {
+        name: "impatient",
+        seeds: 20,
+        twice: false,
+    };
+    let failure = test.find(0..20, false, body).expect_err("a packet is lost");
+    let fewest = test.fewest(&failure, body);
+    println!("seed {:?}: {fewest}", failure.seed);
+    assert!(fewest.contains("loss of frames ["), "{fewest}");
+    assert!(
+        !fewest.contains("duplicate") && !fewest.contains("link-down"),
+        "{fewest}"
+    );
+    assert!(
+        !fewest.split_once('[').expect("a list").1.contains(','),
+        "one frame: {fewest}"
+    );
+}
+
+#[test]
+fn that_connections_by_address_are_not_simulated_is_told() {
+    let mut sim = Simulation::new(1);
+    sim.host(A, || {
+        let at = "10.0.0.1:7471".parse().expect("an address");
+        let error = urxe::cm::listen(at).expect_err("not simulated");
+        assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
+        assert!(error.to_string().contains("not simulated"), "{error}");
+        urxe::cm::connect(at).expect_err("not simulated");
+    });
+    sim.run().expect("it ends");
+}

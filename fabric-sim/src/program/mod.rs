@@ -43,6 +43,7 @@
 
 mod capture;
 mod cpu;
+mod fewer;
 mod here;
 mod marks;
 mod nic;

@@ -9,6 +9,7 @@ use core::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::program::fewer::{self, Left};
 use crate::program::marks::Marks;
 use crate::program::setup::Simulation;
 use crate::program::threads::{first_failure, words_of};
@@ -92,7 +93,8 @@ impl SeedTest {
             None => test.find(seeds, is_whole, captured),
         };
         if let Err(failure) = found {
-            panic!("{}", self.explain(&failure));
+            let fewest = self.fewest(&failure, &body);
+            panic!("{}{fewest}", self.explain(&failure));
         }
     }
 
@@ -135,6 +137,35 @@ impl SeedTest {
             seed: None,
             words: format!("no seed saw this: {}", missed.join(", ")),
         })
+    }
+
+    /// How few of its faults the failure needs, in words; nothing if it was under none.
+    pub fn fewest<R: TestResult>(
+        &self,
+        failure: &SeedFailure,
+        body: impl Fn(&mut Simulation) -> R,
+    ) -> String {
+        // A program that never comes back is waited for in real time, and its thread stays: once is enough.
+        let is_stuck = failure.words.contains("does not come back");
+        let Some(seed) = failure.seed.filter(|_| !is_stuck) else {
+            return String::new();
+        };
+        let marks = Arc::new(Marks::default());
+        let run = |left: Option<&[Left]>| {
+            let mut sim = Simulation::new(seed);
+            sim.left = left.map(<[Left]>::to_vec);
+            let did = sim.did.clone();
+            let words = run_it(sim, &marks, &body).err();
+            let is_same = words.is_some_and(|words| fewer::is_same(&words, &failure.words));
+            (is_same, did.with(core::mem::take))
+        };
+        let (is_same, did) = run(None);
+        if !is_same || did.is_empty() {
+            return String::new();
+        }
+        let left = fewer::fewest(&did, |left| run(Some(left)).0);
+        let what = fewer::describe(&did, &left);
+        format!("\n  and it takes no more than: {what}")
     }
 
     fn explain(&self, failure: &SeedFailure) -> String {
@@ -183,7 +214,14 @@ fn run_one<R: TestResult>(
     marks: &Arc<Marks>,
     body: &impl Fn(&mut Simulation) -> R,
 ) -> Result<Vec<u64>, String> {
-    let mut sim = Simulation::new(seed);
+    run_it(Simulation::new(seed), marks, body)
+}
+
+fn run_it<R: TestResult>(
+    mut sim: Simulation,
+    marks: &Arc<Marks>,
+    body: &impl Fn(&mut Simulation) -> R,
+) -> Result<Vec<u64>, String> {
     sim.marks = marks.clone();
     let traces = sim.traces.clone();
     let result = catch_unwind(AssertUnwindSafe(|| body(&mut sim).failure()));

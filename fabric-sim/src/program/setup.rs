@@ -13,6 +13,7 @@ use crate::host::{FlowSpec, Sim, address_of};
 use crate::link::Link;
 use crate::program::capture::Capturing;
 use crate::program::cpu::{Cpu, CpuModel};
+use crate::program::fewer::{Did, Left};
 use crate::program::marks::Marks;
 use crate::program::nic::Nic;
 use crate::program::report::{Cause, Failure, Report, seen};
@@ -59,6 +60,10 @@ pub struct Simulation {
     flows: Vec<FlowSpec>,
     programs: Vec<(HostId, Program)>,
     capture: Option<PathBuf>,
+    /// What is left of each fault, by its place, where a failure is made small.
+    pub(crate) left: Option<Vec<Left>>,
+    /// What the faults of the last run did.
+    pub(crate) did: Arc<Shared<Vec<Did>>>,
     pub(crate) marks: Arc<Marks>,
     /// Traces of the runs so far, to compare two runs of one seed.
     pub(crate) traces: Arc<Shared<Vec<u64>>>,
@@ -79,6 +84,8 @@ impl Simulation {
             flows: Vec::new(),
             programs: Vec::new(),
             capture: None,
+            left: None,
+            did: Arc::default(),
             marks: Arc::default(),
             traces: Arc::default(),
         }
@@ -195,6 +202,8 @@ impl Simulation {
         let result = self.start(&mut world).and_then(|()| world.run(until));
         let at = world.now();
         let before = world.before();
+        let did = world.sim.fabric().faults().iter().map(Did::of).collect();
+        self.did.with(|last| *last = did);
         let left = world.end_all();
         let written = capture.map_or(Ok(()), |capture| capture.finish(&mut world.sim));
         let verdict = world.sim.verdict();
@@ -243,7 +252,11 @@ impl Simulation {
         };
         let sim = Sim::new(topology, config);
         let mut sim = sim.map_err(|error| Cause::Setup(error.to_string()))?;
-        for fault in self.faults.drain(..) {
+        for (place, fault) in self.faults.drain(..).enumerate() {
+            let left = self.left.as_ref().and_then(|left| left.get(place));
+            let Some(fault) = left.unwrap_or(&Left::Whole).of(place, fault) else {
+                continue;
+            };
             let added = sim.add_fault(fault);
             added.map_err(|error| Cause::Setup(format!("a fault: {error}")))?;
         }

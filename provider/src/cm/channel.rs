@@ -37,8 +37,14 @@ impl EventChannel {
     /// A channel with identifiers that find their contexts by `manager`.
     ///
     /// # Errors
-    /// If the process has no file descriptor left.
+    /// If the process has no file descriptor left; [`ErrorKind::Unsupported`] on a network of the program's own
+    /// ([`crate::network`]), where nothing may wait in real time.
     pub fn with_manager(manager: &Manager) -> Result<EventChannel, Error> {
+        if crate::network::current().is_some() {
+            let text =
+                "RDMA-CM waits in real time, and is not simulated: exchange endpoints instead";
+            return Err(ErrorKind::Unsupported(text).into());
+        }
         let queue = Channel::new().map_err(Error::io("creating an eventfd"))?;
         Ok(EventChannel {
             queue: Arc::new(queue),
