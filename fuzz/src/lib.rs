@@ -24,6 +24,7 @@ pub mod rsocket;
 pub mod rsocket_wire;
 pub mod sack;
 pub mod scenario;
+pub mod seal;
 pub mod shared;
 
 // The core's own test harness, from where it lives.
@@ -57,4 +58,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ports", shared::ports),
     ("hand_over", shared::hand_over),
     ("ring", ring::target),
+    ("seal", seal::target),
 ];

@@ -5,14 +5,21 @@ use std::fs;
 use crate::tree::{files, report, root};
 
 /// Crate folder, and what of ours it may depend on. Bottom to top.
-const MAY_IMPORT: [(&str, &[&str]); 11] = [
+const MAY_IMPORT: [(&str, &[&str]); 12] = [
     ("wire", &[]),
     ("provider/core", &["urxe-wire"]),
     ("provider/udp", &[]),
     ("provider/ring", &[]),
+    ("provider/seal", &[]),
     (
         "provider",
-        &["urxe-wire", "urxe-core", "urxe-udp", "urxe-ring"],
+        &[
+            "urxe-wire",
+            "urxe-core",
+            "urxe-udp",
+            "urxe-ring",
+            "urxe-seal",
+        ],
     ),
     ("fabric-sim/macros", &[]),
     (
@@ -20,7 +27,7 @@ const MAY_IMPORT: [(&str, &[&str]); 11] = [
         &["urxe-wire", "urxe-core", "urxe", "urxe-fabric-sim-macros"],
     ),
     // `urxe-udp` and `urxe-ring` for the floors that `urxe bench` prints: bare UDP by the same socket calls, and
-    // bare copies through the same rings.
+    // bare copies through the same rings; `urxe-seal` for captures that are to be opened.
     (
         "cli",
         &[
@@ -28,6 +35,7 @@ const MAY_IMPORT: [(&str, &[&str]); 11] = [
             "urxe-wire",
             "urxe-udp",
             "urxe-ring",
+            "urxe-seal",
             "urxe-fabric-sim",
         ],
     ),
@@ -45,6 +53,7 @@ const FUZZ_MAY_IMPORT: [(&str, &[&str]); 2] = [
             "urxe-wire",
             "urxe-core",
             "urxe-ring",
+            "urxe-seal",
             "urxe",
             "urxe-fabric-sim",
             "urxe-abi",

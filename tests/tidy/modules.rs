@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::tree::{File, files, report};
 
 /// Crates, and how many files their largest circle of imports has. A number here may only be made smaller.
-const LARGEST_CIRCLE: [(&str, usize); 9] = [
+const LARGEST_CIRCLE: [(&str, usize); 10] = [
     ("wire", 0),
     ("provider/core", 19),
     ("provider/udp", 2),
     ("provider/ring", 0),
+    ("provider/seal", 0),
     ("provider", 13),
     ("fabric-sim", 7),
     ("abi", 12),

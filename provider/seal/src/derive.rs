@@ -1,0 +1,105 @@
+//! Keys of packets from the secret of an epoch: HKDF (RFC 5869) with SHA-256.
+
+use core::net::IpAddr;
+
+use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
+use zeroize::Zeroizing;
+
+use crate::Path;
+use crate::aead::{KEY, Key};
+use crate::envelope::Mode;
+
+/// Bytes of a secret.
+pub(crate) const SECRET: usize = 32;
+
+const SALT: &[u8] = b"urxe sealed packets 1";
+
+/// The key of all packets that one sender sends on one path in one mode.
+pub(crate) fn key(secret: &[u8; SECRET], path: &Path, mode: Mode, sender: u32) -> Key {
+    let [source, dest] = [path.source, path.dest].map(|addr| match addr {
+        IpAddr::V4(addr) => addr.to_ipv6_mapped().octets(),
+        IpAddr::V6(addr) => addr.octets(),
+    });
+    let mut bytes = Zeroizing::new([0; KEY]);
+    expand(
+        secret,
+        &[&[mode as u8], &sender.to_be_bytes(), &source, &dest],
+        &mut bytes,
+    );
+    Key::new(&bytes)
+}
+
+/// What tells secrets apart, without telling them.
+pub(crate) fn check(secret: &[u8; SECRET]) -> u32 {
+    let mut bytes = [0; KEY];
+    expand(secret, &[b"check"], &mut bytes);
+    u32::from_be_bytes(*bytes.first_chunk().expect("it is longer"))
+}
+
+fn expand(secret: &[u8], info: &[&[u8]], bytes: &mut [u8; KEY]) {
+    let prk = Salt::new(HKDF_SHA256, SALT).extract(secret);
+    let okm = prk.expand(info, Length);
+    let filled = okm.and_then(|okm| okm.fill(bytes));
+    filled.expect("a key is shorter than what HKDF can give");
+}
+
+struct Length;
+
+impl KeyType for Length {
+    fn len(&self) -> usize {
+        KEY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Test case 1 of RFC 5869, by the same calls.
+    #[test]
+    fn hkdf_is_the_rfcs() {
+        struct Long;
+        impl KeyType for Long {
+            fn len(&self) -> usize {
+                42
+            }
+        }
+        let salt: Vec<u8> = (0..=0x0c).collect();
+        let info: Vec<u8> = (0xf0..=0xf9).collect();
+        let prk = Salt::new(HKDF_SHA256, &salt).extract(&[0x0b; 22]);
+        let info = [&info[..]];
+        let mut okm = [0; 42];
+        prk.expand(&info, Long)
+            .and_then(|okm_| okm_.fill(&mut okm))
+            .expect("short");
+        let text: String = okm.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            text,
+            "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"
+        );
+    }
+
+    #[test]
+    fn whatever_differs_makes_another_key() {
+        let path = |source: [u8; 4], dest: [u8; 4]| Path {
+            source: source.into(),
+            dest: dest.into(),
+        };
+        let (a, b) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        let variants = [
+            ([1; 32], path(a, b), Mode::Seal, 1),
+            ([2; 32], path(a, b), Mode::Seal, 1),
+            ([1; 32], path(b, a), Mode::Seal, 1),
+            ([1; 32], path(a, a), Mode::Seal, 1),
+            ([1; 32], path(b, b), Mode::Seal, 1),
+            ([1; 32], path(a, b), Mode::Auth, 1),
+            ([1; 32], path(a, b), Mode::Seal, 0x0100_0000),
+        ];
+        let tags = variants.map(|(secret, path, mode, sender)| {
+            key(&secret, &path, mode, sender).seal(0, &[], &mut [])
+        });
+        for (place, tag) in tags.iter().enumerate() {
+            assert!(!tags[..place].contains(tag), "{place}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What a sealed packet looks like: BTH, sixteen bytes of header, the rest of the packet, and a tag.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// Bytes of a BTH, which stays in the clear.
+pub(crate) const BTH: usize = 12;
+/// Bytes of the header.
+const HEADER: usize = 16;
+/// What is in the clear, and authenticated.
+pub(crate) const CLEAR: usize = BTH + HEADER;
+/// Bytes of the tag.
+pub(crate) const TAG: usize = 16;
+/// Bytes of the ICRC, which the tag replaces.
+pub(crate) const ICRC: usize = 4;
+/// What a sealed packet has more than a plain one.
+pub const OVERHEAD: usize = HEADER + TAG - ICRC;
+/// The shortest sealed packet.
+pub(crate) const LEN_MIN: usize = CLEAR + TAG;
+
+const VERSION: u8 = 1;
+
+/// How much is done for each packet. The larger one protects more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mode {
+    /// Authenticated: without the key none can be made or changed. All of it can be read.
+    Auth = 1,
+    /// Authenticated, and all but BTH and header encrypted.
+    Seal = 2,
+}
+
+/// A word that is no [`Mode`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("it is neither \"auth\" nor \"seal\"")]
+pub struct ParseModeError;
+
+impl FromStr for Mode {
+    type Err = ParseModeError;
+
+    fn from_str(text: &str) -> Result<Mode, ParseModeError> {
+        match text {
+            "auth" => Ok(Mode::Auth),
+            "seal" => Ok(Mode::Seal),
+            _ => Err(ParseModeError),
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Auth => "auth",
+            Mode::Seal => "seal",
+        })
+    }
+}
+
+/// The header, which comes after the BTH.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Envelope {
+    /// Version 1 in the upper half of the first byte, the mode in the lower half.
+    pub mode: Mode,
+    /// The number of the secret in the key file.
+    pub epoch: u8,
+    /// The key file's number ([`crate::KeyFile::id`]).
+    pub key_id: u16,
+    /// A number that the sender drew.
+    pub sender: u32,
+    /// Never twice the same under one key.
+    pub counter: u64,
+}
+
+impl Envelope {
+    /// Its bytes.
+    #[inline]
+    pub fn emit(&self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[0] = VERSION << 4 | self.mode as u8;
+        bytes[1] = self.epoch;
+        bytes[2..4].copy_from_slice(&self.key_id.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.sender.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.counter.to_be_bytes());
+        bytes
+    }
+
+    /// Reads it; `None` if the version or the mode is unknown.
+    #[inline]
+    pub fn parse(bytes: &[u8; HEADER]) -> Option<Envelope> {
+        let [first, epoch, k0, k1, s0, s1, s2, s3, counter @ ..] = *bytes;
+        let mode = match first {
+            0x11 => Mode::Auth,
+            0x12 => Mode::Seal,
+            _ => return None,
+        };
+        Some(Envelope {
+            mode,
+            epoch,
+            key_id: u16::from_be_bytes([k0, k1]),
+            sender: u32::from_be_bytes([s0, s1, s2, s3]),
+            counter: u64::from_be_bytes(counter),
+        })
+    }
+
+    /// The header of a sealed packet; `None` if it is too short for one, or of an unknown version.
+    #[inline]
+    pub fn of(packet: &[u8]) -> Option<Envelope> {
+        if packet.len() < LEN_MIN {
+            return None;
+        }
+        Envelope::parse(packet[BTH..].first_chunk()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_what_the_document_says() {
+        let envelope = Envelope {
+            mode: Mode::Seal,
+            epoch: 3,
+            key_id: 0x3fa2,
+            sender: 0x0102_0304,
+            counter: 0x1112_1314_1516_1718,
+        };
+        let bytes = envelope.emit();
+        let expected = [
+            0x12, 3, 0x3f, 0xa2, 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+        ];
+        assert_eq!(bytes, expected);
+        assert_eq!(Envelope::parse(&bytes), Some(envelope));
+        for first in (0..=255).filter(|first| ![0x11, 0x12].contains(first)) {
+            let mut bytes = bytes;
+            bytes[0] = first;
+            assert_eq!(Envelope::parse(&bytes), None, "{first:#x}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! An envelope for RoCEv2 packets: authenticated, or authenticated and encrypted, with keys that follow from one secret of a cluster.
+//!
+//! No handshake and no I/O: a [`Sealer`] turns packets into sealed ones, an [`Opener`] turns them back, and both are told the
+//! addresses and the time. docs/SEALED.md has the format byte by byte, and what it protects from.
+//!
+//! ```
+//! use urxe_seal::{Identity, KeyFile, Keys, Mode, OVERHEAD, Opener, Path, Sealer};
+//!
+//! let file = KeyFile::new(0x3fa2, [7; 32], 0);
+//! let path = Path { source: [10, 0, 0, 1].into(), dest: [10, 0, 0, 2].into() };
+//! let mut sealer = Sealer::new(Keys::new(&file), Mode::Seal, Identity::new([1; 12]), 0);
+//! let mut opener = Opener::new(Keys::new(&file), Mode::Auth);
+//!
+//! // A BTH, 8 bytes of payload, and four in the place of the ICRC.
+//! let packet = *b"bth---------payload.icrc";
+//! let mut bytes = [0; 24 + OVERHEAD];
+//! sealer.on(path).seal(&packet, &mut bytes);
+//! assert!(!bytes.windows(7).any(|part| part == b"payload"));
+//! let opened = opener.open(&path, 0, &mut bytes, 0..24 + OVERHEAD, 0)?;
+//! assert_eq!(bytes[..opened.len][..20], packet[..20]);
+//! # Ok::<(), urxe_seal::Refusal>(())
+//! ```
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod aead;
+mod derive;
+mod envelope;
+mod key_file;
+mod keys;
+mod notice;
+mod opener;
+mod refusal;
+mod sealer;
+mod senders;
+mod window;
+
+pub use envelope::{Envelope, Mode, OVERHEAD, ParseModeError};
+pub use key_file::{GRACE_S, KeyFile, KeyFileError};
+pub use keys::Keys;
+pub use notice::{NOTICE_LEN, Notice};
+pub use opener::{Opened, Opener};
+pub use refusal::Refusal;
+pub use sealer::{Identity, PathSealer, Sealer};
+
+use core::net::IpAddr;
+
+/// The UDP port of sealed packets. Peers that know none of this never see them.
+pub const PORT: u16 = 14791;
+
+/// Which way a packet goes. Both addresses are part of what keys follow from: a packet that is sent on to another host, or in the
+/// name of one, does not open.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Path {
+    /// The sender's address.
+    pub source: IpAddr,
+    /// The receiver's, or that of a multicast group.
+    pub dest: IpAddr,
+}
+
+/// Told where key material lies, so that it is kept out of core dumps: an address, and a number of bytes.
+pub type Hide = fn(*const u8, usize);

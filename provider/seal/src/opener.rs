@@ -1,0 +1,255 @@
+//! Opens packets, or says why not.
+
+use core::fmt;
+use core::ops::Range;
+
+use crate::aead::Key;
+use crate::derive;
+use crate::envelope::{BTH, CLEAR, Envelope, ICRC, LEN_MIN, Mode};
+use crate::keys::Keys;
+use crate::refusal::Refusal;
+use crate::senders::Table;
+use crate::window::Window;
+use crate::{Hide, Path};
+
+/// More than any packet has.
+const LEN_MAX: usize = 1 << 16;
+
+/// Senders that are known, at most: some 20 MiB. The least used of some makes room for another.
+const SENDERS_MAX: usize = 1 << 14;
+
+/// A packet that was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Opened {
+    /// Bytes of the packet, with four zeros in the place of the ICRC.
+    pub len: usize,
+    /// What was in its header.
+    pub envelope: Envelope,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Id {
+    path: Path,
+    mode: Mode,
+    epoch: u8,
+    sender: u32,
+}
+
+struct Incoming {
+    key: Key,
+    window: Window,
+    /// The number of the last packet of all that was its.
+    used: u64,
+}
+
+/// Opens packets of all senders that have a key of the file.
+pub struct Opener {
+    keys: Keys,
+    /// What is accepted at least.
+    mode_min: Mode,
+    senders: Table<Id, Option<Incoming>>,
+    opened: u64,
+    evicted: u64,
+    /// What is in the clear is encrypted here, to make its tag.
+    scratch: Box<[u8]>,
+    hide: Hide,
+}
+
+impl Opener {
+    /// One that takes packets of this mode, and better ones.
+    pub fn new(keys: Keys, mode_min: Mode) -> Opener {
+        Opener::hidden(keys, mode_min, |_, _| {})
+    }
+
+    /// One that tells where its keys lie.
+    pub fn hidden(keys: Keys, mode_min: Mode, hide: Hide) -> Opener {
+        keys.hide(hide);
+        Opener {
+            keys,
+            mode_min,
+            senders: Table::new(hide),
+            opened: 0,
+            evicted: 0,
+            scratch: vec![0; LEN_MAX].into(),
+            hide,
+        }
+    }
+
+    /// The key file's number.
+    pub fn key_id(&self) -> u16 {
+        self.keys.id()
+    }
+
+    /// What is accepted at least.
+    pub fn mode_min(&self) -> Mode {
+        self.mode_min
+    }
+
+    /// Goes on with other keys. What is known of senders stays, as far as their epoch is the same in both.
+    pub fn set_keys(&mut self, keys: Keys) {
+        let old = &self.keys;
+        self.senders.retain(|id| keys.shares(old, id.epoch));
+        keys.hide(self.hide);
+        self.keys = keys;
+    }
+
+    /// Opens the packet at a place of the buffer, to a place that begins `to` bytes into the buffer, at or before it. If it
+    /// does not open, the bytes from there to its end are of no use.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing has changed.
+    ///
+    /// # Panics
+    /// If the places are not in the buffer and in that order.
+    #[inline]
+    pub fn open(
+        &mut self,
+        path: &Path,
+        now: u64,
+        bytes: &mut [u8],
+        at: Range<usize>,
+        to: usize,
+    ) -> Result<Opened, Refusal> {
+        let sealed = &bytes[at.clone()];
+        let envelope = Envelope::of(sealed).ok_or(Refusal::NoEnvelope)?;
+        let id = self.check(path, &envelope, now)?;
+        let known = self.senders.find(&id);
+        let mut new = None;
+        let incoming = match known {
+            Some(place) => self.senders.at(place),
+            None => new.insert(self.begin(&id, now)?),
+        };
+        incoming.window.check(envelope.counter)?;
+        let rest = sealed.len() - LEN_MIN;
+        if rest > LEN_MAX {
+            return Err(Refusal::NoEnvelope);
+        }
+        let bth: [u8; BTH] = *sealed.first_chunk().expect("it is long enough");
+        let is_genuine = match envelope.mode {
+            Mode::Seal => {
+                let clear: [u8; CLEAR] = *sealed.first_chunk().expect("it is long enough");
+                let from = at.start + CLEAR - (to + BTH);
+                let place = &mut bytes[to + BTH..at.end];
+                incoming.key.open(envelope.counter, &clear, place, from..)
+            }
+            Mode::Auth => {
+                let (clear, body) = sealed.split_at(CLEAR);
+                let (body, tag) = body.split_at(rest);
+                let copy = &mut self.scratch[..rest];
+                copy.copy_from_slice(body);
+                incoming.key.fits(envelope.counter, clear, copy, tag)
+            }
+        };
+        if !is_genuine {
+            return Err(Refusal::Forged);
+        }
+        if envelope.mode < self.mode_min {
+            return Err(Refusal::TooWeak(envelope.mode));
+        }
+        if envelope.mode == Mode::Auth {
+            let from = at.start + CLEAR;
+            bytes.copy_within(from..from + rest, to + BTH);
+        }
+        self.opened += 1;
+        incoming.window.note(envelope.counter);
+        incoming.used = self.opened;
+        if let Some(new) = new {
+            self.add(id, new);
+        }
+        let len = BTH + rest + ICRC;
+        bytes[to..to + BTH].copy_from_slice(&bth);
+        bytes[to + len - ICRC..to + len].fill(0);
+        Ok(Opened { len, envelope })
+    }
+
+    /// Opens a packet of a capture, any number of times and whatever its epoch's age, to where it lies.
+    ///
+    /// # Errors
+    /// [`Refusal`]
+    pub fn look(
+        &mut self,
+        path: &Path,
+        bytes: &mut [u8],
+        at: Range<usize>,
+    ) -> Result<Opened, Refusal> {
+        let to = at.start;
+        let envelope = Envelope::of(&bytes[at.clone()]).ok_or(Refusal::NoEnvelope)?;
+        // At this time no epoch is old. Each has a window of its own: a copy of what is known of its sender is enough.
+        let id = self.check(path, &envelope, 0)?;
+        if let Some(place) = self.senders.find(&id) {
+            self.senders.at(place).window = Window::new();
+        }
+        self.open(path, 0, bytes, at, to)
+    }
+
+    /// Notes a packet that another process of this address opened, so that it is not taken again.
+    ///
+    /// # Errors
+    /// [`Refusal`] if it was taken before.
+    pub fn note(&mut self, path: &Path, envelope: &Envelope, now: u64) -> Result<(), Refusal> {
+        let id = self.check(path, envelope, now)?;
+        let place = match self.senders.find(&id) {
+            Some(place) => place,
+            None => {
+                let new = self.begin(&id, now)?;
+                self.add(id, new)
+            }
+        };
+        self.opened += 1;
+        let incoming = self.senders.at(place);
+        incoming.window.check(envelope.counter)?;
+        incoming.window.note(envelope.counter);
+        incoming.used = self.opened;
+        Ok(())
+    }
+
+    /// True if a packet of this path was opened. Looks at all senders.
+    pub fn has_heard(&self, path: &Path) -> bool {
+        self.senders.ids().any(|id| id.path == *path)
+    }
+
+    /// What can be told without the key.
+    #[inline]
+    fn check(&self, path: &Path, envelope: &Envelope, now: u64) -> Result<Id, Refusal> {
+        if envelope.key_id != self.keys.id() {
+            return Err(Refusal::OtherKey(envelope.key_id));
+        }
+        self.keys.accepted(envelope.epoch, now)?;
+        Ok(Id {
+            path: *path,
+            mode: envelope.mode,
+            epoch: envelope.epoch,
+            sender: envelope.sender,
+        })
+    }
+
+    #[cold]
+    fn begin(&self, id: &Id, now: u64) -> Result<Incoming, Refusal> {
+        let epoch = self.keys.accepted(id.epoch, now)?;
+        Ok(Incoming {
+            key: derive::key(&epoch.secret, &id.path, id.mode, id.sender),
+            window: Window::new(),
+            used: 0,
+        })
+    }
+
+    /// A sender that has shown that it has the key.
+    #[cold]
+    fn add(&mut self, id: Id, incoming: Incoming) -> usize {
+        if self.senders.len() == SENDERS_MAX {
+            self.senders.evict(self.evicted, |incoming| incoming.used);
+            self.evicted += 1;
+        }
+        self.senders.insert(id, incoming)
+    }
+}
+
+impl fmt::Debug for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opener")
+            .field("mode_min", &self.mode_min)
+            .field("senders", &self.senders.len())
+            .field("opened", &self.opened)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,43 @@
+//! Why packets are not opened.
+
+use crate::envelope::Mode;
+use crate::window::Stale;
+
+/// Why a packet is not opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It is no sealed packet, or one of another version.
+    #[error("it is not a sealed packet of this version")]
+    NoEnvelope,
+    /// It is sealed under another key file.
+    #[error("it is sealed under key {0:04x}")]
+    OtherKey(u16),
+    /// It is genuine, but authenticated only, and more is required.
+    #[error("its mode is {0}, which is too little here")]
+    TooWeak(Mode),
+    /// The key file has no such epoch.
+    #[error("the key file has no epoch {0}")]
+    UnknownEpoch(u8),
+    /// The epoch is over.
+    #[error("epoch {0} is over")]
+    OldEpoch(u8),
+    /// Its tag is wrong: it was made without the key, or changed on its way, or is for another path.
+    #[error("its tag is wrong")]
+    Forged,
+    /// It was received before.
+    #[error("it was received before")]
+    Replayed,
+    /// It comes so late that it may have been.
+    #[error("it comes so late that it may have been received before")]
+    Late,
+}
+
+impl From<Stale> for Refusal {
+    fn from(stale: Stale) -> Refusal {
+        match stale {
+            Stale::Seen => Refusal::Replayed,
+            Stale::Old => Refusal::Late,
+        }
+    }
+}

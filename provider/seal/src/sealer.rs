@@ -1,0 +1,210 @@
+//! Seals packets.
+
+use core::fmt;
+
+use crate::aead::Key;
+use crate::derive;
+use crate::envelope::{BTH, CLEAR, Envelope, ICRC, Mode, OVERHEAD};
+use crate::keys::Keys;
+use crate::senders::Table;
+use crate::{Hide, Path};
+
+/// Destinations that have keys; with more, all are forgotten.
+const PATHS_MAX: usize = 1 << 14;
+
+/// Packets under one key: of 4 KiB, a terabyte, which leaves an attacker a chance of less than 2^-55 to learn anything.
+const PACKETS_MAX: u64 = 1 << 28;
+
+/// What a sender is known by. It follows from twelve random bytes; with the same ones twice under one secret, sealing protects nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    sender: u32,
+    /// Counters begin here: two that drew the same number use the same counters with a chance of one in millions.
+    start: u64,
+}
+
+impl Identity {
+    /// From random bytes of the system.
+    pub fn new(random: [u8; 12]) -> Identity {
+        let [s0, s1, s2, s3, start @ ..] = random;
+        Identity {
+            sender: u32::from_be_bytes([s0, s1, s2, s3]),
+            // Counters never reach the end.
+            start: u64::from_be_bytes(start) >> 2,
+        }
+    }
+}
+
+/// Seals the packets of one sender.
+pub struct Sealer {
+    keys: Keys,
+    mode: Mode,
+    identity: Identity,
+    epoch: u8,
+    change_at: u64,
+    is_worn: bool,
+    paths: Table<Path, Option<Outgoing>>,
+    hide: Hide,
+}
+
+struct Outgoing {
+    key: Key,
+    next: u64,
+}
+
+impl Sealer {
+    /// One that begins now.
+    pub fn new(keys: Keys, mode: Mode, identity: Identity, now: u64) -> Sealer {
+        Sealer::hidden(keys, mode, identity, now, |_, _| {})
+    }
+
+    /// One that tells where its keys lie.
+    pub fn hidden(keys: Keys, mode: Mode, identity: Identity, now: u64, hide: Hide) -> Sealer {
+        keys.hide(hide);
+        Sealer {
+            epoch: keys.sending(now).number,
+            change_at: keys.change_at(now),
+            keys,
+            mode,
+            identity,
+            is_worn: false,
+            paths: Table::new(hide),
+            hide,
+        }
+    }
+
+    /// How much it does for each packet.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// True if it is time for another identity: the epoch changes, or a key was used for long.
+    #[inline]
+    pub fn is_due(&self, now: u64) -> bool {
+        now >= self.change_at || self.is_worn || self.paths.len() > PATHS_MAX
+    }
+
+    /// Goes on under another identity, and in the epoch of this time.
+    pub fn renew(&mut self, identity: Identity, now: u64) {
+        self.paths.retain(|_| false);
+        self.identity = identity;
+        self.is_worn = false;
+        self.epoch = self.keys.sending(now).number;
+        self.change_at = self.keys.change_at(now);
+    }
+
+    /// Goes on with other keys.
+    pub fn set_keys(&mut self, keys: Keys, identity: Identity, now: u64) {
+        keys.hide(self.hide);
+        self.keys = keys;
+        self.renew(identity, now);
+    }
+
+    /// Ready to seal packets of a path.
+    #[inline]
+    pub fn on(&mut self, path: Path) -> PathSealer<'_> {
+        let found = self.paths.find(&path);
+        let place = found.unwrap_or_else(|| self.add(path));
+        let envelope = Envelope {
+            mode: self.mode,
+            epoch: self.epoch,
+            key_id: self.keys.id(),
+            sender: self.identity.sender,
+            counter: 0,
+        };
+        PathSealer {
+            out: self.paths.at(place),
+            envelope,
+            is_worn: &mut self.is_worn,
+            start: self.identity.start,
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, path: Path) -> usize {
+        let epoch = self.keys.accepted(self.epoch, 0);
+        let epoch = epoch.expect("the epoch that is used is one of the file");
+        let sender = self.identity.sender;
+        let key = derive::key(&epoch.secret, &path, self.mode, sender);
+        let next = self.identity.start;
+        self.paths.insert(path, Outgoing { key, next })
+    }
+
+    /// True if it sends to a path.
+    pub fn sends_on(&mut self, path: &Path) -> bool {
+        self.paths.find(path).is_some()
+    }
+
+    /// True if it sealed a packet with this header on this path: what quotes one comes from where packets pass.
+    pub fn has_sent(&mut self, path: &Path, envelope: &Envelope) -> bool {
+        let start = self.identity.start;
+        let Some(place) = self.paths.find(path) else {
+            return false;
+        };
+        let next = self.paths.at(place).next;
+        envelope.sender == self.identity.sender
+            && envelope.epoch == self.epoch
+            && envelope.mode == self.mode
+            && (start..next).contains(&envelope.counter)
+    }
+}
+
+impl fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sealer")
+            .field("mode", &self.mode)
+            .field("epoch", &self.epoch)
+            .field("paths", &self.paths.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Seals packets of one path ([`Sealer::on`]).
+pub struct PathSealer<'a> {
+    out: &'a mut Outgoing,
+    envelope: Envelope,
+    is_worn: &'a mut bool,
+    start: u64,
+}
+
+impl PathSealer<'_> {
+    /// Seals a packet, of which the last four bytes (its ICRC) are left out, to a place that is [`OVERHEAD`] bytes longer.
+    ///
+    /// # Panics
+    /// If the place is not, or the packet is shorter than a BTH and an ICRC.
+    #[inline]
+    pub fn seal(&mut self, packet: &[u8], to: &mut [u8]) {
+        assert_eq!(
+            packet.len() + OVERHEAD,
+            to.len(),
+            "the place has another size"
+        );
+        let counter = self.out.next;
+        self.out.next += 1;
+        *self.is_worn |= self.out.next - self.start >= PACKETS_MAX;
+        let (bth, rest) = packet.split_at(BTH);
+        let rest = &rest[..rest.len() - ICRC];
+        let header = Envelope {
+            counter,
+            ..self.envelope
+        };
+        let (sealed, tag) = to.split_at_mut(CLEAR + rest.len());
+        sealed[..BTH].copy_from_slice(bth);
+        sealed[BTH..CLEAR].copy_from_slice(&header.emit());
+        sealed[CLEAR..].copy_from_slice(rest);
+        let (clear, body) = sealed.split_at_mut(CLEAR);
+        match self.envelope.mode {
+            Mode::Seal => tag.copy_from_slice(&self.out.key.seal(counter, clear, body)),
+            Mode::Auth => {
+                tag.copy_from_slice(&self.out.key.tag(counter, clear, body));
+                body.copy_from_slice(rest);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for PathSealer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.envelope.fmt(f)
+    }
+}

@@ -1,0 +1,118 @@
+//! Keys with what is kept for each, in memory that does not move: so that keys leave no copies where they were, and lie close together.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use crate::Hide;
+
+/// Entries that lie together: with their keys some 160 KiB, which the system gives as pages of their own.
+const CHUNK: usize = 128;
+
+/// A table of at most so many entries, each found by an identifier.
+pub(crate) struct Table<I, T> {
+    /// Each full but the last, none ever grown.
+    chunks: Vec<Vec<(I, T)>>,
+    places: HashMap<I, usize>,
+    /// What was found last: most packets come in trains.
+    last: Option<(I, usize)>,
+    free: Vec<usize>,
+    hide: Hide,
+}
+
+impl<I: Copy + Eq + Hash, T> Table<I, Option<T>> {
+    pub(crate) fn new(hide: Hide) -> Table<I, Option<T>> {
+        Table {
+            chunks: Vec::new(),
+            places: HashMap::new(),
+            last: None,
+            free: Vec::new(),
+            hide,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &I> {
+        self.places.keys()
+    }
+
+    #[inline]
+    pub(crate) fn find(&mut self, id: &I) -> Option<usize> {
+        if let Some((last, place)) = &self.last
+            && last == id
+        {
+            return Some(*place);
+        }
+        let place = *self.places.get(id)?;
+        self.last = Some((*id, place));
+        Some(place)
+    }
+
+    /// What is at a place that [`Table::find`] returned.
+    #[inline]
+    pub(crate) fn at(&mut self, place: usize) -> &mut T {
+        let (_, entry) = &mut self.chunks[place / CHUNK][place % CHUNK];
+        entry.as_mut().expect("a place that was found is taken")
+    }
+
+    /// Adds one that is not there.
+    #[cold]
+    pub(crate) fn insert(&mut self, id: I, entry: T) -> usize {
+        let place = if let Some(place) = self.free.pop() {
+            self.chunks[place / CHUNK][place % CHUNK] = (id, Some(entry));
+            place
+        } else {
+            if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+                let chunk: Vec<(I, Option<T>)> = Vec::with_capacity(CHUNK);
+                (self.hide)(chunk.as_ptr().cast(), size_of::<(I, Option<T>)>() * CHUNK);
+                self.chunks.push(chunk);
+            }
+            let chunks = self.chunks.len() - 1;
+            let chunk = &mut self.chunks[chunks];
+            chunk.push((id, Some(entry)));
+            chunks * CHUNK + chunk.len() - 1
+        };
+        self.places.insert(id, place);
+        self.last = Some((id, place));
+        place
+    }
+
+    /// Takes out those that `keep` says no to.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&I) -> bool) {
+        self.last = None;
+        let Table {
+            chunks,
+            places,
+            free,
+            ..
+        } = self;
+        places.retain(|id, place| {
+            let stays = keep(id);
+            if !stays {
+                chunks[*place / CHUNK][*place % CHUNK].1 = None;
+                free.push(*place);
+            }
+            stays
+        });
+    }
+
+    /// Takes out the one with the smallest number of some that are next in turn.
+    #[cold]
+    pub(crate) fn evict(&mut self, turn: u64, number: impl Fn(&T) -> u64) {
+        /// As many are looked at.
+        const LOOK: u64 = 64;
+        let total = self.chunks.iter().map(Vec::len).sum::<usize>() as u64;
+        let places = (0..LOOK.min(total)).map(|n| ((turn * LOOK + n) % total) as usize);
+        let oldest = places
+            .filter_map(|place| {
+                let (id, entry) = &self.chunks[place / CHUNK][place % CHUNK];
+                Some((number(entry.as_ref()?), *id))
+            })
+            .min_by_key(|(number, _)| *number);
+        if let Some((_, oldest)) = oldest {
+            self.retain(|id| *id != oldest);
+        }
+    }
+}
