@@ -40,7 +40,8 @@ pub struct ShardConfig {
     pub shares_qpns: bool,
     /// How new QPs of services that acknowledge react to congestion.
     pub congestion: CongestionControl,
-    /// Packets through memory can be lost (on purpose).
+    /// Packets that are built without an ICRC ([`crate::transmit::TxDest::in_memory`]) can be lost: on purpose, or because they are sealed and
+    /// pass a network.
     pub memory_loses: bool,
     /// What is done about packets that are lost.
     pub recovery: Recovery,

@@ -53,6 +53,7 @@ mod permute;
 mod poll_transmit;
 pub mod qp;
 pub mod qpn_table;
+mod refusing;
 mod shard;
 mod shrink;
 pub mod srq;

@@ -29,8 +29,8 @@ pub struct TxDest {
     /// address, a train is steered whole, by its first packet: so all of a train go to
     /// the QPs of one owner.
     pub chunk: QpnChunk,
-    /// The receiver is probably on this host, and takes packets through memory: they are built without an ICRC. If they leave by
-    /// a socket after all, or are captured, the carrier adds it ([`TxDest::icrc_seed`]).
+    /// The receiver is probably on this host, and takes packets through memory, or they will be sealed: they are built without an ICRC. If they
+    /// leave by a socket as they are after all, or are captured, the carrier adds it ([`TxDest::icrc_seed`]).
     pub in_memory: bool,
 }
 
@@ -236,6 +236,11 @@ impl TxBatch {
     /// Bytes that an empty one has room for.
     pub fn capacity(&self) -> usize {
         self.bytes_max
+    }
+
+    /// Bytes that it can ever hold.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes.len() - LEAD
     }
 
     /// Leaves a part of the room unused from now on, or gives it back. The batch is empty.

@@ -36,6 +36,20 @@ impl Meta {
         tos: 0,
         truncated: false,
     };
+
+    /// The datagram with these bytes.
+    #[inline]
+    fn of<'a>(&self, data: &'a [u8]) -> Option<Datagram<'a>> {
+        Some(Datagram {
+            data,
+            segment_size: self.segment_size as usize,
+            // The kernel names no sender only for what no peer can cause.
+            source: self.source.decode()?,
+            dst_ip: self.dst_ip,
+            tos: self.tos,
+            truncated: self.truncated,
+        })
+    }
 }
 
 impl RecvBatch {
@@ -87,6 +101,20 @@ impl RecvBatch {
         self.filled == 0
     }
 
+    /// Changes the datagrams of the last receive where they lie, before they are looked at. `change` is given each one without its bytes, and
+    /// the bytes; it returns how many of those stay, and the size of a packet among them. One of which none stay is gone.
+    pub fn rewrite(&mut self, mut change: impl FnMut(Datagram<'_>, &mut [u8]) -> (usize, usize)) {
+        let slots = self.buffers.chunks_exact_mut(self.slot_len);
+        for (buffer, meta) in slots.zip(&mut self.meta).take(self.filled) {
+            let Some(about) = meta.of(&[]) else { continue };
+            let (len, segment_size) = change(about, &mut buffer[..meta.len as usize]);
+            (meta.len, meta.segment_size) = (len as u32, segment_size as u32);
+            if len == 0 {
+                meta.source = Dest::EMPTY;
+            }
+        }
+    }
+
     /// The datagrams of the last receive, in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = Datagram<'_>> {
         let slots = self
@@ -94,17 +122,7 @@ impl RecvBatch {
             .chunks_exact(self.slot_len)
             .zip(&self.meta)
             .take(self.filled);
-        slots.filter_map(|(buffer, meta)| {
-            Some(Datagram {
-                data: &buffer[..meta.len as usize],
-                segment_size: meta.segment_size as usize,
-                // The kernel names no sender only for what no peer can cause.
-                source: meta.source.decode()?,
-                dst_ip: meta.dst_ip,
-                tos: meta.tos,
-                truncated: meta.truncated,
-            })
-        })
+        slots.filter_map(|(buffer, meta)| meta.of(&buffer[..meta.len as usize]))
     }
 }
 

@@ -1,6 +1,8 @@
 //! Bounds: values that a peer chooses are capped, and state that it creates is evicted when there is too much, the oldest first,
 //! so that a flood evicts itself and not the next request.
 
+use core::net::IpAddr;
+
 use urxe_wire::Qpn;
 
 use super::agent::Agent;
@@ -123,6 +125,19 @@ impl Agent {
         };
         if self.conns.lines.len(line) > max {
             self.give_up_oldest(line);
+        }
+    }
+
+    /// A peer takes no packets of this side: what waits for its answer waits no longer. Looks at all.
+    pub fn give_up_peer(&mut self, remote: IpAddr) {
+        let waits =
+            |state: State| matches!(state, State::ReqSent | State::RepSent | State::SidrSent);
+        let is_it = |conn: &Conn| conn.path.remote == remote && waits(conn.state);
+        for place in self.conns.places(is_it) {
+            if let Some(conn) = self.conns.at(place).filter(|conn| conn.is_held()) {
+                self.events.push_back(CmEvent::Unreachable(conn.id));
+            }
+            self.end(place);
         }
     }
 

@@ -24,6 +24,7 @@ impl Qp {
         let (expected, found, hint) = match (fault, &wqe) {
             (Fault::AckTimeout | Fault::SequenceExhausted, _) => self.silence(fault),
             (Fault::RnrExhausted, _) => self.no_receives(),
+            (Fault::PeerRefuses, _) => self.refusing(),
             (Fault::CqOverrun, _) => (
                 "room in the completion queue".into(),
                 "none".into(),
@@ -89,6 +90,15 @@ impl Qp {
             _ => format!("the same gap again after {retries} retries"),
         };
         (expected, found, None)
+    }
+
+    fn refusing(&self) -> Finding {
+        let remote = self.link.dest.remote;
+        (
+            format!("a peer at {remote} with the security and the key file of this side"),
+            "one that takes no packets of this side".into(),
+            Some("compare URXE_SECURITY, and what `urxe key show-id` says of both key files"),
+        )
     }
 
     fn no_receives(&self) -> Finding {

@@ -556,6 +556,19 @@ impl Qp {
         self.after(cx);
     }
 
+    /// The peer takes no packets of this side: there will be no answer, whatever is sent again.
+    pub(crate) fn on_refused<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
+        let is_connected = matches!(self.state(), QpState::Rtr | QpState::Rts | QpState::Sqd);
+        if is_connected && !self.is_unreliable() {
+            // A program that only receives has no completion that tells it.
+            if self.req.sq.is_empty() {
+                cx.common.push_event(AsyncEvent::QpFatal(self.index));
+            }
+            self.fail_send(Fault::PeerRefuses, None, cx);
+        }
+        self.after(cx);
+    }
+
     /// What every input may have brought about: a lost completion, a drained queue.
     #[inline]
     fn after<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
