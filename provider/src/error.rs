@@ -170,6 +170,14 @@ pub enum ErrorKind {
         /// What is wrong.
         reason: String,
     },
+    /// A key file cannot be used: which, and what is wrong with it; never what is in it.
+    #[error("the key file {0}")]
+    KeyFile(String),
+    /// Packets are to be sealed, and there is no key to do it with.
+    #[error(
+        "packets are to be sealed, and there is no key file: name one by URXE_KEY_FILE or ContextBuilder::key_file; `urxe key new FILE` makes one"
+    )]
+    NoKeyFile,
     /// A line of text is not an endpoint.
     #[error("\"{text}\" is not an endpoint (address/qpn/psn/mtu): {reason}")]
     Endpoint {
@@ -270,6 +278,7 @@ impl Error {
             ErrorKind::AddrInUse(_) | ErrorKind::CannotShare(..) => libc::EADDRINUSE,
             ErrorKind::NoAddress(_) | ErrorKind::NoAddressOnDevice => libc::EADDRNOTAVAIL,
             ErrorKind::Completion { .. } | ErrorKind::CqOverrun => libc::EIO,
+            ErrorKind::KeyFile(_) => libc::EACCES,
             ErrorKind::Forked | ErrorKind::EngineFailed => libc::ENODEV,
             ErrorKind::Io { errno, .. } => errno.unwrap_or(libc::EIO),
             _ => libc::EINVAL,

@@ -140,6 +140,7 @@ mod queues;
 mod recovery;
 mod remote_mr;
 mod rereg;
+mod security;
 mod share;
 mod special_mr;
 mod srq;
@@ -186,6 +187,7 @@ pub use port_speed::{PortSpeed, PortSpeedError};
 pub use qp::{Qp, QpBuilder, QpInitAttr};
 pub use remote_mr::{RemoteMr, RemoteMrTextError};
 pub use rereg::Rereg;
+pub use security::{Security, create_key_file, read_key_file, rotate_key_file};
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use share::fuzzing;
@@ -212,6 +214,7 @@ pub use urxe_core::qp::ready::bring_to_rts;
 pub use urxe_core::qp::state::{ModifyError, QpState, QpType};
 pub use urxe_core::srq::{SrqAttr, SrqAttrMask, SrqError, SrqId};
 pub use urxe_core::work::{PostError, SendFlags, SendWr as SendWrFields, Sge, WrData, WrOpcode};
+pub use urxe_seal::{KeyFile, KeyFileError};
 pub use urxe_wire::{Gid, IcrcPolicy, Lkey, Pkey, Psn, Qkey, Qpn, Rkey};
 pub use wc::Wc;
 pub use wire::Wire;

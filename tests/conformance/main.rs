@@ -14,13 +14,14 @@ use std::fs;
 use tree::{files, report, root};
 
 /// What a test's name in the table begins with, and the folder it stands for.
-const FOLDERS: [(&str, &str); 10] = [
+const FOLDERS: [(&str, &str); 11] = [
     ("verbs/", "tests/verbs/"),
     ("core/", "provider/core/tests/"),
     ("src/", "provider/core/src/"),
     ("api/", "provider/tests/"),
     ("urxe/", "provider/src/"),
     ("udp/", "provider/udp/tests/"),
+    ("seal/", "provider/seal/tests/"),
     ("wire/", "wire/tests/"),
     ("abi/", "tests/abi/"),
     ("rsocket/", "abi/src/rsocket/"),

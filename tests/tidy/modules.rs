@@ -89,6 +89,7 @@ const BACK: &[(&str, &str)] = &[
     ("engine", "mem/fork"),
     ("engine", "mem/many"),
     ("engine/carrier/multicast", "device"),
+    ("engine/carrier/sealed", "mem/hidden"),
     ("engine/objects/cm", "cm/queue"),
     ("engine/objects/keys", "mem"),
     ("engine/upkeep/give_back", "mem"),

@@ -17,10 +17,10 @@ use super::id::Id;
 use super::manager::Manager;
 use super::options::CmOption;
 use super::param::{ConnParam, PortSpace};
-use super::probe::Probe;
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::error::Error;
+use crate::host::probe::Probe;
 use crate::lock::lock;
 use crate::pd::Pd;
 use crate::qp::Qp;
@@ -406,7 +406,9 @@ impl Asked {
         }
         if self.probe.is_none() {
             let from = self.id.local_addr().map(|addr| addr.ip());
-            self.probe = from.and_then(|from| Probe::new(from, self.peer).ok());
+            let port = self.id.context()?.engine().sockets.port;
+            let to = (self.peer, port);
+            self.probe = from.and_then(|from| Probe::new(from, to).ok());
         }
         if self.probe.as_ref().is_some_and(Probe::is_refused) {
             return Err(CmError::NoPeer(self.peer).into());

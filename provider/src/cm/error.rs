@@ -50,8 +50,10 @@ pub enum CmError {
     /// The peer refused the connection.
     #[error("the peer refused the connection: {}", refusal(*.0))]
     Rejected(RejReason),
-    /// No program at the address has UDP port 4791.
-    #[error("no program at {0} has UDP port 4791: is the server running, and at this address?")]
+    /// No program at the address has the UDP port: 4791, or that of sealed packets.
+    #[error(
+        "no program at {0} has the UDP port that packets go to: is the server running, at this address, and with the same URXE_SECURITY?"
+    )]
     NoPeer(IpAddr),
     /// The peer does not answer.
     #[error(

@@ -127,7 +127,7 @@ impl Id {
         qp_type: QpType,
     ) -> Result<Id, Error> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let psn = crate::engine::random()? as u32;
+        let psn = crate::host::random::random()? as u32;
         let handle = Arc::new(Handle {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             manager: manager.clone(),

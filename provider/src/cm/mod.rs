@@ -26,7 +26,6 @@ mod opening;
 mod options;
 mod param;
 mod ports;
-mod probe;
 mod qp;
 mod queue;
 mod resolve;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use urxe_core::congestion::CongestionControl;
 use urxe_core::qp::attr::Mtu;
 use urxe_core::{Recovery, ShardConfig, SourcePorts};
+use urxe_seal::OVERHEAD;
 use urxe_udp::UdpConfig;
 use urxe_wire::IcrcPolicy;
 
@@ -23,6 +24,7 @@ use crate::pd_numbers::PdNumbers;
 use crate::port::interface_mtu;
 use crate::port_speed::PortSpeed;
 use crate::recovery;
+use crate::security::{Sealing, Security};
 use crate::strict::StrictMode;
 use crate::wire::Wire;
 use crate::xrcd::XrcdTable;
@@ -51,6 +53,10 @@ pub struct ContextBuilder {
     faults: Option<Option<FaultSpec>>,
     wire: Option<Wire>,
     /// The same.
+    security: Option<Security>,
+    /// The same.
+    key_file: Option<PathBuf>,
+    /// The same.
     mtu: Option<Mtu>,
     common_mtu: Option<Mtu>,
     /// The same.
@@ -77,6 +83,7 @@ impl ContextBuilder {
             share: true,
             tap: environment::value(environment::PCAP).map(PathBuf::from),
             wire: Wire::Auto,
+            sealing: None,
             strict: StrictMode::Off,
             strict_seed: None,
             faults: None,
@@ -87,6 +94,8 @@ impl ContextBuilder {
             strict: None,
             faults: None,
             wire: None,
+            security: None,
+            key_file: None,
             mtu: None,
             common_mtu: None,
             speed: None,
@@ -158,6 +167,33 @@ impl ContextBuilder {
     #[must_use]
     pub fn wire(mut self, wire: Wire) -> Self {
         self.wire = Some(wire);
+        self
+    }
+
+    /// What is done for packets that pass sockets (docs/SEALED.md). The environment variable `URXE_SECURITY` does the same for all contexts;
+    /// without either, a key file means [`Security::Seal`].
+    #[must_use]
+    pub fn security(mut self, security: Security) -> Self {
+        self.security = Some(security);
+        self
+    }
+
+    /// The secrets that packets are sealed with: a file that `urxe key new` made, and that no other user may read. The environment variable
+    /// `URXE_KEY_FILE` does the same for all contexts.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), urxe::Error> {
+    /// let context = urxe::Context::builder("10.0.0.1".parse().unwrap())
+    ///     .security(urxe::Security::SealRequired)
+    ///     .key_file("/etc/urxe.key")
+    ///     .open()?;
+    /// # let _ = context;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.key_file = Some(path.into());
         self
     }
 
@@ -262,7 +298,10 @@ impl ContextBuilder {
         // All addresses of a device are of one interface.
         let addresses = self.engine.addresses.iter();
         let link_mtu = addresses.map(|&addr| self.link_mtu(addr)).min();
-        let link_mtu = Mtu::for_interface(link_mtu.ok_or(ErrorKind::NoAddressOnDevice)?);
+        let sealing = Sealing::choose(self.security, self.key_file)?;
+        let overhead = sealing.as_ref().map_or(0, |_| OVERHEAD as u32);
+        let link_mtu = link_mtu.ok_or(ErrorKind::NoAddressOnDevice)?;
+        let link_mtu = Mtu::for_interface(link_mtu.saturating_sub(overhead));
         let mtu = self
             .mtu
             .map_or_else(mtu_of_environment, |mtu| Ok(Some(mtu)))?;
@@ -272,17 +311,22 @@ impl ContextBuilder {
         let active_mtu = common.map_or(mtu_max, |common| common.min(mtu_max));
         let speed = self.speed.map_or_else(PortSpeed::of_environment, Ok)?;
         let mut config = self.engine;
+        config.sealing = sealing;
         config.faults = self.faults.map_or_else(faults_of_environment, Ok)?;
         config.wire = self.wire.map_or_else(Wire::of_environment, Ok)?;
         let recovery = self.recovery.map_or_else(recovery::of_environment, Ok)?;
         config.shard.recovery = recovery;
         let asked = self.congestion.map(congestion::checked);
         config.shard.congestion = asked.unwrap_or_else(congestion::of_environment)?;
-        config.shard.memory_loses = config.faults.is_some();
+        // Sealed packets are built as those for memory are, and pass networks.
+        config.shard.memory_loses = config.faults.is_some() || config.sealing.is_some();
         config.shard.window_packets_start = WINDOW_PACKETS_START;
         config.strict = self.strict.map_or_else(StrictMode::of_environment, Ok)?;
         environment::seed()?;
         if config.network.is_some() {
+            if config.sealing.is_some() {
+                return Err(ErrorKind::Unsupported(NOT_SEALED).into());
+            }
             config.shard = on_network(config.shard);
         }
         config.shard.mtu_max = mtu_max;
@@ -318,6 +362,8 @@ impl ContextBuilder {
         })
     }
 }
+
+const NOT_SEALED: &str = "a network that is no sockets seals no packets: set URXE_SECURITY=off";
 
 /// How many engines: what the program says, or the environment.
 fn shards_of(asked: Option<u32>, config: &EngineConfig) -> Result<NonZeroU32, Error> {

@@ -31,10 +31,12 @@ pub use upkeep::open_engines::{flush_open_captures, report_open_faults};
 use crate::async_event::AsyncEvent;
 use crate::error::{Error, ErrorKind};
 use crate::faults::FaultSpec;
+use crate::host::random::random;
 use crate::mem::fork::{self, Generation};
 use crate::mem::many::HugePages;
 use crate::network::Network;
 use crate::queues::{Channel, CqCore};
+use crate::security::Sealing;
 use crate::share::Membership;
 use crate::strict::{Strict, StrictMode};
 use crate::wc::Wc;
@@ -60,6 +62,7 @@ pub(crate) struct EngineConfig {
     pub(crate) share: bool,
     pub(crate) tap: Option<PathBuf>,
     pub(crate) wire: Wire,
+    pub(crate) sealing: Option<Sealing>,
     pub(crate) strict: StrictMode,
     /// What strict mode's decisions follow from, if not the environment.
     pub(crate) strict_seed: Option<u64>,
@@ -301,16 +304,6 @@ fn random_of(network: Option<&Arc<dyn Network>>) -> Result<u64, Error> {
         Some(network) => Ok(network.random()),
         None => random(),
     }
-}
-
-/// A number from the system that cannot be guessed.
-pub(crate) fn random() -> Result<u64, Error> {
-    getrandom::u64()
-        .map_err(|error| match error.raw_os_error() {
-            Some(code) => std::io::Error::from_raw_os_error(code),
-            None => std::io::ErrorKind::Unsupported.into(),
-        })
-        .map_err(Error::io("reading random numbers"))
 }
 
 impl Drop for Engine {

@@ -17,6 +17,8 @@ pub(crate) const CONGESTION: &str = "URXE_CONGESTION";
 pub(crate) const DEVICES: &str = "URXE_DEVICES";
 /// A [`crate::FaultSpec`] for all contexts.
 pub(crate) const FAULTS: &str = "URXE_FAULTS";
+/// The secrets that packets are sealed with.
+pub(crate) const KEY_FILE: &str = "URXE_KEY_FILE";
 /// The largest path MTU.
 pub(crate) const MTU: &str = "URXE_MTU";
 /// The file of captures.
@@ -25,6 +27,8 @@ pub(crate) const PCAP: &str = "URXE_PCAP";
 pub(crate) const RECOVERY: &str = "URXE_RECOVERY";
 /// How many engines work for each context ([`crate::ContextBuilder::shards`]).
 pub(crate) const SHARDS: &str = "URXE_SHARDS";
+/// [`crate::Security`] of all contexts.
+pub(crate) const SECURITY: &str = "URXE_SECURITY";
 /// [`crate::PortSpeed`] of all ports.
 pub(crate) const SPEED: &str = "URXE_SPEED";
 /// What decisions of strict mode and of faults follow from.

@@ -6,6 +6,7 @@ use nix::unistd::{SysconfVar, sysconf};
 pub(crate) mod fork;
 pub(crate) mod guarded;
 mod heap;
+mod hidden;
 pub(crate) mod many;
 pub(crate) mod persist;
 mod region;
@@ -16,6 +17,7 @@ mod user_memory;
 mod vanish_tests;
 
 pub(crate) use heap::trim_heap;
+pub(crate) use hidden::keep_out_of_dumps;
 pub(crate) use region::Region;
 pub(crate) use scratch::null_scratch;
 pub(crate) use user_memory::{UserMemory, touch};

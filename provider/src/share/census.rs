@@ -12,7 +12,7 @@ use super::registry::Registry;
 pub struct Participant {
     /// Its process, by the number that it has in its own PID namespace.
     pub pid: u32,
-    /// Addresses at which it has a socket on UDP port 4791.
+    /// Addresses at which it has a socket on UDP port 4791, or that of sealed packets.
     pub addresses: Vec<IpAddr>,
     /// Chunks of 4096 QPNs that are its own.
     pub qpn_chunks: u32,
@@ -36,8 +36,10 @@ pub struct Participant {
 /// # }
 /// ```
 pub fn participants() -> io::Result<Vec<Participant>> {
-    let registry = Registry::open()?;
-    // This open file holds no row's lock.
-    let locked = registry.lock(None)?;
-    Ok(locked.participants().collect())
+    let mut all = Vec::new();
+    for registry in Registry::open_all()? {
+        // This open file holds no row's lock.
+        all.extend(registry.lock(None)?.participants());
+    }
+    Ok(all)
 }

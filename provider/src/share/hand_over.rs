@@ -13,13 +13,15 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, recvmsg, sendmsg_addr,
 };
+use urxe_seal::Envelope;
 use urxe_wire::Gid;
 
 use super::entries::{ROWS, Row};
 
 /// What goes before the packet: both addresses, the source port, the place in its
-/// train, the traffic class, and padding.
-pub(super) const HEAD: usize = 40;
+/// train, the traffic class, padding, and the header of the envelope that it was in, or zeros.
+pub(super) const HEAD: usize = 56;
+const ENVELOPE_AT: usize = 40;
 /// No packet is longer: a path MTU of 4096 and all headers.
 const PACKET_MAX: usize = 8 << 10;
 
@@ -31,6 +33,8 @@ pub(crate) struct Handed<'a> {
     pub(crate) local: IpAddr,
     pub(crate) place: u16,
     pub(crate) tos: u8,
+    /// It was sealed, and was opened by the one that received it.
+    pub(crate) envelope: Option<Envelope>,
     pub(crate) packet: &'a [u8],
 }
 
@@ -211,6 +215,10 @@ impl Handed<'_> {
         head[32..34].copy_from_slice(&self.source_port.to_be_bytes());
         head[34..36].copy_from_slice(&self.place.to_be_bytes());
         head[36] = self.tos;
+        head[37..].fill(0);
+        if let Some(envelope) = &self.envelope {
+            head[ENVELOPE_AT..].copy_from_slice(&envelope.emit());
+        }
         packet.copy_from_slice(self.packet);
         Some(len)
     }
@@ -224,6 +232,7 @@ impl Handed<'_> {
             source_port: u16::from_be_bytes([head[32], head[33]]),
             place: u16::from_be_bytes([head[34], head[35]]),
             tos: head[36],
+            envelope: head[ENVELOPE_AT..].first_chunk().and_then(Envelope::parse),
             packet,
         })
     }
@@ -243,6 +252,13 @@ mod tests {
         let a = Inbox::create(path("inbox-a")).expect("a socket");
         let b = Inbox::create(path("inbox-b")).expect("a socket");
         let packet = [7; 4200];
+        let envelope = Envelope {
+            mode: urxe_seal::Mode::Seal,
+            epoch: 1,
+            key_id: 2,
+            sender: 3,
+            counter: 4,
+        };
         let handed = [
             ("10.1.2.3", "10.1.2.4", &packet[..]),
             ("fe80::1", "fe80::2", &[1, 2, 3]),
@@ -253,6 +269,7 @@ mod tests {
             source_port: 0xc123,
             place: 5,
             tos: 0x6b,
+            envelope: packet.get(3).map(|_| envelope),
             packet,
         });
         for one in &handed {

@@ -128,12 +128,12 @@ impl Membership {
     /// Takes a place, binds all addresses, and gets a chunk of QPNs.
     pub(crate) fn join(
         addrs: &[IpAddr],
-        port: u16,
+        (port, key): (u16, Option<u16>),
         config: &UdpConfig,
         takes_rings: bool,
         random: impl FnMut() -> u64,
     ) -> Result<Joined, JoinError> {
-        let registry = Registry::open()?;
+        let registry = Registry::open(key)?;
         Membership::join_by(registry, addrs, port, config, takes_rings, random)
     }
 

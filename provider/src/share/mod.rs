@@ -32,5 +32,5 @@ pub(crate) use directory::{create_own, open_own, printable, read_own};
 pub(crate) use hand_over::{Arrived, Handed, Neighbour};
 pub(crate) use membership::{JoinError, Joined, Membership, Shared};
 pub(crate) use ports::{BLOCK as PORT_BLOCK, PortName};
-pub(crate) use steer::is_probe;
+pub(crate) use steer::{PROBE_LEN, is_probe};
 pub(crate) use waiting::Retried;

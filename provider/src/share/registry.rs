@@ -38,7 +38,8 @@ const QUARANTINE_S: u32 = 10;
 pub(super) struct Registry {
     pub(super) file: File,
     directory: PathBuf,
-    namespace: u64,
+    /// The network namespace's number, and that of the key which its participants have in common, if they seal packets.
+    namespace: String,
     pub(super) process: ProcessId,
     /// The longest wait for the lock.
     pub(super) patience: Duration,
@@ -47,15 +48,42 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Opens the file of this user and network namespace, or makes it.
-    pub(super) fn open() -> io::Result<Registry> {
-        let namespace = fs::metadata("/proc/self/ns/net").map_or(0, |meta| meta.ino());
+    /// Opens the file of this user and network namespace, or makes it. Those who seal packets have another port and so a file of their
+    /// own, for each key: packets are handed over opened.
+    pub(super) fn open(key: Option<u16>) -> io::Result<Registry> {
+        let namespace = own_namespace();
+        let namespace = match key {
+            None => namespace,
+            Some(key) => format!("{namespace}-key-{key:04x}"),
+        };
         Registry::open_in(user_directory()?, namespace)
     }
 
-    pub(super) fn open_in(directory: PathBuf, namespace: u64) -> io::Result<Registry> {
+    /// The files of all keys, and the one without.
+    pub(super) fn open_all() -> io::Result<Vec<Registry>> {
+        let directory = user_directory()?;
+        let own = own_namespace();
+        let mut namespaces = vec![own.clone()];
+        for entry in fs::read_dir(&directory)?.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let found = name.strip_prefix("qpns-");
+            let of_key = found.and_then(|rest| rest.strip_prefix(&*own)?.strip_prefix("-key-"));
+            if let (Some(namespace), Some(_)) = (found, of_key) {
+                namespaces.push(namespace.to_owned());
+            }
+        }
+        let all = namespaces.into_iter();
+        all.map(|namespace| Registry::open_in(directory.clone(), namespace))
+            .collect()
+    }
+
+    pub(super) fn open_in(
+        directory: PathBuf,
+        namespace: impl Into<String>,
+    ) -> io::Result<Registry> {
+        let namespace = namespace.into();
         check_file_limit(LEN as u64)?;
-        let file = open_shared(&path_in(&directory, namespace))?;
+        let file = open_shared(&path_in(&directory, &namespace))?;
         Ok(Registry {
             file,
             directory,
@@ -67,7 +95,7 @@ impl Registry {
     }
 
     pub(super) fn path(&self) -> PathBuf {
-        path_in(&self.directory, self.namespace)
+        path_in(&self.directory, &self.namespace)
     }
 
     /// Where a participant takes packets that others received for it.
@@ -368,7 +396,12 @@ fn byte_locks(rows: Range<usize>, kind: i32) -> libc::flock {
     }
 }
 
-fn path_in(directory: &Path, namespace: u64) -> PathBuf {
+fn own_namespace() -> String {
+    let number = fs::metadata("/proc/self/ns/net").map_or(0, |meta| meta.ino());
+    number.to_string()
+}
+
+fn path_in(directory: &Path, namespace: &str) -> PathBuf {
     directory.join(format!("qpns-{namespace}"))
 }
 

@@ -29,7 +29,7 @@ const MANAGEMENT: OtherField = OtherField {
 };
 
 /// Magic, number, nonce.
-const PROBE_LEN: usize = 16;
+pub(crate) const PROBE_LEN: usize = 16;
 
 /// The program for the sockets on an address; `None` if no socket has a number, or there
 /// are too many chunks for a program.

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use urxe_core::Time;
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::transmit::{RunLimits, TxBatch, TxDest};
+use urxe_seal::{Envelope, Path};
 
 use super::intake::Intake;
 use super::seam::{Carrier, Sending, Sent, Sleeper};
@@ -119,6 +120,18 @@ impl Carrier for FaultyCarrier {
 
     fn upkeep(&mut self, now: Time) -> Option<Time> {
         self.below.upkeep(now)
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.below.is_sealed()
+    }
+
+    fn note_opened(&mut self, path: &Path, envelope: &Envelope, now: Time) -> bool {
+        self.below.note_opened(path, envelope, now)
+    }
+
+    fn poll_refusing(&mut self) -> Option<Path> {
+        self.below.poll_refusing()
     }
 
     fn faults(&self) -> Option<&FaultyPath> {

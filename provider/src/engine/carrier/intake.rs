@@ -2,6 +2,7 @@
 
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::{Foreign, Handled, LateReceives, RxPath};
+use urxe_seal::Envelope;
 use urxe_udp::Datagram;
 
 use super::memory::wake;
@@ -36,9 +37,15 @@ impl Intake<'_> {
         }
     }
 
-    /// Takes each packet of a datagram, with the place that it has in its train; a packet of another owner is handed over.
+    /// Takes each packet of a datagram, with the place that it has in its train; a packet of another owner is handed over, with what is
+    /// told of the envelopes that the packets were in.
     #[inline]
-    pub(in crate::engine) fn datagram(&mut self, path: &RxPath, datagram: &Datagram<'_>) {
+    pub(in crate::engine) fn datagram(
+        &mut self,
+        path: &RxPath,
+        datagram: &Datagram<'_>,
+        envelopes: &[Envelope],
+    ) {
         if datagram.truncated {
             self.counters.rx_truncated += 1;
             return;
@@ -46,13 +53,14 @@ impl Intake<'_> {
         if let Some(chunk) = wake::parse(datagram.data) {
             return self.wake(path, datagram, chunk);
         }
-        for (place, packet) in in_order(datagram) {
-            let place = place as u16;
+        for (at, packet) in in_order(datagram) {
+            let place = at as u16;
             let handled = self.parts.handle_packet(self.late, path, place, packet);
             if let Handled::OfAnother(foreign) = handled {
                 let handed = Handed {
                     place,
                     packet,
+                    envelope: envelopes.get(at).copied(),
                     ..handed(path, datagram)
                 };
                 self.pass_on(path, &handed, foreign);
@@ -104,6 +112,7 @@ fn handed<'a>(path: &RxPath, datagram: &Datagram<'a>) -> Handed<'a> {
         local: path.local,
         place: 0,
         tos: datagram.tos,
+        envelope: None,
         packet: datagram.data,
     }
 }

@@ -11,6 +11,7 @@ pub(super) mod multicast;
 pub(super) mod network;
 pub(super) mod pairs;
 pub(super) mod port_watch;
+pub(super) mod sealed;
 pub(super) mod seam;
 pub(super) mod sockets;
 pub(super) mod udp;
@@ -27,6 +28,7 @@ use self::faulty::FaultyCarrier;
 use self::memory::MemoryCarrier;
 use self::network::NetworkCarrier;
 use self::port_watch::PortWatch;
+use self::sealed::Envelopes;
 use self::seam::Carrier;
 use self::sockets::Sockets;
 use self::udp::SocketCarrier;
@@ -87,7 +89,7 @@ fn on_network(network: &Arc<dyn Network>, config: &EngineConfig) -> Result<Opene
     Ok(Opened {
         carrier: Box::new(NetworkCarrier::new(network.clone())),
         clock: Clock::Network(network.clone()),
-        sockets: Arc::new(Sockets::none(addrs, config.udp.clone())),
+        sockets: Arc::new(Sockets::none(addrs, ROCE_PORT, config.udp.clone())),
         membership: None,
         chunk: Some(QpnChunk(chunk)),
         port: Arc::new(PortWatch::always_up()),
@@ -99,9 +101,21 @@ fn on_network(network: &Arc<dyn Network>, config: &EngineConfig) -> Result<Opene
 }
 
 fn on_sockets(config: &EngineConfig) -> Result<Opened, Error> {
-    let (sockets, membership, chunk) = bind(config)?;
+    let envelopes = config.sealing.as_ref().map(|sealing| {
+        let damages = config
+            .faults
+            .is_some_and(|faults| faults.corrupt.per_million() > 0);
+        Envelopes::open(sealing, damages)
+    });
+    let envelopes = envelopes.transpose()?;
+    let key = envelopes.as_ref().map(Envelopes::key_id);
+    let (sockets, membership, chunk) = bind(config, key)?;
     let sockets = Arc::new(sockets);
-    let by_socket = SocketCarrier::new(sockets.clone());
+    let tap = config.tap.as_deref().map(|path| {
+        let note = envelopes.as_ref().map(Envelopes::note_of_captures);
+        Tap::create(path, &note.unwrap_or_default())
+    });
+    let by_socket = SocketCarrier::new(sockets.clone(), envelopes);
     let neighbours = membership.clone().filter(|_| config.wire == Wire::Auto);
     let recv_ring = neighbours.is_some().then_some(RING_BYTES);
     let carrier: Box<dyn Carrier> = match neighbours {
@@ -116,15 +130,17 @@ fn on_sockets(config: &EngineConfig) -> Result<Opened, Error> {
         sockets,
         membership,
         chunk,
-        tap: config.tap.as_deref().map(Tap::create).transpose()?,
+        tap: tap.transpose()?,
         port: Arc::new(PortWatch::new(config.addresses.iter().copied())),
     })
 }
 
 type Bound = (Sockets, Option<Arc<Membership>>, Option<QpnChunk>);
 
-/// Binds the addresses: shared, if that is wanted and possible.
-fn bind(config: &EngineConfig) -> Result<Bound, Error> {
+/// Binds the addresses: shared, if that is wanted and possible. With a key, at the port of sealed packets, and only those who have
+/// the same key share.
+fn bind(config: &EngineConfig, key: Option<u16>) -> Result<Bound, Error> {
+    let port = key.map_or(ROCE_PORT, |_| urxe_seal::PORT);
     let addrs = &config.addresses[..config.addresses.len().min(Sockets::MAX)];
     // The system would take "any address", but peers must know the one.
     if let Some(&addr) = addrs
@@ -135,23 +151,23 @@ fn bind(config: &EngineConfig) -> Result<Bound, Error> {
     }
     if config.share {
         // Nonces and chunks: unpredictable by the seed, and all different.
-        let mut numbers = SplitMix64::new(crate::engine::random()?);
+        let mut numbers = SplitMix64::new(crate::host::random::random()?);
         let takes_rings = config.wire == Wire::Auto;
         let random = || numbers.bits();
-        match Membership::join(addrs, ROCE_PORT, &config.udp, takes_rings, random) {
+        match Membership::join(addrs, (port, key), &config.udp, takes_rings, random) {
             Ok(Joined {
                 membership,
                 sockets,
                 chunk,
             }) => {
-                let sockets = Sockets::shared(addrs, sockets, config.udp.clone());
+                let sockets = Sockets::shared(addrs, port, sockets, config.udp.clone());
                 return Ok((sockets, Some(Arc::new(membership)), Some(chunk)));
             }
             Err(JoinError::Bind(addr, error)) => return Err(sockets::explain(addr, error)),
             Err(JoinError::Strangers(addr)) => return Err(ErrorKind::AddrInUse(addr).into()),
             // Without sharing it may be had all the same.
             Err(JoinError::NoRegistry(why)) => {
-                let alone = Sockets::bind(addrs, &config.udp);
+                let alone = Sockets::bind(addrs, port, &config.udp);
                 let alone = alone.map_err(|error| match *error.kind() {
                     ErrorKind::AddrInUse(addr) => {
                         ErrorKind::CannotShare(addr, why.to_string()).into()
@@ -162,5 +178,5 @@ fn bind(config: &EngineConfig) -> Result<Bound, Error> {
             }
         }
     }
-    Ok((Sockets::bind(addrs, &config.udp)?, None, None))
+    Ok((Sockets::bind(addrs, port, &config.udp)?, None, None))
 }

@@ -10,7 +10,6 @@ use std::io;
 
 use urxe_core::qp::attr::AddressVector;
 use urxe_udp::UdpSocket;
-use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
 
 use super::seam::NO_GROUPS;
 use super::sockets::{Port, Sockets};
@@ -71,7 +70,7 @@ impl Sockets {
             .addrs()
             .find(|addr| addr.is_ipv4() == group.is_ipv4())
             .ok_or(ErrorKind::NoAddressForGroup(group))?;
-        let at = SocketAddr::new(group, ROCE_PORT);
+        let at = SocketAddr::new(group, self.port);
         let socket = UdpSocket::bind_group(at, local, interface_of(local), &self.config).map_err(
             |error| match error.kind() {
                 io::ErrorKind::AddrInUse => ErrorKind::AddrInUse(group).into(),

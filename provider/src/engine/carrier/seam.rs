@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use urxe_core::Time;
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::transmit::{TxBatch, TxDest};
+use urxe_seal::Envelope;
 
 use super::intake::Intake;
 use super::sockets::Which;
@@ -90,6 +91,21 @@ pub(in crate::engine) trait Carrier: Debug + Send {
 
     /// Looks whether neighbours are gone. Returns when to look again.
     fn upkeep(&mut self, _now: Time) -> Option<Time> {
+        None
+    }
+
+    /// Packets are sealed where they leave, and need no ICRC.
+    fn is_sealed(&self) -> bool {
+        false
+    }
+
+    /// Another process opened a sealed packet that is for this one, and hands it over. False if it was received before.
+    fn note_opened(&mut self, _path: &urxe_seal::Path, _envelope: &Envelope, _now: Time) -> bool {
+        true
+    }
+
+    /// A peer that takes no packets of this side, as was found out by [`Carrier::upkeep`].
+    fn poll_refusing(&mut self) -> Option<urxe_seal::Path> {
         None
     }
 

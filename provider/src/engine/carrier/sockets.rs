@@ -6,10 +6,8 @@ use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use urxe_udp::{Interest, SocketSet, UdpConfig, UdpSocket, WAIT_MAX};
-use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
-
 use crate::error::{Error, ErrorKind};
+use urxe_udp::{Interest, SocketSet, UdpConfig, UdpSocket, WAIT_MAX};
 
 /// One address.
 #[derive(Debug)]
@@ -99,6 +97,8 @@ pub(crate) struct Sockets {
     /// while no QP of ours uses an address.
     pub(crate) is_shared: bool,
     pub(crate) groups: GroupSockets,
+    /// The UDP port of all of them, and of the peers'.
+    pub(crate) port: u16,
     /// How they were opened.
     pub(crate) config: UdpConfig,
 }
@@ -118,14 +118,14 @@ impl Sockets {
     /// Most addresses: four descriptors are waited for beside them, and one for groups.
     pub(crate) const MAX: usize = WAIT_MAX - 5;
 
-    /// Takes port 4791 of every address.
+    /// Takes the port of every address.
     ///
     /// # Errors
     /// [`ErrorKind::AddrInUse`] if another program has one, [`ErrorKind::NoAddress`] if the
     /// host does not have it, or whatever the system says.
-    pub(crate) fn bind(addrs: &[IpAddr], config: &UdpConfig) -> Result<Sockets, Error> {
+    pub(crate) fn bind(addrs: &[IpAddr], port: u16, config: &UdpConfig) -> Result<Sockets, Error> {
         let ports = addrs.iter().map(|&addr| {
-            let socket = UdpSocket::bind(SocketAddr::new(addr, ROCE_PORT), config);
+            let socket = UdpSocket::bind(SocketAddr::new(addr, port), config);
             Ok(Port::new(
                 addr,
                 socket.map_err(|error| explain(addr, error))?,
@@ -134,29 +134,35 @@ impl Sockets {
         });
         Ok(Sockets {
             ports: ports.collect::<Result<_, Error>>()?,
-            ..Sockets::none(addrs, config.clone())
+            ..Sockets::none(addrs, port, config.clone())
         })
     }
 
     /// The sockets of a context that shares its addresses.
-    pub(crate) fn shared(addrs: &[IpAddr], sockets: Vec<UdpSocket>, config: UdpConfig) -> Sockets {
+    pub(crate) fn shared(
+        addrs: &[IpAddr],
+        port: u16,
+        sockets: Vec<UdpSocket>,
+        config: UdpConfig,
+    ) -> Sockets {
         let ports = addrs.iter().zip(sockets);
         Sockets {
             ports: ports
                 .map(|(&addr, socket)| Port::new(addr, socket, 0))
                 .collect(),
             is_shared: true,
-            ..Sockets::none(addrs, config)
+            ..Sockets::none(addrs, port, config)
         }
     }
 
     /// The addresses of a context on a custom `Network`.
-    pub(crate) fn none(addrs: &[IpAddr], config: UdpConfig) -> Sockets {
+    pub(crate) fn none(addrs: &[IpAddr], port: u16, config: UdpConfig) -> Sockets {
         Sockets {
             ports: Box::default(),
             addrs: addrs.into(),
             is_shared: false,
             groups: GroupSockets::default(),
+            port,
             config,
         }
     }
@@ -274,6 +280,6 @@ pub(crate) fn explain(addr: IpAddr, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::AddrInUse => ErrorKind::AddrInUse(addr).into(),
         io::ErrorKind::AddrNotAvailable => ErrorKind::NoAddress(addr).into(),
-        _ => Error::io("opening the UDP socket for port 4791")(error),
+        _ => Error::io("opening the UDP socket")(error),
     }
 }

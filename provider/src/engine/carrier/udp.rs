@@ -4,13 +4,15 @@
 use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use urxe_core::RxPath;
 use urxe_core::transmit::{RunLimits, Transmit as Run, TxBatch, TxDest};
+use urxe_core::{RxPath, Time};
+use urxe_seal::{Envelope, OVERHEAD, Path};
 use urxe_udp::{Datagram, Dest, RecvBatch, SendBatch, SendOutcome, Transmit, UdpSocket};
-use urxe_wire::ROCE_V2_PORT as ROCE_PORT;
+use urxe_wire::ROCE_V2_PORT;
 
 use super::intake::Intake;
 use super::pairs::Joining;
+use super::sealed::Envelopes;
 use super::seam::{Carrier, Sending, Sent};
 use super::sockets::{Port, Sockets, Which};
 use crate::engine::upkeep::counters::EngineCounters;
@@ -34,6 +36,8 @@ pub(crate) struct SocketCarrier {
     /// The path of the last datagram, as its sender is likely to send the next.
     last_path: Option<(SocketAddr, RxPath)>,
     joining: Joining,
+    /// What packets are in on their way, if they are.
+    envelopes: Option<Box<Envelopes>>,
     /// The sockets of the groups that QPs are attached to.
     groups: Vec<Port>,
 }
@@ -41,7 +45,7 @@ pub(crate) struct SocketCarrier {
 impl Carrier for SocketCarrier {
     fn batch(&self) -> TxBatch {
         let limits = if self.sockets.config.gso {
-            run_limits(&self.sockets)
+            self.run_limits()
         } else {
             RunLimits::SINGLE
         };
@@ -54,13 +58,18 @@ impl Carrier for SocketCarrier {
         if self.next == self.out.len() {
             self.out.clear();
             self.next = 0;
-            self.out.extend(batch.runs().iter().map(to_transmit));
+            match &mut self.envelopes {
+                Some(envelopes) => envelopes.seal(batch, cx.now, &mut self.out),
+                None => self.out.extend(batch.runs().iter().map(to_transmit)),
+            }
             if self.sockets.only().is_none() {
                 self.locals.clear();
                 self.locals
                     .extend(batch.runs().iter().map(|run| run.dest.local));
             }
             if let Some(tap) = &mut cx.tap {
+                // A capture shows what leaves without an envelope.
+                batch.seal();
                 tap.sent(batch);
             }
         }
@@ -73,6 +82,24 @@ impl Carrier for SocketCarrier {
 
     fn receive(&mut self, which: Which, calls_max: u32, intake: &mut Intake<'_>) -> bool {
         self.receive_after(which, calls_max, intake, |_| {})
+    }
+
+    fn upkeep(&mut self, now: Time) -> Option<Time> {
+        let envelopes = self.envelopes.as_mut()?;
+        envelopes.look_at_silent(now)
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.envelopes.is_some()
+    }
+
+    fn note_opened(&mut self, path: &Path, envelope: &Envelope, now: Time) -> bool {
+        let envelopes = self.envelopes.as_mut();
+        envelopes.is_none_or(|envelopes| envelopes.note_opened(path, envelope, now))
+    }
+
+    fn poll_refusing(&mut self) -> Option<Path> {
+        self.envelopes.as_mut()?.poll_refusing()
     }
 
     fn join(&mut self, group: IpAddr) -> Result<(), Error> {
@@ -98,13 +125,19 @@ fn path_of<'p>(
     last: &'p mut Option<(SocketAddr, RxPath)>,
     local: IpAddr,
     datagram: &Datagram<'_>,
+    is_opened: bool,
 ) -> &'p RxPath {
     let same = last.as_ref().is_some_and(|(source, path)| {
         *source == datagram.source && path.local == local && path.tos == datagram.tos
     });
     if !same {
         let (ip, port) = (datagram.source.ip(), datagram.source.port());
-        let path = RxPath::new(ip, port, local, datagram.tos);
+        let path = if is_opened {
+            // The tag was in the place of an ICRC.
+            RxPath::in_memory(ip, local, datagram.tos)
+        } else {
+            RxPath::new(ip, port, local, datagram.tos)
+        };
         *last = Some((datagram.source, path));
     }
     let (_, path) = last.as_ref().expect("just set");
@@ -133,12 +166,22 @@ impl SocketCarrier {
                         intake.counters.rx_calls += 1;
                         any = true;
                         first(intake);
+                        if let Some(envelopes) = &mut self.envelopes {
+                            let (now, icrcs) = (intake.parts.now, intake.tap.is_some());
+                            let (local, rx) = (port.addr, &mut self.rx);
+                            envelopes.open_all(local, rx, now, icrcs, intake.counters);
+                            envelopes.act(&self.sockets, intake);
+                        }
                         self.rx
                             .iter()
                             .for_each(|datagram| intake.prefetch(&datagram));
-                        for datagram in self.rx.iter() {
-                            let path = path_of(&mut self.last_path, port.addr, &datagram);
-                            intake.datagram(path, &datagram);
+                        let envelopes = self.envelopes.as_deref();
+                        let is_opened = envelopes.is_some();
+                        for (place, datagram) in self.rx.iter().enumerate() {
+                            let last = &mut self.last_path;
+                            let path = path_of(last, port.addr, &datagram, is_opened);
+                            let headers = envelopes.map_or(&[][..], |of| of.headers(place));
+                            intake.datagram(path, &datagram, headers);
                         }
                         // A batch that is not full was all there was.
                         if count < self.rx.slots() {
@@ -157,7 +200,7 @@ impl SocketCarrier {
 
     /// Sends one datagram now. False if it did not leave.
     pub(super) fn send_single(&self, dest: &TxDest, bytes: &[u8]) -> bool {
-        let to = Dest::new(SocketAddr::new(dest.remote, ROCE_PORT));
+        let to = Dest::new(SocketAddr::new(dest.remote, self.sockets.port));
         let sent = self.sockets.of(dest.local).map(|socket| {
             socket.send(SendBatch {
                 bytes,
@@ -167,9 +210,10 @@ impl SocketCarrier {
         matches!(sent, Some(SendOutcome::All { .. }))
     }
 
-    pub(crate) fn new(sockets: Arc<Sockets>) -> SocketCarrier {
+    pub(super) fn new(sockets: Arc<Sockets>, envelopes: Option<Envelopes>) -> SocketCarrier {
         SocketCarrier {
             sockets,
+            envelopes: envelopes.map(Box::new),
             out: Vec::with_capacity(urxe_core::transmit::RUNS_MAX),
             locals: Vec::with_capacity(urxe_core::transmit::RUNS_MAX),
             next: 0,
@@ -186,10 +230,11 @@ impl SocketCarrier {
             let (socket, count) = self.next_group();
             let transmits = &self.out[self.next..self.next + count];
             counters.tx_calls += 1;
-            let outcome = socket.send(SendBatch {
-                bytes: batch.bytes(),
-                transmits,
-            });
+            let bytes = match &self.envelopes {
+                Some(envelopes) => envelopes.sealed(),
+                None => batch.bytes(),
+            };
+            let outcome = socket.send(SendBatch { bytes, transmits });
             self.next += outcome.sent();
             match outcome {
                 SendOutcome::All { .. } => {}
@@ -234,7 +279,7 @@ impl SocketCarrier {
         let (mut singles, mut locals) = (Vec::new(), Vec::new());
         for (index, transmit) in self.out.iter().enumerate().skip(self.next) {
             for (place, single) in transmit.singles().enumerate() {
-                if place > 0 && transmit.dest.addr().is_ipv4() {
+                if place > 0 && transmit.dest.addr().is_ipv4() && self.envelopes.is_none() {
                     let packet = &mut batch.bytes_mut()[single.range()];
                     urxe_wire::reident(packet, place as u16, 0);
                 }
@@ -244,21 +289,26 @@ impl SocketCarrier {
         }
         (self.out, self.locals) = (singles, locals);
         self.next = 0;
-        batch.set_limits(run_limits(&self.sockets));
+        batch.set_limits(self.run_limits());
     }
-}
 
-/// What the kernel takes, by what is known now.
-fn run_limits(sockets: &Sockets) -> RunLimits {
-    RunLimits {
-        segments_max: sockets.run_segments_max(),
-        ..RunLimits::SINGLE
+    /// What the kernel takes, by what is known now.
+    fn run_limits(&self) -> RunLimits {
+        let segments_max = self.sockets.run_segments_max();
+        let overhead = match &self.envelopes {
+            Some(_) => segments_max * OVERHEAD,
+            None => 0,
+        };
+        RunLimits {
+            segments_max,
+            bytes_max: RunLimits::UDP_PAYLOAD_MAX - overhead,
+        }
     }
 }
 
 #[inline]
 fn to_transmit(run: &Run) -> Transmit {
-    let dest = Dest::new(SocketAddr::new(run.dest.remote, ROCE_PORT));
+    let dest = Dest::new(SocketAddr::new(run.dest.remote, ROCE_V2_PORT));
     let segment = if run.segments() > 1 {
         run.segment_size
     } else {
@@ -271,19 +321,18 @@ fn to_transmit(run: &Run) -> Transmit {
 mod tests {
     use super::*;
     use crate::testing::{PATIENCE, address};
-    use urxe_core::Time;
     use urxe_core::qpn_table::QpnChunk;
     use urxe_udp::UdpConfig;
     use urxe_wire::{IcrcPolicy, IcrcSeed, IcrcVerdict, PathHeader};
 
     fn bind() -> ([u8; 4], Sockets) {
         let addr = address();
-        let sockets = Sockets::bind(&[addr.into()], &UdpConfig::default());
+        let sockets = Sockets::bind(&[addr.into()], ROCE_V2_PORT, &UdpConfig::default());
         (addr.octets(), sockets.expect("the address is free"))
     }
 
     fn carrier(sockets: Sockets) -> SocketCarrier {
-        SocketCarrier::new(Arc::new(sockets))
+        SocketCarrier::new(Arc::new(sockets), None)
     }
 
     fn send(carrier: &mut SocketCarrier, batch: &mut TxBatch, counters: &mut EngineCounters) {
@@ -312,8 +361,8 @@ mod tests {
         let path = PathHeader::V4 {
             src: a,
             dst: b,
-            sport: ROCE_PORT,
-            dport: ROCE_PORT,
+            sport: ROCE_V2_PORT,
+            dport: ROCE_V2_PORT,
         };
         let seed = IcrcSeed::new(&path);
         let mut tx = carrier(from);
@@ -327,7 +376,7 @@ mod tests {
             local: a.into(),
             remote: b.into(),
             tos: 0,
-            source_port: ROCE_PORT,
+            source_port: ROCE_V2_PORT,
             chunk: QpnChunk(0),
             in_memory: false,
         };
@@ -370,7 +419,7 @@ mod tests {
                 local: local.into(),
                 remote: remote.into(),
                 tos: 0,
-                source_port: ROCE_PORT,
+                source_port: ROCE_V2_PORT,
                 chunk: QpnChunk(0),
                 in_memory: false,
             };

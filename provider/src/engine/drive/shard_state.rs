@@ -39,6 +39,9 @@ use crate::strict::Strict;
 /// may be trains of 64 KiB. Then timers and sending have their turn.
 const RECEIVES_PER_TURN: u32 = 4;
 
+/// As many before what was handed over: more than a window of one connection takes.
+const RECEIVES_BEFORE_HANDED: u32 = 64;
+
 #[derive(Debug)]
 pub(crate) struct ShardState {
     /// Reached by dereferencing, too.
@@ -159,6 +162,7 @@ impl ShardState {
         let Some(membership) = self.membership.clone() else {
             return;
         };
+        self.receive_what_came_before();
         let mut has_more = false;
         membership.drain_inbox(|arrived| {
             let handed = match arrived {
@@ -176,18 +180,33 @@ impl ShardState {
                 local,
                 place,
                 tos,
+                envelope,
                 packet,
             } = handed;
             self.counters.taken_over += 1;
+            let now = self.now;
+            if let Some(envelope) = &envelope {
+                let path = urxe_seal::Path {
+                    source,
+                    dest: local,
+                };
+                if !self.carrier.note_opened(&path, envelope, now) {
+                    self.counters.seal_refused_replayed += 1;
+                    return;
+                }
+            }
             if wake::parse(packet).is_some() {
                 has_more = true;
                 return;
             }
-            let path = RxPath::new(source, source_port, local, tos);
+            let path = match envelope {
+                // The tag was in the place of an ICRC.
+                Some(_) => RxPath::in_memory(source, local, tos),
+                None => RxPath::new(source, source_port, local, tos),
+            };
             let handled = self.handle_packet(&path, place, packet);
             if let Handled::OfAnother(Foreign::Message(_)) = handled {
                 // It came to the wrong one twice: on QP 1, its listener is gone.
-                let now = self.now;
                 self.shard.handle_unowned_mad(&path, packet, now);
             }
         });
@@ -203,6 +222,20 @@ impl ShardState {
             });
             // Failing (another process holds the registry) does no harm: the next one tries again.
             self.counters.steering_repairs += u64::from(repaired.unwrap_or(false));
+        }
+    }
+
+    /// The kernel steers no sealed message to QP 1, so the end of a connection may be handed over, behind what is in the sockets.
+    fn receive_what_came_before(&mut self) {
+        let receives = if self.is_sealed() {
+            RECEIVES_BEFORE_HANDED
+        } else {
+            0
+        };
+        for _ in 0..receives {
+            if !self.receive(1, Which::All) {
+                break;
+            }
         }
     }
 
@@ -292,6 +325,11 @@ impl ShardState {
         self.carrier.prepare(remote, chunk, self.parts.now)
     }
 
+    /// Packets that pass sockets are in envelopes.
+    pub(in crate::engine) fn is_sealed(&self) -> bool {
+        self.carrier.is_sealed()
+    }
+
     /// True if packets to the owner of that chunk at that address leave through memory now.
     pub(in crate::engine) fn has_ring_to(&self, remote: IpAddr, chunk: QpnChunk) -> bool {
         self.carrier.has_ring_to(remote, chunk)
@@ -309,7 +347,12 @@ impl ShardState {
 
     /// Looks whether neighbours are gone. Returns when to look again.
     pub(in crate::engine) fn carrier_upkeep(&mut self) -> Option<Time> {
-        self.carrier.upkeep(self.parts.now)
+        let due = self.carrier.upkeep(self.parts.now);
+        while let Some(path) = self.carrier.poll_refusing() {
+            let ends = (path.source, path.dest);
+            self.with(|shard, env| shard.fail_peer(ends, env));
+        }
+        due
     }
 
     /// Hears a multicast group from now on.

@@ -23,6 +23,8 @@ impl ShardState {
                 .as_ref()
                 .is_some_and(|membership| membership.gets_trains_whole(dest, remote, self.now));
         self.shard.set_takes_pairs(index, takes_pairs);
-        self.shard.set_in_memory(index, has_ring);
+        // What is sealed has no ICRC either: the tag is in its place.
+        let has_no_icrc = has_ring || self.is_sealed();
+        self.shard.set_in_memory(index, has_no_icrc);
     }
 }

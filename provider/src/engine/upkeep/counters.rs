@@ -56,6 +56,24 @@ counters! {
     rx_errors,
     /// Datagrams that were cut off because they were longer than any packet.
     rx_truncated,
+    /// Sealed packets that were opened.
+    seal_opened,
+    /// Datagrams at the port of sealed packets that are none of this version.
+    seal_refused_format,
+    /// Packets that are sealed under another key file.
+    seal_refused_key,
+    /// Genuine packets that are authenticated only, where sealing is required.
+    seal_refused_mode,
+    /// Packets of an epoch that is over, or that the key file does not have.
+    seal_refused_epoch,
+    /// Packets with a wrong tag: made without the key, or changed on their way.
+    seal_refused_forged,
+    /// Packets that were received before.
+    seal_refused_replayed,
+    /// Packets that come so late that they may have been received before.
+    seal_refused_late,
+    /// Peers that said that they take no packets of this side.
+    seal_refused_by_peer,
     /// Times that posts were taken over which had been left for the engine's holder.
     bells_served,
     /// Packets of others on a shared address, handed to them.

@@ -38,11 +38,11 @@ pub(crate) struct Tap {
 
 impl Tap {
     /// Opens the file; `%p` in its name becomes the process id. If another context or
-    /// process is writing to it, its own file beside it is taken.
+    /// process is writing to it, its own file beside it is taken. `comment` is written to its head.
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) fn create(path: &Path) -> Result<Tap, Error> {
+    pub(crate) fn create(path: &Path, comment: &str) -> Result<Tap, Error> {
         let pid = std::process::id();
         let path = PathBuf::from(path.to_string_lossy().replace("%p", &pid.to_string()));
         let open = || -> io::Result<Tap> {
@@ -56,7 +56,7 @@ impl Tap {
                 frame: Vec::with_capacity(1 << 13),
                 block: Vec::with_capacity(1 << 13),
             };
-            tap.write_header();
+            tap.write_header(comment);
             Ok(tap)
         };
         open().map_err(Error::io("opening the capture file"))
@@ -120,9 +120,9 @@ impl Tap {
         self.frame = frame;
     }
 
-    fn write_header(&mut self) {
+    fn write_header(&mut self, comment: &str) {
         self.write_block(|block| {
-            pcapng::section(block, "", "");
+            pcapng::section(block, "", comment);
             let interface = Interface {
                 link_type: pcapng::LINKTYPE_RAW,
                 name: "",

@@ -37,7 +37,7 @@ impl Place {
     }
 
     fn registry(&self) -> Registry {
-        Registry::open_in(self.0.clone(), 7).expect("a file")
+        Registry::open_in(self.0.clone(), "7").expect("a file")
     }
 
     fn join(&self, addr: IpAddr, random: &mut Random) -> Result<Joined, JoinError> {
@@ -88,6 +88,7 @@ fn live_on(place: &Place, resident: &Joined, addr: IpAddr, random: &mut Random) 
     for n in 0..64_u64 {
         packet[..8].copy_from_slice(&random.next().to_le_bytes());
         let handed = Handed {
+            envelope: None,
             source: addr,
             source_port: 4791,
             local: addr,
@@ -244,6 +245,7 @@ fn messages_for_a_full_inbox_arrive_when_its_owner_fetches_what_it_has() {
     let [resident, busy] = [(); 2].map(|()| place.join(addr, &mut random).expect("shared"));
     let packet = dreq(busy.chunk);
     let handed = Handed {
+        envelope: None,
         source: addr,
         source_port: 4791,
         local: addr,
@@ -290,6 +292,7 @@ fn whoever_receives_for_neighbours_that_fetch_nothing_does_not_wait() {
         let now = Time(1 + ms * 1_000_000);
         for (packet, one) in packets.iter().zip(&stopped) {
             let handed = Handed {
+                envelope: None,
                 source: addr,
                 source_port: 4791,
                 local: addr,

@@ -148,7 +148,7 @@ impl Incoming {
         };
         intake.counters.rx_records += 1;
         intake.prefetch(&datagram);
-        intake.datagram(rx_path, &datagram);
+        intake.datagram(rx_path, &datagram, &[]);
     }
 
     /// The writer tells by what way the packets with a tag come.

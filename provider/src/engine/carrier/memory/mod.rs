@@ -22,6 +22,7 @@ use urxe_core::Time;
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::transmit::{TxBatch, TxDest};
 use urxe_ring::{Consumer, Push};
+use urxe_seal::{Envelope, Path};
 
 use self::incoming::{Buffer, Incoming};
 use self::outgoing::Outgoing;
@@ -338,7 +339,9 @@ impl Carrier for MemoryCarrier {
                 batch.set_capacity(BATCH_BYTES);
                 return Sent::All;
             }
-            batch.seal();
+            if !self.below.is_sealed() {
+                batch.seal();
+            }
         }
         let mut cx = Sending {
             tap: None,
@@ -470,6 +473,7 @@ impl Carrier for MemoryCarrier {
     }
 
     fn upkeep(&mut self, now: Time) -> Option<Time> {
+        let below = self.below.upkeep(now);
         let outgoing = &mut self.outgoing;
         let has_rings = !self.incoming.is_empty() || !outgoing.is_empty();
         if has_rings && self.sweep_at <= now {
@@ -490,6 +494,19 @@ impl Carrier for MemoryCarrier {
                 ring.is_dead |= !self.membership.is_alive(ring.from);
             }
         }
-        has_rings.then_some(self.sweep_at)
+        let own = has_rings.then_some(self.sweep_at);
+        [own, below].into_iter().flatten().min()
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.below.is_sealed()
+    }
+
+    fn note_opened(&mut self, path: &Path, envelope: &Envelope, now: Time) -> bool {
+        self.below.note_opened(path, envelope, now)
+    }
+
+    fn poll_refusing(&mut self) -> Option<Path> {
+        self.below.poll_refusing()
     }
 }

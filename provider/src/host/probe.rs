@@ -7,23 +7,21 @@
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 
-use urxe_wire::ROCE_V2_PORT;
-
 /// A socket that was told of the peer's port alone.
 #[derive(Debug)]
-pub(super) struct Probe(UdpSocket);
+pub(crate) struct Probe(UdpSocket);
 
 impl Probe {
     /// From one address of this host to another host. In a network of the program's own there is none to ask.
-    pub(super) fn new(from: IpAddr, to: IpAddr) -> io::Result<Probe> {
+    pub(crate) fn new(from: IpAddr, (to, port): (IpAddr, u16)) -> io::Result<Probe> {
         let socket = UdpSocket::bind((from, 0))?;
-        socket.connect((to, ROCE_V2_PORT))?;
+        socket.connect((to, port))?;
         socket.set_nonblocking(true)?;
         Ok(Probe(socket))
     }
 
     /// Asks once more, by a datagram without a byte, which all peers drop; true if an earlier one was refused.
-    pub(super) fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self) -> bool {
         let refused = |result: io::Result<usize>| {
             result.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
         };
@@ -35,18 +33,20 @@ impl Probe {
 mod tests {
     use super::*;
 
+    const PORT: u16 = urxe_wire::ROCE_V2_PORT;
+
     #[test]
     fn a_closed_port_is_told_from_an_open_one() {
         let (here, there) = ([127, 81, 12, 1], [127, 81, 12, 2]);
-        let closed = Probe::new(here.into(), there.into()).expect("loopback");
+        let closed = Probe::new(here.into(), (there.into(), PORT)).expect("loopback");
         while !closed.is_refused() {}
-        let owner = UdpSocket::bind((IpAddr::from(there), ROCE_V2_PORT)).expect("it is free");
-        let open = Probe::new(here.into(), there.into()).expect("loopback");
+        let owner = UdpSocket::bind((IpAddr::from(there), PORT)).expect("it is free");
+        let open = Probe::new(here.into(), (there.into(), PORT)).expect("loopback");
         // Each datagram that arrived was not refused.
         for _ in 0..3 {
             assert!(!open.is_refused());
             assert_eq!(owner.recv(&mut [0]).expect("it arrives"), 0);
         }
-        assert!(Probe::new([192, 0, 2, 1].into(), there.into()).is_err());
+        assert!(Probe::new([192, 0, 2, 1].into(), (there.into(), PORT)).is_err());
     }
 }

@@ -1,0 +1,345 @@
+//! Envelopes around what goes through sockets (docs/SEALED.md): packets are sealed when the sockets' datagrams are made, and opened
+//! when they come in, before anything looks at them. What goes through memory is not sealed.
+
+mod acts;
+mod peers;
+
+use core::net::IpAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use urxe_core::transmit::{RUNS_MAX, TxBatch};
+use urxe_core::{RxPath, Time};
+use urxe_seal::{Envelope, Identity, Keys, Mode, Notice, OVERHEAD, Opener, Path, Refusal, Sealer};
+use urxe_udp::{Datagram, Dest, RecvBatch, Transmit};
+use urxe_wire::IcrcVerdict;
+
+use self::peers::{Head, News, Peers};
+use super::memory::wake;
+use crate::engine::upkeep::counters::EngineCounters;
+use crate::error::Error;
+use crate::host::random::random;
+use crate::mem::keep_out_of_dumps;
+use crate::security::{Sealing, Seen, read_key_file};
+use crate::share::{PROBE_LEN, is_probe};
+
+/// How often it is looked whether the key file has changed.
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// The shortest packet that leaves: a BTH and an ICRC.
+const PACKET_MIN: usize = 16;
+
+/// Seals and opens for the sockets of one engine.
+#[derive(Debug)]
+pub(super) struct Envelopes {
+    sealer: Sealer,
+    opener: Opener,
+    sealing: Sealing,
+    clock: Wall,
+    /// The key file as it was read, and when it is looked at again.
+    seen: Option<Seen>,
+    look_at: Time,
+    /// Sealed packets that leave, or wait for a full socket.
+    out: Box<[u8]>,
+    /// Headers of the packets that were received last, in order, and how many each datagram has.
+    opened: Vec<Envelope>,
+    counts: Vec<usize>,
+    /// Packets may have been damaged on purpose: those leave damaged.
+    damages: bool,
+    peers: Peers,
+}
+
+/// The time of day: that of the last look at it, and what has passed since.
+#[derive(Clone, Copy, Debug)]
+struct Wall {
+    seconds: u64,
+    at: Time,
+}
+
+impl Wall {
+    fn look(at: Time) -> Wall {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Wall {
+            seconds: since.map_or(0, |since| since.as_secs()),
+            at,
+        }
+    }
+
+    #[inline]
+    fn seconds(&self, now: Time) -> u64 {
+        self.seconds + now.since_ns(self.at) / 1_000_000_000
+    }
+}
+
+fn identity() -> Result<Identity, Error> {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&random()?.to_ne_bytes());
+    bytes[8..].copy_from_slice(&random()?.to_ne_bytes()[..4]);
+    Ok(Identity::new(bytes))
+}
+
+impl Envelopes {
+    /// Reads the key file. `damages`: packets meet damage on purpose before they come here.
+    pub(super) fn open(sealing: &Sealing, damages: bool) -> Result<Envelopes, Error> {
+        let seen = Seen::at(&sealing.key_file);
+        let keys = Keys::new(&read_key_file(&sealing.key_file)?);
+        let clock = Wall::look(Time::ZERO);
+        let mode_min = sealing.mode_min;
+        Ok(Envelopes {
+            sealer: Sealer::hidden(
+                keys.clone(),
+                sealing.mode,
+                identity()?,
+                clock.seconds,
+                keep_out_of_dumps,
+            ),
+            opener: Opener::hidden(keys, mode_min, keep_out_of_dumps),
+            sealing: sealing.clone(),
+            clock,
+            seen,
+            // The first call has the engine's time.
+            look_at: Time::ZERO,
+            out: Box::default(),
+            opened: Vec::new(),
+            counts: Vec::new(),
+            damages,
+            peers: Peers::default(),
+        })
+    }
+
+    /// The key file's number.
+    pub(super) fn key_id(&self) -> u16 {
+        self.opener.key_id()
+    }
+
+    /// What captures say of themselves.
+    pub(super) fn note_of_captures(&self) -> String {
+        let (mode, key) = (self.sealing.mode, self.key_id());
+        format!(
+            "Packets that passed a socket were sealed (mode {mode}, key {key:04x}); they are here as they were inside of their envelopes"
+        )
+    }
+
+    /// Seals all packets of a batch, and makes the descriptors of what leaves.
+    pub(super) fn seal(&mut self, batch: &TxBatch, now: Time, out: &mut Vec<Transmit>) {
+        self.keep_up(now);
+        if self.out.is_empty() {
+            let packets_max = batch.bytes_max() / PACKET_MIN + RUNS_MAX;
+            self.out = vec![0; batch.bytes_max() + packets_max * OVERHEAD].into();
+        }
+        let mut end = 0;
+        for run in batch.runs() {
+            let path = Path {
+                source: run.dest.local,
+                dest: run.dest.remote,
+            };
+            if !self.sealer.sends_on(&path) {
+                self.peers.expect(path, now);
+            }
+            let start = end;
+            let mut sealer = self.sealer.on(path);
+            let packets = batch.bytes()[run.range.clone()].chunks(run.segment_size);
+            for (place, packet) in packets.enumerate() {
+                let place_out = &mut self.out[end..end + packet.len() + OVERHEAD];
+                sealer.seal(packet, place_out);
+                end += place_out.len();
+                if self.damages
+                    && run.dest.icrc_seed().verify(place as u16, packet) == IcrcVerdict::Bad
+                {
+                    place_out[place_out.len() - 1] ^= 1;
+                }
+            }
+            let segment = if run.segments() > 1 {
+                run.segment_size + OVERHEAD
+            } else {
+                0
+            };
+            let dest = Dest::new((run.dest.remote, urxe_seal::PORT).into());
+            out.push(Transmit::run(start..end, segment, dest).with_tos(run.dest.tos));
+        }
+    }
+
+    /// What was sealed last.
+    pub(super) fn sealed(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// Opens what was received at an address, where it lies. With `icrcs` the packets get one each, as they would have on a network.
+    pub(super) fn open_all(
+        &mut self,
+        local: IpAddr,
+        batch: &mut RecvBatch,
+        now: Time,
+        icrcs: bool,
+        counters: &mut EngineCounters,
+    ) {
+        if now >= self.look_at {
+            self.look(now);
+        }
+        self.opened.clear();
+        self.counts.clear();
+        batch.rewrite(|about, bytes| {
+            let before = self.opened.len();
+            let left = if is_plain(&about, bytes) {
+                (bytes.len(), about.segment_size)
+            } else {
+                self.open_datagram(local, &about, bytes, now, counters)
+            };
+            if left.0 > 0 {
+                self.counts.push(self.opened.len() - before);
+            }
+            if icrcs && self.opened.len() > before {
+                let path = RxPath::new(about.source.ip(), about.source.port(), local, about.tos);
+                for (place, packet) in bytes[..left.0].chunks_mut(left.1).enumerate() {
+                    path.seed.seal(place as u16, packet);
+                }
+            }
+            left
+        });
+    }
+
+    /// Headers of the packets of a datagram that [`Envelopes::open_all`] left, by its place among those; none if it was not sealed.
+    pub(super) fn headers(&self, datagram: usize) -> &[Envelope] {
+        let Some(&count) = self.counts.get(datagram) else {
+            return &[];
+        };
+        let start = self.counts[..datagram].iter().sum();
+        &self.opened[start..start + count]
+    }
+
+    #[inline]
+    fn open_datagram(
+        &mut self,
+        local: IpAddr,
+        about: &Datagram<'_>,
+        bytes: &mut [u8],
+        now: Time,
+        counters: &mut EngineCounters,
+    ) -> (usize, usize) {
+        let path = Path {
+            source: about.source.ip(),
+            dest: local,
+        };
+        if let Some(notice) = Notice::parse(bytes) {
+            self.peers.hear(News::Notice {
+                path,
+                notice,
+                is_genuine: false,
+            });
+            return (0, 0);
+        }
+        let (total, size) = (bytes.len(), about.segment_size.max(1));
+        let seconds = self.clock.seconds(now);
+        let (mut to, mut from) = (0, 0);
+        while from < total {
+            let end = total.min(from + size);
+            // Opening may overwrite it, as it does what is sealed.
+            let head = Head::of(&bytes[from..end]);
+            match self.opener.open(&path, seconds, bytes, from..end, to) {
+                Ok(opened) => {
+                    counters.seal_opened += 1;
+                    let packet = &bytes[to..to + opened.len];
+                    if peers::is_control(packet) {
+                        self.peers.hear_control(path, packet);
+                    } else {
+                        to += opened.len;
+                        self.opened.push(opened.envelope);
+                    }
+                }
+                Err(refusal) => self.refuse(&path, refusal, head, now, counters),
+            }
+            from = end;
+        }
+        (to, size.saturating_sub(OVERHEAD))
+    }
+
+    #[cold]
+    fn refuse(
+        &mut self,
+        path: &Path,
+        refusal: Refusal,
+        head: Option<Head>,
+        now: Time,
+        counters: &mut EngineCounters,
+    ) {
+        match refusal {
+            Refusal::NoEnvelope => counters.seal_refused_format += 1,
+            Refusal::OtherKey(_) => counters.seal_refused_key += 1,
+            Refusal::TooWeak(_) => counters.seal_refused_mode += 1,
+            Refusal::UnknownEpoch(_) => {
+                counters.seal_refused_epoch += 1;
+                // Other hosts may have a newer file, and this one, too.
+                self.look_at = self.look_at.min(now + LOOK_NS / 10);
+            }
+            Refusal::OldEpoch(_) => counters.seal_refused_epoch += 1,
+            Refusal::Replayed => counters.seal_refused_replayed += 1,
+            Refusal::Late => counters.seal_refused_late += 1,
+            _ => counters.seal_refused_forged += 1,
+        }
+        if let Some(head) = head {
+            self.peers.refuse(*path, refusal, head, now);
+        }
+    }
+
+    /// Once a second, and in time for another epoch.
+    #[inline]
+    fn keep_up(&mut self, now: Time) {
+        if now >= self.look_at {
+            self.look(now);
+        }
+        if self.sealer.is_due(self.clock.seconds(now)) {
+            self.renew(now);
+        }
+    }
+
+    #[cold]
+    fn renew(&mut self, now: Time) {
+        // Without random numbers the old identity goes on: under the old key, of which counters are left.
+        if let Ok(identity) = identity() {
+            self.sealer.renew(identity, self.clock.seconds(now));
+        }
+    }
+
+    /// Looks at the clock, and whether the key file has changed. One that cannot be used is not used: packets are sealed as they were.
+    #[cold]
+    pub(super) fn look(&mut self, now: Time) {
+        self.look_at = now + LOOK_NS;
+        self.clock = Wall::look(now);
+        let seen = Seen::at(&self.sealing.key_file);
+        if seen.is_none() || seen == self.seen {
+            return;
+        }
+        self.seen = seen;
+        let file = read_key_file(&self.sealing.key_file);
+        match file.and_then(|file| Ok((file, identity()?))) {
+            Ok((file, _)) if file.id() != self.key_id() => eprintln!(
+                "urxe: {} is now another key ({:04x}), which this process does not use: it has begun with {:04x}",
+                self.sealing.key_file.display(),
+                file.id(),
+                self.key_id()
+            ),
+            Ok((file, identity)) => {
+                let keys = Keys::new(&file);
+                self.opener.set_keys(keys.clone());
+                let seconds = self.clock.seconds(now);
+                self.sealer.set_keys(keys, identity, seconds);
+            }
+            Err(error) => eprintln!("urxe: {error}; the key that was read before is used on"),
+        }
+    }
+
+    /// Notes a packet that another process of this address opened. False if it was received before.
+    pub(super) fn note_opened(&mut self, path: &Path, envelope: &Envelope, now: Time) -> bool {
+        let seconds = self.clock.seconds(now);
+        self.opener.note(path, envelope, seconds).is_ok()
+    }
+
+    /// How packets are sealed.
+    fn mode(&self) -> Mode {
+        self.sealing.mode
+    }
+}
+
+/// What owners of one address send each other: it says nothing of packets, and is not sealed.
+fn is_plain(about: &Datagram<'_>, bytes: &[u8]) -> bool {
+    about.truncated || wake::parse(bytes).is_some() || (is_probe(bytes) && bytes.len() == PROBE_LEN)
+}

@@ -1,0 +1,181 @@
+//! What protects packets that leave through sockets: nothing, or an envelope under a key that both ends have (docs/SEALED.md).
+
+mod key_path;
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use urxe_seal::{KeyFile, Mode};
+use zeroize::Zeroizing;
+
+use crate::error::{Error, ErrorKind};
+use crate::host::environment;
+use crate::host::random::random;
+
+/// What is done for packets that leave through sockets, and asked of those that arrive there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Security {
+    /// Plain RoCEv2.
+    #[default]
+    Off,
+    /// Packets are authenticated: without the key none can be made or changed. All can be read.
+    Auth,
+    /// Packets are authenticated and encrypted. A peer with [`Security::Auth`] and the same key is understood; it answers as it does always,
+    /// in the clear.
+    Seal,
+    /// The same, and a peer that does less is refused.
+    SealRequired,
+}
+
+impl Security {
+    /// How packets are sealed, and what is accepted at least.
+    pub(crate) fn modes(self) -> Option<(Mode, Mode)> {
+        match self {
+            Security::Off => None,
+            Security::Auth => Some((Mode::Auth, Mode::Auth)),
+            Security::Seal => Some((Mode::Seal, Mode::Auth)),
+            Security::SealRequired => Some((Mode::Seal, Mode::Seal)),
+        }
+    }
+}
+
+impl FromStr for Security {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Security, String> {
+        match text {
+            "off" => Ok(Security::Off),
+            // What `auth` refuses is everything that is not authenticated, so it can require no more.
+            "auth" | "auth,require" => Ok(Security::Auth),
+            "seal" => Ok(Security::Seal),
+            "seal,require" => Ok(Security::SealRequired),
+            _ => Err(format!(
+                "\"{text}\" is none of \"off\", \"auth\", \"seal\" and \"seal,require\""
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Security {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Security::Off => "off",
+            Security::Auth => "auth",
+            Security::Seal => "seal",
+            Security::SealRequired => "seal,require",
+        })
+    }
+}
+
+/// How a context seals its packets, if it does.
+#[derive(Clone, Debug)]
+pub(crate) struct Sealing {
+    pub(crate) mode: Mode,
+    pub(crate) mode_min: Mode,
+    pub(crate) key_file: PathBuf,
+}
+
+impl Sealing {
+    /// By what the program says, or else the environment: a key file alone means [`Security::Seal`].
+    pub(crate) fn choose(
+        security: Option<Security>,
+        key_file: Option<PathBuf>,
+    ) -> Result<Option<Sealing>, Error> {
+        let security = match security {
+            Some(security) => Some(security),
+            None => environment::parsed(environment::SECURITY, str::parse)?,
+        };
+        let set = || environment::value(environment::KEY_FILE).map(PathBuf::from);
+        let key_file = key_file.or_else(set);
+        let security = security.unwrap_or(match key_file {
+            Some(_) => Security::Seal,
+            None => Security::Off,
+        });
+        let Some((mode, mode_min)) = security.modes() else {
+            return Ok(None);
+        };
+        let key_file = key_file.ok_or(ErrorKind::NoKeyFile)?;
+        Ok(Some(Sealing {
+            mode,
+            mode_min,
+            key_file,
+        }))
+    }
+}
+
+/// Reads a key file of `urxe key new`.
+///
+/// # Errors
+/// [`ErrorKind::KeyFile`]: it is not there, is open to other users, or is none.
+pub fn read_key_file(path: &Path) -> Result<KeyFile, Error> {
+    key_path::read(path).map_err(unusable(path))
+}
+
+/// Makes a key file that only its owner can read, with one secret that is used at once.
+///
+/// # Errors
+/// [`ErrorKind::KeyFile`] if it cannot be written, or is there already.
+pub fn create_key_file(path: &Path) -> Result<KeyFile, Error> {
+    let [a, b, ..] = random()?.to_be_bytes();
+    let file = KeyFile::new(u16::from_be_bytes([a, b]), *secret()?, unix_now());
+    key_path::create(path, &file).map_err(unusable(path))?;
+    Ok(file)
+}
+
+/// Adds a secret to a key file that senders use after a while, and takes out those that are not accepted any more. The file is replaced as a
+/// whole.
+///
+/// # Errors
+/// [`ErrorKind::KeyFile`]; the file is as it was.
+pub fn rotate_key_file(path: &Path, after: Duration) -> Result<KeyFile, Error> {
+    let mut file = read_key_file(path)?;
+    let now = unix_now();
+    file.rotate(*secret()?, now, now.saturating_add(after.as_secs()));
+    key_path::replace(path, &file).map_err(unusable(path))?;
+    Ok(file)
+}
+
+fn secret() -> Result<Zeroizing<[u8; 32]>, Error> {
+    let mut secret = Zeroizing::new([0; 32]);
+    for part in secret.as_chunks_mut::<8>().0 {
+        *part = random()?.to_ne_bytes();
+    }
+    Ok(secret)
+}
+
+fn unix_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+fn unusable(path: &Path) -> impl FnOnce(String) -> Error {
+    let path = path.display().to_string();
+    move |reason| ErrorKind::KeyFile(format!("{path} cannot be used: {reason}")).into()
+}
+
+pub(crate) use key_path::Seen;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for security in [
+            Security::Off,
+            Security::Auth,
+            Security::Seal,
+            Security::SealRequired,
+        ] {
+            assert_eq!(security.to_string().parse(), Ok(security));
+        }
+        assert_eq!("auth,require".parse(), Ok(Security::Auth));
+        for text in ["", "on", "require", "off,require", "Seal"] {
+            assert!(text.parse::<Security>().is_err(), "{text}");
+        }
+    }
+}
