@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use urxe::congestion::{CongestionControl, CongestionTextError};
-use urxe::{FaultSpec, Likeness, PortSpeed};
+use urxe::{FaultSpec, Likeness, PortSpeed, Security};
 
 use crate::bench::{self, Op, Road};
 use crate::control::PORT_DEFAULT;
+use crate::key::KeyCommand;
 use crate::pingpong::Variant;
 use crate::sim::args::SimCommand;
 use crate::target::{self, Measurement};
@@ -58,6 +59,9 @@ pub(crate) enum Command {
         /// The folder
         folder: PathBuf,
     },
+    /// Make and change the keys that packets are sealed with
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// List the devices: every network interface is one
     Devices(DevicesArgs),
     /// Print the RoCE packets of a capture file and check every ICRC
@@ -333,6 +337,9 @@ pub(crate) struct DecodeArgs {
     /// Print JSON: an object a packet, each on a line, then the summary
     #[arg(long)]
     pub(crate) json: bool,
+    /// Open sealed packets with this key of 'urxe key new'
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -415,6 +422,13 @@ pub(crate) struct LaunchArgs {
     pub(crate) likeness: Option<Likeness>,
     #[command(flatten)]
     pub(crate) wire: WireArgs,
+    /// What is done for packets that pass sockets: off, auth, seal, or seal,require, which refuses peers that only authenticate
+    /// [default: seal with a key file, else off]
+    #[arg(long, value_name = "MODE")]
+    pub(crate) security: Option<Security>,
+    /// The key for that, of 'urxe key new'
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
     /// How connections react to congestion: auto, none, path, delay=TIME, dcqcn=RATE or window=BYTES
     #[arg(long, value_name = "CONTROL", value_parser = parse_congestion)]
     pub(crate) congestion: Option<String>,

@@ -12,6 +12,7 @@ mod decode;
 mod devices;
 mod error;
 mod explain;
+mod key;
 mod launch;
 #[cfg(feature = "manuals")]
 mod manuals;
@@ -63,6 +64,7 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Package { folder } => package::run(&folder),
         #[cfg(feature = "manuals")]
         Command::Manuals { folder } => manuals::run(&folder),
+        Command::Key(command) => key::run(&command),
         Command::Devices(args) => devices::run(&args),
         Command::Decode(args) => decode::run(&args),
         Command::Stat(args) => stat::run(&args),

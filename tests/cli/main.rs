@@ -7,6 +7,7 @@ mod bench;
 mod decode;
 mod harness;
 mod json;
+mod key;
 mod launch;
 mod learn;
 mod pingpong;

@@ -4,7 +4,7 @@ use std::io::{self, BufReader, Read, Write};
 
 use serde::Serialize;
 
-use super::capture::{CaptureError, CaptureReader};
+use super::capture::{CaptureError, CaptureReader, Captured};
 use super::finding::{Finding, Icrc, Summary};
 
 /// What ends a decoding before the end of the file.
@@ -36,15 +36,18 @@ struct Packet<'a> {
     icrc: Option<&'static str>,
 }
 
+/// Writes a line for each frame. `open` says whether one was sealed, and puts what was inside into its place.
 pub(crate) fn decode(
     reader: impl Read,
     form: Form,
+    mut open: impl FnMut(&mut Captured) -> bool,
     out: &mut impl Write,
     summary: &mut Summary,
 ) -> Result<(), Ended> {
     let mut reader = CaptureReader::new(BufReader::with_capacity(1 << 18, reader))?;
     let mut first_ns = None;
-    while let Some(captured) = reader.next()? {
+    while let Some(mut captured) = reader.next()? {
+        let was_sealed = open(&mut captured);
         let finding = Finding::of(&captured);
         summary.add(&finding);
         match form {
@@ -62,7 +65,8 @@ pub(crate) fn decode(
             Form::Text => {
                 write!(out, "{:6} ", summary.packets)?;
                 write_time(out, &mut first_ns, captured.time_ns)?;
-                writeln!(out, "{finding}")?;
+                let note = if was_sealed { "sealed: " } else { "" };
+                writeln!(out, "{note}{finding}")?;
             }
         }
     }

@@ -3,6 +3,7 @@
 mod capture;
 mod finding;
 mod lines;
+mod sealed;
 
 use std::fmt;
 use std::fs::File;
@@ -12,6 +13,7 @@ use std::path::Path;
 use self::capture::CaptureError;
 use self::finding::Summary;
 use self::lines::{Ended, Form, decode};
+use self::sealed::Sealed;
 use crate::args::DecodeArgs;
 use crate::error::CliError;
 
@@ -24,6 +26,10 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<(), CliError> {
     } else {
         Box::new(File::open(&args.file).map_err(|error| fail(&error))?)
     };
+    let key = args.key_file.as_deref().map(urxe::read_key_file);
+    let key = key.transpose();
+    let key = key.map_err(|error| CliError::Failed(error.to_string()))?;
+    let mut sealed = key.as_ref().map(Sealed::new);
     let mut out = BufWriter::new(io::stdout().lock());
     let mut summary = Summary::default();
     let form = match (args.quiet, args.json) {
@@ -31,13 +37,28 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<(), CliError> {
         (false, true) => Form::Json,
         (false, false) => Form::Text,
     };
-    let ended = decode(reader, form, &mut out, &mut summary);
+    let ended = decode(
+        reader,
+        form,
+        |captured| {
+            let opened = sealed.as_mut().and_then(|sealed| sealed.open(captured));
+            opened.is_some()
+        },
+        &mut out,
+        &mut summary,
+    );
     if !matches!(ended, Err(Ended::Capture(CaptureError::NotACapture))) {
         if args.json {
             let summary = serde_json::to_string(&summary).expect("plain data");
             writeln!(out, "{summary}")?;
         } else {
             writeln!(out, "{summary}")?;
+            if let Some(sealed) = &sealed {
+                let Sealed {
+                    opened, refused, ..
+                } = sealed;
+                writeln!(out, "{opened} sealed packets opened, {refused} not")?;
+            }
         }
     }
     out.flush()?;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::unistd::getppid;
-use urxe::{Likeness, ListedDevice, PortSpeed};
+use urxe::{Likeness, ListedDevice, PortSpeed, read_key_file};
 
 pub(crate) use library::find as find_library;
 pub(crate) use names::{LINKS, NAME as LIBRARY, PATHS as PRELOAD};
@@ -133,6 +133,12 @@ fn variables(args: &LaunchArgs, owner: Owner) -> Result<Vec<(&'static str, OsStr
         let absolute = absolute.context(format_args!("cannot use {}", file.display()))?;
         variables.push(("URXE_PCAP", absolute.into()));
     }
+    if let Some(file) = &args.key_file {
+        let absolute = std::path::absolute(file);
+        let absolute = absolute.context(format_args!("cannot use {}", file.display()))?;
+        read_key_file(&absolute).map_err(|error| CliError::Failed(error.to_string()))?;
+        variables.push(("URXE_KEY_FILE", absolute.into()));
+    }
     let flag = |is_set: bool| is_set.then(|| "1".to_owned());
     let more = [
         ("URXE_STRICT", flag(args.strict)),
@@ -145,6 +151,10 @@ fn variables(args: &LaunchArgs, owner: Owner) -> Result<Vec<(&'static str, OsStr
         (
             "URXE_AS",
             args.likeness.map(|likeness| likeness.to_string()),
+        ),
+        (
+            "URXE_SECURITY",
+            args.security.map(|security| security.to_string()),
         ),
         ("URXE_WIRE", args.wire.wire.map(name_of)),
         ("URXE_CONGESTION", args.congestion.clone()),
