@@ -89,7 +89,7 @@ const BACK: &[(&str, &str)] = &[
     ("engine", "mem/fork"),
     ("engine", "mem/many"),
     ("engine/carrier/multicast", "device"),
-    ("engine/carrier/sealed", "mem/hidden"),
+    ("engine/carrier/sealed", "mem"),
     ("engine/objects/cm", "cm/queue"),
     ("engine/objects/keys", "mem"),
     ("engine/upkeep/give_back", "mem"),

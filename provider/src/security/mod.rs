@@ -27,7 +27,7 @@ pub enum Security {
     /// Packets are authenticated and encrypted. A peer with [`Security::Auth`] and the same key is understood; it answers as it does always,
     /// in the clear.
     Seal,
-    /// The same, and a peer that does less is refused.
+    /// As [`Security::Seal`], and a peer that does less is refused.
     SealRequired,
 }
 
