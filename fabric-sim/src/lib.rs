@@ -17,6 +17,7 @@
 //! | [`fault`] | what goes wrong: loss, damage, delay, cables and hosts that fail |
 //! | [`check`] | what must hold in every run, and what a set of runs must have seen |
 //! | [`host`] | what sends and receives: plain flows, and the real transport |
+//! | [`workload`] | collectives, random arrivals, matrices and traces, over the real transport |
 //! | [`observe`] | captures, tables and pages of a run |
 //! | `program` | programs that were written against `urxe`, on simulated hosts (feature `programs`, on by default) |
 //! | [`scenario`] | simulations as TOML files |
@@ -44,6 +45,7 @@ pub mod scenario;
 pub mod shrink;
 pub mod switch;
 pub mod topology;
+pub mod workload;
 
 pub use engine::{Rate, Span, Time};
 pub use fabric::{Fabric, FabricConfig, Mode};

@@ -70,10 +70,12 @@ pub(super) fn look(
 
 type Writer = fn(&mut NewFile, &Observation) -> io::Result<()>;
 
-const TABLES: [(&str, Writer); 3] = [
+const TABLES: [(&str, Writer); 5] = [
     ("ports.csv", |out, seen| csv::write_ports(out, seen)),
     ("rates.csv", |out, seen| csv::write_rates(out, seen)),
     ("flows.csv", |out, seen| csv::write_flows(out, seen)),
+    ("jobs.csv", |out, seen| csv::write_jobs(out, seen)),
+    ("messages.csv", |out, seen| csv::write_messages(out, seen)),
 ];
 
 /// Files in a folder that are being written: all of them come to their places, or none.

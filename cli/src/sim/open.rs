@@ -3,6 +3,7 @@
 use std::fmt::{Display, Write as _};
 use std::fs;
 use std::io::{Write as _, stdout};
+use std::path::Path;
 
 use fabric_sim::scenario::{Report, Scenario, Setting};
 
@@ -25,7 +26,18 @@ impl ScenarioArgs {
             settings.push("sim.swarm=true".parse().expect("is a setting"));
         }
         let changed = scenario.with(&settings);
-        changed.context(format_args!("--set: {file}"))
+        self.with_files(changed.context(format_args!("--set: {file}"))?)
+    }
+
+    /// Reads the files that a scenario names: their paths begin where its own file is.
+    pub(super) fn with_files(&self, mut scenario: Scenario) -> Result<Scenario, CliError> {
+        for name in scenario.files() {
+            let path = self.file.parent().unwrap_or(Path::new("")).join(&name);
+            let text = fs::read_to_string(&path);
+            let text = text.context(format_args!("cannot read {}", path.display()))?;
+            scenario = scenario.with_text(name, text);
+        }
+        Ok(scenario)
     }
 
     /// An error that is about the scenario.

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Write, stdout};
-use std::path::Path;
+use std::path::{Component, Path};
 use std::time::{Duration, Instant};
 
 use fabric_sim::scenario::Scenario;
@@ -50,10 +50,22 @@ pub(super) fn shrink(args: &ShrinkArgs) -> Result<(), CliError> {
 
 fn write_all(folder: &Path, shrunk: &Shrunk) -> Result<(), CliError> {
     let scenario = folder.join("scenario.toml");
-    let texts = [
+    let mut texts = vec![
         (scenario.clone(), shrunk.to_toml()),
         (folder.join("test.rs"), shrunk.to_test("scenario.toml")),
     ];
+    // Files in other places stay where they are.
+    let is_within = |name: &str| {
+        let mut parts = Path::new(name).components();
+        parts.all(|part| matches!(part, Component::Normal(_)))
+    };
+    let files = shrunk.scenario.texts().filter(|(name, _)| is_within(name));
+    texts.extend(files.map(|(name, text)| (folder.join(name), text.to_owned())));
+    for (path, _) in &texts {
+        // Files that the scenario names may be in folders beside it.
+        let parent = path.parent().unwrap_or(folder);
+        fs::create_dir_all(parent).map_err(|e| cannot_write(parent, e))?;
+    }
     for (path, text) in texts {
         let mut file = NewFile::create(&path)?;
         file.write_all(text.as_bytes())

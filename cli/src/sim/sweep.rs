@@ -54,6 +54,7 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<(), CliError> {
     let mut variants = Vec::new();
     for settings in scenario.variants().map_err(in_file)? {
         let variant = scenario.with(&settings).map_err(in_file)?;
+        let variant = args.scenario.with_files(variant)?;
         // What cannot be built under one seed cannot under any: told before hours of work.
         variant.build(args.first).map_err(in_file)?;
         variants.push((settings, variant));

@@ -3,6 +3,7 @@
 //!
 //! Rates are of payload: with 1024 bytes a packet, 1024 of 1106 bytes on the wire.
 
+mod collectives;
 mod congestion;
 mod fairness;
 mod lossless;
@@ -76,11 +77,13 @@ pub struct Experiment {
     pub title: &'static str,
     /// The source of the expectation.
     pub source: &'static str,
+    /// It takes longer than all others together: left out where only time counts.
+    pub is_long: bool,
     run: fn(&mut Findings),
 }
 
 impl Experiment {
-    /// Runs it. Takes a few seconds at most.
+    /// Runs it. Takes a few seconds at most, unless it is long.
     pub fn run(&self) -> Vec<Finding> {
         let mut findings = Findings::default();
         (self.run)(&mut findings);
@@ -94,72 +97,98 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "share",
         title: "two hosts send to a third, 1 Gb/s each: four ways to share",
         source: "half of the link each",
+        is_long: false,
         run: fairness::share,
     },
     Experiment {
         name: "unfairness",
         title: "PFC is fair to ports, not to flows",
         source: "Zhu et al., SIGCOMM 2015, fig. 3: a half and three sixths, or two thirds and two sixths",
+        is_long: false,
         run: fairness::unfairness,
     },
     Experiment {
         name: "victim",
         title: "a flow that goes elsewhere suffers from a congestion that it has no part in",
         source: "Zhu et al., SIGCOMM 2015, fig. 4: a quarter of the link, an eighth with more senders",
+        is_long: false,
         run: fairness::victim,
     },
     Experiment {
         name: "dcqcn",
         title: "the queue that DCQCN settles at, 2 and 4 senders at 40 Gb/s, by the real transport",
         source: "Zhu et al., CoNEXT 2016: the fixed point",
+        is_long: false,
         run: congestion::fixed_point,
     },
     Experiment {
         name: "thresholds",
         title: "thresholds of a switch with 32 ports of 40 Gb/s and 12 MB",
         source: "Zhu et al., SIGCOMM 2015, section 4",
+        is_long: false,
         run: lossless::thresholds,
     },
     Experiment {
         name: "headroom",
         title: "headroom by the formula, 600 bytes less, and a packet less, at 500 moments of stopping or more",
         source: "IEEE 802.3, 31B.3.7",
+        is_long: false,
         run: lossless::headroom,
     },
     Experiment {
         name: "deadlock",
         title: "a ring of four switches, and a routing loop",
         source: "Hu et al., HotNets 2016: a cycle is not yet a deadlock; a loop deadlocks above n B / TTL",
+        is_long: false,
         run: lossless::deadlock,
     },
     Experiment {
         name: "storm",
         title: "a host that pauses without end, with and without the watchdog",
         source: "Guo et al., SIGCOMM 2016, section 4.3",
+        is_long: false,
         run: lossless::storm,
     },
     Experiment {
         name: "incast",
         title: "127 hosts write 2 MB each to one, by the real transport; both ways, and several QPs of a host",
         source: "N (payload + headers) / C + the way there and back",
+        is_long: false,
         run: transport::incast,
+    },
+    Experiment {
+        name: "all-reduce",
+        title: "all-reduce of 64 and 1024 hosts on one switch of 100 Gb/s, by the real transport",
+        source: "alpha-beta: 2 (n - 1) (alpha + S / n beta); 2 log n (alpha + S beta); 2 log n alpha + 2 (n - 1) / n S beta",
+        is_long: false,
+        run: collectives::all_reduce,
+    },
+    Experiment {
+        name: "all-reduce-ring-1024",
+        title: "the same by a ring of 1024 hosts: two million messages",
+        source: "alpha-beta: 2 (n - 1) (alpha + S / n beta)",
+        is_long: true,
+        run: collectives::ring_of_1024,
     },
     Experiment {
         name: "go-back-n",
         title: "goodput of the real transport under random loss",
         source: "(1 - p) / (1 + B p + T p^2), B packets under way, T packets in a timeout",
+        is_long: false,
         run: transport::go_back_n,
     },
     Experiment {
         name: "livelock",
         title: "messages of 4 MB, and every 256th packet lost: a model that begins again, and the real transport",
         source: "Guo et al., SIGCOMM 2016, section 4.1: nothing arrives over a full link; (1 - p) / (1 + B p)",
+        is_long: false,
         run: transport::livelock,
     },
     Experiment {
         name: "md1",
         title: "waiting time of random arrivals",
         source: "M/D/1: rho / (2 mu (1 - rho))",
+        is_long: false,
         run: queueing::md1,
     },
 ];

@@ -9,6 +9,7 @@ use crate::engine::{Span, Time, mix64};
 use crate::envelope::{Envelope, IP_UDP_LEN, decode, encode, flow_hash, host_of};
 use crate::fabric::{LITE_BODY, Mode, frame_len};
 use crate::frame::{Frame, Payload};
+use crate::host::jobs::{Jobs, OF_JOBS};
 use crate::host::sim::Sim;
 use crate::host::stream::{Stream, StreamId, StreamOp, StreamSpec};
 use crate::host::timer::TimerFor;
@@ -44,6 +45,7 @@ pub(crate) struct Drivers {
     pub(crate) transports: Vec<Option<Box<Transport>>>,
     programs: Vec<Option<Box<dyn Program>>>,
     pub(crate) streams: Vec<Stream>,
+    pub(crate) jobs: Jobs,
     batch: TxBatch,
     scratch: Box<[u8]>,
     config: TransportConfig,
@@ -59,6 +61,7 @@ impl Drivers {
             transports: (0..hosts).map(|_| None).collect(),
             programs: (0..hosts).map(|_| None).collect(),
             streams: Vec::new(),
+            jobs: Jobs::default(),
             batch: TxBatch::new(BATCH, RunLimits::SINGLE),
             scratch: vec![0; BATCH].into(),
             config: TransportConfig::default(),
@@ -140,6 +143,7 @@ impl Sim {
                 stream.failure.get_or_insert(WcStatus::WrFlushErr);
             }
         }
+        self.drop_jobs_of(host);
     }
 
     /// The host starts again: its program is told, with a transport that has nothing.
@@ -303,6 +307,10 @@ impl Sim {
             let Some(cqe) = transport.next_stream_completion() else {
                 break;
             };
+            if cqe.wr_id >= OF_JOBS {
+                self.on_job_completion(&cqe);
+                continue;
+            }
             if cqe.opcode == WcOpcode::Recv {
                 if cqe.status == WcStatus::Success {
                     self.renew_receive(cqe.wr_id as u32);

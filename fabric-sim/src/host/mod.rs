@@ -1,10 +1,11 @@
 //! Hosts: plain flows of frames, and hosts that run the real transport.
 //!
 //! [`Sim`] is a fabric with hosts. [`Sim::add_flow`] makes frames without a transport, for experiments
-//! about the network alone; [`Sim::add_stream`] has two transports talk; [`Sim::with_verbs`] and
-//! [`Program`] are for posting work requests directly.
+//! about the network alone; [`Sim::add_stream`] has two transports talk; [`Sim::add_job`] runs
+//! a whole workload between many; [`Sim::with_verbs`] and [`Program`] are for posting work requests directly.
 
 mod drive;
+mod jobs;
 mod memory;
 mod sim;
 mod stream;
@@ -14,6 +15,7 @@ mod transport;
 pub use crate::envelope::address_of;
 pub use crate::flow::{Arrivals, Flow, FlowId, FlowSpec};
 pub use drive::StreamError;
+pub use jobs::{Job, JobId, JobSpec, Message};
 pub use memory::{Contents, HostMemory};
 pub use sim::{BuildError, Sim};
 pub use stream::{Stream, StreamId, StreamOp, StreamSpec};

@@ -206,6 +206,7 @@ impl Sim {
             TimerFor::Transport => self.on_transport_timer(host),
             TimerFor::Stream(id) => self.post_messages(id),
             TimerFor::Receive(id) => self.post_receive(id),
+            TimerFor::Job(place) => self.on_job_timer(host, place),
             TimerFor::Task(_) | TimerFor::Contexts => return,
         }
         self.serve(host);

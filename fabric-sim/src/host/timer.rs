@@ -10,6 +10,8 @@ pub(crate) enum TimerFor {
     Stream(u32),
     /// A receive of a stream.
     Receive(u32),
+    /// A job: its start, or a time that it waits for.
+    Job(u32),
     /// A task of a program.
     Task(u32),
     /// The contexts of a host's programs.
@@ -29,6 +31,7 @@ impl TimerFor {
             TimerFor::Receive(number) => (3, number),
             TimerFor::Task(number) => (4, number),
             TimerFor::Contexts => (5, 0),
+            TimerFor::Job(number) => (7, number),
         };
         debug_assert!(number >> NUMBER_BITS == 0, "{self:?}");
         kind << NUMBER_BITS | number
@@ -44,6 +47,7 @@ impl TimerFor {
             2 => TimerFor::Stream(number),
             3 => TimerFor::Receive(number),
             4 => TimerFor::Task(number),
+            7 => TimerFor::Job(number),
             _ => TimerFor::Contexts,
         }
     }
@@ -62,6 +66,7 @@ mod tests {
                 TimerFor::Stream(n),
                 TimerFor::Receive(n),
                 TimerFor::Task(n),
+                TimerFor::Job(n),
             ]
         });
         let others = [TimerFor::Transport, TimerFor::Contexts];

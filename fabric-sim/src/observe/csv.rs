@@ -131,6 +131,60 @@ pub fn write_flows(out: &mut impl Write, seen: &Observation) -> io::Result<()> {
     Ok(())
 }
 
+/// Writes what became of each job, a line a job. Fields of jobs that are not complete are empty.
+///
+/// # Errors
+/// What writing says.
+pub fn write_jobs(out: &mut impl Write, seen: &Observation) -> io::Result<()> {
+    writeln!(
+        out,
+        "job,name,start_us,completion_us,messages,bytes,bus_gbps,failure"
+    )?;
+    for (number, job) in seen.jobs.iter().enumerate() {
+        let bus = job
+            .bus_bandwidth
+            .map(|rate| format!("{:.6}", rate.as_gbps_f64()));
+        writeln!(
+            out,
+            "{number},{},{},{},{},{},{},{}",
+            quoted(&job.name),
+            Us(job.start.since(Time::ZERO)),
+            field(job.completion.map(Us)),
+            job.messages,
+            job.bytes,
+            field(bus),
+            quoted(&field(job.failure.as_ref())),
+        )?;
+    }
+    Ok(())
+}
+
+/// Writes the messages of jobs that keep them, a line a message, in the order in which they ended.
+///
+/// # Errors
+/// What writing says.
+pub fn write_messages(out: &mut impl Write, seen: &Observation) -> io::Result<()> {
+    writeln!(
+        out,
+        "job,from,to,bytes,start_us,completion_us,ideal_us,slowdown"
+    )?;
+    for message in &seen.messages {
+        writeln!(
+            out,
+            "{},{},{},{},{},{},{},{:.4}",
+            message.job,
+            quoted(&message.from),
+            quoted(&message.to),
+            message.bytes,
+            Us(message.start.since(Time::ZERO)),
+            Us(message.took),
+            Us(message.ideal),
+            message.slowdown(),
+        )?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@ mod outcome;
 mod series;
 
 pub use capture::{Capture, captured};
+pub(crate) use outcome::ideal_of_message;
 pub use outcome::{FlowOutcome, outcomes};
 pub use series::{ClassSeries, Sampling, Series, sampled};
 
@@ -16,6 +17,7 @@ use crate::Sim;
 use crate::engine::Time;
 use crate::fabric::PortStats;
 use crate::topology::{Node, Topology};
+use crate::workload::{JobOutcome, MessageOutcome, job_outcomes, messages};
 
 /// What ports are called where a short name is wanted: `s0p3` is the fourth port of switch `s0`, and `h2` the only one
 /// of host `h2`.
@@ -45,6 +47,10 @@ pub struct Observation {
     pub series: Series,
     /// What became of each flow.
     pub flows: Vec<FlowOutcome>,
+    /// What became of each job.
+    pub jobs: Vec<JobOutcome>,
+    /// The messages of jobs that keep them.
+    pub messages: Vec<MessageOutcome>,
     /// What each port did in all.
     pub ports: Vec<PortStats>,
 }
@@ -80,6 +86,8 @@ pub fn observed(sim: &mut Sim, until: Time, sampling: Sampling) -> Observation {
         topology: fabric.topology().clone(),
         series,
         flows: outcomes(sim),
+        jobs: job_outcomes(sim),
+        messages: messages(sim),
         ports: ports.collect(),
     }
 }

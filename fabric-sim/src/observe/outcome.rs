@@ -2,7 +2,7 @@
 
 use crate::Sim;
 use crate::engine::{Rate, Span, Time};
-use crate::host::{FlowSpec, StreamOp, StreamSpec};
+use crate::host::{FlowSpec, Message, StreamOp, StreamSpec};
 use crate::link::{ETHERNET_OVERHEAD, FRAME_GAP, Link};
 use crate::topology::HostId;
 
@@ -76,6 +76,8 @@ pub fn outcomes(sim: &Sim) -> Vec<FlowOutcome> {
 const HEADERS: u32 = ETHERNET_OVERHEAD + 20 + 8 + 12 + 4;
 /// The header of the first packet of a WRITE, and of a READ request.
 const RETH: u32 = 16;
+/// The immediate of the last packet of a message of a job.
+const IMMEDIATE: u32 = 4;
 /// The header of an ACK, and of the first and the last response.
 const AETH: u32 = 4;
 
@@ -148,4 +150,17 @@ fn ideal_of_stream(sim: &Sim, spec: &StreamSpec) -> Option<Span> {
         StreamOp::FetchAdd => return None,
         StreamOp::Read => time_of(&there, &small(RETH)) + time_of(&back, &several(2 * AETH)),
     })
+}
+
+/// How long a message of a job would take alone, until its sender knows that it has come.
+pub(crate) fn ideal_of_message(sim: &Sim, message: &Message, mtu: u32) -> Span {
+    let tag = sim.fabric().config().qos.tag_len();
+    let ways = [(message.from, message.to), (message.to, message.from)];
+    let [there, back] = ways.map(|(a, b)| way(sim, &FlowSpec::new(a, b)).unwrap_or_default());
+    let mut data = load(message.bytes.into(), mtu, u64::from(RETH + IMMEDIATE), tag);
+    let is_one = u64::from(message.bytes) <= u64::from(mtu);
+    data.last += IMMEDIATE + if is_one { RETH } else { 0 };
+    let mut ack = load(0, 1, AETH.into(), tag);
+    ack.last += AETH;
+    time_of(&there, &data) + time_of(&back, &ack)
 }

@@ -64,6 +64,9 @@ impl Scenario {
         for (number, flow) in file.flows.iter().enumerate() {
             At(number).add(&mut sim, flow, self)?;
         }
+        for (number, job) in (0..).zip(&file.jobs) {
+            self.add_job(&mut sim, number, job)?;
+        }
         for (number, table) in file.faults.iter().enumerate() {
             let fault = faults::fault(sim.fabric().topology(), number, table)?;
             let place = || format!("fault[{number}].kind");

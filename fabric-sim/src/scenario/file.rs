@@ -1,6 +1,7 @@
 //! The scenario file, as serde reads it.
 
 use core::num::NonZeroU64;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::de::{DeString, DeTable, DeValue};
@@ -12,6 +13,7 @@ use crate::fabric::Mode;
 use crate::fault::{Forgery, Frames};
 use crate::qos::{PRIORITIES, Trust};
 use crate::scenario::ScenarioError;
+use crate::scenario::job_file::JobTable;
 use crate::scenario::values::{
     Cable, Classes, Congestion, Count, Dscp, DscpMap, FirstPsn, Names, PathMtu, Ports, Probability,
     Rising, Size,
@@ -27,6 +29,8 @@ pub struct Scenario {
     pub(crate) table: Table,
     /// What it was read from, for the lines of errors.
     pub(super) text: String,
+    /// Texts of the files that it names.
+    pub(super) texts: BTreeMap<String, String>,
 }
 
 impl Scenario {
@@ -39,7 +43,27 @@ impl Scenario {
             file: File::parse(text)?,
             table: text.parse().map_err(ScenarioError::syntax)?,
             text: text.to_owned(),
+            texts: BTreeMap::new(),
         })
+    }
+
+    /// Names of the files that its jobs are read from: each is to be given to [`Scenario::with_text`] before it is built.
+    pub fn files(&self) -> Vec<String> {
+        let names = self.file.jobs.iter().filter_map(|job| job.kind.file());
+        names.map(str::to_owned).collect()
+    }
+
+    /// Gives it the text of a file that it names.
+    pub fn with_text(mut self, file: impl Into<String>, text: impl Into<String>) -> Scenario {
+        self.texts.insert(file.into(), text.into());
+        self
+    }
+
+    /// The files that it was given, and their texts.
+    pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.texts
+            .iter()
+            .map(|(file, text)| (file.as_str(), text.as_str()))
     }
 
     /// A scenario of a changed table.
@@ -48,6 +72,7 @@ impl Scenario {
             file: File::parse(&text_of(&table))?,
             table,
             text: self.text.clone(),
+            texts: self.texts.clone(),
         })
     }
 
@@ -87,6 +112,8 @@ pub(super) struct File {
     pub(super) host: HostTable,
     #[serde(default, rename = "flow")]
     pub(super) flows: Vec<FlowTable>,
+    #[serde(default, rename = "job")]
+    pub(super) jobs: Vec<JobTable>,
     #[serde(default, rename = "fault")]
     pub(super) faults: Vec<FaultTable>,
     #[serde(default)]
@@ -103,6 +130,7 @@ impl File {
         let tagged = [
             ("topology", "kind", TopologyTable::COMMON),
             ("flow", "op", FlowTable::COMMON),
+            ("job", "kind", JobTable::COMMON),
             ("fault", "kind", FaultTable::COMMON),
         ];
         for (name, tag, common) in tagged {
@@ -466,6 +494,8 @@ pub(super) struct ExpectTable {
     pub(super) complete: Option<bool>,
     pub(super) goodput_min: Option<Rate>,
     pub(super) jain_min: Option<f64>,
+    /// The longest that a flow or a job may take.
+    pub(super) completion_max: Option<Span>,
     /// Marks that a set of runs must have seen.
     pub(super) sometimes: Vec<Mark>,
 }

@@ -47,7 +47,12 @@ impl Scenario {
         let drops = sim.fabric().drops();
         let (drops, lossless) = (drops.total(), drops.lossless_overruns());
         let deadlock = report.deadlock.as_deref();
-        let is_complete = report.flows.iter().all(|f| f.completion.is_some());
+        let flows = report.flows.iter().map(|flow| flow.completion);
+        let times: Vec<_> = flows
+            .chain(report.jobs.iter().map(|job| job.completion))
+            .collect();
+        let is_complete = times.iter().all(Option::is_some);
+        let last = times.into_iter().flatten().max().unwrap_or_default();
         let low = report.rates().fold(f64::INFINITY, f64::min);
         let jain = report.jain();
         let checks = [
@@ -65,7 +70,7 @@ impl Scenario {
             ),
             (
                 expect.complete.is_none_or(|is| is_complete == is),
-                format!("all flows complete: {is_complete}"),
+                format!("all flows and jobs complete: {is_complete}"),
             ),
             (
                 expect.goodput_min.is_none_or(|r| low >= r.as_gbps_f64()),
@@ -74,6 +79,12 @@ impl Scenario {
             (
                 expect.jain_min.is_none_or(|least| jain >= least),
                 format!("Jain's fairness index is {jain:.4}"),
+            ),
+            (
+                expect
+                    .completion_max
+                    .is_none_or(|most| is_complete && last <= most),
+                format!("complete: {is_complete}, the last after {last}"),
             ),
         ];
         let failed = checks.into_iter().filter(|(holds, _)| !holds);

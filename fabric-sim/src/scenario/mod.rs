@@ -4,6 +4,8 @@ mod build;
 mod extent;
 mod faults;
 mod file;
+mod job_file;
+mod jobs;
 mod judge;
 mod lines;
 mod report;

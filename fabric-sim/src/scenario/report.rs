@@ -8,6 +8,7 @@ use crate::engine::{Rate, Span, Time, TraceHash};
 use crate::fabric::DropReason;
 use crate::fault::ActiveFault;
 use crate::topology::PortName;
+use crate::workload::{JobOutcome, job_outcomes};
 
 /// A flow or stream.
 #[derive(Clone, PartialEq, Debug)]
@@ -58,6 +59,8 @@ pub struct Report {
     pub events: u64,
     /// Plain flows, then streams.
     pub flows: Vec<FlowReport>,
+    /// Jobs.
+    pub jobs: Vec<JobOutcome>,
     /// Dropped frames.
     pub drops: Vec<(&'static str, u64)>,
     /// Pause frames that stopped a neighbour, by port.
@@ -109,6 +112,7 @@ impl Report {
             end: sim.now(),
             events: fabric.events(),
             flows: flows.chain(streams).collect(),
+            jobs: job_outcomes(sim),
             drops: drops.filter(|(_, count)| *count > 0).collect(),
             pauses: pauses.filter(|(_, count)| *count > 0).collect(),
             deadlock: fabric.find_deadlock().map(|d| d.describe(topology)),
@@ -156,6 +160,7 @@ impl fmt::Display for Report {
         if self.flows.len() > 1 {
             writeln!(f, "  fairness (Jain) {:.4}", self.jain())?;
         }
+        self.jobs.iter().try_for_each(|job| write_job(f, job))?;
         for (port, count) in &self.pauses {
             writeln!(f, "  {port} stopped its neighbour {count} times")?;
         }
@@ -173,4 +178,36 @@ impl fmt::Display for Report {
             None => Ok(()),
         }
     }
+}
+
+fn write_job(f: &mut fmt::Formatter<'_>, job: &JobOutcome) -> fmt::Result {
+    let (messages, bytes) = (job.messages, job.bytes);
+    write!(
+        f,
+        "  job {:24} {messages:>9} messages {bytes:>12} B",
+        job.name
+    )?;
+    if let Some(span) = job.completion {
+        write!(f, "  complete after {span}")?;
+    }
+    if let Some(rate) = job.bus_bandwidth {
+        write!(f, ", bus bandwidth {:.3} Gb/s", rate.as_gbps_f64())?;
+    }
+    match &job.failure {
+        Some(failure) => writeln!(f, "  not complete: {failure}")?,
+        None => writeln!(f)?,
+    }
+    for bucket in &job.buckets {
+        let [half, most, nearly_all] = bucket.slowdown;
+        let size = match bucket.up_to {
+            u64::MAX => "larger".to_owned(),
+            bytes => format!("up to {bytes} B"),
+        };
+        writeln!(
+            f,
+            "    {size:20} {:>7} messages, slowdown p50 {half:.2} p95 {most:.2} p99 {nearly_all:.2}",
+            bucket.count
+        )?;
+    }
+    Ok(())
 }

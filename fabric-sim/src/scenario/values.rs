@@ -50,6 +50,10 @@ checked! {
     Count(u32) from u32: |n| ensure(n, (1..=65_536).contains(&n), "1 to 65536");
     /// Ports of a switch of a fat tree.
     Ports(u32) from u32: |k| ensure(k, (2..=64).contains(&k) && k % 2 == 0, "even, at most 64");
+    /// How often something is done.
+    Repeat(u32) from u32: |n| ensure(n, (1..=10_000).contains(&n), "1 to 10000");
+    /// A part of a link's rate.
+    Load(f64) from f64: |x| ensure(x, x > 0.0 && x <= 2.0, "a load is above 0, and at most 2");
     /// A probability.
     Probability(f64) from f64: |p| ensure(p, (0.0..=1.0).contains(&p), "a probability is 0 to 1");
     /// A DSCP, as the TOS byte that has it and says that ECN is possible.
@@ -74,6 +78,12 @@ checked! {
     } else {
         Err("numbers of frames must rise".to_owned())
     };
+}
+
+impl Default for Repeat {
+    fn default() -> Repeat {
+        Repeat(1)
+    }
 }
 
 fn ensure<T: Display>(value: T, holds: bool, rule: &str) -> Result<T, String> {

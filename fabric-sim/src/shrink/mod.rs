@@ -88,6 +88,7 @@ pub fn shrink(
         search.fewer("fault");
         search.single_flows();
         search.fewer("flow");
+        search.fewer("job");
         search.shorter_windows();
         search.smaller_flows();
         // Last: which frame is hit depends on how many there are before it.
@@ -188,12 +189,16 @@ impl Shrunk {
         let seed = self.scenario.seed();
         let failure = self.report.failures.first().map_or("", String::as_str);
         let name: String = class_name(&self.class);
+        let text = |(file, _): (&str, &str)| {
+            format!("    let scenario = scenario.with_text({file:?}, include_str!({file:?}));\n")
+        };
+        let texts: String = self.scenario.texts().map(text).collect();
         format!(
             "//! Found by a simulation, and made small: {failure}\n\n\
              use fabric_sim::scenario::Scenario;\n\n\
              #[test]\n\
              fn {name}_of_seed_{seed}() {{\n    \
-                 let scenario = Scenario::parse(include_str!({file:?})).expect(\"a scenario\");\n    \
+                 let scenario = Scenario::parse(include_str!({file:?})).expect(\"a scenario\");\n{texts}    \
                  let report = scenario.run({seed}).expect(\"it runs\");\n    \
                  assert_eq!(report.failures, Vec::<String>::new(), \"{{report}}\");\n\
              }}\n"
