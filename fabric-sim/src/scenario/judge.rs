@@ -70,7 +70,7 @@ impl Scenario {
             ),
             (
                 expect.complete.is_none_or(|is| is_complete == is),
-                format!("all flows and jobs complete: {is_complete}"),
+                format!("all flows complete: {is_complete}"),
             ),
             (
                 expect.goodput_min.is_none_or(|r| low >= r.as_gbps_f64()),
