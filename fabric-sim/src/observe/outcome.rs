@@ -157,10 +157,37 @@ pub(crate) fn ideal_of_message(sim: &Sim, message: &Message, mtu: u32) -> Span {
     let tag = sim.fabric().config().qos.tag_len();
     let ways = [(message.from, message.to), (message.to, message.from)];
     let [there, back] = ways.map(|(a, b)| way(sim, &FlowSpec::new(a, b)).unwrap_or_default());
-    let mut data = load(message.bytes.into(), mtu, u64::from(RETH + IMMEDIATE), tag);
-    let is_one = u64::from(message.bytes) <= u64::from(mtu);
-    data.last += IMMEDIATE + if is_one { RETH } else { 0 };
-    let mut ack = load(0, 1, AETH.into(), tag);
-    ack.last += AETH;
-    time_of(&there, &data) + time_of(&back, &ack)
+    let packets = message.bytes.div_ceil(mtu).max(1);
+    let rest = (message.bytes - (packets - 1) * mtu).next_multiple_of(4);
+    let [full, last] = [mtu, rest].map(|payload| HEADERS + tag + payload);
+    let ack = pipeline(&back, 0, 0, HEADERS + tag + AETH);
+    match packets {
+        1 => pipeline(&there, 0, 0, last + RETH + IMMEDIATE) + ack,
+        _ => {
+            // The first packet's header is a few bytes more, once.
+            let slowest = there.iter().map(|link| link.rate).min();
+            let header = slowest.map_or(Span::ZERO, |rate| rate.time_of(RETH.into()));
+            pipeline(&there, full, packets - 1, last + IMMEDIATE) + header + ack
+        }
+    }
+}
+
+/// How long so many frames of a length, and a last one, take through switches that store and forward: the last one waits behind the others
+/// up to some cable, and from there on for nothing.
+fn pipeline(way: &[Link], full: u32, count: u32, last: u32) -> Span {
+    let delays = way.iter().fold(Span::ZERO, |sum, link| sum + link.delay);
+    let alone = |links: &[Link]| {
+        links
+            .iter()
+            .fold(Span::ZERO, |sum, l| sum + l.occupancy(last))
+    };
+    let (mut behind, mut slowest, mut longest) = (Span::ZERO, Span::ZERO, alone(way));
+    if count > 0 {
+        for (hop, link) in way.iter().enumerate() {
+            behind += link.occupancy(full);
+            slowest = slowest.max(link.occupancy(full));
+            longest = longest.max(behind + slowest * u64::from(count - 1) + alone(&way[hop..]));
+        }
+    }
+    delays + longest
 }

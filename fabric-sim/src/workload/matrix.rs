@@ -263,7 +263,7 @@ impl Reader {
             }
         }
         let begins = match (start, trigger) {
-            (Some(ps), None) if ps >= 0.0 && ps < 1e19 => Begins::At(Time::from_ps(ps as u64)),
+            (Some(ps), None) if (0.0..1e19).contains(&ps) => Begins::At(Time::from_ps(ps as u64)),
             (None, Some(id)) => Begins::Trigger(id),
             (Some(_), None) => return Err("start is a time in picoseconds".into()),
             _ => return Err("a connection has a start or a trigger, and not both".into()),
