@@ -80,7 +80,7 @@ fn knowledge(mut workload: impl Workload, hosts: u32, seed: u64) -> Vec<BTreeSet
 }
 
 #[test]
-fn everyone_knows_what_they_shall_in_whatever_order_messages_come() {
+fn each_rank_knows_what_it_shall_in_whatever_order_messages_come() {
     use Algorithm::{Halving, HalvingDoubling, RecursiveDoubling, Ring, Tree};
     use CollectiveKind::{AllGather, AllReduce, AllToAll, AllToAllV, Broadcast, ReduceScatter};
     let kinds = |count: u32| {

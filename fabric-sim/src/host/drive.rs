@@ -9,7 +9,7 @@ use crate::engine::{Span, Time, mix64};
 use crate::envelope::{Envelope, IP_UDP_LEN, decode, encode, flow_hash, host_of};
 use crate::fabric::{LITE_BODY, Mode, frame_len};
 use crate::frame::{Frame, Payload};
-use crate::host::jobs::{Jobs, OF_JOBS};
+use crate::host::job::{Jobs, OF_JOBS};
 use crate::host::sim::Sim;
 use crate::host::stream::{Stream, StreamId, StreamOp, StreamSpec};
 use crate::host::timer::TimerFor;

@@ -5,6 +5,7 @@
 //! a whole workload between many; [`Sim::with_verbs`] and [`Program`] are for posting work requests directly.
 
 mod drive;
+mod job;
 mod jobs;
 mod memory;
 mod sim;
@@ -15,7 +16,7 @@ mod transport;
 pub use crate::envelope::address_of;
 pub use crate::flow::{Arrivals, Flow, FlowId, FlowSpec};
 pub use drive::StreamError;
-pub use jobs::{Job, JobId, JobSpec, Message};
+pub use job::{Job, JobId, JobSpec, Message};
 pub use memory::{Contents, HostMemory};
 pub use sim::{BuildError, Sim};
 pub use stream::{Stream, StreamId, StreamOp, StreamSpec};

@@ -17,17 +17,17 @@ use crate::workload::{Event, MESSAGE_MAX, Todo, Workload};
 /// The operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CollectiveKind {
-    /// Everyone has the sum of all.
+    /// Each rank has the sum of all.
     AllReduce(Algorithm),
-    /// Everyone has the parts of all.
+    /// Each rank has the parts of all.
     AllGather(Algorithm),
-    /// Everyone has a part of the sum.
+    /// Each rank has a part of the sum.
     ReduceScatter(Algorithm),
-    /// Everyone has a part from each.
+    /// Each rank has a part from each.
     AllToAll,
-    /// The same, with a length of its own for each pair: `lengths[from][to]`.
+    /// That, with a length of its own for each pair: `lengths[from][to]`.
     AllToAllV(Vec<Vec<u32>>),
-    /// Everyone has what the root had: the first host.
+    /// Each rank has what the root had: the first host.
     Broadcast,
 }
 
