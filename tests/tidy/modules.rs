@@ -16,7 +16,7 @@ const LARGEST_CIRCLE: [(&str, usize); 10] = [
     ("provider/ring", 0),
     ("provider/seal", 0),
     ("provider", 13),
-    ("fabric-sim", 7),
+    ("fabric-sim", 6),
     ("abi", 12),
     ("cli", 3),
     ("preload", 0),

@@ -9,13 +9,12 @@ use crate::engine::{Span, Time, mix64};
 use crate::envelope::{Envelope, IP_UDP_LEN, decode, encode, flow_hash, host_of};
 use crate::fabric::{LITE_BODY, Mode, frame_len};
 use crate::frame::{Frame, Payload};
+use crate::host::connect::{ConnectOptions, QpHandle};
 use crate::host::job::{Jobs, OF_JOBS};
 use crate::host::sim::Sim;
 use crate::host::stream::{Stream, StreamId, StreamOp, StreamSpec};
 use crate::host::timer::TimerFor;
-use crate::host::transport::{
-    ConnectOptions, Program, QpHandle, Transport, TransportConfig, Verbs,
-};
+use crate::host::transport::{Program, Transport, TransportConfig, Verbs};
 use crate::topology::HostId;
 
 /// Bytes that a transport hands over at a time: one packet of 4 KiB, or a few smaller ones. An adapter

@@ -6,7 +6,7 @@ use urxe_core::WcStatus;
 use urxe_wire::{Lkey, Rkey};
 
 use crate::engine::{Span, Time};
-use crate::host::transport::{ConnectOptions, QpHandle};
+use crate::host::connect::{ConnectOptions, QpHandle};
 use crate::topology::HostId;
 use crate::workload::Workload;
 

@@ -4,6 +4,7 @@
 //! about the network alone; [`Sim::add_stream`] has two transports talk; [`Sim::add_job`] runs
 //! a whole workload between many; [`Sim::with_verbs`] and [`Program`] are for posting work requests directly.
 
+mod connect;
 mod drive;
 mod job;
 mod jobs;
@@ -15,6 +16,7 @@ mod transport;
 
 pub use crate::envelope::address_of;
 pub use crate::flow::{Arrivals, Flow, FlowId, FlowSpec};
+pub use connect::{ConnectOptions, QpHandle};
 pub use drive::StreamError;
 pub use job::{Job, JobId, JobSpec, Message};
 pub use memory::{Contents, HostMemory};
@@ -22,4 +24,4 @@ pub use sim::{BuildError, Sim};
 pub use stream::{Stream, StreamId, StreamOp, StreamSpec};
 #[cfg(feature = "programs")]
 pub(crate) use timer::TimerFor;
-pub use transport::{ConnectOptions, Program, QpHandle, Transport, TransportConfig, Verbs};
+pub use transport::{Program, Transport, TransportConfig, Verbs};

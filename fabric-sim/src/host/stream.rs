@@ -7,8 +7,8 @@ use urxe_core::work::{Sge, WrOpcode};
 use urxe_wire::{Lkey, Rkey};
 
 use crate::engine::{Rate, Span, Time};
+use crate::host::connect::{ConnectOptions, QpHandle};
 use crate::host::memory::Contents;
-use crate::host::transport::{ConnectOptions, QpHandle};
 use crate::topology::HostId;
 
 /// A stream, by number.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use urxe_core::congestion::{CongestionControl, CongestionError};
 use urxe_core::cq::{CqId, CqOverrun, CqSink, Cqe};
 use urxe_core::mr::{Access, MrInit, MrKeys, MrTable, PdId, RegisterError};
-use urxe_core::qp::attr::{AddressVector, Mtu, QpAttr, QpCap};
+use urxe_core::qp::attr::{AddressVector, QpAttr, QpCap};
 use urxe_core::qp::ready::bring_to_rts;
 use urxe_core::qp::state::{ModifyError, QpState, QpType};
 use urxe_core::table::QpIndex;
@@ -16,12 +16,13 @@ use urxe_core::work::{PostError, RecvWr, SendWr};
 use urxe_core::{
     AckMode, CreateQpError, Env, QpInit, Recovery, RxPath, Shard, ShardConfig, SourcePorts, Stats,
 };
-use urxe_wire::{IcrcPolicy, Psn, Qpn};
+use urxe_wire::{IcrcPolicy, Psn};
 
 use crate::check::{Model, Received, Seen, Shares};
 use crate::engine::{Entity, Rng, Time};
 use crate::envelope::address_of;
 use crate::fabric::Mode;
+use crate::host::connect::{ConnectOptions, QpHandle};
 use crate::host::memory::{Contents, HostMemory};
 use crate::topology::HostId;
 
@@ -55,52 +56,6 @@ impl Default for TransportConfig {
             read_chunk_bytes: core.read_chunk_bytes,
             recovery: Recovery::GoBackN,
             first_psn: None,
-        }
-    }
-}
-
-/// A QP of a host.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct QpHandle {
-    /// The host.
-    pub host: HostId,
-    /// Its place in the host's shard.
-    pub index: QpIndex,
-    /// Its number.
-    pub qpn: Qpn,
-}
-
-/// Attributes of a connection.
-#[derive(Clone, Copy, Debug)]
-pub struct ConnectOptions {
-    /// Payload bytes a packet.
-    pub mtu: Mtu,
-    /// DSCP and ECN of its packets: decides their class.
-    pub tos: u8,
-    /// Local ACK timeout code: 4.096 us times 2 to its power.
-    pub timeout: u8,
-    /// Retries after timeouts and NAKs.
-    pub retry_cnt: u8,
-    /// Retries after RNR NAKs; 7 is for ever.
-    pub rnr_retry: u8,
-    /// READs and atomics that may be outstanding, each way.
-    pub rd_atomic: u8,
-    /// How its QPs react to congestion, both of them.
-    pub congestion: CongestionControl,
-}
-
-impl Default for ConnectOptions {
-    /// 1024 bytes a packet in the lossless class; a timeout of 17 ms, 7 retries of each kind, 16 READs, no
-    /// congestion control.
-    fn default() -> Self {
-        ConnectOptions {
-            mtu: Mtu::Mtu1024,
-            tos: crate::Qos::ROCE_TOS,
-            timeout: 12,
-            retry_cnt: 7,
-            rnr_retry: 7,
-            rd_atomic: 16,
-            congestion: CongestionControl::None,
         }
     }
 }

@@ -1,0 +1,54 @@
+//! Connections: their ends, and their attributes.
+
+use urxe_core::congestion::CongestionControl;
+use urxe_core::qp::attr::Mtu;
+use urxe_core::table::QpIndex;
+use urxe_wire::Qpn;
+
+use crate::topology::HostId;
+
+/// A QP of a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpHandle {
+    /// The host.
+    pub host: HostId,
+    /// Its place in the host's shard.
+    pub index: QpIndex,
+    /// Its number.
+    pub qpn: Qpn,
+}
+
+/// Attributes of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectOptions {
+    /// Payload bytes a packet.
+    pub mtu: Mtu,
+    /// DSCP and ECN of its packets: decides their class.
+    pub tos: u8,
+    /// Local ACK timeout code: 4.096 us times 2 to its power.
+    pub timeout: u8,
+    /// Retries after timeouts and NAKs.
+    pub retry_cnt: u8,
+    /// Retries after RNR NAKs; 7 is for ever.
+    pub rnr_retry: u8,
+    /// READs and atomics that may be outstanding, each way.
+    pub rd_atomic: u8,
+    /// How its QPs react to congestion, both of them.
+    pub congestion: CongestionControl,
+}
+
+impl Default for ConnectOptions {
+    /// 1024 bytes a packet in the lossless class; a timeout of 17 ms, 7 retries of each kind, 16 READs, no
+    /// congestion control.
+    fn default() -> Self {
+        ConnectOptions {
+            mtu: Mtu::Mtu1024,
+            tos: crate::Qos::ROCE_TOS,
+            timeout: 12,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            rd_atomic: 16,
+            congestion: CongestionControl::None,
+        }
+    }
+}
