@@ -11,6 +11,7 @@ mod ahead;
 mod back;
 mod board;
 mod gap;
+mod learn;
 mod reads;
 mod retry;
 mod sack;

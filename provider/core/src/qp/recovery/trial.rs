@@ -9,20 +9,14 @@
 //! that does not come, gap after gap and for longer than a round trip takes, the requester tries; from then on it is told which
 //! packets are here.
 
-use urxe_wire::{NakCode, Packet, Psn, RnrTimer, SyndromeKind};
+use urxe_wire::{NakCode, Psn, SyndromeKind};
 
-use crate::config::{Recovery, ShardConfig};
-use crate::context::{Common, Cx, Host};
-use crate::error::Fault;
-use crate::qp::recovery::Peer;
-use crate::qp::requester::{Requester, SendStep};
-use crate::qp::{Link, Qp};
 use crate::time::Time;
 
 /// Packets that must be missed one after the other until the requester goes back: two may be lost in a row.
 const STEPS_MAX: u8 = 2;
 /// Attempts in a row that end so: then the peer is one that drops, or the road one that loses many in a row.
-const FAILURES_MAX: u8 = 3;
+pub(super) const FAILURES_MAX: u8 = 3;
 /// Gaps that the missing packet alone must fill, each with so many packets behind it.
 const GAPS_MIN: u8 = 4;
 const BEHIND_MIN: u32 = 8;
@@ -34,13 +28,13 @@ const RUN_STEP: u32 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Trial {
     /// The packet that was sent again alone, while what is behind it was sent once.
-    alone: Option<Psn>,
+    pub(super) alone: Option<Psn>,
     /// The peer keeps what is ahead of a gap.
     pub(super) keeps: bool,
     /// It said which packets are here.
     pub(super) is_told: bool,
     steps: u8,
-    failures: u8,
+    pub(super) failures: u8,
 }
 
 /// What a responder has seen.
@@ -61,7 +55,7 @@ impl Trial {
     }
 
     /// What an ACK or NAK of everything before `end` says of the peer. False if it drops what is ahead, as far as this tells.
-    fn take(&mut self, kind: SyndromeKind, end: Psn) -> bool {
+    pub(super) fn take(&mut self, kind: SyndromeKind, end: Psn) -> bool {
         let Some(alone) = self.alone else {
             return true;
         };
@@ -93,7 +87,7 @@ impl Seen {
     }
 
     /// A gap is filled, and so many packets that were kept behind it are executed. True if that is enough.
-    fn note_filled(&mut self, packets: u32, look_ns: u64, now: Time) -> bool {
+    pub(super) fn note_filled(&mut self, packets: u32, look_ns: u64, now: Time) -> bool {
         if packets < BEHIND_MIN {
             return false;
         }
@@ -102,101 +96,6 @@ impl Seen {
         }
         self.gaps = self.gaps.saturating_add(1);
         self.gaps >= GAPS_MIN && now.since_ns(self.since) >= look_ns
-    }
-}
-
-impl Requester {
-    /// True if a NAK for `psn` is answered with that packet alone, to see what a peer does of which nothing is known.
-    pub(crate) fn tries(&mut self, psn: Psn, recovery: Recovery) -> bool {
-        let tries = recovery == Recovery::Selective
-            && self.trial.failures < FAILURES_MAX
-            && self.next_psn == self.sent_end
-            && !self.retry.waits_for_rnr()
-            && !(self.sq.head()..self.started)
-                .any(|number| self.sq.wqe(number).opcode.is_read_or_atomic());
-        if tries {
-            mark!(Tried);
-            self.trial.alone = Some(psn);
-        }
-        tries
-    }
-
-    /// While it is tried: an ACK or NAK of everything before `end` came. False if the requester went back.
-    pub(super) fn goes_on_trying<H: Host>(
-        &mut self,
-        kind: SyndromeKind,
-        end: Psn,
-        cx: &mut Cx<'_, '_, H>,
-    ) -> Result<bool, Fault> {
-        if self.trial.take(kind, end) {
-            if kind == SyndromeKind::Nak(NakCode::PsnSequence) {
-                self.trial.alone = Some(end);
-            }
-            return Ok(true);
-        }
-        mark!(PeerDrops);
-        self.end_trial(cx.common);
-        self.go_back(cx)?;
-        Ok(false)
-    }
-
-    /// A peer of which nothing is known has no receive.
-    pub(super) fn refused_while_trying<H: Host>(
-        &mut self,
-        timer: RnrTimer,
-        link: &Link,
-        packet: &Packet<'_>,
-        cx: &mut Cx<'_, '_, H>,
-    ) -> Result<(), Fault> {
-        self.end_trial(cx.common);
-        self.on_rnr_nak(timer, packet.bth().psn, link, packet, cx)
-    }
-
-    /// It is not known any more what of all that is under way is missing.
-    pub(crate) fn end_trial(&mut self, common: &mut Common) {
-        self.trial.stop();
-        self.end_selective(common);
-    }
-
-    /// READs and atomics are nothing to try with: all under way leaves again before the first.
-    #[cold]
-    pub(crate) fn go_back_for_read<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) -> SendStep {
-        mark!(TrialEndedByRead);
-        self.end_trial(cx.common);
-        self.rewind();
-        SendStep::Local
-    }
-
-    /// Of this peer, an ACK may say which packets are here.
-    #[inline]
-    pub(crate) fn believes(&self, link: &Link) -> bool {
-        link.peer == Peer::Selective || self.trial.keeps
-    }
-
-    /// What is lost is known of the packets under way, by a peer of which nothing is known.
-    #[inline]
-    pub(crate) fn is_trying(&self, link: &Link) -> bool {
-        self.selective.is_some() && link.peer == Peer::Standard
-    }
-}
-
-impl Qp {
-    /// The requester was told which packets are here: both sides know all there is to know.
-    #[cold]
-    pub(crate) fn learn_from_response(&mut self) {
-        if self.req.trial.is_told && self.link.peer == Peer::Standard {
-            mark!(PeerLearnt);
-            self.link.peer = Peer::Selective;
-        }
-    }
-
-    /// The responder has executed so many packets that it kept.
-    pub(super) fn learn_from_requests(&mut self, packets: u32, config: &ShardConfig, now: Time) {
-        let may_learn = self.link.peer == Peer::Standard && config.recovery == Recovery::Selective;
-        if may_learn && self.resp.seen.note_filled(packets, config.look_ns, now) {
-            mark!(TrialSeen);
-            self.link.peer = Peer::Selective;
-        }
     }
 }
 
