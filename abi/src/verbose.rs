@@ -8,7 +8,7 @@ use urxe::{ErrorKind, PostError, Wc};
 use crate::file::Registry;
 use crate::object::{Cq, Object, Qp};
 
-/// `URXE_VERBOSE` is on, or strict mode, whose findings are half of the story without the failures.
+/// `URXE_VERBOSE` is on, or strict mode is: its findings are half of the story without the failures.
 pub(crate) fn is_on() -> bool {
     static IS_ON: LazyLock<bool> = LazyLock::new(|| {
         ["URXE_VERBOSE", "URXE_STRICT"].into_iter().any(|name| {
