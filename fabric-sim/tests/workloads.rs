@@ -618,7 +618,7 @@ fn a_host_that_crashes_fails_the_jobs_that_use_it() {
     let mut sim = star(8);
     let hit = sim.add_job(job(ring(hosts(4))));
     let other = sim.add_job(job(ring((4..8).map(HostId).collect())));
-    let crash = Fault::new(FaultKind::Crash).on(HostId(2));
+    let crash = Fault::new(FaultKind::Crash { reroute: None }).on(HostId(2));
     let crash = crash.between(Span::from_ms(1), Span::from_ms(2));
     sim.add_fault(crash).expect("a host can crash");
     sim.run();
