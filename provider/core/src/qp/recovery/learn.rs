@@ -16,6 +16,7 @@ impl Requester {
     pub(crate) fn tries(&mut self, psn: Psn, recovery: Recovery) -> bool {
         let tries = recovery == Recovery::Selective
             && self.trial.failures < FAILURES_MAX
+            && self.retry.has_left()
             && self.next_psn == self.sent_end
             && !self.retry.waits_for_rnr()
             && !(self.sq.head()..self.started)

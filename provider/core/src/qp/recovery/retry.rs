@@ -112,6 +112,11 @@ impl Retry {
         Ok(())
     }
 
+    /// True if packets may be sent again once more.
+    pub(crate) fn has_left(&self) -> bool {
+        self.retries_left > 0
+    }
+
     /// True while an RNR NAK keeps everything waiting.
     #[inline]
     pub(crate) fn waits_for_rnr(&self) -> bool {
@@ -214,9 +219,11 @@ mod tests {
         let mut now = r.deadline().expect("armed");
         assert_eq!(r.expire(Time(now.0 - 1)), Expired::Nothing);
         for _ in 0..2 {
+            assert!(r.has_left());
             assert_eq!(r.expire(now), Expired::AckTimeout);
             now = r.deadline().expect("armed again");
         }
+        assert!(!r.has_left());
         assert_eq!(r.expire(now), Expired::GiveUp);
     }
 
