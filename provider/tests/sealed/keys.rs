@@ -154,6 +154,30 @@ fn peers_that_do_less_are_told_where_more_is_required() {
     }
 }
 
+/// A process that does less, at the address of one that does enough, fails alone.
+#[test]
+fn a_neighbour_of_a_peer_that_does_less_ends_no_connection() {
+    let key = Key::new(1, 7);
+    let addr = address();
+    let good = [
+        End::on(open(address(), Security::SealRequired, &key)),
+        End::on(open(addr, Security::Seal, &key)),
+    ];
+    join(&good);
+    exchange(&good);
+    let strong = End::on(good[0].context.clone());
+    let bad = [strong, End::on(open(addr, Security::Auth, &key))];
+    join(&bad);
+    let memory = bad[1].memory(64);
+    bad[1]
+        .qp
+        .post_send(&SendWr::send(1, &[memory.sge(..)]).signaled())
+        .expect("room");
+    assert_eq!(bad[1].complete().status, WcStatus::RetryExcErr);
+    assert!(good[0].counter("seal_refused_mode") > 0);
+    exchange(&good);
+}
+
 #[test]
 fn a_peer_that_is_not_sealed_has_another_port() {
     let key = Key::new(1, 7);

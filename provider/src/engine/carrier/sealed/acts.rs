@@ -61,7 +61,8 @@ impl Envelopes {
                 "packets of {peer} are refused: their mode is {mode}, and this process requires {mode_min} (URXE_SECURITY)"
             );
             self.peers.say(peer, "mode", &text);
-            return Some(back);
+            // The packet may be an old one, or of another process there than that of the connections.
+            return is_stranger.then_some(back);
         }
         send(sockets, back, &notice.emit());
         if is_stranger {
@@ -92,8 +93,8 @@ impl Envelopes {
     /// A peer refuses this side's packets. Returns the way to it, if that is believed.
     fn on_notice(&mut self, path: Path, notice: Notice, is_genuine: bool) -> Option<Path> {
         let back = reverse(path);
-        let is_believed = is_genuine
-            || (self.sealer.has_sent(&back, &notice.quoted) && !self.opener.has_heard(&path));
+        let is_believed = self.sealer.has_sent(&back, &notice.quoted)
+            && (is_genuine || !self.opener.has_heard(&path));
         if !is_believed {
             return None;
         }
