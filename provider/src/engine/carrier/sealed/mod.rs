@@ -40,9 +40,9 @@ pub(super) struct Envelopes {
     look_at: Time,
     /// Sealed packets that leave, or wait for a full socket.
     out: Box<[u8]>,
-    /// Headers of the packets that were received last, in order, and how many each datagram has.
+    /// Headers of the packets that were received last, in order, and where each datagram's end.
     opened: Vec<Envelope>,
-    counts: Vec<usize>,
+    ends: Vec<usize>,
     /// Packets may have been damaged on purpose: those leave damaged.
     damages: bool,
     peers: Peers,
@@ -100,7 +100,7 @@ impl Envelopes {
             look_at: Time::ZERO,
             out: Box::default(),
             opened: Vec::new(),
-            counts: Vec::new(),
+            ends: Vec::new(),
             damages,
             peers: Peers::default(),
         })
@@ -176,7 +176,7 @@ impl Envelopes {
             self.look(now);
         }
         self.opened.clear();
-        self.counts.clear();
+        self.ends.clear();
         batch.rewrite(|about, bytes| {
             let before = self.opened.len();
             let left = if is_plain(&about, bytes) {
@@ -185,7 +185,7 @@ impl Envelopes {
                 self.open_datagram(local, &about, bytes, now, counters)
             };
             if left.0 > 0 {
-                self.counts.push(self.opened.len() - before);
+                self.ends.push(self.opened.len());
             }
             if icrcs && self.opened.len() > before {
                 let path = RxPath::new(about.source.ip(), about.source.port(), local, about.tos);
@@ -199,11 +199,12 @@ impl Envelopes {
 
     /// Headers of the packets of a datagram that [`Envelopes::open_all`] left, by its place among those; none if it was not sealed.
     pub(super) fn headers(&self, datagram: usize) -> &[Envelope] {
-        let Some(&count) = self.counts.get(datagram) else {
+        let Some(&end) = self.ends.get(datagram) else {
             return &[];
         };
-        let start = self.counts[..datagram].iter().sum();
-        &self.opened[start..start + count]
+        let before = datagram.checked_sub(1);
+        let start = before.map_or(0, |before| self.ends[before]);
+        &self.opened[start..end]
     }
 
     #[inline]
