@@ -13,7 +13,7 @@ use crate::harness::{addresses, library, program, run, urxe};
 const UTILS: &str = "ibverbs-utils";
 
 /// `urxe run` with a device on an address of the test's own, in front of a shell's command.
-fn shell(script: &str) -> Command {
+pub(crate) fn shell(script: &str) -> Command {
     let (address, _) = addresses();
     let mut command = urxe();
     command.args([

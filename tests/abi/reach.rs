@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::c_program::{Compiled, compile};
 use crate::harness::{Ran, addresses, run, urxe};
+use crate::launch::shell;
 
 const SOURCE: &str = "abi/reach.c";
 /// The distribution's own.
@@ -150,23 +151,12 @@ fn a_copy_that_binds_to_itself_is_told_of() {
 /// Programs that look at the device files themselves are no libibverbs.
 #[test]
 fn ordinary_programs_are_not_told_of() {
-    let (address, _) = addresses();
     for line in [
         "cat /sys/class/infiniband_verbs/abi_version",
         "ls /sys/class/infiniband_verbs /sys/class/infiniband",
         "test -e /sys/class/infiniband_verbs/uverbs0/ibdev",
     ] {
-        let mut command = urxe();
-        command.args([
-            "run",
-            "--device",
-            &address.to_string(),
-            "--",
-            "sh",
-            "-c",
-            line,
-        ]);
-        let ran = run(command);
+        let ran = run(shell(line));
         assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
         assert!(!ran.text.contains("urxe:"), "{line}: {ran:?}");
     }
