@@ -13,6 +13,10 @@ use crate::{Dice, end, patient, records, seed};
 
 /// Round trips of each pair of QPs.
 const ROUNDS: u64 = 100_000;
+const ROUNDS_OF_TRAINS: u64 = 3000;
+
+/// Messages of a train: more than a thread that polls takes out of a ring at once.
+const TRAIN: u64 = 48;
 
 /// Counts while the machine has time for other threads. What is woken by nothing but the transport's and the engine's own
 /// timers sleeps for a second or longer, so that this counts much further than in any round trip of a busy machine.
@@ -84,9 +88,10 @@ struct Side {
 impl Side {
     fn new(end: &End) -> Side {
         let channel = end.context.create_comp_channel().expect("a channel");
-        let cq = end.context.create_cq_with_channel(64, &channel);
+        let cq = end.context.create_cq_with_channel(256, &channel);
         let cq = cq.expect("a CQ");
-        let qp = end.pd.qp(&cq).create().expect("a QP");
+        let qp = end.pd.qp(&cq).max_send_wr(TRAIN as u32);
+        let qp = qp.max_recv_wr(TRAIN as u32).create().expect("a QP");
         let inbox = end.memory(8);
         Side {
             qp,
@@ -151,24 +156,36 @@ impl Side {
 }
 
 /// Sends numbers there and back; a round trip that nothing but a timer brought about fails.
-fn play(mut a: Side, mut b: Side, mut wait: impl FnMut() -> [Wait; 2] + Send, clock: &Clock) {
-    b.expect();
+fn play(a: Side, b: Side, wait: impl FnMut() -> [Wait; 2] + Send, clock: &Clock) {
+    play_trains(a, b, wait, clock, ROUNDS, 1);
+}
+
+/// The same with so many of each number, one after the other.
+fn play_trains(
+    mut a: Side,
+    mut b: Side,
+    mut wait: impl FnMut() -> [Wait; 2] + Send,
+    clock: &Clock,
+    rounds: u64,
+    train: u64,
+) {
+    (0..train).for_each(|_| b.expect());
     let (mut seen, mut waits) = (clock.now(), wait());
     let (sender, numbers) = std::sync::mpsc::channel::<Wait>();
     thread::scope(|scope| {
         scope.spawn(move || {
             // Each number goes back as it is.
             for wait in numbers {
-                let number = b.receive(wait);
-                b.expect();
-                b.send(number);
+                let number = (0..train).fold(0, |_, _| b.receive(wait));
+                (0..train).for_each(|_| b.expect());
+                (0..train).for_each(|_| b.send(number));
             }
         });
-        for number in 0..ROUNDS {
-            a.expect();
+        for number in 0..rounds {
+            (0..train).for_each(|_| a.expect());
             sender.send(waits[1]).expect("it listens");
-            a.send(number);
-            assert_eq!(a.receive(waits[0]), number);
+            (0..train).for_each(|_| a.send(number));
+            (0..train).for_each(|_| assert_eq!(a.receive(waits[0]), number));
             let now = clock.now();
             assert!(
                 now - seen < TICKS_OF_A_LOST_WAKE_UP,
@@ -211,5 +228,24 @@ fn two_sleepers_on_each_side() {
         }
     });
     assert!(records(&a).iter().all(|&count| count >= ROUNDS));
+    assert_eq!(a.counter("ack_timeout"), 0);
+}
+
+/// A thread that polls takes a part of what there is, and then sleeps like the other.
+#[test]
+fn trains_of_messages_beside_a_sleeper() {
+    let (a, b) = (end(), end());
+    let clock = &Clock::start();
+    let mut dice = seed(11);
+    let dices = [0; 2].map(|_| Dice(dice.below(u64::MAX) | 1));
+    thread::scope(|scope| {
+        for mut dice in dices {
+            let (ours, theirs) = sides(&a, &b);
+            let wait = move || [0; 2].map(|_| Wait::any(&mut dice));
+            scope.spawn(move || {
+                play_trains(ours, theirs, wait, clock, ROUNDS_OF_TRAINS, TRAIN);
+            });
+        }
+    });
     assert_eq!(a.counter("ack_timeout"), 0);
 }

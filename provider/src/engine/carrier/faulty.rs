@@ -114,6 +114,10 @@ impl Carrier for FaultyCarrier {
         self.below.doze(sleeper)
     }
 
+    fn has_sleeper(&self) -> bool {
+        self.below.has_sleeper()
+    }
+
     fn rouse(&mut self, sleeper: Sleeper) {
         self.below.rouse(sleeper);
     }

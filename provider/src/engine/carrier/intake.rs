@@ -21,6 +21,9 @@ pub(in crate::engine) struct Intake<'a> {
     pub(in crate::engine) tap: Option<&'a mut Tap>,
     pub(in crate::engine) others: Option<&'a Membership>,
     pub(in crate::engine) progress: &'a ProgressShared,
+    /// The carrier leaves something lying that a thread which sleeps is not woken for: the next look is this thread's, or another's
+    /// that does not sleep.
+    pub(in crate::engine) left_lying: bool,
 }
 
 impl Intake<'_> {

@@ -86,6 +86,11 @@ pub(in crate::engine) trait Carrier: Debug + Send {
         true
     }
 
+    /// Threads sleep.
+    fn has_sleeper(&self) -> bool {
+        false
+    }
+
     /// It is awake.
     fn rouse(&mut self, _sleeper: Sleeper) {}
 

@@ -234,6 +234,7 @@ impl<'a> Progress<'a> {
                 // The driving thread looks only at those that it uses, or knows of.
                 state.receive(1, Which::All);
             }
+            state.receive_what_lies();
             let found =
                 self.is_silent(state.now, SILENT_AT_TICK_NS) && state.receive(1, Which::Active);
             // What it came back for is no tick.
@@ -254,6 +255,9 @@ impl<'a> Progress<'a> {
             // this sleep, and this one would wake itself.
             progress.asleep_until.store(end.0, Ordering::Relaxed);
             self.count(&mut state);
+        } else {
+            // The holder may have looked before this sleep was announced, and what it leaves may be due at the next tick.
+            end = end.min(now + RECENT_NS);
         }
         self.housekeeping.do_if_due(self.engine, now);
         let answer = self.expects_answer.then(|| now + ANSWER_NS);

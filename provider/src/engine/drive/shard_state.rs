@@ -42,6 +42,9 @@ const RECEIVES_PER_TURN: u32 = 4;
 /// As many before what was handed over: more than a window of one connection takes.
 const RECEIVES_BEFORE_HANDED: u32 = 64;
 
+/// As many are as much as a ring holds.
+const LYING_CALLS: u32 = 128;
+
 #[derive(Debug)]
 pub(crate) struct ShardState {
     /// Reached by dereferencing, too.
@@ -63,6 +66,8 @@ pub(crate) struct ShardState {
     pub(crate) membership: Option<Arc<Membership>>,
     /// The holder of the lock changed nothing, so no thread has to be told.
     pub(crate) nothing_new: bool,
+    /// Something lies there that the threads which sleep are not woken for.
+    pub(in crate::engine) left_lying: bool,
     /// The receivers of the connection manager's events.
     pub(crate) cm: CmTable,
     /// Which of the context's shards it is.
@@ -115,6 +120,7 @@ impl ShardState {
             events,
             membership: opened.membership,
             nothing_new: false,
+            left_lying: false,
             cm: CmTable::default(),
             number,
         }
@@ -141,8 +147,11 @@ impl ShardState {
             tap: self.tap.as_mut(),
             others: self.membership.as_deref(),
             progress: &self.progress,
+            left_lying: false,
         };
-        self.carrier.receive(which, calls_max, &mut intake)
+        let any = self.carrier.receive(which, calls_max, &mut intake);
+        self.left_lying = intake.left_lying;
+        any
     }
 
     /// Hands a packet to the core.
@@ -337,7 +346,20 @@ impl ShardState {
 
     /// A thread is about to sleep on the sockets. False if there is something for it to do elsewhere.
     pub(in crate::engine) fn doze(&mut self, sleeper: Sleeper) -> bool {
-        self.carrier.doze(sleeper)
+        let is_quiet = self.carrier.doze(sleeper);
+        // One that sleeps already relies on this thread.
+        self.left_lying = !is_quiet && self.carrier.has_sleeper();
+        is_quiet
+    }
+
+    /// Takes what lies there while the threads that would be woken for it sleep. No ACK leaves meanwhile, so it ends; but for
+    /// datagrams, which are left for the next time.
+    pub(in crate::engine) fn receive_what_lies(&mut self) {
+        let mut calls = LYING_CALLS;
+        while self.left_lying && calls > 0 {
+            self.receive(1, Which::All);
+            calls -= 1;
+        }
     }
 
     /// It is awake.
@@ -416,7 +438,7 @@ impl ShardState {
         let timer = [self.cqs.clock.due, held, late]
             .into_iter()
             .fold(self.shard.next_timeout(), sooner);
-        if self.shard.has_work() || self.is_full() {
+        if self.shard.has_work() || self.is_full() || self.left_lying {
             let soon = self.now + DEFER_NS;
             return Some(timer.map_or(soon, |timer| timer.min(soon)));
         }

@@ -91,9 +91,7 @@ impl Incoming {
                     left = left.saturating_sub(len.max(packets(len, mark.size) * PACKET_WORTH));
                     if left == 0 {
                         // The last one may have been the last there was.
-                        if has_sleeper {
-                            self.consumer.doze();
-                        }
+                        intake.left_lying |= has_sleeper && !self.consumer.doze();
                         break;
                     }
                 }

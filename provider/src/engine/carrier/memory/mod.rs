@@ -463,6 +463,10 @@ impl Carrier for MemoryCarrier {
         is_quiet
     }
 
+    fn has_sleeper(&self) -> bool {
+        self.sleepers.any()
+    }
+
     fn rouse(&mut self, sleeper: Sleeper) {
         self.sleepers.set(sleeper, false);
         if !self.sleepers.any() {
