@@ -166,6 +166,12 @@ impl Consumer {
         is_quiet || self.is_broken
     }
 
+    /// The producer does not know any more that it is to wake this side: it did so once.
+    #[inline]
+    pub fn is_roused(&self) -> bool {
+        self.memory.flag(ASLEEP_AT).load(Ordering::Relaxed) == 0
+    }
+
     /// This side is awake.
     pub fn rouse(&mut self) {
         self.memory.flag(ASLEEP_AT).store(0, Ordering::Relaxed);

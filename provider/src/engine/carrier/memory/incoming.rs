@@ -189,6 +189,11 @@ impl Incoming {
         self.consumer.doze()
     }
 
+    /// The writer has woken this side, maybe for what was read already, and would not do so again.
+    pub(super) fn is_roused(&self) -> bool {
+        self.consumer.is_roused()
+    }
+
     /// The writer need not wake this side.
     pub(super) fn rouse(&mut self) {
         self.consumer.rouse();

@@ -216,6 +216,13 @@ impl MemoryCarrier {
         any
     }
 
+    /// A wake-up was taken after the record that it was for, which another thread had read, and threads still sleep.
+    fn ask_again(&mut self, intake: &mut Intake<'_>) {
+        for ring in self.incoming.iter_mut().filter(|ring| ring.is_roused()) {
+            intake.left_lying |= !ring.doze();
+        }
+    }
+
     /// True if it is not the sockets' turn.
     #[inline]
     fn leaves_out_sockets(&mut self) -> bool {
@@ -380,6 +387,9 @@ impl Carrier for MemoryCarrier {
         } else {
             self.socket_misses.saturating_add(1)
         };
+        if (found || which == Which::All) && self.sleepers.any() {
+            self.ask_again(intake);
+        }
         any || found
     }
 
