@@ -3,6 +3,7 @@
 pub(crate) mod args;
 mod experiments;
 mod json;
+mod new_file;
 mod observe;
 mod open;
 mod parallel;

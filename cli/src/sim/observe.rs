@@ -9,7 +9,7 @@ use fabric_sim::scenario::{Report, Scenario};
 use fabric_sim::{Sim, Span};
 
 use crate::error::{CliError, Context};
-use crate::output::{NewFile, cannot_write};
+use crate::sim::new_file::{NewFile, cannot_write};
 
 /// Samples of a run without a given interval.
 pub(super) const SAMPLES: usize = 512;

@@ -5,8 +5,8 @@ use std::io::{Write, stdout};
 use fabric_sim::observe::html::{self, Title};
 
 use crate::error::CliError;
-use crate::output::{NewFile, cannot_write};
 use crate::sim::args::ReportArgs;
+use crate::sim::new_file::{NewFile, cannot_write};
 use crate::sim::observe::{look, sampling};
 
 /// Runs a scenario and writes the page.

@@ -9,8 +9,8 @@ use fabric_sim::scenario::Scenario;
 use fabric_sim::shrink::{ShrinkError, Shrunk, shrink as search};
 
 use crate::error::CliError;
-use crate::output::{NewFile, cannot_write};
 use crate::sim::args::ShrinkArgs;
+use crate::sim::new_file::{NewFile, cannot_write};
 use crate::sim::observe::look;
 use crate::sim::parallel::progress;
 
