@@ -13,6 +13,7 @@ use crate::bench::{self, Op, Road};
 use crate::control::PORT_DEFAULT;
 use crate::key::KeyCommand;
 use crate::pingpong::Variant;
+#[cfg(feature = "sim")]
 use crate::sim::args::SimCommand;
 use crate::target::{self, Measurement};
 use crate::units;
@@ -71,8 +72,16 @@ pub(crate) enum Command {
     /// Say what a status, vendor_err, event, errno or counter means, and what usually causes it
     Explain(ExplainArgs),
     /// Simulate networks of switches in virtual time, under the real transport
+    #[cfg(feature = "sim")]
     #[command(subcommand)]
     Sim(SimCommand),
+    /// Simulate networks of switches in virtual time, under the real transport
+    #[cfg(not(feature = "sim"))]
+    #[command(disable_help_flag = true)]
+    Sim {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
     /// Write manual pages and completions for shells into FOLDER/share, for packages
     #[cfg(feature = "manuals")]
     #[command(hide = true)]

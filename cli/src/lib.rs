@@ -1,6 +1,9 @@
 //! The `urxe` command: try, measure and look at RDMA on a machine without RDMA hardware.
 //!
-//! Each subcommand is a module with a `run` function; [`args`] is the command line, [`error`] what can go
+//! Programs use the crate `urxe`; this library has one function, for the programs that are the command: `urxe`, and
+//! `urxe-light` of a source tree, which leaves out the feature `sim`.
+//!
+//! Each subcommand is a module with a `run` function; `args` is the command line, `error` what can go
 //! wrong and the exit code that it ends with.
 
 #![forbid(unsafe_code)]
@@ -12,6 +15,7 @@ mod decode;
 mod devices;
 mod error;
 mod explain;
+mod hand_over;
 mod key;
 mod launch;
 #[cfg(feature = "manuals")]
@@ -23,6 +27,7 @@ mod pingpong;
 mod process;
 mod samples;
 mod scale;
+#[cfg(feature = "sim")]
 mod sim;
 mod stat;
 mod station;
@@ -41,7 +46,8 @@ use crate::error::CliError;
 use crate::target::Measurement;
 use crate::wire::Way;
 
-fn main() -> ExitCode {
+/// The command, by the arguments of this process; what it returns is to be the process's exit code.
+pub fn main() -> ExitCode {
     // A usage error prints its own message and exits with 2.
     let args = Args::parse();
     match process::die_with(args.parent).and_then(|()| run(args.command)) {
@@ -61,6 +67,7 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Bench(args) => bench::run(&args),
         Command::Run(args) => launch::run(&args),
         Command::Env(args) => launch::env(&args),
+        Command::Package { .. } if !hand_over::IS_WHOLE => hand_over::run(),
         Command::Package { folder } => package::run(&folder),
         #[cfg(feature = "manuals")]
         Command::Manuals { folder } => manuals::run(&folder),
@@ -69,7 +76,10 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Decode(args) => decode::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Explain(args) => explain::run(&args),
+        #[cfg(feature = "sim")]
         Command::Sim(command) => sim::run(&command),
+        #[cfg(not(feature = "sim"))]
+        Command::Sim { .. } => hand_over::run(),
         Command::Scale(args) => scale::run(&args),
         Command::Target {
             of,

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use fabric_sim::engine::mix64;
 use urxe::Mr;
 
 use crate::error::CliError;
@@ -49,14 +48,15 @@ pub(crate) fn verify(mr: &Mr, range: Range<usize>) -> Result<(), CliError> {
     }
 }
 
-/// Mixes message number, direction and position : a short shift shows.
+/// Mixes message number, direction and position (the finaliser of SplitMix64): a short shift shows.
 fn word(number: u64, direction: Direction, index: usize) -> u64 {
     let message = number.wrapping_mul(4).wrapping_add(direction as u64);
-    mix64(
-        message
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .wrapping_add(index as u64),
-    )
+    let mut z = message
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add(index as u64);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fs;
 use crate::tree::{files, report, root};
 
 /// Crate folder, and what of ours it may depend on. Bottom to top.
-const MAY_IMPORT: [(&str, &[&str]); 12] = [
+const MAY_IMPORT: [(&str, &[&str]); 13] = [
     ("wire", &[]),
     ("provider/core", &["urxe-wire"]),
     ("provider/udp", &[]),
@@ -39,6 +39,7 @@ const MAY_IMPORT: [(&str, &[&str]); 12] = [
             "urxe-fabric-sim",
         ],
     ),
+    ("cli/light", &["urxe-cli"]),
     ("abi", &["urxe"]),
     ("preload", &[]),
     ("tests", &["urxe", "urxe-wire", "urxe-core", "urxe-udp"]),

@@ -163,7 +163,9 @@ fn safe_crates_say_so() {
         ("wire/src/lib.rs", "forbid"),
         ("provider/core/src/lib.rs", "forbid"),
         ("fabric-sim/src/lib.rs", "forbid"),
+        ("cli/src/lib.rs", "forbid"),
         ("cli/src/main.rs", "forbid"),
+        ("cli/light/main.rs", "forbid"),
         ("provider/src/lib.rs", "deny"),
     ];
     let files = files(&["lib.rs", "main.rs"]);

@@ -1,0 +1,9 @@
+//! The command as a clone builds it first: without the simulator, which takes a quarter of the time.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    urxe_cli::main()
+}
