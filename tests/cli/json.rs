@@ -30,23 +30,29 @@ const COMMANDS: [(&str, &[&str]); 10] = [
 
 #[test]
 fn the_document_has_every_field() {
-    let document = std::fs::read_to_string(project_file("docs/JSON.md")).expect("it is there");
     let _pair = loopback_pair();
     for (command, args) in COMMANDS {
-        let row = format!("| `urxe {command}` |");
-        let row = document.lines().find(|line| line.starts_with(&row));
-        let row = row.unwrap_or_else(|| panic!("no row of urxe {command}"));
         let mut urxe = urxe();
         urxe.args(args).arg("--json").current_dir(project_file("."));
-        let printed = run(&mut urxe).expect_success().stdout;
-        assert!(!printed.is_empty(), "{command}");
-        for line in printed.lines() {
-            let value: Value = serde_json::from_str(line).expect("each line is JSON");
-            for field in fields(&value) {
-                assert!(row.contains(&format!("`{field}`")), "{command}: no {field}");
-            }
-        }
+        documented(command, &run(&mut urxe).expect_success().stdout);
     }
+}
+
+/// What a command printed, each line as JSON. The document has a row with all of its fields.
+pub(crate) fn documented(command: &str, printed: &str) -> Vec<Value> {
+    let document = std::fs::read_to_string(project_file("docs/JSON.md")).expect("it is there");
+    let row = format!("| `urxe {command}` |");
+    let row = document.lines().find(|line| line.starts_with(&row));
+    let row = row.unwrap_or_else(|| panic!("no row of urxe {command}"));
+    assert!(!printed.is_empty(), "{command}");
+    let values = printed.lines().map(|line| {
+        let value: Value = serde_json::from_str(line).expect("each line is JSON");
+        for field in fields(&value) {
+            assert!(row.contains(&format!("`{field}`")), "{command}: no {field}");
+        }
+        value
+    });
+    values.collect()
 }
 
 /// The names of fields; not those of counters, ports and reasons, which are data.

@@ -1,8 +1,12 @@
 //! `urxe sim sweep`, `replay` and `shrink`: many runs, the same run again, and the smallest that fails.
 
 use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
 
 use crate::harness::{Ran, project_file, run, urxe};
+use crate::json::documented;
 use crate::sim::Folder;
 
 /// Writes a file into a folder.
@@ -165,6 +169,52 @@ fn what_fails_is_made_small_with_its_capture_and_its_test() {
         .args(["decode", "--quiet"])
         .arg(out.join("capture.pcapng")));
     assert!(!decoded.stdout.is_empty(), "{}", decoded.stderr);
+}
+
+#[test]
+fn in_json_each_failure_is_told_and_nothing_else_is_printed() {
+    let folder = Folder::new("json");
+    let file = failing(&folder);
+    let of = |command: &str, args: &[&str]| {
+        let words = [&[command, &file], args, &["--json"]].concat();
+        let ran = sim(&words);
+        let name = format!("sim {command}");
+        (documented(&name, &ran.stdout), ran.code)
+    };
+
+    let (lines, code) = of("sweep", &["--seeds", "2"]);
+    let [combination, all] = &lines[..] else {
+        panic!("two lines, not {lines:?}");
+    };
+    let failed = combination["failed"].as_array().expect("a list");
+    assert_eq!(failed.len(), 2, "{combination}");
+    let failure = &failed[1]["failures"][0];
+    assert_eq!(failure, "all flows complete: false", "{combination}");
+    let again = failed[1]["again"].as_str().expect("is text");
+    assert!(again.starts_with("urxe sim replay "), "{again}");
+    assert_eq!((&all["failed_runs"], code), (&2.into(), Some(1)), "{all}");
+
+    let trace = failed[1]["trace"].as_str().expect("is text");
+    for (trace, is_same) in [(trace, true), ("0123456789abcdef", false)] {
+        let (lines, code) = of("replay", &["--seed", "2", "--trace", trace]);
+        assert_eq!((lines.len(), code), (1, Some(1)), "{lines:?}");
+        assert_eq!(lines[0]["is_same"], is_same, "{lines:?}");
+    }
+    assert_eq!(of("run", &["--seed", "2"]).0.len(), 1);
+
+    let page = folder.0.join("page.html");
+    let page = page.to_str().expect("is text");
+    let (lines, _) = of("report", &["--seed", "2", "-o", page]);
+    assert_eq!((lines.len(), &lines[0]["page"]), (1, &page.into()));
+
+    let out = folder.0.join("small");
+    let out = out.to_str().expect("is text");
+    let (lines, code) = of("shrink", &["--seed", "5", "--out", out, "--seconds", "1"]);
+    assert_eq!((lines.len(), code), (1, Some(0)), "{lines:?}");
+    assert!(lines[0]["runs"].as_u64() > Some(0), "{lines:?}");
+    let files = lines[0]["files"].as_array().expect("a list");
+    let there = |file: &Value| Path::new(file.as_str().expect("is text")).is_file();
+    assert!(files.len() >= 3 && files.iter().all(there), "{files:?}");
 }
 
 #[test]

@@ -88,6 +88,9 @@ pub(crate) struct ReportArgs {
     /// Time of a sample, such as 10us [default: the run in at most 512]
     #[arg(long, value_name = "TIME")]
     pub(crate) every: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -115,6 +118,9 @@ pub(crate) struct SweepArgs {
     /// Runs at a time [default: the number of processors]
     #[arg(long, value_parser = value_parser!(u64).range(1..=1024))]
     pub(crate) jobs: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -124,6 +130,9 @@ pub(crate) struct ReplayArgs {
     /// Hash of the run as it was told: anything else is another run
     #[arg(long, value_name = "HASH")]
     pub(crate) trace: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -136,4 +145,7 @@ pub(crate) struct ShrinkArgs {
     /// Seconds to go on for, at most
     #[arg(long, default_value_t = 30, value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -1,6 +1,7 @@
 //! What runs of simulations came to, for programs. Times are in seconds, rates in bits a second.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use fabric_sim::Rate;
 use fabric_sim::scenario::{FaultReport, FlowReport, Report};
@@ -21,6 +22,69 @@ pub(super) struct Run<'a> {
     deadlock: Option<&'a str>,
     faults: Vec<Fault<'a>>,
     failures: &'a [String],
+}
+
+/// A run that was repeated.
+#[derive(Debug, Serialize)]
+pub(super) struct Replay<'a> {
+    #[serde(flatten)]
+    pub(super) run: Run<'a>,
+    /// Whether it is the run that was told; `None` when none was.
+    pub(super) is_same: Option<bool>,
+}
+
+/// A run that a page shows.
+#[derive(Debug, Serialize)]
+pub(super) struct Page<'a> {
+    #[serde(flatten)]
+    pub(super) run: Run<'a>,
+    pub(super) page: &'a Path,
+}
+
+/// What is left of a scenario that fails.
+#[derive(Debug, Serialize)]
+pub(super) struct Smallest<'a> {
+    pub(super) runs: u64,
+    pub(super) wall_s: f64,
+    pub(super) faults: usize,
+    pub(super) flows: usize,
+    pub(super) failures: &'a [String],
+    pub(super) files: &'a [PathBuf],
+}
+
+/// One combination of values, under all seeds.
+#[derive(Debug, Serialize)]
+pub(super) struct Combination {
+    /// The values, each as `--set` takes it.
+    pub(super) set: Vec<String>,
+    pub(super) seeds: usize,
+    /// Of each run's slowest flow.
+    pub(super) goodput_median_bit_per_s: u64,
+    pub(super) goodput_min_bit_per_s: u64,
+    /// `None` when a flow was not complete.
+    pub(super) completion_max_s: Option<f64>,
+    pub(super) failed: Vec<Failed>,
+}
+
+/// A run of a sweep that failed.
+#[derive(Debug, Serialize)]
+pub(super) struct Failed {
+    pub(super) seed: u64,
+    pub(super) trace: String,
+    pub(super) failures: Vec<String>,
+    /// The command line that repeats it.
+    pub(super) again: String,
+}
+
+/// A sweep as a whole.
+#[derive(Debug, Serialize)]
+pub(super) struct Swept<'a> {
+    pub(super) runs: usize,
+    pub(super) failed_runs: usize,
+    pub(super) wall_s: f64,
+    pub(super) hash: String,
+    /// Marks that were expected sometimes.
+    pub(super) never_seen: &'a [&'a str],
 }
 
 #[derive(Debug, Serialize)]

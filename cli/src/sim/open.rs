@@ -66,17 +66,24 @@ impl SeedArgs {
         Ok((scenario, seed))
     }
 
-    /// Fails if anything was not as expected, with the line that repeats the run.
-    pub(super) fn verdict(&self, report: &Report, seed: u64) -> Result<(), CliError> {
+    /// Fails if anything was not as expected, with the line that repeats the run. In JSON the failures have been told.
+    pub(super) fn verdict(
+        &self,
+        report: &Report,
+        seed: u64,
+        is_json: bool,
+    ) -> Result<(), CliError> {
         let count = report.failures.len();
         if count == 0 {
             return Ok(());
         }
-        for failure in &report.failures {
-            writeln!(stdout(), "  not as expected: {failure}")?;
+        if !is_json {
+            for failure in &report.failures {
+                writeln!(stdout(), "  not as expected: {failure}")?;
+            }
+            let again = self.scenario.line("run", seed, &[]);
+            writeln!(stdout(), "  again: {again}")?;
         }
-        let again = self.scenario.line("run", seed, &[]);
-        writeln!(stdout(), "  again: {again}")?;
         Err(CliError::Fault(format!("{count} expectations failed")))
     }
 }

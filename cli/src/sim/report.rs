@@ -1,11 +1,11 @@
 //! `urxe sim report`: a run as a page.
 
-use std::io::{Write, stdout};
-
 use fabric_sim::observe::html::{self, Title};
 
 use crate::error::CliError;
+use crate::output::print_report;
 use crate::sim::args::ReportArgs;
+use crate::sim::json::{Page, Run};
 use crate::sim::new_file::{NewFile, cannot_write};
 use crate::sim::observe::{look, sampling};
 
@@ -26,7 +26,13 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), CliError> {
         written.map_err(|e| cannot_write(&args.output, e))?;
     }
     page.keep()?;
+    let json = Page {
+        run: Run::of(seed, &report),
+        page: &args.output,
+    };
     let (trace, page) = (report.trace, args.output.display());
-    writeln!(stdout(), "seed {seed}, trace {trace}: {page}")?;
-    args.of.verdict(&report, seed)
+    print_report(args.json, &json, || {
+        format!("seed {seed}, trace {trace}: {page}\n")
+    })?;
+    args.of.verdict(&report, seed, args.json)
 }

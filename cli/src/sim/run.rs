@@ -25,7 +25,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), CliError> {
     }
     let json = Run::of(seed, &report);
     print_report(args.json, &json, || format!("seed {seed}: {report}"))?;
-    args.of.verdict(&report, seed)
+    args.of.verdict(&report, seed, args.json)
 }
 
 /// Runs each of many seeds twice and compares the hashes.

@@ -1,15 +1,17 @@
 //! `urxe sim shrink`: the smallest scenario that fails in the same way.
 
 use std::fs;
-use std::io::{Write, stdout};
-use std::path::{Component, Path};
+use std::io::Write;
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fabric_sim::scenario::Scenario;
 use fabric_sim::shrink::{ShrinkError, Shrunk, shrink as search};
 
 use crate::error::CliError;
+use crate::output::print_report;
 use crate::sim::args::ShrinkArgs;
+use crate::sim::json::Smallest;
 use crate::sim::new_file::{NewFile, cannot_write};
 use crate::sim::observe::look;
 use crate::sim::parallel::progress;
@@ -34,21 +36,34 @@ pub(super) fn shrink(args: &ShrinkArgs) -> Result<(), CliError> {
         )),
         ShrinkError::Scenario(error) => args.of.scenario.fails(error),
     })?;
-    let seconds = start.elapsed().as_secs_f64();
-    writeln!(
-        stdout(),
-        "{} runs in {seconds:.1} s: {} faults and {} flows are left",
-        shrunk.runs,
-        shrunk.faults(),
-        shrunk.flows()
-    )?;
-    for failure in &shrunk.report.failures {
-        writeln!(stdout(), "  fails: {failure}")?;
-    }
-    write_all(&args.out, &shrunk)
+    let wall_s = start.elapsed().as_secs_f64();
+    let files = write_all(&args.out, &shrunk)?;
+    let (faults, flows) = (shrunk.faults(), shrunk.flows());
+    let failures = &shrunk.report.failures[..];
+    let json = Smallest {
+        runs: shrunk.runs,
+        wall_s,
+        faults,
+        flows,
+        failures,
+        files: &files,
+    };
+    print_report(args.json, &json, || {
+        let runs = shrunk.runs;
+        let mut text =
+            format!("{runs} runs in {wall_s:.1} s: {faults} faults and {flows} flows are left\n");
+        text.extend(
+            failures
+                .iter()
+                .map(|failure| format!("  fails: {failure}\n")),
+        );
+        text.extend(files.iter().map(|file| format!("  {}\n", file.display())));
+        text
+    })
 }
 
-fn write_all(folder: &Path, shrunk: &Shrunk) -> Result<(), CliError> {
+/// Returns the files.
+fn write_all(folder: &Path, shrunk: &Shrunk) -> Result<Vec<PathBuf>, CliError> {
     let scenario = folder.join("scenario.toml");
     let mut texts = vec![
         (scenario.clone(), shrunk.to_toml()),
@@ -66,16 +81,17 @@ fn write_all(folder: &Path, shrunk: &Shrunk) -> Result<(), CliError> {
         let parent = path.parent().unwrap_or(folder);
         fs::create_dir_all(parent).map_err(|e| cannot_write(parent, e))?;
     }
+    let mut files = Vec::new();
     for (path, text) in texts {
         let mut file = NewFile::create(&path)?;
         file.write_all(text.as_bytes())
             .map_err(|e| cannot_write(&path, e))?;
         file.keep()?;
-        writeln!(stdout(), "  {}", path.display())?;
+        files.push(path);
     }
     let pcap = folder.join("capture.pcapng");
     let seed = shrunk.scenario.seed();
     look(&scenario, &shrunk.scenario, seed, Some(&pcap), None)?;
-    writeln!(stdout(), "  {}", pcap.display())?;
-    Ok(())
+    files.push(pcap);
+    Ok(files)
 }

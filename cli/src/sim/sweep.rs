@@ -1,6 +1,5 @@
 //! `urxe sim sweep`: many seeds, and many values.
 
-use std::io::{Write, stdout};
 use std::time::Instant;
 
 use fabric_sim::Rate;
@@ -9,7 +8,9 @@ use fabric_sim::engine::mix64;
 use fabric_sim::scenario::{Report, ScenarioError, Setting};
 
 use crate::error::CliError;
+use crate::output::print_report;
 use crate::sim::args::SweepArgs;
+use crate::sim::json::{Combination, Failed, Swept};
 use crate::sim::parallel::{each, jobs, progress};
 
 /// Failing seeds that are told of each combination of values.
@@ -80,17 +81,24 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<(), CliError> {
             hash = mix64(hash ^ outcome.seed ^ outcome.hash);
         }
     }
-    writeln!(stdout(), "seen: {marks}")?;
-    let seconds = start.elapsed().as_secs_f64();
-    writeln!(
-        stdout(),
-        "{count} runs in {seconds:.1} s, {failed} failed; hash of all {hash:016x}"
-    )?;
     let missed = wanted.filter(|&mark| marks.of(mark) == 0);
     let missed: Vec<&str> = missed.map(|mark| mark.name()).collect();
-    for name in &missed {
-        writeln!(stdout(), "never seen, though expected sometimes: {name}")?;
-    }
+    let json = Swept {
+        runs: count,
+        failed_runs: failed,
+        wall_s: start.elapsed().as_secs_f64(),
+        hash: format!("{hash:016x}"),
+        never_seen: &missed,
+    };
+    print_report(args.json, &json, || {
+        let Swept { wall_s, hash, .. } = &json;
+        let mut text = format!("seen: {marks}\n");
+        text += &format!("{count} runs in {wall_s:.1} s, {failed} failed; hash of all {hash}\n");
+        for name in &missed {
+            text += &format!("never seen, though expected sometimes: {name}\n");
+        }
+        text
+    })?;
     match (failed, missed.len()) {
         (0, 0) => Ok(()),
         (0, n) => Err(CliError::Fault(format!("{n} marks were never seen"))),
@@ -100,34 +108,60 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<(), CliError> {
 
 /// Tells of one combination; returns how many runs failed.
 fn tell(args: &SweepArgs, settings: &[Setting], outcomes: &[Outcome]) -> Result<usize, CliError> {
-    let mut out = stdout();
-    let name: Vec<String> = settings.iter().map(Setting::to_string).collect();
-    let name = if name.is_empty() {
-        args.scenario.file.display().to_string()
-    } else {
-        name.join(" ")
-    };
-    let failed: Vec<&Outcome> = outcomes.iter().filter(|o| !o.failures.is_empty()).collect();
-    let count = outcomes.len();
-    write!(out, "{name}: {count} seeds, {} failed", failed.len())?;
-    let mut rates: Vec<u64> = outcomes.iter().map(|o| o.goodput).collect();
-    rates.sort_unstable();
-    let [least, median] = [rates[0], rates[count / 2]].map(|rate| rate as f64 * 1e-9);
-    write!(out, "; slowest flow {median:.3} Gb/s at the median, ")?;
-    write!(out, "{least:.3} at least")?;
-    let last = outcomes.iter().map(|o| o.completion);
-    match last.reduce(|a, b| Some(a?.max(b?))).flatten() {
-        Some(seconds) => writeln!(out, "; complete after {:.3} ms at most", seconds * 1e3)?,
-        None => writeln!(out, "; not all complete")?,
-    }
-    for outcome in failed.iter().take(TOLD) {
+    let failed = outcomes.iter().filter(|o| !o.failures.is_empty());
+    let failed = failed.map(|outcome| {
         let Outcome { seed, trace, .. } = outcome;
         let again = args.scenario.line("replay", *seed, settings);
-        writeln!(out, "  seed {seed}: {}", outcome.failures[0])?;
-        writeln!(out, "    again: {again} --trace {trace}")?;
+        Failed {
+            seed: *seed,
+            trace: trace.clone(),
+            failures: outcome.failures.clone(),
+            again: format!("{again} --trace {trace}"),
+        }
+    });
+    let mut rates: Vec<u64> = outcomes.iter().map(|o| o.goodput).collect();
+    rates.sort_unstable();
+    let last = outcomes.iter().map(|o| o.completion);
+    let combination = Combination {
+        set: settings.iter().map(Setting::to_string).collect(),
+        seeds: outcomes.len(),
+        goodput_median_bit_per_s: rates[outcomes.len() / 2],
+        goodput_min_bit_per_s: rates[0],
+        completion_max_s: last.reduce(|a, b| Some(a?.max(b?))).flatten(),
+        failed: failed.collect(),
+    };
+    print_report(args.json, &combination, || text(args, &combination))?;
+    Ok(combination.failed.len())
+}
+
+fn text(args: &SweepArgs, of: &Combination) -> String {
+    let name = if of.set.is_empty() {
+        args.scenario.file.display().to_string()
+    } else {
+        of.set.join(" ")
+    };
+    let [least, median] =
+        [of.goodput_min_bit_per_s, of.goodput_median_bit_per_s].map(|rate| rate as f64 * 1e-9);
+    let mut text = format!(
+        "{name}: {} seeds, {} failed; slowest flow {median:.3} Gb/s at the median, {least:.3} at least; ",
+        of.seeds,
+        of.failed.len()
+    );
+    text += &match of.completion_max_s {
+        Some(seconds) => format!("complete after {:.3} ms at most\n", seconds * 1e3),
+        None => "not all complete\n".to_owned(),
+    };
+    for Failed {
+        seed,
+        failures,
+        again,
+        ..
+    } in of.failed.iter().take(TOLD)
+    {
+        text += &format!("  seed {seed}: {}\n    again: {again}\n", failures[0]);
     }
-    if failed.len() > TOLD {
-        writeln!(out, "  and {} more", failed.len() - TOLD)?;
+    if of.failed.len() > TOLD {
+        text += &format!("  and {} more\n", of.failed.len() - TOLD);
     }
-    Ok(failed.len())
+    text
 }
