@@ -82,7 +82,13 @@ impl fmt::Display for StrictReport {
             writeln!(f, "  seen: {} times", self.count)?;
         }
         writeln!(f, "  why:  {}", self.rule.advice())?;
-        write!(f, "  more: docs/STRICT.md#{}", self.rule)
+        // An installed copy has no documents beside it.
+        let repository = env!("CARGO_PKG_REPOSITORY");
+        write!(
+            f,
+            "  more: {repository}/blob/main/docs/STRICT.md#{}",
+            self.rule
+        )
     }
 }
 

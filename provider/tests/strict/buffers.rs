@@ -32,7 +32,7 @@ fn a_send_buffer_that_is_used_again_too_early() {
          time too when a packet was lost, so the peer may get new bytes, or a mixture. Poll the \
          completion of this request, or of a later one of the same send queue, before touching the \
          buffer; or post small messages inline.\n  \
-         more: docs/STRICT.md#send-buffer-changed"
+         more: https://github.com/urxe/urxe/blob/main/docs/STRICT.md#send-buffer-changed"
     );
     assert_eq!(report.to_string(), text);
     b.succeed();
@@ -122,7 +122,7 @@ fn a_receive_buffer_that_the_program_writes_into() {
          call: {FILE}:{posted}\n  \
          why:  A posted buffer belongs to the adapter: whatever is written there may be overwritten, \
          or damage the message. Poll the completion first, then write.\n  \
-         more: docs/STRICT.md#receive-buffer-written"
+         more: https://github.com/urxe/urxe/blob/main/docs/STRICT.md#receive-buffer-written"
     );
     assert_eq!(report.to_string(), text);
     assert_eq!(bytes(&to, 24), [0; 24]);

@@ -24,7 +24,7 @@ fn an_lkey_of_ones_own_in_place_of_an_rkey() {
          call: {FILE}:{posted}\n  \
          why:  A region has two keys: the lkey for its owner's own work requests, the rkey for peers. \
          Some adapters make them equal, others do not. Give peers Mr::rkey (mr->rkey).\n  \
-         more: docs/STRICT.md#lkey-as-rkey"
+         more: https://github.com/urxe/urxe/blob/main/docs/STRICT.md#lkey-as-rkey"
     );
     assert_eq!(report(&a).to_string(), text);
     assert_clean([&a, &b]);

@@ -21,7 +21,7 @@ fn a_message_without_a_receive_and_the_receive_that_comes_too_late() {
          A reliable connection makes the sender wait and try again, which is slow and fails after \
          rnr_retry times; unreliable services lose the message. Post receives before the peer may \
          send: before connecting, and again before answering.\n  \
-         more: docs/STRICT.md#missing-receive"
+         more: https://github.com/urxe/urxe/blob/main/docs/STRICT.md#missing-receive"
     );
     assert_eq!(
         StrictReport {
