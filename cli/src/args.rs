@@ -34,7 +34,7 @@ the program does: with its code, or by its signal; 126 and 127 if it cannot be s
 
 /// RDMA without RDMA hardware: RoCEv2 over ordinary UDP sockets.
 #[derive(Debug, Parser)]
-#[command(name = "urxe", version, about, after_help = MORE)]
+#[command(name = "urxe", bin_name = "urxe", version, about, after_help = MORE)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
