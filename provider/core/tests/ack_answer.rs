@@ -1,14 +1,10 @@
 //! ACKs of WRITEs that the application answers when it finds them in its memory.
 
-#[path = "support/script.rs"]
-mod script;
-mod support;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use script::line;
-use support::{IOVA, Pair, SEND_CQ, Settings, Verdict};
+use crate::script::{self, line};
+use crate::support::{IOVA, Pair, SEND_CQ, Settings, Verdict};
 use urxe_core::work::{SendFlags, SendWr, WrData, WrOpcode};
 use urxe_core::{ANSWER_NS, AckMode};
 

@@ -1,15 +1,11 @@
 //! A message is acknowledged before anything leaves that may answer it, as adapters acknowledge it when it arrives: so its
 //! sender sees its completion before that of the answer.
 
-#[path = "support/script.rs"]
-mod script;
-mod support;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use script::{line, receive, sge};
-use support::{IOVA, Pair, RECV_CQ, SEND_CQ, Settings, Verdict};
+use crate::script::{line, receive, sge};
+use crate::support::{IOVA, Pair, RECV_CQ, SEND_CQ, Settings, Verdict};
 use urxe_core::AckMode;
 use urxe_core::cq::WcOpcode;
 use urxe_core::work::{SendFlags, SendWr, WrData, WrOpcode};

@@ -1,13 +1,9 @@
 //! To a peer that takes the ACK of a pair first, a lone answer and the ACK before it leave as one train.
 
-#[path = "support/script.rs"]
-mod script;
-mod support;
-
 use std::iter::once;
 
-use script::{line, receive, sge};
-use support::{IOVA, Pair, Settings};
+use crate::script::{line, receive, sge};
+use crate::support::{IOVA, Pair, Settings};
 use urxe_core::transmit::{RunLimits, TxBatch};
 use urxe_core::work::{SendFlags, SendWr, WrData, WrOpcode};
 use urxe_core::{AckMode, ends_pair};

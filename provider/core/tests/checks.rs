@@ -1,15 +1,11 @@
 //! The responder's checks, one packet at a time: which comes first, what is answered,
 //! with which PSN and MSN. The packets are made by hand; node 1 answers.
 
-#[path = "support/script.rs"]
-mod script;
-mod support;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use script::*;
-use support::*;
+use crate::script::*;
+use crate::support::*;
 use urxe_core::Recovery;
 use urxe_core::mr::Access;
 use urxe_core::qp::state::QpState;

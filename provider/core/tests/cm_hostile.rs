@@ -1,17 +1,15 @@
 //! Random scripts of strangers and peers against a communication manager. The same body is a
 //! fuzz target.
 
-#[path = "support/cm_hostile.rs"]
-mod cm_hostile;
-mod support;
-
-use cm_hostile::Reached;
 use std::net::{IpAddr, Ipv4Addr};
 use urxe_core::Time;
 use urxe_core::cm::{Agent, AgentConfig, MadPath, Scope};
 use urxe_core::qpn_table::QpnChunk;
 use urxe_wire::MadHeader;
 use urxe_wire::cm::PortSpace;
+
+use crate::strangers::Reached;
+use crate::{strangers, support};
 
 #[test]
 fn whatever_is_sent_nothing_is_left_and_little_is_kept() {
@@ -20,7 +18,7 @@ fn whatever_is_sent_nothing_is_left_and_little_is_kept() {
         let mut rng = support::Rng(seed);
         let len = rng.below(600) as usize;
         let script = rng.bytes(len);
-        match std::panic::catch_unwind(|| cm_hostile::run(&script)) {
+        match std::panic::catch_unwind(|| strangers::run(&script)) {
             Ok(reached) => {
                 all.requests += reached.requests;
                 all.replies += reached.replies;

@@ -1,12 +1,8 @@
 //! Congestion control: rates and windows are kept, marks are answered, and nothing else
 //! about a connection changes.
 
-#[path = "support/script.rs"]
-mod script;
-mod support;
-
-use script::*;
-use support::*;
+use crate::script::*;
+use crate::support::*;
 use urxe_core::congestion::{CongestionControl, CongestionError, DcqcnParams, DelayParams, Rate};
 use urxe_core::error::WcStatus;
 use urxe_core::qp::attr::{AttrMask, Mtu, QpAttr};

@@ -1,12 +1,10 @@
 //! Datagrams and multicast on a virtual wire: which QP receives what, and what is dropped.
 
-mod support;
-
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 
-use support::*;
+use crate::support::*;
 use urxe_core::ah::{AddressHandle, UdDest};
 use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::error::{DropReason, WcStatus};

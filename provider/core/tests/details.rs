@@ -1,8 +1,6 @@
 //! What a failed QP says about its failure: expected, found, and where to look.
 
-mod support;
-
-use support::*;
+use crate::support::*;
 use urxe_core::ErrorDetail;
 use urxe_core::error::Fault;
 use urxe_core::mr::{Access, MrInit, PdId};

@@ -1,9 +1,7 @@
 //! Every way in which a request or a receive can fail: which side is told what, and what
 //! becomes of both QPs.
 
-mod support;
-
-use support::*;
+use crate::support::*;
 use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::error::{DropReason, Fault, Side, WcStatus};
 use urxe_core::event::AsyncEvent;

@@ -1,11 +1,9 @@
 //! Which QP of a shard sends how much, and what goes before what.
 
-mod support;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
-use support::{IOVA, Node, PD, RECV_CQ, SEND_CQ, Settings};
+use crate::support::{IOVA, Node, PD, RECV_CQ, SEND_CQ, Settings};
 use urxe_core::congestion::CongestionControl;
 use urxe_core::qp::attr::{Mtu, QpCap};
 use urxe_core::qp::state::QpType;

@@ -1,20 +1,18 @@
 //! Random scripts of a hostile peer against one QP. The same body is a fuzz target.
 
-#[path = "support/hostile.rs"]
-mod hostile;
-mod support;
-
 use urxe_core::qp::state::{QpState, QpType};
+
+use crate::{hostile_peer, support};
 
 #[test]
 fn whatever_a_peer_sends_the_qp_stays_whole() {
-    stays_whole(hostile::run);
+    stays_whole(hostile_peer::run);
 }
 
 /// One that is believed when it says which packets it has.
 #[test]
 fn whatever_a_peer_claims_to_have_the_qp_stays_whole() {
-    stays_whole(hostile::run_selective);
+    stays_whole(hostile_peer::run_selective);
 }
 
 fn stays_whole(run: fn(&[u8]) -> (QpState, u64)) {
@@ -50,7 +48,7 @@ fn whatever_strangers_send_unreliable_qps_go_on() {
             let mut rng = support::Rng(seed);
             let len = rng.below(400) as usize;
             let script = rng.bytes(len);
-            match std::panic::catch_unwind(|| hostile::run_as(qp_type, &script)) {
+            match std::panic::catch_unwind(|| hostile_peer::run_as(qp_type, &script)) {
                 Ok((state, messages)) => {
                     assert_eq!(state, QpState::Rts, "{qp_type:?}, seed {seed}");
                     executed += messages;

@@ -1,12 +1,10 @@
 //! ATOMIC WRITE and FLUSH on the virtual wire: rule by rule, and random programs with
 //! faults against a simple model.
 
-mod support;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use support::*;
+use crate::support::*;
 use urxe_core::Time;
 use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::error::{Fault, WcStatus};

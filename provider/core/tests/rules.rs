@@ -1,15 +1,11 @@
 //! Rules of the transport, one test each: what travels, in which order, and what a
 //! peer may do that urxe itself would not.
 
-#[path = "support/script.rs"]
-mod script;
-mod support;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use script::*;
-use support::*;
+use crate::script::*;
+use crate::support::*;
 use urxe_core::error::WcStatus;
 use urxe_core::event::AsyncEvent;
 use urxe_core::qp::attr::{AttrMask, Mtu, QpAttr};

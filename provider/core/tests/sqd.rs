@@ -1,9 +1,7 @@
 //! The send queue drains: what was started ends, nothing new starts, attributes change,
 //! and everything goes on.
 
-mod support;
-
-use support::*;
+use crate::support::*;
 use urxe_core::Time;
 use urxe_core::error::WcStatus;
 use urxe_core::event::AsyncEvent;

@@ -1,14 +1,12 @@
 //! Shared receive queues on the virtual wire: rule by rule, and random programs with
 //! faults against a simple model.
 
-mod support;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use support::late::Of;
-use support::{Faults, IOVA, PD, Pair, RECV_CQ, Rng, SEND_CQ, Settings, Verdict};
+use crate::support::late::Of;
+use crate::support::{Faults, IOVA, PD, Pair, RECV_CQ, Rng, SEND_CQ, Settings, Verdict};
 use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::error::{DropReason, Fault, WcStatus};
 use urxe_core::event::AsyncEvent;

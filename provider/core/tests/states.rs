@@ -1,10 +1,8 @@
 //! The state machine: the whole table as a snapshot, and the blame in each refusal.
 
-mod support;
-
 use std::fmt::Write;
 
-use support::*;
+use crate::support::*;
 use urxe_core::Time;
 use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr};
 use urxe_core::qp::state::{ModifyError, QpState, QpType, transition};

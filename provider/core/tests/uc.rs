@@ -1,9 +1,7 @@
 //! Unreliable connections on a virtual wire: messages arrive whole or not at all, and
 //! no completion tells of those that do not.
 
-mod support;
-
-use support::*;
+use crate::support::*;
 use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::error::{DropReason, Fault, WcStatus};
 use urxe_core::mr::{Access, MrInit};

@@ -1,13 +1,11 @@
 //! Goodput over a long road that loses packets, in virtual time: a link of a rate with a queue before it, then loss and
 //! reordering, then a delay, both ways. The window is fixed, so that nothing but recovery decides.
 //!
-//! `cargo test -p urxe-core --test wan -- --nocapture` prints the figures.
-
-mod support;
+//! `cargo test -p urxe-core --test transport wan -- --nocapture` prints the figures.
 
 use std::collections::BTreeMap;
 
-use support::*;
+use crate::support::*;
 use urxe_core::error::WcStatus;
 use urxe_core::qp::attr::{Mtu, QpCap};
 use urxe_core::transmit::{RunLimits, TxBatch};

@@ -1,8 +1,6 @@
 //! BIND_MW and LOCAL_INV as work requests: their order, their completions, their failures.
 
-mod support;
-
-use support::{IOVA, PD, Pair, RECV_CQ, SEND_CQ, Settings};
+use crate::support::{IOVA, PD, Pair, RECV_CQ, SEND_CQ, Settings};
 use urxe_core::cq::WcOpcode;
 use urxe_core::error::{Fault, WcStatus};
 use urxe_core::mr::{Access, BindMw, MrInit, MrKeys, MwType, inc_rkey};

@@ -1,12 +1,10 @@
 //! Extended reliable connection on the virtual wire: rule by rule, and random programs
 //! with faults against a simple model.
 
-mod support;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use support::*;
+use crate::support::*;
 use urxe_core::cq::{CqId, Cqe, WcOpcode};
 use urxe_core::error::{DropReason, WcStatus};
 use urxe_core::event::AsyncEvent;
