@@ -292,3 +292,124 @@ to = "h1"
         assert!(error.contains(words), "{error}");
     }
 }
+
+/// Two leaves with two ways between them, one of them slow, and two hosts each.
+const UNEVEN: &str = r#"
+[sim]
+until = "300us"
+mode = "lite"
+[topology]
+kind = "edges"
+edges = """
+h0 leaf0 100Gbps 2m
+h1 leaf0 100Gbps 2m
+h2 leaf1 100Gbps 2m
+h3 leaf1 100Gbps 2m
+leaf0 fast 100Gbps 2m
+leaf1 fast 100Gbps 2m
+leaf0 slow 25Gbps 2m
+leaf1 slow 25Gbps 2m
+"""
+[switch]
+threshold = "50KB"
+[[flow]]
+op = "frames"
+from = "h0"
+to = "h2"
+mtu = 4096
+[[flow]]
+op = "frames"
+from = "h1"
+to = "h3"
+mtu = 4096
+"#;
+
+#[test]
+fn uneven_ways_are_filled_by_the_shortest_queue_and_halved_by_lots() {
+    // Both ways full are 125 Gb/s; as much by the fast one as by the slow one are 50.
+    for (balance, expected) in [("adaptive", 125.0), ("spray", 50.0), ("rotate", 50.0)] {
+        let report = scenario(UNEVEN, &[&format!("switch.balance={balance}")])
+            .run(1)
+            .expect("runs");
+        let bytes: u64 = report.flows.iter().map(|flow| flow.bytes).sum();
+        let gbps = bytes as f64 * 8e-9 / 300e-6 * 4178.0 / 4096.0;
+        let off = gbps / expected - 1.0;
+        assert!(off.abs() < 0.15, "{balance}: {gbps} Gb/s of {expected}");
+    }
+}
+
+/// A host that sends a frame every 10 us over a tree in which one way is 3 us longer than the other.
+const PAUSES: &str = r#"
+[sim]
+until = "2ms"
+mode = "lite"
+[topology]
+kind = "edges"
+edges = """
+h0 leaf0 100Gbps 2m
+h1 leaf1 100Gbps 2m
+leaf0 near 100Gbps 2m
+leaf1 near 100Gbps 2m
+leaf0 far 100Gbps 1500ns
+leaf1 far 100Gbps 1500ns
+"""
+[switch]
+balance = "flowlets"
+[[flow]]
+op = "frames"
+from = "h0"
+to = "h1"
+mtu = 1024
+rate = "1Gbps"
+"#;
+
+#[test]
+fn flowlets_change_their_way_after_a_pause_and_keep_their_order() {
+    let run = |settings: &[&str]| {
+        let mut sim = scenario(PAUSES, settings).build(3).expect("builds");
+        sim.run_until(Time::ZERO + Span::from_ms(2));
+        let topology = sim.fabric().topology();
+        let sent = |spine: &str| {
+            let (Some(leaf), Some(spine)) = (topology.find("leaf0"), topology.find(spine)) else {
+                panic!("named so")
+            };
+            let port = topology.port_between(leaf, spine).expect("a cable");
+            sim.fabric()
+                .port_stats(port)
+                .sent_frames
+                .iter()
+                .sum::<u64>()
+        };
+        (sent("near"), sent("far"), sim.flows()[0].reordered)
+    };
+    // A pause of 8.8 us between two frames is more than the gap: each goes where it likes, and none overtakes.
+    let (near, far, reordered) = run(&["switch.flowlet_gap=5us"]);
+    assert!(
+        near.min(far) > 50 && reordered == 0,
+        "{near} {far} {reordered}"
+    );
+    // It is less: all go one way.
+    let (near, far, _) = run(&[]);
+    assert!(near.min(far) == 0 && near + far > 200, "{near} {far}");
+    // Nothing waits for a pause: frames that are 0.1 us apart overtake each other.
+    let fast = ["switch.balance=spray", "flow[0].rate=90Gbps"];
+    let (.., reordered) = run(&fast);
+    assert!(reordered > 1000, "{reordered}");
+}
+
+#[test]
+fn a_gap_without_flowlets_is_refused() {
+    let settings = ["switch.balance=spray", "switch.flowlet_gap=1us"];
+    let read = Scenario::parse(UNEVEN).expect("a scenario");
+    let settings: Vec<Setting> = settings.iter().map(|s| s.parse().expect(s)).collect();
+    let built = read.with(&settings).expect("settings").build(1);
+    let error = built.expect_err("makes no sense").to_string();
+    assert_eq!(
+        error,
+        "switch.flowlet_gap: it is for balance = \"flowlets\""
+    );
+    assert!(
+        read.with(&["switch.balance=best".parse().expect("a setting")])
+            .is_err()
+    );
+}

@@ -3,6 +3,7 @@
 //!
 //! Rates are of payload: with 1024 bytes a packet, 1024 of 1106 bytes on the wire.
 
+mod balance;
 mod collectives;
 mod congestion;
 mod fairness;
@@ -169,6 +170,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "alpha-beta: 2 (n - 1) (alpha + S / n beta)",
         is_long: true,
         run: collectives::ring_of_1024,
+    },
+    Experiment {
+        name: "balance",
+        title: "flows over equal paths: by hash, flowlets, the shortest queue and lot; the real transport over a fat tree",
+        source: "m flows that draw among m paths: 1 - (1 - 1/m)^m; Dixit et al., INFOCOM 2013: lots for packets fill a tree",
+        is_long: false,
+        run: balance::paths,
     },
     Experiment {
         name: "go-back-n",

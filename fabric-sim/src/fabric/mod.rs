@@ -26,7 +26,7 @@ use crate::fault::Faults;
 use crate::frame::{Bodies, Frame, FrameId, FrameSlab, Payload};
 use crate::link::{ETHERNET_OVERHEAD, JUMBO_MTU, Link};
 use crate::qos::Qos;
-use crate::switch::{IngressUse, Mmu, SwitchConfig, headroom};
+use crate::switch::{Balancer, IngressUse, Mmu, SwitchConfig, headroom};
 use crate::topology::{HostId, Node, PortId, Routes, SwitchId, Topology, TopologyError};
 
 use adapter::Adapter;
@@ -105,6 +105,7 @@ pub(crate) struct Switch {
     pub(crate) rng: Rng,
     /// Makes switches choose differently among equal paths.
     pub(crate) salt: u32,
+    pub(crate) balancer: Balancer,
 }
 
 /// The network.
@@ -440,11 +441,13 @@ fn switch(
             error,
         }
     })?;
+    let balancing = Rng::stream(config.seed, Entity::Switch(id.0), "balancing");
     let mut salt = Rng::stream(config.seed, Entity::Switch(id.0), "equal paths");
     Ok(Switch {
         mmu,
         rng: Rng::stream(config.seed, Entity::Switch(id.0), "marking"),
         salt: salt.bits() as u32,
+        balancer: Balancer::new(config.switch.balance, balancing),
     })
 }
 

@@ -193,6 +193,16 @@ impl Port {
         }
     }
 
+    /// How long it takes until all is sent that it holds; for ever without a carrier.
+    #[inline]
+    pub(crate) fn backlog(&self, slab: &FrameSlab) -> Span {
+        if self.is_down {
+            return Span::from_ps(u64::MAX);
+        }
+        let sending = self.busy.map_or(0, |id| slab.get(id).len);
+        self.link.rate.time_of(self.queued + u64::from(sending))
+    }
+
     /// Bits per second that are not set aside.
     pub(crate) fn unreserved(&self) -> u64 {
         self.link.rate.as_bps().saturating_sub(self.reserved_bps)

@@ -5,7 +5,7 @@ use crate::fabric::{DropReason, Event, Fabric, bytes_of};
 use crate::frame::{Frame, FrameId, Payload};
 use crate::link::ETHERNET_OVERHEAD;
 use crate::qos::FlowControl;
-use crate::switch::{Arrival, DeadQueue};
+use crate::switch::{Arrival, Balance, DeadQueue};
 use crate::topology::{HostId, Node, PortId, SwitchId};
 
 impl Fabric {
@@ -58,14 +58,35 @@ impl Fabric {
         }
         f.ttl -= 1;
         let f = *f;
-        let Some(egress) = self.choose(switch, f.dst, f.flow_hash) else {
+        let Some(egress) = self.spread(switch, &f) else {
             self.give_credit(ingress, frame);
             return self.discard(ingress, frame, DropReason::NoRoute);
         };
         self.store(switch, egress, frame, &f);
     }
 
-    /// The port by which a switch sends a flow on.
+    /// The port by which a switch sends a frame on.
+    #[inline]
+    fn spread(&mut self, switch: SwitchId, f: &Frame) -> Option<PortId> {
+        let ports = self.routes.next(switch, f.dst);
+        let balance = self.config.switch.balance;
+        if ports.len() < 2 || balance == Balance::Ecmp {
+            return self.choose(switch, f.dst, f.flow_hash);
+        }
+        let balancer = &mut self.switches[switch.index()].balancer;
+        let port = |id: PortId| &self.ports[id.index()];
+        let is_up = |id| !port(id).is_down;
+        Some(match balance {
+            Balance::Flowlets(gap) => {
+                balancer.flowlet(self.queue.now(), gap, f.flow_hash, ports, is_up)
+            }
+            Balance::Adaptive => balancer.least(ports, |id| port(id).backlog(&self.frames).ps()),
+            Balance::Rotate => balancer.rotate(ports, is_up),
+            Balance::Ecmp | Balance::Spray => balancer.draw(ports, is_up),
+        })
+    }
+
+    /// The port by which a switch sends a flow on, if a hash decides.
     #[inline]
     pub(crate) fn choose(&self, switch: SwitchId, dst: HostId, flow_hash: u32) -> Option<PortId> {
         match self.routes.next(switch, dst) {

@@ -1,5 +1,6 @@
 //! Builds the simulation from the scenario file.
 
+use urxe_core::Recovery;
 use urxe_core::congestion::{CongestionControl, Rate as CoreRate};
 use urxe_core::qp::attr::Mtu;
 
@@ -11,12 +12,12 @@ use crate::link::Link;
 use crate::qos::{FlowControl, PRIORITIES, PauseTimes, Qos};
 use crate::scenario::extent::Extent;
 use crate::scenario::file::{
-    ArrivalsName, DcqcnTable, EcnTable, FlowControlName, FlowTable, FramesTable, HostTable, Op,
-    QosTable, Scenario, Shape, SwitchTable, TopologyTable,
+    ArrivalsName, BalanceName, DcqcnTable, EcnTable, FlowControlName, FlowTable, FramesTable,
+    HostTable, Op, QosTable, RecoveryName, Scenario, Shape, SwitchTable, TopologyTable,
 };
-use crate::scenario::values::{Cable, Classes, Names, Size};
+use crate::scenario::values::{Cable, Classes, Congestion, Names, Size};
 use crate::scenario::{ScenarioError, faults, host_of};
-use crate::switch::{Marking, SwitchConfig, Threshold};
+use crate::switch::{Balance, Marking, SwitchConfig, Threshold};
 use crate::topology::{HostId, Topology};
 
 type Result<T> = core::result::Result<T, ScenarioError>;
@@ -54,6 +55,7 @@ impl Scenario {
         let mut sim = Sim::new(topology(&file.topology), config)?;
         let mut transport = TransportConfig {
             first_psn: file.host.first_psn.as_ref().map(|psn| psn.0),
+            recovery: recovery(file.host.recovery),
             ..TransportConfig::default()
         };
         if let Some(Size(window)) = file.host.window {
@@ -132,12 +134,36 @@ fn switch(table: &SwitchTable, lossless: u8) -> Result<SwitchConfig> {
         watchdog: table.watchdog,
         dead_queue: table.dead_queue,
         latency: table.latency,
+        balance: balance(table)?,
         ..default
     };
     if let Some(ecn) = &table.ecn {
         config.marking = marking(ecn, lossless)?;
     }
     Ok(config)
+}
+
+fn balance(table: &SwitchTable) -> Result<Balance> {
+    let gap = table.flowlet_gap;
+    if gap.is_some() && table.balance != BalanceName::Flowlets {
+        let fault = "it is for balance = \"flowlets\"";
+        return Err(ScenarioError::value("switch.flowlet_gap", fault));
+    }
+    Ok(match table.balance {
+        BalanceName::Ecmp => Balance::Ecmp,
+        BalanceName::Flowlets => Balance::Flowlets(gap.unwrap_or(Balance::FLOWLET_GAP)),
+        BalanceName::Adaptive => Balance::Adaptive,
+        BalanceName::Spray => Balance::Spray,
+        BalanceName::Rotate => Balance::Rotate,
+    })
+}
+
+fn recovery(name: RecoveryName) -> Recovery {
+    match name {
+        RecoveryName::GoBackN => Recovery::GoBackN,
+        RecoveryName::Keep => Recovery::Keep,
+        RecoveryName::Selective => Recovery::Selective,
+    }
 }
 
 fn marking(ecn: &EcnTable, lossless: u8) -> Result<[Option<Marking>; PRIORITIES]> {

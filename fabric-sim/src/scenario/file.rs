@@ -279,6 +279,19 @@ pub(super) struct SwitchTable {
     pub(super) watchdog: Option<Watchdog>,
     pub(super) dead_queue: DeadQueue,
     pub(super) latency: Span,
+    pub(super) balance: BalanceName,
+    pub(super) flowlet_gap: Option<Span>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum BalanceName {
+    #[default]
+    Ecmp,
+    Flowlets,
+    Adaptive,
+    Spray,
+    Rotate,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -327,8 +340,19 @@ pub(super) struct HostTable {
     pub(super) timeout: Option<u8>,
     pub(super) retry_cnt: Option<u8>,
     pub(super) rnr_retry: Option<u8>,
+    pub(super) recovery: RecoveryName,
     pub(super) latency: Span,
     pub(super) dcqcn: DcqcnTable,
+}
+
+/// What the transport does about packets that are lost, or seem to be.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum RecoveryName {
+    #[default]
+    GoBackN,
+    Keep,
+    Selective,
 }
 
 /// What is not as in the paper.

@@ -2,6 +2,7 @@
 
 use crate::engine::Span;
 use crate::qos::PRIORITIES;
+use crate::switch::balance::Balance;
 use crate::switch::mark::Marking;
 
 /// Up to how much of a shared pool one class of one port may fill.
@@ -89,6 +90,8 @@ pub struct SwitchConfig {
     pub dead_queue: DeadQueue,
     /// From the last bit of a frame that came to its place in the queue that it leaves by.
     pub latency: Span,
+    /// How frames are spread over equal paths.
+    pub balance: Balance,
 }
 
 impl Default for SwitchConfig {
@@ -107,6 +110,7 @@ impl Default for SwitchConfig {
             watchdog: None,
             dead_queue: DeadQueue::Flush,
             latency: Span::ZERO,
+            balance: Balance::Ecmp,
         }
     }
 }

@@ -1,10 +1,13 @@
 //! Switches: a shared buffer, thresholds, marking, and the watchdog.
 
+mod balance;
 mod config;
 pub mod headroom;
 mod mark;
 mod mmu;
 
+pub use balance::Balance;
+pub(crate) use balance::Balancer;
 pub use config::{DeadQueue, SwitchConfig, Threshold, Watchdog, WatchdogAction};
 pub use mark::Marking;
 pub(crate) use mmu::{Arrival, Mmu};
