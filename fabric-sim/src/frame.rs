@@ -17,6 +17,14 @@ pub struct FrameId(NonZeroU32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct BodyId(NonZeroU32);
 
+impl BodyId {
+    /// Counted from 0.
+    #[inline]
+    pub(crate) fn place(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
 /// The payload of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Payload {
@@ -307,13 +315,13 @@ impl Bodies {
 
     #[inline]
     pub(crate) fn get(&self, id: BodyId) -> &[u8] {
-        let place = id.0.get() as usize - 1;
+        let place = id.place();
         &self.chunks[place / CHUNK_SLOTS][place % CHUNK_SLOTS * self.slot_len..][..self.slot_len]
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, id: BodyId) -> &mut [u8] {
-        let place = id.0.get() as usize - 1;
+        let place = id.place();
         let chunk = &mut self.chunks[place / CHUNK_SLOTS];
         &mut chunk[place % CHUNK_SLOTS * self.slot_len..][..self.slot_len]
     }

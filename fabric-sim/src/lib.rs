@@ -18,6 +18,7 @@
 //! | [`check`] | what must hold in every run, and what a set of runs must have seen |
 //! | [`host`] | what sends and receives: plain flows, and the real transport |
 //! | [`workload`] | collectives, random arrivals, matrices and traces, over the real transport |
+//! | [`congestion`] | congestion control from papers, beside the transport's own |
 //! | [`observe`] | captures, tables and pages of a run |
 //! | `program` | programs that were written against `urxe`, on simulated hosts (feature `programs`, on by default) |
 //! | [`scenario`] | simulations as TOML files |
@@ -28,6 +29,7 @@
 #![deny(missing_docs)]
 
 pub mod check;
+pub mod congestion;
 pub mod engine;
 mod envelope;
 pub mod experiments;

@@ -406,10 +406,50 @@ fn a_gap_without_flowlets_is_refused() {
     let error = built.expect_err("makes no sense").to_string();
     assert_eq!(
         error,
-        "switch.flowlet_gap: it is for balance = \"flowlets\""
+        "line 17: switch.flowlet_gap: it is for balance = \"flowlets\""
     );
     assert!(
         read.with(&["switch.balance=best".parse().expect("a setting")])
             .is_err()
     );
+}
+
+/// Four hosts write 2 MB each to one.
+const FOUR_TO_ONE: &str = r#"
+[sim]
+mode = "lite"
+[topology]
+kind = "single-switch"
+hosts = 5
+[switch]
+threshold = "300KB"
+[[flow]]
+op = "write"
+from = "all"
+to = "h4"
+size = "2MB"
+"#;
+
+#[test]
+fn control_from_papers_keeps_the_queue_short_enough_to_stop_nobody() {
+    let pauses = |cc: &str| {
+        let report = scenario(FOUR_TO_ONE, &[&format!("host.cc={cc}"), "host.window=1MB"])
+            .run(1)
+            .expect("runs");
+        assert!(report.flows.iter().all(|f| f.completion.is_some()), "{cc}");
+        assert!(report.failures.is_empty(), "{cc}: {:?}", report.failures);
+        report.pauses.iter().map(|(_, count)| count).sum::<u64>()
+    };
+    assert!(pauses("none") > 0);
+    assert_eq!((pauses("hpcc"), pauses("swift:10us")), (0, 0));
+    // It begins at the rate of the link and needs some time to come down.
+    pauses("timely:20us");
+    let read = Scenario::parse(FOUR_TO_ONE).expect("a scenario");
+    let fault = |cc: &str| {
+        let setting = format!("host.cc={cc}").parse().expect("a setting");
+        read.with(&[setting]).expect_err(cc).to_string()
+    };
+    assert!(fault("swift").contains("swift:TIME, timely:TIME or hpcc"));
+    assert!(fault("swift:0us").contains("a time above 0 is needed"));
+    assert!(fault("timely:fast").contains("fast"));
 }

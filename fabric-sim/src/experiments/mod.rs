@@ -9,6 +9,7 @@ mod congestion;
 mod fairness;
 mod lossless;
 mod queueing;
+mod steering;
 mod transport;
 
 use core::fmt;
@@ -121,6 +122,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "Zhu et al., CoNEXT 2016: the fixed point",
         is_long: false,
         run: congestion::fixed_point,
+    },
+    Experiment {
+        name: "steering",
+        title: "HPCC, Swift and TIMELY, two senders and more, where their rules leave them",
+        source: "Li et al., SIGCOMM 2019: eta + N W_AI / (B T); Kumar et al., SIGCOMM 2020: the target; Zhu et al., CoNEXT 2016: q' (1 + N step / (beta C))",
+        is_long: false,
+        run: steering::fixed_points,
     },
     Experiment {
         name: "thresholds",

@@ -18,6 +18,7 @@ mod receive;
 mod reserve;
 mod stats;
 mod tap;
+mod telemetry;
 mod transmit;
 mod watchdog;
 
@@ -40,6 +41,8 @@ pub use reserve::ReserveError;
 pub use stats::{DropReason, Drops, PortStats};
 pub use tap::{Fate, Interference, PauseCause, Tap, TapEvent};
 use tap::{Taps, bytes_of};
+pub use telemetry::Hop;
+pub(crate) use telemetry::Telemetry;
 
 /// How much a frame carries through the simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
@@ -114,6 +117,7 @@ pub struct Fabric {
     pub(crate) queue: Agenda,
     pub(crate) frames: FrameSlab,
     pub(crate) bodies: Bodies,
+    pub(crate) telemetry: Telemetry,
     pub(crate) ports: Vec<Port>,
     pub(crate) switches: Vec<Switch>,
     pub(crate) adapters: Vec<Adapter>,
@@ -193,6 +197,7 @@ impl Fabric {
             queue: Agenda::new(ports.len()),
             frames: FrameSlab::default(),
             bodies: Bodies::new(slot),
+            telemetry: Telemetry::default(),
             ports,
             switches,
             adapters,

@@ -2,9 +2,10 @@
 
 use crate::engine::Time;
 use crate::fabric::tap::{Fate, TapEvent};
-use crate::fabric::{DropReason, Event, Fabric, Upcall, bytes_of};
+use crate::fabric::{DropReason, Event, Fabric, Hop, Upcall, bytes_of};
 use crate::fault::Leaving;
 use crate::frame::{Bodies, FrameId, Payload};
+use crate::link::FRAME_GAP;
 use crate::qos::PRIORITIES;
 use crate::switch::DeadQueue;
 use crate::topology::{HostId, Node, PortId};
@@ -30,8 +31,32 @@ impl Fabric {
             port.stats.sent_frames[class] += 1;
             port.stats.sent_bytes[class] += u64::from(f.len);
         }
+        if self.telemetry.is_read() {
+            self.write_telemetry(now, id, frame);
+        }
         if self.tap.is_some() {
             self.show_sending(now, id, frame);
+        }
+    }
+
+    /// A switch writes into a packet how its port does.
+    #[cold]
+    fn write_telemetry(&mut self, now: Time, id: PortId, frame: FrameId) {
+        let port = &self.ports[id.index()];
+        if let (Node::Switch(_), Payload::Roce { body, .. }) =
+            (port.node, self.frames.get(frame).payload)
+        {
+            let stats = &port.stats;
+            let bytes: u64 = stats.sent_bytes.iter().sum();
+            let frames: u64 = stats.sent_frames.iter().sum();
+            let hop = Hop {
+                port: id,
+                queue: port.queued,
+                sent: bytes + frames * u64::from(FRAME_GAP),
+                at: now,
+                rate: port.link.rate,
+            };
+            self.telemetry.write(body, hop);
         }
     }
 

@@ -5,6 +5,7 @@ use urxe_core::qp::attr::Mtu;
 use urxe_core::table::QpIndex;
 use urxe_wire::Qpn;
 
+use crate::congestion::Steering;
 use crate::topology::HostId;
 
 /// A QP of a host.
@@ -35,6 +36,8 @@ pub struct ConnectOptions {
     pub rd_atomic: u8,
     /// How its QPs react to congestion, both of them.
     pub congestion: CongestionControl,
+    /// An algorithm that takes its place; it needs [`CongestionControl::Steered`].
+    pub steering: Option<Steering>,
 }
 
 impl Default for ConnectOptions {
@@ -49,6 +52,7 @@ impl Default for ConnectOptions {
             rnr_retry: 7,
             rd_atomic: 16,
             congestion: CongestionControl::None,
+            steering: None,
         }
     }
 }

@@ -5,9 +5,11 @@ use urxe_core::transmit::{RunLimits, TxBatch, TxDest};
 use urxe_core::work::{RecvWr, SendWr, WrData};
 use urxe_core::{Stats, WcStatus};
 
+use crate::congestion::Road;
 use crate::engine::{Span, Time, mix64};
 use crate::envelope::{Envelope, IP_UDP_LEN, decode, encode, flow_hash, host_of};
 use crate::fabric::{LITE_BODY, Mode, frame_len};
+use crate::flow::FlowSpec;
 use crate::frame::{Frame, Payload};
 use crate::host::connect::{ConnectOptions, QpHandle};
 use crate::host::job::{Jobs, OF_JOBS};
@@ -15,6 +17,7 @@ use crate::host::sim::Sim;
 use crate::host::stream::{Stream, StreamId, StreamOp, StreamSpec};
 use crate::host::timer::TimerFor;
 use crate::host::transport::{Program, Transport, TransportConfig, Verbs};
+use crate::link::FRAME_GAP;
 use crate::topology::HostId;
 
 /// Bytes that a transport hands over at a time: one packet of 4 KiB, or a few smaller ones. An adapter
@@ -124,7 +127,38 @@ impl Sim {
                 v.set_congestion_control(end.index, options.congestion)
             })?;
         }
+        if let Some(steering) = options.steering {
+            for (end, peer) in [(a, b), (b, a)] {
+                let algorithm = steering.begin(self.road(end.host, peer.host, options));
+                self.with_verbs(end.host, |v| v.steer_by(end, peer, algorithm));
+            }
+            if steering.reads_telemetry() {
+                self.fabric.telemetry.begin();
+            }
+        }
         Ok(())
+    }
+
+    /// The way from a host to another, for full packets.
+    fn road(&self, from: HostId, to: HostId, options: &ConnectOptions) -> Road {
+        let qos = &self.fabric.config().qos;
+        let frame = |payload: u32| frame_len(IP_UDP_LEN + 16 + payload, qos);
+        let cables = self.fabric.topology().cables();
+        let (mut base_rtt, mut hops) = (Span::ZERO, 0);
+        for (a, b, len) in [(from, to, frame(options.mtu.bytes())), (to, from, frame(4))] {
+            for port in self.fabric.path(&FlowSpec::new(a, b)).unwrap_or_default() {
+                let link = cables[port.cable()].link;
+                base_rtt += link.delay + self.fabric.latency_of(port) + link.occupancy(len);
+                hops += 1;
+            }
+        }
+        let cable = self.fabric.port_of(from).cable();
+        Road {
+            base_rtt,
+            rate: cables[cable].link.rate,
+            switches: hops / 2 - 1,
+            packet: frame(options.mtu.bytes()) + FRAME_GAP,
+        }
     }
 
     /// Runs a program on a host, from now on.
@@ -255,6 +289,7 @@ impl Sim {
             *unreadable += 1;
             return;
         };
+        let place = body;
         let body = self.fabric.bodies.get(body);
         let (from, source_port, tos, packet) = match self.fabric.config().mode {
             Mode::Bytes => match decode(&body[..frame.len as usize - 4]) {
@@ -273,6 +308,12 @@ impl Sim {
                 (frame.src, 0, frame.tos, &scratch[..len as usize])
             }
         };
+        if let Some(steered) = &mut transport.steered {
+            let hops = &self.fabric.telemetry.of(place).hops;
+            if let Some((qp, allowance)) = steered.on_received(packet, hops, now) {
+                transport.steer(qp, allowance);
+            }
+        }
         transport.receive(now, super::address_of(from), source_port, tos, packet);
         if transport.cqs.model.has_news {
             self.check_news(host);
@@ -423,13 +464,28 @@ impl Sim {
 
     /// Hands the packets of the batch to the adapter of a host.
     fn launch(&mut self, host: HostId) {
+        let now = self.fabric.now();
         let Drivers {
-            batch, unreadable, ..
+            transports,
+            batch,
+            unreadable,
+            ..
         } = &mut self.drivers;
+        let mut steered = transports[host.index()]
+            .as_mut()
+            .and_then(|transport| transport.steered.as_mut());
         for run in batch.runs() {
             for packet in batch.bytes()[run.range.clone()].chunks(run.segment_size) {
                 match self.fabric.enclose(host, &run.dest, packet) {
-                    Some(frame) => self.fabric.send(host, frame),
+                    Some(frame) => {
+                        if let Some(steered) = &mut steered
+                            && let Payload::Roce { body, .. } = frame.payload
+                        {
+                            let echo = steered.on_sent(frame.dst, packet, now);
+                            self.fabric.telemetry.clear(body, echo);
+                        }
+                        self.fabric.send(host, frame);
+                    }
                     None => *unreadable += 1,
                 }
             }

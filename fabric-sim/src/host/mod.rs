@@ -10,6 +10,7 @@ mod job;
 mod jobs;
 mod memory;
 mod sim;
+mod steer;
 mod stream;
 mod timer;
 mod transport;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use urxe_core::congestion::{CongestionControl, CongestionError};
+use urxe_core::congestion::{CongestionControl, CongestionError, Rate as CoreRate};
 use urxe_core::cq::{CqId, CqOverrun, CqSink, Cqe};
 use urxe_core::mr::{Access, MrInit, MrKeys, MrTable, PdId, RegisterError};
 use urxe_core::qp::attr::{AddressVector, QpAttr, QpCap};
@@ -19,11 +19,13 @@ use urxe_core::{
 use urxe_wire::{IcrcPolicy, Psn};
 
 use crate::check::{Model, Received, Seen, Shares};
+use crate::congestion::{Algorithm, Allowance};
 use crate::engine::{Entity, Rng, Time};
 use crate::envelope::address_of;
 use crate::fabric::Mode;
 use crate::host::connect::{ConnectOptions, QpHandle};
 use crate::host::memory::{Contents, HostMemory};
+use crate::host::steer::Steered;
 use crate::topology::HostId;
 
 /// The one protection domain of a host.
@@ -111,6 +113,7 @@ pub struct Transport {
     next_psn: Rng,
     first_psn: Option<Psn>,
     pub(crate) shares: Shares,
+    pub(crate) steered: Option<Box<Steered>>,
 }
 
 impl Transport {
@@ -146,6 +149,7 @@ impl Transport {
             next_psn: Rng::stream(seed, Entity::Host(host.0), "first PSNs"),
             first_psn: config.first_psn,
             shares: Shares::default(),
+            steered: None,
         }
     }
 
@@ -192,6 +196,12 @@ impl Transport {
                 values: self.memory.log.values.get(),
             });
         }
+    }
+
+    /// A QP may do so much from now on.
+    pub(crate) fn steer(&mut self, qp: QpIndex, allowance: Allowance) {
+        let rate = allowance.rate.map(|rate| CoreRate::from_bps(rate.as_bps()));
+        self.shard.steer(qp, allowance.window, rate);
     }
 
     pub(crate) fn on_timer(&mut self, now: Time) {
@@ -416,6 +426,14 @@ impl Verbs<'_> {
         let now = self.now.to_core();
         let shard = &mut self.transport.shard;
         shard.set_congestion_control(qp, control, now)
+    }
+
+    /// An algorithm steers a connected QP from now on.
+    pub(crate) fn steer_by(&mut self, qp: QpHandle, peer: QpHandle, by: Box<dyn Algorithm>) {
+        let steered = self.transport.steered.get_or_insert_default();
+        let peer = (peer.host, peer.qpn.get());
+        let start = steered.add(qp.qpn.get(), qp.index, peer, by);
+        self.transport.steer(qp.index, start);
     }
 
     /// Appends to a send queue.

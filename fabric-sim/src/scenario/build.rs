@@ -215,7 +215,9 @@ fn topology(table: &TopologyTable) -> Topology {
 const PACKET_HEADERS: u32 = 20 + 8 + 12 + 16 + 4;
 
 impl HostTable {
-    fn options(&self) -> Result<ConnectOptions> {
+    /// Of a connection of a host with such a link, by its own congestion control or that of all.
+    pub(super) fn options(&self, cc: Option<Congestion>, rate: Rate) -> Result<ConnectOptions> {
+        let cc = cc.unwrap_or(self.cc);
         let default = ConnectOptions::default();
         let checked = |name: &str, given: Option<u8>, default: u8, most: u8| match given {
             Some(value) if value > most => {
@@ -228,6 +230,8 @@ impl HostTable {
             timeout: checked("timeout", self.timeout, default.timeout, 31)?,
             retry_cnt: checked("retry_cnt", self.retry_cnt, default.retry_cnt, 7)?,
             rnr_retry: checked("rnr_retry", self.rnr_retry, default.rnr_retry, 7)?,
+            congestion: self.dcqcn.apply(cc.at(rate)),
+            steering: cc.steering(),
             ..default
         })
     }
@@ -364,9 +368,7 @@ impl At {
         for from in senders {
             let topology = sim.fabric().topology();
             let cable = topology.host_port(from).cable();
-            let congestion = messages.cc.unwrap_or(host.cc);
-            let congestion = congestion.at(topology.cables()[cable].link.rate);
-            let congestion = host.dcqcn.apply(congestion);
+            let rate = topology.cables()[cable].link.rate;
             sim.add_stream(StreamSpec {
                 from,
                 to,
@@ -380,8 +382,7 @@ impl At {
                 options: ConnectOptions {
                     tos,
                     mtu,
-                    congestion,
-                    ..host.options()?
+                    ..host.options(messages.cc, rate)?
                 },
             })?;
         }

@@ -94,8 +94,7 @@ impl Scenario {
             options: ConnectOptions {
                 tos: table.dscp.as_ref().map_or(Qos::ROCE_TOS, |dscp| dscp.0),
                 mtu: table.mtu.as_ref().map_or(Mtu::Mtu1024, |mtu| mtu.0),
-                congestion: table.cc.unwrap_or(self.file.host.cc).at(rate),
-                ..ConnectOptions::default()
+                ..self.file.host.options(table.cc, rate)?
             },
             workload,
         });

@@ -12,6 +12,7 @@ use urxe_core::qp::attr::Mtu;
 use urxe_wire::Psn;
 
 use crate::check::Mark;
+use crate::congestion::{HpccParams, Steering, SwiftParams, TimelyParams};
 use crate::engine::{Rate, Span, quantity};
 use crate::qos::Qos;
 use crate::topology::{Topology, cable_delay};
@@ -156,7 +157,7 @@ impl FromStr for Cable {
     }
 }
 
-/// The congestion control that a scenario names: `none`, `dcqcn`, `window:64KB` or `delay:25us`.
+/// The congestion control that a scenario names: `none`, `dcqcn`, `window:64KB`, `delay:25us`, `swift:10us`, `timely:50us` or `hpcc`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Congestion {
     #[default]
@@ -164,6 +165,7 @@ pub(super) enum Congestion {
     Dcqcn,
     Window(u32),
     Delay(Span),
+    By(Steering),
 }
 
 impl FromStr for Congestion {
@@ -173,26 +175,43 @@ impl FromStr for Congestion {
         match text.split_once(':') {
             None if text == "none" => Ok(Congestion::None),
             None if text == "dcqcn" => Ok(Congestion::Dcqcn),
+            None if text == "hpcc" => Ok(Congestion::By(Steering::Hpcc(HpccParams::default()))),
             Some(("window", size)) => match u32::try_from(bytes(size)?) {
                 Ok(bytes) => Ok(Congestion::Window(bytes)),
                 Err(_) => Err("more than 4 GiB".to_owned()),
             },
-            Some(("delay", target)) => {
-                let target = target.parse::<Span>().map(Congestion::Delay);
-                target.map_err(|error| error.to_string())
+            Some((name @ ("delay" | "swift" | "timely"), target)) => {
+                let target: Span = target.parse().map_err(|error| format!("{error}"))?;
+                if target == Span::ZERO {
+                    return Err(format!("{text:?}: a time above 0 is needed"));
+                }
+                Ok(match name {
+                    "delay" => Congestion::Delay(target),
+                    "swift" => Congestion::By(Steering::Swift(SwiftParams::target(target))),
+                    _ => Congestion::By(Steering::Timely(TimelyParams::low(target))),
+                })
             }
             _ => Err(format!(
-                "{text:?} is not none, dcqcn, window:SIZE or delay:TIME"
+                "{text:?} is not none, dcqcn, window:SIZE, delay:TIME, swift:TIME, timely:TIME or hpcc"
             )),
         }
     }
 }
 
 impl Congestion {
+    /// The algorithm in the transport's place, if it is one.
+    pub(super) fn steering(self) -> Option<Steering> {
+        match self {
+            Congestion::By(steering) => Some(steering),
+            _ => None,
+        }
+    }
+
     /// As the transport has it. DCQCN starts at the rate of the sender's link.
     pub(super) fn at(self, line_rate: Rate) -> CongestionControl {
         match self {
             Congestion::None => CongestionControl::None,
+            Congestion::By(_) => CongestionControl::Steered,
             Congestion::Dcqcn => {
                 CongestionControl::Dcqcn(DcqcnParams::at(CoreRate::from_bps(line_rate.as_bps())))
             }

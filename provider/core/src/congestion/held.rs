@@ -4,7 +4,7 @@ use core::cmp::Reverse;
 
 use urxe_wire::Service;
 
-use crate::congestion::{CongestionControl, Controller};
+use crate::congestion::{CongestionControl, Controller, Rate};
 use crate::context::{Cx, Env};
 use crate::cq::CqSink;
 use crate::memory::Memory;
@@ -51,6 +51,18 @@ impl Shard {
         self.after_change(index);
         self.settle(index);
         Ok(())
+    }
+
+    /// Sets what a QP with [`CongestionControl::Steered`] may do from its next packet on: packets under way (at least one), and a rate. Of other QPs it
+    /// changes nothing, and returns false.
+    pub fn steer(&mut self, index: QpIndex, window: u32, rate: Option<Rate>) -> bool {
+        let controller = self.controller(index);
+        let steered = controller.is_some_and(|controller| controller.steer(window, rate));
+        if steered && let Some(qp) = self.qps.at_mut(index) {
+            qp.limit_window();
+            self.settle(index);
+        }
+        steered
     }
 
     /// A QP that chooses found that its path wants a model, or none any more.

@@ -61,6 +61,8 @@ pub enum CongestionControl {
     /// A rate and a window that follow what the path delivers: for long roads, and for roads that lose packets. Losses without
     /// a queue slow nothing down.
     Path,
+    /// A window and a rate that whoever drives the shard sets, as often as it likes: [`crate::Shard::steer`]. Until then there is neither.
+    Steered,
     /// [`CongestionControl::None`] while round trips are short, [`CongestionControl::Path`] from when the shortest takes more than
     /// a millisecond, or packets are lost again and again while there is no queue.
     Auto,
@@ -78,7 +80,10 @@ impl CongestionControl {
     /// The reason, in words.
     pub fn check(&self) -> Result<(), &'static str> {
         match self {
-            CongestionControl::None | CongestionControl::Path | CongestionControl::Auto => Ok(()),
+            CongestionControl::None
+            | CongestionControl::Path
+            | CongestionControl::Steered
+            | CongestionControl::Auto => Ok(()),
             CongestionControl::Window { bytes: 0 } => Err("a window of 0 bytes lets nothing pass"),
             CongestionControl::Window { .. } => Ok(()),
             CongestionControl::Dcqcn(params) => params.check(),
@@ -109,6 +114,7 @@ enum Algorithm {
     Dcqcn(Dcqcn),
     Delay(Delay),
     Path(Box<Path>),
+    Steered { window: u32, rate: Option<Rate> },
 }
 
 impl Algorithm {
@@ -118,6 +124,10 @@ impl Algorithm {
             CongestionControl::Window { .. } => Some(Algorithm::Window),
             CongestionControl::Dcqcn(params) => Some(Algorithm::Dcqcn(Dcqcn::new(params, now))),
             CongestionControl::Delay(params) => Some(Algorithm::Delay(Delay::new(params))),
+            CongestionControl::Steered => Some(Algorithm::Steered {
+                window: u32::MAX,
+                rate: None,
+            }),
             CongestionControl::Path => Some(Algorithm::Path(Box::new(Path::new(256, 0, now)))),
         }
     }
@@ -153,12 +163,22 @@ impl Controller {
         };
     }
 
+    /// What the driver of the shard allows. False if this is not a controller that it steers.
+    pub(crate) fn steer(&mut self, packets: u32, bits: Option<Rate>) -> bool {
+        let Algorithm::Steered { window, rate } = &mut self.algorithm else {
+            return false;
+        };
+        (*window, *rate) = (packets.max(1), bits);
+        true
+    }
+
     /// Packets that may be under way.
     pub(crate) fn window(&self) -> u32 {
         match (&self.algorithm, self.control) {
             (Algorithm::Window, CongestionControl::Window { bytes }) => (bytes / self.mtu).max(1),
             (Algorithm::Delay(delay), _) => delay.window(),
             (Algorithm::Path(path), _) => path.window(),
+            (Algorithm::Steered { window, .. }, _) => *window,
             _ => u32::MAX,
         }
     }
@@ -170,6 +190,7 @@ impl Controller {
             Algorithm::Dcqcn(dcqcn) => Some(dcqcn.rate(now)),
             Algorithm::Delay(delay) => delay.rate(self.mtu),
             Algorithm::Path(path) => path.rate(),
+            Algorithm::Steered { rate, .. } => *rate,
         }
     }
 
@@ -180,6 +201,7 @@ impl Controller {
             Algorithm::Dcqcn(dcqcn) => Some(dcqcn.known_rate()),
             Algorithm::Delay(delay) => delay.rate(self.mtu),
             Algorithm::Path(path) => path.rate(),
+            Algorithm::Steered { rate, .. } => *rate,
         }
     }
 

@@ -1,0 +1,140 @@
+//! QPs that an algorithm of [`crate::congestion`] steers: what left and when, and what acknowledgements say.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use urxe_core::table::QpIndex;
+use urxe_wire::{Operation, Packet, Psn, Syndrome, SyndromeKind};
+
+use crate::congestion::{Ack, Algorithm, Allowance};
+use crate::engine::Time;
+use crate::fabric::Hop;
+use crate::topology::HostId;
+
+/// The steered QPs of a host.
+#[derive(Debug, Default)]
+pub(crate) struct Steered {
+    qps: BTreeMap<u32, Qp>,
+    /// QPs by the other end: its host and number.
+    by_peer: BTreeMap<(HostId, u32), u32>,
+}
+
+#[derive(Debug)]
+struct Qp {
+    index: QpIndex,
+    algorithm: Box<dyn Algorithm>,
+    /// Requests that are not acknowledged, by when they left last.
+    under_way: VecDeque<(Psn, Time)>,
+    last: Option<Psn>,
+    sent: u64,
+    acked: u64,
+    /// What switches wrote into the newest request that came.
+    written: Vec<Hop>,
+}
+
+impl Steered {
+    /// An algorithm steers a connected QP from now on. Returns what the QP may do at first.
+    pub(crate) fn add(
+        &mut self,
+        qpn: u32,
+        index: QpIndex,
+        peer: (HostId, u32),
+        algorithm: Box<dyn Algorithm>,
+    ) -> Allowance {
+        let start = algorithm.start();
+        self.by_peer.insert(peer, qpn);
+        let qp = Qp {
+            index,
+            algorithm,
+            under_way: VecDeque::new(),
+            last: None,
+            sent: 0,
+            acked: 0,
+            written: Vec::new(),
+        };
+        self.qps.insert(qpn, qp);
+        start
+    }
+
+    /// A packet leaves. Returns what an acknowledgement brings back to the sender of the data.
+    pub(crate) fn on_sent(&mut self, to: HostId, packet: &[u8], now: Time) -> Option<&[Hop]> {
+        let packet = Packet::parse(packet).ok()?;
+        let bth = packet.bth();
+        let qpn = self.by_peer.get(&(to, bth.dest_qp.get()))?;
+        let qp = self.qps.get_mut(qpn)?;
+        match packet.info().operation {
+            Operation::Acknowledge => return Some(&qp.written),
+            Operation::Send | Operation::Write => qp.on_request(bth.psn, now),
+            _ => {}
+        }
+        None
+    }
+
+    /// A packet has come. Returns what a QP may do from now on, if that has changed.
+    pub(crate) fn on_received(
+        &mut self,
+        packet: &[u8],
+        hops: &[Hop],
+        now: Time,
+    ) -> Option<(QpIndex, Allowance)> {
+        let packet = Packet::parse(packet).ok()?;
+        let bth = packet.bth();
+        let qp = self.qps.get_mut(&bth.dest_qp.get())?;
+        match packet.info().operation {
+            Operation::Send | Operation::Write => {
+                qp.written.clear();
+                qp.written.extend_from_slice(hops);
+                None
+            }
+            Operation::Acknowledge => {
+                // A negative one is about the packet that is missing, and says as much of those before it.
+                let is_nak = packet.aeth().is_some_and(|aeth| !is_ack(aeth.syndrome));
+                let psn = if is_nak { bth.psn.prev() } else { bth.psn };
+                Some((qp.index, qp.on_ack(psn, hops, now)?))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Qp {
+    fn on_request(&mut self, psn: Psn, now: Time) {
+        if self.last.is_none_or(|last| psn.is_after(last)) {
+            self.last = Some(psn);
+            self.sent += 1;
+        } else {
+            // Once more: what follows it is sent again, too, or was not measured by it.
+            while self
+                .under_way
+                .back()
+                .is_some_and(|(p, _)| !p.is_before(psn))
+            {
+                self.under_way.pop_back();
+            }
+        }
+        self.under_way.push_back((psn, now));
+    }
+
+    fn on_ack(&mut self, psn: Psn, hops: &[Hop], now: Time) -> Option<Allowance> {
+        let (mut packets, mut left) = (0, None);
+        while let Some(&(first, at)) = self.under_way.front()
+            && !first.is_after(psn)
+        {
+            self.under_way.pop_front();
+            (packets, left) = (packets + 1, Some(at));
+        }
+        let left = left?;
+        self.acked += u64::from(packets);
+        Some(self.algorithm.on_ack(&Ack {
+            now,
+            rtt: now.since(left),
+            packets,
+            acked: self.acked,
+            sent: self.sent,
+            hops,
+        }))
+    }
+}
+
+fn is_ack(syndrome: Syndrome) -> bool {
+    matches!(syndrome.decode(), SyndromeKind::Ack(_))
+}
