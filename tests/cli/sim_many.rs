@@ -109,6 +109,144 @@ fn a_seed_that_fails_is_told_with_the_line_that_replays_it() {
 }
 
 #[test]
+fn shards_put_together_are_the_sweep_of_one_machine() {
+    let folder = Folder::new("shards");
+    let file = scenario("sweep.toml");
+    let path = |name: &str| folder.file(name).to_str().expect("is text").to_owned();
+    let sweep = |more: &[&str]| {
+        let all = ["sweep", &file, "--seeds", "2"];
+        sim(&[&all[..], more].concat())
+    };
+    let untimed = |text: &str| {
+        let lines = text
+            .lines()
+            .filter(|line| !line.contains("shards put together"));
+        let lines = lines.map(|line| match line.split_once(" runs in ") {
+            Some((runs, rest)) => format!("{runs} runs{}", &rest[rest.find(',').unwrap_or(0)..]),
+            None => line.to_owned(),
+        });
+        lines.collect::<Vec<_>>()
+    };
+    let whole = sweep(&["--results", &path("all")]).expect_success();
+    for shard in ["1/3", "2/3", "3/3"] {
+        let name = path(&shard[..1]);
+        sweep(&["--shard", shard, "--results", &name]).expect_success();
+    }
+    let merged = sim(&[
+        "merge",
+        &path("3"),
+        &path("1"),
+        &path("2"),
+        "--results",
+        &path("sum"),
+    ]);
+    let merged = merged.expect_success();
+    assert_eq!(untimed(&merged.stdout), untimed(&whole.stdout));
+    let text = |name: &str| fs::read_to_string(path(name)).expect("is written");
+    assert_eq!(text("sum"), text("all"));
+    // A worker was lost: what it had to do is told, and what has come is not taken for all.
+    let lost = sim(&["merge", &path("1"), &path("3"), "--results", &path("less")]);
+    assert_eq!(lost.code, Some(1), "{}", lost.stdout);
+    let told = "8 of 24 runs are missing: numbers 1, 4, 7, 10, 13, 16, 19, 22.";
+    assert!(lost.stderr.contains(told), "{}", lost.stderr);
+    assert!(!folder.file("less").exists());
+    let other = sweep(&[
+        "--first",
+        "9",
+        "--shard",
+        "2/3",
+        "--results",
+        &path("other"),
+    ]);
+    other.expect_success();
+    let mixed = sim(&["merge", &path("1"), &path("other"), &path("3")]);
+    assert!(
+        mixed.stderr.contains("it is of another sweep"),
+        "{}",
+        mixed.stderr
+    );
+    let broken = write(&folder, "broken", &text("2")[..400]);
+    let broken = sim(&["merge", &path("1"), &broken]);
+    assert!(broken.stderr.contains("broken: line "), "{}", broken.stderr);
+    let fourth = sweep(&["--shard", "4/3"]);
+    assert!(fourth.stderr.contains("K from 1 to N"), "{}", fourth.stderr);
+}
+
+#[test]
+fn the_first_event_that_differs_between_two_runs_is_told() {
+    let file = scenario("incast.toml");
+    let same = sim(&["diff", &file]).expect_success();
+    assert!(same.stdout.starts_with("the same ") && same.stdout.lines().count() == 1);
+    // One flow begins a microsecond later: until then nothing is another.
+    let later = ["diff", &file, "--set-b", "flow[0].start=1us"];
+    let ran = sim(&later);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(
+        ran.stderr.contains("the runs are not the same"),
+        "{}",
+        ran.stderr
+    );
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert!(lines[0].starts_with("the same 0 events"), "{}", ran.stdout);
+    assert!(lines[1].starts_with("  A: 0 s: "), "{}", ran.stdout);
+    assert!(lines[2].starts_with("  B: 1 us: "), "{}", ran.stdout);
+    assert!(
+        lines[4].ends_with(" --set 'flow[0].start=1us'"),
+        "{}",
+        ran.stdout
+    );
+    // A fault at 100 us: all is the same before.
+    let folder = Folder::new("diff");
+    let text = fs::read_to_string(&file).expect("is there");
+    let fault = "\n[[fault]]\nkind = \"loss\"\nnth = [0]\nfrom = \"100us\"\n";
+    let other = write(&folder, "other.toml", &(text + fault));
+    let ran = sim(&["diff", &file, &other]);
+    let last = ran
+        .stdout
+        .lines()
+        .find(|line| line.contains("last of them:"));
+    let time = last.and_then(|line| line.split(' ').find(|w| w.parse::<f64>().is_ok()));
+    let time: f64 = time.expect("a time").parse().expect("a number");
+    assert!((99.0..103.0).contains(&time), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("  B: ") && ran.stdout.contains("drops "),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn a_trace_for_perfetto_has_flows_faults_and_pauses() {
+    let folder = Folder::new("perfetto");
+    let out = folder.file("trace.json");
+    let to = out.to_str().expect("is text");
+    let file = failing(&folder);
+    let ran = sim(&["run", &file, "--perfetto", to]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let text = fs::read_to_string(&out).expect("is written");
+    let trace: serde_json::Value = serde_json::from_str(&text).expect("is JSON");
+    let events = trace["traceEvents"].as_array().expect("a list");
+    let of = |ph: &str| events.iter().filter(move |e| e["ph"] == ph);
+    let groups: Vec<_> = of("M")
+        .filter(|e| e["name"] == "process_name")
+        .map(|e| e["args"]["name"].as_str().expect("a name"))
+        .collect();
+    assert_eq!(groups, ["flows", "faults", "pauses", "drops and marks"]);
+    let bar = |name: &str| of("X").find(|e| e["name"].as_str().is_some_and(|n| n.contains(name)));
+    let loss = bar("loss p=0.5").expect("the fault");
+    assert_eq!(
+        (loss["ts"].as_f64(), loss["dur"].as_f64()),
+        (Some(50.0), Some(10_950.0))
+    );
+    assert!(bar("h0>h15 write").is_some() && bar("class 3 paused").is_some());
+    assert!(of("i").any(|e| e["name"] != "marked"), "something was lost");
+    assert_eq!(
+        sim(&["run", &file, "--perfetto", "/nonexistent/t"]).code,
+        Some(1)
+    );
+}
+
+#[test]
 fn a_mark_that_was_never_seen_fails_the_set() {
     let folder = Folder::new("marks");
     let text = fs::read_to_string(scenario("incast.toml")).expect("is there");

@@ -1,6 +1,7 @@
 //! The command line of `urxe sim`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::value_parser;
 
@@ -11,10 +12,14 @@ pub(crate) enum SimCommand {
     Run(RunArgs),
     /// Run many seeds, and each combination of the values of `[sweep]`
     Sweep(SweepArgs),
+    /// Put the results of a sweep's shards together, and judge them as one
+    Merge(MergeArgs),
     /// Run a seed again, and tell whether it is the run that was told
     Replay(ReplayArgs),
     /// Make a scenario that fails as small as it can be
     Shrink(ShrinkArgs),
+    /// Run two scenarios, or one in two ways, and tell the first event that is not the same in both
+    Diff(DiffArgs),
     /// Run each of many seeds twice, and compare every event
     CheckDeterminism(DeterminismArgs),
     /// Run a scenario and write a page that shows it: the network over time, queues, pauses, flows
@@ -67,6 +72,9 @@ pub(crate) struct RunArgs {
     /// Write a capture of every frame at every port, for Wireshark
     #[arg(long, value_name = "FILE.pcapng")]
     pub(crate) pcap: Option<PathBuf>,
+    /// Write a trace for Perfetto (ui.perfetto.dev) or chrome://tracing: flows, jobs, faults, pauses, drops
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) perfetto: Option<PathBuf>,
     /// Write tables into a folder: queues, pauses and rates of ports, rates and outcomes of flows
     #[arg(long, value_name = "FOLDER")]
     pub(crate) csv: Option<PathBuf>,
@@ -121,6 +129,59 @@ pub(crate) struct SweepArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Only part K of N of the runs: the others are for other machines
+    #[arg(long, value_name = "K/N")]
+    pub(crate) shard: Option<Shard>,
+    /// Write what each run came to, a line of JSON for each, for `urxe sim merge` and for programs
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) results: Option<PathBuf>,
+}
+
+/// Part `number` of `of` parts, counted from 1.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Shard {
+    pub(crate) number: u64,
+    pub(crate) of: u64,
+}
+
+impl Default for Shard {
+    /// All of it.
+    fn default() -> Shard {
+        Shard { number: 1, of: 1 }
+    }
+}
+
+impl Shard {
+    /// True for the runs of this part.
+    pub(crate) fn has(self, run: u64) -> bool {
+        run % self.of == self.number - 1
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Shard, String> {
+        let parts = text.split_once('/');
+        let parts = parts.and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+        match parts {
+            Some((number, of)) if (1..=of).contains(&number) => Ok(Shard { number, of }),
+            _ => Err("a shard is K/N, with K from 1 to N".to_owned()),
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct MergeArgs {
+    /// Results of `urxe sim sweep --shard K/N --results FILE`, of all shards in any order
+    #[arg(value_name = "FILE.jsonl", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write them as one file, as a single machine would have
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub(crate) results: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -133,6 +194,21 @@ pub(crate) struct ReplayArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DiffArgs {
+    #[command(flatten)]
+    pub(crate) of: SeedArgs,
+    /// The other scenario [default: the same]
+    #[arg(value_name = "OTHER")]
+    pub(crate) with: Option<PathBuf>,
+    /// The other run's seed [default: the same]
+    #[arg(long, value_name = "SEED")]
+    pub(crate) seed_b: Option<u64>,
+    /// As --set, for the other run alone
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(crate) set_b: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]

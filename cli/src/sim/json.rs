@@ -58,9 +58,9 @@ pub(super) struct Combination {
     /// The values, each as `--set` takes it.
     pub(super) set: Vec<String>,
     pub(super) seeds: usize,
-    /// Of each run's slowest flow.
-    pub(super) goodput_median_bit_per_s: u64,
-    pub(super) goodput_min_bit_per_s: u64,
+    /// Of each run's slowest flow. `None` when all runs are in other shards.
+    pub(super) goodput_median_bit_per_s: Option<u64>,
+    pub(super) goodput_min_bit_per_s: Option<u64>,
     /// `None` when a flow was not complete.
     pub(super) completion_max_s: Option<f64>,
     pub(super) failed: Vec<Failed>,
@@ -81,10 +81,11 @@ pub(super) struct Failed {
 pub(super) struct Swept<'a> {
     pub(super) runs: usize,
     pub(super) failed_runs: usize,
-    pub(super) wall_s: f64,
+    /// `None` when shards were put together.
+    pub(super) wall_s: Option<f64>,
     pub(super) hash: String,
     /// Marks that were expected sometimes.
-    pub(super) never_seen: &'a [&'a str],
+    pub(super) never_seen: &'a [&'a String],
 }
 
 #[derive(Debug, Serialize)]

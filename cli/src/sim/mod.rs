@@ -1,14 +1,18 @@
 //! `urxe sim`: networks in virtual time.
 
 pub(crate) mod args;
+mod diff;
 mod experiments;
 mod json;
+mod merge;
 mod new_file;
 mod observe;
 mod open;
 mod parallel;
+mod perfetto;
 mod replay;
 mod report;
+mod results;
 mod run;
 mod shrink;
 mod sweep;
@@ -22,6 +26,8 @@ pub(crate) fn run(command: &SimCommand) -> Result<(), CliError> {
         SimCommand::Report(args) => report::run(args),
         SimCommand::CheckDeterminism(args) => run::check_determinism(args),
         SimCommand::Sweep(args) => sweep::sweep(args),
+        SimCommand::Diff(args) => diff::diff(args),
+        SimCommand::Merge(args) => merge::merge(args),
         SimCommand::Replay(args) => replay::replay(args),
         SimCommand::Shrink(args) => shrink::shrink(args),
         SimCommand::Experiments(args) => experiments::run(args),

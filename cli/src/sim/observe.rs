@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use fabric_sim::observe::{Observation, Sampling, captured, csv, observed};
+use fabric_sim::observe::{Bar, Observation, Sampling, captured, csv, observed, timeline};
 use fabric_sim::scenario::{Report, Scenario};
 use fabric_sim::{Sim, Span};
 
@@ -28,29 +28,50 @@ pub(super) fn sampling(every: Option<&str>) -> Result<Sampling, CliError> {
     }
 }
 
-/// Runs a scenario of a file, with a capture of every frame if there is a place for it, and notes of queues and rates if
-/// it is said how often. The capture is in its place afterwards.
+/// What else a run shall give.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted<'a> {
+    /// A capture of every frame; it is in its place afterwards.
+    pub(super) pcap: Option<&'a Path>,
+    /// Notes of queues and rates, so often.
+    pub(super) sampling: Option<Sampling>,
+    /// Bars on a time axis.
+    pub(super) bars: bool,
+}
+
+/// What a run gave.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) report: Report,
+    pub(super) observation: Option<Observation>,
+    pub(super) bars: Vec<Bar>,
+}
+
+/// Runs a scenario of a file.
 pub(super) fn look(
     file: &Path,
     scenario: &Scenario,
     seed: u64,
-    pcap: Option<&Path>,
-    sampling: Option<Sampling>,
-) -> Result<(Report, Option<Observation>), CliError> {
-    let mut capture = pcap.map(NewFile::create).transpose()?;
+    wanted: Wanted<'_>,
+) -> Result<Looked, CliError> {
+    let mut capture = wanted.pcap.map(NewFile::create).transpose()?;
     let scenario = match capture {
         Some(_) => &scenario.clone().in_bytes(),
         None => scenario,
     };
     let comment = format!("urxe sim run {} --seed {seed}", file.display());
-    let mut observation = None;
+    let (mut observation, mut bars) = (None, Vec::new());
     let mut written = Ok(());
     let report = scenario.run_by(seed, |sim, until| {
-        let mut run = |sim: &mut Sim| match sampling {
+        let mut sampled = |sim: &mut Sim| match wanted.sampling {
             Some(sampling) => observation = Some(observed(sim, until, sampling)),
             None => {
                 sim.run_until(until);
             }
+        };
+        let mut run = |sim: &mut Sim| match wanted.bars {
+            true => bars = timeline(sim, &mut sampled),
+            false => sampled(sim),
         };
         match capture.take() {
             None => run(sim),
@@ -61,11 +82,15 @@ pub(super) fn look(
         }
     });
     let report = report.context(file.display())?;
-    if let Some(pcap) = pcap {
+    if let Some(pcap) = wanted.pcap {
         written.map_err(|e| cannot_write(pcap, e))?;
     }
     capture.map_or(Ok(()), NewFile::keep)?;
-    Ok((report, observation))
+    Ok(Looked {
+        report,
+        observation,
+        bars,
+    })
 }
 
 type Writer = fn(&mut NewFile, &Observation) -> io::Result<()>;

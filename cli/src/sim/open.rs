@@ -47,12 +47,17 @@ impl ScenarioArgs {
 
     /// The line that runs it again: `urxe sim replay FILE --seed 7`.
     pub(super) fn line(&self, command: &str, seed: u64, more: &[Setting]) -> String {
+        let more: Vec<String> = more.iter().map(Setting::to_string).collect();
+        self.line_with(command, seed, &more)
+    }
+
+    /// That line for settings as they are written.
+    pub(super) fn line_with(&self, command: &str, seed: u64, more: &[String]) -> String {
         let file = self.file.display().to_string();
         let mut line = format!("urxe sim {command} {} --seed {seed}", quoted(&file));
         line.push_str(if self.swarm { " --swarm" } else { "" });
-        let given = self.set.iter().cloned();
-        for setting in given.chain(more.iter().map(Setting::to_string)) {
-            let _ = write!(line, " --set {}", quoted(&setting));
+        for setting in self.set.iter().chain(more) {
+            let _ = write!(line, " --set {}", quoted(setting));
         }
         line
     }

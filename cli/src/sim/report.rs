@@ -7,7 +7,7 @@ use crate::output::print_report;
 use crate::sim::args::ReportArgs;
 use crate::sim::json::{Page, Run};
 use crate::sim::new_file::{NewFile, cannot_write};
-use crate::sim::observe::{look, sampling};
+use crate::sim::observe::{Wanted, look, sampling};
 
 /// Runs a scenario and writes the page.
 pub(super) fn run(args: &ReportArgs) -> Result<(), CliError> {
@@ -15,13 +15,18 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), CliError> {
     let sampling = sampling(args.every.as_deref())?;
     let mut page = NewFile::create(&args.output)?;
     let file = &args.of.scenario.file;
-    let (report, observation) = look(file, &scenario, seed, None, Some(sampling))?;
+    let wanted = Wanted {
+        sampling: Some(sampling),
+        ..Wanted::default()
+    };
+    let looked = look(file, &scenario, seed, wanted)?;
+    let report = looked.report;
     let title = Title {
         scenario: &file.file_name().unwrap_or_default().to_string_lossy(),
         seed,
         again: &args.of.scenario.line("run", seed, &[]),
     };
-    if let Some(seen) = observation {
+    if let Some(seen) = looked.observation {
         let written = html::write(&mut page, &title, &report, &seen);
         written.map_err(|e| cannot_write(&args.output, e))?;
     }

@@ -9,8 +9,10 @@ use crate::error::CliError;
 use crate::output::print_report;
 use crate::sim::args::{DeterminismArgs, RunArgs};
 use crate::sim::json::Run;
-use crate::sim::observe::{Tables, look, sampling};
+use crate::sim::new_file::{NewFile, cannot_write};
+use crate::sim::observe::{Tables, Wanted, look, sampling};
 use crate::sim::parallel::{each, jobs};
+use crate::sim::perfetto;
 
 /// Runs a scenario and prints what it came to.
 pub(super) fn run(args: &RunArgs) -> Result<(), CliError> {
@@ -18,11 +20,22 @@ pub(super) fn run(args: &RunArgs) -> Result<(), CliError> {
     let sampling = sampling(args.every.as_deref())?;
     let sampling = args.csv.as_ref().map(|_| sampling);
     let tables = args.csv.as_deref().map(Tables::create).transpose()?;
-    let (file, pcap) = (&args.of.scenario.file, args.pcap.as_deref());
-    let (report, observation) = look(file, &scenario, seed, pcap, sampling)?;
-    if let (Some(tables), Some(seen)) = (tables, observation) {
+    let trace = args.perfetto.as_deref().map(NewFile::create).transpose()?;
+    let wanted = Wanted {
+        pcap: args.pcap.as_deref(),
+        sampling,
+        bars: trace.is_some(),
+    };
+    let looked = look(&args.of.scenario.file, &scenario, seed, wanted)?;
+    if let (Some(tables), Some(seen)) = (tables, looked.observation) {
         tables.write(&seen)?;
     }
+    if let (Some(path), Some(mut trace)) = (&args.perfetto, trace) {
+        let written = perfetto::write(&mut trace, &looked.bars);
+        written.map_err(|e| cannot_write(path, e))?;
+        trace.keep()?;
+    }
+    let report = looked.report;
     let json = Run::of(seed, &report);
     print_report(args.json, &json, || format!("seed {seed}: {report}"))?;
     args.of.verdict(&report, seed, args.json)

@@ -13,7 +13,7 @@ use crate::output::print_report;
 use crate::sim::args::ShrinkArgs;
 use crate::sim::json::Smallest;
 use crate::sim::new_file::{NewFile, cannot_write};
-use crate::sim::observe::look;
+use crate::sim::observe::{Wanted, look};
 use crate::sim::parallel::progress;
 
 /// Shrinks a scenario, and writes what is left: the file, its capture, a test.
@@ -91,7 +91,11 @@ fn write_all(folder: &Path, shrunk: &Shrunk) -> Result<Vec<PathBuf>, CliError> {
     }
     let pcap = folder.join("capture.pcapng");
     let seed = shrunk.scenario.seed();
-    look(&scenario, &shrunk.scenario, seed, Some(&pcap), None)?;
+    let wanted = Wanted {
+        pcap: Some(&pcap),
+        ..Wanted::default()
+    };
+    look(&scenario, &shrunk.scenario, seed, wanted)?;
     files.push(pcap);
     Ok(files)
 }

@@ -121,7 +121,8 @@ impl Marks {
         }
     }
 
-    pub(crate) fn add(&mut self, mark: Mark, count: u64) {
+    /// Adds so many of one.
+    pub fn add(&mut self, mark: Mark, count: u64) {
         self.0[mark as usize] += count;
     }
 

@@ -23,7 +23,7 @@ pub struct Hop {
 /// Hops that a packet has room for.
 const HOPS_MAX: usize = 8;
 
-/// What a packet has with it, by the place of its bytes; nothing while nobody reads it.
+/// What a packet has with it, by the place of its bytes; nothing while no algorithm reads it.
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
     is_read: bool,

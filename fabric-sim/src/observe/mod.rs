@@ -4,14 +4,18 @@
 
 mod capture;
 pub mod csv;
+mod diff;
 pub mod html;
 mod outcome;
 mod series;
+mod timeline;
 
 pub use capture::{Capture, captured};
+pub use diff::{Difference, Happening, Run, compared};
 pub(crate) use outcome::ideal_of_message;
 pub use outcome::{FlowOutcome, outcomes};
 pub use series::{ClassSeries, Sampling, Series, sampled};
+pub use timeline::{Bar, timeline};
 
 use crate::Sim;
 use crate::engine::Time;

@@ -61,7 +61,7 @@ pub enum CongestionControl {
     /// A rate and a window that follow what the path delivers: for long roads, and for roads that lose packets. Losses without
     /// a queue slow nothing down.
     Path,
-    /// A window and a rate that whoever drives the shard sets, as often as it likes: [`crate::Shard::steer`]. Until then there is neither.
+    /// A window and a rate that the driver of the shard sets, as often as it likes: [`crate::Shard::steer`]. Until then there is neither.
     Steered,
     /// [`CongestionControl::None`] while round trips are short, [`CongestionControl::Path`] from when the shortest takes more than
     /// a millisecond, or packets are lost again and again while there is no queue.
