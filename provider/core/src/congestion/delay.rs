@@ -27,6 +27,10 @@ impl DelayParams {
     /// The smallest window: one packet in a thousand round trips.
     const WINDOW_MIN: f64 = 0.001;
 
+    /// The longest pause between packets, of a window of less than one: on a path that always takes longer than the
+    /// target, a thousand round trips would be a stall.
+    const PAUSE_MAX_NS: f64 = 100e6;
+
     /// Common parameters, for a target round trip.
     pub const fn target(target_ns: u64) -> DelayParams {
         DelayParams {
@@ -92,8 +96,10 @@ impl Delay {
             return None;
         }
         let bits = f64::from((mtu + FRAME_OVERHEAD_IPV4) * 8);
-        let per_second = self.window * bits / (self.rtt_ns.max(1) as f64) * 1e9;
-        Some(Rate::from_bps(per_second as u64))
+        let pause = self.rtt_ns.max(1) as f64 / self.window;
+        Some(Rate::from_bps(
+            (bits * 1e9 / pause.min(DelayParams::PAUSE_MAX_NS)) as u64,
+        ))
     }
 
     pub(crate) fn on_ack(&mut self, packets: u32, rtt: Option<u64>, now: Time) {
@@ -174,6 +180,9 @@ mod tests {
         let rate = d.rate(1024).expect("paced").bps();
         assert_eq!(rate, (1024 + 66) * 8 * 5_000);
         assert_eq!(d.window(), 1);
+        (d.window, d.rtt_ns) = (DelayParams::WINDOW_MIN, 20_000_000);
+        let rate = d.rate(1024).expect("paced").bps();
+        assert_eq!(rate, (1024 + 66) * 8 * 10, "no pause of 20 s");
     }
 
     #[test]

@@ -23,6 +23,8 @@ const INITIAL: f64 = 32.0;
 /// No window is narrower, and no rate lower than such a window has by itself: silence that halves a rate again and again, while
 /// hosts are busy, must not have a packet wait for seconds. An answer for each packet needs some.
 const LEAST: f64 = 4.0;
+/// What stands for the round trip there while none is known: those of packets that are sent again tell nothing.
+const UNKNOWN_RTT_NS: u64 = 100_000_000;
 /// The shortest round trip is believed for so long.
 const MIN_RTT_NS: u64 = 5_000_000_000;
 /// How long little is under way when it is measured again.
@@ -171,10 +173,11 @@ impl Path {
             // A little less, so that no queue grows by and by.
             Phase::Cruise | Phase::Refill | Phase::Shortest => 0.99,
         };
-        let least = match self.smooth_rtt {
-            0 => 0.0,
-            rtt => LEAST * self.size / rtt as f64,
+        let rtt = match self.smooth_rtt {
+            0 => UNKNOWN_RTT_NS,
+            rtt => rtt,
         };
+        let least = LEAST * self.size / rtt as f64;
         Some(Rate::from_bps(((gain * bandwidth).max(least) * 8e9) as u64))
     }
 
@@ -404,5 +407,36 @@ impl Path {
             (self.min_rtt_at, self.next_min_rtt) = (now, u64::MAX);
             self.enter(Phase::Cruise, now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_leaves_a_rate_although_no_round_trip_is_known() {
+        let mut path = Path::new(1106, 0, Time(0));
+        for n in 0..100u64 {
+            let now = Time(n * 1_000_000);
+            let asked = Asked {
+                number: n,
+                under_way: 1,
+                limited: false,
+                is_timed: false,
+            };
+            path.on_asked(asked, now);
+            let acked = Acked {
+                packets: 1,
+                reached: n + 1,
+                under_way: 1,
+                rtt: None,
+            };
+            path.on_delivered(acked, now + 500_000);
+        }
+        assert!(path.rate() > Some(Rate::from_bps(1_000_000)));
+        (0..100).for_each(|_| path.on_silence());
+        let least = LEAST as u64 * 1106 * 8 * 10;
+        assert_eq!(path.rate().map(Rate::bps), Some(least));
     }
 }

@@ -54,6 +54,12 @@ fn rc_programs_agree_with_the_model() {
     suite::run_once(&rc::RC);
 }
 
+/// Packets that are only ever sent again tell no round trip, and each silence halved the rate: to one packet an hour and more.
+#[test]
+fn a_rate_without_a_round_trip_is_no_stall() {
+    suite::run_program(&rc::RC, 6621);
+}
+
 #[test]
 fn rc_failing_programs_agree_with_the_model() {
     suite::run_once(&rc_failing::RC_FAILING);

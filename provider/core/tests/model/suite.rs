@@ -10,7 +10,7 @@ use urxe_core::marks::{self, Mark};
 
 use urxe_core::Time;
 
-use crate::support::{AGREES, Node, RECOVERY, recoveries};
+use crate::support::{AGREES, Node, QUIET_MAX, RECOVERY, recoveries};
 
 /// One service's random programs.
 #[derive(Debug)]
@@ -69,10 +69,15 @@ pub(crate) fn is_replay() -> bool {
     setting("URXE_SEED").is_some()
 }
 
+/// A program's wire is quiet no longer: some timeouts of the programs (8.4 ms each), and the longest pause of a window of less
+/// than a packet.
+const QUIET_NS: u64 = 250_000_000;
+
 /// Runs one program. Neighbouring seeds have other kinds of recovery.
 pub(crate) fn run_program(service: &Service, seed: u64) -> Run {
     RECOVERY.set(recoveries(seed));
     AGREES.set((seed / 9).is_multiple_of(2));
+    QUIET_MAX.set(QUIET_NS);
     (service.run)(seed)
 }
 

@@ -186,6 +186,8 @@ thread_local! {
     pub static RECOVERY: Cell<[Recovery; 2]> = const { Cell::new([Recovery::Keep; 2]) };
     /// Whether two selective sides tell each other that they are when they connect, or are to find out.
     pub static AGREES: Cell<bool> = const { Cell::new(true) };
+    /// Nanoseconds in which nothing may be sent although something will be.
+    pub static QUIET_MAX: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
 /// The Q_Key of datagram QPs.
@@ -465,6 +467,8 @@ pub struct Pair {
     sequence: u64,
     /// How often the packets of a PSN were spoilt, by sender, kind and PSN.
     spoilt: BTreeMap<(usize, bool, u32), u32>,
+    /// When something was sent or posted last.
+    quiet_since: Time,
 }
 
 /// Faults to one PSN, and as many to its response: one more of both, and the retry counter of 7 would rightly run out.
@@ -496,11 +500,13 @@ impl Pair {
             in_flight: BTreeMap::new(),
             sequence: 0,
             spoilt: BTreeMap::new(),
+            quiet_since: Time::ZERO,
         }
     }
 
     pub fn post_send(&mut self, side: usize, wr: &SendWr<'_>) {
         let (now, qp) = (self.now, self.nodes[side].qp);
+        self.quiet_since = now;
         self.nodes[side]
             .with_env(now, |s, env| s.post_send(qp, wr, env))
             .expect("posts");
@@ -508,6 +514,7 @@ impl Pair {
 
     pub fn post_recv(&mut self, side: usize, wr: &RecvWr<'_>) {
         let (now, qp) = (self.now, self.nodes[side].qp);
+        self.quiet_since = now;
         self.nodes[side].serve_late(now);
         self.nodes[side]
             .with_env(now, |s, env| s.post_recv(qp, wr, env))
@@ -553,6 +560,13 @@ impl Pair {
 
     fn launch(&mut self, from: usize, ident: u16, mut packet: Vec<u8>) {
         self.sent[from] += 1;
+        let quiet = self.now.since_ns(self.quiet_since);
+        assert!(
+            quiet <= QUIET_MAX.get(),
+            "nothing was sent for {quiet} ns until {:?}",
+            self.now
+        );
+        self.quiet_since = self.now;
         if let Some(filter) = &mut self.filter
             && filter(from, &packet) == Verdict::Drop
         {
