@@ -95,6 +95,8 @@ pub(crate) struct Path {
     road_loss: f64,
     round: Round,
     bounds: Bounds,
+    /// The bounds before nothing was heard: they are right again once something is.
+    before_silence: Option<Bounds>,
     delivery: Delivery,
     under_way: u32,
 }
@@ -118,6 +120,7 @@ impl Path {
             road_loss: 0.0,
             round: Round::default(),
             bounds: Bounds::new(),
+            before_silence: None,
             delivery: Delivery::new(),
             under_way: 0,
         }
@@ -211,8 +214,10 @@ impl Path {
         self.round.cnp = true;
     }
 
-    /// Nothing was heard for a whole timeout.
+    /// Nothing was heard for a whole timeout: less leaves until something is. That says nothing of what the path delivers: hosts may have
+    /// been busy, and packets late.
     pub(crate) fn on_silence(&mut self) {
+        self.before_silence.get_or_insert(self.bounds);
         let half = self.bandwidth() / 2.0;
         self.bounds.cut_to(half, half * self.min_rtt as f64);
     }
@@ -220,6 +225,9 @@ impl Path {
     /// Packets have arrived.
     pub(crate) fn on_delivered(&mut self, acked: Acked, now: Time) {
         self.under_way = acked.under_way;
+        if let Some(before) = self.before_silence.take() {
+            self.bounds = before;
+        }
         if let Some(rtt) = acked.rtt {
             self.on_rtt(rtt, now);
         }
