@@ -152,9 +152,17 @@ fn two_share_a_road() {
     }
 }
 
+/// The first version of BBR heeds no loss, and keeps the queue full.
 #[test]
 fn others_have_their_share() {
-    for (names, bound) in [("urxe cubic@1", 0.8), ("urxe bbr@1", 0.55)] {
+    let going_back = [("urxe cubic@1", 0.8), ("urxe bbr@1", 0.55)];
+    let selective = [("urxe cubic@1", 0.8), ("urxe bbr@1", 0.68)];
+    let all = going_back.map(|case| (Recovery::GoBackN, case));
+    let all = all
+        .into_iter()
+        .chain(selective.map(|case| (Recovery::Selective, case)));
+    for (recovery, (names, bound)) in all {
+        RECOVERY.set([recovery; 2]);
         let jain = shares(names, 20.0);
         assert!(
             jain >= bound,
