@@ -168,6 +168,10 @@ fn a_road_between_the_two_processes() {
     for name in ["gbit_per_s", "msg_per_s", "ratio", "lost"] {
         assert!(result[name].as_f64() > Some(0.0), "{name}: {result}");
     }
+    // The data is the other side's: 20 READs of 16 packets, of which the road loses some.
+    let read = bench(&["read", "--iters", "20", "--road", road]);
+    assert!(read["peer_packets"].as_u64() > Some(20 * 16), "{read}");
+    assert!(read["peer_lost"].as_u64() > Some(0), "{read}");
     assert!(result["packets"].as_u64() > Some(80 * 16), "{result}");
 
     let road = "rate=100M,rtt=4ms";

@@ -4,6 +4,7 @@ use urxe::congestion::CongestionControl;
 use urxe::{Access, ConnectOptions, Mr, Mtu, Qp, RecvWr, SendWr, Sge, Wc};
 
 use super::plan::{Op, Plan};
+use super::protocol::Packets;
 use crate::error::{CliError, Context};
 use crate::pattern::{self, Direction};
 use crate::station::{self, PeerCheck, Queue, RemoteMemory, Station};
@@ -54,6 +55,23 @@ impl Link {
             sends,
             recvs,
             mr,
+        })
+    }
+
+    /// A counter of this side's device.
+    pub(super) fn counter(&self, wanted: &str) -> Result<u64, CliError> {
+        let counters = self.sends.cq.context().counters();
+        let counters = counters.context("cannot read the counters")?;
+        let mut found = counters.iter().filter(|(name, _)| *name == wanted);
+        Ok(found.next().map_or(0, |&(_, count)| count))
+    }
+
+    /// What became of the packets that this side sent.
+    pub(super) fn packets(&self) -> Result<Packets, CliError> {
+        Ok(Packets {
+            sent: self.counter("sent_pkts")?,
+            lost: self.counter("fault_dropped")?,
+            queue_full: self.counter("fault_queue_full")?,
         })
     }
 

@@ -51,6 +51,10 @@ struct Report {
     packets: u64,
     lost: u64,
     queue_full: u64,
+    /// The same of the other side.
+    peer_packets: u64,
+    peer_lost: u64,
+    peer_queue_full: u64,
 }
 
 /// `time` is that of all samples together, where it is given.
@@ -74,6 +78,7 @@ pub(super) fn run(
         progress.inc(1);
     }
     let ours = median(&values);
+    let [near, far] = session.packets()?;
     let mut report = Report {
         op: plan.op,
         size: plan.size as u64,
@@ -90,9 +95,12 @@ pub(super) fn run(
         round_trip_us_p99: None,
         road_rtt_us: road.rtt.as_secs_f64() * 1e6,
         ratio: None,
-        packets: session.counter("sent_pkts")?,
-        lost: session.counter("fault_dropped")?,
-        queue_full: session.counter("fault_queue_full")?,
+        packets: near.sent,
+        lost: near.lost,
+        queue_full: near.queue_full,
+        peer_packets: far.sent,
+        peer_lost: far.lost,
+        peer_queue_full: far.queue_full,
     };
     if plan.is_latency {
         // Those of ping-pongs were halved.
@@ -143,6 +151,9 @@ fn text(report: &Report, plan: &Plan) -> String {
         packets,
         lost,
         queue_full,
+        peer_packets,
+        peer_lost,
+        peer_queue_full,
         ..
     } = report;
     let what = match (plan.is_latency, plan.op.is_round_trip()) {
@@ -154,7 +165,8 @@ fn text(report: &Report, plan: &Plan) -> String {
     format!(
         "{name}, {size} bytes, path MTU {mtu}: {what}\n\n{table}\n\
          Each side's packets met {faults} (the other side with the next seed).\n\
-         Of {packets} packets of this side {lost} were lost on the road and {queue_full} found its queue full.\n{}",
+         Of {packets} packets of this side {lost} were lost on the road and {queue_full} found its queue full;\n\
+         of {peer_packets} packets of the other side {peer_lost} and {peer_queue_full}.\n{}",
         if plan.is_latency {
             "\"road\" is its round trip when nothing waits.\n"
         } else {

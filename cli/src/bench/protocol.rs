@@ -22,6 +22,8 @@ pub(crate) enum Request {
     Finished,
     /// Compare the memory with what the operations must have left there; answer [`Answer::Done`].
     Check { expected: Expected },
+    /// Answer [`Answer::Packets`].
+    Count,
     /// This was all.
     Bye,
 }
@@ -46,5 +48,16 @@ pub(crate) enum Answer {
         memory: RemoteMemory,
     },
     Running,
+    Packets(Packets),
     Done,
+}
+
+/// What became of the packets that a side sent, by the counters of its device.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Packets {
+    pub(crate) sent: u64,
+    /// Lost on the road.
+    pub(crate) lost: u64,
+    /// Found the road's queue full.
+    pub(crate) queue_full: u64,
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::link::Link;
 use super::plan::{Op, Plan};
-use super::protocol::{Answer, Expected, Request};
+use super::protocol::{Answer, Expected, Packets, Request};
 use super::{bandwidth, latency};
 use crate::control::ANSWER_MAX;
-use crate::error::{CliError, Context as _};
+use crate::error::CliError;
 use crate::station::{RemoteMemory, Station};
 use crate::target::{LOOPBACK_CLIENT, LOOPBACK_SERVER, Measurement, Target};
 use crate::wire::Way;
@@ -95,15 +95,17 @@ impl Session {
 
     /// Whether packets went through memory that the two processes share.
     pub(super) fn is_in_memory(&self) -> Result<bool, CliError> {
-        Ok(self.counter("tx_records")? > 0)
+        Ok(self.link.counter("tx_records")? > 0)
     }
 
-    /// A counter of this side's device.
-    pub(super) fn counter(&self, wanted: &str) -> Result<u64, CliError> {
-        let counters = self.link.sends.cq.context().counters();
-        let counters = counters.context("cannot read the counters")?;
-        let mut found = counters.iter().filter(|(name, _)| *name == wanted);
-        Ok(found.next().map_or(0, |&(_, count)| count))
+    /// What became of the packets of this side, and of the other's.
+    pub(super) fn packets(&mut self) -> Result<[Packets; 2], CliError> {
+        let control = &mut self.target.control;
+        control.send(&Request::Count)?;
+        match control.recv(Some(ANSWER_MAX))? {
+            Answer::Packets(theirs) => Ok([self.link.packets()?, theirs]),
+            other => Err(control.out_of_turn(&other)),
+        }
     }
 
     /// One sample of this many operations.

@@ -33,6 +33,10 @@ pub(crate) fn serve(station: &Station, control: &mut Control) -> Result<(), CliE
         match control.recv(None)? {
             Request::Run { iters } => take_part(&link, control, memory, iters)?,
             Request::Check { expected } => check(&link, expected)?,
+            Request::Count => {
+                control.send(&Answer::Packets(link.packets()?))?;
+                continue;
+            }
             Request::Bye => return Ok(()),
             other => return Err(control.out_of_turn(&other)),
         }
