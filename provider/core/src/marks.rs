@@ -85,6 +85,7 @@ marks! {
         KeptAnswerTaken: "A kept answer found its turn.",
         SelectiveProbe: "Nothing was heard for long: the oldest packet and the newest were sent again.",
         RnrNakWhileWaiting: "An RNR NAK while waiting for another.",
+        RefusedBehindAnswers: "An RNR NAK while answers to requests before it are missing.",
         RnrWaitOver: "An RNR wait came to its end.",
         RnrExhausted: "RNR NAKs used their counter up.",
         AckTimeout: "No answer in time.",

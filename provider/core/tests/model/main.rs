@@ -60,6 +60,12 @@ fn a_rate_without_a_round_trip_is_no_stall() {
     suite::run_program(&rc::RC, 6621);
 }
 
+/// A READ that had lost an answer failed for the SEND behind it, which found no receive.
+#[test]
+fn an_rnr_nak_fails_no_request_before_its_own() {
+    suite::run_program(&rc_failing::RC_FAILING, 20_006);
+}
+
 #[test]
 fn rc_failing_programs_agree_with_the_model() {
     suite::run_once(&rc_failing::RC_FAILING);

@@ -112,6 +112,12 @@ impl Retry {
         Ok(())
     }
 
+    /// An RNR NAK for a request behind others that are not answered yet: waits as long, and counts nothing.
+    pub(crate) fn wait_for_answers(&mut self, now: Time, timer: RnrTimer) {
+        self.rnr_until.get_or_insert(now + timer.duration_ns());
+        self.ack_deadline = None;
+    }
+
     /// True if packets may be sent again once more.
     pub(crate) fn has_left(&self) -> bool {
         self.retries_left > 0

@@ -386,7 +386,13 @@ impl Requester {
     ) -> Result<(), Fault> {
         cx.common.stats.rcvd_rnr_err += 1;
         self.counts.rcvd_rnr_err += 1;
-        self.wait_for_receive(timer, cx)?;
+        if self.una == psn {
+            self.wait_for_receive(timer, cx)?;
+        } else {
+            // Answers to what is before it are missing, and that must complete before this can fail.
+            mark!(RefusedBehindAnswers);
+            self.retry.wait_for_answers(cx.now(), timer);
+        }
         if let Some(s) = &mut self.selective {
             let number = s.number(psn);
             s.board.queue(number);
