@@ -224,7 +224,7 @@ fn a_trace_for_perfetto_has_flows_faults_and_pauses() {
     let ran = sim(&["run", &file, "--perfetto", to]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     let text = fs::read_to_string(&out).expect("is written");
-    let trace: serde_json::Value = serde_json::from_str(&text).expect("is JSON");
+    let trace: Value = serde_json::from_str(&text).expect("is JSON");
     let events = trace["traceEvents"].as_array().expect("a list");
     let of = |ph: &'static str| events.iter().filter(move |e| e["ph"] == ph);
     let groups: Vec<_> = of("M")
