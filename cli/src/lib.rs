@@ -25,6 +25,7 @@ mod package;
 mod pattern;
 mod pingpong;
 mod process;
+mod resident;
 mod samples;
 mod scale;
 #[cfg(feature = "sim")]

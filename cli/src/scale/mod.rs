@@ -4,7 +4,6 @@
 //! This process measures; the other side is a process that it starts. Both have all the queue pairs.
 
 mod fleet;
-mod memory;
 mod protocol;
 mod report;
 pub(crate) mod target;
@@ -20,6 +19,7 @@ use crate::args::ScaleArgs;
 use crate::bench::prepare;
 use crate::error::CliError;
 use crate::output::print_report;
+use crate::resident::resident;
 use crate::samples::median;
 use crate::station::Station;
 use crate::target::{LOOPBACK_CLIENT, Measurement, Target};
@@ -77,13 +77,13 @@ impl Session {
         let mut target = Target::start(Measurement::Scale, wire)?;
         let control = &mut target.control;
         let station = Station::open(LOOPBACK_CLIENT, wire)?;
-        let before = memory::resident()?;
+        let before = resident()?;
         let mut fleet = Fleet::create(&station, qps, 4096)?;
         control.send(&Request::Create { qps })?;
         control.send_endpoints(&fleet.endpoints())?;
         fleet.connect(&control.recv_endpoints(qps)?)?;
         let memory = Memory {
-            resident_bytes_per_qp: memory::resident()?.saturating_sub(before) / qps as u64,
+            resident_bytes_per_qp: resident()?.saturating_sub(before) / qps as u64,
             queue_bytes_per_qp: fleet.queue_bytes_per_qp(),
         };
         Ok(Session {

@@ -3,7 +3,7 @@
 use crate::error::CliError;
 
 /// Resident bytes of this process.
-pub(super) fn resident() -> Result<u64, CliError> {
+pub(crate) fn resident() -> Result<u64, CliError> {
     const FILE: &str = "/proc/self/status";
     let fail = |text: &str| CliError::Failed(format!("{FILE}: {text}"));
     let status = std::fs::read_to_string(FILE).map_err(|error| fail(&error.to_string()))?;
