@@ -1,5 +1,7 @@
 //! Processes that a command starts from its own executable, and that never outlive it.
 
+#[cfg(feature = "sim")]
+use std::io::Read;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -48,6 +50,17 @@ impl ChildGuard {
                 Err(CliError::Failed(text))
             }
         }
+    }
+
+    /// All that the child prints, if it ends well.
+    #[cfg(feature = "sim")]
+    pub(crate) fn output(mut self) -> Result<String, CliError> {
+        let mut stdout = self.child.stdout.take().expect("spawned with a pipe");
+        let mut printed = String::new();
+        let read = stdout.read_to_string(&mut printed);
+        read.context(format_args!("lost the {} process", self.name))?;
+        let status = self.wait()?;
+        check_end(self.name, Some(status)).map(|()| printed)
     }
 
     pub(crate) fn wait(&mut self) -> Result<ExitStatus, CliError> {

@@ -25,7 +25,7 @@ const VARIANT_TIME: Duration = Duration::from_secs(2);
 /// Runs the variants against the server and prints the result; with a failure, what came before it, too.
 pub(crate) fn run(server: IpAddr, args: &PingpongArgs) -> Result<(), CliError> {
     let control = control::connect("the server", server, args.role.port, args.role.local)?;
-    let station = Station::open(control.local_ip()?, None)?;
+    let station = Station::open(control.local_ip()?, args.wire.wire)?;
     let mut client = Client { station, control };
     let progress = progress(args.json, "{spinner} {msg}", 0);
     let variants = if args.variant.is_empty() {

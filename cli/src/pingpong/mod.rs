@@ -23,7 +23,7 @@ use crate::target::{LOOPBACK_CLIENT, LOOPBACK_SERVER, name_of};
 pub(crate) fn run(args: &PingpongArgs) -> Result<(), CliError> {
     match (args.role.server, args.role.connect) {
         (None, None) => run_both(args),
-        (Some(address), None) => server::run(address, args.role.port),
+        (Some(address), None) => server::run(address, args.role.port, args.wire.wire),
         (None, Some(server)) => client::run(server, args),
         (Some(_), Some(_)) => unreachable!("clap refuses both"),
     }
@@ -32,6 +32,11 @@ pub(crate) fn run(args: &PingpongArgs) -> Result<(), CliError> {
 /// Starts a server and a client process and reports how they fared.
 fn run_both(args: &PingpongArgs) -> Result<(), CliError> {
     let line = format!("pingpong --server {LOOPBACK_SERVER} --port 0");
+    let wire = args
+        .wire
+        .wire
+        .map_or_else(String::new, |wire| format!(" --wire {}", name_of(wire)));
+    let line = line + &wire;
     let words: Vec<&str> = line.split(' ').collect();
     let mut server = ChildGuard::spawn("server", &words, Stdio::piped())?;
     let port = control::announced_port(&server.first_line()?)?;
@@ -46,6 +51,7 @@ fn run_both(args: &PingpongArgs) -> Result<(), CliError> {
     for &variant in &args.variant {
         line += &format!(" --variant {}", name_of(variant));
     }
+    line += &wire;
     if args.json {
         line += " --json";
     }

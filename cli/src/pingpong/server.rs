@@ -9,10 +9,11 @@ use crate::error::CliError;
 use crate::pattern::Direction;
 use crate::target;
 use crate::usage::CpuClock;
+use crate::wire::WireName;
 
 /// Serves one client, then ends.
-pub(super) fn run(address: IpAddr, port: u16) -> Result<(), CliError> {
-    target::serve_one(address, None, port, serve)
+pub(super) fn run(address: IpAddr, port: u16, wire: Option<WireName>) -> Result<(), CliError> {
+    target::serve_one(address, wire, port, serve)
 }
 
 fn serve(station: &Station, control: &mut Control) -> Result<(), CliError> {

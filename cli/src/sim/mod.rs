@@ -5,7 +5,7 @@ mod diff;
 mod experiments;
 mod json;
 mod merge;
-mod new_file;
+pub(crate) mod new_file;
 mod observe;
 mod open;
 mod parallel;

@@ -9,7 +9,7 @@ use crate::error::CliError;
 /// A file that is being written beside its place, and moved there by [`NewFile::keep`]. What was in its place before stays
 /// until then; if it is dropped before, nothing is left. Devices and pipes are written to as they are.
 #[derive(Debug)]
-pub(super) struct NewFile {
+pub(crate) struct NewFile {
     writer: BufWriter<File>,
     path: PathBuf,
     /// The path while it is written, if another.
@@ -21,7 +21,7 @@ impl NewFile {
     ///
     /// # Errors
     /// It cannot be written there.
-    pub(super) fn create(path: &Path) -> Result<NewFile, CliError> {
+    pub(crate) fn create(path: &Path) -> Result<NewFile, CliError> {
         let begin = || -> io::Result<_> {
             if let Ok(there) = fs::metadata(path)
                 && !there.is_file()
@@ -44,7 +44,7 @@ impl NewFile {
     ///
     /// # Errors
     /// The rest cannot be written: then nothing is left of it.
-    pub(super) fn keep(mut self) -> Result<(), CliError> {
+    pub(crate) fn keep(mut self) -> Result<(), CliError> {
         let done = self.writer.flush().and_then(|()| match &self.part {
             Some(part) => fs::rename(part, &self.path),
             None => Ok(()),
@@ -84,6 +84,6 @@ fn part_of(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// A failure to write, with the file's name.
-pub(super) fn cannot_write(path: &Path, error: impl std::fmt::Display) -> CliError {
+pub(crate) fn cannot_write(path: &Path, error: impl std::fmt::Display) -> CliError {
     CliError::context(format_args!("cannot write {}", path.display()), error)
 }
