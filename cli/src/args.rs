@@ -15,6 +15,8 @@ use crate::key::KeyCommand;
 use crate::pingpong::Variant;
 #[cfg(feature = "sim")]
 use crate::sim::args::SimCommand;
+#[cfg(feature = "sim")]
+use crate::study::args::StudyArgs;
 use crate::target::{self, Measurement};
 use crate::units;
 use crate::wire::{WireArgs, WireName};
@@ -51,6 +53,16 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// What thousands of queue pairs cost: memory of an idle one, and message rate beside that of ten
     Scale(ScaleArgs),
+    /// Answer questions about RDMA by measurement here, beside what documents say
+    #[cfg(feature = "sim")]
+    Study(StudyArgs),
+    /// Answer questions about RDMA by measurement here, beside what documents say
+    #[cfg(not(feature = "sim"))]
+    #[command(disable_help_flag = true)]
+    Study {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
     /// Run a program that was built for RDMA adapters (libibverbs) on urxe
     Run(RunArgs),
     /// Print what `run` sets in the environment, for `eval "$(urxe env)"`
@@ -120,6 +132,8 @@ pub(crate) struct PingpongArgs {
     /// Only this variant; can be given more than once
     #[arg(long, value_enum)]
     pub(crate) variant: Vec<Variant>,
+    #[command(flatten)]
+    pub(crate) wire: WireArgs,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

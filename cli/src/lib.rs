@@ -32,6 +32,8 @@ mod scale;
 mod sim;
 mod stat;
 mod station;
+#[cfg(feature = "sim")]
+mod study;
 mod table;
 mod target;
 mod units;
@@ -81,6 +83,10 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Sim(command) => sim::run(&command),
         #[cfg(not(feature = "sim"))]
         Command::Sim { .. } => hand_over::run(),
+        #[cfg(feature = "sim")]
+        Command::Study(args) => study::run(&args),
+        #[cfg(not(feature = "sim"))]
+        Command::Study { .. } => hand_over::run(),
         Command::Scale(args) => scale::run(&args),
         Command::Target {
             of,
