@@ -9,6 +9,7 @@ mod chart;
 mod child;
 mod lab;
 mod memory;
+mod registration;
 mod render;
 
 use std::fs;
@@ -24,6 +25,7 @@ use crate::sim::new_file::{NewFile, cannot_write};
 
 /// All, in the order of the book.
 const STUDIES: &[Study] = &[
+    registration::STUDY,
     memory::STUDY,
 ];
 
