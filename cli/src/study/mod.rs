@@ -9,6 +9,7 @@ mod chart;
 mod child;
 mod lab;
 mod memory;
+mod overlap;
 mod registration;
 mod render;
 
@@ -27,6 +28,7 @@ use crate::sim::new_file::{NewFile, cannot_write};
 const STUDIES: &[Study] = &[
     registration::STUDY,
     memory::STUDY,
+    overlap::STUDY,
 ];
 
 pub(crate) fn run(args: &StudyArgs) -> Result<(), CliError> {
