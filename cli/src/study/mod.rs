@@ -10,6 +10,7 @@ mod child;
 mod lab;
 mod memory;
 mod overlap;
+mod pingpong;
 mod registration;
 mod render;
 
@@ -29,6 +30,7 @@ const STUDIES: &[Study] = &[
     registration::STUDY,
     memory::STUDY,
     overlap::STUDY,
+    pingpong::STUDY,
 ];
 
 pub(crate) fn run(args: &StudyArgs) -> Result<(), CliError> {
