@@ -9,6 +9,7 @@ mod chart;
 mod child;
 mod lab;
 mod memory;
+mod multicast;
 mod overlap;
 mod pingpong;
 mod registration;
@@ -31,6 +32,7 @@ const STUDIES: &[Study] = &[
     memory::STUDY,
     overlap::STUDY,
     pingpong::STUDY,
+    multicast::STUDY,
 ];
 
 pub(crate) fn run(args: &StudyArgs) -> Result<(), CliError> {
