@@ -4,6 +4,7 @@
 //! the same form in all ([`book::Findings`]) and is shown by [`render`] and [`chart`].
 
 pub(crate) mod args;
+mod atomicity;
 mod book;
 mod chart;
 mod child;
@@ -33,6 +34,7 @@ const STUDIES: &[Study] = &[
     overlap::STUDY,
     pingpong::STUDY,
     multicast::STUDY,
+    atomicity::STUDY,
 ];
 
 pub(crate) fn run(args: &StudyArgs) -> Result<(), CliError> {
