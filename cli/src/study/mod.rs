@@ -8,6 +8,7 @@ mod atomicity;
 mod book;
 mod chart;
 mod child;
+mod fabric;
 mod lab;
 mod memory;
 mod multicast;
@@ -15,6 +16,7 @@ mod overlap;
 mod pingpong;
 mod registration;
 mod render;
+mod scenario;
 
 use std::fs;
 use std::io::{Write as _, stdout};
@@ -35,6 +37,7 @@ const STUDIES: &[Study] = &[
     pingpong::STUDY,
     multicast::STUDY,
     atomicity::STUDY,
+    fabric::STUDY,
 ];
 
 pub(crate) fn run(args: &StudyArgs) -> Result<(), CliError> {
