@@ -10,6 +10,7 @@ mod chart;
 mod child;
 mod fabric;
 mod lab;
+mod loss;
 mod memory;
 mod multicast;
 mod overlap;
@@ -38,6 +39,7 @@ const STUDIES: &[Study] = &[
     multicast::STUDY,
     atomicity::STUDY,
     fabric::STUDY,
+    loss::STUDY,
 ];
 
 pub(crate) fn run(args: &StudyArgs) -> Result<(), CliError> {
