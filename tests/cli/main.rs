@@ -16,6 +16,7 @@ mod sim;
 mod sim_many;
 mod sim_report;
 mod strict;
+mod study;
 mod usage;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
