@@ -198,7 +198,7 @@ fn the_first_event_that_differs_between_two_runs_is_told() {
     // A fault at 100 us: all is the same before.
     let folder = Folder::new("diff");
     let text = fs::read_to_string(&file).expect("is there");
-    let fault = "\n[[fault]]\nkind = \"loss\"\nnth = [0]\nfrom = \"100us\"\n";
+    let fault = "\n[[fault]]\nkind = \"loss\"\np = 1.0\nfrom = \"100us\"\n";
     let other = write(&folder, "other.toml", &(text + fault));
     let ran = sim(&["diff", &file, &other]);
     let last = ran
