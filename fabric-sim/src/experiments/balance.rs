@@ -91,6 +91,7 @@ fn transport(findings: &mut Findings) {
         let (what, back) = goodput(&format!("{name}, go-back-N"), balance, Recovery::GoBackN);
         findings.add(what, unit, ecmp, back, Bound::AtMost);
         let name = format!("{name}, selective repeat");
+        // A floor of our own, without a theory.
         let (what, selective) = goodput(&name, balance, Recovery::Selective);
         findings.add(what, unit, ecmp * 1.25, selective, Bound::AtLeast);
     }
