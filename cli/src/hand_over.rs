@@ -28,6 +28,13 @@ pub(crate) fn run() -> Result<(), CliError> {
     let Some(mut command) = command else {
         return Err(CliError::Failed(HOW.to_owned()));
     };
+    // Build scripts of other crates depend on what cargo tells the program that it runs: they would run again.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
     eprintln!(
         "urxe: the whole command is needed, with the simulator: cargo builds it if it is not there"
     );

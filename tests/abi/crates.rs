@@ -37,7 +37,7 @@ fn build(name: &str) -> Option<PathBuf> {
         .join("abi/crates")
         .join(name)
         .join("Cargo.toml");
-    let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let built = urxe_tests::cargo()
         .args(["build", "--quiet", "--locked", "--manifest-path"])
         .arg(&manifest)
         .arg("--target-dir")

@@ -23,7 +23,7 @@ fn build() -> PathBuf {
     let folder = test.ancestors().nth(2).expect("tests lie in PROFILE/deps");
     let name = folder.file_name().expect("PROFILE").to_string_lossy();
     let profile = if name == "debug" { "dev" } else { &name };
-    let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let status = urxe_tests::cargo()
         .args(["build", "--quiet", "--package", "urxe-abi"])
         .args([
             "--package",

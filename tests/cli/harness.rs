@@ -40,7 +40,7 @@ fn build() -> PathBuf {
         .expect("named after the profile")
         .to_string_lossy();
     let profile = if profile == "debug" { "dev" } else { &profile };
-    let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let status = urxe_tests::cargo()
         .args([
             "build",
             "--quiet",
