@@ -334,6 +334,49 @@ fn connections_by_address_are_sealed_and_refused() {
     client.0.expect("the same key");
 }
 
+/// The kernel cannot see which neighbour a sealed goodbye is for: it may come back to the context that said it, and that ends at once.
+#[test]
+fn the_last_goodbye_of_a_context_reaches_its_neighbour() {
+    let key = Key::new(1, 7);
+    let addr = address();
+    let manager = || Manager::new(Arc::new(Sealing(key.0.clone())));
+    for round in 0..60 {
+        let managers = [manager(), manager()];
+        // Each of the two is once the one that comes first on the address.
+        let opened = |manager: &Manager| {
+            let channel = EventChannel::with_manager(manager).expect("a channel");
+            let id = Id::new(&channel, PortSpace::Tcp).expect("an identifier");
+            id.bind_addr((addr, 0).into()).expect("it is ours");
+            id.listen(0).expect("it listens");
+            (channel, id)
+        };
+        let first = opened(&managers[round % 2]);
+        let (channel, id) = match round % 2 {
+            0 => first,
+            _ => opened(&managers[0]),
+        };
+        let builder = ConnectBuilder::new(id.local_addr().expect("it is bound"));
+        let builder = builder.manager(&managers[1]).from((addr, 0).into());
+        let client = std::thread::scope(|scope| {
+            let client = scope.spawn(|| builder.connect());
+            let event = channel.wait(Some(PATIENCE)).expect("waits");
+            let event = event.expect("an event");
+            assert_eq!(event.kind, EventKind::ConnectRequest);
+            let end = End::on(event.id.device().expect("it is bound"));
+            event.id.attach_qp(&end.qp).expect("attached");
+            event.id.accept(&ConnParam::default()).expect("accepts");
+            let client = client.join().expect("no panic").expect("accepted");
+            event.id.disconnect().expect("connected");
+            client
+        });
+        let [leaving, _staying] = managers;
+        drop((channel, id, leaving));
+        let event = client.events().wait(Some(PATIENCE)).expect("waits");
+        let event = event.unwrap_or_else(|| panic!("round {round}: nothing was heard"));
+        assert_eq!(event.kind, EventKind::Disconnected);
+    }
+}
+
 #[test]
 fn settings_that_make_no_sense_are_errors() {
     let builder = || Context::builder(address());

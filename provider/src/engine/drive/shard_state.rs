@@ -234,8 +234,9 @@ impl ShardState {
         }
     }
 
-    /// The kernel steers no sealed message to QP 1, so the end of a connection may be handed over, behind what is in the sockets.
-    fn receive_what_came_before(&mut self) {
+    /// The kernel steers no sealed message to QP 1: the end of a connection may be handed over, behind what is in the sockets, and may be
+    /// in the wrong one's.
+    pub(in crate::engine) fn receive_what_came_before(&mut self) {
         let receives = if self.is_sealed() {
             RECEIVES_BEFORE_HANDED
         } else {

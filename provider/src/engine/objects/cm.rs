@@ -151,6 +151,8 @@ impl Engine {
         let result = act(&mut state, now);
         self.note_gone(state.shard.cm_occupancy());
         state.transmit(Driver::Visitor);
+        // A message to a neighbour may have come back to these sockets, and the process may end right after this call.
+        state.receive_what_came_before();
         Ok(result)
     }
 
