@@ -41,13 +41,20 @@ pub(crate) fn rings_of(pid: u32) -> usize {
     maps.lines().filter(is_ring).count()
 }
 
-/// UDP sockets on port 4791 of an address, by the kernel's table.
+/// UDP ports of RoCEv2 and of sealed packets.
+const PORTS: [u16; 2] = [4791, 14791];
+
+/// UDP sockets on those ports of an address, by the kernel's table.
 fn sockets_on(addr: IpAddr) -> usize {
     let IpAddr::V4(v4) = addr else {
         unreachable!("the tests have IPv4 addresses");
     };
-    let local = format!("{:08X}:{:04X}", u32::from_ne_bytes(v4.octets()), 4791);
+    let addr = u32::from_ne_bytes(v4.octets());
+    let locals = PORTS.map(|port| format!("{addr:08X}:{port:04X}"));
     let table = std::fs::read_to_string("/proc/net/udp").expect("a table");
-    let is_there = |line: &&str| line.split_whitespace().nth(1) == Some(&local);
+    let is_there = |line: &&str| {
+        let local = line.split_whitespace().nth(1);
+        locals.iter().any(|of_ours| Some(of_ours.as_str()) == local)
+    };
     table.lines().filter(is_there).count()
 }
