@@ -46,7 +46,8 @@ use carrier::Opened;
 use carrier::port_watch::PortWatch;
 use carrier::sockets::{Sockets, Which};
 use drive::clock::Clock;
-use drive::doorbell::{Attempt, Combiner};
+use drive::doorbell::{Attempt, Combiner, Guard};
+use drive::patience::{LOOK, RECEIVE};
 use drive::progress_shared::ProgressShared;
 use drive::shard_state::ShardState;
 
@@ -221,6 +222,7 @@ impl Engine {
         };
         if state.is_idle() {
             state.nothing_new = true;
+            share_processor(state, LOOK);
             return Ok(());
         }
         state.start_turn();
@@ -235,8 +237,12 @@ impl Engine {
             // Nothing new: most polls end here.
             let after = state.counters.bells_served + state.counters.tx_calls;
             state.nothing_new = after == before;
+            if state.nothing_new {
+                share_processor(state, RECEIVE);
+            }
             return Ok(());
         }
+        state.patience.found();
         state.transmit(Driver::Poller {
             yields: !cq.is_empty(),
         });
@@ -266,6 +272,16 @@ impl Engine {
     pub(crate) fn counters(&self) -> Result<Vec<(&'static str, u64)>, Error> {
         let state = self.combiner.lock()?;
         Ok(self.counters_of(&state).collect())
+    }
+}
+
+/// A thread that polled and found nothing gives its processor away now and then: its peer may wait for it.
+#[inline]
+fn share_processor(mut state: Guard<'_, ShardState>, cost: u32) {
+    let is_over = state.patience.found_nothing(cost);
+    drop(state);
+    if is_over {
+        std::thread::yield_now();
     }
 }
 

@@ -3,6 +3,7 @@
 pub(super) mod clock;
 pub(super) mod doorbell;
 pub(super) mod parts;
+pub(super) mod patience;
 pub(super) mod progress;
 pub(super) mod progress_shared;
 pub(super) mod shard_state;

@@ -17,6 +17,7 @@ use urxe_wire::Qpn;
 use super::clock::Clock;
 use super::doorbell::Combined;
 use super::parts::Parts;
+use super::patience::Patience;
 use super::progress_shared::{DEFER_NS, ProgressShared};
 use crate::async_event::AsyncEvent;
 use crate::engine::calls::inlets::Inlets;
@@ -66,6 +67,7 @@ pub(crate) struct ShardState {
     pub(crate) membership: Option<Arc<Membership>>,
     /// The holder of the lock changed nothing, so no thread has to be told.
     pub(crate) nothing_new: bool,
+    pub(in crate::engine) patience: Patience,
     /// Something lies there that the threads which sleep are not woken for.
     pub(in crate::engine) left_lying: bool,
     /// The receivers of the connection manager's events.
@@ -120,6 +122,7 @@ impl ShardState {
             events,
             membership: opened.membership,
             nothing_new: false,
+            patience: Patience::default(),
             left_lying: false,
             cm: CmTable::default(),
             number,
