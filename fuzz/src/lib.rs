@@ -28,6 +28,8 @@ pub mod seal;
 pub mod shared;
 
 // The core's own test harness, from where it lives.
+#[path = "../../provider/core/tests/support/claims.rs"]
+mod claims;
 #[path = "../../provider/core/tests/support/cm_hostile.rs"]
 mod cm_hostile;
 #[path = "../../provider/core/tests/support/hostile.rs"]

@@ -2,7 +2,7 @@
 
 use urxe_core::qp::state::{QpState, QpType};
 
-use crate::{hostile_peer, support};
+use crate::{claims, hostile_peer, support};
 
 #[test]
 fn whatever_a_peer_sends_the_qp_stays_whole() {
@@ -13,6 +13,26 @@ fn whatever_a_peer_sends_the_qp_stays_whole() {
 #[test]
 fn whatever_a_peer_claims_to_have_the_qp_stays_whole() {
     stays_whole(hostile_peer::run_selective);
+}
+
+/// It says of any packets that it has them: nothing is done for that, and everything once it is true.
+#[test]
+fn what_a_peer_claims_is_no_progress() {
+    let (mut posted, mut claimed) = (0, 0);
+    for seed in 0..3000u64 {
+        let mut rng = support::Rng(seed);
+        let len = rng.below(300) as usize;
+        let script = rng.bytes(len);
+        match std::panic::catch_unwind(|| claims::run(&script)) {
+            Ok((requests, claims)) => (posted, claimed) = (posted + requests, claimed + claims),
+            Err(panic) => {
+                eprintln!("seed {seed} fails; script {script:?}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    println!("{posted} requests, {claimed} claims");
+    assert!(posted > 10_000 && claimed > 20_000, "{posted}, {claimed}");
 }
 
 fn stays_whole(run: fn(&[u8]) -> (QpState, u64)) {

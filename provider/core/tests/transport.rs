@@ -4,6 +4,8 @@ mod ack_answer;
 mod ack_order;
 mod ack_pairs;
 mod checks;
+#[path = "support/claims.rs"]
+mod claims;
 mod cm_hostile;
 mod congestion;
 mod datagrams;
