@@ -75,7 +75,7 @@ marks! {
         Tried: "A peer of which nothing is known missed a packet: that was sent again alone.",
         PeerKeeps: "Its ACK jumped over what was sent once: it keeps what is ahead of a gap.",
         PeerDrops: "It missed the next packet: went back.",
-        TrialEndedByRead: "A READ or atomic came while such a peer was tried.",
+        TriedWithReads: "Such a peer was tried while READs or atomics were under way.",
         PeerLearnt: "Such a peer said which packets are here.",
         TrialSeen: "The peer's requester was seen to send again only what is missing.",
         SelectiveBegun: "Something was lost that the peer helps to find.",

@@ -174,8 +174,8 @@ impl Requester {
         let offset = u64::from(at) * u64::from(link.mtu);
         let expected = (u64::from(wqe.length) - offset).min(u64::from(link.mtu));
         let ends = matches!(packet.info().position, Position::Last | Position::Only);
-        // Of what is asked for in parts, each ends in its own place.
-        let ends_rightly = ends == chunk_ends || self.selective.is_some();
+        // Of what is, or was, asked for in parts, each ends in its own place.
+        let ends_rightly = ends == chunk_ends || self.selective.is_some() || self.believes(link);
         if packet.payload().len() as u64 != expected || !ends_rightly {
             return Err(Fault::ReadResponseLength);
         }
@@ -188,7 +188,7 @@ impl Requester {
         )?;
         self.una = psn.next();
         if chunk_ends {
-            self.free_place();
+            self.free_place(link);
         }
         if psn == wqe.last_psn {
             self.retire(link, cx);
@@ -226,7 +226,7 @@ impl Requester {
         let bytes = original.to_ne_bytes();
         sgl::scatter(cx.env, link.pd, self.sq.sges(number), 0, &bytes)?;
         self.una = psn.next();
-        self.free_place();
+        self.free_place(link);
         self.retire(link, cx);
         Ok(())
     }

@@ -251,9 +251,6 @@ impl Requester {
         }
         let opcode = self.sq.wqe(self.cursor).opcode;
         if self.cursor == self.started {
-            if opcode.is_read_or_atomic() && self.is_trying(link) {
-                return self.go_back_for_read(cx);
-            }
             if opcode.is_local() {
                 return self.run_local(link, cx);
             }
@@ -483,14 +480,14 @@ impl Requester {
             return Ok(None);
         };
         let mut bth = Bth::new(opcode, link.dest_qpn, self.next_psn);
-        bth.ack_req = wqe.opcode != WrOpcode::RdmaRead || !self.is_first_asking();
+        bth.ack_req = wqe.opcode != WrOpcode::RdmaRead || !self.is_first_asking(link);
         let mut writer = PacketWriter::new(slot.bytes, &bth);
         if link.opcodes == XRC_OPCODES {
             self.write_xrceth(&mut writer);
         }
         let span = if wqe.opcode == WrOpcode::RdmaRead {
             let at = self.next_psn.distance_from(wqe.first_psn);
-            let end = self.ask_end(wqe, at);
+            let end = self.ask_end(link, wqe, at);
             mark!(ReadRestartedMidway if !at.is_multiple_of(self.read_chunk));
             let offset = at * link.mtu;
             // 64 bits: a READ of 2^31 bytes has an end beyond 32 bits of MTU steps.
@@ -541,7 +538,7 @@ impl Requester {
         if is_new {
             self.sent_end = self.next_psn;
             if self.selective.is_some() {
-                self.note_new(psn, span, opcode, cx.now());
+                self.note_new(psn, span, opcode, link, cx.now());
             }
             // Packets that are sent again were long or short before.
             if is_long {

@@ -10,7 +10,7 @@ use crate::cq::WcOpcode;
 use crate::error::{DropReason, Fault};
 use crate::mr::Access;
 use crate::qp::ack::OwedAck;
-use crate::qp::recovery::{Ahead, Peer, Seen, Waiting};
+use crate::qp::recovery::{Ahead, Peer, Seen, Waiting, span};
 use crate::qp::replay::{Replay, ResourceKind};
 use crate::qp::report::ResponderCounts;
 use crate::qp::{Link, RecvSource};
@@ -309,7 +309,7 @@ impl Responder {
             Operation::Send | Operation::Write => {
                 mark!(DuplicateMessage);
                 self.duplicates = self.duplicates.wrapping_add(1);
-                self.seen.note_again(psn);
+                self.seen.note_again(psn, 1);
                 self.ack.owe_now();
                 return;
             }
@@ -325,9 +325,12 @@ impl Responder {
                 mark!(ReadReplayed if packet.info().operation == Operation::ReadRequest);
                 mark!(AtomicReplayed if packet.atomic_eth().is_some());
                 mark!(PlacedReplayed if matches!(packet.info().operation, Operation::AtomicWrite | Operation::Flush));
-                match self.part_of_read(link, packet, psn, number) {
-                    Some(packets) => self.replay.repeat_part(number, psn, packets),
-                    None => self.replay.rewind(number, psn),
+                let packets = span(packet, link.mtu);
+                if self.is_part_of_read(link, number, psn, packets) {
+                    self.replay.repeat_part(number, psn, packets);
+                } else {
+                    self.seen.note_again(psn, packets);
+                    self.replay.rewind(number, psn);
                 }
             }
             None if self.repeat_unknown(link, packet) => {}
@@ -338,17 +341,9 @@ impl Responder {
         }
     }
 
-    /// Packets that are to be answered again, and nothing behind them: of a peer that asks for what it lacks, or of a READ
-    /// that does not ask for the rest.
-    fn part_of_read(&self, link: &Link, packet: &Packet<'_>, psn: Psn, number: u64) -> Option<u32> {
-        let packets = match packet.reth() {
-            Some(reth) if packet.info().operation == Operation::ReadRequest => {
-                reth.dma_len.div_ceil(link.mtu).max(1)
-            }
-            _ => 1,
-        };
-        let is_part = link.peer == Peer::Selective || !self.replay.is_rest(number, psn, packets);
-        is_part.then_some(packets)
+    /// Nothing behind these packets is to be answered again: the peer asks for what it lacks, or not for the rest of a READ.
+    fn is_part_of_read(&self, link: &Link, number: u64, psn: Psn, packets: u32) -> bool {
+        link.peer == Peer::Selective || !self.replay.is_rest(number, psn, packets)
     }
 
     /// A repeated READ must ask for a part of what was asked for before, under the

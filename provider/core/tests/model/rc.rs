@@ -70,7 +70,7 @@ impl Program {
         };
         // Ranges that READs under way may still look at: changing one needs a fence.
         let mut read_ranges: Vec<(u64, u64)> = Vec::new();
-        // A stream is long enough that each side learns what the other does about losses.
+        // A stream is long enough that each side learns what the other does about losses, READs and atomics included.
         let is_stream = rng.chance(100);
         let ops = if is_stream {
             OPS_MAX
@@ -104,7 +104,8 @@ impl Program {
             AtomicCmpAndSwp,
             AtomicFetchAndAdd,
         ]);
-        let opcode = match any.is_read_or_atomic() && is_stream {
+        let is_odd = self.ops.len() % 2 == 1;
+        let opcode = match any.is_read_or_atomic() && is_stream && is_odd {
             true => RdmaWrite,
             false => any,
         };

@@ -22,6 +22,8 @@ pub(crate) const PAYLOAD: f64 = 1024.0 / (1024.0 + 16.0 + OVERHEAD as f64);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) op: WrOpcode,
+    /// Every so many messages are a READ instead; 0: none is.
+    pub(crate) read_every: u64,
     /// Bytes of a message, and messages that are posted at a time.
     pub(crate) message: u32,
     pub(crate) posted: u64,
@@ -36,6 +38,7 @@ impl Load {
     pub(crate) fn new(op: WrOpcode) -> Load {
         Load {
             op,
+            read_every: 0,
             message: 256 << 10,
             posted: 64,
             takes: 0,
@@ -127,7 +130,13 @@ impl Ends {
 
     fn post(&mut self) {
         let keys = [self.pair.nodes[0].keys, self.pair.nodes[1].keys];
-        if self.load.op == WrOpcode::Send && self.load.takes == 0 {
+        let is_read = self.posted % self.load.read_every.max(1) + 1 == self.load.read_every;
+        let op = if is_read {
+            WrOpcode::RdmaRead
+        } else {
+            self.load.op
+        };
+        if op == WrOpcode::Send && self.load.takes == 0 {
             self.post_receive();
         }
         let sges = [Sge {
@@ -135,7 +144,7 @@ impl Ends {
             length: self.load.message,
             lkey: keys[0].lkey,
         }];
-        let mut wr = SendWr::new(self.posted, self.load.op, WrData::Sges(&sges));
+        let mut wr = SendWr::new(self.posted, op, WrData::Sges(&sges));
         wr.flags = SendFlags::SIGNALED;
         (wr.remote_addr, wr.rkey) = (IOVA + u64::from(self.load.message), keys[1].rkey);
         self.pair.post_send(0, &wr);

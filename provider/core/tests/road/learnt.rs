@@ -9,10 +9,18 @@ use crate::road::{Outcome, Road};
 use crate::support::{AGREES, RECOVERY};
 use crate::{MBIT, MS, SEED, run};
 
-fn untold(recovery: [Recovery; 2], road: Road, op: WrOpcode, seconds: f64) -> (f64, Outcome) {
+fn untold(recovery: [Recovery; 2], road: Road, load: Load, seconds: f64) -> (f64, Outcome) {
     RECOVERY.set(recovery);
     AGREES.set(false);
-    run(road, Load::new(op), seconds)
+    run(road, load, seconds)
+}
+
+/// Every so many of the messages are READs.
+fn beside_reads(op: WrOpcode, read_every: u64) -> Load {
+    Load {
+        read_every,
+        ..Load::new(op)
+    }
 }
 
 fn long(loss: u64) -> Road {
@@ -26,7 +34,23 @@ fn two_that_know_how_find_out() {
         (WrOpcode::Send, 1_000, 0.95),
         (WrOpcode::RdmaWrite, 5_000, 0.8),
     ] {
-        let (ratio, out) = untold([Recovery::Selective; 2], long(loss), op, 16.0);
+        let (ratio, out) = untold([Recovery::Selective; 2], long(loss), Load::new(op), 16.0);
+        assert!(ratio >= least, "{ratio:.3}, not {least}, seed {SEED}");
+        assert!(out.unknown > 0, "seed {SEED}: {out:?}");
+    }
+}
+
+/// READs and their answers are under way all the time, and some of both are lost. The answers have the other way of the road: there is
+/// more to carry than one way does.
+#[test]
+fn two_that_read_find_out() {
+    for (op, read_every, loss, least) in [
+        (WrOpcode::RdmaWrite, 2, 1_000, 1.05),
+        (WrOpcode::Send, 8, 1_000, 1.0),
+        (WrOpcode::RdmaWrite, 8, 5_000, 0.8),
+    ] {
+        let load = beside_reads(op, read_every);
+        let (ratio, out) = untold([Recovery::Selective; 2], long(loss), load, 16.0);
         assert!(ratio >= least, "{ratio:.3}, not {least}, seed {SEED}");
         assert!(out.unknown > 0, "seed {SEED}: {out:?}");
     }
@@ -55,9 +79,13 @@ fn no_other_peer_is_sent_what_it_might_not_know() {
     for other in [Recovery::GoBackN, Recovery::Keep] {
         for pair in [[Recovery::Selective, other], [other, Recovery::Selective]] {
             for road in roads {
-                for op in [WrOpcode::RdmaWrite, WrOpcode::RdmaRead] {
-                    let (_, out) = untold(pair, road, op, 4.0);
-                    assert_eq!(out.unknown, 0, "{pair:?} {road:?} {op:?}, seed {SEED}");
+                for (load, seconds) in [
+                    (Load::new(WrOpcode::RdmaWrite), 4.0),
+                    (Load::new(WrOpcode::RdmaRead), 20.0),
+                    (beside_reads(WrOpcode::RdmaWrite, 2), 4.0),
+                ] {
+                    let (_, out) = untold(pair, road, load, seconds);
+                    assert_eq!(out.unknown, 0, "{pair:?} {road:?} {load:?}, seed {SEED}");
                 }
             }
         }

@@ -173,12 +173,13 @@ impl Requester {
     }
 
     /// End of the part of a READ that is asked for at its packet `at`: of what is new, the chunk; of what is asked for
-    /// again, what is lost.
+    /// again, what is lost. Of a peer that may insist on it, the end of what was asked for.
     #[inline]
-    pub(crate) fn ask_end(&self, wqe: &SendWqe, at: u32) -> u32 {
+    pub(crate) fn ask_end(&self, link: &Link, wqe: &SendWqe, at: u32) -> u32 {
         let end = self.chunk_end(wqe, at);
+        let may_end_before = !self.is_first_asking(link) && self.believes(link);
         match &self.selective {
-            Some(s) if !self.is_first_asking() && self.is_asked(wqe, at) => {
+            Some(s) if may_end_before && self.is_asked(wqe, at) => {
                 let run = s.board.run_of_lost(s.number(self.next_psn), end - at);
                 at + run
             }

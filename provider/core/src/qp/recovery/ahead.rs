@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use urxe_wire::{Packet, Psn};
+use urxe_wire::{Operation, Packet, Psn};
 
 /// PSNs, from the expected one on, that are kept.
 pub(crate) const SPAN_MAX: u32 = 8 << 10;
@@ -11,6 +11,14 @@ pub(crate) const SPAN_MAX: u32 = 8 << 10;
 const TELL_EVERY: u32 = 8;
 /// What a place costs, whether or not a packet is in it.
 const PLACE: usize = size_of::<Slot>();
+
+/// PSNs that a request packet stands for.
+pub(crate) fn span(packet: &Packet<'_>, mtu: u32) -> u32 {
+    match (packet.info().operation, packet.reth()) {
+        (Operation::ReadRequest, Some(reth)) => reth.dma_len.div_ceil(mtu).max(1),
+        _ => 1,
+    }
+}
 
 /// What all QPs of a shard keep together.
 #[derive(Debug)]

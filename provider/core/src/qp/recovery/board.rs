@@ -243,13 +243,19 @@ impl Board {
             }
         }
         self.scanned = self.scanned.max(reached.min(end));
-        self.find_resent(now);
+        self.find_resent(|_| true, now);
         self.end_doubt(now)
     }
 
-    /// Has sent again what the peer said that it misses, and nothing that was overtaken: of a peer that does not say what is here.
-    /// Returns how many packets those are.
-    pub(crate) fn end_doubt(&mut self, now: Time) -> u32 {
+    /// The same for a peer that does not say what is here: what it said that it misses is lost, and answers are that did not come. Of what else
+    /// was overtaken nothing is known.
+    pub(crate) fn find_unanswered(&mut self, now: Time) -> u32 {
+        self.find_resent(|place| place.is_answered, now);
+        self.end_doubt(now)
+    }
+
+    /// Has sent again what was doubtful for long enough. Returns how many packets those are.
+    fn end_doubt(&mut self, now: Time) -> u32 {
         let before = self.queued;
         while let Some(&(number, resent, since)) = self.doubtful.front() {
             if now.since_ns(since) < self.patience {
@@ -264,7 +270,7 @@ impl Board {
         self.queued - before
     }
 
-    fn find_resent(&mut self, now: Time) {
+    fn find_resent(&mut self, is_known: fn(Place) -> bool, now: Time) {
         while let Some(&again) = self.resent.front() {
             let which = self.resends - (self.resent.len() as u32 - 1);
             if (again.next_new, which) >= self.reached {
@@ -274,7 +280,8 @@ impl Board {
             for number in again.first..again.first + u64::from(again.count) {
                 let known = self.known(number);
                 let is_last = number >= self.una && known.resent == which;
-                if is_last && !known.is_here && !known.is_held && !known.is_queued {
+                let is_missing = !known.is_here && !known.is_held && !known.is_queued;
+                if is_last && is_missing && is_known(known) {
                     self.doubtful.push_back((number, which, now));
                 }
             }

@@ -1,13 +1,11 @@
 //! The responder at a gap: packets ahead of the expected one.
 
-use urxe_wire::{
-    Aeth, NakCode, Opcode, Operation, Packet, PacketWriter, Psn, Syndrome, packet_len,
-};
+use urxe_wire::{Aeth, NakCode, Opcode, Packet, PacketWriter, Psn, Syndrome, packet_len};
 
 use crate::config::Recovery;
 use crate::context::{Common, Cx, Host};
 use crate::error::DropReason;
-use crate::qp::recovery::ahead::{Ahead, Keep};
+use crate::qp::recovery::ahead::{Ahead, Keep, span};
 use crate::qp::recovery::{Peer, Waiting, sack};
 use crate::qp::respond::RespondStep;
 use crate::qp::responder::{Refusal, Responder};
@@ -25,10 +23,11 @@ impl Responder {
     ) {
         cx.common.stats.out_of_seq_request += 1;
         self.counts.out_of_seq_request += 1;
-        let keep = self.keep(link, packet, cx.common);
+        let span = span(packet, link.mtu);
+        let keep = self.keep(link, packet, span, cx.common);
         let is_dropped = keep == Keep::No;
         if keep == Keep::Again {
-            self.seen.note_again(packet.bth().psn);
+            self.seen.note_again(packet.bth().psn, span);
         }
         if link.peer == Peer::Selective {
             // Of a READ request that leaves twice one is kept, and the other says nothing.
@@ -47,16 +46,12 @@ impl Responder {
         }
     }
 
-    fn keep(&mut self, link: &Link, packet: &Packet<'_>, common: &mut Common) -> Keep {
+    fn keep(&mut self, link: &Link, packet: &Packet<'_>, span: u32, common: &mut Common) -> Keep {
         // A longer one is refused when its turn comes, and need not be kept for that.
         if common.config.recovery == Recovery::GoBackN || packet.payload().len() > link.mtu as usize
         {
             return Keep::No;
         }
-        let span = match (packet.info().operation, packet.reth()) {
-            (Operation::ReadRequest, Some(reth)) => reth.dma_len.div_ceil(link.mtu).max(1),
-            _ => 1,
-        };
         let ahead = self
             .ahead
             .get_or_insert_with(|| Box::new(Ahead::new(self.epsn)));
@@ -131,15 +126,15 @@ impl Qp {
     /// Handles what was kept and is expected now, packet by packet as if it had just arrived.
     #[cold]
     pub(crate) fn handle_kept<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
-        let begin = self.resp.epsn;
+        let mut packets = 0;
         while let Some(bytes) = self.resp.take_kept(cx.common) {
             let packet = Packet::parse(&bytes).expect("it was parsed before it was kept");
             mark!(KeptExecuted);
+            packets += 1;
             if let Err(refusal) = self.handle_kept_request(&packet, cx) {
                 self.fail_recv(refusal, Some(&packet), cx);
             }
         }
-        let packets = self.resp.epsn.distance_from(begin);
         self.learn_from_requests(packets, &cx.common.config, cx.env.now);
     }
 

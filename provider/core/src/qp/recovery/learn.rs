@@ -1,15 +1,16 @@
 //! What both sides do to find out about a peer of which nothing is known (`trial.rs`).
 
-use urxe_wire::{NakCode, Packet, Psn, RnrTimer, SyndromeKind};
+use urxe_wire::{Packet, Psn, RnrTimer};
 
 use crate::config::{Recovery, ShardConfig};
 use crate::context::{Common, Cx, Host};
 use crate::error::Fault;
 use crate::qp::recovery::Peer;
 use crate::qp::recovery::trial::FAILURES_MAX;
-use crate::qp::requester::{Requester, SendStep};
+use crate::qp::requester::Requester;
 use crate::qp::{Link, Qp};
 use crate::time::Time;
+use crate::work::WrOpcode;
 
 impl Requester {
     /// True if a NAK for `psn` is answered with that packet alone, to see what a peer does of which nothing is known.
@@ -18,33 +19,40 @@ impl Requester {
             && self.trial.failures < FAILURES_MAX
             && self.retry.has_left()
             && self.next_psn == self.sent_end
-            && !self.retry.waits_for_rnr()
-            && !(self.sq.head()..self.started)
-                .any(|number| self.sq.wqe(number).opcode.is_read_or_atomic());
+            && !self.retry.waits_for_rnr();
         if tries {
             mark!(Tried);
-            self.trial.alone = Some(psn);
+            mark!(TriedWithReads if self.rd_inflight > 0);
+            self.trial.alone = Some(self.packet_end(psn));
         }
         tries
     }
 
-    /// While it is tried: an ACK or NAK of everything before `end` came. False if the requester went back.
-    pub(super) fn goes_on_trying<H: Host>(
-        &mut self,
-        kind: SyndromeKind,
-        end: Psn,
-        cx: &mut Cx<'_, '_, H>,
-    ) -> Result<bool, Fault> {
-        if self.trial.take(kind, end) {
-            if kind == SyndromeKind::Nak(NakCode::PsnSequence) {
-                self.trial.alone = Some(end);
+    /// While it is tried: the peer misses the request packet with this PSN, which is sent again alone.
+    pub(super) fn tries_again(&mut self, psn: Psn) {
+        self.trial.alone = Some(self.packet_end(psn));
+    }
+
+    /// The end of the request packet that begins with a PSN under way.
+    fn packet_end(&self, psn: Psn) -> Psn {
+        let wqe = self.sq.wqe(self.find_request(psn));
+        match wqe.opcode {
+            WrOpcode::RdmaRead => {
+                let at = psn.distance_from(wqe.first_psn);
+                wqe.first_psn.add(self.chunk_end(wqe, at))
             }
-            return Ok(true);
+            _ => psn.next(),
         }
+    }
+
+    /// The peer drops what is ahead of a gap, as far as was seen.
+    pub(super) fn go_back_after_trial<H: Host>(
+        &mut self,
+        cx: &mut Cx<'_, '_, H>,
+    ) -> Result<(), Fault> {
         mark!(PeerDrops);
         self.end_trial(cx.common);
-        self.go_back(cx)?;
-        Ok(false)
+        self.go_back(cx)
     }
 
     /// A peer of which nothing is known has no receive.
@@ -63,15 +71,6 @@ impl Requester {
     pub(crate) fn end_trial(&mut self, common: &mut Common) {
         self.trial.stop();
         self.end_selective(common);
-    }
-
-    /// READs and atomics are nothing to try with: all under way leaves again before the first.
-    #[cold]
-    pub(crate) fn go_back_for_read<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) -> SendStep {
-        mark!(TrialEndedByRead);
-        self.end_trial(cx.common);
-        self.rewind();
-        SendStep::Local
     }
 
     /// Of this peer, an ACK may say which packets are here.

@@ -21,7 +21,7 @@ mod trial;
 use urxe_wire::Psn;
 
 use crate::time::Time;
-pub(crate) use ahead::{Ahead, Room};
+pub(crate) use ahead::{Ahead, Room, span};
 use board::Board;
 pub(crate) use retry::Retry;
 pub(crate) use trial::{Seen, Trial};

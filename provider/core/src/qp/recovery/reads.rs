@@ -22,8 +22,8 @@ const TWICE_FROM: u32 = 8;
 impl Requester {
     /// A READ or atomic was answered, and the answer was the next in order.
     #[inline]
-    pub(crate) fn free_place(&mut self) {
-        if self.selective.is_none() {
+    pub(crate) fn free_place(&mut self, link: &Link) {
+        if self.selective.is_none() || self.is_trying(link) {
             self.rd_inflight = self.rd_inflight.saturating_sub(1);
         }
     }
@@ -72,20 +72,21 @@ impl Requester {
     }
 
     /// A new READ request or atomic left that stands for `span` PSNs.
-    pub(crate) fn note_read(&mut self, psn: Psn, span: u32, opcode: WrOpcode) {
+    pub(crate) fn note_read(&mut self, psn: Psn, span: u32, opcode: WrOpcode, link: &Link) {
+        let is_trying = self.is_trying(link);
         if let Some(s) = &mut self.selective {
             let number = s.number(psn);
             s.board.expect_answers(number, span);
             s.reads_end = psn.add(span);
-            let is_long = opcode == WrOpcode::RdmaRead && span >= TWICE_FROM;
+            let is_long = opcode == WrOpcode::RdmaRead && span >= TWICE_FROM && !is_trying;
             s.copy = is_long.then_some(psn);
         }
     }
 
-    /// The READ request that leaves now is the first of its kind, or its copy: no repetition.
+    /// The READ request that leaves now is the first of its kind, or its copy, and the peer knows that no repetition is.
     #[inline]
-    pub(crate) fn is_first_asking(&self) -> bool {
-        let s = self.selective.as_ref();
+    pub(crate) fn is_first_asking(&self, link: &Link) -> bool {
+        let s = self.selective.as_ref().filter(|_| !self.is_trying(link));
         s.is_some_and(|s| !self.next_psn.is_before(self.sent_end) || s.copy == Some(self.next_psn))
     }
 

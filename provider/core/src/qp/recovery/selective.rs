@@ -202,9 +202,14 @@ impl Requester {
             return Ok(());
         }
         self.take_credits(&aeth);
+        let misses = kind == SyndromeKind::Nak(NakCode::PsnSequence);
+        let goes_on = !self.is_trying(link) || self.trial.take(end, misses);
         self.settle_to(end, link, cx)?;
-        if self.is_trying(link) && !self.goes_on_trying(kind, end, cx)? {
-            return Ok(());
+        if !goes_on {
+            return self.go_back_after_trial(cx);
+        }
+        if misses && self.is_trying(link) {
+            self.tries_again(end);
         }
         let sack = Sack::read(packet).filter(|_| self.believes(link));
         if let (Some(s), Some(sack)) = (&mut self.selective, sack) {
@@ -252,8 +257,13 @@ impl Requester {
             cx.common.stats.drop_packet(DropReason::StaleResponse);
             return Ok(());
         }
+        if self.is_trying(link) {
+            self.trial.take(psn.next(), false);
+        }
         self.settle_to(psn, link, cx)?;
-        self.free_places(psn);
+        if !self.is_trying(link) {
+            self.free_places(psn);
+        }
         let Some(s) = &mut self.selective else {
             return Ok(());
         };
@@ -334,7 +344,7 @@ impl Requester {
         let end = s.number(self.sent_end);
         s.board.set_rtt_min(self.rtt.min());
         let lost = match is_trying {
-            true => s.board.end_doubt(now),
+            true => s.board.find_unanswered(now),
             false => s.board.find_lost(end, now),
         };
         if lost > 0 {
@@ -466,10 +476,17 @@ impl Requester {
 
     /// A new packet left, that stands for `span` PSNs and had `psn`.
     #[cold]
-    pub(crate) fn note_new(&mut self, psn: Psn, span: u32, opcode: WrOpcode, now: Time) {
+    pub(crate) fn note_new(
+        &mut self,
+        psn: Psn,
+        span: u32,
+        opcode: WrOpcode,
+        link: &Link,
+        now: Time,
+    ) {
         let patience = self.patience_ns();
         if opcode.is_read_or_atomic() {
-            self.note_read(psn, span, opcode);
+            self.note_read(psn, span, opcode, link);
         }
         if let Some(s) = &mut self.selective {
             s.await_news(now + patience);

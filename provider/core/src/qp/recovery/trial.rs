@@ -2,14 +2,18 @@
 //! that it might not know.
 //!
 //! **The requester tries.** At a NAK it sends the missing packet again alone, and goes on. A peer that drops what is ahead
-//! of a gap misses the next packet at once, and then the next: the requester goes back as ever. A peer that keeps it acknowledges in one step what
-//! was sent once only. Of such a peer an ACK is believed that says which packets are here.
+//! of a gap misses the next packet at once, and then the next: the requester goes back as ever. A peer that keeps it acknowledges or answers in one
+//! step what was sent once only. Of such a peer an ACK is believed that says which packets are here.
+//!
+//! READs and atomics may be under way meanwhile. They leave as toward any adapter: once, with AckReq, no more of them than `max_rd_atomic` until
+//! each is answered whole. Answers are kept and asked for again as between two that tell each other, since the peer need not help with that; a
+//! part of an answer that ends before its request does is asked for once the peer is known to keep.
 //!
 //! **The responder looks.** A requester that goes back sends again what is behind a gap, a round trip after the NAK. If
 //! that does not come, gap after gap and for longer than a round trip takes, the requester tries; from then on it is told which
 //! packets are here.
 
-use urxe_wire::{NakCode, Psn, SyndromeKind};
+use urxe_wire::Psn;
 
 use crate::time::Time;
 
@@ -27,7 +31,7 @@ const RUN_STEP: u32 = 4;
 /// What a requester has found out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Trial {
-    /// The packet that was sent again alone, while what is behind it was sent once.
+    /// The end of the request packet that was sent again alone: what is behind it was sent once.
     pub(super) alone: Option<Psn>,
     /// The peer keeps what is ahead of a gap.
     pub(super) keeps: bool,
@@ -43,7 +47,7 @@ pub(crate) struct Seen {
     /// Gaps that the missing packet filled alone since the requester went back last, and when the first was filled.
     gaps: u8,
     since: Time,
-    /// The last packet that came again, and how many did in order.
+    /// The end of the last packet that came again, and how many did in order.
     again: Psn,
     run: u8,
 }
@@ -54,16 +58,17 @@ impl Trial {
         (self.alone, self.steps) = (None, 0);
     }
 
-    /// What an ACK or NAK of everything before `end` says of the peer. False if it drops what is ahead, as far as this tells.
-    pub(super) fn take(&mut self, kind: SyndromeKind, end: Psn) -> bool {
+    /// What it says of the peer that it has everything before `end`, and misses what is there or does not say so. False if it drops
+    /// what is ahead, as far as this tells.
+    pub(super) fn take(&mut self, end: Psn, misses: bool) -> bool {
         let Some(alone) = self.alone else {
             return true;
         };
-        if end.is_after(alone.next()) {
+        if end.is_after(alone) {
             mark!(PeerKeeps if !self.keeps);
             (self.keeps, self.failures) = (true, 0);
             self.stop();
-        } else if end == alone.next() && kind == SyndromeKind::Nak(NakCode::PsnSequence) {
+        } else if end == alone && misses {
             self.steps += 1;
             self.failures += u8::from(self.steps == STEPS_MAX);
         }
@@ -72,15 +77,15 @@ impl Trial {
 }
 
 impl Seen {
-    /// A packet came again.
-    pub(crate) fn note_again(&mut self, psn: Psn) {
-        let is_in_order = psn.is_after(self.again) && psn.distance_from(self.again) <= RUN_STEP;
+    /// A request packet came again that stands for so many PSNs.
+    pub(crate) fn note_again(&mut self, psn: Psn, span: u32) {
+        let is_in_order = !psn.is_before(self.again) && psn.distance_from(self.again) < RUN_STEP;
         self.run = if is_in_order {
             self.run.saturating_add(1)
         } else {
             1
         };
-        self.again = psn;
+        self.again = psn.add(span);
         if self.run >= RUN_MIN {
             self.gaps = 0;
         }
@@ -104,7 +109,6 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
-    const NAK: SyndromeKind = SyndromeKind::Nak(NakCode::PsnSequence);
 
     fn psn(n: u32) -> Psn {
         Psn::new(n)
@@ -113,21 +117,21 @@ mod tests {
     #[test]
     fn a_jump_says_that_the_peer_keeps_and_the_next_gap_that_it_does_not() {
         let tried = Trial {
-            alone: Some(psn(5)),
+            alone: Some(psn(6)),
             ..Trial::default()
         };
         let mut jumped = tried;
-        assert!(jumped.take(NAK, psn(9)));
+        assert!(jumped.take(psn(9), true));
         assert!(jumped.keeps);
         let mut missed = tried;
-        assert!(missed.take(SyndromeKind::Reserved, psn(6)), "only filled");
-        assert!(!missed.keeps && missed.take(NAK, psn(6)), "two in a row");
-        missed.alone = Some(psn(6));
-        assert!(!missed.keeps && !missed.take(NAK, psn(7)));
+        assert!(missed.take(psn(6), false), "only filled");
+        assert!(!missed.keeps && missed.take(psn(6), true), "two in a row");
+        missed.alone = Some(psn(7));
+        assert!(!missed.keeps && !missed.take(psn(7), true));
         assert_eq!(missed.failures, 1);
         let mut stopped = tried;
         stopped.stop();
-        assert!(stopped.take(NAK, psn(9)) && !stopped.keeps);
+        assert!(stopped.take(psn(9), true) && !stopped.keeps);
     }
 
     #[test]
@@ -154,7 +158,7 @@ mod tests {
             assert!(!seen.note_filled(50, SECOND, Time(gap * 50_000_000)));
             // Late packets come twice alone; going back, most come.
             for n in [1, 2, 5, 7] {
-                seen.note_again(psn(gap as u32 * 100 + n));
+                seen.note_again(psn(gap as u32 * 100 + n), 1);
             }
         }
         for gap in 0..5 {
@@ -162,7 +166,7 @@ mod tests {
                 seen.note_filled(50, SECOND, Time((200 + gap) * 500_000_000)),
                 gap >= 3
             );
-            seen.note_again(psn(50_000 + gap as u32 * 100));
+            seen.note_again(psn(50_000 + gap as u32 * 100), 1);
         }
     }
 }
