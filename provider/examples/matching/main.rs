@@ -1,0 +1,84 @@
+//! Messages matched by sender, tag and context over SEND and receive, as an MPI library does it.
+//!
+//! `cargo run -p urxe --example matching`: two senders and a receiver in one process. `layer.rs` is the part to read.
+
+#![allow(unreachable_pub, reason = "the files are modules of a test, too")]
+
+mod header;
+mod layer;
+mod queues;
+
+use layer::{Buffer, Done, Layer, MatchError};
+use queues::Pattern;
+use urxe::Context;
+
+/// Longer messages go by rendezvous.
+const EAGER_MAX: usize = 1024;
+
+fn open(rank: u16) -> Result<Layer, MatchError> {
+    let address = [127, 0, 0, 1 + rank as u8];
+    Layer::open(&Context::open(address.into())?, rank, EAGER_MAX)
+}
+
+/// Polls all until this one has an operation that is over.
+fn wait(layers: &mut [Layer], who: usize) -> Result<Done, MatchError> {
+    loop {
+        for (number, layer) in layers.iter_mut().enumerate() {
+            match layer.poll()? {
+                Some(done) if number == who => return Ok(done),
+                Some(done) => println!("rank {number}: {done:?}"),
+                None => {}
+            }
+        }
+    }
+}
+
+fn main() -> Result<(), MatchError> {
+    let mut layers = [open(0)?, open(1)?, open(2)?];
+    let [receiver, first, second] = &mut layers;
+    Layer::join(receiver, first)?;
+    Layer::join(receiver, second)?;
+    let inbox = receiver.memory(30_000)?;
+    let (short, long) = (first.memory(100)?, second.memory(10_000)?);
+    short.write(0, &[1; 100]);
+    long.write(0, &[2; 10_000]);
+
+    println!("rank 0 wants tag 7 from rank 2, and anything from anyone");
+    receiver.recv(
+        Pattern::new(0, Some(2), Some(7)),
+        Buffer::new(&inbox, 0..10_000),
+    )?;
+    receiver.recv(
+        Pattern::new(0, None, None),
+        Buffer::new(&inbox, 10_000..20_000),
+    )?;
+    println!("rank 1 sends 100 bytes of tag 7 (eager), rank 2 10000 bytes of tag 7 (rendezvous)");
+    first.send(0, 0, 7, Buffer::new(&short, 0..100))?;
+    second.send(0, 0, 7, Buffer::new(&long, 0..10_000))?;
+    for _ in 0..2 {
+        println!("rank 0: {:?}", wait(&mut layers, 0)?);
+    }
+    let (from_second, from_first) = (inbox.load_u8(0), inbox.load_u8(10_000));
+    println!("the bytes are those of ranks {from_second} and {from_first}");
+
+    println!("rank 1 sends tag 9, and only then rank 0 wants it");
+    layers[1].send(0, 0, 9, Buffer::new(&short, 0..50))?;
+    let nine = Pattern::new(0, None, Some(9));
+    while layers[0].probe(nine).is_none() {
+        for layer in &mut layers {
+            layer.poll()?;
+        }
+    }
+    layers[0].recv(nine, Buffer::new(&inbox, 20_000..30_000))?;
+    println!("rank 0: {:?}", wait(&mut layers, 0)?);
+
+    let receiver = &mut layers[0];
+    let late = receiver.recv(nine, Buffer::new(&inbox, 20_000..30_000))?;
+    println!(
+        "rank 0 takes a receive back that got nothing: {}",
+        receiver.cancel(late)
+    );
+    let (arrived, waiting) = (receiver.arrived(), receiver.lens());
+    println!("{arrived} messages came; receives and messages that wait: {waiting:?}");
+    Ok(())
+}
