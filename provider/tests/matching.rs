@@ -8,6 +8,8 @@
 #![allow(dead_code, reason = "some of `common` and of the example")]
 
 mod common;
+#[path = "../examples/matching/curve.rs"]
+mod curve;
 #[path = "../examples/matching/header.rs"]
 mod header;
 #[path = "../examples/matching/layer.rs"]
@@ -21,6 +23,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use common::{PATIENCE, address};
+use curve::Long;
 use layer::{Buffer, Done, Layer, MatchError};
 use queues::{Envelope, Pattern};
 use urxe::{ConnectOptions, Context, Mr, SendWr};
@@ -474,4 +477,23 @@ fn a_send_to_a_rank_that_is_not_connected_is_refused() {
         .send(5, 0, 0, Buffer::new(&memory, 0..10))
         .expect_err("no such rank");
     assert_eq!(error.to_string(), "rank 5 is not connected");
+}
+
+/// What the curve measures is the search: a list of which each element is looked at.
+#[test]
+fn a_message_that_has_to_pass_a_long_queue_takes_longer() {
+    let latency = |long, len| {
+        let open = |rank| Layer::open(&Context::open(address()).expect("free"), rank, EAGER_MAX);
+        let mut layers = [open(0).expect("a layer"), open(1).expect("a layer")];
+        let [receiver, sender] = &mut layers;
+        Layer::join(receiver, sender).expect("they connect");
+        curve::latency(&mut layers, long, len, 101).expect("messages go")
+    };
+    for long in [Long::Posted, Long::PostedWild, Long::Unexpected] {
+        let (short, passed) = (latency(long, 0), latency(long, 100_000));
+        assert!(
+            passed > 2 * short,
+            "{long:?}: {short:?} alone, {passed:?} behind 100,000"
+        );
+    }
 }

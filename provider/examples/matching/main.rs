@@ -1,13 +1,16 @@
 //! Messages matched by sender, tag and context over SEND and receive, as an MPI library does it.
 //!
-//! `cargo run -p urxe --example matching`: two senders and a receiver in one process. `layer.rs` is the part to read.
+//! `cargo run -p urxe --example matching`: two senders and a receiver in one process. `layer.rs` is the part to read. With the
+//! argument `curve` it measures what the length of a queue costs.
 
 #![allow(unreachable_pub, reason = "the files are modules of a test, too")]
 
+mod curve;
 mod header;
 mod layer;
 mod queues;
 
+use curve::Long;
 use layer::{Buffer, Done, Layer, MatchError};
 use queues::Pattern;
 use urxe::Context;
@@ -34,6 +37,41 @@ fn wait(layers: &mut [Layer], who: usize) -> Result<Done, MatchError> {
 }
 
 fn main() -> Result<(), MatchError> {
+    match std::env::args().nth(1).as_deref() {
+        None => show(),
+        Some("curve") => curve(),
+        Some(other) => {
+            eprintln!("matching: no argument, or `curve`; not {other:?}");
+            std::process::exit(2);
+        }
+    }
+}
+
+/// A table: microseconds a message by the length of each queue.
+fn curve() -> Result<(), MatchError> {
+    println!(
+        "{:>8} {:>8} {:>12} {:>12}",
+        "waiting", "posted", "any sender", "unexpected"
+    );
+    for len in [0, 10, 100, 1000, 10_000, 100_000] {
+        print!("{len:>8}");
+        for (long, width) in [
+            (Long::Posted, 8),
+            (Long::PostedWild, 12),
+            (Long::Unexpected, 12),
+        ] {
+            let mut layers = [open(0)?, open(1)?];
+            let [receiver, sender] = &mut layers;
+            Layer::join(receiver, sender)?;
+            let time = curve::latency(&mut layers, long, len, 1001)?;
+            print!(" {:>width$.1}", time.as_secs_f64() * 1e6);
+        }
+        println!();
+    }
+    Ok(())
+}
+
+fn show() -> Result<(), MatchError> {
     let mut layers = [open(0)?, open(1)?, open(2)?];
     let [receiver, first, second] = &mut layers;
     Layer::join(receiver, first)?;
@@ -43,7 +81,7 @@ fn main() -> Result<(), MatchError> {
     short.write(0, &[1; 100]);
     long.write(0, &[2; 10_000]);
 
-    println!("rank 0 wants tag 7 from rank 2, and anything from anyone");
+    println!("rank 0 wants tag 7 from rank 2, and anything from any rank");
     receiver.recv(
         Pattern::new(0, Some(2), Some(7)),
         Buffer::new(&inbox, 0..10_000),
