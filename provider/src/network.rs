@@ -13,16 +13,22 @@
 //!
 //! The crate `urxe-fabric-sim` has such a network.
 //!
+//! RDMA-CM ([`crate::cm`]) works on networks that have a [`Shelf`]: it finds its way by [`Network::route_to`], and keeps on
+//! the shelf what it keeps for a process elsewhere.
+//!
 //! What needs the kernel does not work there: multicast groups
 //! ([`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)), and waiting for descriptors
 //! ([`CompChannel`](crate::CompChannel) as a descriptor, streams of `tokio`), which nothing makes
 //! readable in virtual time.
 
+use core::any::Any;
 use core::cell::RefCell;
 use core::fmt;
 use core::marker::PhantomData;
 use core::net::IpAddr;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::lock::lock;
 
 /// A packet on its way, from the BTH to the ICRC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +105,18 @@ pub trait Network: fmt::Debug + Send + Sync {
         here
     }
 
+    /// The address of this host that packets to `dest` leave from; all zeros are the host itself. `None` if no way leads there.
+    fn route_to(&self, dest: IpAddr) -> Option<IpAddr> {
+        let _ = dest;
+        None
+    }
+
+    /// Where this crate keeps what the programs of the host have in common. Without one there is no RDMA-CM
+    /// on the network.
+    fn shelf(&self) -> Option<&Shelf> {
+        None
+    }
+
     /// A part of the QPN space for one context: the upper 12 bits of its QPNs, which no other context of the
     /// host has. `None` if all are given out.
     fn grant_qpns(&self) -> Option<u16>;
@@ -118,9 +136,40 @@ pub trait Network: fmt::Debug + Send + Sync {
     fn pause(&self, why: &Pause) -> Result<(), Stopped>;
 }
 
+/// A place for what a host's programs have in common: the contexts that RDMA-CM opened, and its ports. Contexts hold their network,
+/// so a network must [clear](Shelf::clear) its shelf when the host stops.
+#[derive(Default)]
+pub struct Shelf(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
+
+impl Shelf {
+    /// Drops what is there, as the end of a process would. Not to be called with a lock that [`Network::detached`] takes.
+    pub fn clear(&self) {
+        let kept = lock(&self.0).take();
+        drop(kept);
+    }
+
+    /// What is there, or else what `make` makes.
+    pub(crate) fn get_or_put<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut place = lock(&self.0);
+        let kept = place.clone().and_then(|kept| kept.downcast().ok());
+        kept.unwrap_or_else(|| {
+            let made = Arc::new(make());
+            *place = Some(made.clone());
+            made
+        })
+    }
+}
+
+impl fmt::Debug for Shelf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shelf")
+    }
+}
+
 /// What a network drives: the engine of a context.
 pub(crate) trait Driven: Send + Sync {
     fn receive(&self, packet: &Packet<'_>) -> bool;
+    fn receive_unowned(&self, packet: &Packet<'_>);
     fn due_ns(&self) -> Option<u64>;
     fn drive(&self);
     fn counted(&self) -> Vec<(&'static str, u64)>;
@@ -137,11 +186,19 @@ impl Adapter {
         Adapter { engine }
     }
 
-    /// A packet has arrived. False if it is for no QPN of this context: then another one of the host
+    /// A packet has arrived. False if it is for no QPN and no connection of this context: then another one of the host
     /// may know it.
     pub fn receive(&self, packet: &Packet<'_>) -> bool {
         let engine = self.engine.upgrade();
         engine.is_some_and(|engine| engine.receive(packet))
+    }
+
+    /// No context of the host knew the packet. If it asks for a connection this one refuses it, in
+    /// the name of the host.
+    pub fn receive_unowned(&self, packet: &Packet<'_>) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.receive_unowned(packet);
+        }
     }
 
     /// When [`Adapter::on_time`] must be called at the latest, if ever. It changes with every call

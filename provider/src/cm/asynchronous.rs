@@ -1,7 +1,5 @@
 //! Whole connections for programs that run on tokio (feature `tokio`).
 
-use std::time::Instant;
-
 use super::connection::{ConnectBuilder, Connection, Listener};
 use crate::error::Error;
 use crate::stream::CqStream;
@@ -18,7 +16,7 @@ impl ConnectBuilder {
         let mut asked = self.ask()?;
         let mut events = asked.channel.clone().into_stream()?;
         loop {
-            let left = asked.until().saturating_duration_since(Instant::now());
+            let left = asked.patience();
             let event = tokio::time::timeout(left, events.next()).await;
             let event = event.ok().transpose()?;
             if let Some(private_data) = asked.answer(event)? {

@@ -2,13 +2,17 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use urxe_core::Time;
 
 use super::event::Event;
 use super::manager::Manager;
 use super::queue::Queue;
+use crate::engine::{Clock, until};
 use crate::error::{Error, ErrorKind};
 use crate::mem::fork::Generation;
+use crate::network::{self, Network, Pause};
 use crate::queues::{Channel, Sleep};
 
 /// A queue of [`Event`]s. It is a handle: clones are the same channel.
@@ -20,6 +24,7 @@ use crate::queues::{Channel, Sleep};
 pub struct EventChannel {
     queue: Arc<Queue>,
     manager: Manager,
+    clock: Clock,
     /// The process that it was made in.
     generation: Generation,
 }
@@ -38,17 +43,21 @@ impl EventChannel {
     ///
     /// # Errors
     /// If the process has no file descriptor left; [`ErrorKind::Unsupported`] on a network of the program's own
-    /// ([`crate::network`]), where nothing may wait in real time.
+    /// ([`crate::network`]) that has no place for connections by address.
     pub fn with_manager(manager: &Manager) -> Result<EventChannel, Error> {
-        if crate::network::current().is_some() {
-            let text =
-                "RDMA-CM waits in real time, and is not simulated: exchange endpoints instead";
-            return Err(ErrorKind::Unsupported(text).into());
-        }
+        let clock = match network::current() {
+            Some(network) if network.shelf().is_none() => {
+                let text = "this network has no RDMA-CM: exchange endpoints instead";
+                return Err(ErrorKind::Unsupported(text).into());
+            }
+            Some(network) => Clock::Network(network),
+            None => Clock::system(),
+        };
         let queue = Channel::new().map_err(Error::io("creating an eventfd"))?;
         Ok(EventChannel {
             queue: Arc::new(queue),
             manager: manager.clone(),
+            clock,
             generation: Generation::current(),
         })
     }
@@ -74,8 +83,34 @@ impl EventChannel {
     /// After a fork, in the child; or if the system cannot wait.
     #[doc(alias = "rdma_get_cm_event")]
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Event>, Error> {
+        self.wait_until(timeout.map(|timeout| self.after(timeout)))
+    }
+
+    /// What time it is for those that wait for its events.
+    pub(super) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// What time it will be then.
+    pub(super) fn after(&self, timeout: Duration) -> Time {
+        let ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        Time(self.now().0.saturating_add(ns))
+    }
+
+    /// The network that its identifiers are on, if they are not on this host's own.
+    pub(super) fn network(&self) -> Option<&dyn Network> {
+        match &self.clock {
+            Clock::Network(network) => Some(&**network),
+            Clock::System(_) => None,
+        }
+    }
+
+    /// Waits for an event until a time (`None`: for ever).
+    pub(super) fn wait_until(&self, deadline: Option<Time>) -> Result<Option<Event>, Error> {
         self.check_process()?;
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        if let Some(network) = self.network() {
+            return self.wait_on(network, deadline);
+        }
         loop {
             let permit = match self.queue.take_or_sleep() {
                 Sleep::Event(queued) => match queued.open(&self.queue) {
@@ -84,11 +119,31 @@ impl EventChannel {
                 },
                 Sleep::Permitted(permit) => permit,
             };
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = deadline.map(|deadline| until(self.now(), deadline));
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }
             urxe_udp::wait(&[permit.fd()], left).map_err(Error::io("waiting for an event"))?;
+        }
+    }
+
+    fn wait_on(
+        &self,
+        network: &dyn Network,
+        deadline: Option<Time>,
+    ) -> Result<Option<Event>, Error> {
+        loop {
+            if let Some(event) = self.try_next()? {
+                return Ok(Some(event));
+            }
+            if deadline.is_some_and(|deadline| deadline <= self.now()) {
+                return Ok(None);
+            }
+            let pause = Pause::Event {
+                event: self.queue.clone(),
+                deadline_ns: deadline.map(|deadline| deadline.0),
+            };
+            network.pause(&pause).map_err(|_| ErrorKind::EngineFailed)?;
         }
     }
 

@@ -3,8 +3,9 @@
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use urxe_core::Time;
 use urxe_core::error::WcStatus;
 use urxe_core::qp::attr::QpCap;
 use urxe_wire::cm::RejReason;
@@ -19,6 +20,8 @@ use super::options::CmOption;
 use super::param::{ConnParam, PortSpace};
 use crate::context::Context;
 use crate::cq::Cq;
+#[cfg(feature = "tokio")]
+use crate::engine::until;
 use crate::error::Error;
 use crate::host::probe::Probe;
 use crate::lock::lock;
@@ -108,8 +111,8 @@ impl Connection {
     /// [`CmError::TimedOut`] if the peer does not answer within ten seconds.
     pub fn disconnect(self) -> Result<(), Error> {
         self.end.id.disconnect()?;
-        let end = Instant::now() + Duration::from_secs(10);
-        while let Some(event) = next_until(&self.channel, Some(end))? {
+        let end = self.channel.after(Duration::from_secs(10));
+        while let Some(event) = self.channel.wait_until(Some(end))? {
             if event.kind == EventKind::Disconnected {
                 return Ok(());
             }
@@ -194,8 +197,8 @@ impl Listener {
     /// # Errors
     /// See [`Listener::accept`].
     pub fn accept_timeout(&self, timeout: Duration) -> Result<Option<Connection>, Error> {
-        let end = Instant::now().checked_add(timeout);
-        while let Some(event) = next_until(&self.channel, end)? {
+        let end = self.channel.after(timeout);
+        while let Some(event) = self.channel.wait_until(Some(end))? {
             if let Some(connection) = self.take(&event) {
                 return Ok(Some(connection));
             }
@@ -332,7 +335,7 @@ impl ConnectBuilder {
     pub fn connect(self) -> Result<Connection, Error> {
         let mut asked = self.ask()?;
         loop {
-            let event = next_until(&asked.channel, Some(asked.until()))?;
+            let event = asked.channel.wait_until(Some(asked.until()))?;
             if let Some(private_data) = asked.answer(event)? {
                 return Ok(asked.established(private_data));
             }
@@ -341,8 +344,8 @@ impl ConnectBuilder {
 
     /// Sends the request.
     pub(super) fn ask(self) -> Result<Asked, Error> {
-        let end = Instant::now().checked_add(self.timeout);
         let channel = EventChannel::with_manager(&self.manager)?;
+        let end = channel.after(self.timeout);
         let id = Id::new(&channel, PortSpace::Tcp)?;
         // Both are answered at once.
         id.resolve_addr(self.from, self.to, Duration::ZERO)?;
@@ -372,15 +375,20 @@ pub(super) struct Asked {
     qp: Qp,
     cq: Cq,
     peer: IpAddr,
-    end: Option<Instant>,
+    end: Time,
     probe: Option<Probe>,
 }
 
 impl Asked {
     /// How long to wait for an event before [`Asked::answer`] is to hear that there was none.
-    pub(super) fn until(&self) -> Instant {
-        let at = Instant::now() + PROBE_EVERY;
-        self.end.map_or(at, |end| end.min(at))
+    pub(super) fn until(&self) -> Time {
+        self.end.min(self.channel.after(PROBE_EVERY))
+    }
+
+    /// The same as a duration.
+    #[cfg(feature = "tokio")]
+    pub(super) fn patience(&self) -> Duration {
+        until(self.channel.now(), self.until())
     }
 
     /// What an event, or none, says: the peer's private data once the connection is there.
@@ -401,8 +409,12 @@ impl Asked {
 
     /// The peer is silent.
     fn look(&mut self) -> Result<(), Error> {
-        if self.end.is_some_and(|end| end <= Instant::now()) {
+        if self.end <= self.channel.now() {
             return Err(CmError::TimedOut.into());
+        }
+        if self.channel.network().is_some() {
+            // There is no port to ask.
+            return Ok(());
         }
         if self.probe.is_none() {
             let from = self.id.local_addr().map(|addr| addr.ip());
@@ -478,10 +490,6 @@ pub fn listen(at: SocketAddr) -> Result<Listener, Error> {
         private_data: Vec::new(),
         guests: Mutex::default(),
     })
-}
-
-fn next_until(channel: &EventChannel, end: Option<Instant>) -> Result<Option<Event>, Error> {
-    channel.wait(end.map(|end| end.saturating_duration_since(Instant::now())))
 }
 
 /// Private data comes with the field's length: zeros at its end are padding.

@@ -21,6 +21,7 @@ use super::queue::{Mailbox, Queue, What};
 use crate::context::Context;
 use crate::error::Error;
 use crate::lock::lock;
+use crate::network;
 use crate::qp::{Qp, QpInner};
 use crate::queues::Object;
 use crate::share::PortName;
@@ -127,7 +128,10 @@ impl Id {
         qp_type: QpType,
     ) -> Result<Id, Error> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let psn = crate::host::random::random()? as u32;
+        let psn = match network::current() {
+            Some(network) => network.random(),
+            None => crate::host::random::random()?,
+        } as u32;
         let handle = Arc::new(Handle {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             manager: manager.clone(),

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::error::CmError;
 use super::id::Handle;
+use super::ports::Ports;
 use super::resolve::listen_there_too;
 use crate::context::Context;
 use crate::error::Error;
 use crate::listed::ListedDevice;
 use crate::lock::lock;
+use crate::network::{self, Network};
 
 /// Opens devices for the connection manager, and keeps them open. For programs that
 /// have a list of opened devices of their own; others do without ([`Manager::global`]).
@@ -37,14 +39,22 @@ pub struct Manager {
 
 struct Inner {
     opener: Arc<dyn Opener>,
+    ports: Arc<Ports>,
     /// Identifiers that listen on all addresses.
     listeners: Mutex<Vec<Weak<Handle>>>,
 }
 
 impl Manager {
     /// The one that opens devices by itself, each once in the process, and keeps them open
-    /// until the process ends: those of [`ListedDevice::list`], and loopback addresses.
+    /// until the process ends: those of [`ListedDevice::list`], and loopback addresses. On a network of the program's own
+    /// ([`crate::network`]) there is one for each host, until that stops.
     pub fn global() -> Manager {
+        if let Some(network) = network::current()
+            && let Some(shelf) = network.shelf()
+        {
+            let own = || Manager::with_ports(Arc::new(OpensItself::default()), Arc::default());
+            return (*shelf.get_or_put(own)).clone();
+        }
         static GLOBAL: OnceLock<Manager> = OnceLock::new();
         GLOBAL
             .get_or_init(|| Manager::new(Arc::new(OpensItself::default())))
@@ -53,9 +63,14 @@ impl Manager {
 
     /// A manager that opens contexts by `opener`.
     pub fn new(opener: Arc<dyn Opener>) -> Manager {
+        Manager::with_ports(opener, Ports::of_process())
+    }
+
+    fn with_ports(opener: Arc<dyn Opener>, ports: Arc<Ports>) -> Manager {
         Manager {
             inner: Arc::new(Inner {
                 opener,
+                ports,
                 listeners: Mutex::default(),
             }),
         }
@@ -82,6 +97,11 @@ impl Manager {
     /// See [`Opener::contexts`].
     pub fn contexts(&self) -> Result<Vec<Context>, Error> {
         self.inner.opener.contexts()
+    }
+
+    /// Who has which port of the addresses.
+    pub(super) fn ports(&self) -> &Arc<Ports> {
+        &self.inner.ports
     }
 
     /// An identifier listens on all addresses.
@@ -116,22 +136,21 @@ impl Opener for OpensItself {
         if let Some(context) = OpensItself::opened(&open, addr) {
             return Ok(context);
         }
-        let listed = ListedDevice::list()?;
-        let device = listed
-            .iter()
-            .find(|device| device.addresses().contains(&addr));
-        let context = match device {
-            Some(device) => device.open()?,
-            // All of 127/8 is the loopback interface's, though it lists only one of them.
-            None if addr.is_loopback() => Context::open(addr)?,
-            None => return Err(CmError::NoDevice(addr).into()),
+        let context = match network::current() {
+            Some(network) => open_on(&*network, addr)?,
+            None => open_listed(addr)?,
         };
         open.push(context.clone());
         Ok(context)
     }
 
     fn contexts(&self) -> Result<Vec<Context>, Error> {
-        let mut failure = CmError::NoDevice(IpAddr::from([0, 0, 0, 0])).into();
+        let any = IpAddr::from([0, 0, 0, 0]);
+        if let Some(network) = network::current() {
+            let own = network.route_to(any).ok_or(CmError::NoDevice(any))?;
+            return Ok(vec![self.context_of(own)?]);
+        }
+        let mut failure = CmError::NoDevice(any).into();
         for device in ListedDevice::list()? {
             if let Some(&addr) = device.addresses().first()
                 && let Err(error) = self.context_of(addr)
@@ -145,4 +164,24 @@ impl Opener for OpensItself {
         }
         Ok(open.clone())
     }
+}
+
+fn open_listed(addr: IpAddr) -> Result<Context, Error> {
+    let listed = ListedDevice::list()?;
+    let device = listed
+        .iter()
+        .find(|device| device.addresses().contains(&addr));
+    match device {
+        Some(device) => device.open(),
+        // All of 127/8 is the loopback interface's, though it lists only one of them.
+        None if addr.is_loopback() => Context::open(addr),
+        None => Err(CmError::NoDevice(addr).into()),
+    }
+}
+
+fn open_on(network: &dyn Network, addr: IpAddr) -> Result<Context, Error> {
+    if network.interface_mtu(addr).is_none() {
+        return Err(CmError::NoDevice(addr).into());
+    }
+    Context::open(addr)
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use super::error::CmError;
 use super::param::PortSpace;
@@ -25,9 +25,14 @@ pub(super) struct Lease {
     home: Option<Context>,
     /// True if it was given out from a block, and goes back there.
     is_of_block: bool,
-    table: Generation,
+    ports: Arc<Ports>,
+    generation: Generation,
     number: u64,
 }
+
+/// Which identifier has which port: of the process, or of a host of a [`crate::network`].
+#[derive(Debug)]
+pub(super) struct Ports(Mutex<Table>);
 
 #[derive(Debug)]
 struct Holder {
@@ -47,19 +52,33 @@ struct Table {
     next: u64,
 }
 
-/// The table; a child of a fork begins with an empty one.
-fn table() -> MutexGuard<'static, Table> {
-    static TABLE: LazyLock<Mutex<Table>> = LazyLock::new(|| Mutex::new(Table::new()));
-    let mut table = lock(&TABLE);
-    if table.generation.is_past() {
-        *table = Table::new();
+impl Default for Ports {
+    fn default() -> Ports {
+        Ports(Mutex::new(Table::new()))
     }
-    table
+}
+
+impl Ports {
+    /// Those of the sockets of this process.
+    pub(super) fn of_process() -> Arc<Ports> {
+        static PORTS: LazyLock<Arc<Ports>> = LazyLock::new(Arc::default);
+        PORTS.clone()
+    }
+
+    /// The table; a child of a fork begins with an empty one.
+    fn table(&self) -> MutexGuard<'_, Table> {
+        let mut table = lock(&self.0);
+        if table.generation.is_past() {
+            *table = Table::new();
+        }
+        table
+    }
 }
 
 impl Lease {
     /// Binds a certain port, or for port 0 any. `home` is a context of this process.
     pub(super) fn take(
+        ports: &Arc<Ports>,
         space: PortSpace,
         addr: SocketAddr,
         (reuse, v6_only): (bool, bool),
@@ -72,11 +91,11 @@ impl Lease {
             v6_only,
         };
         if name.port == 0 {
-            return Lease::take_any(name, home);
+            return Lease::take_any(ports, name, home);
         }
         let in_use = || Error::from(CmError::PortInUse(addr));
         // Held before the registry is asked, which may take long: threads that want other ports do not wait.
-        let mut lease = Lease::hold(name, reuse).ok_or_else(in_use)?;
+        let mut lease = Lease::hold(ports, name, reuse).ok_or_else(in_use)?;
         if let Some(membership) = &home.engine().membership {
             let bound = membership.bind_port(name, reuse);
             if !bound.map_err(Error::io("binding a port in the registry of this host"))? {
@@ -88,8 +107,8 @@ impl Lease {
     }
 
     /// Has a port in this process. `None` if another has it here.
-    fn hold(name: PortName, reuse: bool) -> Option<Lease> {
-        let table = &mut *table();
+    fn hold(ports: &Arc<Ports>, name: PortName, reuse: bool) -> Option<Lease> {
+        let table = &mut *ports.table();
         let holders = table.held.get(&(name.space, name.port));
         let is_taken = |holder: &Holder| {
             holder.name.meets(&name) && (!reuse || !holder.reuse || holder.is_listening)
@@ -97,22 +116,22 @@ impl Lease {
         if holders.is_some_and(|holders| holders.iter().any(is_taken)) {
             return None;
         }
-        Some(table.add(name, reuse))
+        Some(table.add(ports, name, reuse))
     }
 
-    fn take_any(name: PortName, home: &Context) -> Result<Lease, Error> {
+    fn take_any(ports: &Arc<Ports>, name: PortName, home: &Context) -> Result<Lease, Error> {
         for _ in 0..BLOCKS_TRIED {
-            if let Some(lease) = Lease::hold_any(name) {
+            if let Some(lease) = Lease::hold_any(ports, name) {
                 return Ok(lease);
             }
-            refill(name.space, home)?;
+            refill(ports, name.space, home)?;
         }
         Err(CmError::NoPort.into())
     }
 
     /// Has a port of those that this process gives out, if one is left.
-    fn hold_any(name: PortName) -> Option<Lease> {
-        let table = &mut *table();
+    fn hold_any(ports: &Arc<Ports>, name: PortName) -> Option<Lease> {
+        let table = &mut *ports.table();
         let free = table.free.entry(name.space).or_default();
         for _ in 0..free.len() {
             let port = free.pop_front()?;
@@ -121,7 +140,7 @@ impl Lease {
                 free.push_back(port);
                 continue;
             }
-            let mut lease = table.add(PortName { port, ..name }, false);
+            let mut lease = table.add(ports, PortName { port, ..name }, false);
             lease.is_of_block = true;
             return Some(lease);
         }
@@ -131,7 +150,7 @@ impl Lease {
     /// From now on the port is not shared any more. False if it has a listener
     /// already.
     pub(super) fn listen(&self) -> bool {
-        let table = &mut *table();
+        let table = &mut *self.ports.table();
         let Some(holders) = table.held.get_mut(&(self.name.space, self.name.port)) else {
             return false;
         };
@@ -150,7 +169,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if self.table.is_past() {
+        if self.generation.is_past() {
             return;
         }
         let membership = self.home.as_ref().map(|home| &home.engine().membership);
@@ -159,7 +178,7 @@ impl Drop for Lease {
             // left is gone with the process.
             let _ = membership.release_port(self.name, false);
         }
-        let table = &mut *table();
+        let table = &mut *self.ports.table();
         let key = (self.name.space, self.name.port);
         if let Some(holders) = table.held.get_mut(&key) {
             holders.retain(|holder| holder.number != self.number);
@@ -184,7 +203,7 @@ impl Table {
         }
     }
 
-    fn add(&mut self, name: PortName, reuse: bool) -> Lease {
+    fn add(&mut self, ports: &Arc<Ports>, name: PortName, reuse: bool) -> Lease {
         self.next += 1;
         let number = self.next;
         let holder = Holder {
@@ -199,14 +218,15 @@ impl Table {
             name,
             home: None,
             is_of_block: false,
-            table: self.generation,
+            ports: ports.clone(),
+            generation: self.generation,
             number,
         }
     }
 }
 
 /// More ports to give out. Other threads go on meanwhile; two that come at once get a block each.
-fn refill(space: u16, home: &Context) -> Result<(), Error> {
+fn refill(ports: &Ports, space: u16, home: &Context) -> Result<(), Error> {
     let random = home.engine().random()?;
     let first = match &home.engine().membership {
         Some(membership) => membership
@@ -217,7 +237,7 @@ fn refill(space: u16, home: &Context) -> Result<(), Error> {
         // are held are passed over.
         None => 32768 + (random % 440) as u16 * PORT_BLOCK,
     };
-    let table = &mut *table();
+    let table = &mut *ports.table();
     let free = table.free.entry(space).or_default();
     free.extend(first..first + PORT_BLOCK);
     Ok(())
@@ -236,7 +256,10 @@ mod tests {
 
     /// A port that this process has, or is about to have.
     fn is_held(space: PortSpace, port: u16) -> bool {
-        table().held.contains_key(&(space as u16, port))
+        Ports::of_process()
+            .table()
+            .held
+            .contains_key(&(space as u16, port))
     }
 
     #[test]
@@ -265,7 +288,10 @@ mod tests {
             .collect();
         assert!(!locks.is_empty());
         let lease = thread::scope(|scope| {
-            let waiting = scope.spawn(|| Lease::take(PortSpace::Tcp, addr, (false, false), &home));
+            let waiting = scope.spawn(|| {
+                let ports = Ports::of_process();
+                Lease::take(&ports, PortSpace::Tcp, addr, (false, false), &home)
+            });
             let start = Instant::now();
             while !is_held(PortSpace::Tcp, addr.port()) {
                 assert!(!waiting.is_finished(), "it waited with the table");

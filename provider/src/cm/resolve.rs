@@ -12,6 +12,7 @@ use super::id::{Handle, Id, Listening, Step};
 use super::ports::Lease;
 use crate::context::Context;
 use crate::error::Error;
+use crate::network;
 use crate::share::PortName;
 
 /// Requests that may wait for a listener, at most: as in Linux.
@@ -50,7 +51,7 @@ impl Id {
     fn lease(&self, addr: SocketAddr, home: &Context) -> Result<Lease, Error> {
         let options = self.state().options;
         let how = (options.reuse_addr, options.af_only && addr.is_ipv6());
-        Lease::take(self.port_space(), addr, how, home)
+        Lease::take(self.manager().ports(), self.port_space(), addr, how, home)
     }
 
     /// Waits for peers: each is an [`EventKind::ConnectRequest`]. At most `backlog` wait to be
@@ -279,6 +280,12 @@ pub(super) fn listen_there_too(listeners: &[Arc<Handle>], context: &Context) {
 
 /// All zeros are this host.
 fn reachable(dst: SocketAddr) -> SocketAddr {
+    if let Some(network) = network::current() {
+        let is_here = dst.ip().is_unspecified() || dst.ip().is_loopback();
+        let own = network.route_to(Ipv4Addr::UNSPECIFIED.into());
+        let ip = own.filter(|_| is_here).unwrap_or(dst.ip());
+        return SocketAddr::new(ip, dst.port());
+    }
     let ip = match dst.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -291,6 +298,10 @@ fn reachable(dst: SocketAddr) -> SocketAddr {
 /// anything. (By system calls of its own: programs put other functions in front of the
 /// C library's.)
 fn route_to(dst: SocketAddr) -> std::io::Result<IpAddr> {
+    if let Some(network) = network::current() {
+        let local = network.route_to(dst.ip());
+        return local.ok_or_else(|| std::io::ErrorKind::NetworkUnreachable.into());
+    }
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     let family = match dst {
         SocketAddr::V4(_) => AddressFamily::INET,

@@ -45,7 +45,7 @@ use calls::watcher::Watcher;
 use carrier::Opened;
 use carrier::port_watch::PortWatch;
 use carrier::sockets::{Sockets, Which};
-use drive::clock::Clock;
+pub(crate) use drive::clock::{Clock, until};
 use drive::doorbell::{Attempt, Combiner, Guard};
 use drive::patience::{LOOK, RECEIVE};
 use drive::progress_shared::ProgressShared;
@@ -74,7 +74,10 @@ pub(crate) struct EngineConfig {
 
 impl EngineConfig {
     fn shard(&self, opened: &Opened) -> Result<Shard, Error> {
-        let (chunk, is_shared) = (opened.chunk, opened.membership.is_some());
+        let (chunk, is_shared) = (
+            opened.chunk,
+            opened.membership.is_some() || self.network.is_some(),
+        );
         let buffer = opened.recv_buffer;
         let window_bytes = self.window_bytes.unwrap_or_else(|| window_bytes(buffer));
         let destination_bytes = match self.network {
@@ -88,7 +91,7 @@ impl EngineConfig {
             destination_bytes,
             destination_bytes_beside: DESTINATION_BYTES_BESIDE,
             window_packets: window_packets(buffer),
-            shares_qpns: is_shared || self.network.is_some(),
+            shares_qpns: is_shared,
             ..self.shard
         });
         shard.set_own_addresses(self.addresses.clone());

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use urxe_core::transmit::{RunLimits, TxBatch};
-use urxe_core::{Driver, Handled, RxPath};
+use urxe_core::{Driver, Foreign, Handled, RxPath};
 
 use super::seam::{Carrier, Sending, Sent};
 use crate::engine::Engine;
@@ -76,6 +76,20 @@ impl Driven for Engine {
         state.counters.rx_calls += 1;
         self.turn_on_network(&mut state);
         true
+    }
+
+    fn receive_unowned(&self, packet: &Packet<'_>) {
+        let Ok(mut state) = self.combiner.lock() else {
+            return;
+        };
+        state.start_turn();
+        let path = RxPath::new(packet.source, packet.source_port, packet.dest, packet.tos);
+        let handled = state.handle_packet(&path, 0, packet.bytes);
+        if let Handled::OfAnother(Foreign::Message(_)) = handled {
+            let now = state.now;
+            state.shard.handle_unowned_mad(&path, packet.bytes, now);
+            self.turn_on_network(&mut state);
+        }
     }
 
     /// Does what is due, as the progress thread would, or what there was no room for.
