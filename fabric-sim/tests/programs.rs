@@ -648,16 +648,3 @@ fn a_failure_is_told_with_as_few_faults_as_it_takes() {
     );
     assert!(!fewest.contains(','), "one frame of one fault: {fewest}");
 }
-
-#[test]
-fn that_connections_by_address_are_not_simulated_is_told() {
-    let mut sim = Simulation::new(1);
-    sim.host(A, || {
-        let at = "10.0.0.1:7471".parse().expect("an address");
-        let error = urxe::cm::listen(at).expect_err("not simulated");
-        assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
-        assert!(error.to_string().contains("not simulated"), "{error}");
-        urxe::cm::connect(at).expect_err("not simulated");
-    });
-    sim.run().expect("it ends");
-}

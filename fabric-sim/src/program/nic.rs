@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use urxe::network::{Adapter, Network, Packet, Pause, Stopped};
+use urxe::network::{Adapter, Network, Packet, Pause, Shelf, Stopped};
 
 use crate::engine::{Entity, Rng, Span, Time};
 use crate::program::cpu::Cpu;
@@ -64,6 +64,7 @@ pub(crate) struct Nic {
     /// The traffic class of packets for which the program names none.
     tos: u8,
     now_ns: AtomicU64,
+    shelf: Shelf,
     inner: Shared<Inner>,
 }
 
@@ -75,6 +76,7 @@ impl Nic {
             mtu,
             tos,
             now_ns: AtomicU64::new(0),
+            shelf: Shelf::default(),
             inner: Shared::new(Inner {
                 adapters: Vec::new(),
                 outbox: VecDeque::new(),
@@ -137,6 +139,7 @@ impl Nic {
             inner.adapters.clear();
             inner.outbox.clear();
         });
+        self.shelf.clear();
     }
 
     pub(crate) fn restart(&self) {
@@ -235,6 +238,14 @@ impl Network for Nic {
 
     fn interface_mtu(&self, addr: IpAddr) -> Option<u32> {
         (addr == self.addr).then_some(self.mtu)
+    }
+
+    fn route_to(&self, dest: IpAddr) -> Option<IpAddr> {
+        dest.is_ipv4().then_some(self.addr)
+    }
+
+    fn shelf(&self) -> Option<&Shelf> {
+        Some(&self.shelf)
     }
 
     fn attach(&self, adapter: Adapter) {

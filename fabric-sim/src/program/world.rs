@@ -424,8 +424,12 @@ impl World {
     /// One of the contexts of the host takes it, or none.
     fn hand_over(&self, host: HostId, packet: &Packet<'_>) {
         let adapters = self.nic(host).adapters();
-        // What no context knows is dropped, as by a closed socket.
-        let _ = adapters.iter().any(|adapter| adapter.receive(packet));
+        if !adapters.iter().any(|adapter| adapter.receive(packet))
+            && let Some(any) = adapters.first()
+        {
+            // A request for a port without a listener is answered; the rest is dropped, as by a closed socket.
+            any.receive_unowned(packet);
+        }
     }
 
     fn on_adapter_timer(&mut self, host: HostId) {
@@ -575,6 +579,10 @@ impl World {
             }
             let more = self.common.spawned.with(core::mem::take);
             drop(more);
+        }
+        for host in &self.hosts {
+            // Contexts of connections stay open as long as their host is up.
+            host.nic.crash();
         }
         left
     }
