@@ -88,6 +88,8 @@ pub(crate) struct Path {
     /// Round trips since the phase, and since the cycle began.
     phase_rounds: u32,
     cycle_rounds: u32,
+    /// Losses in a queue were heeded in this cycle.
+    has_cut: bool,
     /// What the start found to be no more than before, and how often.
     full: f64,
     flat: u32,
@@ -115,6 +117,7 @@ impl Path {
             phase_at: now,
             phase_rounds: 0,
             cycle_rounds: 0,
+            has_cut: false,
             full: 0.0,
             flat: 0,
             road_loss: 0.0,
@@ -319,7 +322,9 @@ impl Path {
             Phase::Up => self
                 .bounds
                 .raise_high(f64::from(self.under_way) * self.size),
-            Phase::Down | Phase::Cruise | Phase::Drain if has_loss => {
+            // Once a cycle: losses that go on are another's, which heeds none, and would have all that is given up.
+            Phase::Down | Phase::Cruise | Phase::Drain if has_loss && !self.has_cut => {
+                self.has_cut = true;
                 let [this, last] = self.bandwidth;
                 self.bounds
                     .cut(this.max(last), rate, self.product(), arrived);
@@ -362,7 +367,7 @@ impl Path {
         if !self.round.limited && this > 0.0 {
             self.bandwidth = [0.0, this];
         }
-        self.cycle_rounds = 0;
+        (self.cycle_rounds, self.has_cut) = (0, false);
         self.enter(Phase::Down, now);
     }
 

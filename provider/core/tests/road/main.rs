@@ -156,7 +156,7 @@ fn two_share_a_road() {
 #[test]
 fn others_have_their_share() {
     let going_back = [("urxe cubic@1", 0.8), ("urxe bbr@1", 0.55)];
-    let selective = [("urxe cubic@1", 0.8), ("urxe bbr@1", 0.68)];
+    let selective = [("urxe cubic@1", 0.8), ("urxe bbr@1", 0.8)];
     let all = going_back.map(|case| (Recovery::GoBackN, case));
     let all = all
         .into_iter()
