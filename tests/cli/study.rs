@@ -47,6 +47,39 @@ fn a_delay_of_all_packets_is_found_in_every_ping_pong() {
     }
 }
 
+/// Over urxe alone: what goes over TCP meets no fault.
+#[test]
+fn a_delay_of_all_packets_is_found_in_messages_of_mpi() {
+    let _pair = loopback_pair();
+    let mut study = urxe();
+    study.args(["study", "mpi", "--quick", "--json"]);
+    let ran = run(study.env("URXE_FAULTS", "delay=3ms,seed=7")).expect_success();
+    let chapters = chapters(&ran.stdout);
+    for lack in chapters[0]["lacks"].as_array().expect("a list") {
+        println!("skipped: {lack}");
+    }
+    for table in chapters[0]["tables"].as_array().expect("tables") {
+        let row = &table["rows"][0];
+        assert_eq!(row[0], "osu_latency", "{table}");
+        assert!(row[3].as_f64() >= Some(3000.0), "{table}");
+        assert!(row[4].as_f64() < Some(3000.0), "{table}");
+    }
+}
+
+#[test]
+fn an_mpi_that_is_missing_is_named_with_its_packages() {
+    let mut study = urxe();
+    study.args(["study", "mpi", "--quick", "--json"]);
+    let ran = run(study.env("PATH", "/nonexistent")).expect_success();
+    let chapters = chapters(&ran.stdout);
+    let lacks = chapters[0]["lacks"].as_array().expect("a list");
+    let packages = ["libopenmpi-dev", "libmpich-dev"];
+    assert_eq!(lacks.len(), packages.len(), "{lacks:?}");
+    for (lack, package) in lacks.iter().zip(packages) {
+        assert!(lack.as_str().expect("text").contains(package), "{lack}");
+    }
+}
+
 #[test]
 fn a_page_a_book_and_its_pictures_are_written() {
     let folder = std::env::temp_dir().join(format!("urxe-study-{}", std::process::id()));

@@ -12,6 +12,7 @@ mod fabric;
 mod lab;
 mod loss;
 mod memory;
+mod mpi;
 mod multicast;
 mod overlap;
 mod pingpong;
@@ -40,6 +41,7 @@ const STUDIES: &[Study] = &[
     atomicity::STUDY,
     fabric::STUDY,
     loss::STUDY,
+    mpi::STUDY,
 ];
 
 pub(crate) fn run(args: &StudyArgs) -> Result<(), CliError> {
