@@ -162,7 +162,7 @@ fn follows() -> Vec<String> {
         "Small messages gain most: between processes of one host urxe's packets go through memory, and a polling MPI makes no system call for them. The document's 4.19 us \
          is an adapter's and a wire's."
             .to_owned(),
-        "Large messages are two copies either way, by two processors at a time, and gain little."
+        "Large messages are two copies either way, by two processors at a time: they gain little, or lose."
             .to_owned(),
         "A collective that is not waited for makes progress when the library is called, over either: what is hidden behind work says how its library was built, \
          and not what the network can do (`urxe study overlap` has that)."
