@@ -60,9 +60,16 @@ pub(super) struct Combination {
     pub(super) seeds: usize,
     /// Of each run's slowest flow. `None` when all runs are in other shards.
     pub(super) goodput_median_bit_per_s: Option<u64>,
+    /// Between these the median of all seeds lies with 95 % confidence. `None` of fewer than 6 seeds.
+    pub(super) goodput_median_from_bit_per_s: Option<u64>,
+    pub(super) goodput_median_to_bit_per_s: Option<u64>,
     pub(super) goodput_min_bit_per_s: Option<u64>,
     /// `None` when a flow was not complete.
     pub(super) completion_max_s: Option<f64>,
+    /// The same of the runs' last flows.
+    pub(super) completion_median_s: Option<f64>,
+    pub(super) completion_median_from_s: Option<f64>,
+    pub(super) completion_median_to_s: Option<f64>,
     pub(super) failed: Vec<Failed>,
 }
 

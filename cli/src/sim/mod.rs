@@ -3,6 +3,7 @@
 pub(crate) mod args;
 mod diff;
 mod experiments;
+mod interval;
 mod json;
 mod merge;
 pub(crate) mod new_file;

@@ -8,6 +8,7 @@ use fabric_sim::scenario::{ScenarioError, Setting};
 use crate::error::CliError;
 use crate::output::print_report;
 use crate::sim::args::{ScenarioArgs, Shard, SweepArgs};
+use crate::sim::interval::median;
 use crate::sim::json::{Combination, Failed, Swept};
 use crate::sim::parallel::{each, jobs, progress};
 use crate::sim::results::{Outcome, Plan, hash_of, write};
@@ -136,18 +137,34 @@ fn tell(
     });
     let mut rates: Vec<u64> = outcomes.iter().map(|o| o.goodput_bit_per_s).collect();
     rates.sort_unstable();
-    let last = outcomes.iter().map(|o| o.completion_ps);
-    let last = last.reduce(|a, b| Some(a?.max(b?))).flatten();
+    let lasts: Option<Vec<u64>> = outcomes.iter().map(|o| o.completion_ps).collect();
+    let mut lasts = lasts.unwrap_or_default();
+    lasts.sort_unstable();
+    let (rate, last) = (median(&rates), median(&lasts));
+    let between = rate.and_then(|rate| rate.between);
+    let last_between = last.and_then(|last| last.between);
+    let seconds = |ps: u64| ps as f64 * 1e-12;
     let combination = Combination {
         set: settings.to_vec(),
         seeds: outcomes.len(),
-        goodput_median_bit_per_s: rates.get(outcomes.len() / 2).copied(),
+        goodput_median_bit_per_s: rate.map(|rate| rate.value),
+        goodput_median_from_bit_per_s: between.map(|(from, _)| from),
+        goodput_median_to_bit_per_s: between.map(|(_, to)| to),
         goodput_min_bit_per_s: rates.first().copied(),
-        completion_max_s: last.map(|ps| ps as f64 * 1e-12),
+        completion_max_s: lasts.last().copied().map(seconds),
+        completion_median_s: last.map(|last| seconds(last.value)),
+        completion_median_from_s: last_between.map(|(from, _)| seconds(from)),
+        completion_median_to_s: last_between.map(|(_, to)| seconds(to)),
         failed: failed.collect(),
     };
     print_report(is_json, &combination, || text(scenario, &combination))?;
     Ok(combination.failed.len())
+}
+
+/// In parentheses, between what a median lies; nothing where too few runs know.
+fn between(from_to: Option<(f64, f64)>) -> String {
+    let text = from_to.map(|(from, to)| format!(" ({from:.3} to {to:.3})"));
+    text.unwrap_or_default()
 }
 
 fn text(scenario: &ScenarioArgs, of: &Combination) -> String {
@@ -162,10 +179,21 @@ fn text(scenario: &ScenarioArgs, of: &Combination) -> String {
     let Some((least, median)) = rates else {
         return text + ": all are in other shards\n";
     };
-    let [least, median] = [least, median].map(|rate| rate as f64 * 1e-9);
-    text += &format!("; slowest flow {median:.3} Gb/s at the median, {least:.3} at least; ");
-    text += &match of.completion_max_s {
-        Some(seconds) => format!("complete after {:.3} ms at most\n", seconds * 1e3),
+    let gbps = |rate: u64| rate as f64 * 1e-9;
+    let from_to = of
+        .goodput_median_from_bit_per_s
+        .zip(of.goodput_median_to_bit_per_s);
+    text += &format!("; slowest flow {:.3} Gb/s at the median", gbps(median));
+    text += &between(from_to.map(|(from, to)| (gbps(from), gbps(to))));
+    text += &format!(", {:.3} at least; ", gbps(least));
+    let ms = |seconds: f64| seconds * 1e3;
+    text += &match of.completion_max_s.zip(of.completion_median_s) {
+        Some((most, median)) => {
+            let from_to = of.completion_median_from_s.zip(of.completion_median_to_s);
+            let from_to = between(from_to.map(|(from, to)| (ms(from), ms(to))));
+            let (median, most) = (ms(median), ms(most));
+            format!("complete after {median:.3} ms at the median{from_to}, {most:.3} at most\n")
+        }
         None => "not all complete\n".to_owned(),
     };
     for Failed {

@@ -207,6 +207,11 @@ fn topology(table: &TopologyTable) -> Topology {
             hosts_per_switch,
         } => Topology::leaf_spine(leaves.0, spines.0, hosts_per_switch.0, edge, up),
         Shape::FatTree { k } => Topology::fat_tree(k.0, edge),
+        Shape::Dragonfly {
+            routers,
+            hosts_per_switch,
+            global,
+        } => Topology::dragonfly(routers.0, hosts_per_switch.0, global.0, edge, up),
         Shape::Edges { edges } => edges.clone(),
     }
 }

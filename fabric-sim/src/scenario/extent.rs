@@ -42,6 +42,18 @@ impl Extent {
                 let cubed = half * half * half;
                 (2 * cubed, 5 * half * half, 4 * cubed)
             }
+            Shape::Dragonfly {
+                routers,
+                hosts_per_switch,
+                global,
+            } => {
+                let (routers, global) = (u64::from(routers.0), u64::from(global.0));
+                let groups = routers * global + 1;
+                let switches = groups * routers;
+                let within = groups * routers * (routers - 1) / 2;
+                let between = within + groups * (groups - 1) / 2;
+                (switches * u64::from(hosts_per_switch.0), switches, between)
+            }
             Shape::Edges { edges } => (
                 edges.host_count() as u64,
                 edges.switch_count() as u64,

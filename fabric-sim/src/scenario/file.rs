@@ -15,8 +15,8 @@ use crate::qos::{PRIORITIES, Trust};
 use crate::scenario::ScenarioError;
 use crate::scenario::job_file::JobTable;
 use crate::scenario::values::{
-    Cable, Classes, Congestion, Count, Dscp, DscpMap, FirstPsn, Names, PathMtu, Ports, Probability,
-    Rising, Size,
+    Cable, Classes, Congestion, Count, Dscp, DscpMap, Few, FirstPsn, Names, PathMtu, Ports,
+    Probability, Rising, Size,
 };
 use crate::switch::{DeadQueue, Watchdog};
 use crate::topology::Topology;
@@ -248,6 +248,11 @@ pub(super) enum Shape {
     },
     FatTree {
         k: Ports,
+    },
+    Dragonfly {
+        routers: Few,
+        hosts_per_switch: Few,
+        global: Few,
     },
     Edges {
         edges: Topology,

@@ -170,6 +170,14 @@ fn a_topology_too_large_is_refused() {
             "cables",
         ),
         ("kind = \"fat-tree\"\nk = 64", "65536 hosts"),
+        (
+            "kind = \"dragonfly\"\nrouters = 128\nhosts_per_switch = 128\nglobal = 128",
+            "268451840 hosts",
+        ),
+        (
+            "kind = \"dragonfly\"\nrouters = 4\nhosts_per_switch = 2\nglobal = 0",
+            "1 to 128",
+        ),
     ] {
         let text = format!("[topology]\n{topology}\n");
         match Scenario::parse(&text).and_then(|scenario| scenario.build(1)) {

@@ -49,6 +49,8 @@ macro_rules! checked {
 checked! {
     /// Number of something in a network.
     Count(u32) from u32: |n| ensure(n, (1..=65_536).contains(&n), "1 to 65536");
+    /// Number of something that is multiplied by itself.
+    Few(u32) from u32: |n| ensure(n, (1..=128).contains(&n), "1 to 128");
     /// Ports of a switch of a fat tree.
     Ports(u32) from u32: |k| ensure(k, (2..=64).contains(&k) && k % 2 == 0, "even, at most 64");
     /// How often something is done.

@@ -90,6 +90,33 @@ impl Topology {
         t
     }
 
+    /// A dragonfly (Kim et al.): groups of `routers` switches, each connected to all others of its group, to `hosts` hosts and
+    /// by `global` cables to other groups. As many groups as can be: each pair of them has one cable. Switches are `g<group>.<n>`.
+    pub fn dragonfly(routers: u32, hosts: u32, global: u32, edge: Link, up: Link) -> Topology {
+        let mut t = Topology::new();
+        let others = routers * global;
+        let mut groups = Vec::new();
+        for group in 0..=others {
+            let switches = t.add_switches(&format!("g{group}."), routers);
+            for (i, &switch) in switches.iter().enumerate() {
+                t.add_hosts(switch, hosts, edge);
+                for &before in &switches[..i] {
+                    t.connect(before, switch, up);
+                }
+            }
+            groups.push(switches);
+        }
+        // Cable n of a group leads to the n-th group behind it, and ends there at the cable that is as far from the last.
+        for (from, switches) in groups.iter().enumerate() {
+            for (n, to) in (from + 1..groups.len()).enumerate() {
+                let back = others as usize - 1 - n;
+                let ends = (n / global as usize, back / global as usize);
+                t.connect(switches[ends.0], groups[to][ends.1], up);
+            }
+        }
+        t
+    }
+
     /// Two hosts and a cable.
     pub fn back_to_back(link: Link) -> Topology {
         let mut t = Topology::new();
@@ -125,8 +152,11 @@ impl Topology {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::engine::Rate;
+    use crate::topology::Node;
 
     #[test]
     fn shapes_have_the_sizes_of_their_definitions() {
@@ -146,5 +176,37 @@ mod tests {
         assert_eq!(sizes(&Topology::fat_tree(4, link)), (16, 20, 48));
         assert_eq!(sizes(&Topology::fat_tree(16, link)), (1024, 320, 3072));
         assert_eq!(sizes(&Topology::back_to_back(link)), (2, 0, 1));
+        // 9 groups of 4: 72 cables to hosts, 6 in each group, 36 between groups.
+        assert_eq!(
+            sizes(&Topology::dragonfly(4, 2, 2, link, link)),
+            (72, 36, 72 + 54 + 36)
+        );
+    }
+
+    #[test]
+    fn each_pair_of_groups_of_a_dragonfly_has_a_cable_and_no_switch_more_than_its_share() {
+        let link = Link::new(Rate::gbps(100));
+        let t = Topology::dragonfly(4, 2, 2, link, link);
+        let group = |node| match node {
+            Node::Switch(switch) => Some((switch.index(), switch.index() / 4)),
+            Node::Host(_) => None,
+        };
+        let mut pairs = BTreeSet::new();
+        let mut global = [0; 36];
+        for cable in t.cables() {
+            let (Some((a, from)), Some((b, to))) = (group(cable.a), group(cable.b)) else {
+                continue;
+            };
+            if from != to {
+                assert!(pairs.insert((from.min(to), from.max(to))), "a second cable");
+                global[a] += 1;
+                global[b] += 1;
+            }
+        }
+        assert_eq!(pairs.len(), 36);
+        assert_eq!(global, [2; 36]);
+        // Between 4 groups and the other 5 there are 20 cables, and so many hosts' worth of rate.
+        let bisection = pairs.iter().filter(|(a, b)| *a < 4 && *b >= 4).count();
+        assert_eq!(bisection, 20);
     }
 }
