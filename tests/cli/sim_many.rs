@@ -60,6 +60,66 @@ fn a_sweep_runs_every_combination_under_every_seed() {
     assert_eq!(sweep("3").1, hash, "whoever runs them");
 }
 
+/// A scenario without a flow, with values that only seeds tell apart.
+#[test]
+fn jobs_on_a_dragonfly_are_told_with_how_sure_their_median_is() {
+    let folder = Folder::new("jobs");
+    let text = "[topology]\nkind = \"dragonfly\"\nrouters = 2\nhosts_per_switch = 2\nglobal = 1\n\n\
+        [[job]]\nkind = \"all-to-all\"\nhosts = \"all\"\nsize = \"120KB\"\n\n\
+        [[fault]]\nkind = \"loss\"\nhost = \"h0\"\np = 0.05\n";
+    let file = write(&folder, "jobs.toml", text);
+    let ran = sim(&["run", &file, "--json"]).expect_success();
+    let report: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let job = &report["jobs"][0];
+    // Each of 12 hosts to the 11 others.
+    assert_eq!(job["messages"], 12 * 11, "{report}");
+    assert!(job["completion_s"].as_f64() > Some(0.0), "{report}");
+    assert!(
+        job["bus_bandwidth_bit_per_s"].as_u64() > Some(0),
+        "{report}"
+    );
+    assert_eq!(report["flows"].as_array().map(Vec::len), Some(0));
+
+    let swept = |seeds: &str| -> Value {
+        let ran = sim(&["sweep", &file, "--seeds", seeds, "--json"]).expect_success();
+        let first = ran.stdout.lines().next().expect("a combination");
+        serde_json::from_str(first).expect("JSON")
+    };
+    let many = swept("12");
+    let seconds = |field: &str| many[field].as_f64().unwrap_or_else(|| panic!("{many}"));
+    let order = [
+        "completion_median_from_s",
+        "completion_median_s",
+        "completion_median_to_s",
+        "completion_max_s",
+    ];
+    let order = order.map(seconds);
+    assert!(order.is_sorted() && order[0] < order[2], "{many}");
+    assert!(many["goodput_median_bit_per_s"].is_null(), "{many}");
+    // Too few to be sure of anything.
+    let few = swept("5");
+    assert!(few["completion_median_s"].is_f64(), "{few}");
+    assert!(few["completion_median_from_s"].is_null(), "{few}");
+    let ran = sim(&["sweep", &file, "--seeds", "12"]).expect_success();
+    let line = ran.stdout.lines().next().expect("a combination");
+    assert!(
+        line.contains("12 seeds, 0 failed; complete after ")
+            && line.contains(" ms at the median ("),
+        "{line}"
+    );
+
+    for (from, to, words) in [
+        ("\"all-to-all\"", "\"all-to-some\"", "all-to-some"),
+        ("\"all\"", "\"h0..h99\"", "h99"),
+        ("\"120KB\"", "\"much\"", "much"),
+    ] {
+        let file = write(&folder, "bad.toml", &text.replacen(from, to, 1));
+        let ran = sim(&["run", &file]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains(words), "{ran:?}");
+    }
+}
+
 #[test]
 fn a_seed_that_fails_is_told_with_the_line_that_replays_it() {
     let folder = Folder::new("replay");

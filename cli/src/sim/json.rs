@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fabric_sim::Rate;
 use fabric_sim::scenario::{FaultReport, FlowReport, Report};
+use fabric_sim::workload::JobOutcome;
 use serde::Serialize;
 
 /// A run under one seed.
@@ -15,6 +16,7 @@ pub(super) struct Run<'a> {
     end_s: f64,
     events: u64,
     flows: Vec<Flow<'a>>,
+    jobs: Vec<Job<'a>>,
     /// Dropped frames, by reason.
     drops: BTreeMap<&'a str, u64>,
     /// Pause frames that stopped a neighbour, by port.
@@ -58,13 +60,13 @@ pub(super) struct Combination {
     /// The values, each as `--set` takes it.
     pub(super) set: Vec<String>,
     pub(super) seeds: usize,
-    /// Of each run's slowest flow. `None` when all runs are in other shards.
+    /// Of each run's slowest flow. `None` when there are but jobs, or all runs are in other shards.
     pub(super) goodput_median_bit_per_s: Option<u64>,
     /// Between these the median of all seeds lies with 95 % confidence. `None` of fewer than 6 seeds.
     pub(super) goodput_median_from_bit_per_s: Option<u64>,
     pub(super) goodput_median_to_bit_per_s: Option<u64>,
     pub(super) goodput_min_bit_per_s: Option<u64>,
-    /// `None` when a flow was not complete.
+    /// `None` when a flow or a job was not complete.
     pub(super) completion_max_s: Option<f64>,
     /// The same of the runs' last flows.
     pub(super) completion_median_s: Option<f64>,
@@ -105,6 +107,16 @@ struct Flow<'a> {
 }
 
 #[derive(Debug, Serialize)]
+struct Job<'a> {
+    name: &'a str,
+    messages: u64,
+    bytes: u64,
+    completion_s: Option<f64>,
+    bus_bandwidth_bit_per_s: Option<u64>,
+    failure: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
 struct Fault<'a> {
     name: &'a str,
     hits: u64,
@@ -120,6 +132,7 @@ impl<'a> Run<'a> {
             end_s: report.end.as_secs_f64(),
             events: report.events,
             flows: report.flows.iter().map(Flow::of).collect(),
+            jobs: report.jobs.iter().map(Job::of).collect(),
             drops: drops.map(|&(reason, count)| (reason, count)).collect(),
             pauses: pauses
                 .map(|(port, count)| (port.as_str(), *count))
@@ -139,6 +152,19 @@ impl<'a> Flow<'a> {
             goodput_bit_per_s: flow.goodput.map(Rate::as_bps),
             completion_s: flow.completion.map(|span| span.as_secs_f64()),
             failure: flow.failure.as_deref(),
+        }
+    }
+}
+
+impl<'a> Job<'a> {
+    fn of(job: &'a JobOutcome) -> Job<'a> {
+        Job {
+            name: &job.name,
+            messages: job.messages,
+            bytes: job.bytes,
+            completion_s: job.completion.map(|span| span.as_secs_f64()),
+            bus_bandwidth_bit_per_s: job.bus_bandwidth.map(Rate::as_bps),
+            failure: job.failure.as_deref(),
         }
     }
 }

@@ -60,9 +60,9 @@ pub(super) struct Outcome {
     pub(super) hash: String,
     pub(super) failures: Vec<String>,
     pub(super) marks: BTreeMap<String, u64>,
-    /// Of the slowest flow.
-    pub(super) goodput_bit_per_s: u64,
-    /// Of the last flow; none if one did not end.
+    /// Of the slowest flow; none if there are but jobs.
+    pub(super) goodput_bit_per_s: Option<u64>,
+    /// Of the last flow or job; none if one did not end.
     pub(super) completion_ps: Option<u64>,
 }
 
@@ -70,7 +70,8 @@ impl Outcome {
     pub(super) fn of(run: u64, seed: u64, report: Report) -> Outcome {
         let flows = || report.flows.iter();
         let rates = flows().map(|flow| flow.goodput.map_or(0, Rate::as_bps));
-        let last = flows().map(|flow| flow.completion.map(Span::ps));
+        let jobs = report.jobs.iter().map(|job| job.completion);
+        let last = flows().map(|flow| flow.completion).chain(jobs);
         let marks = report.marks.seen();
         Outcome {
             run,
@@ -81,8 +82,11 @@ impl Outcome {
                 mix64(report.trace.value()) ^ report.content.value()
             ),
             marks: marks.map(|(mark, n)| (mark.name().to_owned(), n)).collect(),
-            goodput_bit_per_s: rates.min().unwrap_or(0),
-            completion_ps: last.reduce(|a, b| Some(a?.max(b?))).flatten(),
+            goodput_bit_per_s: rates.min(),
+            completion_ps: last
+                .map(|span| span.map(Span::ps))
+                .reduce(|a, b| Some(a?.max(b?)))
+                .flatten(),
             failures: report.failures,
         }
     }

@@ -135,7 +135,8 @@ fn tell(
             again: format!("{again} --trace {trace}"),
         }
     });
-    let mut rates: Vec<u64> = outcomes.iter().map(|o| o.goodput_bit_per_s).collect();
+    let rates = outcomes.iter().filter_map(|o| o.goodput_bit_per_s);
+    let mut rates: Vec<u64> = rates.collect();
     rates.sort_unstable();
     let lasts: Option<Vec<u64>> = outcomes.iter().map(|o| o.completion_ps).collect();
     let mut lasts = lasts.unwrap_or_default();
@@ -175,17 +176,20 @@ fn text(scenario: &ScenarioArgs, of: &Combination) -> String {
     };
     let (seeds, count) = (of.seeds, of.failed.len());
     let mut text = format!("{name}: {seeds} seeds, {count} failed");
-    let rates = of.goodput_min_bit_per_s.zip(of.goodput_median_bit_per_s);
-    let Some((least, median)) = rates else {
+    if seeds == 0 {
         return text + ": all are in other shards\n";
-    };
+    }
     let gbps = |rate: u64| rate as f64 * 1e-9;
-    let from_to = of
-        .goodput_median_from_bit_per_s
-        .zip(of.goodput_median_to_bit_per_s);
-    text += &format!("; slowest flow {:.3} Gb/s at the median", gbps(median));
-    text += &between(from_to.map(|(from, to)| (gbps(from), gbps(to))));
-    text += &format!(", {:.3} at least; ", gbps(least));
+    let rates = of.goodput_min_bit_per_s.zip(of.goodput_median_bit_per_s);
+    if let Some((least, median)) = rates {
+        let from_to = of
+            .goodput_median_from_bit_per_s
+            .zip(of.goodput_median_to_bit_per_s);
+        text += &format!("; slowest flow {:.3} Gb/s at the median", gbps(median));
+        text += &between(from_to.map(|(from, to)| (gbps(from), gbps(to))));
+        text += &format!(", {:.3} at least", gbps(least));
+    }
+    text += "; ";
     let ms = |seconds: f64| seconds * 1e3;
     text += &match of.completion_max_s.zip(of.completion_median_s) {
         Some((most, median)) => {
