@@ -265,7 +265,9 @@ impl FailQp for Engine {
     fn fail_qp(&self, index: QpIndex, qpn: Qpn) {
         // A failed engine has failed its QPs.
         if let Ok(mut state) = self.enter() {
-            // What the peer sent before the end is here, and perhaps not looked at. Strangers' packets may come without end.
+            // What the peer sent before the end is here, and perhaps not looked at: in a ring that this engine has not even taken yet, or
+            // in its sockets. Strangers' packets may come without end.
+            state.receive_handed_over();
             for _ in 0..RECEIVES_BEFORE_END {
                 if !state.receive(1, Which::All) {
                     break;
