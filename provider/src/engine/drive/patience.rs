@@ -1,7 +1,7 @@
 //! When a thread that polls and finds nothing gives its processor away.
 //!
 //! A program may poll with more threads than there are processors. Each of them then waits until the scheduler takes the processor from
-//! one that finds nothing: some milliseconds a message. With as many processors as threads a call of `sched_yield` returns at once.
+//! one that finds nothing: some milliseconds a message. Where no other thread waits, `sched_yield` returns at once.
 
 /// What an empty look at rings counts.
 pub(in crate::engine) const LOOK: u32 = 1;
