@@ -16,10 +16,7 @@ const SALT: &[u8] = b"urxe sealed packets 1";
 
 /// The key of all packets that one sender sends on one path in one mode.
 pub(crate) fn key(secret: &[u8; SECRET], path: &Path, mode: Mode, sender: u32) -> Key {
-    let [source, dest] = [path.source, path.dest].map(|addr| match addr {
-        IpAddr::V4(addr) => addr.to_ipv6_mapped().octets(),
-        IpAddr::V6(addr) => addr.octets(),
-    });
+    let [source, dest] = [path.source, path.dest].map(octets);
     let mut bytes = Zeroizing::new([0; KEY]);
     expand(
         secret,
@@ -27,6 +24,21 @@ pub(crate) fn key(secret: &[u8; SECRET], path: &Path, mode: Mode, sender: u32) -
         &mut bytes,
     );
     Key::new(&bytes)
+}
+
+/// An address as keys follow from it.
+pub(crate) fn octets(addr: IpAddr) -> [u8; 16] {
+    match addr {
+        IpAddr::V4(addr) => addr.to_ipv6_mapped().octets(),
+        IpAddr::V6(addr) => addr.octets(),
+    }
+}
+
+/// What the handshakes of pairs begin with.
+pub(crate) fn psk(secret: &[u8; SECRET]) -> Zeroizing<[u8; SECRET]> {
+    let mut bytes = Zeroizing::new([0; SECRET]);
+    expand(secret, &[b"pair"], &mut bytes);
+    bytes
 }
 
 /// What tells secrets apart, without telling them.

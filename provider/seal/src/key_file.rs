@@ -189,6 +189,13 @@ impl fmt::Debug for KeyFile {
     }
 }
 
+impl Epoch {
+    /// What handshakes of pairs begin with.
+    pub(crate) fn psk(&self) -> Zeroizing<[u8; SECRET]> {
+        derive::psk(&self.secret)
+    }
+}
+
 impl fmt::Debug for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (number, since) = (self.number, self.since);

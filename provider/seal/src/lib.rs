@@ -1,7 +1,8 @@
 //! An envelope for RoCEv2 packets: authenticated, or authenticated and encrypted, with keys that follow from one secret of a cluster.
 //!
-//! No handshake and no I/O: a [`Sealer`] turns packets into sealed ones, an [`Opener`] turns them back, and both are told the
-//! addresses and the time. docs/SEALED.md has the format byte by byte, and what it protects from.
+//! No I/O: a [`Sealer`] turns packets into sealed ones, an [`Opener`] turns them back, and both are told the addresses and the time. That
+//! needs no handshake; [`Initiator`] and [`respond`] have one, for two ends that want keys which no other member of the cluster has. docs/SEALED.md
+//! has the format byte by byte, and what it protects from.
 //!
 //! ```
 //! use urxe_seal::{Identity, KeyFile, Keys, Mode, OVERHEAD, Opener, Path, Sealer};
@@ -31,6 +32,7 @@ mod key_file;
 mod keys;
 mod notice;
 mod opener;
+mod pair;
 mod refusal;
 mod sealer;
 mod senders;
@@ -41,6 +43,7 @@ pub use key_file::{GRACE_S, KeyFile, KeyFileError};
 pub use keys::Keys;
 pub use notice::{NOTICE_LEN, Notice};
 pub use opener::{Opened, Opener};
+pub use pair::{HELLO_LEN, Initiator, Pair, PairEnds, PairRandom, respond};
 pub use refusal::Refusal;
 pub use sealer::{Identity, PathSealer, Sealer};
 
