@@ -128,6 +128,7 @@ mod lock;
 )]
 mod mem;
 mod mr;
+mod mr_array;
 mod mw;
 pub mod network;
 mod pd;
@@ -180,6 +181,7 @@ pub use likeness::{Likeness, LikenessError};
 pub use limits::{AtomicCap, DeviceAttr};
 pub use listed::ListedDevice;
 pub use mr::{BorrowedMr, Mr};
+pub use mr_array::{Element, MrArray};
 pub use mw::Mw;
 pub use pd::Pd;
 pub use port::{PortAttr, PortState};

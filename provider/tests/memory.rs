@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{ALL, End, bytes, pair};
+use common::{ALL, End, bytes, connect, pair};
 use urxe::{
     Access, Advice, AdviseFault, BindMw, ErrorKind, Fault, Mr, MwType, RecvWr, RegisterError,
     Rereg, SendWr, Sge, Wc, WcOpcode, WcStatus,
@@ -91,7 +91,7 @@ fn a_window_of_type_2_opens_to_the_qp_that_bound_it() {
     // Another connection between the same domains.
     let (c, d) = (End::on(a.context.clone()), &b);
     let qp = d.pd.qp(&d.cq).create().expect("a QP");
-    common::connect(&c.qp, &qp, &urxe::ConnectOptions::default());
+    connect(&c.qp, &qp, &urxe::ConnectOptions::default());
     assert_eq!(
         write_to(&c, memory.addr(), window.rkey()).status,
         WcStatus::RemAccessErr
@@ -366,4 +366,63 @@ fn a_parent_domain_is_the_domain() {
         .pd
         .alloc_parent_domain(Some(&td))
         .expect_err("another context's");
+}
+
+#[test]
+fn a_region_of_numbers() {
+    let (a, b) = pair();
+    let counters = b.pd.reg_array(&[5u64; 1000], ALL).expect("memory");
+    let old = a.pd.reg_array(&[0u64], ALL).expect("memory");
+    for add in 1..=10 {
+        let target = counters.remote(999..);
+        let sges = [old.sge(..)];
+        let add = SendWr::atomic_fetch_add(1, &sges, target.addr, target.rkey, add);
+        assert!(run(&a, add).is_success());
+    }
+    assert_eq!((counters.get(999), counters.get(998)), (60, 5));
+    assert_eq!(old.get(0), 50, "before the last");
+
+    // A part is written by a peer, and no element beside it.
+    let signs = b.pd.reg_array(&[-1i16; 300], ALL).expect("memory");
+    let source = a.pd.reg_array(&[-2i16, -3], ALL).expect("memory");
+    let target = signs.remote(100..102);
+    let sges = [source.sge(..)];
+    let write = SendWr::rdma_write(2, &sges, target.addr, target.rkey);
+    assert!(run(&a, write).is_success());
+    assert_eq!(signs.to_vec(99..103), [-1, -2, -3, -1]);
+    let all = signs.into_vec().map_err(|(_, error)| error);
+    assert_eq!(all.expect("no window").len(), 300, "not the whole page");
+
+    // Its key is gone with it.
+    let wc = run(&a, SendWr::rdma_write(3, &sges, target.addr, target.rkey));
+    assert_eq!(wc.fault(), Fault::NakRemoteAccess);
+}
+
+#[test]
+fn a_region_of_numbers_at_its_ends() {
+    let end = End::open();
+    let none = end.pd.reg_array::<f32>(&[], ALL).expect("memory");
+    assert!(none.is_empty() && none.to_vec(..).is_empty());
+    assert_eq!(none.sge(..).length, 0);
+    let three = end.pd.reg_array(&[1.5f64, 2.5, 3.5], ALL).expect("memory");
+    three.set(2, f64::INFINITY);
+    let beyond = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| three.get(3)));
+    assert!(beyond.is_err());
+    // A window holds it, and it comes back whole.
+    let (bytes, peer) = (
+        end.pd.reg_array(&[7u8; 9], WINDOWS).expect("memory"),
+        End::open(),
+    );
+    connect(&end.qp, &peer.qp, &urxe::ConnectOptions::default());
+    let window = end.pd.alloc_mw(MwType::Type1).expect("a window");
+    let part = bytes.bind_info(..9, Access::REMOTE_READ);
+    end.qp.bind_mw(&window, 1, &part, true).expect("room");
+    end.succeed();
+    let (bytes, error) = bytes.into_vec().expect_err("a window is bound to it");
+    assert_eq!(error.kind(), &ErrorKind::Register(RegisterError::Bound(1)));
+    window.dealloc();
+    let bytes = bytes.into_bytes().map_err(|(_, error)| error);
+    assert_eq!(&*bytes.expect("free"), [7; 9]);
+    let back = three.into_vec().map_err(|(_, error)| error);
+    assert_eq!(back.expect("free"), [1.5, 2.5, f64::INFINITY]);
 }
