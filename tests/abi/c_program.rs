@@ -184,6 +184,11 @@ fn a_bind_is_of_the_window_that_it_names() {
 }
 
 #[test]
+fn entries_of_requests_may_be_at_odd_addresses() {
+    check(VERBS, "packed");
+}
+
+#[test]
 fn zero_based_regions_and_windows_count_from_their_beginning() {
     check(VERBS, "zero_based");
 }

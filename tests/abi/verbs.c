@@ -347,6 +347,39 @@ static int is_readable(int fd, int timeout_ms) {
     return ready;
 }
 
+/* Entries in packed structures, as libiscsi has them: any address will do. */
+static void check_packed(void) {
+    struct __attribute__((packed)) {
+        char odd;
+        struct ibv_sge sge[4];
+    } lists;
+    struct end a = make_end(), b = make_end();
+    connect_ends(&a, &b);
+    static char memory[4] = "ab";
+    struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE);
+    CHECK(mr);
+    for (int n = 0; n < 4; n++) {
+        struct ibv_sge sge = {(uintptr_t)memory + n, 1, mr->lkey};
+        memcpy(&lists.sge[n], &sge, sizeof sge);
+    }
+    /* As a plain pointer, which may be odd. */
+    char *at = &lists.odd + 1;
+    struct ibv_sge *list = (void *)at;
+    struct ibv_recv_wr second = {.wr_id = 3, .sg_list = list + 2, .num_sge = 1}, *bad_recv;
+    struct ibv_recv_wr first = {.wr_id = 2, .next = &second, .sg_list = list + 3, .num_sge = 1};
+    CHECK(ibv_post_recv(b.qp, &first, &bad_recv) == 0);
+    struct ibv_send_wr last = {
+        .wr_id = 1, .sg_list = list + 1, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+    struct ibv_send_wr wr = {.next = &last, .sg_list = list, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+    CHECK(ibv_post_send(a.qp, &wr, &bad) == 0);
+    CHECK(next_completion(b.cq).wr_id == 2 && next_completion(b.cq).wr_id == 3);
+    CHECK(memory[3] == 'a' && memory[2] == 'b');
+    CHECK(next_completion(a.cq).status == IBV_WC_SUCCESS);
+    /* More than there are in any request. */
+    wr = (struct ibv_send_wr){.sg_list = list, .num_sge = 1 << 20, .opcode = IBV_WR_SEND};
+    CHECK(ibv_post_send(a.qp, &wr, &bad) != 0 && bad == &wr);
+}
+
 static void set_non_blocking(int fd) {
     CHECK(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0);
 }
@@ -534,7 +567,7 @@ int main(int argc, char **argv) {
         {"batch", check_batch}, {"placement", check_placement}, {"events", check_events},
         {"newer", check_newer}, {"import", check_import},       {"windows", check_windows},
         {"verbose", check_verbose}, {"strict", check_strict},
-        {"zero_based", check_zero_based}, {"buffers", check_buffers},
+        {"zero_based", check_zero_based}, {"buffers", check_buffers},  {"packed", check_packed},
     };
     CHECK(argc >= 2);
     for (size_t n = 0; n < sizeof checks / sizeof *checks; n++) {

@@ -1,7 +1,8 @@
 //! `ibv_post_send`, `ibv_post_recv`, `ibv_post_srq_recv`.
 
+use core::cell::UnsafeCell;
 use core::ffi::c_int;
-use core::mem::offset_of;
+use core::mem::{MaybeUninit, offset_of};
 use core::{iter, ptr, slice};
 
 use urxe::{
@@ -307,13 +308,42 @@ fn opcode(number: c_int) -> Option<WrOpcode> {
     })
 }
 
+/// More entries than any QP takes.
+const SGES_MAX: usize = 64;
+
+thread_local! {
+    /// Entries of a list that is not aligned.
+    static ALIGNED: UnsafeCell<[MaybeUninit<Sge>; SGES_MAX]> = const { UnsafeCell::new([MaybeUninit::uninit(); SGES_MAX]) };
+}
+
+/// A list in a packed structure (libiscsi), which C on this processor takes as any other: its entries in another place.
+///
 /// # Safety
-/// `count` entries must be readable at `list`, unless there are none.
+/// As for [`sges`]; and what is returned is used before this is called again in the thread.
+#[cold]
+unsafe fn aligned<'a>(list: *const ibv_sge, count: usize) -> Result<&'a [Sge], c_int> {
+    if count > SGES_MAX {
+        return Err(invalid_wr("more entries than any QP takes"));
+    }
+    ALIGNED.with(|place| {
+        let place = place.get().cast::<Sge>();
+        // SAFETY: as many are readable, by the caller's promise, and there is room for them. What was there is not used any more.
+        unsafe {
+            ptr::copy_nonoverlapping(list.cast::<u8>(), place.cast(), count * size_of::<Sge>());
+            Ok(slice::from_raw_parts(place, count))
+        }
+    })
+}
+
+/// # Safety
+/// `count` entries must be readable at `list`, unless there are none; and of those of one call none are used when the next one is made.
 #[inline]
 pub(crate) unsafe fn sges<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [Sge], c_int> {
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
         Ok(_) if list.is_null() => Err(invalid_wr("sg_list is null, and num_sge is not 0")),
+        // SAFETY: the caller's promise.
+        Ok(count) if !list.is_aligned() => unsafe { aligned(list, count) },
         // SAFETY: the caller's promise; the layouts are the same (asserted above).
         Ok(count) => Ok(unsafe { slice::from_raw_parts(list.cast(), count) }),
         Err(_) => Err(invalid_wr("num_sge is negative")),
