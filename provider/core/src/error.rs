@@ -91,6 +91,7 @@ faults! {
     AckTimeout = 0x301, Network, RetryExcErr, "no answer within the local ACK timeout, retry_cnt times: wrong address or QPN, remote QP not in RTR, different PSN or MTU, or the path is down";
     SequenceExhausted = 0x302, Network, RetryExcErr, "packets were lost again and again, retry_cnt times without progress";
     PeerRefuses = 0x303, Network, RetryExcErr, "the peer does not take this side's packets: its security is another, or its key file";
+    PeerGone = 0x304, Network, RetryExcErr, "the process that had the remote QP has ended, without closing the connection";
 }
 
 impl fmt::Display for Fault {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use urxe::{ConnectOptions, SendWr, Wc, WcStatus};
+use urxe::{ConnectOptions, Fault, SendWr, Wc, WcStatus};
 
 use crate::common::{End, bytes, wait_until};
 use crate::peer::{Peer, ping};
@@ -100,4 +100,38 @@ fn a_process_that_is_killed_while_it_is_stopped_is_given_up() {
     }
     peer.kill();
     assert_eq!(a.complete().status, WcStatus::RetryExcErr);
+}
+
+/// Requests to a process that is killed do not wait for their retries, which would take minutes; answers that came before it count.
+#[test]
+fn requests_to_a_killed_process_fail_at_once() {
+    let patient = ConnectOptions {
+        timeout: 20,
+        retry_cnt: 7,
+        ..ConnectOptions::default()
+    };
+    let (mut killed, mut lives) = (Peer::start(), Peer::start());
+    let (a, b) = (end(), end());
+    let more = [End::on(a.context.clone()), End::on(b.context.clone())];
+    for end in [&a, &b].into_iter().chain(&more) {
+        killed.connect(&end.qp, &patient);
+        is_open(end, &mut killed);
+    }
+    let beside = End::on(a.context.clone());
+    lives.connect(&beside.qp, &patient);
+    is_open(&beside, &mut lives);
+    killed.stop();
+    for end in [&a, &b, &more[0]] {
+        let send = SendWr::send_inline(7, b"hello?").signaled();
+        end.qp.post_send(&send).expect("room");
+    }
+    killed.kill();
+    for end in [&a, &b, &more[0]] {
+        let wc = end.complete();
+        assert_eq!((wc.wr_id, wc.status), (7, WcStatus::RetryExcErr));
+        assert_eq!(wc.fault(), Fault::PeerGone, "{wc:?}");
+    }
+    // One without requests has nothing to tell, and others are not meant.
+    assert_eq!(more[1].qp.state(), Ok(urxe::QpState::Rts));
+    ping(&beside, 1);
 }

@@ -6,7 +6,7 @@ pub(crate) mod hostile;
 
 use std::collections::VecDeque;
 
-use urxe::{Access, CompChannel, Cq, Mr, Pd, Qp, RecvWr, SendWr, Sge, Wc, WcStatus};
+use urxe::{Access, CompChannel, Cq, Fault, Mr, Pd, Qp, RecvWr, SendWr, Sge, Wc, WcStatus};
 
 use super::super::settings::{SEND_LOW, Settings};
 use super::super::wire::{ConnData, IOMAP_LEN, Message, SGE_LEN, Span, TARGETS};
@@ -405,6 +405,10 @@ impl Connection {
         match wc.status {
             WcStatus::Success => {}
             WcStatus::WrFlushErr => self.fail(Link::Down),
+            // Its process was killed.
+            _ if wc.fault() == Fault::PeerGone => {
+                self.fail(Link::Broken(Errno(libc::ECONNRESET)));
+            }
             WcStatus::RetryExcErr => self.fail(Link::Broken(Errno(libc::ETIMEDOUT))),
             _ => self.fail(Link::Broken(Errno(libc::EIO))),
         }

@@ -25,6 +25,7 @@ impl Qp {
             (Fault::AckTimeout | Fault::SequenceExhausted, _) => self.silence(fault),
             (Fault::RnrExhausted, _) => self.no_receives(),
             (Fault::PeerRefuses, _) => self.refusing(),
+            (Fault::PeerGone, _) => ("an answer".into(), "a process that has ended".into(), None),
             (Fault::CqOverrun, _) => (
                 "room in the completion queue".into(),
                 "none".into(),

@@ -569,6 +569,15 @@ impl Qp {
         self.after(cx);
     }
 
+    /// The process of the peer has ended. What waits for an answer waits no longer; a QP without requests has nothing to tell.
+    pub(crate) fn on_peer_gone<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
+        let is_connected = matches!(self.state(), QpState::Rts | QpState::Sqd);
+        if is_connected && !self.is_unreliable() && !self.req.sq.is_empty() {
+            self.fail_send(Fault::PeerGone, None, cx);
+        }
+        self.after(cx);
+    }
+
     /// What every input may have brought about: a lost completion, a drained queue.
     #[inline]
     fn after<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {

@@ -138,6 +138,10 @@ impl Carrier for FaultyCarrier {
         self.below.poll_refusing()
     }
 
+    fn poll_gone(&mut self) -> Option<(IpAddr, QpnChunk)> {
+        self.below.poll_gone()
+    }
+
     fn faults(&self) -> Option<&FaultyPath> {
         Some(&self.path)
     }

@@ -114,6 +114,11 @@ pub(in crate::engine) trait Carrier: Debug + Send {
         None
     }
 
+    /// An owner of QPNs, at an address, that has ended: as was found out by [`Carrier::upkeep`], or before it.
+    fn poll_gone(&mut self) -> Option<(IpAddr, QpnChunk)> {
+        None
+    }
+
     /// The faults that packets meet on purpose.
     fn faults(&self) -> Option<&FaultyPath> {
         None

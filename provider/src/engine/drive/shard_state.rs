@@ -378,7 +378,25 @@ impl ShardState {
             let ends = (path.source, path.dest);
             self.with(|shard, env| shard.fail_peer(ends, env));
         }
+        self.fail_gone();
         due
+    }
+
+    /// Requests to processes that have ended fail, behind the answers that came before.
+    fn fail_gone(&mut self) {
+        let Some(first) = self.carrier.poll_gone() else {
+            return;
+        };
+        for _ in 0..LYING_CALLS {
+            if !self.receive(1, Which::All) {
+                break;
+            }
+        }
+        let mut next = Some(first);
+        while let Some(to) = next {
+            self.with(|shard, env| shard.fail_gone(to, env));
+            next = self.carrier.poll_gone();
+        }
     }
 
     /// Hears a multicast group from now on.

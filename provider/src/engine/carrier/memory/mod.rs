@@ -98,6 +98,8 @@ struct Outgoings {
     routes: HashMap<(IpAddr, QpnChunk), Route>,
     /// Neighbours that could not open a ring: they are offered none as long as they live.
     refusers: Vec<Neighbour>,
+    /// Where there is nobody any more.
+    gone: Vec<(IpAddr, QpnChunk)>,
     /// The route that was used last, and where to.
     last: Option<(IpAddr, QpnChunk, Route)>,
 }
@@ -125,6 +127,7 @@ impl MemoryCarrier {
                 here: Vec::new(),
                 routes: HashMap::new(),
                 refusers: Vec::new(),
+                gone: Vec::new(),
                 last: None,
             },
             sleepers: Sleepers::default(),
@@ -172,7 +175,7 @@ impl MemoryCarrier {
             if is_open && self.membership.is_alive(to) {
                 return Some(place);
             }
-            self.outgoing.forget(place);
+            self.outgoing.on_gone(place);
             return None;
         }
         self.make_ring(to, now)
@@ -255,7 +258,7 @@ impl MemoryCarrier {
                 // Lost as if on the way: the receiver has four megabytes that it did not look at.
                 Push::Full => cx.counters.rings_full += 1,
                 Push::Closed => {
-                    outgoing.forget(place);
+                    outgoing.on_gone(place);
                     return true;
                 }
             }
@@ -318,6 +321,15 @@ impl Outgoings {
         self.refusers.push(to);
         self.forget(place);
         true
+    }
+
+    /// The reader of a ring has ended.
+    #[cold]
+    fn on_gone(&mut self, place: usize) {
+        let through = self.routes.iter();
+        let through = through.filter(|(_, route)| route.ring == Some(place));
+        self.gone.extend(through.map(|(&to, _)| to));
+        self.forget(place);
     }
 
     /// A ring is no use any more: what goes there goes through sockets, until the next look.
@@ -446,7 +458,7 @@ impl Carrier for MemoryCarrier {
             return false;
         };
         if ring.is_closed() || !self.membership.is_alive(ring.to) {
-            self.outgoing.forget(place);
+            self.outgoing.on_gone(place);
             return false;
         }
         let waits = ring.waits_since(since, now);
@@ -498,7 +510,7 @@ impl Carrier for MemoryCarrier {
                     continue;
                 };
                 if ring.is_closed() || !membership.is_alive(ring.to) {
-                    outgoing.forget(place);
+                    outgoing.on_gone(place);
                 } else if ring.is_left_lying(now) {
                     outgoing.give_up(place);
                 }
@@ -522,5 +534,9 @@ impl Carrier for MemoryCarrier {
 
     fn poll_refusing(&mut self) -> Option<Path> {
         self.below.poll_refusing()
+    }
+
+    fn poll_gone(&mut self) -> Option<(IpAddr, QpnChunk)> {
+        self.outgoing.gone.pop()
     }
 }
