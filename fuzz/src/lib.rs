@@ -58,6 +58,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("calls", calls::target),
     ("registry", shared::registry),
     ("ports", shared::ports),
+    ("farewells", shared::farewells),
     ("hand_over", shared::hand_over),
     ("ring", ring::target),
     ("seal", seal::target),

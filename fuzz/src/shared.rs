@@ -1,4 +1,4 @@
-//! What processes of one user share: the registry of QPNs, the file of ports, and packets that one hands over to another. See
+//! What processes of one user share: the registry of QPNs, the file of ports, what others say for the killed, and packets that one hands over to another. See
 //! `provider/src/share/fuzzing.rs`.
 
 use urxe::fuzzing;
@@ -32,6 +32,11 @@ pub fn registry(data: &[u8]) {
 /// Input: the file's entries.
 pub fn ports(data: &[u8]) {
     fuzzing::ports(data);
+}
+
+/// Input: the file, from its beginning.
+pub fn farewells(data: &[u8]) {
+    fuzzing::farewells(data);
 }
 
 /// Input: a message, as it comes out of the socket.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use common::{PATIENCE, address};
 use urxe::cm::{
-    CmError, ConnectBuilder, Connection, EventChannel, Id, Manager, Opener, PortSpace, RejReason,
-    listen,
+    CmError, ConnectBuilder, Connection, EventChannel, EventKind, Id, Manager, Opener, PortSpace,
+    RejReason, listen,
 };
 use urxe::{Access, Context, Error, RecvWr, SendWr};
 
@@ -306,4 +306,114 @@ fn the_dead_are_answered_for() {
     }
     // Less than the time after which a message is sent again.
     assert!(start.elapsed() < Duration::from_secs(4));
+}
+
+/// One that has its address alone, and so knows no participants: as if on another host.
+fn stranger() -> (Manager, IpAddr) {
+    let addr = address();
+    let context = Context::builder(addr).share(false).open();
+    let context = context.expect("nobody else has it");
+    (Manager::new(Arc::new(Only(context))), addr)
+}
+
+/// Neither sends anything, so no retries tell it.
+fn hears_of_the_end(connection: &Connection) {
+    let event = connection.events().wait(Some(PATIENCE)).expect("waits");
+    assert_eq!(event.map(|event| event.kind), Some(EventKind::Disconnected));
+    // What was posted comes back.
+    let flushed = connection.wait(PATIENCE).expect_err("it is over");
+    assert_eq!(flushed.cm(), Some(CmError::Closed));
+}
+
+/// Connections of several peers, each with a receive posted.
+fn guests(peers: &[(Manager, IpAddr)], server: &Server) -> Vec<(Connection, urxe::Mr)> {
+    let each = peers.iter().flat_map(|peer| [peer; 3]);
+    let guests = each.map(|(manager, from)| {
+        let guest = connect_by(manager, *from, server.addr).expect("it listens");
+        let memory = guest.pd().reg_owned(vec![0; 64], Access::LOCAL_WRITE);
+        let memory = memory.expect("memory");
+        let sge = [memory.sge(..)];
+        guest.qp().post_recv(&RecvWr::new(1, &sge)).expect("room");
+        say(&guest, b"hello");
+        (guest, memory)
+    });
+    guests.collect()
+}
+
+#[test]
+fn peers_of_a_killed_process_hear_it_from_another_at_its_address() {
+    let shared = address();
+    let before = owner(shared);
+    let mut server = Server::start(SocketAddr::new(shared, 0));
+    let after = owner(shared);
+    // The address is the killed one's, a third one's, or as on another host; the last are told by sockets alone.
+    let far = [stranger(), stranger()];
+    let elsewhere = address();
+    let here = [
+        (before, shared),
+        (after, shared),
+        (owner(elsewhere), elsewhere),
+    ];
+    let (far, here) = (guests(&far, &server), guests(&here, &server));
+    let mut other = Server::start(SocketAddr::new(shared, 0));
+    let stays = guests(&[stranger()], &other);
+    server.kill();
+    for (guest, _) in far.iter().chain(&here) {
+        hears_of_the_end(guest);
+    }
+    // No others were meant.
+    for (guest, _) in &stays {
+        let event = guest.events().wait(Some(Duration::ZERO)).expect("waits");
+        assert!(event.is_none(), "{event:?}");
+    }
+    other.kill();
+    for (guest, _) in &stays {
+        hears_of_the_end(guest);
+    }
+}
+
+#[test]
+fn peers_of_a_killed_process_hear_it_from_the_next_at_its_address() {
+    let shared = address();
+    let mut server = Server::start(SocketAddr::new(shared, 0));
+    let guests = guests(&[stranger(), stranger()], &server);
+    server.kill();
+    let next = Context::open(shared).expect("shared");
+    for (guest, _) in &guests {
+        hears_of_the_end(guest);
+    }
+    drop(next);
+}
+
+/// What says so is gone with those that it was about.
+#[test]
+fn nothing_is_left_of_farewells() {
+    let shared = address();
+    let files = |pid: u32| {
+        let folder = format!("/proc/{pid}/fd");
+        let all = std::fs::read_dir(folder).expect("it runs").flatten();
+        let targets = all.filter_map(|one| std::fs::read_link(one.path()).ok());
+        let names = targets.map(|path| path.to_string_lossy().into_owned());
+        names
+            .filter(|name| name.contains("/farewells-"))
+            .collect::<Vec<_>>()
+    };
+    let mine = owner(shared);
+    let server = Server::start(SocketAddr::new(shared, 0));
+    let guests = guests(&[(mine, shared)], &server);
+    let kept = files(server.process.id());
+    let its = |name: &&String| files(std::process::id()).contains(name);
+    let own: Vec<_> = kept.iter().filter(|name| its(name)).cloned().collect();
+    assert!(own.len() >= 2, "each has its own and the other's: {kept:?}");
+    drop(server);
+    for (guest, _) in &guests {
+        hears_of_the_end(guest);
+    }
+    drop(guests);
+    common::wait_until("its file is gone", || {
+        own.iter()
+            .filter(|name| std::path::Path::new(name).exists())
+            .count()
+            < own.len()
+    });
 }

@@ -1,6 +1,7 @@
-/* A peer that is killed while this side only waits: `alive serve ADDRESS PORT` takes one connection and sleeps; `alive wait
+/* A peer that goes while this side only waits: `alive serve ADDRESS PORT` takes one connection and sleeps; `alive wait
  * ADDRESS PORT` connects with SO_KEEPALIVE, and says how its wait ended. `serve-alive` and `sleep` are the same with the
- * sides changed; the listener has the option, and its connections have it from there. */
+ * sides changed; the listener has the option, and its connections have it from there. `wait-plain` and `serve-plain` are
+ * without the option. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -51,7 +52,7 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[1], "wait"))
             keep_alive(fd);
     }
-    if (!strcmp(argv[1], "wait") || strstr(argv[1], "alive")) {
+    if (!strncmp(argv[1], "wait", 4) || strchr(argv[1], '-')) {
         wait_for_end(fd);
         return 0;
     }

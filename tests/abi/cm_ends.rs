@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::ends::{User, alone};
 use crate::harness::{LIMIT, Ran, finish, port, program, run};
@@ -134,6 +134,12 @@ impl Talking {
 
     pub(crate) fn said(&self) -> String {
         self.said.lock().expect("nobody panics with it").clone()
+    }
+
+    /// Stops it, as Ctrl-Z does. It is killed like any other.
+    pub(crate) fn stop(&self) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::STOP).expect("it is ours");
     }
 
     /// Waits for its end.

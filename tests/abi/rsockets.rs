@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::c_program::compile;
+use crate::c_program::{Compiled, compile};
 use crate::cm_ends::{Talking, cm_ends, command, start};
 use crate::ends::{User, alone};
 use crate::harness::{addresses, port, program, run, urxe};
@@ -164,37 +164,66 @@ fn repoll_serves_connections_and_other_descriptors() {
     }
 }
 
-/// A side that only waits, of a peer that is killed: without signs of life it would wait for ever.
-#[test]
-fn keep_alive_finds_out_that_the_peer_was_killed() {
-    let Some(compiled) = compile("abi/alive.c", &["-lrdmacm"]) else {
-        return;
-    };
+/// Starts both sides of alive.c, and returns them once they are connected: the one that goes, and the one that waits.
+fn alive(
+    compiled: &Compiled,
+    (server, client): (&str, &str),
+    by_sockets: bool,
+) -> (Talking, Talking) {
     let (address, port) = (addresses().0, port());
     let start = |role: &str, heard: &str| {
         let mut command = program(&compiled.binary, "gcc", address).expect("it was just made");
         command.args([role, &address.to_string(), &port]);
+        if by_sockets {
+            command.env("URXE_WIRE", "sockets");
+        }
         let mut talking = Talking::start(command);
         talking.wait_for(heard);
         talking
     };
-    for (server, client, is_server_killed) in [
-        ("serve", ("wait", "up"), true),
-        ("serve-alive", ("sleep", "asleep"), false),
-    ] {
-        let mut server = start(server, "listening");
-        let client = start(client.0, client.1);
-        // It has accepted.
-        server.wait_for(if is_server_killed { "asleep" } else { "up" });
-        let (killed, waits) = if is_server_killed {
-            (server, client)
-        } else {
-            (client, server)
-        };
-        drop(killed);
+    let server_waits = server.contains('-');
+    let mut server = start(server, "listening");
+    let client = start(client, if server_waits { "asleep" } else { "up" });
+    // It has accepted.
+    server.wait_for(if server_waits { "up" } else { "asleep" });
+    if server_waits {
+        (client, server)
+    } else {
+        (server, client)
+    }
+}
+
+/// A side that only waits, of a peer that says nothing any more: without signs of life it would wait for ever.
+#[test]
+fn keep_alive_finds_out_that_the_peer_is_silent() {
+    let Some(compiled) = compile("abi/alive.c", &["-lrdmacm"]) else {
+        return;
+    };
+    for roles in [("serve", "wait"), ("serve-alive", "sleep")] {
+        // Through memory a process that is stopped is waited for.
+        let (goes, waits) = alive(&compiled, roles, true);
+        goes.stop();
         let ran = waits.finish();
         assert_eq!(ran.code, Some(0), "{ran:?}");
         assert!(ran.text.contains("-1 Connection timed out"), "{ran:?}");
+        drop(goes);
+    }
+}
+
+/// Without signs of life: others at the address say it, here the one that waits itself.
+#[test]
+fn a_side_that_only_waits_hears_that_its_peer_was_killed() {
+    let Some(compiled) = compile("abi/alive.c", &["-lrdmacm"]) else {
+        return;
+    };
+    for by_sockets in [false, true] {
+        for roles in [("serve", "wait-plain"), ("serve-plain", "sleep")] {
+            let (goes, waits) = alive(&compiled, roles, by_sockets);
+            drop(goes);
+            let ran = waits.finish();
+            assert_eq!(ran.code, Some(0), "{ran:?}");
+            assert!(ran.text.contains("\n0 \n"), "{ran:?}");
+        }
     }
 }
 

@@ -98,6 +98,9 @@ impl EngineConfig {
         let secret = self.random()?;
         let agent = objects::cm::agent_config(&self.addresses, chunk, is_shared, secret);
         shard.start_cm(agent);
+        if is_shared {
+            shard.cm(|agent| agent.keep_farewells());
+        }
         if let Some(chunk) = chunk {
             shard.grant_qpns(chunk);
         }

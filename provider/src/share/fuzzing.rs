@@ -5,6 +5,7 @@ use std::fs::File;
 use std::net::IpAddr;
 
 use super::entries::{ChunkEntry, Participant, SocketEntry};
+use super::farewells;
 use super::hand_over::{HEAD, Handed};
 use super::ports::Ports;
 use super::steer;
@@ -46,6 +47,15 @@ pub fn ports(bytes: &[u8]) {
         }
     }
     ports.check();
+}
+
+/// What a participant has to have said to its peers: `bytes` from the beginning of its file.
+pub fn farewells(bytes: &[u8]) {
+    for farewell in farewells::parse_all(bytes) {
+        let written = farewells::emit(&farewell);
+        let mut read = farewells::parse_all(&written);
+        assert_eq!((read.next(), read.next()), (Some(farewell), None));
+    }
 }
 
 /// A packet that a neighbour hands over. What parses is written again byte for byte, but for padding.

@@ -53,6 +53,8 @@ pub(crate) enum Arrived<'a> {
     Ring(Neighbour, Option<OwnedFd>),
     /// It cannot read the memory that it was offered.
     NoRing(Neighbour),
+    /// It has a file with what is to be said if it is killed.
+    Farewells(Neighbour),
 }
 
 /// Where a participant takes its packets. The path is in a directory that other users
@@ -118,6 +120,11 @@ impl Inbox {
         self.send_bytes(to, &me.emit(REFUSAL))
     }
 
+    /// Tells the owner of another inbox, in the name of `me`, that there is a file of farewells.
+    pub(super) fn tell_of_farewells(&self, to: &Path, me: Neighbour) -> Delivery {
+        self.send_bytes(to, &me.emit(FAREWELLS))
+    }
+
     /// Calls `take` with everything that was handed to us.
     pub(super) fn drain(&self, mut take: impl FnMut(Arrived<'_>)) {
         let mut bytes = [0; HEAD + PACKET_MAX];
@@ -141,6 +148,8 @@ impl Inbox {
                 take(Arrived::Ring(from, memory));
             } else if let Some(from) = Neighbour::parse(bytes, REFUSAL) {
                 take(Arrived::NoRing(from));
+            } else if let Some(from) = Neighbour::parse(bytes, FAREWELLS) {
+                take(Arrived::Farewells(from));
             }
         }
     }
@@ -177,6 +186,8 @@ impl Delivery {
 /// What an offer of memory begins with, and the answer that it is not read.
 const OFFER: [u8; 8] = *b"urxering";
 const REFUSAL: [u8; 8] = *b"urxenone";
+/// What tells of a file of farewells begins with.
+const FAREWELLS: [u8; 8] = *b"urxebyes";
 /// Shorter than the head of any packet that is handed over.
 const OFFER_LEN: usize = 18;
 
@@ -332,6 +343,7 @@ mod tests {
                 Arrived::Ring(from, memory) => (from, Some(memory.is_some())),
                 Arrived::NoRing(from) => (from, None),
                 Arrived::Packet(handed) => panic!("{handed:?}"),
+                Arrived::Farewells(from) => panic!("{from:?}"),
             });
         });
         let wanted = [Some(true), Some(false), None].map(|what| (from, what));

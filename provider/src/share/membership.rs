@@ -14,6 +14,7 @@ use urxe_udp::{UdpConfig, UdpSocket};
 use urxe_wire::Qpn;
 
 use super::entries::{ROWS, Row, SocketEntry};
+use super::farewells::Farewells;
 use super::hand_over::{Arrived, Delivery, Handed, Inbox, Neighbour};
 use super::pace::Pace;
 use super::ports::{Owner, PortName, Ports};
@@ -64,6 +65,7 @@ pub(crate) struct Membership {
     takes_rings: bool,
     holders: Mutex<Holders>,
     waiting: Waiting,
+    pub(super) farewells: Farewells,
     /// A neighbour had to hand us a packet: the program in the kernel may be wrong.
     is_stale: AtomicBool,
     pace: Mutex<Pace>,
@@ -172,12 +174,15 @@ impl Membership {
             takes_rings,
             holders: Mutex::default(),
             waiting: Waiting::default(),
+            farewells: Farewells::default(),
             is_stale: AtomicBool::new(false),
             pace: Mutex::default(),
             unreleased: Mutex::default(),
             probed: AtomicU64::new(0),
             registry,
         };
+        // Where the folder cannot be read, peers find out by themselves.
+        let _ = membership.find_farewells(addrs);
         Ok(Joined {
             membership,
             sockets,
@@ -298,6 +303,21 @@ impl Membership {
         })
     }
 
+    /// Those that have a socket at one of these addresses.
+    pub(super) fn sharers_of(&self, addrs: [IpAddr; 2], now: Time) -> Vec<Neighbour> {
+        let mut holders = lock(&self.holders);
+        if !holders.are_younger(now, HOLDERS_NS) {
+            holders.read(&self.registry, now);
+        }
+        let here = holders.sockets.iter();
+        let rows = here.filter(|entry| addrs.contains(&entry.addr) && entry.row != self.me.row);
+        rows.filter_map(|entry| {
+            let (row, nonce) = (entry.row, self.registry.nonce_of(entry.row)?);
+            Some(Neighbour { row, nonce })
+        })
+        .collect()
+    }
+
     /// The participant that has the chunk, and a socket on this address. One that has just joined is found as well: its
     /// messages are answered, and the answers are to reach it.
     fn holder(&self, chunk: QpnChunk, addr: IpAddr, now: Time) -> Option<Row> {
@@ -401,7 +421,10 @@ impl Membership {
                 // The program cannot know the owner of a datagram to QP 1.
                 is_steered_wrong |= handed.packet.get(5..8) != Some(&[0, 0, 1]);
             }
-            take(arrived);
+            match arrived {
+                Arrived::Farewells(of) => self.watch_farewells(of),
+                arrived => take(arrived),
+            }
         });
         if is_steered_wrong {
             self.is_stale.store(true, Ordering::Relaxed);
@@ -466,6 +489,7 @@ impl Membership {
         sockets: impl Iterator<Item = &'s UdpSocket> + Clone,
     ) -> io::Result<()> {
         self.inbox.close();
+        self.remove_farewells();
         let mut locked = self.registry.lock_to_give_back(self.me.row)?;
         for socket in sockets.clone() {
             let addr = socket.local_addr().ip();

@@ -13,6 +13,8 @@
 mod census;
 mod directory;
 mod entries;
+mod farewell_watch;
+mod farewells;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod hand_over;

@@ -104,6 +104,21 @@ impl Registry {
             .join(format!("hand-over-{}-{}", self.namespace, row.0))
     }
 
+    /// Where a participant keeps what is to be said if it is killed ([`super::farewells`]).
+    pub(super) fn farewells_path(&self, row: Row, nonce: u64) -> PathBuf {
+        let prefix = self.farewells_prefix();
+        self.directory
+            .join(format!("{prefix}{}-{nonce:016x}", row.0))
+    }
+
+    pub(super) fn farewells_prefix(&self) -> String {
+        format!("farewells-{}-", self.namespace)
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Where ports are listed ([`super::ports`]).
     pub(super) fn ports_path(&self) -> PathBuf {
         self.directory.join(format!("ports-{}", self.namespace))
@@ -172,10 +187,23 @@ impl Registry {
 
     /// The nonce of the participant that has a row, as far as is known without the lock.
     pub(super) fn nonce_of(&self, row: Row) -> Option<u64> {
+        Some(self.participant(row)?.nonce)
+    }
+
+    /// True if it is a context of this process, as far as is known without the lock.
+    pub(super) fn is_of_this_process(&self, row: Row, nonce: u64) -> bool {
+        let wanted = Participant {
+            nonce,
+            process: self.process,
+        };
+        self.participant(row) == Some(wanted)
+    }
+
+    fn participant(&self, row: Row) -> Option<Participant> {
         let mut bytes = [0; ROW_LEN];
         let at = HEAD + u64::from(row.0) * ROW_LEN as u64;
         self.file.read_exact_at(&mut bytes, at).ok()?;
-        Some(Participant::parse(&bytes).nonce)
+        Some(Participant::parse(&bytes))
     }
 
     /// The holder of a chunk: one small read.

@@ -11,6 +11,7 @@ use super::bounds::Unasked;
 use super::conn::{Conn, Holder, State, exponent_ns};
 use super::conns::Conns;
 use super::event::CmEvent;
+use super::farewell::Changes;
 use super::index::Hasher;
 use super::listeners::{ListenerId, Listeners, Scope};
 use super::message::{self, Mad};
@@ -79,6 +80,7 @@ pub struct Agent {
     pub(super) unasked: Unasked,
     /// QPNs that rest no longer.
     pub(super) released: Vec<Qpn>,
+    pub(super) changes: Changes,
 }
 
 impl Agent {
@@ -95,6 +97,7 @@ impl Agent {
             counts: Counts::default(),
             unasked: Unasked::default(),
             released: Vec::new(),
+            changes: Changes::default(),
         }
     }
 
@@ -442,11 +445,13 @@ impl Agent {
             conn.state = state;
             conn.deadline = None;
         }
+        self.note_change(place, false);
         self.queue_up(place);
     }
 
     pub(super) fn remove(&mut self, place: usize) {
         self.timers.cancel(QpIndex(place as u32));
+        self.note_change(place, true);
         let Some(conn) = self.conns.remove(place) else {
             return;
         };

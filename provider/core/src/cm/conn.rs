@@ -69,6 +69,8 @@ pub(super) struct Conn {
     pub(super) proven: bool,
     /// Its peer was asked whether it still knows the connection.
     pub(super) probed: bool,
+    /// What is to be said if its process is killed was told.
+    pub(super) has_farewell: bool,
     pub(super) transaction_id: u64,
     pub(super) service_id: u64,
     /// The message that is sent again: by the clock, or when the other side repeats its own.
@@ -101,6 +103,7 @@ impl Conn {
             qp_gone: false,
             proven: false,
             probed: false,
+            has_farewell: false,
             transaction_id: 0,
             service_id: 0,
             sent: None,

@@ -7,6 +7,7 @@ use urxe_wire::{
 
 use super::agent::{Agent, AgentConfig};
 use super::event::CmEvent;
+use super::farewell::Farewell;
 use super::shrink::CmPlaces;
 use super::terms::MadPath;
 use crate::error::DropReason;
@@ -29,6 +30,8 @@ pub(crate) struct Management {
     pub(crate) has_mail: bool,
     /// The agent has something to tell.
     has_news: bool,
+    /// Connections of the agent began or ended.
+    has_farewells: bool,
     next_psn: Psn,
     /// What hosts that send messages use as Identifications.
     idents: Option<SourceIdents>,
@@ -41,6 +44,7 @@ impl Default for Management {
             due: Time(u64::MAX),
             has_mail: false,
             has_news: false,
+            has_farewells: false,
             next_psn: Psn::new(0),
             idents: None,
         }
@@ -93,6 +97,17 @@ impl Shard {
         event
     }
 
+    /// What [`Agent::poll_farewell`] says.
+    #[inline]
+    pub fn poll_farewell(&mut self) -> Option<(usize, Option<Farewell>)> {
+        if !self.management.has_farewells {
+            return None;
+        }
+        let farewell = self.management.agent.as_deref_mut()?.poll_farewell();
+        self.management.has_farewells = farewell.is_some();
+        farewell
+    }
+
     /// After everything that the agent did.
     fn settle_cm(&mut self) {
         let Some(agent) = self.management.agent.as_deref_mut() else {
@@ -100,6 +115,7 @@ impl Shard {
         };
         self.management.has_mail = agent.front().is_some();
         self.management.has_news = agent.has_events();
+        self.management.has_farewells = agent.has_farewells();
         self.management.due = agent.next_timeout().unwrap_or(Time(u64::MAX));
         while let Some(qpn) = agent.poll_released() {
             self.qps.give_back(qpn);

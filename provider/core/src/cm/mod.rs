@@ -19,6 +19,7 @@
 //! | `bounds.rs`, `lines.rs` | what peers choose is capped; what is given up when there is too much of it |
 //! | `clock.rs` | what happens when nothing does: messages sent again, timewait |
 //! | `conn.rs`, `conns.rs`, `index.rs` | a connection, all of them, finding one |
+//! | `farewell.rs`, `farewells.rs` | what others say in the name of a process that was killed |
 //! | `listeners.rs` | which services take requests |
 //! | `message.rs` | messages, written |
 //! | `route.rs` | the owner of a message, where several share an address |
@@ -33,6 +34,8 @@ mod clock;
 mod conn;
 mod conns;
 mod event;
+mod farewell;
+mod farewells;
 mod index;
 mod lines;
 mod listeners;
@@ -45,6 +48,7 @@ mod terms;
 
 pub use agent::{Agent, AgentConfig, Counts, Outgoing};
 pub use event::CmEvent;
+pub use farewell::Farewell;
 pub use listeners::{ListenerId, Scope};
 pub(crate) use management::Management;
 pub use route::Destination;

@@ -30,6 +30,7 @@ impl Agent {
         self.out.shrink_to(Occupancy::KEPT);
         self.events.shrink_to(Occupancy::KEPT);
         self.released.shrink_to(Occupancy::KEPT);
+        self.changes.places.shrink_to(Occupancy::KEPT);
         places
     }
 }

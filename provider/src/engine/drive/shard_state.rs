@@ -185,6 +185,7 @@ impl ShardState {
                     return;
                 }
                 Arrived::NoRing(by) => return self.carrier.refused(by),
+                Arrived::Farewells(_) => return,
             };
             let Handed {
                 source,
@@ -475,6 +476,7 @@ impl ShardState {
     /// Hands asynchronous events over to the program.
     fn publish_events(&mut self) {
         self.deliver_cm_events();
+        self.note_farewells();
         while let Some(event) = self.shard.poll_event() {
             let event = match event {
                 CoreEvent::CqErr(cq) => {

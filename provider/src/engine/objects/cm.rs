@@ -103,6 +103,15 @@ impl ShardState {
         }
     }
 
+    /// Has it written down what others are to say to peers if this process is killed.
+    pub(in crate::engine) fn note_farewells(&mut self) {
+        while let Some((place, farewell)) = self.shard.poll_farewell() {
+            if let Some(membership) = &self.membership {
+                membership.note_farewell(place, farewell, self.parts.now);
+            }
+        }
+    }
+
     /// Fails a QP when its connection is over, so that posted requests complete: a thread may wait for nothing
     /// else.
     fn fail_qp(&mut self, index: QpIndex, qpn: Qpn) {
@@ -116,6 +125,16 @@ impl ShardState {
         };
         // Of a QP that the program took back to RESET nothing is posted.
         let _ = self.with(|shard, env| shard.modify_qp(index, &attr, AttrMask::STATE, env));
+    }
+
+    /// Takes what peers sent before their end. Strangers' packets may come without end.
+    pub(in crate::engine) fn receive_before_end(&mut self) {
+        self.receive_handed_over();
+        for _ in 0..RECEIVES_BEFORE_END {
+            if !self.receive(1, Which::All) {
+                break;
+            }
+        }
     }
 
     fn assign(&mut self, id: CommId, mailbox: Option<Arc<Mailbox>>) {
@@ -251,6 +270,30 @@ impl Engine {
         })
     }
 
+    /// Says to peers that others of these addresses are gone, and to connections of this context that their peers are.
+    pub(in crate::engine) fn say_farewells(&self) {
+        let Some(membership) = &self.membership else {
+            return;
+        };
+        let gone = membership.take_gone(|addr| self.sockets.addrs().any(|own| own == addr));
+        if gone.ended.is_empty() && gone.to_say.is_empty() {
+            return;
+        }
+        // A failed engine has nothing to say.
+        let _ = self.with_cm(|state, now| {
+            // What the peer sent before its end is here, and perhaps not looked at.
+            state.receive_before_end();
+            state.shard.cm(|agent| {
+                for farewell in &gone.ended {
+                    agent.take_farewell(now, farewell);
+                }
+                for farewell in &gone.to_say {
+                    agent.say_farewell(farewell);
+                }
+            });
+        });
+    }
+
     pub(crate) fn cm_unlisten(&self, id: ListenerId) {
         let _ = self.with_cm(|state, now| {
             state.shard.cm(|agent| agent.unlisten(now, id));
@@ -266,13 +309,8 @@ impl FailQp for Engine {
         // A failed engine has failed its QPs.
         if let Ok(mut state) = self.enter() {
             // What the peer sent before the end is here, and perhaps not looked at: in a ring that this engine has not even taken yet, or
-            // in its sockets. Strangers' packets may come without end.
-            state.receive_handed_over();
-            for _ in 0..RECEIVES_BEFORE_END {
-                if !state.receive(1, Which::All) {
-                    break;
-                }
-            }
+            // in its sockets.
+            state.receive_before_end();
             state.fail_qp(index, qpn);
             state.transmit(Driver::Visitor);
         }

@@ -18,6 +18,8 @@ use crate::stat_file::StatFile;
 use crate::stat_qps::{self, Asked};
 
 const PERIOD_NS: u64 = 100_000_000;
+/// How often it is looked whether neighbours with connections were killed.
+const FAREWELLS_NS: u64 = 1_000_000_000;
 
 /// When, and with what.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub(crate) struct Housekeeping {
     /// None if there can be no socket there.
     asked: Option<Asked>,
     give_back: GiveBack,
+    /// When it is looked which neighbours are gone, while there are any.
+    farewells_due: Option<Time>,
 }
 
 /// QPs that are listed while the lock is held once: some tens of microseconds.
@@ -45,18 +49,25 @@ impl Housekeeping {
             packets: 0,
             stats,
             give_back: GiveBack::default(),
+            farewells_due: None,
         }
     }
 
     /// When [`Housekeeping::do_if_due`] has something to do.
     pub(crate) fn due(&self) -> Option<Time> {
-        let dues = [self.due, self.give_back.due()];
+        let dues = [self.due, self.give_back.due(), self.farewells_due];
         dues.into_iter().flatten().min()
     }
 
     /// Looks whether there were packets, or most QPs are gone, and so something to do soon.
     pub(crate) fn look(&mut self, state: &ShardState) {
         self.give_back.look(state);
+        let membership = state.membership.as_ref();
+        if !membership.is_some_and(|membership| membership.watches()) {
+            self.farewells_due = None;
+        } else if self.farewells_due.is_none() {
+            self.farewells_due = Some(state.now + FAREWELLS_NS);
+        }
         let stats = state.shard.stats();
         let packets = stats.sent_pkts + stats.rcvd_pkts;
         if packets != self.packets {
@@ -66,6 +77,10 @@ impl Housekeeping {
     }
 
     pub(crate) fn do_if_due(&mut self, engine: &Engine, now: Time) {
+        if self.farewells_due.is_some_and(|due| due <= now) {
+            self.farewells_due = Some(now + FAREWELLS_NS);
+            engine.say_farewells();
+        }
         if self.give_back.do_if_due(engine, now) {
             // The counters say so, packets or not.
             self.due = Some(now);

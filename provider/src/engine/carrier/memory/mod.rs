@@ -98,7 +98,7 @@ struct Outgoings {
     routes: HashMap<(IpAddr, QpnChunk), Route>,
     /// Neighbours that could not open a ring: they are offered none as long as they live.
     refusers: Vec<Neighbour>,
-    /// Where there is nobody any more.
+    /// Owners of QPNs that have ended.
     gone: Vec<(IpAddr, QpnChunk)>,
     /// The route that was used last, and where to.
     last: Option<(IpAddr, QpnChunk, Route)>,
