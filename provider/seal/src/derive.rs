@@ -13,6 +13,7 @@ use crate::envelope::Mode;
 pub(crate) const SECRET: usize = 32;
 
 const SALT: &[u8] = b"urxe sealed packets 1";
+const PAIR_SALT: &[u8] = b"urxe packets of a pair 1";
 
 /// The key of all packets that one sender sends on one path in one mode.
 pub(crate) fn key(secret: &[u8; SECRET], path: &Path, mode: Mode, sender: u32) -> Key {
@@ -23,6 +24,22 @@ pub(crate) fn key(secret: &[u8; SECRET], path: &Path, mode: Mode, sender: u32) -
         &[&[mode as u8], &sender.to_be_bytes(), &source, &dest],
         &mut bytes,
     );
+    Key::new(&bytes)
+}
+
+/// The key of the packets that one end of a pair sends, of as many as one key is used for.
+pub(crate) fn pair_key(
+    secret: &[u8; SECRET],
+    path: &Path,
+    mode: Mode,
+    number: u32,
+    turn: u64,
+) -> Key {
+    let [source, dest] = [path.source, path.dest].map(octets);
+    let mut bytes = Zeroizing::new([0; KEY]);
+    let (number, turn) = (number.to_be_bytes(), turn.to_be_bytes());
+    let info: [&[u8]; 5] = [&[mode as u8], &number, &source, &dest, &turn];
+    expand_with(PAIR_SALT, secret, &info, &mut bytes);
     Key::new(&bytes)
 }
 
@@ -49,7 +66,11 @@ pub(crate) fn check(secret: &[u8; SECRET]) -> u32 {
 }
 
 fn expand(secret: &[u8], info: &[&[u8]], bytes: &mut [u8; KEY]) {
-    let prk = Salt::new(HKDF_SHA256, SALT).extract(secret);
+    expand_with(SALT, secret, info, bytes);
+}
+
+fn expand_with(salt: &[u8], secret: &[u8], info: &[&[u8]], bytes: &mut [u8; KEY]) {
+    let prk = Salt::new(HKDF_SHA256, salt).extract(secret);
     let okm = prk.expand(info, Length);
     let filled = okm.and_then(|okm| okm.fill(bytes));
     filled.expect("a key is shorter than what HKDF can give");

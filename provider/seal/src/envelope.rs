@@ -20,6 +20,9 @@ pub(crate) const LEN_MIN: usize = CLEAR + TAG;
 
 const VERSION: u8 = 1;
 
+/// In the place of an epoch: the packet is sealed under the keys of a pair.
+pub(crate) const PAIR: u8 = 0;
+
 /// How much is done for each packet. The larger one protects more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mode {
@@ -60,11 +63,11 @@ impl fmt::Display for Mode {
 pub struct Envelope {
     /// Version 1 in the upper half of the first byte, the mode in the lower half.
     pub mode: Mode,
-    /// The number of the secret in the key file.
+    /// The number of the secret in the key file; 0 if the keys are those of a pair.
     pub epoch: u8,
     /// The key file's number ([`crate::KeyFile::id`]).
     pub key_id: u16,
-    /// A number that the sender drew.
+    /// A number that the sender drew; of a pair, the receiver.
     pub sender: u32,
     /// Never twice the same under one key.
     pub counter: u64,
@@ -109,6 +112,13 @@ impl Envelope {
         }
         Envelope::parse(packet[BTH..].first_chunk()?)
     }
+}
+
+/// The QP that a packet is for, sealed or not.
+#[inline]
+pub(crate) fn dest_qp(packet: &[u8]) -> u32 {
+    let bth: Option<&[u8; BTH]> = packet.first_chunk();
+    bth.map_or(0, |bth| u32::from_be_bytes([0, bth[5], bth[6], bth[7]]))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use core::str::FromStr;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::derive::{self, SECRET};
+use crate::envelope::PAIR;
 
 /// Seconds for which an epoch is still accepted after the next one began: so long may clocks differ, and packets be on their way.
 pub const GRACE_S: u64 = 60;
@@ -89,7 +90,7 @@ impl KeyFile {
     /// Adds an epoch that begins at a time that is yet to come, and takes out those that no receiver accepts any more.
     pub fn rotate(&mut self, secret: [u8; SECRET], now: u64, since: u64) {
         let last = self.epochs.last().expect("there is one");
-        let (number, since) = (last.number.wrapping_add(1), since.max(last.since));
+        let (number, since) = (next_number(last.number), since.max(last.since));
         self.epochs.push(Epoch {
             number,
             since,
@@ -139,7 +140,7 @@ impl FromStr for KeyFile {
                 return Err(KeyFileError::TooMany);
             }
             if let Some(last) = epochs.last()
-                && (epoch.number != last.number.wrapping_add(1) || epoch.since < last.since)
+                && (epoch.number != next_number(last.number) || epoch.since < last.since)
             {
                 return Err(KeyFileError::Order(number));
             }
@@ -152,12 +153,21 @@ impl FromStr for KeyFile {
     }
 }
 
+/// The number of the epoch after one. Packets of pairs have 0.
+fn next_number(number: u8) -> u8 {
+    number.checked_add(1).unwrap_or(1)
+}
+
 fn parse_epoch(line: &str) -> Option<Epoch> {
     let mut words = line.split_ascii_whitespace();
     if words.next()? != "epoch" {
         return None;
     }
-    let number = words.next()?.parse().ok()?;
+    let number = words
+        .next()?
+        .parse()
+        .ok()
+        .filter(|&number| number != PAIR)?;
     if words.next()? != "since" {
         return None;
     }

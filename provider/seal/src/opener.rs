@@ -2,11 +2,13 @@
 
 use core::fmt;
 use core::ops::Range;
+use std::collections::HashMap;
 
 use crate::aead::Key;
 use crate::derive;
-use crate::envelope::{BTH, CLEAR, Envelope, ICRC, LEN_MIN, Mode};
+use crate::envelope::{BTH, CLEAR, Envelope, ICRC, LEN_MIN, Mode, PAIR, dest_qp};
 use crate::keys::Keys;
+use crate::pair::{self, Pair};
 use crate::refusal::Refusal;
 use crate::senders::Table;
 use crate::window::Window;
@@ -48,6 +50,10 @@ pub struct Opener {
     /// What is accepted at least.
     mode_min: Mode,
     senders: Table<Id, Option<Incoming>>,
+    /// By the number that was drawn here.
+    pairs: Table<u32, Option<pair::Incoming>>,
+    /// QPs that take packets of their pair only, and its number.
+    bound: HashMap<u32, u32>,
     opened: u64,
     evicted: u64,
     /// What is in the clear is encrypted here, to make its tag.
@@ -68,6 +74,8 @@ impl Opener {
             keys,
             mode_min,
             senders: Table::new(hide),
+            pairs: Table::new(hide),
+            bound: HashMap::new(),
             opened: 0,
             evicted: 0,
             scratch: vec![0; LEN_MAX].into(),
@@ -78,6 +86,11 @@ impl Opener {
     /// The key file's number.
     pub fn key_id(&self) -> u16 {
         self.keys.id()
+    }
+
+    /// The secrets of the key file.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     /// What is accepted at least.
@@ -91,6 +104,27 @@ impl Opener {
         self.senders.retain(|id| keys.shares(old, id.epoch));
         keys.hide(self.hide);
         self.keys = keys;
+    }
+
+    /// From now on a QP takes packets under the keys of this pair, and no others. `path` is that of the packets. False, and nothing changes, if the
+    /// number that was drawn for the pair is another one's: one in millions.
+    #[must_use]
+    pub fn bind(&mut self, pair: &Pair, path: Path, qpn: u32) -> bool {
+        if self.pairs.find(&pair.own).is_some() {
+            return false;
+        }
+        self.unbind(qpn);
+        let incoming = pair::Incoming::new(pair, path, qpn, self.hide);
+        self.pairs.insert(pair.own, incoming);
+        self.bound.insert(qpn, pair.own);
+        true
+    }
+
+    /// The QP is gone, or another one's: its pair's keys are overwritten, and it takes any packets.
+    pub fn unbind(&mut self, qpn: u32) {
+        if let Some(number) = self.bound.remove(&qpn) {
+            self.pairs.remove(&number);
+        }
     }
 
     /// Opens the packet at a place of the buffer, to a place that begins `to` bytes into the buffer, at or before it. If it
@@ -112,7 +146,14 @@ impl Opener {
     ) -> Result<Opened, Refusal> {
         let sealed = &bytes[at.clone()];
         let envelope = Envelope::of(sealed).ok_or(Refusal::NoEnvelope)?;
+        if sealed.len() - LEN_MIN > LEN_MAX {
+            return Err(Refusal::NoEnvelope);
+        }
         let id = self.check(path, &envelope, now)?;
+        if envelope.epoch == PAIR {
+            return self.open_of_pair(path, &envelope, bytes, at, to);
+        }
+        let qpn = dest_qp(sealed);
         let known = self.senders.find(&id);
         let mut new = None;
         let incoming = match known {
@@ -120,35 +161,11 @@ impl Opener {
             None => new.insert(self.begin(&id, now)?),
         };
         incoming.window.check(envelope.counter)?;
-        let rest = sealed.len() - LEN_MIN;
-        if rest > LEN_MAX {
-            return Err(Refusal::NoEnvelope);
-        }
-        let bth: [u8; BTH] = *sealed.first_chunk().expect("it is long enough");
-        let is_genuine = match envelope.mode {
-            Mode::Seal => {
-                let clear: [u8; CLEAR] = *sealed.first_chunk().expect("it is long enough");
-                let from = at.start + CLEAR - (to + BTH);
-                let place = &mut bytes[to + BTH..at.end];
-                incoming.key.open(envelope.counter, &clear, place, from..)
-            }
-            Mode::Auth => {
-                let (clear, body) = sealed.split_at(CLEAR);
-                let (body, tag) = body.split_at(rest);
-                let copy = &mut self.scratch[..rest];
-                copy.copy_from_slice(body);
-                incoming.key.fits(envelope.counter, clear, copy, tag)
-            }
-        };
-        if !is_genuine {
-            return Err(Refusal::Forged);
-        }
-        if envelope.mode < self.mode_min {
-            return Err(Refusal::TooWeak(envelope.mode));
-        }
-        if envelope.mode == Mode::Auth {
-            let from = at.start + CLEAR;
-            bytes.copy_within(from..from + rest, to + BTH);
+        let mut packet = Sealed::new(bytes, at, to);
+        let is_genuine = packet.open(&incoming.key, &envelope, &mut self.scratch);
+        check_opened(is_genuine, &envelope, self.mode_min)?;
+        if self.bound.contains_key(&qpn) {
+            return Err(Refusal::NotOfPair);
         }
         self.opened += 1;
         incoming.window.note(envelope.counter);
@@ -156,9 +173,33 @@ impl Opener {
         if let Some(new) = new {
             self.add(id, new);
         }
-        let len = BTH + rest + ICRC;
-        bytes[to..to + BTH].copy_from_slice(&bth);
-        bytes[to + len - ICRC..to + len].fill(0);
+        let len = packet.finish(envelope.mode);
+        Ok(Opened { len, envelope })
+    }
+
+    #[inline]
+    fn open_of_pair(
+        &mut self,
+        path: &Path,
+        envelope: &Envelope,
+        bytes: &mut [u8],
+        at: Range<usize>,
+        to: usize,
+    ) -> Result<Opened, Refusal> {
+        let qpn = dest_qp(&bytes[at.clone()]);
+        let place = self.pairs.find(&envelope.sender);
+        let incoming = self.pairs.at(place.ok_or(Refusal::UnknownPair)?);
+        let candidate = incoming.candidate(path, envelope.mode, envelope.counter)?;
+        let mut packet = Sealed::new(bytes, at, to);
+        let is_genuine = packet.open(incoming.key(&candidate), envelope, &mut self.scratch);
+        check_opened(is_genuine, envelope, self.mode_min)?;
+        if qpn != incoming.qpn {
+            return Err(Refusal::OtherQp);
+        }
+        incoming.note(candidate, envelope.counter);
+        self.opened += 1;
+        let envelope = *envelope;
+        let len = packet.finish(envelope.mode);
         Ok(Opened { len, envelope })
     }
 
@@ -185,8 +226,17 @@ impl Opener {
     /// Notes a packet that another process of this address opened, so that it is not taken again.
     ///
     /// # Errors
-    /// [`Refusal`] if it was taken before.
-    pub fn note(&mut self, path: &Path, envelope: &Envelope, now: u64) -> Result<(), Refusal> {
+    /// [`Refusal`] if it was taken before, or is for a QP that takes packets of its pair only: those no other process opens.
+    pub fn note(
+        &mut self,
+        path: &Path,
+        envelope: &Envelope,
+        packet: &[u8],
+        now: u64,
+    ) -> Result<(), Refusal> {
+        if envelope.epoch == PAIR || self.bound.contains_key(&dest_qp(packet)) {
+            return Err(Refusal::NotOfPair);
+        }
         let id = self.check(path, envelope, now)?;
         let place = match self.senders.find(&id) {
             Some(place) => place,
@@ -214,7 +264,9 @@ impl Opener {
         if envelope.key_id != self.keys.id() {
             return Err(Refusal::OtherKey(envelope.key_id));
         }
-        self.keys.accepted(envelope.epoch, now)?;
+        if envelope.epoch != PAIR {
+            self.keys.accepted(envelope.epoch, now)?;
+        }
         Ok(Id {
             path: *path,
             mode: envelope.mode,
@@ -242,6 +294,80 @@ impl Opener {
         }
         self.senders.insert(id, incoming)
     }
+}
+
+/// A packet where it lies, and where it is to lie. It is as long as any has to be, and no longer.
+struct Sealed<'a> {
+    bytes: &'a mut [u8],
+    at: Range<usize>,
+    to: usize,
+    /// What is in the clear: opening overwrites it.
+    clear: [u8; CLEAR],
+}
+
+impl<'a> Sealed<'a> {
+    #[inline]
+    fn new(bytes: &'a mut [u8], at: Range<usize>, to: usize) -> Sealed<'a> {
+        let clear = *bytes[at.clone()].first_chunk().expect("it is long enough");
+        Sealed {
+            bytes,
+            at,
+            to,
+            clear,
+        }
+    }
+
+    /// Bytes of what is sealed.
+    #[inline]
+    fn rest(&self) -> usize {
+        self.at.len() - LEN_MIN
+    }
+
+    /// Decrypts it, or looks at its tag. False if it was not sealed under this key.
+    #[inline]
+    fn open(&mut self, key: &Key, envelope: &Envelope, scratch: &mut [u8]) -> bool {
+        let (clear, counter) = (&self.clear, envelope.counter);
+        match envelope.mode {
+            Mode::Seal => {
+                let from = self.at.start + CLEAR - (self.to + BTH);
+                let place = &mut self.bytes[self.to + BTH..self.at.end];
+                key.open(counter, clear, place, from..)
+            }
+            Mode::Auth => {
+                let body = &self.bytes[self.at.clone()][CLEAR..];
+                let (body, tag) = body.split_at(self.rest());
+                let copy = &mut scratch[..body.len()];
+                copy.copy_from_slice(body);
+                key.fits(counter, clear, copy, tag)
+            }
+        }
+    }
+
+    /// Makes the packet of what was opened; returns its length.
+    #[inline]
+    fn finish(self, mode: Mode) -> usize {
+        let (to, rest) = (self.to, self.rest());
+        let bytes = self.bytes;
+        if mode == Mode::Auth {
+            let from = self.at.start + CLEAR;
+            bytes.copy_within(from..from + rest, to + BTH);
+        }
+        let len = BTH + rest + ICRC;
+        bytes[to..to + BTH].copy_from_slice(&self.clear[..BTH]);
+        bytes[to + len - ICRC..to + len].fill(0);
+        len
+    }
+}
+
+#[inline]
+fn check_opened(is_genuine: bool, envelope: &Envelope, mode_min: Mode) -> Result<(), Refusal> {
+    if !is_genuine {
+        return Err(Refusal::Forged);
+    }
+    if envelope.mode < mode_min {
+        return Err(Refusal::TooWeak(envelope.mode));
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Opener {

@@ -31,6 +31,15 @@ pub enum Refusal {
     /// It comes so late that it may have been.
     #[error("it comes so late that it may have been received before")]
     Late,
+    /// It is sealed under keys of a pair that is not known here.
+    #[error("it is sealed under keys of a pair that this process does not have")]
+    UnknownPair,
+    /// It is genuine, and for another QP than that of its pair.
+    #[error("its QP is not that of its pair")]
+    OtherQp,
+    /// It is genuine, as of any member of the cluster, and its QP takes packets of its peer only.
+    #[error("its QP takes packets under the keys of its pair only")]
+    NotOfPair,
 }
 
 impl From<Stale> for Refusal {

@@ -4,8 +4,9 @@ use core::fmt;
 
 use crate::aead::Key;
 use crate::derive;
-use crate::envelope::{BTH, CLEAR, Envelope, ICRC, Mode, OVERHEAD};
+use crate::envelope::{BTH, CLEAR, Envelope, ICRC, Mode, OVERHEAD, PAIR, dest_qp};
 use crate::keys::Keys;
+use crate::pair::{self, Pair};
 use crate::senders::Table;
 use crate::{Hide, Path};
 
@@ -44,6 +45,8 @@ pub struct Sealer {
     change_at: u64,
     is_worn: bool,
     paths: Table<Path, Option<Outgoing>>,
+    /// By the way of their packets, and the QP that they are for.
+    pairs: Table<(Path, u32), Option<pair::Outgoing>>,
     hide: Hide,
 }
 
@@ -69,8 +72,56 @@ impl Sealer {
             identity,
             is_worn: false,
             paths: Table::new(hide),
+            pairs: Table::new(hide),
             hide,
         }
+    }
+
+    /// From now on packets to a QP are sealed under the keys of its pair. Those of another pair to the same QP are over. Returns the number by which
+    /// [`Sealer::unbind`] knows it.
+    pub fn bind(&mut self, pair: &Pair, path: Path, dest_qp: u32) -> u32 {
+        self.pairs.remove(&(path, dest_qp));
+        let out = pair::Outgoing::new(pair, path, self.mode, self.hide);
+        self.pairs.insert((path, dest_qp), out);
+        pair.peer
+    }
+
+    /// The pair with this number is over: its keys are overwritten. Nothing happens if another has its place by now.
+    pub fn unbind(&mut self, path: Path, dest_qp: u32, number: u32) {
+        if let Some(place) = self.pairs.find(&(path, dest_qp))
+            && self.pairs.at(place).number == number
+        {
+            self.pairs.remove(&(path, dest_qp));
+        }
+    }
+
+    /// True if it has pairs: which keys a packet is sealed under depends on its QP ([`Sealer::seal`]), and not on its way alone
+    /// ([`Sealer::on`]).
+    #[inline]
+    pub fn has_pairs(&self) -> bool {
+        !self.pairs.is_empty()
+    }
+
+    /// Seals a packet as [`PathSealer::seal`] does, or under the keys of its QP's pair.
+    ///
+    /// # Panics
+    /// As [`PathSealer::seal`].
+    #[inline]
+    pub fn seal(&mut self, path: Path, packet: &[u8], to: &mut [u8]) {
+        let Some(place) = self.pairs.find(&(path, dest_qp(packet))) else {
+            return self.on(path).seal(packet, to);
+        };
+        let out = self.pairs.at(place);
+        let sender = out.number;
+        let (counter, key) = out.take();
+        let envelope = Envelope {
+            mode: self.mode,
+            epoch: PAIR,
+            key_id: self.keys.id(),
+            sender,
+            counter,
+        };
+        seal(key, &envelope, packet, to);
     }
 
     /// How much it does for each packet.
@@ -174,31 +225,37 @@ impl PathSealer<'_> {
     /// If the place is not, or the packet is shorter than a BTH and an ICRC.
     #[inline]
     pub fn seal(&mut self, packet: &[u8], to: &mut [u8]) {
-        assert_eq!(
-            packet.len() + OVERHEAD,
-            to.len(),
-            "the place has another size"
-        );
         let counter = self.out.next;
         self.out.next += 1;
         *self.is_worn |= self.out.next - self.start >= PACKETS_MAX;
-        let (bth, rest) = packet.split_at(BTH);
-        let rest = &rest[..rest.len() - ICRC];
-        let header = Envelope {
+        let envelope = Envelope {
             counter,
             ..self.envelope
         };
-        let (sealed, tag) = to.split_at_mut(CLEAR + rest.len());
-        sealed[..BTH].copy_from_slice(bth);
-        sealed[BTH..CLEAR].copy_from_slice(&header.emit());
-        sealed[CLEAR..].copy_from_slice(rest);
-        let (clear, body) = sealed.split_at_mut(CLEAR);
-        match self.envelope.mode {
-            Mode::Seal => tag.copy_from_slice(&self.out.key.seal(counter, clear, body)),
-            Mode::Auth => {
-                tag.copy_from_slice(&self.out.key.tag(counter, clear, body));
-                body.copy_from_slice(rest);
-            }
+        seal(&self.out.key, &envelope, packet, to);
+    }
+}
+
+/// Seals a packet under a key.
+#[inline]
+fn seal(key: &Key, envelope: &Envelope, packet: &[u8], to: &mut [u8]) {
+    assert_eq!(
+        packet.len() + OVERHEAD,
+        to.len(),
+        "the place has another size"
+    );
+    let (bth, rest) = packet.split_at(BTH);
+    let rest = &rest[..rest.len() - ICRC];
+    let (sealed, tag) = to.split_at_mut(CLEAR + rest.len());
+    sealed[..BTH].copy_from_slice(bth);
+    sealed[BTH..CLEAR].copy_from_slice(&envelope.emit());
+    sealed[CLEAR..].copy_from_slice(rest);
+    let (clear, body) = sealed.split_at_mut(CLEAR);
+    match envelope.mode {
+        Mode::Seal => tag.copy_from_slice(&key.seal(envelope.counter, clear, body)),
+        Mode::Auth => {
+            tag.copy_from_slice(&key.tag(envelope.counter, clear, body));
+            body.copy_from_slice(rest);
         }
     }
 }

@@ -79,6 +79,22 @@ impl<I: Copy + Eq + Hash, T> Table<I, Option<T>> {
         place
     }
 
+    /// True if there are none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Takes one out, if it is there.
+    #[cold]
+    pub(crate) fn remove(&mut self, id: &I) {
+        self.last = None;
+        if let Some(place) = self.places.remove(id) {
+            self.chunks[place / CHUNK][place % CHUNK].1 = None;
+            self.free.push(place);
+        }
+    }
+
     /// Takes out those that `keep` says no to.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&I) -> bool) {
         self.last = None;

@@ -17,6 +17,7 @@
 //! ```
 
 mod noise;
+mod packets;
 
 use core::fmt;
 use core::net::IpAddr;
@@ -24,6 +25,7 @@ use core::net::IpAddr;
 use zeroize::Zeroizing;
 
 use self::noise::{Handshake, MESSAGE, Split};
+pub(crate) use self::packets::{Incoming, Outgoing};
 use crate::Hide;
 use crate::derive::{SECRET, octets};
 use crate::keys::Keys;
