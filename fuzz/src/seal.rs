@@ -1,18 +1,24 @@
 //! The opener of sealed packets and the text of key files: nothing opens that was not sealed, what was sealed opens once and is what it
 //! was, and a key file that is read is written as it was meant.
 
-use urxe_seal::{Identity, KeyFile, Keys, Mode, Notice, OVERHEAD, Opener, Path, Sealer};
+use urxe_seal::{
+    HELLO_LEN, Identity, Initiator, KeyFile, Keys, Mode, Notice, OVERHEAD, Opener, Pair, PairEnds,
+    Path, Sealer, respond,
+};
 
-/// Input: a first byte that chooses. Then a datagram, or one to be sealed and changed, or the text of a key file.
+/// Input: a first byte that chooses. Then a datagram, or one to be sealed and changed, or the text of a key file, or messages of a handshake.
 pub fn target(data: &[u8]) {
     let Some((choice, data)) = data.split_first() else {
         return;
     };
-    match choice % 4 {
+    match choice % 7 {
         0 => datagram(data),
         1 => changed(data, Mode::Seal),
         2 => changed(data, Mode::Auth),
-        _ => key_file(data),
+        3 => key_file(data),
+        4 => hello(data),
+        5 => handshake(data),
+        _ => of_pair(data),
     }
 }
 
@@ -64,6 +70,83 @@ fn changed(data: &[u8], mode: Mode) {
             assert_eq!(opened.len, packet.len());
         }
     }
+}
+
+fn ends() -> PairEnds {
+    PairEnds {
+        initiator: path().source,
+        responder: path().dest,
+        service_id: 1,
+    }
+}
+
+fn initiator() -> (Initiator, [u8; HELLO_LEN]) {
+    Initiator::new(&Keys::new(&file()), 0, &ends(), [3; 36])
+}
+
+/// A first message, and an answer, of no end that has the secret.
+fn hello(data: &[u8]) {
+    let keys = Keys::new(&file());
+    let answered = respond(&keys, 0, &ends(), data, [4; 36]);
+    assert!(answered.is_err(), "the fuzzer has no key: {answered:?}");
+    let (mut initiator, _) = initiator();
+    assert!(initiator.finish(data).is_err());
+}
+
+/// Both messages, each with a byte changed: two bytes say which, and how. They agree only if nothing was, and the genuine ones still count.
+fn handshake(data: &[u8]) {
+    let Some(&[at, flip, to_answer, ..]) = data.first_chunk::<3>() else {
+        return;
+    };
+    let (mut initiator, mut first) = initiator();
+    let keys = Keys::new(&file());
+    let genuine = first;
+    let at = usize::from(at) % HELLO_LEN;
+    if to_answer & 1 == 0 {
+        first[at] ^= flip;
+    }
+    let answered = respond(&keys, 0, &ends(), &first, [4; 36]);
+    assert_eq!(answered.is_ok(), first == genuine);
+    let (_, answer) = respond(&keys, 0, &ends(), &genuine, [4; 36]).expect("genuine");
+    let mut second = answer;
+    second[at] ^= flip;
+    assert_eq!(initiator.finish(&second).is_ok(), flip == 0);
+    assert_eq!(initiator.finish(&answer).is_ok(), flip != 0, "once");
+}
+
+fn agree() -> [Pair; 2] {
+    let (mut initiator, first) = initiator();
+    let keys = Keys::new(&file());
+    let (theirs, answer) = respond(&keys, 0, &ends(), &first, [4; 36]).expect("genuine");
+    [initiator.finish(&answer).expect("genuine"), theirs]
+}
+
+/// A packet to the QP of a pair: two bytes say which byte is changed, and how; the rest is the packet.
+fn of_pair(data: &[u8]) {
+    let Some((&[at, flip], packet)) = data.split_first_chunk() else {
+        return;
+    };
+    if packet.len() < 16 {
+        return;
+    }
+    let qpn = u32::from_be_bytes([0, packet[5], packet[6], packet[7]]);
+    let [own, theirs] = agree();
+    let mut sealer = Sealer::new(Keys::new(&file()), Mode::Seal, Identity::new([1; 12]), 0);
+    let mut opener = Opener::new(Keys::new(&file()), Mode::Auth);
+    sealer.bind(&own, path(), qpn);
+    assert!(opener.bind(&theirs, path(), qpn));
+    let mut sealed = vec![0; packet.len() + OVERHEAD];
+    // The cluster's keys are not enough, whatever comes first.
+    sealer.on(path()).seal(packet, &mut sealed);
+    let len = sealed.len();
+    assert!(opener.open(&path(), 0, &mut sealed, 0..len, 0).is_err());
+    sealer.seal(path(), packet, &mut sealed);
+    let mut changed = sealed.clone();
+    changed[usize::from(at) % len] ^= flip;
+    let opened = opener.open(&path(), 0, &mut changed, 0..len, 0);
+    assert_eq!(opened.is_ok(), flip == 0);
+    let opened = opener.open(&path(), 0, &mut sealed, 0..len, 0);
+    assert_eq!(opened.is_ok(), flip != 0, "once");
 }
 
 fn key_file(data: &[u8]) {

@@ -25,6 +25,7 @@ fn whatever_is_sent_nothing_is_left_and_little_is_kept() {
                 all.established += reached.established;
                 all.ended += reached.ended;
                 all.answers += reached.answers;
+                all.handshakes += reached.handshakes;
             }
             Err(panic) => {
                 eprintln!("seed {seed} fails; script {script:?}");
@@ -34,7 +35,11 @@ fn whatever_is_sent_nothing_is_left_and_little_is_kept() {
     }
     println!("{all:?}");
     assert!(
-        all.requests > 1000 && all.established > 20 && all.ended > 100 && all.replies > 20,
+        all.requests > 1000
+            && all.established > 20
+            && all.ended > 100
+            && all.replies > 20
+            && all.handshakes > 100,
         "the scripts reach too little: {all:?}"
     );
 }

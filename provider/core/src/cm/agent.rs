@@ -10,7 +10,7 @@ use urxe_wire::{MAD_LEN, Qpn};
 use super::bounds::Unasked;
 use super::conn::{Conn, Holder, State, exponent_ns};
 use super::conns::Conns;
-use super::event::CmEvent;
+use super::event::{CmEvent, Handshake};
 use super::farewell::Changes;
 use super::index::Hasher;
 use super::listeners::{ListenerId, Listeners, Scope};
@@ -76,6 +76,8 @@ pub struct Agent {
     pub(super) timers: TimerWheel,
     pub(super) out: VecDeque<Outgoing>,
     pub(super) events: VecDeque<CmEvent>,
+    pub(super) handshakes: VecDeque<Handshake>,
+    pub(super) takes_handshakes: bool,
     pub(super) counts: Counts,
     pub(super) unasked: Unasked,
     /// QPNs that rest no longer.
@@ -94,6 +96,8 @@ impl Agent {
             timers: TimerWheel::default(),
             out: VecDeque::new(),
             events: VecDeque::new(),
+            handshakes: VecDeque::new(),
+            takes_handshakes: false,
             counts: Counts::default(),
             unasked: Unasked::default(),
             released: Vec::new(),
@@ -154,7 +158,14 @@ impl Agent {
         conn.timewait_ns = exponent_ns(request.ack_timeout);
         conn.service_id = service_id(request.space, request.remote_port);
         let (guid, qpn) = (self.config.guid, request.terms.qpn);
-        let write = |conn: &Conn| message::req(conn, guid, request);
+        let write = |conn: &mut Conn| {
+            let req = message::req(conn, guid, request)?;
+            let Some(bytes) = request.hello else {
+                return Ok(req);
+            };
+            conn.later = Some(Box::new(req));
+            message::hello(conn, guid, request, bytes)
+        };
         self.begin(now, conn, request.patience, qpn, write)
     }
 
@@ -166,7 +177,7 @@ impl Agent {
         let mut conn = Conn::new(request.path, State::SidrSent);
         conn.timeout_ns = exponent_ns(request.patience.response_timeout);
         conn.service_id = service_id(request.space, request.remote_port);
-        let write = |conn: &Conn| message::sidr_req(conn, request);
+        let write = |conn: &mut Conn| message::sidr_req(conn, request);
         self.begin(now, conn, request.patience, Qpn::new(0), write)
     }
 
@@ -176,7 +187,7 @@ impl Agent {
         mut conn: Conn,
         patience: Patience,
         qpn: Qpn,
-        write: impl FnOnce(&Conn) -> Result<Mad, CmError>,
+        write: impl FnOnce(&mut Conn) -> Result<Mad, CmError>,
     ) -> Result<CommId, CmError> {
         // The program chose that address.
         conn.proven = true;
@@ -191,6 +202,18 @@ impl Agent {
         self.conns.know_qp(place, qpn);
         self.send_and_wait(now, place, mad);
         Ok(id)
+    }
+
+    /// The way of a connection's messages.
+    pub fn path(&self, id: CommId) -> Option<MadPath> {
+        let conn = self.conns.at(self.conns.find(id)?)?;
+        Some(conn.path)
+    }
+
+    /// This side's QP of a connection, once it is known.
+    pub fn qpn(&self, id: CommId) -> Option<Qpn> {
+        let conn = self.conns.at(self.conns.find(id)?)?;
+        Some(conn.local_qpn).filter(|qpn| qpn.get() != 0)
     }
 
     /// True if it is a request for a connection that waits for its answer.
@@ -433,7 +456,7 @@ impl Agent {
         self.conns.find(id)
     }
 
-    fn in_state(&self, id: CommId, wanted: &[State]) -> Result<(usize, &Conn), CmError> {
+    pub(super) fn in_state(&self, id: CommId, wanted: &[State]) -> Result<(usize, &Conn), CmError> {
         let place = self.conns.find(id).ok_or(CmError::State)?;
         let conn = self.conns.at(place).ok_or(CmError::State)?;
         let is_wanted = wanted.contains(&conn.state);

@@ -76,7 +76,7 @@ impl Agent {
     }
 
     /// The connection with this id, if messages of it come this way.
-    fn find_on(&self, path: MadPath, local: u32) -> Option<(usize, &Conn)> {
+    pub(super) fn find_on(&self, path: MadPath, local: u32) -> Option<(usize, &Conn)> {
         self.on_path(path, self.conns.find(CommId(local)))
     }
 
@@ -102,7 +102,7 @@ impl Agent {
             return self.refuse_rep(path, header, rep);
         };
         match conn.state {
-            State::ReqSent if rep.local_comm_id != 0 => {
+            State::ReqSent if rep.local_comm_id != 0 && !conn.is_in_handshake() => {
                 self.conns
                     .know_remote(place, rep.local_comm_id, rep.local_ca_guid, rep.local_qpn);
                 self.conns.prove(place);
@@ -142,6 +142,9 @@ impl Agent {
 
     /// The other side thinks about it: waits that much longer.
     fn on_mra(&mut self, now: Time, path: MadPath, mra: &Mra) {
+        if self.take_answer(path, mra) {
+            return;
+        }
         let waits = |conn: &Conn| match mra.message {
             MraMessage::REQ => conn.state == State::ReqSent,
             MraMessage::REP => conn.state == State::RepSent && conn.remote_id == mra.local_comm_id,

@@ -75,6 +75,8 @@ pub(super) struct Conn {
     pub(super) service_id: u64,
     /// The message that is sent again: by the clock, or when the other side repeats its own.
     pub(super) sent: Option<Box<[u8; MAD_LEN]>>,
+    /// The request, while a handshake goes before it.
+    pub(super) later: Option<Box<[u8; MAD_LEN]>>,
     /// Time to act, if any.
     pub(super) deadline: Option<Time>,
     pub(super) retries_left: u8,
@@ -107,6 +109,7 @@ impl Conn {
             transaction_id: 0,
             service_id: 0,
             sent: None,
+            later: None,
             deadline: None,
             retries_left: 0,
             max_retries: 0,
@@ -120,6 +123,11 @@ impl Conn {
     /// True if the application hears what becomes of it.
     pub(super) fn is_held(&self) -> bool {
         self.holder != Holder::Nobody
+    }
+
+    /// True if its request is not sent so far.
+    pub(super) fn is_in_handshake(&self) -> bool {
+        self.state == State::ReqSent && self.later.is_some()
     }
 
     /// True if it is about datagrams.

@@ -1,8 +1,10 @@
-//! Events of the connection manager for the application.
+//! Events of the connection manager for the application, and messages of handshakes, which are for what has the keys.
+
+use core::net::IpAddr;
 
 use urxe_wire::cm::RejReason;
 
-use super::terms::{CommId, Incoming, Reply};
+use super::terms::{CommId, HelloBytes, Incoming, MadPath, Reply};
 
 /// What happened to a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,4 +47,38 @@ impl CmEvent {
             | CmEvent::TimewaitExit(id) => id,
         }
     }
+}
+
+/// A message of a handshake that arrived.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Handshake {
+    /// A peer begins one, before its request: answer by [`super::Agent::answer_hello`] or [`super::Agent::refuse_hello`].
+    Hello(Hello),
+    /// A listener answers that of a connection: go on by [`super::Agent::proceed`].
+    Answer(CommId, Box<HelloBytes>),
+}
+
+/// A first message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// The way of the answer.
+    pub path: MadPath,
+    /// The connection, as its request will name it.
+    pub from: HelloFrom,
+    /// What the connection is for.
+    pub service_id: u64,
+    /// The message.
+    pub bytes: Box<HelloBytes>,
+    pub(super) transaction_id: u64,
+}
+
+/// The connection that a peer asks for, by the peer's numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HelloFrom {
+    /// Its address.
+    pub remote: IpAddr,
+    /// Its device.
+    pub guid: u64,
+    /// Its number for the connection.
+    pub id: u32,
 }

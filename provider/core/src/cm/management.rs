@@ -6,7 +6,7 @@ use urxe_wire::{
 };
 
 use super::agent::{Agent, AgentConfig};
-use super::event::CmEvent;
+use super::event::{CmEvent, Handshake};
 use super::farewell::Farewell;
 use super::shrink::CmPlaces;
 use super::terms::MadPath;
@@ -32,6 +32,8 @@ pub(crate) struct Management {
     has_news: bool,
     /// Connections of the agent began or ended.
     has_farewells: bool,
+    /// The agent has messages of handshakes.
+    has_handshakes: bool,
     next_psn: Psn,
     /// What hosts that send messages use as Identifications.
     idents: Option<SourceIdents>,
@@ -45,6 +47,7 @@ impl Default for Management {
             has_mail: false,
             has_news: false,
             has_farewells: false,
+            has_handshakes: false,
             next_psn: Psn::new(0),
             idents: None,
         }
@@ -108,6 +111,17 @@ impl Shard {
         farewell
     }
 
+    /// A message of a handshake that goes before a request.
+    #[inline]
+    pub fn poll_cm_handshake(&mut self) -> Option<Handshake> {
+        if !self.management.has_handshakes {
+            return None;
+        }
+        let handshake = self.management.agent.as_deref_mut()?.poll_handshake();
+        self.management.has_handshakes = handshake.is_some();
+        handshake
+    }
+
     /// After everything that the agent did.
     fn settle_cm(&mut self) {
         let Some(agent) = self.management.agent.as_deref_mut() else {
@@ -116,6 +130,7 @@ impl Shard {
         self.management.has_mail = agent.front().is_some();
         self.management.has_news = agent.has_events();
         self.management.has_farewells = agent.has_farewells();
+        self.management.has_handshakes = agent.has_handshakes();
         self.management.due = agent.next_timeout().unwrap_or(Time(u64::MAX));
         while let Some(qpn) = agent.poll_released() {
             self.qps.give_back(qpn);

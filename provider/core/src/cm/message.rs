@@ -8,8 +8,8 @@ use urxe_wire::{Gid, MAD_LEN, MadHeader, Pkey, Qpn};
 
 use super::conn::Conn;
 use super::terms::{
-    Answer, CmError, ConnectRequest, DatagramAnswer, DatagramRequest, MadPath, Terms, Transport,
-    VendorOptions,
+    Answer, CmError, ConnectRequest, DatagramAnswer, DatagramRequest, HelloBytes, MadPath, Terms,
+    Transport, VendorOptions,
 };
 
 /// A MAD.
@@ -25,6 +25,33 @@ const ACK_DELAY: u8 = 15;
 pub(super) const SERVICE_TIMEOUT: u8 = 24;
 /// Status of an APR: alternate paths are not supported.
 const APR_NOT_SUPPORTED: u8 = 2;
+
+/// Transport service of what goes before a REQ: reliable datagrams, which no device has.
+pub(super) const HELLO_TRANSPORT: u8 = 2;
+
+/// What goes before a REQ: one with other private data, of a transport service that is refused where it is not understood.
+pub(super) fn hello(
+    conn: &Conn,
+    guid: u64,
+    request: &ConnectRequest<'_>,
+    bytes: &HelloBytes,
+) -> Result<Mad, CmError> {
+    let message = Req {
+        local_comm_id: conn.id.0,
+        service_id: service_id(request.space, request.remote_port),
+        local_ca_guid: guid,
+        local_qpn: request.terms.qpn,
+        transport_service_type: HELLO_TRANSPORT,
+        pkey: Pkey::DEFAULT,
+        private_data: with_header(request.path, request.local_port, bytes)?,
+        ..Req::default()
+    };
+    Ok(write(
+        CmMessage::Req(message),
+        conn,
+        VendorOptions::default(),
+    ))
+}
 
 pub(super) fn req(conn: &Conn, guid: u64, request: &ConnectRequest<'_>) -> Result<Mad, CmError> {
     let terms = &request.terms;

@@ -20,6 +20,7 @@
 //! | `clock.rs` | what happens when nothing does: messages sent again, timewait |
 //! | `conn.rs`, `conns.rs`, `index.rs` | a connection, all of them, finding one |
 //! | `farewell.rs`, `farewells.rs` | what others say in the name of a process that was killed |
+//! | `handshake.rs` | what is said before a request, where packets are sealed under keys of their own |
 //! | `listeners.rs` | which services take requests |
 //! | `message.rs` | messages, written |
 //! | `route.rs` | the owner of a message, where several share an address |
@@ -36,6 +37,7 @@ mod conns;
 mod event;
 mod farewell;
 mod farewells;
+mod handshake;
 mod index;
 mod lines;
 mod listeners;
@@ -47,13 +49,13 @@ mod shrink;
 mod terms;
 
 pub use agent::{Agent, AgentConfig, Counts, Outgoing};
-pub use event::CmEvent;
+pub use event::{CmEvent, Handshake, Hello, HelloFrom};
 pub use farewell::Farewell;
 pub use listeners::{ListenerId, Scope};
 pub(crate) use management::Management;
 pub use route::Destination;
 pub use shrink::CmPlaces;
 pub use terms::{
-    Answer, CmError, CommId, ConnectRequest, DatagramAnswer, DatagramRequest, Incoming, MadPath,
-    Patience, Reply, Terms, Transport, VendorOptions,
+    Answer, CmError, CommId, ConnectRequest, DatagramAnswer, DatagramRequest, HELLO_LEN,
+    HelloBytes, Incoming, MadPath, Patience, Reply, Terms, Transport, VendorOptions,
 };

@@ -69,6 +69,9 @@ impl Agent {
         }
         let listener = self.listeners.find(req.service_id, path.local);
         let listener = listener.ok_or(RejReason::INVALID_SERVICE_ID)?;
+        if self.is_hello(req) {
+            return self.take_hello(path, header, req);
+        }
         if let Some(place) = self.conns.find_remote_qpn(path.remote, guid, req.local_qpn)
             && state_at(self, place).is_some_and(|state| state != State::Dead)
         {
@@ -233,7 +236,7 @@ fn read_req(
 
 /// The other side's port, and what its program sent. The addresses must be those of the
 /// packet: otherwise the answers would go elsewhere.
-fn read_header(path: MadPath, private_data: &[u8]) -> Option<(u16, Box<[u8]>)> {
+pub(super) fn read_header(path: MadPath, private_data: &[u8]) -> Option<(u16, Box<[u8]>)> {
     let header = IpCmHeader::parse(private_data).ok()?;
     let is_same = |a: IpAddr, b: IpAddr| a.to_canonical() == b.to_canonical();
     let fits = is_same(header.src_ip(), path.remote) && is_same(header.dst_ip(), path.local);

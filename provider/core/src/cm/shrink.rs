@@ -29,6 +29,7 @@ impl Agent {
         self.timers.shrink(places.conns);
         self.out.shrink_to(Occupancy::KEPT);
         self.events.shrink_to(Occupancy::KEPT);
+        self.handshakes.shrink_to(Occupancy::KEPT);
         self.released.shrink_to(Occupancy::KEPT);
         self.changes.places.shrink_to(Occupancy::KEPT);
         places

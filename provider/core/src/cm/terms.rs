@@ -98,6 +98,12 @@ impl Default for Patience {
     }
 }
 
+/// Bytes of each message of a handshake that goes before a request: what a REQ has room for.
+pub const HELLO_LEN: usize = 56;
+
+/// A message of a handshake.
+pub type HelloBytes = [u8; HELLO_LEN];
+
 /// A connection to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectRequest<'a> {
@@ -121,6 +127,8 @@ pub struct ConnectRequest<'a> {
     pub patience: Patience,
     /// For the listener: 56 bytes at most.
     pub private_data: &'a [u8],
+    /// What is said before the request, if anything is.
+    pub hello: Option<&'a HelloBytes>,
 }
 
 /// A datagram QP to be found.

@@ -4,6 +4,7 @@
 mod connections;
 mod datagrams;
 mod flood;
+mod handshake;
 mod many;
 mod numbers;
 mod random;

@@ -66,6 +66,7 @@ pub(crate) fn request(qpn: u32, private_data: &[u8]) -> ConnectRequest<'_> {
         ack_timeout: 17,
         patience: Patience::default(),
         private_data,
+        hello: None,
     }
 }
 

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use urxe_core::Time;
 use urxe_core::cm::{
-    Agent, AgentConfig, Answer, CmEvent, CommId, ConnectRequest, MadPath, Patience, Reply, Scope,
-    Terms, Transport, VendorOptions,
+    Agent, AgentConfig, Answer, CmEvent, CommId, ConnectRequest, HELLO_LEN, Handshake, MadPath,
+    Patience, Reply, Scope, Terms, Transport, VendorOptions,
 };
 use urxe_core::qp::attr::Mtu;
 use urxe_core::qpn_table::QpnChunk;
@@ -47,6 +47,7 @@ pub(crate) struct Reached {
     pub(crate) established: u32,
     pub(crate) ended: u32,
     pub(crate) answers: u32,
+    pub(crate) handshakes: u32,
 }
 
 struct Run {
@@ -68,6 +69,7 @@ pub(crate) fn run(script: &[u8]) -> Reached {
         is_shared: false,
         secret: 5,
     });
+    agent.take_handshakes();
     for space in [PortSpace::TCP, PortSpace::UDP] {
         agent
             .listen(space, PORT, Scope::Any, BACKLOG)
@@ -137,9 +139,12 @@ impl Run {
                 path_mtu: kind % 7,
                 max_cm_retries: kind % 16,
                 local_cm_response_timeout: 20,
+                // What goes before a request.
+                transport_service_type: 2 * u8::from(kind % 16 == 3),
                 ..Req::default()
             };
             req.private_data[..36].copy_from_slice(&header.emit());
+            req.private_data[36] = kind >> 4;
             CmMessage::Req(req)
         };
         self.arrive(from, &message.emit_mad(u64::from(id)));
@@ -196,6 +201,7 @@ impl Run {
                 ack_timeout: 14,
                 patience: Patience::default(),
                 private_data: b"x",
+                hello: (which % 3 == 1).then_some(&[7; HELLO_LEN]),
             };
             let id = self
                 .agent
@@ -242,6 +248,20 @@ impl Run {
 
     /// Sends what is to be sent, hears what is to be heard, and looks.
     fn settle(&mut self) {
+        while let Some(handshake) = self.agent.poll_handshake() {
+            self.reached.handshakes += 1;
+            match handshake {
+                Handshake::Hello(hello) if hello.bytes[0] & 1 == 0 => {
+                    let reason = RejReason::VENDOR_OPTION_NOT_SUPPORTED;
+                    self.agent.refuse_hello(&hello, reason);
+                }
+                Handshake::Hello(hello) => self.agent.answer_hello(&hello, &hello.bytes),
+                Handshake::Answer(id, _) => {
+                    assert!(self.held.contains(&id), "{id:?} asked for nothing");
+                    self.agent.proceed(self.now, id);
+                }
+            }
+        }
         while let Some(outgoing) = self.agent.front() {
             assert_eq!(outgoing.path.local, addr(1));
             let (_, message) = CmMessage::parse(&*outgoing.mad).expect("it is a message");
