@@ -445,8 +445,8 @@ pub(crate) struct LaunchArgs {
     pub(crate) likeness: Option<Likeness>,
     #[command(flatten)]
     pub(crate) wire: WireArgs,
-    /// What is done for packets that pass sockets: off, auth, seal, or seal,require, which refuses peers that only authenticate
-    /// [default: seal with a key file, else off]
+    /// What is done for packets that pass sockets: off, auth, seal, or seal,require, which refuses peers that only authenticate;
+    /// with ,pairs connections have keys of their own [default: seal with a key file, else off]
     #[arg(long, value_name = "MODE")]
     pub(crate) security: Option<Security>,
     /// The key for that, of 'urxe key new'

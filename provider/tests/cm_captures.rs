@@ -146,6 +146,7 @@ fn as_client(mads: &[(IpAddr, [u8; 256])]) {
             CmMessage::Req(req) => {
                 let ip = ip_header(&req.private_data);
                 let request = ConnectRequest {
+                    hello: None,
                     path: path(CLIENT, SERVER),
                     space: urxe_wire::cm::PortSpace((req.service_id >> 16) as u16),
                     local_port: ip.src_port,

@@ -61,47 +61,58 @@ impl Id {
         };
         let space = urxe_wire::cm::PortSpace(self.port_space() as u16);
         let patience = options.patience();
-        let mailbox = &self.handle.mailbox;
-        // Events of it can come before the call returns; they are not looked at before the
-        // program takes them.
         let private_data = &param.private_data[..];
-        let begun = context
-            .engine()
-            .cm_begin(mailbox, |agent, now| match terms {
-                Some(terms) => {
-                    let request = ConnectRequest {
-                        path,
-                        space,
-                        local_port,
-                        remote_port,
-                        terms,
-                        transport: self.transport(),
-                        path_mtu,
-                        ack_timeout: options.ack_timeout,
-                        patience,
-                        private_data,
-                    };
-                    agent.connect(now, &request)
-                }
-                None => {
-                    let request = DatagramRequest {
-                        path,
-                        space,
-                        local_port,
-                        remote_port,
-                        patience,
-                        private_data,
-                    };
-                    agent.resolve(now, &request)
-                }
-            });
-        let begun = begun.and_then(|begun| begun.map_err(Error::from));
+        let begun = match terms {
+            Some(terms) => self.ask(&ConnectRequest {
+                path,
+                space,
+                local_port,
+                remote_port,
+                terms,
+                transport: self.transport(),
+                path_mtu,
+                ack_timeout: options.ack_timeout,
+                patience,
+                private_data,
+                hello: None,
+            }),
+            None => self.ask_where(&DatagramRequest {
+                path,
+                space,
+                local_port,
+                remote_port,
+                patience,
+                private_data,
+            }),
+        };
         let mut state = self.state();
         match begun {
             Ok(conn) => state.conn = Some(conn),
             Err(_) => state.step = Step::RouteResolved,
         }
         begun.map(drop)
+    }
+
+    /// Asks for a connection. Events of it can come before the call returns; they are not looked at before the program takes them.
+    fn ask(&self, request: &ConnectRequest<'_>) -> Result<CommId, Error> {
+        let engine = self.context()?.engine();
+        let ends = (request.path.local, request.path.remote);
+        let handshake = engine.begin_pair(ends, (request.space, request.remote_port))?;
+        let (initiator, hello) = handshake.unzip();
+        let request = ConnectRequest {
+            hello: hello.as_ref(),
+            ..*request
+        };
+        let connect = |agent: &mut Agent, now: Time| agent.connect(now, &request);
+        let begun = engine.cm_begin(&self.handle.mailbox, initiator, connect)?;
+        Ok(begun?)
+    }
+
+    fn ask_where(&self, request: &DatagramRequest<'_>) -> Result<CommId, Error> {
+        let engine = self.context()?.engine();
+        let resolve = |agent: &mut Agent, now: Time| agent.resolve(now, request);
+        let begun = engine.cm_begin(&self.handle.mailbox, None, resolve)?;
+        Ok(begun?)
     }
 
     /// The path MTU of a connection to the peer: what both ends can carry, as far as that is known. `None` before both
@@ -175,6 +186,7 @@ impl Id {
                 ..propose(&state, param)?
             }
         };
+        self.bind_pair(Some(terms.qpn))?;
         if let Some(qp) = qp {
             // Before the peer is told: what it sends at once finds the QP ready.
             self.make_ready(qp)?;
@@ -190,6 +202,19 @@ impl Id {
             return Err(error);
         }
         Ok(())
+    }
+
+    /// The QPs of both ends are known: from now on their packets are under keys of their own, where connections have such.
+    pub(super) fn bind_pair(&self, own: Option<Qpn>) -> Result<(), Error> {
+        let (context, conn) = self.conn()?;
+        let unknown = CmError::State("the peer is not known");
+        let (ends, peer) = {
+            let state = self.state();
+            let ends = state.local.zip(state.peer).ok_or(unknown)?;
+            let peer = state.agreed.and_then(|agreed| agreed.peer);
+            ((ends.0.ip(), ends.1.ip()), peer.ok_or(unknown)?)
+        };
+        context.shards().bind_pair(conn, ends, own, peer.0)
     }
 
     fn accept_datagram(&self, param: &ConnParam) -> Result<(), Error> {

@@ -77,6 +77,9 @@ fn refusal(reason: RejReason) -> String {
     let hint = match reason {
         RejReason::INVALID_SERVICE_ID => " (no program listens at that port)",
         RejReason::CONSUMER_DEFINED => " (the program did not accept it)",
+        RejReason::VENDOR_OPTION_NOT_SUPPORTED => {
+            " (if packets are sealed: one side has `pairs` in URXE_SECURITY, and the other has not)"
+        }
         _ => "",
     };
     format!("{reason}{hint}")

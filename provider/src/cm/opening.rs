@@ -109,6 +109,12 @@ impl Id {
             state.remote_ece = terms.vendor;
         }
         let param = EventParam::Conn(conn_param(terms, private_data));
+        if let Err(error) = self.bind_pair(None) {
+            // The peer hears of it as far as it can be told.
+            let _ = self.reject(&[]);
+            self.end();
+            return event(self, EventKind::ConnectError, -error.errno(), param);
+        }
         let Some(qp) = self.attached() else {
             return event(self, EventKind::ConnectResponse, 0, param);
         };

@@ -5,15 +5,18 @@
 //! objects under the same numbers, memory regions are copies under the same keys. A QP is in one, and a shared receive queue with
 //! all its QPs. The connection manager, XRC targets and the events of the port are in the first.
 
+use core::net::IpAddr;
 use core::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use urxe_core::cm::CommId;
 use urxe_core::mr::{MrChange, MrInit, MrKeys, PdId};
 use urxe_core::qp::attr::AddressVector;
-use urxe_wire::Lkey;
+use urxe_wire::{Lkey, Qpn};
 
-use crate::engine::{Engine, EngineConfig, Poisoned};
+use crate::cm::CmError;
+use crate::engine::{Agreement, Engine, EngineConfig, Poisoned};
 use crate::error::{Error, ErrorKind};
 use crate::host::environment;
 use crate::queues::{CqCore, CqInit};
@@ -173,6 +176,48 @@ impl Shards {
         // A failed engine has nothing to send.
         let others = self.others.iter();
         others.for_each(|engine| engine.settle().unwrap_or_default());
+    }
+
+    /// Gives the QPs of a connection the keys that its handshake left, if it had one: `own`, or the QP that the request named, and the peer's.
+    ///
+    /// # Errors
+    /// [`CmError::State`] if it should have had one.
+    pub(crate) fn bind_pair(
+        &self,
+        id: CommId,
+        ends: (IpAddr, IpAddr),
+        own: Option<Qpn>,
+        peer: Qpn,
+    ) -> Result<(), Error> {
+        const NONE: CmError =
+            CmError::State("the two ends have agreed on no keys of their own (URXE_SECURITY)");
+        if !self.first.has_pairs {
+            return Ok(());
+        }
+        let (pair, asked) = match self.first.take_pair(id)? {
+            Agreement::Missing => return Err(NONE.into()),
+            Agreement::Made(pair, asked) => (pair, asked),
+        };
+        let own = own.or(asked).ok_or(NONE)?;
+        if own.get() < 2 || peer.get() < 2 {
+            // Messages go there, which have other keys.
+            return Err(NONE.into());
+        }
+        let engine = self.home(own)?;
+        match engine.bind_pair(&pair, ends, (own, peer))? {
+            true => Ok(()),
+            false => Err(NONE.into()),
+        }
+    }
+
+    /// The engine that has a QP.
+    fn home(&self, qpn: Qpn) -> Result<&Engine, Error> {
+        for engine in &self.others {
+            if engine.has_qpns_of(qpn)? {
+                return Ok(engine);
+            }
+        }
+        Ok(&self.first)
     }
 
     /// All counters; of several shards, their sums.

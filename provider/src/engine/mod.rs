@@ -15,6 +15,7 @@ use core::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use urxe_core::cm::Agent;
 use urxe_core::mr::MrTable;
 use urxe_core::{Driver, Recovery, Shard, ShardConfig};
 use urxe_udp::{UdpConfig, UdpSocket};
@@ -24,6 +25,7 @@ pub(crate) use calls::post::QpShared;
 pub(crate) use calls::srq::SrqShared;
 pub(crate) use drive::doorbell::Poisoned;
 pub(crate) use drive::progress::ProgressThread;
+pub(crate) use objects::handshakes::Agreement;
 pub(crate) use upkeep::counters::MEANINGS as COUNTER_MEANINGS;
 pub(crate) use upkeep::open_engines::{CAPTURING, FAULTY};
 pub use upkeep::open_engines::{flush_open_captures, report_open_faults};
@@ -101,6 +103,9 @@ impl EngineConfig {
         if is_shared {
             shard.cm(|agent| agent.keep_farewells());
         }
+        if self.sealing.is_some() {
+            shard.cm(Agent::take_handshakes);
+        }
         if let Some(chunk) = chunk {
             shard.grant_qpns(chunk);
         }
@@ -128,6 +133,8 @@ pub(crate) struct Engine {
     watcher: Option<Watcher>,
     /// Its connections tell peers that can hear it which packets are lost.
     pub(crate) is_selective: bool,
+    /// Its connections have keys of their own.
+    pub(crate) has_pairs: bool,
     huge_pages: HugePages,
     /// Dropped after the sockets, which only then is the end of it.
     pub(crate) membership: Option<Arc<Membership>>,
@@ -167,6 +174,7 @@ impl Engine {
         fork::close_in_child(membership.iter().flat_map(|m| m.descriptors()));
         Ok(Engine {
             is_selective: config.shard.recovery == Recovery::Selective,
+            has_pairs: config.sealing.as_ref().is_some_and(|it| it.has_pairs),
             clock: opened.clock.clone(),
             port: opened.port.clone(),
             combiner: Combiner::new(ShardState::new(

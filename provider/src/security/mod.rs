@@ -29,6 +29,13 @@ pub enum Security {
     Seal,
     /// As [`Security::Seal`], and a peer that does less is refused.
     SealRequired,
+    /// As [`Security::Auth`], and connections that the connection manager makes have keys of their own, which only their two ends know. Those
+    /// to a peer without them are refused.
+    AuthPairs,
+    /// As [`Security::Seal`], with such keys.
+    SealPairs,
+    /// As [`Security::SealRequired`], with such keys.
+    SealRequiredPairs,
 }
 
 impl Security {
@@ -36,10 +43,18 @@ impl Security {
     pub(crate) fn modes(self) -> Option<(Mode, Mode)> {
         match self {
             Security::Off => None,
-            Security::Auth => Some((Mode::Auth, Mode::Auth)),
-            Security::Seal => Some((Mode::Seal, Mode::Auth)),
-            Security::SealRequired => Some((Mode::Seal, Mode::Seal)),
+            Security::Auth | Security::AuthPairs => Some((Mode::Auth, Mode::Auth)),
+            Security::Seal | Security::SealPairs => Some((Mode::Seal, Mode::Auth)),
+            Security::SealRequired | Security::SealRequiredPairs => Some((Mode::Seal, Mode::Seal)),
         }
+    }
+
+    /// Connections have keys of their own.
+    pub(crate) fn has_pairs(self) -> bool {
+        matches!(
+            self,
+            Security::AuthPairs | Security::SealPairs | Security::SealRequiredPairs
+        )
     }
 }
 
@@ -47,14 +62,28 @@ impl FromStr for Security {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Security, String> {
-        match text {
-            "off" => Ok(Security::Off),
+        let mut words = text.split(',');
+        let mode = words.next().unwrap_or_default();
+        let (mut requires, mut pairs) = (false, false);
+        let mut are_known = true;
+        for word in words {
+            match word {
+                "require" if !requires => requires = true,
+                "pairs" if !pairs => pairs = true,
+                _ => are_known = false,
+            }
+        }
+        match (mode, requires, pairs) {
+            ("off", false, false) if are_known => Ok(Security::Off),
             // What `auth` refuses is everything that is not authenticated, so it can require no more.
-            "auth" | "auth,require" => Ok(Security::Auth),
-            "seal" => Ok(Security::Seal),
-            "seal,require" => Ok(Security::SealRequired),
+            ("auth", _, false) if are_known => Ok(Security::Auth),
+            ("auth", _, true) if are_known => Ok(Security::AuthPairs),
+            ("seal", false, false) if are_known => Ok(Security::Seal),
+            ("seal", true, false) if are_known => Ok(Security::SealRequired),
+            ("seal", false, true) if are_known => Ok(Security::SealPairs),
+            ("seal", true, true) if are_known => Ok(Security::SealRequiredPairs),
             _ => Err(format!(
-                "\"{text}\" is none of \"off\", \"auth\", \"seal\" and \"seal,require\""
+                "\"{text}\" is not \"off\", \"auth\" or \"seal\", the last two with \",require\" and \",pairs\" if that is wanted"
             )),
         }
     }
@@ -67,6 +96,9 @@ impl fmt::Display for Security {
             Security::Auth => "auth",
             Security::Seal => "seal",
             Security::SealRequired => "seal,require",
+            Security::AuthPairs => "auth,pairs",
+            Security::SealPairs => "seal,pairs",
+            Security::SealRequiredPairs => "seal,require,pairs",
         })
     }
 }
@@ -76,6 +108,8 @@ impl fmt::Display for Security {
 pub(crate) struct Sealing {
     pub(crate) mode: Mode,
     pub(crate) mode_min: Mode,
+    /// Connections have keys of their own.
+    pub(crate) has_pairs: bool,
     pub(crate) key_file: PathBuf,
 }
 
@@ -102,6 +136,7 @@ impl Sealing {
         Ok(Some(Sealing {
             mode,
             mode_min,
+            has_pairs: security.has_pairs(),
             key_file,
         }))
     }
@@ -170,11 +205,32 @@ mod tests {
             Security::Auth,
             Security::Seal,
             Security::SealRequired,
+            Security::AuthPairs,
+            Security::SealPairs,
+            Security::SealRequiredPairs,
         ] {
             assert_eq!(security.to_string().parse(), Ok(security));
         }
-        assert_eq!("auth,require".parse(), Ok(Security::Auth));
-        for text in ["", "on", "require", "off,require", "Seal"] {
+        for (text, security) in [
+            ("auth,require", Security::Auth),
+            ("auth,pairs,require", Security::AuthPairs),
+            ("seal,pairs,require", Security::SealRequiredPairs),
+        ] {
+            assert_eq!(text.parse(), Ok(security));
+        }
+        for text in [
+            "",
+            "on",
+            "require",
+            "off,require",
+            "off,pairs",
+            "pairs",
+            "Seal",
+            "seal,",
+            "seal,pair",
+            "seal,pairs,pairs",
+            "pairs,seal",
+        ] {
             assert!(text.parse::<Security>().is_err(), "{text}");
         }
     }

@@ -19,8 +19,9 @@ use urxe_wire::Gid;
 use super::entries::{ROWS, Row};
 
 /// What goes before the packet: both addresses, the source port, the place in its
-/// train, the traffic class, padding, and the header of the envelope that it was in, or zeros.
+/// train, the traffic class, whether the packet is sealed, padding, and the header of the envelope that it was in, or zeros.
 pub(super) const HEAD: usize = 56;
+const SEALED_AT: usize = 37;
 const ENVELOPE_AT: usize = 40;
 /// No packet is longer: a path MTU of 4096 and all headers.
 const PACKET_MAX: usize = 8 << 10;
@@ -35,6 +36,8 @@ pub(crate) struct Handed<'a> {
     pub(crate) tos: u8,
     /// It was sealed, and was opened by the one that received it.
     pub(crate) envelope: Option<Envelope>,
+    /// It is sealed as it came: the one that received it does not have the keys of its pair.
+    pub(crate) is_sealed: bool,
     pub(crate) packet: &'a [u8],
 }
 
@@ -227,6 +230,7 @@ impl Handed<'_> {
         head[34..36].copy_from_slice(&self.place.to_be_bytes());
         head[36] = self.tos;
         head[37..].fill(0);
+        head[SEALED_AT] = u8::from(self.is_sealed);
         if let Some(envelope) = &self.envelope {
             head[ENVELOPE_AT..].copy_from_slice(&envelope.emit());
         }
@@ -244,6 +248,7 @@ impl Handed<'_> {
             place: u16::from_be_bytes([head[34], head[35]]),
             tos: head[36],
             envelope: head[ENVELOPE_AT..].first_chunk().and_then(Envelope::parse),
+            is_sealed: head[SEALED_AT] == 1,
             packet,
         })
     }
@@ -281,6 +286,7 @@ mod tests {
             place: 5,
             tos: 0x6b,
             envelope: packet.get(3).map(|_| envelope),
+            is_sealed: packet.len() == 3,
             packet,
         });
         for one in &handed {

@@ -286,13 +286,18 @@ pub fn ip(args: &str) {
 
 /// Makes the kernel deliver everything to one of the sockets on an address.
 pub fn steer_all_to(addr: IpAddr, number: u32) {
+    steer_all_at(addr, 4791, number);
+}
+
+/// The same at any port.
+pub fn steer_all_at(addr: IpAddr, port: u16, number: u32) {
     use urxe_udp::{Steering, UdpConfig, UdpSocket};
     let config = UdpConfig {
         reuse_port: true,
         ..UdpConfig::default()
     };
     // It is in the group for a moment, as the last: no other socket is renumbered.
-    let socket = UdpSocket::bind((addr, 4791).into(), &config).expect("of the same user");
+    let socket = UdpSocket::bind((addr, port).into(), &config).expect("of the same user");
     let steering = Steering {
         probe: urxe_core::qpn_table::PROBE,
         offset: 4,

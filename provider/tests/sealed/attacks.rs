@@ -29,21 +29,42 @@ fn seed() -> u64 {
 }
 
 /// A victim, its genuine peer, and what passed between them.
-struct Scene {
-    peer: End,
-    victim: End,
-    memory: urxe::Mr,
+pub(crate) struct Scene {
+    pub(crate) peer: End,
+    pub(crate) victim: End,
+    pub(crate) memory: urxe::Mr,
     seen: Vec<Seen>,
     attacker: UdpSocket,
     port: u16,
+    /// What keeps the connection.
+    _kept: Box<dyn std::any::Any>,
 }
 
 impl Scene {
     fn new(security: Security, key: &Key) -> Scene {
+        Scene::with(security, || {
+            let [peer, victim] = [0, 1].map(|_| End::on(open(address(), security, key)));
+            connect(&peer.qp, &victim.qp, &ConnectOptions::default());
+            (peer, victim, Box::new(()))
+        })
+    }
+
+    /// One of ends that the connection manager connected.
+    pub(crate) fn connected(security: Security, key: &Key) -> Scene {
+        Scene::with(security, || {
+            let ends = crate::pairs::connected(security, key);
+            let [(peer, one), (victim, other)] = ends.map(crate::pairs::Joined::into_parts);
+            (peer, victim, Box::new((one, other)))
+        })
+    }
+
+    fn with(
+        security: Security,
+        connect: impl FnOnce() -> (End, End, Box<dyn std::any::Any>),
+    ) -> Scene {
         ip("link set lo up");
         let mut sniffer = Sniffer::new();
-        let [peer, victim] = [0, 1].map(|_| End::on(open(address(), security, key)));
-        connect(&peer.qp, &victim.qp, &ConnectOptions::default());
+        let (peer, victim, kept) = connect();
         let memory = victim.memory(4096);
         let port = match security {
             Security::Off => urxe_wire::ROCE_V2_PORT,
@@ -58,6 +79,7 @@ impl Scene {
             seen: Vec::new(),
             attacker,
             port,
+            _kept: kept,
         };
         for _ in 0..8 {
             scene.write(SECRET);
@@ -72,7 +94,7 @@ impl Scene {
         scene
     }
 
-    fn write(&self, bytes: &[u8]) {
+    pub(crate) fn write(&self, bytes: &[u8]) {
         let near = self.peer.memory(bytes.len());
         near.write(0, bytes);
         let (addr, rkey) = (self.memory.addr(), self.memory.rkey());
@@ -82,7 +104,7 @@ impl Scene {
         self.peer.succeed();
     }
 
-    fn read(&self) -> Vec<u8> {
+    pub(crate) fn read(&self) -> Vec<u8> {
         let near = self.peer.memory(SECRET.len());
         let (addr, rkey) = (self.memory.addr(), self.memory.rkey());
         let sges = [near.sge(..)];
@@ -94,18 +116,18 @@ impl Scene {
         bytes
     }
 
-    fn addresses(&self) -> [IpAddr; 2] {
+    pub(crate) fn addresses(&self) -> [IpAddr; 2] {
         [&self.peer, &self.victim].map(|end| end.context.address())
     }
 
     /// What went to the victim.
-    fn requests(&self) -> impl Iterator<Item = &Seen> {
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &Seen> {
         let [peer, victim] = self.addresses();
         let seen = self.seen.iter();
         seen.filter(move |seen| seen.source == peer && seen.dest == victim)
     }
 
-    fn send(&self, bytes: &[u8]) {
+    pub(crate) fn send(&self, bytes: &[u8]) {
         let to = Dest::new(SocketAddr::new(self.addresses()[1], self.port));
         let outcome = self.attacker.send(SendBatch {
             bytes,
@@ -115,7 +137,7 @@ impl Scene {
     }
 
     /// The victim's memory, as the victim sees it.
-    fn victims_memory(&self) -> Vec<u8> {
+    pub(crate) fn victims_memory(&self) -> Vec<u8> {
         let mut bytes = vec![0; 4096];
         self.memory.read(0, &mut bytes);
         bytes

@@ -29,7 +29,7 @@ fn join([a, b]: &[End; 2]) {
 }
 
 /// SENDs, a WRITE and a READ, each of many packets.
-fn exchange([a, b]: &[End; 2]) {
+pub(crate) fn exchange([a, b]: [&End; 2]) {
     let len = 300_000;
     let (from, to) = (a.memory(len), b.memory(len));
     for (round, one) in [(1, a), (2, b)] {
@@ -72,7 +72,7 @@ fn peers_with_one_key_are_sealed() {
         [Security::Auth, Security::Seal],
     ] {
         let ends = pair(security, [&key, &key]);
-        exchange(&ends);
+        exchange(ends.each_ref());
         for end in &ends {
             assert!(end.counter("seal_opened") > 150, "{security:?}");
             assert_eq!(end.counter("drop_icrc"), 0);
@@ -88,7 +88,7 @@ fn offload_or_not_and_small_buffers_all_the_same() {
         End::on(context.open().expect("the address is free"))
     });
     join(&ends);
-    exchange(&ends);
+    exchange(ends.each_ref());
 }
 
 /// What a peer that cannot understand this side comes to: an error in words at both, within a second.
@@ -164,7 +164,7 @@ fn a_neighbour_of_a_peer_that_does_less_ends_no_connection() {
         End::on(open(addr, Security::Seal, &key)),
     ];
     join(&good);
-    exchange(&good);
+    exchange(good.each_ref());
     let strong = End::on(good[0].context.clone());
     let bad = [strong, End::on(open(addr, Security::Auth, &key))];
     join(&bad);
@@ -175,7 +175,7 @@ fn a_neighbour_of_a_peer_that_does_less_ends_no_connection() {
         .expect("room");
     assert_eq!(bad[1].complete().status, WcStatus::RetryExcErr);
     assert!(good[0].counter("seal_refused_mode") > 0);
-    exchange(&good);
+    exchange(good.each_ref());
 }
 
 #[test]
@@ -237,13 +237,13 @@ fn datagrams_and_groups_are_sealed() {
 fn keys_rotate_while_packets_flow() {
     let key = Key::new(1, 7);
     let ends = pair([Security::Seal; 2], [&key, &key]);
-    exchange(&ends);
+    exchange(ends.each_ref());
     let mut file = KeyFile::new(1, [7; 32], 0);
     file.rotate([8; 32], now(), now() + 2);
     write(&key.0, &file);
     let end = Instant::now() + Duration::from_secs(5);
     while Instant::now() < end {
-        exchange(&ends);
+        exchange(ends.each_ref());
     }
     // Both send in the new epoch: a file without the old one changes nothing.
     write(&key.0, &{
@@ -254,7 +254,7 @@ fn keys_rotate_while_packets_flow() {
     });
     let end = Instant::now() + Duration::from_secs(3);
     while Instant::now() < end {
-        exchange(&ends);
+        exchange(ends.each_ref());
     }
     for end in &ends {
         for (name, count) in attacks::refused(end) {
@@ -275,7 +275,7 @@ fn shared_addresses_share_one_key() {
     for end in several {
         let ends = [end, End::on(peer.clone())];
         join(&ends);
-        exchange(&ends);
+        exchange(ends.each_ref());
     }
     // Plain contexts have a port and a registry of their own.
     let plain = Context::builder(addr).security(Security::Off).open();

@@ -10,4 +10,5 @@ mod attacks;
 mod ends;
 mod files;
 mod keys;
+mod pairs;
 mod sniffer;

@@ -7,9 +7,10 @@ use std::os::fd::OwnedFd;
 use urxe_core::Time;
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::transmit::{RunLimits, TxBatch, TxDest};
-use urxe_seal::{Envelope, Path};
+use urxe_seal::{Envelope, Path, Refusal};
 
 use super::intake::Intake;
+use super::keeper::Keeper;
 use super::seam::{Carrier, Sending, Sent, Sleeper};
 use super::sockets::Which;
 use crate::error::Error;
@@ -130,8 +131,18 @@ impl Carrier for FaultyCarrier {
         self.below.is_sealed()
     }
 
-    fn note_opened(&mut self, path: &Path, envelope: &Envelope, now: Time) -> bool {
-        self.below.note_opened(path, envelope, now)
+    fn note_opened(
+        &mut self,
+        path: &Path,
+        envelope: &Envelope,
+        packet: &[u8],
+        now: Time,
+    ) -> Result<(), Refusal> {
+        self.below.note_opened(path, envelope, packet, now)
+    }
+
+    fn keeper(&mut self) -> Option<&mut dyn Keeper> {
+        self.below.keeper()
     }
 
     fn poll_refusing(&mut self) -> Option<Path> {

@@ -4,6 +4,7 @@ use urxe_core::qpn_table::QpnChunk;
 use urxe_core::{Foreign, Handled, LateReceives, RxPath};
 use urxe_seal::Envelope;
 use urxe_udp::Datagram;
+use urxe_wire::Qpn;
 
 use super::memory::wake;
 use super::pairs::in_order;
@@ -76,6 +77,22 @@ impl Intake<'_> {
         }
     }
 
+    /// Hands a packet of another owner over as it came: only the owner has the keys of its pair. False if there is no other.
+    #[cold]
+    pub(in crate::engine) fn pass_on_sealed(&mut self, handed: &Handed<'_>) -> bool {
+        let Some(&[_, high, middle, low]) = handed.packet.get(4..8).and_then(<[u8]>::first_chunk)
+        else {
+            return false;
+        };
+        let chunk = QpnChunk::of(Qpn::new(u32::from_be_bytes([0, high, middle, low])));
+        if self.others.is_none() || self.parts.shard.has_chunk(chunk) {
+            return false;
+        }
+        let path = RxPath::in_memory(handed.source, handed.local, handed.tos);
+        self.pass_on(&path, handed, Foreign::Qp(chunk));
+        true
+    }
+
     /// A datagram to wake this context, which is awake, or another owner of the address.
     #[cold]
     fn wake(&mut self, path: &RxPath, datagram: &Datagram<'_>, chunk: QpnChunk) {
@@ -116,6 +133,7 @@ fn handed<'a>(path: &RxPath, datagram: &Datagram<'a>) -> Handed<'a> {
         place: 0,
         tos: datagram.tos,
         envelope: None,
+        is_sealed: false,
         packet: datagram.data,
     }
 }

@@ -6,6 +6,7 @@
 
 pub(super) mod faulty;
 pub(super) mod intake;
+pub(super) mod keeper;
 pub(super) mod memory;
 pub(super) mod multicast;
 pub(super) mod network;

@@ -7,9 +7,10 @@ use std::os::fd::OwnedFd;
 use urxe_core::Time;
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::transmit::{TxBatch, TxDest};
-use urxe_seal::Envelope;
+use urxe_seal::{Envelope, Refusal};
 
 use super::intake::Intake;
+use super::keeper::Keeper;
 use super::sockets::Which;
 use crate::engine::upkeep::counters::EngineCounters;
 use crate::engine::upkeep::tap::Tap;
@@ -104,9 +105,21 @@ pub(in crate::engine) trait Carrier: Debug + Send {
         false
     }
 
-    /// Another process opened a sealed packet that is for this one, and hands it over. False if it was received before.
-    fn note_opened(&mut self, _path: &urxe_seal::Path, _envelope: &Envelope, _now: Time) -> bool {
-        true
+    /// Another process opened a sealed packet that is for this one, and hands it over. Refused if it was received before, or is under keys that its QP
+    /// does not take.
+    fn note_opened(
+        &mut self,
+        _path: &urxe_seal::Path,
+        _envelope: &Envelope,
+        _packet: &[u8],
+        _now: Time,
+    ) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// The keeper of the keys of connections, if packets are sealed where they leave.
+    fn keeper(&mut self) -> Option<&mut dyn Keeper> {
+        None
     }
 
     /// A peer that takes no packets of this side, as was found out by [`Carrier::upkeep`].

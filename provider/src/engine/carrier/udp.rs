@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use urxe_core::transmit::{RunLimits, Transmit as Run, TxBatch, TxDest};
 use urxe_core::{RxPath, Time};
-use urxe_seal::{Envelope, OVERHEAD, Path};
+use urxe_seal::{Envelope, OVERHEAD, Path, Refusal};
 use urxe_udp::{Datagram, Dest, RecvBatch, SendBatch, SendOutcome, Transmit, UdpSocket};
 use urxe_wire::ROCE_V2_PORT;
 
 use super::intake::Intake;
+use super::keeper::Keeper;
 use super::pairs::Joining;
 use super::sealed::Envelopes;
 use super::seam::{Carrier, Sending, Sent};
@@ -93,9 +94,21 @@ impl Carrier for SocketCarrier {
         self.envelopes.is_some()
     }
 
-    fn note_opened(&mut self, path: &Path, envelope: &Envelope, now: Time) -> bool {
-        let envelopes = self.envelopes.as_mut();
-        envelopes.is_none_or(|envelopes| envelopes.note_opened(path, envelope, now))
+    fn note_opened(
+        &mut self,
+        path: &Path,
+        envelope: &Envelope,
+        packet: &[u8],
+        now: Time,
+    ) -> Result<(), Refusal> {
+        match &mut self.envelopes {
+            Some(envelopes) => envelopes.note_opened(path, envelope, packet, now),
+            None => Ok(()),
+        }
+    }
+
+    fn keeper(&mut self) -> Option<&mut dyn Keeper> {
+        Some(&mut **self.envelopes.as_mut()?)
     }
 
     fn poll_refusing(&mut self) -> Option<Path> {

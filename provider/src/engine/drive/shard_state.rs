@@ -54,7 +54,7 @@ pub(crate) struct ShardState {
     pub(crate) inlets: Inlets,
     /// Packets that the core made.
     batch: TxBatch,
-    carrier: Box<dyn Carrier>,
+    pub(in crate::engine) carrier: Box<dyn Carrier>,
     /// What became of the last batch.
     sent: Sent,
     pub(crate) counters: EngineCounters,
@@ -187,41 +187,7 @@ impl ShardState {
                 Arrived::NoRing(by) => return self.carrier.refused(by),
                 Arrived::Farewells(_) => return,
             };
-            let Handed {
-                source,
-                source_port,
-                local,
-                place,
-                tos,
-                envelope,
-                packet,
-            } = handed;
-            self.counters.taken_over += 1;
-            let now = self.now;
-            if let Some(envelope) = &envelope {
-                let path = urxe_seal::Path {
-                    source,
-                    dest: local,
-                };
-                if !self.carrier.note_opened(&path, envelope, now) {
-                    self.counters.seal_refused_replayed += 1;
-                    return;
-                }
-            }
-            if wake::parse(packet).is_some() {
-                has_more = true;
-                return;
-            }
-            let path = match envelope {
-                // The tag was in the place of an ICRC.
-                Some(_) => RxPath::in_memory(source, local, tos),
-                None => RxPath::new(source, source_port, local, tos),
-            };
-            let handled = self.handle_packet(&path, place, packet);
-            if let Handled::OfAnother(Foreign::Message(_)) = handled {
-                // It came to the wrong one twice: on QP 1, its listener is gone.
-                self.shard.handle_unowned_mad(&path, packet, now);
-            }
+            has_more |= self.take_handed(&handed);
         });
         if has_more {
             // What is in memory, behind a datagram that says so: all of it, as the threads that sleep are woken for more only then. No
@@ -236,6 +202,53 @@ impl ShardState {
             // Failing (another process holds the registry) does no harm: the next one tries again.
             self.counters.steering_repairs += u64::from(repaired.unwrap_or(false));
         }
+    }
+
+    /// Takes a packet that was handed over. True if it says that there is something in memory.
+    fn take_handed(&mut self, handed: &Handed<'_>) -> bool {
+        self.counters.taken_over += 1;
+        let (now, tos, packet) = (self.now, handed.tos, handed.packet);
+        let ends = urxe_seal::Path {
+            source: handed.source,
+            dest: handed.local,
+        };
+        if handed.is_sealed {
+            self.take_sealed(&ends, tos, packet);
+            return false;
+        }
+        if let Some(envelope) = &handed.envelope
+            && let Err(refusal) = self.carrier.note_opened(&ends, envelope, packet, now)
+        {
+            self.counters.count_refusal(refusal);
+            return false;
+        }
+        if wake::parse(packet).is_some() {
+            return true;
+        }
+        let path = match handed.envelope {
+            // The tag was in the place of an ICRC.
+            Some(_) => RxPath::in_memory(handed.source, handed.local, tos),
+            None => RxPath::new(handed.source, handed.source_port, handed.local, tos),
+        };
+        let handled = self.handle_packet(&path, handed.place, packet);
+        if let Handled::OfAnother(Foreign::Message(_)) = handled {
+            // It came to the wrong one twice: on QP 1, its listener is gone.
+            self.shard.handle_unowned_mad(&path, packet, now);
+        }
+        false
+    }
+
+    /// Takes a packet of a pair that another of this address got: as it came, as only this one has the keys.
+    #[cold]
+    fn take_sealed(&mut self, path: &urxe_seal::Path, tos: u8, packet: &[u8]) {
+        let (now, counters) = (self.parts.now, &mut self.counters);
+        let keeper = self.carrier.keeper();
+        let opened = keeper.and_then(|it| it.open_handed(path, packet, now, counters));
+        let Some(opened) = opened else {
+            return;
+        };
+        let path = RxPath::in_memory(path.source, path.dest, tos);
+        self.handle_packet(&path, 0, &opened);
     }
 
     /// The kernel steers no sealed message to QP 1: the end of a connection may be handed over, behind what is in the sockets, and may be

@@ -13,6 +13,7 @@ use urxe_core::qp::state::QpState;
 use urxe_core::qpn_table::{CHUNKS, QpnChunk};
 use urxe_core::table::{QpIndex, cut};
 use urxe_core::{Driver, Time};
+use urxe_seal::Initiator;
 use urxe_wire::Qpn;
 use urxe_wire::cm::PortSpace;
 
@@ -22,6 +23,7 @@ use crate::engine::carrier::port_watch::LinkChange;
 use crate::engine::carrier::sockets::{ListensAt, Which};
 use crate::engine::drive::doorbell::Guard;
 use crate::engine::drive::shard_state::ShardState;
+use crate::engine::objects::handshakes::Handshakes;
 use crate::error::Error;
 use crate::guid::guid_of;
 use crate::lock::lock;
@@ -40,6 +42,8 @@ pub(crate) struct CmTable {
     listeners: Vec<Option<(Arc<Mailbox>, usize)>>,
     /// Its sockets are looked at, though no QP may use them.
     is_used: bool,
+    /// Where connections have keys of their own.
+    pub(in crate::engine) handshakes: Handshakes,
 }
 
 impl CmTable {
@@ -47,6 +51,7 @@ impl CmTable {
     pub(in crate::engine) fn shrink(&mut self, places: CmPlaces) {
         cut(&mut self.ids, places.conns);
         cut(&mut self.listeners, places.listeners);
+        self.handshakes.shrink(places.conns);
     }
 }
 
@@ -69,8 +74,12 @@ pub(in crate::engine) fn agent_config(
 impl ShardState {
     /// Puts what the agent tells into the mailboxes.
     pub(in crate::engine) fn deliver_cm_events(&mut self) {
+        self.serve_handshakes();
         while let Some(event) = self.shard.poll_cm_event() {
             if let CmEvent::Request(id, incoming) = event {
+                if incoming.transport.is_some() && !self.take_pair_of(id, incoming.path.remote) {
+                    continue;
+                }
                 let listener = self.cm.listeners.get(incoming.listener.0 as usize);
                 if let Some(Some((mailbox, context))) = listener {
                     mailbox.push(What::Request(*context, id, incoming));
@@ -78,6 +87,14 @@ impl ShardState {
                 continue;
             }
             let id = event.id();
+            match &event {
+                CmEvent::Rejected(id, reason, data) => {
+                    self.on_rejected(*id, *reason, data);
+                    self.forget_handshake(*id);
+                }
+                CmEvent::Unreachable(id) => self.forget_handshake(*id),
+                _ => {}
+            }
             let place = self.shard.cm(|agent| id.place(agent)).flatten();
             let mailbox = place.and_then(|place| self.cm.ids.get(place));
             let Some(Some(mailbox)) = mailbox else {
@@ -189,10 +206,11 @@ impl Engine {
         self.settled().map(drop)
     }
 
-    /// Asks for a connection of the identifier that has this mailbox, or where a datagram QP is.
+    /// Asks for a connection of the identifier that has this mailbox, after a handshake if one was begun, or where a datagram QP is.
     pub(crate) fn cm_begin(
         &self,
         mailbox: &Arc<Mailbox>,
+        initiator: Option<Initiator>,
         begin: impl FnOnce(&mut Agent, Time) -> Result<CommId, CoreError>,
     ) -> Result<Result<CommId, CoreError>, Error> {
         self.with_cm(|state, now| {
@@ -200,6 +218,7 @@ impl Engine {
             let begun = begun.expect("every context has an agent");
             if let Ok(id) = begun {
                 state.assign(id, Some(mailbox.clone()));
+                state.note_asked(id, initiator);
             }
             begun
         })
@@ -242,6 +261,7 @@ impl Engine {
         // After a fork or a panic there is nothing to end.
         let _ = self.with_cm(|state, now| {
             state.assign(id, None);
+            state.forget_handshake(id);
             state.shard.cm(|agent| agent.destroy(now, id));
         });
     }

@@ -1,7 +1,9 @@
 //! Creating, changing and destroying objects. These calls wait for the engine's lock:
 //! what they change is no longer in use when they return.
 
+mod agreeing;
 pub(super) mod cm;
+pub(super) mod handshakes;
 pub(super) mod keys;
 mod peer;
 pub(super) mod privilege;
@@ -116,6 +118,7 @@ impl Engine {
         state.shard.destroy_qp(qp.index);
         self.note_gone(state.shard.occupancy());
         state.mrs.unbind_qp(qp.qpn);
+        state.unbind_pair(qp.qpn);
         self.combiner.forget(&qp.bell);
         if let Some(Some(slot)) = state
             .inlets
@@ -152,6 +155,7 @@ impl Engine {
             qp.set_state(attr.qp_state);
             if attr.qp_state == QpState::Reset {
                 state.cqs.purge(qp.qpn, init.send_cq, init.recv_cq);
+                state.unbind_pair(qp.qpn);
             }
             state.strict_mut(|strict, _, _| strict.on_modified(qp.qpn, attr.qp_state));
             if mask.contains(AttrMask::AV)

@@ -1,5 +1,7 @@
 //! Counters of the engine itself, beside those of the core.
 
+use urxe_seal::Refusal;
+
 macro_rules! counters {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {
         #[derive(Clone, Copy, Debug, Default)]
@@ -72,6 +74,12 @@ counters! {
     seal_refused_replayed,
     /// Packets that come so late that they may have been received before.
     seal_refused_late,
+    /// Packets that are not under the keys of the pair that their QP is of, or of a pair that is not known here.
+    seal_refused_pair,
+    /// First messages of handshakes, and requests without one, that were refused.
+    seal_refused_handshake,
+    /// Connections that got keys of their own.
+    seal_pairs,
     /// Peers that said that they take no packets of this side.
     seal_refused_by_peer,
     /// Times that posts were taken over which had been left for the engine's holder.
@@ -96,4 +104,23 @@ counters! {
     heap_trims,
     /// Microseconds that this took.
     heap_trim_us,
+}
+
+impl EngineCounters {
+    /// Counts a sealed packet that is not taken.
+    #[cold]
+    pub(crate) fn count_refusal(&mut self, refusal: Refusal) {
+        *match refusal {
+            Refusal::NoEnvelope => &mut self.seal_refused_format,
+            Refusal::OtherKey(_) => &mut self.seal_refused_key,
+            Refusal::TooWeak(_) => &mut self.seal_refused_mode,
+            Refusal::UnknownEpoch(_) | Refusal::OldEpoch(_) => &mut self.seal_refused_epoch,
+            Refusal::Replayed => &mut self.seal_refused_replayed,
+            Refusal::Late => &mut self.seal_refused_late,
+            Refusal::UnknownPair | Refusal::OtherQp | Refusal::NotOfPair => {
+                &mut self.seal_refused_pair
+            }
+            _ => &mut self.seal_refused_forged,
+        } += 1;
+    }
 }

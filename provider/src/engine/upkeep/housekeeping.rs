@@ -93,7 +93,9 @@ impl Housekeeping {
             self.due = Some(now + PERIOD_NS);
             return;
         };
-        self.due = state.carrier_upkeep();
+        let stale = state.cm.handshakes.forget_old(now);
+        let dues = [state.carrier_upkeep(), stale];
+        self.due = dues.into_iter().flatten().min();
         // The program may have put signal handlers of its own in front of ours.
         guarded::protect();
         if let Some(tap) = &mut state.tap {

@@ -89,6 +89,7 @@ fn live_on(place: &Place, resident: &Joined, addr: IpAddr, random: &mut Random) 
         packet[..8].copy_from_slice(&random.next().to_le_bytes());
         let handed = Handed {
             envelope: None,
+            is_sealed: false,
             source: addr,
             source_port: 4791,
             local: addr,
@@ -246,6 +247,7 @@ fn messages_for_a_full_inbox_arrive_when_its_owner_fetches_what_it_has() {
     let packet = dreq(busy.chunk);
     let handed = Handed {
         envelope: None,
+        is_sealed: false,
         source: addr,
         source_port: 4791,
         local: addr,
@@ -293,6 +295,7 @@ fn whoever_receives_for_neighbours_that_fetch_nothing_does_not_wait() {
         for (packet, one) in packets.iter().zip(&stopped) {
             let handed = Handed {
                 envelope: None,
+                is_sealed: false,
                 source: addr,
                 source_port: 4791,
                 local: addr,

@@ -17,6 +17,9 @@ impl Envelopes {
         if !self.peers.news.is_empty() {
             self.act_on_news(sockets, intake);
         }
+        if !self.strays.is_empty() {
+            self.strays.pass_on(intake);
+        }
     }
 
     #[cold]

@@ -2,18 +2,24 @@
 //! when they come in, before anything looks at them. What goes through memory is not sealed.
 
 mod acts;
+mod keyed;
 mod peers;
+mod strays;
 
 use core::net::IpAddr;
+use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use urxe_core::transmit::{RUNS_MAX, TxBatch};
 use urxe_core::{RxPath, Time};
-use urxe_seal::{Envelope, Identity, Keys, Mode, Notice, OVERHEAD, Opener, Path, Refusal, Sealer};
+use urxe_seal::{
+    Envelope, Hide, Identity, Keys, Mode, Notice, OVERHEAD, Opener, Path, Refusal, Sealer,
+};
 use urxe_udp::{Datagram, Dest, RecvBatch, Transmit};
 use urxe_wire::IcrcVerdict;
 
 use self::peers::{Head, News, Peers};
+use self::strays::Strays;
 use super::memory::wake;
 use crate::engine::upkeep::counters::EngineCounters;
 use crate::error::Error;
@@ -25,12 +31,15 @@ use crate::share::{PROBE_LEN, is_probe};
 /// How often it is looked whether the key file has changed.
 const LOOK_NS: u64 = 1_000_000_000;
 
+/// Keys stay out of core dumps.
+const HIDE: Hide = keep_out_of_dumps;
+
 /// The shortest packet that leaves: a BTH and an ICRC.
 const PACKET_MIN: usize = 16;
 
 /// Seals and opens for the sockets of one engine.
 #[derive(Debug)]
-pub(super) struct Envelopes {
+pub(in crate::engine) struct Envelopes {
     sealer: Sealer,
     opener: Opener,
     sealing: Sealing,
@@ -46,6 +55,9 @@ pub(super) struct Envelopes {
     /// Packets may have been damaged on purpose: those leave damaged.
     damages: bool,
     peers: Peers,
+    /// By QP: the way of its packets, the QP that they are for, and the number of their pair, where they are under keys of their own.
+    bound: HashMap<u32, (Path, u32, u32)>,
+    strays: Strays,
 }
 
 /// The time of day: that of the last look at it, and what has passed since.
@@ -85,14 +97,8 @@ impl Envelopes {
         let clock = Wall::look(Time::ZERO);
         let mode_min = sealing.mode_min;
         Ok(Envelopes {
-            sealer: Sealer::hidden(
-                keys.clone(),
-                sealing.mode,
-                identity()?,
-                clock.seconds,
-                keep_out_of_dumps,
-            ),
-            opener: Opener::hidden(keys, mode_min, keep_out_of_dumps),
+            sealer: Sealer::hidden(keys.clone(), sealing.mode, identity()?, clock.seconds, HIDE),
+            opener: Opener::hidden(keys, mode_min, HIDE),
             sealing: sealing.clone(),
             clock,
             seen,
@@ -103,6 +109,8 @@ impl Envelopes {
             ends: Vec::new(),
             damages,
             peers: Peers::default(),
+            bound: HashMap::new(),
+            strays: Strays::default(),
         })
     }
 
@@ -136,11 +144,14 @@ impl Envelopes {
                 self.peers.expect(path, now);
             }
             let start = end;
-            let mut sealer = self.sealer.on(path);
+            let has_pairs = self.sealer.has_pairs();
             let packets = batch.bytes()[run.range.clone()].chunks(run.segment_size);
             for (place, packet) in packets.enumerate() {
                 let place_out = &mut self.out[end..end + packet.len() + OVERHEAD];
-                sealer.seal(packet, place_out);
+                match has_pairs {
+                    true => self.sealer.seal(path, packet, place_out),
+                    false => self.sealer.on(path).seal(packet, place_out),
+                }
                 end += place_out.len();
                 if self.damages
                     && run.dest.icrc_seed().verify(place as u16, packet) == IcrcVerdict::Bad
@@ -246,6 +257,7 @@ impl Envelopes {
                         self.opened.push(opened.envelope);
                     }
                 }
+                Err(Refusal::UnknownPair) => self.strays.keep(path, about, &bytes[from..end]),
                 Err(refusal) => self.refuse(&path, refusal, head, now, counters),
             }
             from = end;
@@ -262,19 +274,10 @@ impl Envelopes {
         now: Time,
         counters: &mut EngineCounters,
     ) {
-        match refusal {
-            Refusal::NoEnvelope => counters.seal_refused_format += 1,
-            Refusal::OtherKey(_) => counters.seal_refused_key += 1,
-            Refusal::TooWeak(_) => counters.seal_refused_mode += 1,
-            Refusal::UnknownEpoch(_) => {
-                counters.seal_refused_epoch += 1;
-                // Other hosts may have a newer file, and this one, too.
-                self.look_at = self.look_at.min(now + LOOK_NS / 10);
-            }
-            Refusal::OldEpoch(_) => counters.seal_refused_epoch += 1,
-            Refusal::Replayed => counters.seal_refused_replayed += 1,
-            Refusal::Late => counters.seal_refused_late += 1,
-            _ => counters.seal_refused_forged += 1,
+        counters.count_refusal(refusal);
+        if let Refusal::UnknownEpoch(_) = refusal {
+            // Other hosts may have a newer file, and this one, too.
+            self.look_at = self.look_at.min(now + LOOK_NS / 10);
         }
         if let Some(head) = head {
             self.peers.refuse(*path, refusal, head, now);
@@ -328,10 +331,16 @@ impl Envelopes {
         }
     }
 
-    /// Notes a packet that another process of this address opened. False if it was received before.
-    pub(super) fn note_opened(&mut self, path: &Path, envelope: &Envelope, now: Time) -> bool {
+    /// Notes a packet that another process of this address opened.
+    pub(super) fn note_opened(
+        &mut self,
+        path: &Path,
+        envelope: &Envelope,
+        packet: &[u8],
+        now: Time,
+    ) -> Result<(), Refusal> {
         let seconds = self.clock.seconds(now);
-        self.opener.note(path, envelope, seconds).is_ok()
+        self.opener.note(path, envelope, packet, seconds)
     }
 
     /// How packets are sealed.
