@@ -77,6 +77,7 @@
 //!   Identification that it covers.
 //! - [`Syndrome`]: what an ACK or NAK says. [`Psn`], [`Msn`]: 24-bit circles.
 //! - [`cm`]: connection manager messages. [`cnp`]: congestion notification.
+//! - [`Tmh`], [`Rvh`]: what messages of tag matching begin with.
 //! - [`Frame`]: whole frames, for captures and simulators, with [`PauseFrame`] for priority
 //!   flow control and [`Grh`] for what a UD receive begins with.
 //! - [`pcapng`]: capture files, for programs that write them.
@@ -115,6 +116,7 @@ mod pfc;
 mod pretty;
 mod psn;
 mod syndrome;
+mod tmh;
 mod udp;
 
 pub use bth::{BTH_LEN, Bth};
@@ -137,6 +139,7 @@ pub use packet::{ICRC_LEN, Packet};
 pub use pfc::{PAUSE_DESTINATION, PAUSE_QUANTUM_BITS, Pause, PauseFrame};
 pub use psn::{Msn, Psn};
 pub use syndrome::{CreditCode, NakCode, RnrTimer, Syndrome, SyndromeKind};
+pub use tmh::{Rvh, Tmh, TmhOp};
 pub use udp::{PROTOCOL_UDP, ROCE_V2_PORT, Udp};
 
 /// Keeps the example of the registry's page true.
