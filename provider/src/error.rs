@@ -219,7 +219,7 @@ impl ErrorKind {
     fn is_limit(&self) -> bool {
         matches!(
             self,
-            ErrorKind::Post(PostError::QueueFull(_))
+            ErrorKind::Post(PostError::QueueFull(_) | PostError::TagListFull(_))
                 | ErrorKind::CreateQp(CreateQpError::Full(_))
                 | ErrorKind::TooManyCqs(_)
                 | ErrorKind::TooManyPds(_)

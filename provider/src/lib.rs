@@ -150,6 +150,7 @@ mod stat_qps;
 #[cfg(feature = "tokio")]
 mod stream;
 mod strict;
+mod tags;
 mod td;
 #[cfg(test)]
 mod testing;
@@ -206,7 +207,7 @@ pub use urxe_core::ErrorDetail;
 pub use urxe_core::Recovery;
 pub use urxe_core::cm::VendorOptions as Ece;
 pub use urxe_core::congestion;
-pub use urxe_core::cq::{CqId, WcOpcode};
+pub use urxe_core::cq::{CqId, TmFlags, TmInfo, WcOpcode};
 pub use urxe_core::error::{DropReason, Fault, Side, WcStatus};
 pub use urxe_core::flush::{Flush, Placement, Selectivity};
 pub use urxe_core::mr::{Access, BindMw, MwType, RegisterError, inc_rkey};
@@ -215,9 +216,10 @@ pub use urxe_core::qp::attr::{AddressVector, AttrMask, Mtu, QpAttr, QpCap};
 pub use urxe_core::qp::ready::bring_to_rts;
 pub use urxe_core::qp::state::{ModifyError, QpState, QpType};
 pub use urxe_core::srq::{SrqAttr, SrqAttrMask, SrqError, SrqId};
+pub use urxe_core::tm::{TagHandle, TagOp, TagRecv, TagWr, TmCap};
 pub use urxe_core::work::{PostError, SendFlags, SendWr as SendWrFields, Sge, WrData, WrOpcode};
 pub use urxe_seal::{KeyFile, KeyFileError};
-pub use urxe_wire::{Gid, IcrcPolicy, Lkey, Pkey, Psn, Qkey, Qpn, Rkey};
+pub use urxe_wire::{Gid, IcrcPolicy, Lkey, Pkey, Psn, Qkey, Qpn, Rkey, Rvh, Tmh, TmhOp};
 pub use wc::Wc;
 pub use wire::Wire;
 pub use wr::{RecvWr, SendWr};

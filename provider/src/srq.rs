@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use urxe_core::srq::{SrqAttr, SrqAttrMask, SrqError, SrqId, SrqInit, SrqXrc};
+use urxe_core::tm::{SrqTm, TmCap};
 use urxe_wire::Qpn;
 
 use crate::cq::Cq;
@@ -56,34 +57,49 @@ struct SrqInner {
     engine: Arc<Engine>,
     shard: usize,
     shared: Arc<SrqShared>,
-    /// What a queue of type XRC needs: its domain, and its CQ.
-    xrc: Option<(Xrcd, Cq)>,
+    kind: Kind,
+}
+
+/// What a queue needs beside its protection domain.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Basic,
+    /// Of type XRC: its domain, and its CQ.
+    Xrc(Xrcd, Cq),
+    /// With tag matching: its CQ.
+    Tags(Cq, TmCap),
 }
 
 impl Srq {
     pub(crate) fn create(pd: &Pd, attr: &SrqAttr) -> Result<Srq, Error> {
-        Srq::with(pd, None, attr)
+        Srq::with(pd, Kind::Basic, attr)
     }
 
-    pub(crate) fn create_xrc(pd: &Pd, xrcd: &Xrcd, cq: &Cq, attr: &SrqAttr) -> Result<Srq, Error> {
-        Srq::with(pd, Some((xrcd.clone(), cq.clone())), attr)
-    }
-
-    fn with(pd: &Pd, xrc: Option<(Xrcd, Cq)>, attr: &SrqAttr) -> Result<Srq, Error> {
+    pub(crate) fn with(pd: &Pd, kind: Kind, attr: &SrqAttr) -> Result<Srq, Error> {
         let shards = pd.shards();
         // The QPs of an XRC domain are in the first shard.
-        let shard = match &xrc {
-            Some(_) => 0,
-            None => shards.next(),
+        let shard = match &kind {
+            Kind::Xrc(..) => 0,
+            _ => shards.next(),
         };
         let engine = shards.at(shard).clone();
         let shared = engine.create_srq(&SrqInit {
             pd: pd.id(),
             attr: *attr,
-            xrc: xrc.as_ref().map(|(xrcd, cq)| SrqXrc {
-                xrcd: xrcd.id(),
-                cq: cq.id(),
-            }),
+            xrc: match &kind {
+                Kind::Xrc(xrcd, cq) => Some(SrqXrc {
+                    xrcd: xrcd.id(),
+                    cq: cq.id(),
+                }),
+                _ => None,
+            },
+            tm: match &kind {
+                Kind::Tags(cq, cap) => Some(SrqTm {
+                    cq: cq.id(),
+                    cap: *cap,
+                }),
+                _ => None,
+            },
         })?;
         Ok(Srq {
             inner: Arc::new(SrqInner {
@@ -91,7 +107,7 @@ impl Srq {
                 engine,
                 shard,
                 shared,
-                xrc,
+                kind,
             }),
         })
     }
@@ -104,12 +120,34 @@ impl Srq {
 
     /// Its XRC domain, if it is of type XRC.
     pub fn xrcd(&self) -> Option<&Xrcd> {
-        self.inner.xrc.as_ref().map(|(xrcd, _)| xrcd)
+        match &self.inner.kind {
+            Kind::Xrc(xrcd, _) => Some(xrcd),
+            _ => None,
+        }
     }
 
-    /// Where its receives complete, if it is of type XRC; otherwise each QP says.
+    /// Where its receives complete, if it is of type XRC or has tag matching; otherwise each QP says.
     pub fn cq(&self) -> Option<&Cq> {
-        self.inner.xrc.as_ref().map(|(_, cq)| cq)
+        match &self.inner.kind {
+            Kind::Xrc(_, cq) | Kind::Tags(cq, _) => Some(cq),
+            Kind::Basic => None,
+        }
+    }
+
+    /// The sizes of its list of tags, if it has tag matching.
+    pub fn tm_cap(&self) -> Option<&TmCap> {
+        match &self.inner.kind {
+            Kind::Tags(_, cap) => Some(cap),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    pub(crate) fn shared(&self) -> &SrqShared {
+        &self.inner.shared
     }
 
     /// What [`crate::AsyncEvent::SrqLimitReached`] names it by.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use urxe_core::cq::{Cqe, WcOpcode};
+use urxe_core::cq::{Cqe, TmInfo, WcOpcode};
 use urxe_core::error::{Fault, WcStatus};
 use urxe_wire::{Qpn, Rkey};
 
@@ -53,6 +53,9 @@ pub struct Wc {
     pub ipv4: bool,
     /// The sender asked for an event.
     pub solicited: bool,
+    /// Of a queue with tag matching ([`crate::Pd::create_tm_srq`]): which tag, and what happened to it.
+    #[doc(alias = "ibv_wc_read_tm_info")]
+    pub tm: TmInfo,
 }
 
 impl Wc {
@@ -101,6 +104,7 @@ impl Default for Wc {
             grh: false,
             ipv4: false,
             solicited: false,
+            tm: TmInfo::default(),
         }
     }
 }
@@ -121,6 +125,7 @@ impl From<Cqe> for Wc {
             grh: cqe.grh,
             ipv4: cqe.ipv4,
             solicited: cqe.solicited,
+            tm: cqe.tm,
         }
     }
 }

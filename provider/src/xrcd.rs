@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::lock::lock;
 use crate::pd::Pd;
 use crate::qp::{Qp, QpInitAttr, QpInner};
-use crate::srq::Srq;
+use crate::srq::{Kind, Srq};
 
 /// A domain of extended reliable connections (XRC): its shared receive queues, and the
 /// target QPs through which peers reach all of them.
@@ -171,7 +171,7 @@ impl Xrcd {
         if !cq.context().is(self.context()) {
             return foreign("completion queue");
         }
-        Srq::create_xrc(pd, self, cq, attr)
+        Srq::with(pd, Kind::Xrc(self.clone(), cq.clone()), attr)
     }
 
     /// Creates a target QP, in RESET: the receiving end of a connection. It belongs to the

@@ -566,6 +566,7 @@ impl Action {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use urxe_core::cq::TmInfo;
     use urxe_core::error::Fault;
     use urxe_core::work::Sge;
     use urxe_wire::{Bth, Lkey, Qpn};
@@ -604,6 +605,7 @@ mod tests {
             grh: false,
             ipv4: false,
             solicited: false,
+            tm: TmInfo::default(),
         });
     }
 

@@ -35,7 +35,7 @@ macro_rules! faults {
         /// Why a completion failed: the check that refused, and on which side. Its
         /// number is the completion's `vendor_err`.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-        #[repr(u32)]
+        #[repr(u16)]
         #[non_exhaustive]
         pub enum Fault { $(#[doc = $text] $name = $code,)* }
 
@@ -83,6 +83,8 @@ faults! {
     WindowBind = 0x151, Local, MwBindErr, "the memory window could not be bound: window, MR and QP must be of one PD, the MR needs MW_BIND (and LOCAL_WRITE for remote writes and atomics) and must not be zero-based, the range must lie inside it, and a type 2 window must be free and take a new key";
     LocalInvalidate = 0x152, Local, LocQpOpErr, "LOCAL_INV names an rkey that is not valid or may not be invalidated: type 1 windows and ordinary MRs may not, nor MRs with bound windows, nor windows of another QP";
     CqOverrun = 0x141, Local, LocQpOpErr, "the completion queue is full and a completion could not be stored";
+    TagGone = 0x161, Local, TmErr, "the tag is not in the list any more: a message took it, or it was removed before";
+    RendezvousTooLong = 0x162, Local, TmRndvIncomplete, "the message of a rendezvous is longer than the tag's memory, which has the headers instead: the program fetches the message";
     NakInvalidRequest = 0x201, Remote, RemInvReqErr, "the remote QP refused the request: the operation is not enabled in its access flags (REMOTE_READ/WRITE/ATOMIC), the message is longer than its receive buffer, an atomic is misaligned, or more READs are outstanding than its max_dest_rd_atomic";
     NakRemoteAccess = 0x202, Remote, RemAccessErr, "the remote MR refused the access: wrong or stale rkey (an lkey never works), outside its bounds, another protection domain, or the MR lacks the REMOTE right";
     NakRemoteOperational = 0x203, Remote, RemOpErr, "the remote side could not carry the request out: its receive WQE or memory is faulty";

@@ -61,6 +61,7 @@ mod stats;
 pub mod table;
 mod time;
 mod timer;
+pub mod tm;
 pub mod transmit;
 mod turns;
 mod wc_status;

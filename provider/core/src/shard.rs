@@ -205,6 +205,7 @@ impl Shard {
         match removed {
             Some(mut qp) => {
                 qp.resp.forget_kept(&mut self.common);
+                qp.resp.forget_tagged(&mut self.common);
                 qp.req.end_selective(&mut self.common);
                 self.destinations
                     .leave(index, &mut qp.way, &self.common.config);

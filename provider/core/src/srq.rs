@@ -12,11 +12,13 @@ use crate::context::Common;
 use crate::cq::CqId;
 use crate::event::AsyncEvent;
 use crate::late::LateReceives;
+use crate::mix::SplitMix64;
 use crate::mr::PdId;
 use crate::qpn_table::QpnTable;
 use crate::shard::Shard;
 use crate::table::QpIndex;
 pub use crate::table::SrqId;
+use crate::tm::{SrqTm, TagList, Tags, TmCap};
 use crate::work::{PostError, RecvQueue, RecvWr};
 use crate::xrc::XrcdId;
 
@@ -31,6 +33,8 @@ pub struct SrqInit {
     pub attr: SrqAttr,
     /// For a queue of type XRC: its receives complete to a queue of its own.
     pub xrc: Option<SrqXrc>,
+    /// For a queue with tag matching: its list of tags. Such a queue is not of type XRC.
+    pub tm: Option<SrqTm>,
 }
 
 /// What makes a shared receive queue one of type XRC.
@@ -91,7 +95,7 @@ pub enum SrqError {
     /// A size or the limit is not possible.
     #[error("{name} is {value}, but {min} to {max} is possible")]
     Value {
-        /// Name of the field of `ibv_srq_attr`.
+        /// Name of the field of `ibv_srq_attr` or `ibv_tm_cap`.
         name: &'static str,
         /// Its value.
         value: u32,
@@ -100,6 +104,9 @@ pub enum SrqError {
         /// The largest.
         max: u32,
     },
+    /// Tag matching and XRC at once.
+    #[error("a queue has tag matching or is of type XRC, not both")]
+    TwoTypes,
     /// A bit that is no attribute.
     #[error("the attribute mask {0:#x} has bits besides MAX_WR and LIMIT")]
     Mask(u32),
@@ -120,16 +127,21 @@ impl SrqAttr {
             ("srq_limit", self.srq_limit, 0, self.max_wr),
         ];
         for (name, value, min, max) in ranges {
-            if value < min || value > max {
-                return Err(SrqError::Value {
-                    name,
-                    value,
-                    min,
-                    max,
-                });
-            }
+            SrqAttr::check_range(name, value, (min, max))?;
         }
         Ok(())
+    }
+
+    fn check_range(name: &'static str, value: u32, (min, max): (u32, u32)) -> Result<(), SrqError> {
+        match (min..=max).contains(&value) {
+            true => Ok(()),
+            false => Err(SrqError::Value {
+                name,
+                value,
+                min,
+                max,
+            }),
+        }
     }
 }
 
@@ -138,6 +150,7 @@ impl SrqAttr {
 pub(crate) struct Srq {
     pub(crate) pd: PdId,
     pub(crate) xrc: Option<SrqXrc>,
+    pub(crate) tags: Option<Box<Tags>>,
     attr: SrqAttr,
     queue: RecvQueue,
     /// QPs that were created with it.
@@ -148,6 +161,25 @@ pub(crate) struct Srq {
 #[derive(Debug)]
 pub(crate) struct SrqTable {
     srqs: QpnTable<Srq>,
+    /// The secret of the next list of tags.
+    secrets: SplitMix64,
+}
+
+impl SrqTm {
+    /// Every size must be in its range.
+    fn check(&self) -> Result<(), SrqError> {
+        let TmCap {
+            max_num_tags,
+            max_ops,
+        } = self.cap;
+        for (name, value, max) in [
+            ("max_num_tags", max_num_tags, TmCap::NUM_TAGS_MAX),
+            ("max_ops", max_ops, TmCap::OPS_MAX),
+        ] {
+            SrqAttr::check_range(name, value, (1, max))?;
+        }
+        Ok(())
+    }
 }
 
 impl SrqTable {
@@ -155,6 +187,7 @@ impl SrqTable {
         SrqTable {
             // SRQ numbers must say nothing about QP numbers.
             srqs: QpnTable::new(secret ^ 0x3c6e_f372_fe94_f82b),
+            secrets: SplitMix64::new(secret ^ 0x7a67_6d61_7463_6833),
         }
     }
 
@@ -187,7 +220,7 @@ impl SrqTable {
         self.srqs.occupancy().places
     }
 
-    fn at_mut(&mut self, id: SrqId) -> Result<&mut Srq, SrqError> {
+    pub(crate) fn at_mut(&mut self, id: SrqId) -> Result<&mut Srq, SrqError> {
         self.srqs.at_mut(QpIndex(id.0)).ok_or(SrqError::NoSrq)
     }
 }
@@ -237,7 +270,16 @@ impl Shard {
     /// [`SrqError`] if a size is beyond what there is.
     pub fn create_srq(&mut self, init: &SrqInit) -> Result<(SrqId, Qpn), SrqError> {
         init.attr.check(0)?;
-        let table = &mut self.common.srqs.srqs;
+        if let Some(tm) = &init.tm {
+            tm.check()?;
+            if init.xrc.is_some() {
+                return Err(SrqError::TwoTypes);
+            }
+        }
+        let SrqTable {
+            srqs: table,
+            secrets,
+        } = &mut self.common.srqs;
         if table.is_exhausted() {
             // Numbers of shared receive queues are not shared with other owners.
             table.grant_any();
@@ -245,6 +287,10 @@ impl Shard {
         let made = table.insert_with(|_, _| Srq {
             pd: init.pd,
             xrc: init.xrc,
+            tags: init.tm.map(|tm| {
+                let list = TagList::new(tm.cap.max_num_tags, secrets.bits());
+                Box::new(Tags { tm, list })
+            }),
             attr: init.attr,
             queue: RecvQueue::new(init.attr.max_wr, init.attr.max_sge as usize),
             users: 0,

@@ -7,7 +7,7 @@ macro_rules! statuses {
         $(, never: $never:literal)?;)*) => {
         /// Status of a work completion, with the numbers of `enum ibv_wc_status`.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-        #[repr(u32)]
+        #[repr(u8)]
         #[non_exhaustive]
         #[doc(alias = "ibv_wc_status")]
         pub enum WcStatus { $($(#[doc = $doc])* $name = $number,)* }
@@ -95,12 +95,10 @@ statuses! {
     /// Something else.
     GeneralErr = 21, "IBV_WC_GENERAL_ERR", "general error",
         never: "every failure here has a status of its own";
-    /// Only with tag matching.
-    TmErr = 22, "IBV_WC_TM_ERR", "tag matching error",
-        never: "tag matching is not offered";
-    /// Only with tag matching.
-    TmRndvIncomplete = 23, "IBV_WC_TM_RNDV_INCOMPLETE", "tag matching rendezvous incomplete",
-        never: "tag matching is not offered";
+    /// A tag that was to be removed is not in the list any more.
+    TmErr = 22, "IBV_WC_TM_ERR", "tag matching error";
+    /// A tag matched a rendezvous that does not fit its memory: the program goes on with it.
+    TmRndvIncomplete = 23, "IBV_WC_TM_RNDV_INCOMPLETE", "tag matching rendezvous incomplete";
 }
 
 impl WcStatus {

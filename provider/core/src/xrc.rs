@@ -23,6 +23,7 @@ impl SrqTable {
             pd: srq.pd,
             cq: xrc.cq,
             sge_max: srq.max_sge(),
+            has_tags: false,
         })
     }
 }

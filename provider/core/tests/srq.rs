@@ -50,6 +50,7 @@ impl Shared {
             pd,
             attr,
             xrc: None,
+            tm: None,
         };
         let (srq, _) = pair.nodes[RECEIVER].shard.create_srq(&init).expect("fits");
         let mut shared = Shared {
@@ -468,6 +469,7 @@ fn attributes_out_of_range_are_refused_and_change_nothing() {
             ..attr(1, 0)
         },
         xrc: None,
+        tm: None,
     };
     assert!(shard.create_srq(&init).is_err());
     let nowhere = SrqId(99);

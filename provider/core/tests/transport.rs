@@ -25,6 +25,7 @@ mod states;
 #[path = "support/cm_hostile.rs"]
 mod strangers;
 mod support;
+mod tags;
 mod uc;
 mod wan;
 mod windows;

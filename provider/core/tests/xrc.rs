@@ -131,6 +131,7 @@ impl Xrc {
             pd,
             attr: SrqAttr::default(),
             xrc: Some(SrqXrc { xrcd, cq }),
+            tm: None,
         });
         let (srq, srqn) = made.expect("fits");
         let keys = node.mrs.register(MrInit {
@@ -306,6 +307,7 @@ fn a_queue_that_is_unknown_or_of_another_domain_is_an_invalid_request() {
                         pd: PD,
                         attr: SrqAttr::default(),
                         xrc: None,
+                        tm: None,
                     };
                     let made = x.pair.nodes[TGT].shard.create_srq(&basic);
                     made.expect("fits").1

@@ -310,7 +310,7 @@ impl CqCore {
 mod tests {
     use super::*;
     use std::sync::Weak;
-    use urxe_core::cq::WcOpcode;
+    use urxe_core::cq::{TmInfo, WcOpcode};
     use urxe_core::error::Fault;
     use urxe_wire::Qpn;
 
@@ -328,6 +328,7 @@ mod tests {
             grh: false,
             ipv4: false,
             solicited,
+            tm: TmInfo::default(),
         }
     }
 

@@ -46,7 +46,7 @@ impl HeldCompletions {
             self.release(cqs, random, |lane, _| lane == cq);
             return cqs.push(cq, cqe);
         }
-        let queue = Queue::of(cqe.qpn, cqe.opcode);
+        let queue = Queue::ordered_with(cqe.qpn, cqe.opcode);
         // A QP with messages that name their shared queue completes to several.
         let is_its = |lane: &Lane| lane.queue == queue && lane.cq == cq;
         let found = self.lanes.iter().position(is_its);
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::queues::CqInit;
     use crate::wc::Wc;
-    use urxe_core::cq::WcOpcode;
+    use urxe_core::cq::{TmInfo, WcOpcode};
     use urxe_core::error::{Fault, WcStatus};
     use urxe_wire::Qpn;
 
@@ -145,6 +145,7 @@ mod tests {
             qpn: Qpn::new(2),
             src_qp: Qpn::new(3),
             solicited: false,
+            tm: TmInfo::default(),
             grh: false,
             ipv4: false,
         }

@@ -1,6 +1,6 @@
 //! One outstanding work request, and the bytes that the adapter owns meanwhile.
 
-use urxe_core::cq::WcOpcode;
+use urxe_core::cq::{TmFlags, WcOpcode};
 use urxe_core::error::WcStatus;
 use urxe_core::memory::Memory;
 use urxe_core::mr::MrSpan;
@@ -26,10 +26,23 @@ pub(crate) enum Queue {
 impl Queue {
     /// The own queue of a QP for a completed request.
     pub(super) fn of(qpn: Qpn, opcode: WcOpcode) -> Queue {
-        if matches!(opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm) {
-            Queue::Recv(qpn)
-        } else {
-            Queue::Send(qpn)
+        match opcode {
+            WcOpcode::Recv | WcOpcode::RecvRdmaWithImm | WcOpcode::TmRecv | WcOpcode::TmNoTag => {
+                Queue::Recv(qpn)
+            }
+            _ => Queue::Send(qpn),
+        }
+    }
+
+    /// The queue that a completion keeps its order with. All of tag matching have one order, whatever QP they are of.
+    pub(super) fn ordered_with(qpn: Qpn, opcode: WcOpcode) -> Queue {
+        match opcode {
+            WcOpcode::TmAdd
+            | WcOpcode::TmDel
+            | WcOpcode::TmSync
+            | WcOpcode::TmRecv
+            | WcOpcode::TmNoTag => Queue::Recv(Qpn::new(0)),
+            _ => Queue::of(qpn, opcode),
         }
     }
 
@@ -235,6 +248,12 @@ impl Entry {
         self.written_at
             .map_or_else(String::new, |at| format!(" (at {at})"))
     }
+}
+
+/// The completion is that of a tag, or of an operation on tags: neither is in the ledger.
+pub(super) fn is_of_tags(opcode: WcOpcode, flags: TmFlags) -> bool {
+    let of_tag = flags.contains(TmFlags::MATCH) || flags.contains(TmFlags::DATA_VALID);
+    of_tag || matches!(opcode, WcOpcode::TmAdd | WcOpcode::TmDel | WcOpcode::TmSync)
 }
 
 /// An operation's name in reports.

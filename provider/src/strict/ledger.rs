@@ -193,7 +193,8 @@ impl Ledger {
             // In any order: a message's last bytes were placed just now, and one without
             // bytes took a receive that has none.
             Queue::Shared(_) => {
-                let has_bytes = cqe.byte_len > 0 && cqe.opcode == WcOpcode::Recv;
+                let is_placed = cqe.opcode != WcOpcode::RecvRdmaWithImm;
+                let has_bytes = cqe.byte_len > 0 && is_placed;
                 let last = placed_last.filter(|last| last.queue == queue && has_bytes);
                 let is_last = |entry: &Entry| last.is_some_and(|last| last.number == entry.number);
                 let is_empty = |entry: &Entry| last.is_none() && !entry.has_placed();

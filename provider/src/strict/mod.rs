@@ -47,6 +47,7 @@ use crate::host::environment;
 use crate::queues::CqTable;
 use crate::wc::Wc;
 use delay::HeldCompletions;
+use entry::is_of_tags;
 use ledger::Ledger;
 use placement::HeldWrites;
 use report::Reports;
@@ -174,6 +175,9 @@ impl Strict {
 
     /// The core made a completion: it may not be in its queue for a while.
     fn on_completion(&mut self, cqe: &Cqe) {
+        if is_of_tags(cqe.opcode, cqe.tm.flags) {
+            return;
+        }
         let queue = self.queue_of(cqe.qpn, cqe.opcode);
         if !queue.is_send() {
             // It tells the program about every WRITE before it.
@@ -188,6 +192,9 @@ impl Strict {
 
     /// The program gets a completion: from now on the buffers are its own.
     pub(crate) fn on_polled(&mut self, wc: &Wc) {
+        if is_of_tags(wc.opcode, wc.tm.flags) {
+            return;
+        }
         let queue = self.queue_of(wc.qp_num, wc.opcode);
         let cq = self.cq_of(queue);
         let Strict {

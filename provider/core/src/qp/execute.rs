@@ -59,12 +59,38 @@ impl Responder {
         received: u64,
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<Outcome, Refusal> {
+        if self.tagged.is_some() {
+            return self.on_tagged_send(link, packet, received, cx);
+        }
         if self.rq.is_empty() && !self.find_receive(link, cx) {
             self.needs_receives = true;
             return Ok(Outcome::NotReady);
         }
         check_length(packet, link.mtu)?;
-        let payload = packet.payload();
+        let total = self.place_send(packet.payload(), received, cx)?;
+        let ends = ends_message(packet);
+        if ends {
+            self.end_send(link, packet, cx)?;
+            let wr_id = self.rq.front_wr_id();
+            let done = link.cqe(wr_id, WcOpcode::Recv, Fault::None, total as u32);
+            self.complete_receive(packet, done, cx);
+        } else {
+            self.incoming = Incoming::Send { received: total };
+        }
+        Ok(Outcome::Executed {
+            psns: 1,
+            ends_message: ends,
+        })
+    }
+
+    /// Places bytes of a SEND into the oldest receive; returns how many it has then.
+    #[inline]
+    pub(crate) fn place_send<H: Host>(
+        &mut self,
+        payload: &[u8],
+        received: u64,
+        cx: &mut Cx<'_, '_, H>,
+    ) -> Result<u64, Refusal> {
         let total = received + payload.len() as u64;
         // From here on the oldest receive is taken, and a fault is its fault.
         self.incoming = Incoming::Send { received };
@@ -82,25 +108,26 @@ impl Responder {
             )
             .map_err(Refusal::Local)?;
         }
-        let ends = ends_message(packet);
-        if ends {
-            let invalidated = packet.ieth().map(|ieth| ieth.rkey);
-            if let Some(rkey) = invalidated {
-                cx.env
-                    .mrs
-                    .check_invalidate(rkey, link.accessor())
-                    .map_err(|_| Refusal::Invalidate)?;
-                cx.env.mrs.invalidate(rkey);
-            }
-            self.incoming = Incoming::Idle;
-            self.complete_receive(link, packet, WcOpcode::Recv, total as u32, cx);
-        } else {
-            self.incoming = Incoming::Send { received: total };
+        Ok(total)
+    }
+
+    /// The last packet of a SEND is placed; it may take an rkey back.
+    #[inline]
+    pub(crate) fn end_send<H: Host>(
+        &mut self,
+        link: &Link,
+        packet: &Packet<'_>,
+        cx: &mut Cx<'_, '_, H>,
+    ) -> Result<(), Refusal> {
+        if let Some(rkey) = packet.ieth().map(|ieth| ieth.rkey) {
+            cx.env
+                .mrs
+                .check_invalidate(rkey, link.accessor())
+                .map_err(|_| Refusal::Invalidate)?;
+            cx.env.mrs.invalidate(rkey);
         }
-        Ok(Outcome::Executed {
-            psns: 1,
-            ends_message: ends,
-        })
+        self.incoming = Incoming::Idle;
+        Ok(())
     }
 
     #[inline]
@@ -170,7 +197,9 @@ impl Responder {
         if ends {
             self.incoming = Incoming::Idle;
             if packet.info().has_imm() {
-                self.complete_receive(link, packet, WcOpcode::RecvRdmaWithImm, total, cx);
+                let wr_id = self.rq.front_wr_id();
+                let done = link.cqe(wr_id, WcOpcode::RecvRdmaWithImm, Fault::None, total);
+                self.complete_receive(packet, done, cx);
             }
         } else {
             let received = received + payload.len() as u32;
@@ -263,19 +292,19 @@ impl Responder {
         })
     }
 
-    fn complete_receive<H: Host>(
+    /// The oldest receive is done, as `done` says but for what its last packet carries.
+    #[inline]
+    pub(crate) fn complete_receive<H: Host>(
         &mut self,
-        link: &Link,
         packet: &Packet<'_>,
-        opcode: WcOpcode,
-        byte_len: u32,
+        done: Cqe,
         cx: &mut Cx<'_, '_, H>,
     ) {
         let cqe = Cqe {
             imm: packet.imm().map(|imm| imm.0),
             invalidated: packet.ieth().map(|ieth| ieth.rkey),
-            solicited: packet.bth().solicited,
-            ..link.cqe(self.rq.front_wr_id(), opcode, Fault::None, byte_len)
+            solicited: done.solicited || packet.bth().solicited,
+            ..done
         };
         self.rq.pop();
         self.needs_receives = true;
@@ -327,7 +356,7 @@ fn ends_message(packet: &Packet<'_>) -> bool {
 
 /// FIRST and MIDDLE are full, LAST has something, ONLY may be empty.
 #[inline]
-fn check_length(packet: &Packet<'_>, mtu: u32) -> Result<(), Refusal> {
+pub(crate) fn check_length(packet: &Packet<'_>, mtu: u32) -> Result<(), Refusal> {
     let (len, mtu) = (packet.payload().len(), mtu as usize);
     let ok = match packet.info().position {
         Position::First | Position::Middle => len == mtu,

@@ -29,6 +29,7 @@ mod sgl;
 mod shared_recv;
 mod source_ident;
 pub mod state;
+pub(crate) mod tagged;
 mod uc;
 mod ud;
 mod unreliable;
@@ -43,7 +44,7 @@ use urxe_wire::{Bth, IcrcSeed, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Service};
 use crate::ack_policy::AckMode;
 use crate::congestion::NotificationPoint;
 use crate::context::{Cx, Host};
-use crate::cq::{CqId, Cqe, WcOpcode};
+use crate::cq::{CqId, Cqe, TmInfo, WcOpcode};
 use crate::destinations::Way;
 use crate::detail::ErrorDetail;
 use crate::error::{Fault, WcStatus};
@@ -140,6 +141,7 @@ impl Link {
             grh: false,
             ipv4: false,
             solicited: fault.status() != WcStatus::Success,
+            tm: TmInfo::default(),
         }
     }
 

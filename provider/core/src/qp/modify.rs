@@ -44,6 +44,7 @@ impl Qp {
         self.attr.qp_state = to;
         if to == QpState::Reset {
             self.resp.forget_kept(cx.common);
+            self.resp.forget_tagged(cx.common);
             self.req.end_selective(cx.common);
             self.link.peer = Peer::default();
         }

@@ -6,7 +6,6 @@
 use urxe_wire::{CreditCode, Msn, NakCode, Operation, Packet, Psn, Rkey, RnrTimer, Syndrome};
 
 use crate::context::{Cx, Host};
-use crate::cq::WcOpcode;
 use crate::error::{DropReason, Fault};
 use crate::mr::Access;
 use crate::qp::ack::OwedAck;
@@ -14,6 +13,7 @@ use crate::qp::recovery::{Ahead, Peer, Seen, Waiting, span};
 use crate::qp::replay::{Replay, ResourceKind};
 use crate::qp::report::ResponderCounts;
 use crate::qp::{Link, RecvSource};
+use crate::tm::Tagged;
 use crate::work::RecvQueue;
 
 /// The message that is arriving.
@@ -103,6 +103,8 @@ pub(crate) struct Responder {
     pub(crate) epsn: Psn,
     pub(crate) msn: Msn,
     pub(crate) incoming: Incoming,
+    /// What the message that comes in is, if its queue has tags.
+    pub(crate) tagged: Option<Tagged>,
     pub(crate) waiting: Waiting,
     pub(crate) replay: Replay,
     pub(crate) nak_owed: Option<(Syndrome, Psn)>,
@@ -131,6 +133,7 @@ impl Responder {
             epsn: Psn::ZERO,
             msn: Msn::ZERO,
             incoming: Incoming::Idle,
+            tagged: recvs.has_tags.then_some(Tagged::NoTag),
             waiting: Waiting::No,
             replay: Replay::default(),
             nak_owed: None,
@@ -281,11 +284,12 @@ impl Responder {
             _ => Fault::Flushed,
         };
         mark!(FlushedWhileFilling if self.fills_receive());
+        self.forget_tagged(cx.common);
         self.incoming = Incoming::Idle;
         self.forget_kept(cx.common);
         self.forget_orphan(&cx.common.srqs);
         while !self.rq.is_empty() {
-            let cqe = link.cqe(self.rq.front_wr_id(), WcOpcode::Recv, first, 0);
+            let cqe = self.flushed(link, first);
             self.rq.pop();
             cx.complete(self.recvs.cq, cqe);
             first = Fault::Flushed;

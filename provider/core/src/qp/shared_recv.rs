@@ -14,6 +14,7 @@ use crate::qp::state::QpType;
 use crate::qp::{Link, Qp, QpInit};
 use crate::srq::SrqTable;
 use crate::table::{QpIndex, SrqId};
+use crate::tm::TmCap;
 use crate::work::{PostError, RecvQueue};
 
 /// The source of receives.
@@ -29,6 +30,8 @@ pub(crate) struct RecvSource {
     pub(crate) cq: CqId,
     /// Entries of a receive.
     pub(crate) sge_max: u32,
+    /// The shared queue has tags.
+    pub(crate) has_tags: bool,
 }
 
 impl RecvSource {
@@ -40,6 +43,7 @@ impl RecvSource {
             pd: init.pd,
             cq: init.recv_cq,
             sge_max: init.cap.max_recv_sge,
+            has_tags: false,
         };
         if (init.qp_type == QpType::XrcRecv) != init.xrcd.is_some() {
             return Err(CreateQpError::Xrcd);
@@ -56,6 +60,15 @@ impl RecvSource {
             }
             source.pd = srq.pd;
             source.sge_max = srq.max_sge();
+            if let Some(tags) = &srq.tags {
+                if init.qp_type != QpType::Rc {
+                    let why = "it has tag matching, which only QPs of type RC have";
+                    return Err(CreateQpError::Srq(why));
+                }
+                source.cq = tags.tm.cq;
+                source.sge_max = source.sge_max.max(TmCap::SGE_MAX);
+                source.has_tags = true;
+            }
         }
         Ok(source)
     }

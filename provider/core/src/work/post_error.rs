@@ -84,4 +84,13 @@ pub enum PostError {
     /// No such shared receive queue.
     #[error("the shared receive queue does not exist")]
     NoSrq,
+    /// An operation on tags for a queue that has none.
+    #[error("the shared receive queue was created without tag matching")]
+    NoTags,
+    /// The list of tags is full.
+    #[error("the list holds {0} tags, as many as it was created for")]
+    TagListFull(u32),
+    /// No tag ever had the handle.
+    #[error("no tag of this queue had the handle {0:#x}")]
+    NoTag(u32),
 }

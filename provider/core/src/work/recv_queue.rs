@@ -10,6 +10,17 @@ struct RecvWqe {
     num_sge: u16,
 }
 
+impl RecvWqe {
+    #[inline]
+    fn new(wr_id: u64, sges: &[Sge]) -> RecvWqe {
+        RecvWqe {
+            wr_id,
+            length: sges.iter().map(|s| u64::from(s.length)).sum(),
+            num_sge: sges.len() as u16,
+        }
+    }
+}
+
 /// The receive queue: fixed capacity, first in, first out.
 #[derive(Debug)]
 pub struct RecvQueue {
@@ -57,11 +68,7 @@ impl RecvQueue {
         let slot = self.slot(self.tail);
         let at = slot * self.sge_max;
         self.sges[at..at + wr.sges.len()].copy_from_slice(wr.sges);
-        self.slots[slot] = RecvWqe {
-            wr_id: wr.wr_id,
-            length: wr.sges.iter().map(|s| u64::from(s.length)).sum(),
-            num_sge: wr.sges.len() as u16,
-        };
+        self.slots[slot] = RecvWqe::new(wr.wr_id, wr.sges);
         self.tail += 1;
         Ok(())
     }
@@ -103,6 +110,15 @@ impl RecvQueue {
         }
         shared.move_front(self);
         true
+    }
+
+    /// Puts the memory of a tag into this empty place, which has room for as many entries.
+    pub(crate) fn fill(&mut self, wr_id: u64, sges: &[Sge]) {
+        debug_assert!(self.is_empty(), "one receive at a time");
+        let slot = self.slot(self.tail);
+        self.sges[slot * self.sge_max..][..sges.len()].copy_from_slice(sges);
+        self.slots[slot] = RecvWqe::new(wr_id, sges);
+        self.tail += 1;
     }
 
     /// Gives the queue another size, which its receives must fit.

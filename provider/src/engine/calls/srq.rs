@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use urxe_core::srq::{SrqAttr, SrqAttrMask, SrqError, SrqId, SrqInit};
+use urxe_core::tm::{TagHandle, TagWr};
 use urxe_core::work::{PostError, RecvQueue, RecvWr};
 use urxe_wire::Qpn;
 
@@ -148,6 +149,16 @@ impl Engine {
         if let Some(place) = state.inlets.srqs.get_mut(srq.id.0 as usize) {
             *place = None;
         }
+    }
+
+    /// Waits for the engine: an operation is carried out when the call returns.
+    pub(crate) fn post_srq_op(
+        &self,
+        srq: &SrqShared,
+        wr: &TagWr<'_>,
+    ) -> Result<Option<TagHandle>, Error> {
+        let mut state = self.enter()?;
+        Ok(state.with(|shard, env| shard.post_srq_op(srq.id, wr, env))?)
     }
 
     pub(crate) fn modify_srq(
