@@ -8,8 +8,8 @@ mod fake_peer;
 use common::{End, connect, nobody, pair, pair_with};
 use fake_peer::FakePeer;
 use urxe::{
-    Access, ConnectOptions, Fault, Lkey, Mtu, QpState, RecvWr, Rkey, SendWr, Sge, Side, Wc,
-    WcStatus,
+    Access, ConnectOptions, Fault, Lkey, Mr, Mtu, Qp, QpState, RecvWr, Rkey, Rvh, SendWr, Sge,
+    Side, Srq, SrqAttr, TagHandle, TagRecv, TmCap, Tmh, TmhOp, Wc, WcStatus,
 };
 use urxe_wire::{Aeth, Msn, NakCode, Opcode, Syndrome};
 
@@ -44,6 +44,8 @@ scenarios! {
     RemOpErr: rem_op_err;
     RetryExcErr: retry_exc_err;
     RnrRetryExcErr: rnr_retry_exc_err;
+    TmErr: tm_err;
+    TmRndvIncomplete: tm_rndv_incomplete;
 }
 
 /// Brought about on the virtual wire of the core's tests: the file, and the test.
@@ -390,4 +392,59 @@ fn statuses_are_told_in_words() {
         assert!(status.verbs_name().starts_with("IBV_WC_"), "{status:?}");
         assert!(!status.to_string().is_empty());
     }
+}
+
+/// A queue with one tag, and a QP that is connected to `sender`.
+fn tagged(end: &End, sender: &End, memory: &Mr) -> (Srq, TagHandle, Qp) {
+    let srq = end
+        .pd
+        .create_tm_srq(&end.cq, &SrqAttr::default(), &TmCap::default())
+        .expect("a queue");
+    let recv = TagRecv {
+        recv_wr_id: 5,
+        tag: 1,
+        mask: u64::MAX,
+        sges: &[memory.sge(..)],
+    };
+    let handle = srq.add_tag(&recv).expect("room");
+    let qp = end.pd.qp(&end.cq).srq(&srq).create().expect("a QP");
+    connect(&qp, &sender.qp, &ConnectOptions::default());
+    (srq, handle, qp)
+}
+
+/// A tag is removed that was removed before.
+fn tm_err() -> Vec<Wc> {
+    let (a, b) = (End::open(), End::open());
+    let memory = a.memory(8);
+    let (srq, handle, _qp) = tagged(&a, &b, &memory);
+    srq.del_tag(6, handle).expect("posts");
+    srq.del_tag(7, handle).expect("posts");
+    let wc = a.complete();
+    assert_eq!((wc.wr_id, wc.fault()), (7, Fault::TagGone), "{wc}");
+    vec![wc]
+}
+
+/// A rendezvous of more bytes than the tag's memory has.
+fn tm_rndv_incomplete() -> Vec<Wc> {
+    let (a, b) = (End::open(), End::open());
+    let memory = a.memory(40);
+    let (_srq, _, _qp) = tagged(&a, &b, &memory);
+    let tmh = Tmh {
+        opcode: TmhOp::Rndv as u8,
+        tag: 1,
+        ..Tmh::default()
+    };
+    let rvh = Rvh {
+        len: 41,
+        ..Rvh::default()
+    };
+    let request = [&tmh.emit()[..], &rvh.emit(), b"more"].concat();
+    b.qp.post_send(&SendWr::send_inline(1, &request).signaled())
+        .expect("room");
+    let wc = a.complete();
+    assert_eq!((wc.wr_id, wc.byte_len), (5, 36), "{wc}");
+    assert_eq!(wc.tm.tag, 1);
+    assert_eq!(common::bytes(&memory, 36), request);
+    assert!(b.complete().is_success(), "to its sender it is a SEND");
+    vec![wc]
 }
