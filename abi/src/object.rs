@@ -290,8 +290,8 @@ pub(crate) struct Srq {
     pub(crate) ibv: UnsafeCell<ibv_srq>,
     pub(crate) urxe: urxe::Srq,
     pub(crate) users: Arc<Users>,
-    /// Of an XRC one: the domain, and the queue that its completions go to.
-    pub(crate) xrc: Option<[Hold; 2]>,
+    /// Of an XRC one the domain, and of that and one with tags the queue that its completions go to.
+    pub(crate) _holds: Vec<Hold>,
     pub(crate) async_events: Acks,
     pub(crate) _pd: Hold,
 }

@@ -9,7 +9,8 @@ use super::attrs::{
 };
 use super::c_structs;
 use super::work::{
-    ibv_data_buf, ibv_mw_bind, ibv_mw_bind_info, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
+    ibv_data_buf, ibv_mw_bind, ibv_mw_bind_info, ibv_ops_wr, ibv_recv_wr, ibv_send_wr, ibv_sge,
+    ibv_wc, ibv_wc_tm_info,
 };
 
 /// A pointer that is never called: the feature behind it is not offered, or it is a remnant.
@@ -112,7 +113,9 @@ c_structs! {
         dealloc_td: Option<unsafe extern "C" fn(*mut ibv_td) -> c_int>,
         alloc_td: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut ibv_td>,
         modify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, *mut ibv_modify_cq_attr) -> c_int>,
-        post_srq_ops: Unused,
+        post_srq_ops: Option<
+            unsafe extern "C" fn(*mut ibv_srq, *mut ibv_ops_wr, *mut *mut ibv_ops_wr) -> c_int,
+        >,
         destroy_rwq_ind_table: Unused,
         create_rwq_ind_table: Unused,
         destroy_wq: Unused,
@@ -253,7 +256,7 @@ c_structs! {
         read_completion_ts: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u64>,
         read_cvlan: Unused,
         read_flow_tag: Unused,
-        read_tm_info: Unused,
+        read_tm_info: Option<unsafe extern "C" fn(*mut ibv_cq_ex, *mut ibv_wc_tm_info)>,
         read_completion_wallclock_ns: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u64>,
     }
 

@@ -18,7 +18,14 @@ const NEWER: [(&str, &str); 2] = [
 /// Structures that older headers do not have.
 const NEW: [&str; 1] = ["ibv_mr_init_attr"];
 /// Structures without a name of their own in C.
-const NAMELESS: [&str; 4] = ["wr_rdma", "wr_atomic", "wr_ud", "wr_bind_mw"];
+const NAMELESS: [&str; 6] = [
+    "wr_rdma",
+    "wr_atomic",
+    "wr_ud",
+    "wr_bind_mw",
+    "ops_wr_add",
+    "ops_wr_tm",
+];
 
 fn structs() -> Vec<Struct> {
     let tables = [objects::STRUCTS, attrs::STRUCTS, work::STRUCTS, cm::STRUCTS];

@@ -98,6 +98,35 @@ c_structs! {
         sg_list: *mut ibv_sge,
         num_sge: c_int,
     }
+
+    /// `ibv_ops_wr.tm.add`
+    struct ops_wr_add [40] {
+        recv_wr_id: u64,
+        sg_list: *mut ibv_sge,
+        num_sge: c_int,
+        tag: u64,
+        mask: u64,
+    }
+
+    /// `ibv_ops_wr.tm`
+    struct ops_wr_tm [48] {
+        unexpected_cnt: u32,
+        handle: u32,
+        add: ops_wr_add,
+    }
+
+    struct ibv_ops_wr [72] {
+        wr_id: u64,
+        next: *mut ibv_ops_wr,
+        opcode: c_int,
+        flags: c_int,
+        tm: ops_wr_tm,
+    }
+
+    struct ibv_wc_tm_info [16] {
+        tag: u64,
+        r#priv: u32,
+    }
 }
 
 /// Which of them, the opcode and the kind of QP say. All are numbers and pointers that may hold anything.

@@ -5,14 +5,16 @@ use core::ffi::{c_int, c_uint, c_void};
 use urxe::Wc;
 
 use super::poll::{header_kind, immediate};
-use crate::layout::ibv_cq_ex;
+use crate::layout::{ibv_cq_ex, ibv_wc_tm_info};
 use crate::object::{Cq, Object};
 use crate::verbose::tell_failure;
 
 /// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`, and the one on the system's clock.
 pub(crate) const TIMESTAMPS: u64 = 1 << 7 | 1 << 11;
-/// What a completion can tell: byte_len, imm, qp_num, src_qp, slid, sl, dlid_path_bits, timestamps.
-pub(crate) const FIELDS: u64 = 0x7f | TIMESTAMPS;
+/// `IBV_WC_EX_WITH_TM_INFO`
+const TM_INFO: u64 = 1 << 10;
+/// What a completion can tell: byte_len, imm, qp_num, src_qp, slid, sl, dlid_path_bits, timestamps, tags.
+pub(crate) const FIELDS: u64 = 0x7f | TIMESTAMPS | TM_INFO;
 
 /// The completion that the program looks at.
 #[derive(Default)]
@@ -36,6 +38,7 @@ pub(crate) fn fill(ibv: &mut ibv_cq_ex) {
     ibv.read_slid = Some(read_slid);
     ibv.read_sl = Some(read_sl);
     ibv.read_dlid_path_bits = Some(read_path_bits);
+    ibv.read_tm_info = Some(read_tm_info);
     ibv.read_completion_ts = Some(read_completion_ts);
     ibv.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
 }
@@ -117,6 +120,15 @@ readers! {
     read_slid: u32 = |_wc| 0;
     read_path_bits: u8 = |_wc| 0;
     read_sl: u8 = |wc| header_kind(wc);
+}
+
+unsafe extern "C" fn read_tm_info(cq: *mut ibv_cq_ex, info: *mut ibv_wc_tm_info) {
+    // SAFETY: as for the other readers, and a place for the answer.
+    unsafe {
+        let tm = current(cq).wc.tm;
+        (*info).tag = tm.tag;
+        (*info).r#priv = tm.app_ctx;
+    }
 }
 
 unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {

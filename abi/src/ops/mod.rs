@@ -6,6 +6,7 @@ pub(crate) mod cq_ex;
 mod poll;
 mod post;
 pub(crate) mod qp_ex;
+pub(crate) mod tags;
 
 pub(crate) use poll::GRH;
 pub(crate) use post::sges;

@@ -93,12 +93,14 @@ pub(crate) fn header_kind(wc: &Wc) -> u8 {
 #[inline]
 pub(crate) fn immediate(wc: &Wc) -> (u32, u32) {
     let grh = if wc.grh { GRH } else { 0 };
+    // `IBV_WC_TM_SYNC_REQ`, `_MATCH`, `_DATA_VALID`.
+    let of_tags = u32::from(wc.tm.flags.0);
     let (field, flag) = match (wc.imm_data, wc.invalidated_rkey) {
         (Some(imm), _) => (imm.to_be(), WITH_IMM),
         (None, Some(rkey)) => (rkey.0, WITH_INV),
         (None, None) => (0, 0),
     };
-    (field, flag | grh)
+    (field, flag | grh | of_tags)
 }
 
 pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {

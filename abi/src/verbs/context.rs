@@ -71,6 +71,7 @@ fn extended() -> verbs_context {
     verbs.modify_cq = Some(cq::modify_cq);
     verbs.create_qp_ex = Some(qp_create::create_qp_ex);
     verbs.create_srq_ex = Some(srq::create_srq_ex);
+    verbs.post_srq_ops = Some(ops::tags::post_srq_ops);
     verbs.open_qp = Some(qp_create::open_qp);
     verbs.get_srq_num = Some(xrcd::get_srq_num);
     verbs.open_xrcd = Some(xrcd::open_xrcd);

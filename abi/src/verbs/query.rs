@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
-use urxe::{AtomicCap, DeviceAttr, PortAttr, PortSpeed};
+use urxe::{AtomicCap, DeviceAttr, PortAttr, PortSpeed, TmCap};
 
 use super::gid::table_len;
 use crate::device::{Device, copy_text};
@@ -24,6 +24,8 @@ const ODP: u64 = 1 << 0 | 1 << 1;
 const ODP_RC: u32 = 0x3f;
 const ODP_UC: u32 = 1 << 0 | 1 << 1 | 1 << 2;
 const ODP_UD: u32 = 1 << 0 | 1 << 1 | 1 << 5;
+/// `IBV_TM_CAP_RC`: tag matching for reliable connections.
+const TM_CAP_RC: u32 = 1 << 0;
 /// `IBV_PORT_PHYS_STATE` link up, and disabled.
 const PHYS_LINK_UP: u8 = 5;
 const PHYS_DISABLED: u8 = 3;
@@ -65,6 +67,13 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     whole.device_cap_flags_ex = u64::from(CAP_FLAGS) | PLACEMENT;
     whole.cq_mod_caps.max_cq_count = limits.max_cq_count;
     whole.cq_mod_caps.max_cq_period = limits.max_cq_period;
+    whole.tm_caps = [
+        TmCap::RNDV_HDR_MAX,
+        TmCap::NUM_TAGS_MAX,
+        TM_CAP_RC,
+        TmCap::OPS_MAX,
+        TmCap::SGE_MAX,
+    ];
     whole.phys_port_cnt_ex = u32::from(limits.phys_port_cnt);
     if size < size_of::<ibv_device_attr>() {
         return number(Err(Errno::INVAL));

@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use urxe::{SrqAttr, SrqAttrMask};
+use urxe::{SrqAttr, SrqAttrMask, TmCap};
 
 use crate::errno::{Errno, number, pointer, store};
 use crate::events::Acks;
@@ -20,19 +20,28 @@ pub(crate) const TYPE: u32 = 1 << 0;
 pub(crate) const PD: u32 = 1 << 1;
 pub(crate) const XRCD: u32 = 1 << 2;
 pub(crate) const CQ: u32 = 1 << 3;
+pub(crate) const TM: u32 = 1 << 4;
 /// `enum ibv_srq_type`
 pub(crate) const BASIC: c_int = 0;
 pub(crate) const XRC: c_int = 1;
+pub(crate) const TAGS: c_int = 2;
+
+/// What a queue needs beside its protection domain.
+enum Kind {
+    Basic,
+    Xrc(*mut ibv_xrcd, *mut ibv_cq),
+    Tags(*mut ibv_cq, TmCap),
+}
 
 pub(crate) unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
     attr: *mut ibv_srq_init_attr,
 ) -> *mut ibv_srq {
     // SAFETY: a PD and attributes, by the rules of the function.
-    pointer(unsafe { create(pd, (*attr).srq_context, None, &mut (*attr).attr) })
+    pointer(unsafe { create(pd, (*attr).srq_context, Kind::Basic, &mut (*attr).attr) })
 }
 
-/// A basic one, as `ibv_create_srq` makes it, or one of an XRC domain.
+/// A basic one, as `ibv_create_srq` makes it, one of an XRC domain, or one with tag matching.
 pub(crate) unsafe extern "C" fn create_srq_ex(
     _context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
@@ -41,18 +50,27 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     let attr = unsafe { &mut *attr };
     let has = |bit| attr.comp_mask & bit != 0;
     let kind = if has(TYPE) { attr.srq_type } else { BASIC };
-    let unknown = attr.comp_mask & !(TYPE | PD | XRCD | CQ) != 0;
-    if unknown || ![BASIC, XRC].contains(&kind) {
+    let unknown = attr.comp_mask & !(TYPE | PD | XRCD | CQ | TM) != 0;
+    if unknown || ![BASIC, XRC, TAGS].contains(&kind) {
         return pointer(Err(Errno::NOT_SUPPORTED));
     }
-    let has_pd = has(PD) && !attr.pd.is_null();
-    let has_xrc = has(XRCD) && !attr.xrcd.is_null() && has(CQ) && !attr.cq.is_null();
-    if !has_pd || (kind == XRC && !has_xrc) {
+    let has_cq = has(CQ) && !attr.cq.is_null();
+    let [max_num_tags, max_ops] = attr.tm_cap;
+    let cap = TmCap {
+        max_num_tags,
+        max_ops,
+    };
+    let kind = match kind {
+        XRC if has(XRCD) && !attr.xrcd.is_null() && has_cq => Kind::Xrc(attr.xrcd, attr.cq),
+        TAGS if has(TM) && has_cq => Kind::Tags(attr.cq, cap),
+        BASIC => Kind::Basic,
+        _ => return pointer(Err(Errno::INVAL)),
+    };
+    if !has(PD) || attr.pd.is_null() {
         return pointer(Err(Errno::INVAL));
     }
-    let xrc = (kind == XRC).then_some((attr.xrcd, attr.cq));
     // SAFETY: live objects, by the rules of the function.
-    pointer(unsafe { create(attr.pd, attr.srq_context, xrc, &mut attr.attr) })
+    pointer(unsafe { create(attr.pd, attr.srq_context, kind, &mut attr.attr) })
 }
 
 /// # Safety
@@ -60,25 +78,31 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 unsafe fn create(
     pd: *mut ibv_pd,
     srq_context: *mut c_void,
-    xrc: Option<(*mut ibv_xrcd, *mut ibv_cq)>,
+    kind: Kind,
     attr: &mut ibv_srq_attr,
 ) -> Result<*mut ibv_srq, Errno> {
     // SAFETY: the caller's promise.
     let owner = unsafe { Pd::find(pd) }?;
-    let xrc = match xrc {
-        // SAFETY: the caller's promise.
-        Some((xrcd, cq)) => Some(unsafe { (Xrcd::find(xrcd)?, Cq::find(cq)?) }),
-        None => None,
-    };
     let wanted = SrqAttr {
         max_wr: attr.max_wr,
         max_sge: attr.max_sge,
         // `man ibv_create_srq`: ignored.
         srq_limit: 0,
     };
-    let urxe = match xrc {
-        None => owner.urxe.create_srq(&wanted)?,
-        Some((xrcd, cq)) => xrcd.urxe.create_srq(&owner.urxe, &cq.urxe, &wanted)?,
+    let (urxe, holds) = match kind {
+        Kind::Basic => (owner.urxe.create_srq(&wanted)?, Vec::new()),
+        Kind::Xrc(xrcd, cq) => {
+            // SAFETY: the caller's promise.
+            let (xrcd, cq) = unsafe { (Xrcd::find(xrcd)?, Cq::find(cq)?) };
+            let urxe = xrcd.urxe.create_srq(&owner.urxe, &cq.urxe, &wanted)?;
+            (urxe, vec![Hold::of(&xrcd.users), Hold::of(&cq.users)])
+        }
+        Kind::Tags(cq, cap) => {
+            // SAFETY: the caller's promise.
+            let cq = unsafe { Cq::find(cq) }?;
+            let urxe = owner.urxe.create_tm_srq(&cq.urxe, &wanted, &cap)?;
+            (urxe, vec![Hold::of(&cq.users)])
+        }
     };
     let made = urxe.query()?;
     (attr.max_wr, attr.max_sge) = (made.max_wr, made.max_sge);
@@ -92,7 +116,7 @@ unsafe fn create(
         ibv: UnsafeCell::new(ibv),
         urxe,
         users: Arc::default(),
-        xrc: xrc.map(|(xrcd, cq)| [Hold::of(&xrcd.users), Hold::of(&cq.users)]),
+        _holds: holds,
         async_events: Acks::default(),
         _pd: Hold::of(&owner.users),
     });

@@ -66,7 +66,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: *mut u32
     // SAFETY: an SRQ, by the rules of `ibv_get_srq_num`.
     let object = unsafe { Srq::find(srq) };
     let found = object.and_then(|object| {
-        object.xrc.as_ref().ok_or(Errno::INVAL)?;
+        object.urxe.xrcd().ok_or(Errno::INVAL)?;
         Ok(object.urxe.srq_num().get())
     });
     // SAFETY: a place for a number, by the same rules.
