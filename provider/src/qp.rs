@@ -241,6 +241,9 @@ impl Qp {
         if srq.is_some() || matches!(qp_type, QpType::XrcSend | QpType::XrcRecv) {
             (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
         }
+        if srq.is_some_and(|srq| srq.tm_cap().is_some()) {
+            cap = cap.with_tags();
+        }
         if qp_type == QpType::XrcRecv {
             (cap.max_send_wr, cap.max_send_sge, cap.max_inline_data) = (0, 0, 0);
         }

@@ -18,7 +18,7 @@ impl Pd {
     /// | [`crate::TmhOp`] | |
     /// |---|---|
     /// | `Eager` | The rest goes into the memory of the oldest tag that matches: [`crate::WcOpcode::TmRecv`] with [`crate::TmFlags::MATCH`] and `DATA_VALID`, in two completions if it takes more than a packet. If no tag matches it is *unexpected*: it goes into an ordinary receive, with its header, as a `TmRecv` without these flags |
-    /// | `Rndv` | A [`crate::Rvh`] follows, and perhaps more, 64 bytes in all at most. The tag that matches completes with [`crate::WcStatus::TmRndvIncomplete`], and has the message of these bytes: the program READs the rest. If no tag matches it is unexpected |
+    /// | `Rndv` | A [`crate::Rvh`] follows, and perhaps more, 64 bytes in all at most. If a tag matches, a first completion has `MATCH`; the engine READs the message into the tag's memory, a second completion has `DATA_VALID`, and the sender gets a `Fin` with both headers, for which it needs a receive. If the message does not fit, or 32 are under way on the QP, the tag completes with [`crate::WcStatus::TmRndvIncomplete`] and has the request: the program goes on. If no tag matches it is unexpected |
     /// | `NoTag`, `Fin`, and what is no such header | It goes into an ordinary receive: [`crate::WcOpcode::TmNoTag`] |
     ///
     /// [`urxe_core::tm`] says how the list and the program keep in step about unexpected messages.

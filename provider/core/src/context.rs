@@ -88,6 +88,8 @@ pub(crate) struct Cx<'a, 'e, H: Host> {
     pub(crate) common: &'a mut Common,
     /// A completion was lost in this call: the QP must fail.
     pub(crate) overrun: bool,
+    /// A rendezvous begins or ended in this call.
+    pub(crate) has_rendezvous: bool,
 }
 
 impl<'a, 'e, M: Memory, C: CqSink> Cx<'a, 'e, (M, C)> {
@@ -96,6 +98,7 @@ impl<'a, 'e, M: Memory, C: CqSink> Cx<'a, 'e, (M, C)> {
             env,
             common,
             overrun: false,
+            has_rendezvous: false,
         }
     }
 }

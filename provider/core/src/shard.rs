@@ -148,6 +148,7 @@ impl Shard {
             qp_type: init.qp_type,
             pd: init.pd,
             datagram_max: self.common.config.mtu_max.bytes(),
+            has_tags: init.srq.is_some_and(|srq| self.common.srqs.has_tags(srq)),
         }
     }
 
@@ -331,7 +332,7 @@ impl Shard {
 
     /// Requests in a QP's send queue that are not complete.
     pub fn sq_len(&self, index: QpIndex) -> u32 {
-        self.qps.at(index).map_or(0, |qp| qp.req.sq.len())
+        self.qps.at(index).map_or(0, |qp| qp.req.sq.posted())
     }
 
     /// Receives in a QP's receive queue.

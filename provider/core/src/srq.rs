@@ -203,6 +203,11 @@ impl SrqTable {
         Some((SrqId(index.0), self.srqs.at(index)?))
     }
 
+    /// The queue has tags.
+    pub(crate) fn has_tags(&self, id: SrqId) -> bool {
+        self.at(id).is_some_and(|srq| srq.tags.is_some())
+    }
+
     /// A QP begins (or, with `false`, ends) to take receives from the queue.
     pub(crate) fn attach(&mut self, id: SrqId, begins: bool) {
         if let Some(srq) = self.srqs.at_mut(QpIndex(id.0)) {

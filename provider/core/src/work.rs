@@ -3,6 +3,7 @@
 mod check;
 mod local;
 mod opcode;
+mod own;
 mod post_error;
 mod recv_queue;
 mod rules;
@@ -13,6 +14,7 @@ use crate::ah::{UdDest, UdTarget};
 use crate::error::Fault;
 use crate::qp::state::QpType;
 pub use opcode::WrOpcode;
+pub(crate) use own::{RNDV_MAX, Rendezvous, TAG_SGE_MAX};
 pub use post_error::PostError;
 pub use recv_queue::RecvQueue;
 pub use rules::SendRules;
@@ -169,6 +171,9 @@ impl SendWqe {
     };
 }
 
+/// Flags that a program does not set.
+const NOT_POSTED: SendFlags = SendFlags(SendFlags::INLINE.0 | SendFlags::OWN.0);
+
 /// The send queue: fixed capacity, requests named by an ever-growing number.
 #[derive(Debug)]
 pub struct SendQueue {
@@ -183,6 +188,8 @@ pub struct SendQueue {
     sge_max: usize,
     inline_max: usize,
     capacity: u32,
+    /// Requests that the program did not post.
+    own: u32,
     head: u64,
     tail: u64,
 }
@@ -206,7 +213,7 @@ impl SendQueue {
         sge_max: usize,
         inline_max: usize,
     ) -> SendQueue {
-        let slots = slots_of(capacity);
+        let slots = slots_of(capacity + rules.own_max());
         let slots_if = |qp_type| if rules.qp_type == qp_type { slots } else { 0 };
         SendQueue {
             targets: vec![None; slots_if(QpType::Ud)].into(),
@@ -218,6 +225,7 @@ impl SendQueue {
             sge_max,
             inline_max,
             capacity,
+            own: 0,
             head: 0,
             tail: 0,
         }
@@ -228,7 +236,7 @@ impl SendQueue {
     /// # Errors
     /// [`PostError`]; the queue is unchanged.
     pub fn push(&mut self, wr: &SendWr<'_>) -> Result<(), PostError> {
-        if self.len() >= self.capacity {
+        if self.posted() >= self.capacity {
             return Err(PostError::QueueFull(self.capacity));
         }
         let length = self.check(wr)?;
@@ -262,7 +270,7 @@ impl SendQueue {
             imm: wr.imm,
             length,
             opcode: wr.opcode,
-            flags: SendFlags(wr.flags.0 & !SendFlags::INLINE.0 | inline_flag),
+            flags: SendFlags(wr.flags.0 & !NOT_POSTED.0 | inline_flag),
             num_sge,
             ..SendWqe::EMPTY
         };
@@ -278,7 +286,7 @@ impl SendQueue {
             (self.rules, self.sge_max, self.inline_max),
             (other.rules, other.sge_max, other.inline_max)
         );
-        while self.head < self.tail && other.len() < other.capacity {
+        while self.head < self.tail && other.posted() < other.capacity {
             let (from, to) = (self.slot(self.head), other.slot(other.tail));
             let wqe = self.slots[from];
             let sges = self.sges(self.head);
@@ -297,6 +305,12 @@ impl SendQueue {
             other.tail += 1;
             self.head += 1;
         }
+    }
+
+    /// Requests that the program posted.
+    #[inline]
+    pub fn posted(&self) -> u32 {
+        self.len() - self.own
     }
 
     /// Number of the oldest request.

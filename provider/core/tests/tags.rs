@@ -3,6 +3,8 @@
 use crate::support::{IOVA, PD, Pair, RECV_CQ, Rng, SEND_CQ, Settings, Verdict};
 use urxe_core::cq::{CqId, Cqe, TmFlags, WcOpcode};
 use urxe_core::error::{Fault, WcStatus};
+use urxe_core::event::AsyncEvent;
+use urxe_core::mr::PdId;
 use urxe_core::qp::attr::{AttrMask, QpAttr};
 use urxe_core::qp::state::{QpState, QpType};
 use urxe_core::srq::{SrqAttr, SrqError, SrqId, SrqInit, SrqXrc};
@@ -82,7 +84,10 @@ impl Tags {
             qp_type: QpType::Rc,
             send_cq: SEND_CQ,
             recv_cq: RECV_CQ,
-            cap: self.settings.cap,
+            cap: match side {
+                RECEIVER => self.settings.cap,
+                _ => Settings::default().cap,
+            },
             sq_sig_all: false,
             srq: (side == RECEIVER).then_some(self.srq),
             xrcd: None,
@@ -430,6 +435,211 @@ fn a_request_for_a_rendezvous_that_no_tag_matches_is_the_programs() {
     assert_eq!(t.bytes(0, 32), request);
 }
 
+impl Tags {
+    /// A receive of the sender's QP, for the word that a message was fetched.
+    fn post_for_fin(&mut self, qp: usize, n: u64) {
+        let sges = [self.sge(SENDER, (60 + n) * PLACE, 64)];
+        let wr = RecvWr {
+            wr_id: 200 + n,
+            sges: &sges,
+        };
+        self.pair.nodes[SENDER].qp = self.qps[qp][SENDER].0;
+        self.pair.post_recv(SENDER, &wr);
+    }
+
+    /// A request for `len` bytes at `at` of the sender.
+    fn request(&self, tag: u64, at: u64, len: u32) -> Vec<u8> {
+        let rkey = self.pair.nodes[SENDER].keys.rkey;
+        rendezvous(tag, IOVA + at, rkey, len)
+    }
+}
+
+/// The tag's message is READ into its memory, and its sender is told with the headers of the request.
+#[test]
+fn a_rendezvous_fetches_its_message_and_says_so() {
+    // A receiver that never posts a send has no places for any.
+    let mut settings = Settings::default();
+    settings.cap.max_send_wr = 0;
+    for len in [0, 1, 256, 5000] {
+        let mut t = Tags::new(1);
+        t.settings = settings;
+        t.add_qp(7);
+        let bytes = Rng(len.into()).bytes(len as usize);
+        t.pair.nodes[SENDER].memory.write(90 * PLACE, &bytes);
+        t.add(20, 5, ALL, len + 10);
+        for (qp, expected) in [(0, 20), (1, 21)] {
+            if qp == 1 {
+                t.add(21, 5, ALL, len);
+            }
+            t.post_for_fin(qp, 0);
+            let request = t.request(5, 90 * PLACE, len);
+            let done = t.exchange(qp, &request);
+            assert_eq!(done.len(), 2, "{done:?}");
+            assert_eq!(told(&done[0]), (expected, WcOpcode::TmRecv, TmFlags::MATCH));
+            assert_eq!((done[0].tm.tag, done[0].tm.app_ctx), (5, 1005));
+            assert_eq!(
+                told(&done[1]),
+                (expected, WcOpcode::TmRecv, TmFlags::DATA_VALID)
+            );
+            assert_eq!((done[1].tm.tag, done[1].byte_len), (0, len));
+            assert_eq!(t.bytes(expected, len as usize), bytes);
+            let fin = t.pair.nodes[SENDER].take(RECV_CQ);
+            assert_eq!((fin.len(), fin[0].wr_id, fin[0].byte_len), (1, 200, 32));
+            let mut headers = request;
+            headers[0] = TmhOp::Fin as u8;
+            assert_eq!(t.pair.nodes[SENDER].memory.read(60 * PLACE, 32), headers);
+            assert!(t.pair.nodes[RECEIVER].take(SEND_CQ).is_empty());
+        }
+    }
+}
+
+/// As many as there are places are fetched at once, between the program's own requests; the others are left to it.
+#[test]
+fn rendezvous_beyond_the_places_are_left_to_the_program() {
+    let mut t = Tags::new(1);
+    let count = u64::from(TmCap::RNDV_MAX) + 8;
+    for n in 0..count {
+        let sges = [t.sge(RECEIVER, 64 * PLACE + n * 64, 64)];
+        let recv = TagRecv {
+            recv_wr_id: n,
+            tag: n,
+            mask: ALL,
+            sges: &sges,
+        };
+        t.op(TagOp::Add(recv), None).expect("room");
+        t.post_for_fin(0, n % 2);
+    }
+    t.done();
+    // READs wait for an answer until all requests are there.
+    t.pair.filter = Some(Box::new(|from, bytes| {
+        let packet = Packet::parse(bytes).expect("parses");
+        let reads = from == RECEIVER && packet.info().name.contains("READ");
+        if reads { Verdict::Drop } else { Verdict::Pass }
+    }));
+    for n in 0..count {
+        let request = t.request(n, 90 * PLACE, 40);
+        t.pair.nodes[SENDER].memory.write(n * 64, &request);
+        let sges = [t.sge(SENDER, n * 64, 32)];
+        t.pair.nodes[SENDER].qp = t.qps[0][SENDER].0;
+        let wr = SendWr::new(1, WrOpcode::Send, WrData::Sges(&sges));
+        t.pair.post_send(SENDER, &wr);
+    }
+    t.pair.run_until(Time(300_000));
+    let done = t.done();
+    let left: Vec<_> = done
+        .iter()
+        .filter(|cqe| cqe.status == WcStatus::TmRndvIncomplete)
+        .collect();
+    assert_eq!((done.len() as u64, left.len()), (count, 8));
+    assert!(left.iter().all(|cqe| cqe.wr_id >= 32 && cqe.byte_len == 32));
+    let other = SendWr::new(77, WrOpcode::Send, WrData::Inline(b"own"));
+    t.pair.nodes[RECEIVER].qp = t.qps[0][RECEIVER].0;
+    t.pair.post_send(RECEIVER, &other);
+    t.pair.filter = None;
+    t.pair.run();
+    let done = t.done();
+    assert_eq!(done.len(), 32);
+    for (n, cqe) in done.iter().enumerate() {
+        assert_eq!(told(cqe), (n as u64, WcOpcode::TmRecv, TmFlags::DATA_VALID));
+    }
+    assert_eq!(t.pair.nodes[SENDER].take(RECV_CQ).len(), 33);
+    let own = t.pair.nodes[RECEIVER].take(SEND_CQ);
+    assert_eq!((own.len(), own[0].wr_id), (1, 77));
+    // All places are free again.
+    t.post_for_fin(0, 0);
+    t.add(20, 5, ALL, 64);
+    let request = t.request(5, 90 * PLACE, 40);
+    assert_eq!(t.exchange(0, &request).len(), 2);
+}
+
+#[test]
+fn a_rendezvous_that_does_not_fit_leaves_its_request_and_the_qp_lives() {
+    for (room, got) in [(63, 32), (10, 10), (0, 0)] {
+        let mut t = Tags::new(1);
+        t.add(20, 5, ALL, room);
+        let request = t.request(5, 90 * PLACE, 64);
+        let done = t.exchange(0, &request);
+        assert_eq!(done.len(), 1);
+        assert_eq!(
+            (done[0].wr_id, done[0].status),
+            (20, WcStatus::TmRndvIncomplete)
+        );
+        assert_eq!((done[0].byte_len, done[0].tm.tag), (got, 5));
+        assert_eq!(t.bytes(20, got as usize), request[..got as usize]);
+        assert_eq!(told(&t.exchange(0, &eager(1, b"x"))[0]).0, 100);
+    }
+}
+
+/// Whatever ends a rendezvous early, its tag completes once more, and only once.
+#[test]
+fn a_rendezvous_that_fails_completes_its_tag() {
+    // The key is wrong: the READ is refused.
+    let mut t = Tags::new(1);
+    t.add(20, 5, ALL, 64);
+    let done = t.exchange(0, &rendezvous(5, IOVA, Rkey(0x777), 10));
+    assert_eq!(told(&done[0]), (20, WcOpcode::TmRecv, TmFlags::MATCH));
+    assert_eq!((done.len(), done[1].wr_id), (2, 20));
+    assert_eq!(done[1].fault, Fault::NakRemoteAccess);
+
+    // The QP fails while the READ is under way.
+    let mut t = Tags::new(1);
+    t.add(20, 5, ALL, 64);
+    t.pair.filter = Some(Box::new(|from, _| match from == RECEIVER {
+        true => Verdict::Drop,
+        false => Verdict::Pass,
+    }));
+    let request = t.request(5, 90 * PLACE, 64);
+    t.send(0, &request);
+    t.pair.run_until(Time(100_000));
+    assert_eq!(told(&t.done()[0]).2, TmFlags::MATCH);
+    t.fail_receiver(0);
+    let done = t.done();
+    assert_eq!((done.len(), done[0].wr_id), (1, 20));
+    assert_eq!(done[0].status, WcStatus::WrFlushErr);
+
+    // The sender has no receive for the word that its message was fetched.
+    let settings = Settings {
+        rnr_retry: 1,
+        ..Settings::default()
+    };
+    let mut t = Tags::with(&settings, 1, TmCap::default());
+    t.add(20, 5, ALL, 64);
+    let request = t.request(5, 90 * PLACE, 64);
+    let done = t.exchange(0, &request);
+    assert_eq!(told(&done[1]), (20, WcOpcode::TmRecv, TmFlags::DATA_VALID));
+    let index = t.qps[0][RECEIVER].0;
+    let shard = &mut t.pair.nodes[RECEIVER].shard;
+    let events: Vec<_> = std::iter::from_fn(|| shard.poll_event()).collect();
+    assert!(events.contains(&AsyncEvent::QpFatal(index)), "{events:?}");
+}
+
+/// Losses of every packet in turn change nothing.
+#[test]
+fn a_rendezvous_survives_losses() {
+    for lost in 0..12 {
+        let mut t = Tags::new(1);
+        let bytes = Rng(lost).bytes(1000);
+        t.pair.nodes[SENDER].memory.write(90 * PLACE, &bytes);
+        t.add(20, 5, ALL, 1000);
+        t.post_for_fin(0, 0);
+        let mut seen = 0;
+        t.pair.filter = Some(Box::new(move |_, _| {
+            seen += 1;
+            if seen == lost + 1 {
+                Verdict::Drop
+            } else {
+                Verdict::Pass
+            }
+        }));
+        let request = t.request(5, 90 * PLACE, 1000);
+        let done = t.exchange(0, &request);
+        let flags: Vec<_> = done.iter().map(|cqe| told(cqe).2).collect();
+        assert_eq!(flags, [TmFlags::MATCH, TmFlags::DATA_VALID], "lost {lost}");
+        assert_eq!(t.bytes(20, 1000), bytes);
+        assert_eq!(t.pair.nodes[SENDER].take(RECV_CQ).len(), 1);
+    }
+}
+
 #[test]
 fn other_requests_than_sends_are_not_looked_at() {
     let mut t = Tags::new(1);
@@ -514,9 +724,10 @@ fn queues_and_qps_that_cannot_be_are_refused() {
         ..init(TmCap::default())
     };
     assert_eq!(shard.create_srq(&both), Err(SrqError::TwoTypes));
-    for qp_type in [QpType::Uc, QpType::Ud] {
+    for (qp_type, pd) in [(QpType::Uc, PD), (QpType::Ud, PD), (QpType::Rc, PdId(77))] {
         let init = QpInit {
             qp_type,
+            pd,
             ..t.qp_init(RECEIVER)
         };
         let made = t.pair.nodes[RECEIVER].shard.create_qp(&init);

@@ -279,15 +279,20 @@ impl Requester {
     pub(crate) fn retire<H: Host>(&mut self, link: &Link, cx: &mut Cx<'_, '_, H>) {
         let wqe = self.sq.wqe(self.sq.head());
         if link.sq_sig_all || wqe.flags.contains(SendFlags::SIGNALED) {
-            let cqe = send_cqe(wqe, Fault::None, link);
-            cx.complete(link.send_cq, cqe);
+            if wqe.flags.contains(SendFlags::OWN) {
+                self.retire_own(link, cx);
+            } else {
+                let cqe = send_cqe(wqe, Fault::None, link);
+                cx.complete(link.send_cq, cqe);
+            }
         }
         if self.faulted == Some(self.sq.head()) {
             // It was sent whole before its memory vanished, and arrived after all.
             mark!(FaultedRequestArrived);
             self.faulted = None;
         }
-        cx.common.stats.rdma_sends += u64::from(is_send(wqe.opcode));
+        let opcode = self.sq.wqe(self.sq.head()).opcode;
+        cx.common.stats.rdma_sends += u64::from(is_send(opcode));
         self.sq.pop();
         if self.cursor < self.sq.head() {
             self.cursor = self.sq.head();
@@ -298,8 +303,13 @@ impl Requester {
     /// Completes all requests: the oldest with `fault`, the rest as flushed.
     pub(crate) fn flush<H: Host>(&mut self, mut fault: Fault, link: &Link, cx: &mut Cx<'_, '_, H>) {
         while !self.sq.is_empty() {
-            let cqe = send_cqe(self.sq.wqe(self.sq.head()), fault, link);
-            cx.complete(link.send_cq, cqe);
+            let wqe = self.sq.wqe(self.sq.head());
+            if wqe.flags.contains(SendFlags::OWN) {
+                self.flush_own(fault, link, cx);
+            } else {
+                let cqe = send_cqe(wqe, fault, link);
+                cx.complete(link.send_cq, cqe);
+            }
             self.sq.pop();
             fault = Fault::Flushed;
         }

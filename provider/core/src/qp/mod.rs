@@ -19,6 +19,7 @@ pub(crate) mod prefetch;
 mod probe;
 pub mod ready;
 pub(crate) mod recovery;
+mod rendezvous;
 mod replay;
 pub(crate) mod report;
 mod requester;
@@ -56,7 +57,7 @@ use crate::table::{QpIndex, SrqId};
 use crate::time::Time;
 use crate::transmit::{TxBatch, TxDest};
 use crate::turns::{Budget, Share};
-use crate::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
+use crate::work::{PostError, RNDV_MAX, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
 use crate::xrc::XrcdId;
 pub(crate) use answer::Answered;
 use attr::{QpAttr, QpCap};
@@ -109,6 +110,10 @@ pub(crate) struct Link {
     pub(crate) pd: PdId,
     pub(crate) access: Access,
     pub(crate) send_cq: CqId,
+    /// Where tags complete.
+    pub(crate) tags_cq: CqId,
+    /// Rendezvous that may begin.
+    pub(crate) rendezvous_room: u32,
     pub(crate) sq_sig_all: bool,
     /// The peer gets trains whole, and takes the ACK of a pair first.
     pub(crate) takes_pairs: bool,
@@ -203,7 +208,7 @@ impl Qp {
         recvs: RecvSource,
         rules: SendRules,
     ) -> Self {
-        let cap = init.cap;
+        let cap = rules.widen(init.cap);
         let service = init.qp_type.service();
 
         let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -234,6 +239,8 @@ impl Qp {
                 pd: init.pd,
                 access: Access::NONE,
                 send_cq: init.send_cq,
+                tags_cq: recvs.cq,
+                rendezvous_room: RNDV_MAX,
                 sq_sig_all: init.sq_sig_all,
                 takes_pairs: false,
                 peer: Peer::Standard,
@@ -583,11 +590,14 @@ impl Qp {
     /// What every input may have brought about: a lost completion, a drained queue.
     #[inline]
     fn after<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
-        if cx.overrun && self.state() != QpState::Err {
-            cx.common.push_event(AsyncEvent::QpFatal(self.index));
-            self.fail_send(Fault::CqOverrun, None, cx);
+        if cx.overrun | cx.has_rendezvous {
+            if cx.overrun && self.state() != QpState::Err {
+                cx.common.push_event(AsyncEvent::QpFatal(self.index));
+                self.fail_send(Fault::CqOverrun, None, cx);
+            }
+            self.begin_rendezvous();
         }
-        cx.overrun = false;
+        (cx.overrun, cx.has_rendezvous) = (false, false);
         if self.drain_pending && self.state() == QpState::Sqd && self.req.is_drained() {
             mark!(SqDrained);
             self.drain_pending = false;

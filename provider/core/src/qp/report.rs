@@ -98,7 +98,7 @@ impl Qp {
             qp_type: self.init.qp_type,
             state: self.state(),
             peer: has_peer.then_some((self.link.dest.remote, self.link.dest_qpn)),
-            sq: (req.sq.len(), req.sq.capacity()),
+            sq: (req.sq.posted(), req.sq.capacity()),
             rq: (resp.rq.len(), resp.rq.capacity()),
             next_psn: req.next_psn,
             una_psn: req.una,

@@ -151,7 +151,7 @@ impl Requester {
 
     /// Forgets all requests and progress (to RESET).
     pub(crate) fn reset(&mut self) {
-        self.sq.clear();
+        self.sq.forget_all();
         self.cursor = self.sq.head();
         self.started = self.sq.head();
         self.rd_inflight = 0;

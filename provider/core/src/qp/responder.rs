@@ -13,7 +13,7 @@ use crate::qp::recovery::{Ahead, Peer, Seen, Waiting, span};
 use crate::qp::replay::{Replay, ResourceKind};
 use crate::qp::report::ResponderCounts;
 use crate::qp::{Link, RecvSource};
-use crate::tm::Tagged;
+use crate::tm::TagRole;
 use crate::work::RecvQueue;
 
 /// The message that is arriving.
@@ -104,7 +104,7 @@ pub(crate) struct Responder {
     pub(crate) msn: Msn,
     pub(crate) incoming: Incoming,
     /// What the message that comes in is, if its queue has tags.
-    pub(crate) tagged: Option<Tagged>,
+    pub(crate) tagged: Option<Box<TagRole>>,
     pub(crate) waiting: Waiting,
     pub(crate) replay: Replay,
     pub(crate) nak_owed: Option<(Syndrome, Psn)>,
@@ -133,7 +133,7 @@ impl Responder {
             epsn: Psn::ZERO,
             msn: Msn::ZERO,
             incoming: Incoming::Idle,
-            tagged: recvs.has_tags.then_some(Tagged::NoTag),
+            tagged: recvs.has_tags.then(|| Box::new(TagRole::new())),
             waiting: Waiting::No,
             replay: Replay::default(),
             nak_owed: None,
@@ -285,6 +285,7 @@ impl Responder {
         };
         mark!(FlushedWhileFilling if self.fills_receive());
         self.forget_tagged(cx.common);
+        self.flush_asked(link, cx);
         self.incoming = Incoming::Idle;
         self.forget_kept(cx.common);
         self.forget_orphan(&cx.common.srqs);

@@ -65,6 +65,10 @@ impl RecvSource {
                     let why = "it has tag matching, which only QPs of type RC have";
                     return Err(CreateQpError::Srq(why));
                 }
+                if init.pd != srq.pd {
+                    let why = "it has tag matching, and is of another protection domain";
+                    return Err(CreateQpError::Srq(why));
+                }
                 source.cq = tags.tm.cq;
                 source.sge_max = source.sge_max.max(TmCap::SGE_MAX);
                 source.has_tags = true;

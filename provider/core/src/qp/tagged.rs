@@ -1,6 +1,6 @@
 //! SENDs to a QP with a shared receive queue that has tags ([`crate::tm`]).
 
-use urxe_wire::{Packet, Position, Tmh};
+use urxe_wire::{Packet, Position, Rvh, Tmh};
 
 use crate::context::{Common, Cx, Host};
 use crate::cq::{Cqe, TmFlags, TmInfo, WcOpcode};
@@ -11,6 +11,7 @@ use crate::qp::responder::{Incoming, Outcome, Refusal, Responder};
 use crate::qp::sgl;
 use crate::table::SrqId;
 use crate::tm::{Header, Tagged};
+use crate::work::Rendezvous;
 
 impl Responder {
     /// A packet of a SEND to a QP with tag matching.
@@ -32,14 +33,14 @@ impl Responder {
                 self.needs_receives = true;
                 return Ok(Outcome::NotReady);
             };
-            self.tagged = Some(tagged);
+            self.set_message(tagged);
             match header {
                 Header::Eager(tmh) if tagged == Tagged::Expected => {
                     tm = matched(&tmh);
                     payload = &payload[Tmh::LEN..];
                 }
-                Header::Rendezvous(tmh, _) if tagged == Tagged::Expected => {
-                    return self.leave_rendezvous(link, packet, matched(&tmh), cx);
+                Header::Rendezvous(tmh, rvh) if tagged == Tagged::Expected => {
+                    return self.on_rendezvous(link, packet, (tmh, rvh), cx);
                 }
                 _ => {}
             }
@@ -97,7 +98,7 @@ impl Responder {
         (total, mut tm): (u64, TmInfo),
         cx: &mut Cx<'_, '_, H>,
     ) {
-        let opcode = match self.tagged {
+        let opcode = match self.message() {
             Some(Tagged::Expected) => {
                 tm.flags = tm.flags | TmFlags::DATA_VALID;
                 WcOpcode::TmRecv
@@ -111,8 +112,62 @@ impl Responder {
             _ => WcOpcode::TmNoTag,
         };
         let done = link.cqe(self.rq.front_wr_id(), opcode, Fault::None, total as u32);
-        self.tagged = Some(Tagged::NoTag);
+        self.set_message(Tagged::NoTag);
         self.complete_receive(packet, Cqe { tm, ..done }, cx);
+    }
+
+    fn message(&self) -> Option<Tagged> {
+        self.tagged.as_ref().map(|role| role.message)
+    }
+
+    fn set_message(&mut self, message: Tagged) {
+        if let Some(role) = &mut self.tagged {
+            role.message = message;
+        }
+    }
+
+    /// A tag matched the request for a rendezvous: its message is READ, if it fits.
+    fn on_rendezvous<H: Host>(
+        &mut self,
+        link: &Link,
+        packet: &Packet<'_>,
+        headers: (Tmh, Rvh),
+        cx: &mut Cx<'_, '_, H>,
+    ) -> Result<Outcome, Refusal> {
+        let tm = matched(&headers.0);
+        let fits = u64::from(headers.1.len) <= self.rq.front_length() && link.max_rd_atomic > 0;
+        let asked = self.tagged.as_ref().map_or(0, |role| role.asked.len());
+        if !fits || asked >= link.rendezvous_room as usize {
+            return self.leave_rendezvous(link, packet, tm, cx);
+        }
+        self.incoming = Incoming::Send { received: 0 };
+        self.end_send(link, packet, cx)?;
+        let wr_id = self.rq.front_wr_id();
+        let of = Rendezvous::new(headers, wr_id, self.rq.front_sges());
+        if let Some(role) = &mut self.tagged {
+            role.asked.push(of);
+        }
+        cx.has_rendezvous = true;
+        let done = link.cqe(wr_id, WcOpcode::TmRecv, Fault::None, 0);
+        self.set_message(Tagged::NoTag);
+        self.complete_receive(packet, Cqe { tm, ..done }, cx);
+        Ok(Outcome::Executed {
+            psns: 1,
+            ends_message: true,
+        })
+    }
+
+    /// The QP failed before what was asked for was queued.
+    pub(crate) fn flush_asked<H: Host>(&mut self, link: &Link, cx: &mut Cx<'_, '_, H>) {
+        let Some(role) = &mut self.tagged else { return };
+        for of in role.asked.drain(..) {
+            let cqe = link.cqe(of.recv_wr_id, WcOpcode::TmRecv, Fault::Flushed, 0);
+            let tm = TmInfo {
+                flags: TmFlags::DATA_VALID,
+                ..TmInfo::default()
+            };
+            cx.complete(self.recvs.cq, Cqe { tm, ..cqe });
+        }
     }
 
     /// The program has to READ the message: the tag's memory gets the request for it.
@@ -132,7 +187,7 @@ impl Responder {
         tm.flags = tm.flags | TmFlags::DATA_VALID;
         let (wr_id, fault) = (self.rq.front_wr_id(), Fault::RendezvousTooLong);
         let done = link.cqe(wr_id, WcOpcode::TmRecv, fault, room as u32);
-        self.tagged = Some(Tagged::NoTag);
+        self.set_message(Tagged::NoTag);
         self.complete_receive(packet, Cqe { tm, ..done }, cx);
         Ok(Outcome::Executed {
             psns: 1,
@@ -142,7 +197,7 @@ impl Responder {
 
     /// The completion of the oldest receive, which failed.
     pub(crate) fn flushed(&self, link: &Link, fault: Fault) -> Cqe {
-        let (opcode, flags) = match self.tagged {
+        let (opcode, flags) = match self.message() {
             None => (WcOpcode::Recv, TmFlags::NONE),
             Some(Tagged::Expected) => (WcOpcode::TmRecv, TmFlags::MATCH),
             Some(_) => (WcOpcode::TmRecv, TmFlags::NONE),
@@ -157,12 +212,12 @@ impl Responder {
 
     /// The message that comes in will not be complete. An unexpected one is not counted: the program never sees it.
     pub(crate) fn forget_tagged(&mut self, common: &mut Common) {
-        if self.tagged == Some(Tagged::Unexpected)
+        if self.message() == Some(Tagged::Unexpected)
             && self.fills_receive()
             && let Some(list) = self.recvs.srq.and_then(|srq| common.tag_list(srq))
         {
             list.forget_unexpected();
-            self.tagged = Some(Tagged::NoTag);
+            self.set_message(Tagged::NoTag);
         }
     }
 }

@@ -19,7 +19,7 @@ mod ops;
 use urxe_wire::{Rvh, Tmh, TmhOp};
 
 use crate::cq::CqId;
-use crate::work::{MESSAGE_MAX, Sge};
+use crate::work::{self, MESSAGE_MAX, Rendezvous, Sge};
 pub(crate) use list::TagList;
 
 /// What makes a shared receive queue one of tag matching.
@@ -48,9 +48,11 @@ impl TmCap {
     /// Most that [`TmCap::max_ops`] may ask for.
     pub const OPS_MAX: u32 = 1 << 14;
     /// Most scatter/gather entries of a tag.
-    pub const SGE_MAX: u32 = 4;
+    pub const SGE_MAX: u32 = work::TAG_SGE_MAX as u32;
     /// Most bytes of the request for a rendezvous, its headers included.
     pub const RNDV_HDR_MAX: u32 = 64;
+    /// Rendezvous of a QP that may be under way at once; further ones are the program's.
+    pub const RNDV_MAX: u32 = work::RNDV_MAX;
 }
 
 impl Default for TmCap {
@@ -161,6 +163,23 @@ pub struct TagRecv<'a> {
 pub(crate) struct Tags {
     pub(crate) tm: SrqTm,
     pub(crate) list: TagList,
+}
+
+/// What a QP with tag matching has beside others.
+#[derive(Debug)]
+pub(crate) struct TagRole {
+    pub(crate) message: Tagged,
+    /// The READs that were asked for and are not queued yet.
+    pub(crate) asked: Vec<Rendezvous>,
+}
+
+impl TagRole {
+    pub(crate) fn new() -> TagRole {
+        TagRole {
+            message: Tagged::NoTag,
+            asked: Vec::with_capacity(TmCap::RNDV_MAX as usize),
+        }
+    }
 }
 
 /// The message that comes in, at a QP with tag matching.

@@ -64,7 +64,7 @@ impl Shard {
             return Err((0, PostError::State("send")));
         }
         let sq = &qp.req.sq;
-        let room = (sq.capacity() - sq.len()) as usize;
+        let room = (sq.capacity() - sq.posted()) as usize;
         for (place, wr) in wrs.enumerate() {
             if place >= room {
                 return Err((place, PostError::QueueFull(sq.capacity())));

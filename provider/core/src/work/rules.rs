@@ -15,6 +15,8 @@ pub struct SendRules {
     pub pd: PdId,
     /// Bytes of a datagram at most: the port's MTU.
     pub datagram_max: u32,
+    /// The QP takes its receives from a queue with tag matching, and READs for it.
+    pub has_tags: bool,
 }
 
 impl SendRules {
@@ -23,6 +25,7 @@ impl SendRules {
         qp_type: QpType::Rc,
         pd: PdId(0),
         datagram_max: 0,
+        has_tags: false,
     };
 
     /// Checks a request of `length` bytes that is not for a reliable connection.
