@@ -13,6 +13,7 @@ mod execute;
 mod ident;
 mod local;
 pub(crate) mod modify;
+mod news;
 pub(crate) mod pair;
 mod placement;
 pub(crate) mod prefetch;
@@ -553,18 +554,6 @@ impl Qp {
         self.after(cx);
     }
 
-    /// True if its completions go to this queue.
-    pub(crate) fn uses_cq(&self, cq: CqId) -> bool {
-        self.link.send_cq == cq || self.resp.recvs.cq == cq
-    }
-
-    /// One of its completion queues lost a completion, of this QP or another.
-    pub(crate) fn on_cq_failed<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
-        // From RESET there is no way to ERR: its first completion will fail it.
-        cx.overrun = self.state() != QpState::Reset;
-        self.after(cx);
-    }
-
     /// The peer takes no packets of this side: there will be no answer, whatever is sent again.
     pub(crate) fn on_refused<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
         let is_connected = matches!(self.state(), QpState::Rtr | QpState::Rts | QpState::Sqd);
@@ -591,13 +580,8 @@ impl Qp {
     #[inline]
     fn after<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
         if cx.overrun | cx.has_rendezvous {
-            if cx.overrun && self.state() != QpState::Err {
-                cx.common.push_event(AsyncEvent::QpFatal(self.index));
-                self.fail_send(Fault::CqOverrun, None, cx);
-            }
-            self.begin_rendezvous();
+            self.after_news(cx);
         }
-        (cx.overrun, cx.has_rendezvous) = (false, false);
         if self.drain_pending && self.state() == QpState::Sqd && self.req.is_drained() {
             mark!(SqDrained);
             self.drain_pending = false;
