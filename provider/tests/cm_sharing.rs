@@ -6,6 +6,7 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use urxe::cm::{
     CmError, ConnectBuilder, Connection, EventChannel, EventKind, Id, Manager, Opener, PortSpace,
     RejReason, listen,
 };
-use urxe::{Access, Context, Error, RecvWr, SendWr};
+use urxe::{Access, Context, Error, KeyFile, RecvWr, Security, SendWr};
 
 /// Says to this test binary, started again, where it is to listen.
 const LISTEN_AT: &str = "URXE_TEST_CM_LISTEN_AT";
@@ -66,13 +67,19 @@ struct Server {
 
 impl Server {
     fn start(at: SocketAddr) -> Server {
-        let program = std::env::current_exe().expect("this test binary");
-        let mut process = Command::new(program)
-            .args(["server_process", "--exact", "--nocapture", "--quiet"])
-            .env(LISTEN_AT, at.to_string())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("starts");
+        Server::start_by(&mut Server::command(), at)
+    }
+
+    fn command() -> Command {
+        let mut command = Command::new(std::env::current_exe().expect("this test binary"));
+        command.args(["server_process", "--exact", "--nocapture", "--quiet"]);
+        command
+    }
+
+    fn start_by(command: &mut Command, at: SocketAddr) -> Server {
+        let command = command.env(LISTEN_AT, at.to_string());
+        let process = command.stdout(Stdio::piped()).spawn();
+        let mut process = process.expect("starts");
         let output = BufReader::new(process.stdout.take().expect("piped"));
         let found = output.lines().map_while(Result::ok).find_map(|line| {
             let (_, addr) = line.split_once("listens at ")?;
@@ -383,6 +390,34 @@ fn peers_of_a_killed_process_hear_it_from_the_next_at_its_address() {
         hears_of_the_end(guest);
     }
     drop(next);
+}
+
+/// A peer that takes sealed packets alone believes no others.
+#[test]
+fn what_is_said_for_a_killed_process_is_sealed_where_its_packets_were() {
+    let path = std::env::temp_dir().join(format!("urxe-test-bye-{}", std::process::id()));
+    std::fs::write(&path, &**KeyFile::new(1, [7; 32], 0).text()).expect("a file");
+    let rights = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&path, rights).expect("it is ours");
+    let open = |addr: IpAddr, shared: bool| {
+        let builder = Context::builder(addr).security(Security::Seal);
+        let context = builder.key_file(&path).share(shared).open();
+        context.expect("no others have it")
+    };
+    let (shared, far) = (address(), address());
+    let mut command = Server::command();
+    command.env("URXE_SECURITY", "seal");
+    command.env("URXE_KEY_FILE", &path);
+    let mut server = Server::start_by(&mut command, SocketAddr::new(shared, 0));
+    let beside = open(shared, true);
+    let manager = Manager::new(Arc::new(Only(open(far, false))));
+    let guests = guests(&[(manager, far)], &server);
+    server.kill();
+    for (guest, _) in &guests {
+        hears_of_the_end(guest);
+    }
+    drop(beside);
+    std::fs::remove_file(&path).expect("it is ours");
 }
 
 /// What says so is gone with those that it was about.
