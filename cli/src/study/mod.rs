@@ -8,6 +8,7 @@ mod atomicity;
 mod book;
 mod chart;
 mod child;
+mod eager;
 mod fabric;
 mod lab;
 mod loss;
@@ -34,6 +35,7 @@ use crate::sim::new_file::{NewFile, cannot_write};
 /// All, in the order of the book.
 const STUDIES: &[Study] = &[
     registration::STUDY,
+    eager::STUDY,
     memory::STUDY,
     overlap::STUDY,
     pingpong::STUDY,
