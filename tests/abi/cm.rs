@@ -271,6 +271,37 @@ fn the_example_in_c() {
     assert!(client.contains("1000 messages"), "{client}");
 }
 
+/// The listener hands each of three clients to an agent of its own.
+#[test]
+fn the_example_of_the_three_roles() {
+    let libraries = ["-lrdmacm", "-libverbs", "-lpthread"];
+    let Some(compiled) = compile("../examples/roles.c", &libraries) else {
+        return;
+    };
+    let port = port();
+    let run = |arguments: &str| {
+        let line = format!("{} {arguments}", compiled.binary);
+        command(User::Myself, "gcc", &line, &port).expect("it was just made")
+    };
+    let mut listener = Talking::start(run("listen PORT 3"));
+    listener.wait_for("listening");
+    let clients = [0; 3].map(|_| Talking::start(run("client ADDR PORT")));
+    for ran in clients.into_iter().map(Talking::finish) {
+        assert_eq!(ran.code, Some(0), "{}", ran.text);
+        assert!(ran.text.contains("client: 100 messages"), "{}", ran.text);
+    }
+    let ran = listener.finish();
+    assert_eq!(ran.code, Some(0), "{}", ran.text);
+    assert_eq!(
+        ran.text
+            .matches("agent: 100 messages, RDMA_CM_EVENT_DISCONNECTED")
+            .count(),
+        3,
+        "{}",
+        ran.text
+    );
+}
+
 /// A program that ends without closing: its peer hears of it. What a forked child of it does is not its end.
 #[test]
 fn the_exit_of_a_process_ends_its_connections() {
