@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use pnet::datalink::{self, NetworkInterface};
+use pnet_datalink::NetworkInterface;
 use urxe_core::qp::attr::Mtu;
 
 use crate::context::{Context, ContextBuilder};
@@ -23,14 +23,14 @@ use crate::error::{Error, ErrorKind};
 /// ```
 #[doc(alias = "ibv_get_device_list")]
 pub fn devices() -> Result<Vec<Device>, Error> {
-    Ok(datalink::interfaces()
+    Ok(pnet_datalink::interfaces()
         .into_iter()
         .map(Device::new)
         .collect())
 }
 
 pub(crate) fn find_by_address(addr: IpAddr) -> Option<Device> {
-    let mut all = datalink::interfaces().into_iter().map(Device::new);
+    let mut all = pnet_datalink::interfaces().into_iter().map(Device::new);
     all.find(|device| device.addresses().contains(&addr))
 }
 

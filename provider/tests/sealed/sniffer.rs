@@ -4,6 +4,10 @@ use std::io::Read;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use pnet::packet::Packet;
+use pnet::packet::ip::IpNextHeaderProtocols;
+use pnet::packet::ipv4::Ipv4Packet;
+use pnet::packet::udp::UdpPacket;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// IPv4, in the order of the network.
@@ -34,24 +38,19 @@ impl Sniffer {
         let mut all = Vec::new();
         let mut bytes = vec![0; 1 << 17];
         while let Ok(len) = self.0.read(&mut bytes) {
-            let packet = &bytes[..len];
-            let Some(&[first, ..]) = packet.first_chunk::<20>() else {
+            let Some(packet) = Ipv4Packet::new(&bytes[..len]) else {
                 continue;
             };
-            let head = usize::from(first & 15) * 4;
-            let word = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
-            if packet[9] != 17 || len < head + 8 || word(head + 2) != port {
+            let is_udp = packet.get_next_level_protocol() == IpNextHeaderProtocols::Udp;
+            let datagram = UdpPacket::new(packet.payload()).filter(|_| is_udp);
+            let Some(datagram) = datagram.filter(|datagram| datagram.get_destination() == port)
+            else {
                 continue;
-            }
-            let addr = |at: usize| {
-                Ipv4Addr::from_bits(u32::from_be_bytes(
-                    *packet[at..].first_chunk().expect("a header"),
-                ))
             };
             all.push(Seen {
-                source: addr(12),
-                dest: addr(16),
-                payload: packet[head + 8..].to_vec(),
+                source: packet.get_source(),
+                dest: packet.get_destination(),
+                payload: datagram.payload().to_vec(),
             });
         }
         all

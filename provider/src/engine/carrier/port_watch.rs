@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pnet::datalink::{self, MacAddr, NetworkInterface};
+use pnet_datalink::{MacAddr, NetworkInterface};
 
 use crate::async_event::AsyncEvent;
 use crate::lock::lock;
@@ -64,7 +64,7 @@ impl PortWatch {
         let addrs: Box<[IpAddr]> = addrs.collect();
         // First the socket: no change after the look is missed.
         let socket = open_netlink();
-        let interfaces = datalink::interfaces();
+        let interfaces = pnet_datalink::interfaces();
         let interface = addrs.first().and_then(|addr| {
             let mut all = interfaces.iter();
             let of_addr = all.find(|interface| has(interface, *addr));
@@ -122,7 +122,7 @@ impl PortWatch {
             rustix::net::recv(socket, &mut buffer[..], rustix::net::RecvFlags::DONTWAIT),
             Err(rustix::io::Errno::AGAIN)
         ) {}
-        let seen = self.look(&datalink::interfaces());
+        let seen = self.look(&pnet_datalink::interfaces());
         if self.is_up.swap(seen.is_up, Ordering::Relaxed) != seen.is_up {
             self.downs
                 .fetch_add(u64::from(!seen.is_up), Ordering::Relaxed);
