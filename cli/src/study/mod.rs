@@ -12,6 +12,7 @@ mod eager;
 mod fabric;
 mod lab;
 mod loss;
+mod matching;
 mod memory;
 mod mpi;
 mod multicast;
@@ -34,6 +35,7 @@ use crate::sim::new_file::{NewFile, cannot_write};
 
 /// All, in the order of the book.
 const STUDIES: &[Study] = &[
+    matching::STUDY,
     registration::STUDY,
     eager::STUDY,
     memory::STUDY,
