@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::library::Missing;
+use super::missing::Missing;
 
 pub(super) const INTERFACE: &str = "eth0";
 /// Of a range for such measurements (RFC 2544).

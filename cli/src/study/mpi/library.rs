@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::hosts::{self, Hosts};
+use super::missing::Missing;
 use crate::error::{CliError, Context as _};
 
 const SOURCE: &str = include_str!("osu.c");
@@ -124,10 +125,6 @@ const ALWAYS: [(&str, &str); 4] = [
     ("MPIR_CVAR_NOLOCAL", "1"),
     ("UCX_WARN_UNUSED_ENV_VARS", "n"),
 ];
-
-/// What is not installed, and how to get it.
-#[derive(Debug)]
-pub(super) struct Missing(pub(super) String);
 
 /// The measuring program, built; its folder goes with it.
 #[derive(Debug)]

@@ -2,13 +2,15 @@
 
 mod hosts;
 mod library;
+mod missing;
 
 use super::book::{Cell, Claim, Document, Effort, Findings, Grid, Study, bytes};
 use super::chart::{Kind, Picture, Series};
 use crate::error::CliError;
 
 use hosts::Hosts;
-use library::{LIBRARIES, Missing, Over, Program};
+use library::{LIBRARIES, Over, Program};
+use missing::Missing;
 
 pub(super) const STUDY: Study = Study {
     name: "mpi",
