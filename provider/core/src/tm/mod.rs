@@ -1,5 +1,5 @@
 //! Tag matching: a shared receive queue with a list of tags beside its receives. A message that begins with a
-//! [`Tmh`](urxe_wire::Tmh) goes straight into the memory of the oldest tag that matches it, without the header; one that
+//! [`Tmh`] goes straight into the memory of the oldest tag that matches it, without the header; one that
 //! no tag matches goes whole into an ordinary receive, and the program looks for its place itself.
 //!
 //! # Synchronization
