@@ -2,6 +2,7 @@
 
 pub(super) mod clock;
 pub(super) mod doorbell;
+mod ended;
 pub(super) mod parts;
 pub(super) mod patience;
 pub(super) mod progress;

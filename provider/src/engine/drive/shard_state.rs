@@ -16,6 +16,7 @@ use urxe_wire::Qpn;
 
 use super::clock::Clock;
 use super::doorbell::Combined;
+use super::ended::Ended;
 use super::parts::Parts;
 use super::patience::Patience;
 use super::progress_shared::{DEFER_NS, ProgressShared};
@@ -70,6 +71,7 @@ pub(crate) struct ShardState {
     pub(in crate::engine) patience: Patience,
     /// Something lies there that the threads which sleep are not woken for.
     pub(in crate::engine) left_lying: bool,
+    pub(super) ended: Ended,
     /// The receivers of the connection manager's events.
     pub(crate) cm: CmTable,
     /// Which of the context's shards it is.
@@ -124,6 +126,7 @@ impl ShardState {
             nothing_new: false,
             patience: Patience::default(),
             left_lying: false,
+            ended: Ended::default(),
             cm: CmTable::default(),
             number,
         }
@@ -392,25 +395,32 @@ impl ShardState {
             let ends = (path.source, path.dest);
             self.with(|shard, env| shard.fail_peer(ends, env));
         }
-        self.fail_gone();
-        due
+        [due, self.fail_gone()].into_iter().flatten().min()
     }
 
-    /// Requests to processes that have ended fail, behind the answers that came before.
-    fn fail_gone(&mut self) {
-        let Some(first) = self.carrier.poll_gone() else {
-            return;
-        };
-        for _ in 0..LYING_CALLS {
-            if !self.receive(1, Which::All) {
-                break;
+    /// Fails requests to owners that have ended, some time after. Returns when there is more to do.
+    fn fail_gone(&mut self) -> Option<Time> {
+        let now = self.now;
+        while let Some(owner) = self.carrier.poll_gone() {
+            self.ended.found(owner, now);
+        }
+        let due = self.ended.take_due(now);
+        if !due.is_empty() {
+            // What they sent is in rings that were not taken yet, and in the sockets.
+            self.receive_handed_over();
+            for _ in 0..LYING_CALLS {
+                if !self.receive(1, Which::All) {
+                    break;
+                }
             }
         }
-        let mut next = Some(first);
-        while let Some(to) = next {
-            self.with(|shard, env| shard.fail_gone(to, env));
-            next = self.carrier.poll_gone();
+        for owner in due {
+            // Perhaps another has the place by now.
+            if !self.has_ring_to(owner.0, owner.1) {
+                self.with(|shard, env| shard.fail_gone(owner, env));
+            }
         }
+        self.ended.next()
     }
 
     /// Hears a multicast group from now on.
