@@ -1,6 +1,8 @@
 //! What studies measure with: two devices of this process, QPs between them, and clocks.
 
+use std::collections::VecDeque;
 use std::hint::spin_loop;
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -46,10 +48,14 @@ pub(super) fn join(one: &Qp, other: &Qp) -> Result<(), CliError> {
     both.context("cannot connect QPs")
 }
 
+const UNPOISONED: &str = "no thread panics while it has the lock";
+
 /// A QP with a completion queue of its own.
 pub(super) struct Port {
     pub(super) qp: Qp,
     pub(super) cq: Cq,
+    /// Completions that came while another port was waited for.
+    early: Mutex<VecDeque<Wc>>,
 }
 
 impl Port {
@@ -61,7 +67,28 @@ impl Port {
         let cq = station.context.create_cq(1024).context(what)?;
         let qp = station.pd.qp(&cq).max_send_wr(64).max_recv_wr(64);
         let qp = more(qp).create().context(what)?;
-        Ok(Port { qp, cq })
+        Ok(Port::of(qp, cq))
+    }
+
+    pub(super) fn of(qp: Qp, cq: Cq) -> Port {
+        let early = Mutex::default();
+        Port { qp, cq, early }
+    }
+
+    /// The next completion, polled for at both ends in turn: one thread that is both ends has no other that moves the far one.
+    pub(super) fn done_beside(&self, other: &Port) -> Result<Wc, CliError> {
+        let what = "polling failed";
+        let mut wc = [Wc::default()];
+        loop {
+            if let Some(early) = self.early.lock().expect(UNPOISONED).pop_front() {
+                return early.ok().copied().context("a work request failed");
+            }
+            for port in [self, other] {
+                if port.cq.poll(&mut wc).context(what)? == 1 {
+                    port.early.lock().expect(UNPOISONED).push_back(wc[0]);
+                }
+            }
+        }
     }
 
     /// The next completion, polled for.
@@ -89,8 +116,11 @@ pub(super) fn joined<T>(
     ended.unwrap_or_else(|_| Err(CliError::Failed("a thread panicked".to_owned())))
 }
 
-/// Keeps a processor busy for so long.
+/// Keeps a processor busy for so long; for no time, it does not even look at the clock.
 pub(super) fn compute(time: Duration) {
+    if time.is_zero() {
+        return;
+    }
     let start = Instant::now();
     while start.elapsed() < time {
         spin_loop();

@@ -87,6 +87,9 @@ pub(super) const LIBRARIES: &[Library] = &[
             variables: &[],
         },
         between_hosts: &[
+            // Each host would bind its first process to the first processor, and both have the same.
+            "--bind-to",
+            "none",
             "--mca",
             "plm_rsh_agent",
             AGENT,
