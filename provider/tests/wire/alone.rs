@@ -1,5 +1,6 @@
 //! A test in a process of its own, for what is asked of a whole process.
 
+use std::os::unix::fs::FileExt as _;
 use std::process::Command;
 
 use crate::common::run_again;
@@ -29,6 +30,19 @@ pub(crate) fn rings_of(pid: &str) -> usize {
 /// Rings that this process has mapped.
 pub(crate) fn rings() -> usize {
     rings_of("self")
+}
+
+/// Overwrites the heads of all rings of this process, those that it reads and those that it writes.
+pub(crate) fn damage_rings() {
+    let mut options = std::fs::OpenOptions::new();
+    let memory = options.write(true).open("/proc/self/mem");
+    let memory = memory.expect("its own memory");
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("it lives");
+    for line in maps.lines().filter(|line| line.contains("urxe-ring")) {
+        let (start, _) = line.split_once('-').expect("a range");
+        let start = u64::from_str_radix(start, 16).expect("an address");
+        memory.write_all_at(&[0xff; 256], start).expect("mapped");
+    }
 }
 
 /// What the descriptors of this process lead to.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use urxe::{ConnectOptions, Fault, SendWr, Wc, WcStatus};
 
+use crate::alone::{alone, damage_rings};
 use crate::common::{End, bytes, wait_until};
 use crate::peer::{Peer, ping};
 use crate::{end, records};
@@ -134,4 +135,34 @@ fn requests_to_a_killed_process_fail_at_once() {
     // One without requests has nothing to tell, and others are not meant.
     assert_eq!(more[1].qp.state(), Ok(urxe::QpState::Rts));
     ping(&beside, 1);
+}
+
+/// A reader closes a ring that is damaged. That is not its end: packets go through sockets from then on.
+#[test]
+fn a_neighbour_that_closed_its_ring_has_not_ended() {
+    alone(
+        "stopped::a_neighbour_that_closed_its_ring_has_not_ended",
+        || {
+            let patient = ConnectOptions {
+                timeout: 18,
+                retry_cnt: 7,
+                ..ConnectOptions::default()
+            };
+            let (mut peer, a) = (Peer::start(), end());
+            peer.connect(&a.qp, &patient);
+            is_open(&a, &mut peer);
+            peer.stop();
+            damage_rings();
+            let send = SendWr::send_inline(1, b"hello?").signaled();
+            a.qp.post_send(&send).expect("room");
+            // Longer than it takes to give up a process that has ended.
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_secs(3) {
+                let mut wc = [Wc::default()];
+                assert_eq!(a.cq.poll(&mut wc).expect("polls"), 0, "{}", wc[0]);
+            }
+            peer.signal(Signal::CONT);
+            a.succeed();
+        },
+    );
 }

@@ -176,7 +176,7 @@ impl MemoryCarrier {
             if is_open && self.membership.is_alive(to) {
                 return Some(place);
             }
-            self.outgoing.on_gone(place);
+            self.outgoing.drop_ring(place, &self.membership);
             return None;
         }
         self.make_ring(to, now)
@@ -243,7 +243,7 @@ impl MemoryCarrier {
         for run in batch.runs() {
             self.look_up(&run.dest, now);
         }
-        let outgoing = &mut self.outgoing;
+        let (outgoing, membership) = (&mut self.outgoing, &self.membership);
         batch.retain_runs(|run, bytes| {
             let Some(place) = outgoing.place(&run.dest) else {
                 return true;
@@ -259,7 +259,7 @@ impl MemoryCarrier {
                 // Lost as if on the way: the receiver has four megabytes that it did not look at.
                 Push::Full => cx.counters.rings_full += 1,
                 Push::Closed => {
-                    outgoing.on_gone(place);
+                    outgoing.drop_ring(place, membership);
                     return true;
                 }
             }
@@ -324,12 +324,15 @@ impl Outgoings {
         true
     }
 
-    /// The reader of a ring has ended.
+    /// The reader of a ring has closed it, or has ended. One that lives closes a ring that is damaged.
     #[cold]
-    fn on_gone(&mut self, place: usize) {
-        let through = self.routes.iter();
-        let through = through.filter(|(_, route)| route.ring == Some(place));
-        self.gone.extend(through.map(|(&to, _)| to));
+    fn drop_ring(&mut self, place: usize, membership: &Membership) {
+        let reader = self.rings[place].as_ref().map(|ring| ring.to);
+        if reader.is_some_and(|reader| !membership.is_alive(reader)) {
+            let through = self.routes.iter();
+            let through = through.filter(|(_, route)| route.ring == Some(place));
+            self.gone.extend(through.map(|(&to, _)| to));
+        }
         self.forget(place);
     }
 
@@ -459,7 +462,7 @@ impl Carrier for MemoryCarrier {
             return false;
         };
         if ring.is_closed() || !self.membership.is_alive(ring.to) {
-            self.outgoing.on_gone(place);
+            self.outgoing.drop_ring(place, &self.membership);
             return false;
         }
         let waits = ring.waits_since(since, now);
@@ -511,7 +514,7 @@ impl Carrier for MemoryCarrier {
                     continue;
                 };
                 if ring.is_closed() || !membership.is_alive(ring.to) {
-                    outgoing.on_gone(place);
+                    outgoing.drop_ring(place, membership);
                 } else if ring.is_left_lying(now) {
                     outgoing.give_up(place);
                 }
