@@ -278,6 +278,7 @@ impl Requester {
     #[inline]
     pub(crate) fn retire<H: Host>(&mut self, link: &Link, cx: &mut Cx<'_, '_, H>) {
         let wqe = self.sq.wqe(self.sq.head());
+        let opcode = wqe.opcode;
         if link.sq_sig_all || wqe.flags.contains(SendFlags::SIGNALED) {
             if wqe.flags.contains(SendFlags::OWN) {
                 self.retire_own(link, cx);
@@ -291,7 +292,6 @@ impl Requester {
             mark!(FaultedRequestArrived);
             self.faulted = None;
         }
-        let opcode = self.sq.wqe(self.sq.head()).opcode;
         cx.common.stats.rdma_sends += u64::from(is_send(opcode));
         self.sq.pop();
         if self.cursor < self.sq.head() {

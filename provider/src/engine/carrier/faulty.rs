@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 use urxe_core::Time;
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::transmit::{RunLimits, TxBatch, TxDest};
-use urxe_seal::{Envelope, Path, Refusal};
 
 use super::intake::Intake;
 use super::keeper::Keeper;
@@ -131,22 +130,8 @@ impl Carrier for FaultyCarrier {
         self.below.is_sealed()
     }
 
-    fn note_opened(
-        &mut self,
-        path: &Path,
-        envelope: &Envelope,
-        packet: &[u8],
-        now: Time,
-    ) -> Result<(), Refusal> {
-        self.below.note_opened(path, envelope, packet, now)
-    }
-
     fn keeper(&mut self) -> Option<&mut dyn Keeper> {
         self.below.keeper()
-    }
-
-    fn poll_refusing(&mut self) -> Option<Path> {
-        self.below.poll_refusing()
     }
 
     fn poll_gone(&mut self) -> Option<(IpAddr, QpnChunk)> {

@@ -1,17 +1,30 @@
-//! What the rest of the engine asks of the envelopes that packets are in: keys that the two ends of a connection agree on.
+//! What the rest of the engine asks of the envelopes that packets are in.
 
 use core::net::IpAddr;
 
 use urxe_core::Time;
 use urxe_core::cm::HelloBytes;
-use urxe_seal::{Initiator, Pair, PairEnds, Path, Refusal};
+use urxe_seal::{Envelope, Initiator, Pair, PairEnds, Path, Refusal};
 use urxe_wire::Qpn;
 
 use crate::engine::upkeep::counters::EngineCounters;
 use crate::error::Error;
 
-/// Keeps the keys of pairs.
+/// Keeps envelopes, and the keys that the two ends of a connection agree on.
 pub(in crate::engine) trait Keeper {
+    /// Another process of this address opened a packet that is for this one, and hands it over. Refused if it was received before, or is
+    /// under keys that its QP does not take.
+    fn note_opened(
+        &mut self,
+        path: &Path,
+        envelope: &Envelope,
+        packet: &[u8],
+        now: Time,
+    ) -> Result<(), Refusal>;
+
+    /// A peer that takes no packets of this side, as was found out by [`super::seam::Carrier::upkeep`].
+    fn poll_refusing(&mut self) -> Option<Path>;
+
     /// Connections have keys of their own, and those that have none are refused.
     fn has_pairs(&self) -> bool;
 

@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 use urxe_core::Time;
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::transmit::{TxBatch, TxDest};
-use urxe_seal::{Envelope, Refusal};
 
 use super::intake::Intake;
 use super::keeper::Keeper;
@@ -105,25 +104,8 @@ pub(in crate::engine) trait Carrier: Debug + Send {
         false
     }
 
-    /// Another process opened a sealed packet that is for this one, and hands it over. Refused if it was received before, or is under keys that its QP
-    /// does not take.
-    fn note_opened(
-        &mut self,
-        _path: &urxe_seal::Path,
-        _envelope: &Envelope,
-        _packet: &[u8],
-        _now: Time,
-    ) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    /// The keeper of the keys of connections, if packets are sealed where they leave.
+    /// What keeps the envelopes, if packets are sealed where they leave.
     fn keeper(&mut self) -> Option<&mut dyn Keeper> {
-        None
-    }
-
-    /// A peer that takes no packets of this side, as was found out by [`Carrier::upkeep`].
-    fn poll_refusing(&mut self) -> Option<urxe_seal::Path> {
         None
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use urxe_core::transmit::{RunLimits, Transmit as Run, TxBatch, TxDest};
 use urxe_core::{RxPath, Time};
-use urxe_seal::{Envelope, OVERHEAD, Path, Refusal};
+use urxe_seal::OVERHEAD;
 use urxe_udp::{Datagram, Dest, RecvBatch, SendBatch, SendOutcome, Transmit, UdpSocket};
 use urxe_wire::ROCE_V2_PORT;
 
@@ -94,25 +94,8 @@ impl Carrier for SocketCarrier {
         self.envelopes.is_some()
     }
 
-    fn note_opened(
-        &mut self,
-        path: &Path,
-        envelope: &Envelope,
-        packet: &[u8],
-        now: Time,
-    ) -> Result<(), Refusal> {
-        match &mut self.envelopes {
-            Some(envelopes) => envelopes.note_opened(path, envelope, packet, now),
-            None => Ok(()),
-        }
-    }
-
     fn keeper(&mut self) -> Option<&mut dyn Keeper> {
         Some(&mut **self.envelopes.as_mut()?)
-    }
-
-    fn poll_refusing(&mut self) -> Option<Path> {
-        self.envelopes.as_mut()?.poll_refusing()
     }
 
     fn join(&mut self, group: IpAddr) -> Result<(), Error> {

@@ -220,7 +220,8 @@ impl ShardState {
             return false;
         }
         if let Some(envelope) = &handed.envelope
-            && let Err(refusal) = self.carrier.note_opened(&ends, envelope, packet, now)
+            && let Some(keeper) = self.carrier.keeper()
+            && let Err(refusal) = keeper.note_opened(&ends, envelope, packet, now)
         {
             self.counters.count_refusal(refusal);
             return false;
@@ -391,7 +392,7 @@ impl ShardState {
     /// Looks whether neighbours are gone. Returns when to look again.
     pub(in crate::engine) fn carrier_upkeep(&mut self) -> Option<Time> {
         let due = self.carrier.upkeep(self.parts.now);
-        while let Some(path) = self.carrier.poll_refusing() {
+        while let Some(path) = (self.carrier.keeper()).and_then(|keeper| keeper.poll_refusing()) {
             let ends = (path.source, path.dest);
             self.with(|shard, env| shard.fail_peer(ends, env));
         }

@@ -22,7 +22,6 @@ use urxe_core::Time;
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::transmit::{TxBatch, TxDest};
 use urxe_ring::{Consumer, Push};
-use urxe_seal::{Envelope, Path, Refusal};
 
 use self::incoming::{Buffer, Incoming};
 use self::outgoing::Outgoing;
@@ -532,22 +531,8 @@ impl Carrier for MemoryCarrier {
         self.below.is_sealed()
     }
 
-    fn note_opened(
-        &mut self,
-        path: &Path,
-        envelope: &Envelope,
-        packet: &[u8],
-        now: Time,
-    ) -> Result<(), Refusal> {
-        self.below.note_opened(path, envelope, packet, now)
-    }
-
     fn keeper(&mut self) -> Option<&mut dyn Keeper> {
         self.below.keeper()
-    }
-
-    fn poll_refusing(&mut self) -> Option<Path> {
-        self.below.poll_refusing()
     }
 
     fn poll_gone(&mut self) -> Option<(IpAddr, QpnChunk)> {

@@ -165,10 +165,6 @@ impl Envelopes {
         self.peers.silent = silent;
         due
     }
-
-    pub(in crate::engine::carrier) fn poll_refusing(&mut self) -> Option<Path> {
-        self.peers.refusing.pop()
-    }
 }
 
 fn reverse(path: Path) -> Path {

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use urxe_core::Time;
 use urxe_core::cm::HelloBytes;
-use urxe_seal::{Initiator, Pair, PairEnds, PairRandom, Path, Refusal, respond};
+use urxe_seal::{Envelope, Initiator, Pair, PairEnds, PairRandom, Path, Refusal, respond};
 use urxe_wire::Qpn;
 use zeroize::Zeroizing;
 
@@ -15,6 +15,21 @@ use crate::error::Error;
 use crate::host::random::random;
 
 impl Keeper for Envelopes {
+    fn note_opened(
+        &mut self,
+        path: &Path,
+        envelope: &Envelope,
+        packet: &[u8],
+        now: Time,
+    ) -> Result<(), Refusal> {
+        let seconds = self.clock.seconds(now);
+        self.opener.note(path, envelope, packet, seconds)
+    }
+
+    fn poll_refusing(&mut self) -> Option<Path> {
+        self.peers.refusing.pop()
+    }
+
     fn has_pairs(&self) -> bool {
         self.sealing.has_pairs
     }

@@ -331,18 +331,6 @@ impl Envelopes {
         }
     }
 
-    /// Notes a packet that another process of this address opened.
-    pub(super) fn note_opened(
-        &mut self,
-        path: &Path,
-        envelope: &Envelope,
-        packet: &[u8],
-        now: Time,
-    ) -> Result<(), Refusal> {
-        let seconds = self.clock.seconds(now);
-        self.opener.note(path, envelope, packet, seconds)
-    }
-
     /// How packets are sealed.
     fn mode(&self) -> Mode {
         self.sealing.mode
