@@ -6,7 +6,7 @@
     reason = "what programs return is gathered beside the simulation"
 )]
 
-#[path = "../examples/lock/store.rs"]
+#[path = "../../examples/lock/store.rs"]
 mod store;
 
 use std::net::IpAddr;

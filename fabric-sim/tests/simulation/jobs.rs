@@ -3,7 +3,7 @@
 use fabric_sim::observe::{Sampling, csv, observed};
 use fabric_sim::scenario::{Report, Scenario};
 
-const EXAMPLE: &str = include_str!("../scenarios/jobs.toml");
+const EXAMPLE: &str = include_str!("../../scenarios/jobs.toml");
 const STAR: &str = "[topology]\nkind = \"single-switch\"\nhosts = 8\n";
 
 fn run(text: &str) -> Report {

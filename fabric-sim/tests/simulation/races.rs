@@ -11,8 +11,7 @@ use fabric_sim::HostId;
 use fabric_sim::program::{Failure, SeedTest, Simulation, ask, sleep, spawn, tell};
 use urxe::{CompChannel, ConnectOptions, Cq, SendWr, Wc, WcStatus};
 
-mod end;
-use end::{End, options};
+use crate::end::{End, options};
 
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);

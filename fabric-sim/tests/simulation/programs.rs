@@ -16,8 +16,7 @@ use fabric_sim::program::{
 use fabric_sim::{HostId, Span, Time};
 use urxe::{ConnectOptions, Context, ErrorKind, SendWr, Wc, WcStatus};
 
-mod end;
-use end::{End, options};
+use crate::end::{End, options};
 
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);

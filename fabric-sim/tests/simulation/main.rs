@@ -1,0 +1,20 @@
+//! The simulator, and what runs over it in virtual time. One program has all of these tests, as each program costs a link. What measures
+//! time or counts allocations has one of its own.
+
+mod checks;
+mod connections;
+#[path = "../end/mod.rs"]
+mod end;
+mod experiments;
+mod fabric;
+mod fairness;
+mod faults;
+mod jobs;
+mod lock;
+mod observe;
+mod programs;
+mod races;
+mod scenario_text;
+mod scenarios;
+mod transport;
+mod workloads;
