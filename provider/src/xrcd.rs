@@ -1,7 +1,7 @@
 //! XRC domains.
 
 use core::fmt;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -71,7 +71,7 @@ pub(crate) struct XrcdInner {
     pd: Pd,
     cq: Cq,
     file: Option<FileId>,
-    targets: Mutex<BTreeMap<Qpn, Weak<QpInner>>>,
+    targets: Mutex<HashMap<Qpn, Weak<QpInner>>>,
 }
 
 /// Whether a domain must be new when it is opened on a file.
@@ -89,7 +89,7 @@ pub enum XrcdOpen {
 /// The domains of a context that were opened on files.
 #[derive(Debug, Default)]
 pub(crate) struct XrcdTable {
-    by_file: Mutex<BTreeMap<FileId, Weak<XrcdInner>>>,
+    by_file: Mutex<HashMap<FileId, Weak<XrcdInner>>>,
 }
 
 impl Context {

@@ -24,7 +24,7 @@ mod report;
 mod rule;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use urxe_core::cq::{CqId, Cqe, WcOpcode};
 use urxe_core::mix::SplitMix64;
@@ -78,9 +78,9 @@ pub(crate) struct Strict {
     writes: HeldWrites,
     completions: HeldCompletions,
     qps: BTreeMap<Qpn, QpNotes>,
-    srqs: BTreeMap<SrqId, PdId>,
+    srqs: HashMap<SrqId, PdId>,
     /// Completions that a queue may have to take, and the program has not polled.
-    expected: BTreeMap<CqId, usize>,
+    expected: HashMap<CqId, usize>,
 }
 
 impl Strict {
@@ -96,8 +96,8 @@ impl Strict {
             writes: HeldWrites::default(),
             completions: HeldCompletions::default(),
             qps: BTreeMap::new(),
-            srqs: BTreeMap::new(),
-            expected: BTreeMap::new(),
+            srqs: HashMap::new(),
+            expected: HashMap::new(),
         }
     }
 

@@ -23,7 +23,7 @@ pub fn name_callers(callers: Callers) {
 }
 
 /// An address in a program that is not written in Rust; as text it is what [`Callers::name`] says.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Caller(usize);
 
 impl fmt::Display for Caller {
@@ -36,7 +36,7 @@ impl fmt::Display for Caller {
 }
 
 /// A call.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub(crate) struct Place {
     pub(super) at: &'static Location<'static>,
     pub(super) caller: Option<Caller>,

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::panic::Location;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 use urxe_wire::Qpn;
 
@@ -100,7 +100,7 @@ pub(super) struct Reports {
     mode: StrictMode,
     waiting: VecDeque<StrictReport>,
     /// What was printed: the same kind of thing at the same place is printed once.
-    printed: BTreeSet<(StrictRule, Option<Place>)>,
+    printed: HashSet<(StrictRule, Option<Place>)>,
     /// The program takes the reports, so they need not be printed.
     are_taken: bool,
 }
@@ -110,7 +110,7 @@ impl Reports {
         Reports {
             mode,
             waiting: VecDeque::new(),
-            printed: BTreeSet::new(),
+            printed: HashSet::new(),
             are_taken: false,
         }
     }
