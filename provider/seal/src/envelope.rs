@@ -3,10 +3,12 @@
 use core::fmt;
 use core::str::FromStr;
 
+use crate::refusal::Refusal;
+
 /// Bytes of a BTH, which stays in the clear.
 pub(crate) const BTH: usize = 12;
 /// Bytes of the header.
-const HEADER: usize = 16;
+pub const HEADER: usize = 16;
 /// What is in the clear, and authenticated.
 pub(crate) const CLEAR: usize = BTH + HEADER;
 /// Bytes of the tag.
@@ -18,7 +20,8 @@ pub const OVERHEAD: usize = HEADER + TAG - ICRC;
 /// The shortest sealed packet.
 pub(crate) const LEN_MIN: usize = CLEAR + TAG;
 
-const VERSION: u8 = 1;
+/// The version of all that is sealed. In 1 the cipher was AES-256-GCM.
+pub const VERSION: u8 = 2;
 
 /// In the place of an epoch: the packet is sealed under the keys of a pair.
 pub(crate) const PAIR: u8 = 0;
@@ -58,10 +61,13 @@ impl fmt::Display for Mode {
     }
 }
 
+const AUTH: u8 = VERSION << 4 | Mode::Auth as u8;
+const SEAL: u8 = VERSION << 4 | Mode::Seal as u8;
+
 /// The header, which comes after the BTH.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Envelope {
-    /// Version 1 in the upper half of the first byte, the mode in the lower half.
+    /// The version in the upper half of the first byte, the mode in the lower half.
     pub mode: Mode,
     /// The number of the secret in the key file; 0 if the keys are those of a pair.
     pub epoch: u8,
@@ -91,8 +97,8 @@ impl Envelope {
     pub fn parse(bytes: &[u8; HEADER]) -> Option<Envelope> {
         let [first, epoch, k0, k1, s0, s1, s2, s3, counter @ ..] = *bytes;
         let mode = match first {
-            0x11 => Mode::Auth,
-            0x12 => Mode::Seal,
+            AUTH => Mode::Auth,
+            SEAL => Mode::Seal,
             _ => return None,
         };
         Some(Envelope {
@@ -107,10 +113,28 @@ impl Envelope {
     /// The header of a sealed packet; `None` if it is too short for one, or of an unknown version.
     #[inline]
     pub fn of(packet: &[u8]) -> Option<Envelope> {
-        if packet.len() < LEN_MIN {
-            return None;
+        Envelope::parse(header(packet)?)
+    }
+}
+
+/// The bytes of the header of a sealed packet of any version.
+#[inline]
+pub fn header(packet: &[u8]) -> Option<&[u8; HEADER]> {
+    if packet.len() < LEN_MIN {
+        return None;
+    }
+    packet[BTH..].first_chunk()
+}
+
+/// Why a packet has no header that this version reads.
+#[cold]
+pub(crate) fn refusal(packet: &[u8]) -> Refusal {
+    match header(packet).map(|bytes| (bytes[0] >> 4, bytes[0] & 15)) {
+        // In all versions the first byte says so.
+        Some((version, 1 | 2)) if version != 0 && version != VERSION => {
+            Refusal::OtherVersion(version)
         }
-        Envelope::parse(packet[BTH..].first_chunk()?)
+        _ => Refusal::NoEnvelope,
     }
 }
 
@@ -136,14 +160,22 @@ mod tests {
         };
         let bytes = envelope.emit();
         let expected = [
-            0x12, 3, 0x3f, 0xa2, 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+            0x22, 3, 0x3f, 0xa2, 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
         ];
         assert_eq!(bytes, expected);
         assert_eq!(Envelope::parse(&bytes), Some(envelope));
-        for first in (0..=255).filter(|first| ![0x11, 0x12].contains(first)) {
+        for first in (0..=255).filter(|first| ![0x21, 0x22].contains(first)) {
             let mut bytes = bytes;
             bytes[0] = first;
             assert_eq!(Envelope::parse(&bytes), None, "{first:#x}");
+            let packet = [&[0; BTH][..], &bytes, &[0; TAG]].concat();
+            let is_other = first >> 4 != 2 && first > 0x10 && [1, 2].contains(&(first & 15));
+            let expected = match is_other {
+                true => Refusal::OtherVersion(first >> 4),
+                false => Refusal::NoEnvelope,
+            };
+            assert_eq!(refusal(&packet), expected, "{first:#x}");
+            assert_eq!(refusal(&packet[1..]), Refusal::NoEnvelope);
         }
     }
 }

@@ -28,6 +28,8 @@
 mod aead;
 mod derive;
 mod envelope;
+#[cfg(test)]
+mod hex;
 mod key_file;
 mod keys;
 mod notice;
@@ -38,7 +40,7 @@ mod sealer;
 mod senders;
 mod window;
 
-pub use envelope::{Envelope, Mode, OVERHEAD, ParseModeError};
+pub use envelope::{Envelope, HEADER, Mode, OVERHEAD, ParseModeError, VERSION, header};
 pub use key_file::{GRACE_S, KeyFile, KeyFileError};
 pub use keys::Keys;
 pub use notice::{NOTICE_LEN, Notice};

@@ -3,7 +3,7 @@
 //! It cannot be authenticated: the two have no key in common. So it quotes the header of the refused packet, the numbers of which are
 //! known only where the packet passed, and a sender believes it only of a peer that it has never heard.
 
-use crate::envelope::{Envelope, Mode};
+use crate::envelope::{HEADER, Mode, VERSION};
 use crate::refusal::Refusal;
 
 /// No opcode begins so.
@@ -12,33 +12,41 @@ const MAGIC: [u8; 4] = [0xff, b'n', b'o', 1];
 /// Bytes of a notice: fewer than the packet that it answers has.
 pub const NOTICE_LEN: usize = 24;
 
-/// Why a receiver does not take a sender's packets, and what it takes.
+/// Why a receiver does not take a sender's packets, and what it takes. Its bytes are the same in all versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Notice {
-    /// The header of the packet that was refused.
-    pub quoted: Envelope,
-    /// The key file's number at the receiver.
+    /// The header of the packet that was refused, of whatever version.
+    pub quoted: [u8; HEADER],
+    /// The version at the receiver.
+    pub version: u8,
+    /// The key file's number there.
     pub key_id: u16,
     /// What the receiver accepts at least.
     pub mode_min: Mode,
 }
 
 impl Notice {
-    /// What is told of a refusal; `None` if nothing is: of packets that may be anything's.
-    pub fn of(refusal: Refusal, quoted: Envelope, key_id: u16, mode_min: Mode) -> Option<Notice> {
-        let is_told = matches!(
+    /// True if a sender is told of such a refusal: of packets that may be anything's none is.
+    pub fn is_of(refusal: Refusal) -> bool {
+        matches!(
             refusal,
-            Refusal::OtherKey(_)
+            Refusal::OtherVersion(_)
+                | Refusal::OtherKey(_)
                 | Refusal::TooWeak(_)
                 | Refusal::UnknownEpoch(_)
                 | Refusal::OldEpoch(_)
                 | Refusal::Forged
-        );
-        is_told.then_some(Notice {
+        )
+    }
+
+    /// One of this version.
+    pub fn new(quoted: [u8; HEADER], key_id: u16, mode_min: Mode) -> Notice {
+        Notice {
             quoted,
+            version: VERSION,
             key_id,
             mode_min,
-        })
+        }
     }
 
     /// Its bytes.
@@ -46,8 +54,9 @@ impl Notice {
         let mut bytes = [0; NOTICE_LEN];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = self.mode_min as u8;
+        bytes[5] = self.version;
         bytes[6..8].copy_from_slice(&self.key_id.to_be_bytes());
-        bytes[8..].copy_from_slice(&self.quoted.emit());
+        bytes[8..].copy_from_slice(&self.quoted);
         bytes
     }
 
@@ -55,14 +64,14 @@ impl Notice {
     pub fn parse(bytes: &[u8]) -> Option<Notice> {
         let bytes: &[u8; NOTICE_LEN] = bytes.try_into().ok()?;
         let (head, quoted) = bytes.split_first_chunk::<8>()?;
-        let mode_min = match head[4..6] {
-            [1, 0] => Mode::Auth,
-            [2, 0] => Mode::Seal,
+        let mode_min = match head[4] {
+            1 => Mode::Auth,
+            2 => Mode::Seal,
             _ => return None,
         };
-        let quoted = Envelope::parse(quoted.first_chunk()?)?;
-        (head[..4] == MAGIC).then(|| Notice {
-            quoted,
+        (head[..4] == MAGIC && head[5] != 0).then_some(Notice {
+            quoted: *quoted.first_chunk()?,
+            version: head[5],
             key_id: u16::from_be_bytes([head[6], head[7]]),
             mode_min,
         })
@@ -75,25 +84,29 @@ mod tests {
 
     #[test]
     fn what_is_emitted_is_parsed() {
-        let quoted = Envelope {
-            mode: Mode::Auth,
-            epoch: 9,
-            key_id: 1,
-            sender: 2,
-            counter: 3,
-        };
-        let notice = Notice::of(Refusal::OtherKey(1), quoted, 0xbeef, Mode::Seal);
-        let notice = notice.expect("it is told");
+        let notice = Notice::new([0x31; HEADER], 0xbeef, Mode::Seal);
         let bytes = notice.emit();
+        assert_eq!(bytes[..8], [0xff, b'n', b'o', 1, 2, VERSION, 0xbe, 0xef]);
         assert_eq!(Notice::parse(&bytes), Some(notice));
-        for place in [0, 1, 2, 3, 4, 5, 8] {
+        for place in [0, 1, 2, 3, 4] {
             let mut bytes = bytes;
             bytes[place] ^= 0x80;
             assert_eq!(Notice::parse(&bytes), None, "{place}");
         }
         assert_eq!(Notice::parse(&bytes[1..]), None);
+        // One of a version that is yet to come.
+        let mut newer = bytes;
+        newer[5] = 3;
+        let read = Notice::parse(&newer).expect("all versions have it");
+        assert_eq!(
+            read,
+            Notice {
+                version: 3,
+                ..notice
+            }
+        );
         for refusal in [Refusal::Replayed, Refusal::Late, Refusal::NoEnvelope] {
-            assert_eq!(Notice::of(refusal, quoted, 1, Mode::Auth), None);
+            assert!(!Notice::is_of(refusal));
         }
     }
 }

@@ -6,16 +6,13 @@ use std::collections::HashMap;
 
 use crate::aead::Key;
 use crate::derive;
-use crate::envelope::{BTH, CLEAR, Envelope, ICRC, LEN_MIN, Mode, PAIR, dest_qp};
+use crate::envelope::{BTH, CLEAR, Envelope, ICRC, Mode, PAIR, TAG, dest_qp, refusal};
 use crate::keys::Keys;
 use crate::pair::{self, Pair};
 use crate::refusal::Refusal;
 use crate::senders::Table;
 use crate::window::Window;
 use crate::{Hide, Path};
-
-/// More than any packet has.
-const LEN_MAX: usize = 1 << 16;
 
 /// Senders that are known, at most: some 20 MiB. The least used of some makes room for another.
 const SENDERS_MAX: usize = 1 << 14;
@@ -56,8 +53,6 @@ pub struct Opener {
     bound: HashMap<u32, u32>,
     opened: u64,
     evicted: u64,
-    /// What is in the clear is encrypted here, to make its tag.
-    scratch: Box<[u8]>,
     hide: Hide,
 }
 
@@ -78,7 +73,6 @@ impl Opener {
             bound: HashMap::new(),
             opened: 0,
             evicted: 0,
-            scratch: vec![0; LEN_MAX].into(),
             hide,
         }
     }
@@ -128,7 +122,7 @@ impl Opener {
     }
 
     /// Opens the packet at a place of the buffer, to a place that begins `to` bytes into the buffer, at or before it. If it
-    /// does not open, the bytes from there to its end are of no use.
+    /// does not open, its bytes are of no use.
     ///
     /// # Errors
     /// [`Refusal`]; nothing has changed.
@@ -145,10 +139,7 @@ impl Opener {
         to: usize,
     ) -> Result<Opened, Refusal> {
         let sealed = &bytes[at.clone()];
-        let envelope = Envelope::of(sealed).ok_or(Refusal::NoEnvelope)?;
-        if sealed.len() - LEN_MIN > LEN_MAX {
-            return Err(Refusal::NoEnvelope);
-        }
+        let envelope = Envelope::of(sealed).ok_or_else(|| refusal(sealed))?;
         let id = self.check(path, &envelope, now)?;
         if envelope.epoch == PAIR {
             return self.open_of_pair(path, &envelope, bytes, at, to);
@@ -161,8 +152,7 @@ impl Opener {
             None => new.insert(self.begin(&id, now)?),
         };
         incoming.window.check(envelope.counter)?;
-        let mut packet = Sealed::new(bytes, at, to);
-        let is_genuine = packet.open(&incoming.key, &envelope, &mut self.scratch);
+        let is_genuine = unseal(&incoming.key, &envelope, &mut bytes[at.clone()]);
         check_opened(is_genuine, &envelope, self.mode_min)?;
         if self.bound.contains_key(&qpn) {
             return Err(Refusal::NotOfPair);
@@ -173,7 +163,7 @@ impl Opener {
         if let Some(new) = new {
             self.add(id, new);
         }
-        let len = packet.finish(envelope.mode);
+        let len = lay_out(bytes, at, to);
         Ok(Opened { len, envelope })
     }
 
@@ -190,8 +180,7 @@ impl Opener {
         let place = self.pairs.find(&envelope.sender);
         let incoming = self.pairs.at(place.ok_or(Refusal::UnknownPair)?);
         let candidate = incoming.candidate(path, envelope.mode, envelope.counter)?;
-        let mut packet = Sealed::new(bytes, at, to);
-        let is_genuine = packet.open(incoming.key(&candidate), envelope, &mut self.scratch);
+        let is_genuine = unseal(incoming.key(&candidate), envelope, &mut bytes[at.clone()]);
         check_opened(is_genuine, envelope, self.mode_min)?;
         if qpn != incoming.qpn {
             return Err(Refusal::OtherQp);
@@ -199,7 +188,7 @@ impl Opener {
         incoming.note(candidate, envelope.counter);
         self.opened += 1;
         let envelope = *envelope;
-        let len = packet.finish(envelope.mode);
+        let len = lay_out(bytes, at, to);
         Ok(Opened { len, envelope })
     }
 
@@ -214,7 +203,8 @@ impl Opener {
         at: Range<usize>,
     ) -> Result<Opened, Refusal> {
         let to = at.start;
-        let envelope = Envelope::of(&bytes[at.clone()]).ok_or(Refusal::NoEnvelope)?;
+        let sealed = &bytes[at.clone()];
+        let envelope = Envelope::of(sealed).ok_or_else(|| refusal(sealed))?;
         // At this time no epoch is old. Each has a window of its own: a copy of what is known of its sender is enough.
         let id = self.check(path, &envelope, 0)?;
         if let Some(place) = self.senders.find(&id) {
@@ -296,67 +286,30 @@ impl Opener {
     }
 }
 
-/// A packet where it lies, and where it is to lie. It is as long as any has to be, and no longer.
-struct Sealed<'a> {
-    bytes: &'a mut [u8],
-    at: Range<usize>,
-    to: usize,
-    /// What is in the clear: opening overwrites it.
-    clear: [u8; CLEAR],
+/// Decrypts a packet where it lies, or looks at its tag. False if it was not sealed under this key.
+#[inline]
+fn unseal(key: &Key, envelope: &Envelope, sealed: &mut [u8]) -> bool {
+    let (sealed, tag) = sealed
+        .split_last_chunk_mut::<TAG>()
+        .expect("what has a header is longer than a tag");
+    match envelope.mode {
+        Mode::Seal => {
+            let (clear, body) = sealed.split_at_mut(CLEAR);
+            key.open(envelope.counter, clear, body, tag)
+        }
+        Mode::Auth => key.fits(envelope.counter, sealed, tag),
+    }
 }
 
-impl<'a> Sealed<'a> {
-    #[inline]
-    fn new(bytes: &'a mut [u8], at: Range<usize>, to: usize) -> Sealed<'a> {
-        let clear = *bytes[at.clone()].first_chunk().expect("it is long enough");
-        Sealed {
-            bytes,
-            at,
-            to,
-            clear,
-        }
-    }
-
-    /// Bytes of what is sealed.
-    #[inline]
-    fn rest(&self) -> usize {
-        self.at.len() - LEN_MIN
-    }
-
-    /// Decrypts it, or looks at its tag. False if it was not sealed under this key.
-    #[inline]
-    fn open(&mut self, key: &Key, envelope: &Envelope, scratch: &mut [u8]) -> bool {
-        let (clear, counter) = (&self.clear, envelope.counter);
-        match envelope.mode {
-            Mode::Seal => {
-                let from = self.at.start + CLEAR - (self.to + BTH);
-                let place = &mut self.bytes[self.to + BTH..self.at.end];
-                key.open(counter, clear, place, from..)
-            }
-            Mode::Auth => {
-                let body = &self.bytes[self.at.clone()][CLEAR..];
-                let (body, tag) = body.split_at(self.rest());
-                let copy = &mut scratch[..body.len()];
-                copy.copy_from_slice(body);
-                key.fits(counter, clear, copy, tag)
-            }
-        }
-    }
-
-    /// Makes the packet of what was opened; returns its length.
-    #[inline]
-    fn finish(self, mode: Mode) -> usize {
-        let (to, rest) = (self.to, self.rest());
-        let bytes = self.bytes;
-        if mode == Mode::Auth {
-            let from = self.at.start + CLEAR;
-            bytes.copy_within(from..from + rest, to + BTH);
-        }
-        let len = BTH + rest + ICRC;
-        bytes[to..to + BTH].copy_from_slice(&self.clear[..BTH]);
-        bytes[to + len - ICRC..to + len].fill(0);
-        len
-    }
+/// Moves what was opened to where it is to lie, without header and tag; returns its length.
+#[inline]
+fn lay_out(bytes: &mut [u8], at: Range<usize>, to: usize) -> usize {
+    let rest = at.start + CLEAR..at.end - TAG;
+    let len = BTH + rest.len() + ICRC;
+    bytes.copy_within(at.start..at.start + BTH, to);
+    bytes.copy_within(rest, to + BTH);
+    bytes[to + len - ICRC..to + len].fill(0);
+    len
 }
 
 #[inline]

@@ -1,15 +1,18 @@
 //! Why packets are not opened.
 
-use crate::envelope::Mode;
+use crate::envelope::{Mode, VERSION};
 use crate::window::Stale;
 
 /// Why a packet is not opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It is no sealed packet, or one of another version.
-    #[error("it is not a sealed packet of this version")]
+    /// It is no sealed packet.
+    #[error("it is not a sealed packet")]
     NoEnvelope,
+    /// It is one of another version.
+    #[error("it is a sealed packet of version {0}, and this is version {VERSION}")]
+    OtherVersion(u8),
     /// It is sealed under another key file.
     #[error("it is sealed under key {0:04x}")]
     OtherKey(u16),

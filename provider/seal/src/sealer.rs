@@ -250,14 +250,13 @@ fn seal(key: &Key, envelope: &Envelope, packet: &[u8], to: &mut [u8]) {
     sealed[..BTH].copy_from_slice(bth);
     sealed[BTH..CLEAR].copy_from_slice(&envelope.emit());
     sealed[CLEAR..].copy_from_slice(rest);
-    let (clear, body) = sealed.split_at_mut(CLEAR);
-    match envelope.mode {
-        Mode::Seal => tag.copy_from_slice(&key.seal(envelope.counter, clear, body)),
-        Mode::Auth => {
-            tag.copy_from_slice(&key.tag(envelope.counter, clear, body));
-            body.copy_from_slice(rest);
+    tag.copy_from_slice(&match envelope.mode {
+        Mode::Seal => {
+            let (clear, body) = sealed.split_at_mut(CLEAR);
+            key.seal(envelope.counter, clear, body)
         }
-    }
+        Mode::Auth => key.tag(envelope.counter, sealed),
+    });
 }
 
 impl fmt::Debug for PathSealer<'_> {

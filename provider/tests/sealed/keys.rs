@@ -1,6 +1,6 @@
 //! Peers with the same key, and with others.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use urxe::cm::{
     CmError, ConnParam, ConnectBuilder, EventChannel, EventKind, Id, Manager, Opener, PortSpace,
 };
 use urxe::{
-    ConnectOptions, Context, Error, ErrorKind, Fault, KeyFile, QpType, Security, SendWr, WcStatus,
-    Wire,
+    ConnectOptions, Context, Endpoint, Error, ErrorKind, Fault, KeyFile, QpType, Security, SendWr,
+    WcStatus, Wire,
 };
 
 use crate::attacks;
@@ -176,6 +176,60 @@ fn a_neighbour_of_a_peer_that_does_less_ends_no_connection() {
     assert_eq!(bad[1].complete().status, WcStatus::RetryExcErr);
     assert!(good[0].counter("seal_refused_mode") > 0);
     exchange(good.each_ref());
+}
+
+/// A peer of a version that is yet to come: what all versions have in common is enough for both to say so.
+#[test]
+fn a_peer_of_another_version_is_told_and_heard() {
+    const NEWER: u8 = 3;
+    let key = Key::new(0x3fa2, 7);
+    let addr = address();
+    let newer = UdpSocket::bind((addr, 14_791)).expect("the address is free");
+    newer.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let end = End::on(open(address(), Security::Seal, &key));
+    let home = end.context.address();
+    let peer = End::on(open(address(), Security::Seal, &key));
+    let endpoint = Endpoint {
+        addr,
+        ..peer.qp.endpoint()
+    };
+    end.qp
+        .connect(&endpoint, &ConnectOptions::default())
+        .expect("connects");
+    let start = Instant::now();
+    let memory = end.memory(64);
+    end.qp
+        .post_send(&SendWr::send(2, &[memory.sge(..)]).signaled())
+        .expect("room");
+    let mut packet = [0; 2048];
+    let len = newer.recv(&mut packet).expect("a packet");
+    assert!(len > 44 && packet[12] == 0x22, "{:02x}", packet[12]);
+    // Its own version, in what it sends: this side says so.
+    let mut of_newer = packet[..len].to_vec();
+    of_newer[12] = NEWER << 4 | 2;
+    newer.send_to(&of_newer, (home, 14_791)).expect("sends");
+    let notice = loop {
+        let mut answer = [0; 2048];
+        let len = newer.recv(&mut answer).expect("an answer");
+        if let Ok(notice) = <[u8; 24]>::try_from(&answer[..len]) {
+            break notice;
+        }
+    };
+    let expected = [0xff, b'n', b'o', 1, 1, 2, 0x3f, 0xa2];
+    assert_eq!(notice[..8], expected);
+    assert_eq!(notice[8..], of_newer[12..28]);
+    wait_until("it is counted", || end.counter("seal_refused_version") == 1);
+    // And it refuses what it got.
+    let mut refusal = notice;
+    refusal[5] = NEWER;
+    refusal[8..].copy_from_slice(&packet[12..28]);
+    newer.send_to(&refusal, (home, 14_791)).expect("sends");
+    let wc = end.complete();
+    assert_eq!(
+        (wc.status, wc.fault()),
+        (WcStatus::RetryExcErr, Fault::PeerRefuses)
+    );
+    assert!(start.elapsed() < Duration::from_secs(5));
 }
 
 #[test]

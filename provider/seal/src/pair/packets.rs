@@ -182,14 +182,14 @@ mod tests {
 
     fn tag(out: &mut Outgoing) -> (u64, [u8; 16]) {
         let (counter, key) = out.take();
-        (counter, key.tag(counter, b"clear", &mut []))
+        (counter, key.tag(counter, b"clear"))
     }
 
     fn takes(incoming: &mut Incoming, (counter, tag): (u64, [u8; 16])) -> Result<(), Refusal> {
         let path = incoming.path;
         let candidate = incoming.candidate(&path, Mode::Seal, counter)?;
         let key = incoming.key(&candidate);
-        if !key.fits(counter, b"clear", &mut [], &tag) {
+        if !key.fits(counter, b"clear", &tag) {
             return Err(Refusal::Forged);
         }
         incoming.note(candidate, counter);
@@ -223,7 +223,7 @@ mod tests {
         let mut tags = Vec::new();
         for turn in 0..4 {
             out.skip_to(turn << PACKETS_BITS);
-            tags.push(out.key.tag(0, &[], &mut []));
+            tags.push(out.key.tag(0, &[]));
         }
         for (place, tag) in tags.iter().enumerate() {
             assert!(!tags[..place].contains(tag), "{place}");

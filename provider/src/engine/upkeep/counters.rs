@@ -60,8 +60,10 @@ counters! {
     rx_truncated,
     /// Sealed packets that were opened.
     seal_opened,
-    /// Datagrams at the port of sealed packets that are none of this version.
+    /// Datagrams at the port of sealed packets that are none.
     seal_refused_format,
+    /// Packets that are sealed by another version of urxe.
+    seal_refused_version,
     /// Packets that are sealed under another key file.
     seal_refused_key,
     /// Genuine packets that are authenticated only, where sealing is required.
@@ -112,6 +114,7 @@ impl EngineCounters {
     pub(crate) fn count_refusal(&mut self, refusal: Refusal) {
         *match refusal {
             Refusal::NoEnvelope => &mut self.seal_refused_format,
+            Refusal::OtherVersion(_) => &mut self.seal_refused_version,
             Refusal::OtherKey(_) => &mut self.seal_refused_key,
             Refusal::TooWeak(_) => &mut self.seal_refused_mode,
             Refusal::UnknownEpoch(_) | Refusal::OldEpoch(_) => &mut self.seal_refused_epoch,

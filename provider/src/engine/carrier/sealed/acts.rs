@@ -1,7 +1,7 @@
 //! What is done about what was heard of peers ([`super::peers`]): they are told, the user is, and connections fail.
 
 use urxe_core::Time;
-use urxe_seal::{NOTICE_LEN, Notice, OVERHEAD, Path, Refusal};
+use urxe_seal::{Envelope, NOTICE_LEN, Notice, OVERHEAD, Path, Refusal, VERSION};
 use urxe_udp::{Dest, SendBatch, Transmit};
 
 use super::Envelopes;
@@ -55,7 +55,7 @@ impl Envelopes {
         sockets: &Sockets,
     ) -> Option<Path> {
         let (own, mode_min) = (self.key_id(), self.opener.mode_min());
-        let notice = Notice::of(refusal, head.envelope, own, mode_min)?;
+        let notice = Notice::new(head.quoted, own, mode_min);
         let is_stranger = !self.opener.has_heard(&path);
         let (peer, back) = (path.source, reverse(path));
         if let Refusal::TooWeak(mode) = refusal {
@@ -70,6 +70,12 @@ impl Envelopes {
         send(sockets, back, &notice.emit());
         if is_stranger {
             let (what, why) = match refusal {
+                Refusal::OtherVersion(version) => (
+                    "version",
+                    format!(
+                        "they are sealed by version {version}, and this process has version {VERSION}: both need the same version of urxe"
+                    ),
+                ),
                 Refusal::OtherKey(key) => (
                     "key",
                     format!("they are sealed under key {key:04x}, and this process has {own:04x}"),
@@ -96,13 +102,19 @@ impl Envelopes {
     /// A peer refuses this side's packets. Returns the way to it, if that is believed.
     fn on_notice(&mut self, path: Path, notice: Notice, is_genuine: bool) -> Option<Path> {
         let back = reverse(path);
-        let is_believed = self.sealer.has_sent(&back, &notice.quoted)
+        let quoted = Envelope::parse(&notice.quoted);
+        let is_believed = quoted.is_some_and(|it| self.sealer.has_sent(&back, &it))
             && (is_genuine || !self.opener.has_heard(&path));
         if !is_believed {
             return None;
         }
         let (peer, own, mode) = (path.source, self.key_id(), self.mode());
-        let text = if notice.key_id != own {
+        let text = if notice.version != VERSION {
+            let theirs = notice.version;
+            format!(
+                "{peer} refuses packets of this process: it seals by version {theirs}, and this process by version {VERSION}: both need the same version of urxe"
+            )
+        } else if notice.key_id != own {
             let theirs = notice.key_id;
             format!(
                 "{peer} refuses packets of this process: its key is {theirs:04x}, and this process has {own:04x} (`urxe key show-id`, URXE_KEY_FILE)"

@@ -244,8 +244,6 @@ impl Envelopes {
         let (mut to, mut from) = (0, 0);
         while from < total {
             let end = total.min(from + size);
-            // Opening may overwrite it, as it does what is sealed.
-            let head = Head::of(&bytes[from..end]);
             match self.opener.open(&path, seconds, bytes, from..end, to) {
                 Ok(opened) => {
                     counters.seal_opened += 1;
@@ -258,7 +256,11 @@ impl Envelopes {
                     }
                 }
                 Err(Refusal::UnknownPair) => self.strays.keep(path, about, &bytes[from..end]),
-                Err(refusal) => self.refuse(&path, refusal, head, now, counters),
+                Err(refusal) => {
+                    // What is in the clear is as it was.
+                    let head = Head::of(&bytes[from..end]);
+                    self.refuse(&path, refusal, head, now, counters);
+                }
             }
             from = end;
         }

@@ -7,7 +7,7 @@
 use core::net::IpAddr;
 
 use urxe_core::Time;
-use urxe_seal::{Envelope, NOTICE_LEN, Notice, Path, Refusal};
+use urxe_seal::{HEADER, NOTICE_LEN, Notice, Path, Refusal};
 
 use crate::host::probe::Probe;
 
@@ -35,7 +35,8 @@ pub(super) fn is_control(packet: &[u8]) -> bool {
 /// What is in the clear of a sealed packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
-    pub(super) envelope: Envelope,
+    /// Its header, of whatever version.
+    pub(super) quoted: [u8; HEADER],
     /// It is for this side's envelopes, and nothing is answered to it.
     pub(super) is_control: bool,
 }
@@ -44,7 +45,7 @@ impl Head {
     #[inline]
     pub(super) fn of(sealed: &[u8]) -> Option<Head> {
         Some(Head {
-            envelope: Envelope::of(sealed)?,
+            quoted: *urxe_seal::header(sealed)?,
             is_control: is_control(sealed),
         })
     }
@@ -113,9 +114,7 @@ impl Peers {
     }
 
     pub(super) fn refuse(&mut self, path: Path, refusal: Refusal, head: Head, now: Time) {
-        let quoted = head.envelope;
-        let is_told = Notice::of(refusal, quoted, 0, quoted.mode).is_some();
-        if !is_told || path.dest.is_multicast() || !self.may_tell(path, now) {
+        if !Notice::is_of(refusal) || path.dest.is_multicast() || !self.may_tell(path, now) {
             return;
         }
         self.hear(News::Refused {
