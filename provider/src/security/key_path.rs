@@ -1,10 +1,11 @@
 //! Key files on disk: which users may read them, and when they change.
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use urxe_seal::KeyFile;
 use zeroize::Zeroizing;
@@ -14,7 +15,7 @@ const LEN_MAX: usize = 8 << 10;
 
 /// Reads a key file that no other user can.
 pub(super) fn read(path: &Path) -> Result<KeyFile, String> {
-    let mut file = File::open(path).map_err(|error| error.to_string())?;
+    let mut file = open(path).map_err(|error| error.to_string())?;
     let meta = file.metadata().map_err(|error| error.to_string())?;
     check(&meta)?;
     // Made at once, so that no part of it is left where it grew.
@@ -32,6 +33,12 @@ pub(super) fn read(path: &Path) -> Result<KeyFile, String> {
     let text = std::str::from_utf8(&bytes[..len]).map_err(|_| "it is not text")?;
     text.parse()
         .map_err(|error: urxe_seal::KeyFileError| error.to_string())
+}
+
+/// Opens it without waiting: of a pipe nobody may ever have the other end, and the engine's lock may be held.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// Writes a file that was not there.
@@ -171,10 +178,12 @@ mod tests {
         fs::remove_file(&path).expect("it is ours");
         assert_eq!(Seen::at(&path), None);
         assert!(read(&path).expect_err("gone").contains("No such file"));
-        assert!(
-            read(Path::new("/tmp"))
-                .expect_err("a folder")
-                .contains("not a file")
-        );
+        let mkfifo = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(mkfifo.expect("it runs").success());
+        for path in [Path::new("/tmp"), &path] {
+            let reason = read(path).expect_err("a folder, and a pipe that nobody writes to");
+            assert!(reason.contains("not a file"), "{reason}");
+        }
+        fs::remove_file(&path).expect("it is ours");
     }
 }
