@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 use urxe::{KeyFile, create_key_file, read_key_file, rotate_key_file};
+use urxe_seal::GRACE_S;
 
 use crate::error::CliError;
 
@@ -45,7 +46,7 @@ fn show(file: &KeyFile) {
         let state = match since.checked_sub(now) {
             Some(wait) if wait > 0 => format!("in use in {wait} s"),
             _ if sending == Some((number, since)) => "in use".to_owned(),
-            _ => "accepted until 60 s after the next".to_owned(),
+            _ => format!("accepted until {GRACE_S} s after the next"),
         };
         println!(
             "epoch {number} {:08x} {state}",

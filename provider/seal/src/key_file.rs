@@ -15,7 +15,7 @@ use crate::derive::{self, SECRET};
 use crate::envelope::PAIR;
 
 /// Seconds for which an epoch is still accepted after the next one began: so long may clocks differ, and packets be on their way.
-pub const GRACE_S: u64 = 60;
+pub const GRACE_S: u64 = 300;
 
 /// Epochs in a file, at most.
 const EPOCHS_MAX: usize = 16;

@@ -30,6 +30,16 @@ impl Keys {
         begun.unwrap_or(&self.epochs[0])
     }
 
+    /// The epoch that a sender uses that has used one: none before it, should its clock be set back, as others have given those up.
+    pub(crate) fn sending_after(&self, used: u8, now: u64) -> &Epoch {
+        let place = self.epochs.iter().position(|epoch| epoch.number == used);
+        let next = self.sending(now);
+        match place {
+            Some(place) if self.epochs[place].since > next.since => &self.epochs[place],
+            _ => next,
+        }
+    }
+
     /// When senders use another one than now.
     pub(crate) fn change_at(&self, now: u64) -> u64 {
         let mut later = self.epochs.iter().map(|epoch| epoch.since);
@@ -113,6 +123,13 @@ mod tests {
             [0, 159, 160].map(|now| keys.change_at(now)),
             [160, 160, u64::MAX]
         );
+        // A clock that was set back: what has begun goes on.
+        let after = |used, now| keys.sending_after(used, now).number;
+        assert_eq!(
+            [(1, 99), (1, 160), (2, 99)].map(|(used, now)| after(used, now)),
+            [1, 2, 2]
+        );
+        assert_eq!(after(3, 99), 1, "of another file");
         assert!(keys.accepted(1, 160 + GRACE_S - 1).is_ok());
         assert_eq!(
             keys.accepted(1, 160 + GRACE_S).err(),

@@ -23,7 +23,7 @@ pub enum Refusal {
     #[error("the key file has no epoch {0}")]
     UnknownEpoch(u8),
     /// The epoch is over.
-    #[error("epoch {0} is over")]
+    #[error("epoch {0} is over by the clock here")]
     OldEpoch(u8),
     /// Its tag is wrong: it was made without the key, or changed on its way, or is for another path.
     #[error("its tag is wrong")]

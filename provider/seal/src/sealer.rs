@@ -140,8 +140,9 @@ impl Sealer {
         self.paths.retain(|_| false);
         self.identity = identity;
         self.is_worn = false;
-        self.epoch = self.keys.sending(now).number;
-        self.change_at = self.keys.change_at(now);
+        let epoch = self.keys.sending_after(self.epoch, now);
+        self.epoch = epoch.number;
+        self.change_at = self.keys.change_at(now.max(epoch.since));
     }
 
     /// Goes on with other keys.

@@ -126,7 +126,7 @@ impl Envelopes {
             )
         } else {
             format!(
-                "{peer} refuses packets of this process: its key file has other epochs or secrets than that of this process, though both are key {own:04x}"
+                "{peer} refuses packets of this process: its key file has other epochs or secrets than that of this process, though both are key {own:04x}, or its clock is far off"
             )
         };
         self.peers.say(peer, "refuses", &text);
