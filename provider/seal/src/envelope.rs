@@ -3,8 +3,6 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::refusal::Refusal;
-
 /// Bytes of a BTH, which stays in the clear.
 pub(crate) const BTH: usize = 12;
 /// Bytes of the header.
@@ -126,18 +124,6 @@ pub fn header(packet: &[u8]) -> Option<&[u8; HEADER]> {
     packet[BTH..].first_chunk()
 }
 
-/// Why a packet has no header that this version reads.
-#[cold]
-pub(crate) fn refusal(packet: &[u8]) -> Refusal {
-    match header(packet).map(|bytes| (bytes[0] >> 4, bytes[0] & 15)) {
-        // In all versions the first byte says so.
-        Some((version, 1 | 2)) if version != 0 && version != VERSION => {
-            Refusal::OtherVersion(version)
-        }
-        _ => Refusal::NoEnvelope,
-    }
-}
-
 /// The QP that a packet is for, sealed or not.
 #[inline]
 pub(crate) fn dest_qp(packet: &[u8]) -> u32 {
@@ -168,14 +154,6 @@ mod tests {
             let mut bytes = bytes;
             bytes[0] = first;
             assert_eq!(Envelope::parse(&bytes), None, "{first:#x}");
-            let packet = [&[0; BTH][..], &bytes, &[0; TAG]].concat();
-            let is_other = first >> 4 != 2 && first > 0x10 && [1, 2].contains(&(first & 15));
-            let expected = match is_other {
-                true => Refusal::OtherVersion(first >> 4),
-                false => Refusal::NoEnvelope,
-            };
-            assert_eq!(refusal(&packet), expected, "{first:#x}");
-            assert_eq!(refusal(&packet[1..]), Refusal::NoEnvelope);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::aead::Key;
 use crate::derive;
-use crate::envelope::{BTH, CLEAR, Envelope, ICRC, Mode, PAIR, TAG, dest_qp, refusal};
+use crate::envelope::{BTH, CLEAR, Envelope, ICRC, Mode, PAIR, TAG, dest_qp};
 use crate::keys::Keys;
 use crate::pair::{self, Pair};
 use crate::refusal::Refusal;
@@ -139,7 +139,7 @@ impl Opener {
         to: usize,
     ) -> Result<Opened, Refusal> {
         let sealed = &bytes[at.clone()];
-        let envelope = Envelope::of(sealed).ok_or_else(|| refusal(sealed))?;
+        let envelope = Envelope::of(sealed).ok_or_else(|| Refusal::of_unread(sealed))?;
         let id = self.check(path, &envelope, now)?;
         if envelope.epoch == PAIR {
             return self.open_of_pair(path, &envelope, bytes, at, to);
@@ -204,7 +204,7 @@ impl Opener {
     ) -> Result<Opened, Refusal> {
         let to = at.start;
         let sealed = &bytes[at.clone()];
-        let envelope = Envelope::of(sealed).ok_or_else(|| refusal(sealed))?;
+        let envelope = Envelope::of(sealed).ok_or_else(|| Refusal::of_unread(sealed))?;
         // At this time no epoch is old. Each has a window of its own: a copy of what is known of its sender is enough.
         let id = self.check(path, &envelope, 0)?;
         if let Some(place) = self.senders.find(&id) {

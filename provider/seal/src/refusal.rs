@@ -1,6 +1,6 @@
 //! Why packets are not opened.
 
-use crate::envelope::{Mode, VERSION};
+use crate::envelope::{Mode, VERSION, header};
 use crate::window::Stale;
 
 /// Why a packet is not opened.
@@ -50,6 +50,40 @@ impl From<Stale> for Refusal {
         match stale {
             Stale::Seen => Refusal::Replayed,
             Stale::Old => Refusal::Late,
+        }
+    }
+}
+
+impl Refusal {
+    /// Of a packet that has no header which this version reads.
+    #[cold]
+    pub(crate) fn of_unread(packet: &[u8]) -> Refusal {
+        match header(packet).map(|bytes| (bytes[0] >> 4, bytes[0] & 15)) {
+            // In all versions the first byte says so.
+            Some((version, 1 | 2)) if version != 0 && version != VERSION => {
+                Refusal::OtherVersion(version)
+            }
+            _ => Refusal::NoEnvelope,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_version_is_told_from_junk() {
+        for first in 0..=255_u8 {
+            let mut packet = [0; 44];
+            packet[12] = first;
+            let is_other = first >> 4 != 2 && first > 0x10 && [1, 2].contains(&(first & 15));
+            let expected = match is_other {
+                true => Refusal::OtherVersion(first >> 4),
+                false => Refusal::NoEnvelope,
+            };
+            assert_eq!(Refusal::of_unread(&packet), expected, "{first:#x}");
+            assert_eq!(Refusal::of_unread(&packet[1..]), Refusal::NoEnvelope);
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn read(path: &Path) -> Result<KeyFile, String> {
         .map_err(|error: urxe_seal::KeyFileError| error.to_string())
 }
 
-/// Opens it without waiting: of a pipe nobody may ever have the other end, and the engine's lock may be held.
+/// Opens it without waiting: the other end of a pipe may never be opened, and the engine's lock may be held.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     OpenOptions::new().read(true).custom_flags(flags).open(path)
@@ -181,7 +181,7 @@ mod tests {
         let mkfifo = std::process::Command::new("mkfifo").arg(&path).status();
         assert!(mkfifo.expect("it runs").success());
         for path in [Path::new("/tmp"), &path] {
-            let reason = read(path).expect_err("a folder, and a pipe that nobody writes to");
+            let reason = read(path).expect_err("a folder, and a pipe without a writer");
             assert!(reason.contains("not a file"), "{reason}");
         }
         fs::remove_file(&path).expect("it is ours");
