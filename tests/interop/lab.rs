@@ -51,6 +51,8 @@ pub(crate) struct Lab {
     tag: u64,
     /// Cases that went well, in this cell of the matrix.
     pub(crate) cases: u32,
+    /// Said below the line of the matrix.
+    pub(crate) remarks: Vec<String>,
 }
 
 /// A connection between the requester and the responder.
@@ -97,6 +99,7 @@ impl Lab {
             accounts: Accounts::default(),
             tag: 0,
             cases: 0,
+            remarks: Vec::new(),
         }
     }
 

@@ -10,6 +10,7 @@ mod faults;
 mod lab;
 mod losses;
 mod matrix;
+mod one_percent;
 mod outage;
 mod pattern;
 mod placement;

@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::lab::{Lab, Requester};
 use crate::rxe_side::RxeSide;
 use crate::side::Result;
-use crate::{addresses, faults, losses, placement, programs, rc, srq, uc, ud};
+use crate::{addresses, faults, losses, one_percent, placement, programs, rc, srq, uc, ud};
 
 /// One line of the matrix.
 pub(crate) struct Row {
@@ -26,6 +26,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         ud::ROWS,
         faults::ROWS,
         losses::ROWS,
+        one_percent::ROWS,
         programs::ROWS,
         addresses::ROWS,
     ]
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
 /// Runs a line and prints it; what failed.
 fn run_row(lab: &mut Lab, row: &Row, args: &Args) -> Vec<String> {
     let (start, mut failures) = (Instant::now(), Vec::new());
-    let mut cells = String::new();
+    let (mut cells, mut remarks) = (String::new(), Vec::new());
     for (requester, version, head) in COLUMNS {
         if !head.contains(&args.columns) {
             cells += &format!("{:15}", "-");
@@ -102,6 +103,7 @@ fn run_row(lab: &mut Lab, row: &Row, args: &Args) -> Vec<String> {
             }
         };
         cells += &format!("{cell:15}");
+        remarks.extend((lab.remarks.drain(..)).map(|remark| format!("{head}: {remark}")));
     }
     println!(
         "{:4} {:28}{cells} {:7.1}",
@@ -109,8 +111,8 @@ fn run_row(lab: &mut Lab, row: &Row, args: &Args) -> Vec<String> {
         row.operation,
         start.elapsed().as_secs_f64()
     );
-    for failure in &failures {
-        println!("     {failure}");
+    for line in remarks.iter().chain(&failures) {
+        println!("     {line}");
     }
     failures
 }
