@@ -81,6 +81,7 @@ marks! {
         SelectiveBegun: "Something was lost that the peer helps to find.",
         SpuriousSeen: "The peer counts duplicates: something was sent again that was not lost.",
         SentAgain: "A lost packet was sent again, and nothing else.",
+        AnswersCovered: "Answers that were still to come were asked for again with one that is missing.",
         AnswerKept: "A READ response or atomic result ahead of a missing one was kept.",
         KeptAnswerTaken: "A kept answer found its turn.",
         SelectiveProbe: "Nothing was heard for long: the oldest packet and the newest were sent again.",

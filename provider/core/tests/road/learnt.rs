@@ -56,6 +56,27 @@ fn two_that_read_find_out() {
     }
 }
 
+/// READs alone, of peers that repeat what they are asked for and say nothing: answers ahead of a gap are kept, and what is asked for
+/// again goes to the end of one request, not of all that are under way. A request that is lost costs all behind it at a peer that drops
+/// those.
+#[test]
+fn reads_of_any_peer_lose_less() {
+    for (other, loss, least) in [
+        (Recovery::Keep, 1_000, 0.6),
+        (Recovery::Keep, 5_000, 0.4),
+        (Recovery::GoBackN, 1_000, 0.3),
+        (Recovery::GoBackN, 5_000, 0.11),
+    ] {
+        let pair = [Recovery::Selective, other];
+        let (ratio, out) = untold(pair, long(loss), Load::new(WrOpcode::RdmaRead), 16.0);
+        assert!(
+            ratio >= least,
+            "{other:?}: {ratio:.3}, not {least}, seed {SEED}"
+        );
+        assert_eq!(out.unknown, 0, "seed {SEED}: {out:?}");
+    }
+}
+
 /// Whatever a road does with packets: they are lost, alone or in a row, come late, or both.
 #[test]
 fn no_other_peer_is_sent_what_it_might_not_know() {

@@ -92,6 +92,9 @@ impl Requester {
         match sent {
             Ok(Some(span)) => {
                 self.on_sent_again(number, span, cx);
+                if opcode == WrOpcode::RdmaRead {
+                    self.cover_answers(request, psn, span);
+                }
                 SendStep::Sent
             }
             Ok(None) => SendStep::BatchFull,
@@ -142,6 +145,20 @@ impl Requester {
         let s = self.selective.as_mut()?;
         let number = s.board.next_lost()?;
         Some((number, s.base.add((number - s.board.una()) as u32)))
+    }
+
+    /// What is asked for again reaches to the end of its request, toward a peer that may insist on it: gaps that are found further on in the
+    /// first answers need not be asked for once more.
+    fn cover_answers(&mut self, request: u64, psn: Psn, span: u32) {
+        let wqe = self.sq.wqe(request);
+        let is_asked = self.is_asked(wqe, psn.distance_from(wqe.first_psn));
+        if let Some(s) = self.selective.as_mut().filter(|_| is_asked) {
+            let end = psn.add(span);
+            if s.peer_end.is_after(psn) && s.peer_end.is_before(end) {
+                let (from, end) = (s.number(s.peer_end), s.number(end));
+                s.board.cover(from, end);
+            }
+        }
     }
 
     fn drop_again(&mut self, number: u64) {

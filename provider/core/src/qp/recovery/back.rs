@@ -56,13 +56,17 @@ impl Requester {
         packet: &Packet<'_>,
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
-        mark!(ImpliedNak);
-        cx.common.stats.implied_nak += 1;
-        self.counts.implied_nak += 1;
-        if link.peer == Peer::Selective {
+        self.count_implied_nak(cx);
+        if link.peer == Peer::Selective || self.keeps_answers(cx.common.config.recovery) {
             return self.take_selectively(link, packet, cx);
         }
         self.go_back(cx)
+    }
+
+    fn count_implied_nak<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
+        mark!(ImpliedNak);
+        cx.common.stats.implied_nak += 1;
+        self.counts.implied_nak += 1;
     }
 
     pub(crate) fn go_back<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) -> Result<(), Fault> {
@@ -111,7 +115,9 @@ impl Requester {
             "the peer has no receive: waits"
         );
         if self.acknowledge(psn, link, cx) == Reach::ResponseMissing {
-            return self.on_response_missing(link, packet, cx);
+            // What was refused is behind what is missing, and nothing is kept by a peer that refuses.
+            self.count_implied_nak(cx);
+            return self.go_back(cx);
         }
         if self.wait_for_receive(timer, cx)? {
             self.rewind();

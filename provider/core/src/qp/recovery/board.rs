@@ -23,6 +23,8 @@ struct Place {
     is_queued: bool,
     /// An answer with this PSN must come.
     is_answered: bool,
+    /// Its answer was asked for again, with one before it that is missing, before the first of its answers was due.
+    is_covered: bool,
     /// The [`Resent`] that sent it last; 0 if it was sent once.
     resent: u32,
 }
@@ -197,8 +199,19 @@ impl Board {
         if number < self.una || known.is_here || known.is_queued {
             return;
         }
-        self.place(number).is_held = false;
-        self.doubtful.push_back((number, known.resent, now));
+        let place = self.place(number);
+        place.is_held = false;
+        if !core::mem::take(&mut place.is_covered) {
+            self.doubtful.push_back((number, known.resent, now));
+        }
+    }
+
+    /// The peer will answer these twice: they are asked for again with one that is missing, and it has not answered them yet.
+    pub(crate) fn cover(&mut self, from: u64, end: u64) {
+        mark!(AnswersCovered);
+        for number in from..end {
+            self.place(number).is_covered = true;
+        }
     }
 
     /// The peer misses this one, and has something later.

@@ -6,7 +6,6 @@ use crate::config::{Recovery, ShardConfig};
 use crate::context::{Common, Cx, Host};
 use crate::error::Fault;
 use crate::qp::recovery::Peer;
-use crate::qp::recovery::trial::FAILURES_MAX;
 use crate::qp::requester::Requester;
 use crate::qp::{Link, Qp};
 use crate::time::Time;
@@ -15,17 +14,22 @@ use crate::work::WrOpcode;
 impl Requester {
     /// True if a NAK for `psn` is answered with that packet alone, to see what a peer does of which nothing is known.
     pub(crate) fn tries(&mut self, psn: Psn, recovery: Recovery) -> bool {
-        let tries = recovery == Recovery::Selective
-            && self.trial.failures < FAILURES_MAX
-            && self.retry.has_left()
-            && self.next_psn == self.sent_end
-            && !self.retry.waits_for_rnr();
+        let tries = !self.trial.is_over() && self.keeps_answers(recovery);
         if tries {
             mark!(Tried);
             mark!(TriedWithReads if self.rd_inflight > 0);
             self.trial.alone = Some(self.packet_end(psn));
         }
         tries
+    }
+
+    /// True if answers ahead of one that is missing are kept, whatever the peer does about requests: it has executed all that it
+    /// answered, and repeats what is asked for again.
+    pub(super) fn keeps_answers(&self, recovery: Recovery) -> bool {
+        recovery == Recovery::Selective
+            && self.retry.has_left()
+            && self.next_psn == self.sent_end
+            && !self.retry.waits_for_rnr()
     }
 
     /// While it is tried: the peer misses the request packet with this PSN, which is sent again alone.

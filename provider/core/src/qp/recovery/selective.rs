@@ -203,7 +203,8 @@ impl Requester {
         }
         self.take_credits(&aeth);
         let misses = kind == SyndromeKind::Nak(NakCode::PsnSequence);
-        let goes_on = !self.is_trying(link) || self.trial.take(end, misses);
+        let goes_on = !self.is_trying(link)
+            || self.trial.take(end, misses) && !(misses && self.trial.is_over());
         self.settle_to(end, link, cx)?;
         if !goes_on {
             return self.go_back_after_trial(cx);

@@ -20,7 +20,7 @@ use crate::time::Time;
 /// Packets that must be missed one after the other until the requester goes back: two may be lost in a row.
 const STEPS_MAX: u8 = 2;
 /// Attempts in a row that end so: then the peer is one that drops, or the road one that loses many in a row.
-pub(super) const FAILURES_MAX: u8 = 3;
+const FAILURES_MAX: u8 = 3;
 /// Gaps that the missing packet alone must fill, each with so many packets behind it.
 const GAPS_MIN: u8 = 4;
 const BEHIND_MIN: u32 = 8;
@@ -38,7 +38,7 @@ pub(crate) struct Trial {
     /// It said which packets are here.
     pub(super) is_told: bool,
     steps: u8,
-    pub(super) failures: u8,
+    failures: u8,
 }
 
 /// What a responder has seen.
@@ -56,6 +56,11 @@ impl Trial {
     /// From here on it cannot be said what was sent once.
     pub(super) fn stop(&mut self) {
         (self.alone, self.steps) = (None, 0);
+    }
+
+    /// The peer drops what is ahead of a gap.
+    pub(super) fn is_over(&self) -> bool {
+        self.failures >= FAILURES_MAX
     }
 
     /// What it says of the peer that it has everything before `end`, and misses what is there or does not say so. False if it drops
