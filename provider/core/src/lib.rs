@@ -42,6 +42,7 @@ mod detail;
 pub mod error;
 pub mod event;
 pub mod flush;
+mod handle_packet;
 mod icrc;
 mod late;
 pub mod memory;
