@@ -26,6 +26,21 @@ impl Shard {
         bytes: &[u8],
         env: &mut Env<'_, M, C>,
     ) -> Handled {
+        let handled = self.handle_one_of(path, ident_hint, bytes, env);
+        self.settle_rest();
+        handled
+    }
+
+    /// [`Shard::handle_packet`] for one of several packets that are handled one after the other: what they bring about for the same QP is
+    /// settled once. After the last of them [`Shard::settle_rest`] must be called, before anything else.
+    #[inline]
+    pub fn handle_one_of<M: Memory, C: CqSink>(
+        &mut self,
+        path: &RxPath,
+        ident_hint: u16,
+        bytes: &[u8],
+        env: &mut Env<'_, M, C>,
+    ) -> Handled {
         let handled = match Packet::parse(bytes) {
             Ok(packet) => self.handle_parsed(path, ident_hint, &packet, env),
             Err(_) if self.is_shared(path) && bytes.starts_with(&PROBE) => {
@@ -38,6 +53,23 @@ impl Shard {
         };
         self.common.stats.rcvd_pkts += u64::from(handled == Handled::Here);
         handled
+    }
+
+    /// Ends a series of [`Shard::handle_one_of`].
+    #[inline]
+    pub fn settle_rest(&mut self) {
+        if let Some(index) = self.unsettled.take() {
+            self.settle(index);
+        }
+    }
+
+    /// A packet was for this QP, and more may be.
+    #[inline]
+    fn settle_later(&mut self, index: QpIndex) {
+        if self.unsettled != Some(index) {
+            self.settle_rest();
+            self.unsettled = Some(index);
+        }
     }
 
     #[inline]
@@ -70,7 +102,7 @@ impl Shard {
                         is_believed: false,
                     };
                     qp.handle_unreliable(arrival, packet, &mut Cx::new(env, &mut self.common));
-                    self.settle(index);
+                    self.settle_later(index);
                 } else {
                     let before = fit.is_news.then(|| qp.progress());
                     let mut cx = Cx::new(env, &mut self.common);
@@ -89,7 +121,7 @@ impl Shard {
                     if path.ecn() == CONGESTION_EXPERIENCED {
                         self.on_marked(index, env.now);
                     }
-                    self.settle(index);
+                    self.settle_later(index);
                 }
             }
         }

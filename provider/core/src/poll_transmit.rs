@@ -21,6 +21,7 @@ impl Shard {
         batch: &mut TxBatch,
         acks: AckMode,
     ) -> bool {
+        debug_assert!(self.unsettled.is_none(), "a series of packets has its end");
         if !self.notifies.is_empty() && !self.send_notifications(env, batch) {
             return true;
         }

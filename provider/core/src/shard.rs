@@ -68,6 +68,8 @@ pub struct Shard {
     pub(crate) notifies: VecDeque<QpIndex>,
     /// QP 1.
     pub(crate) management: Management,
+    /// The QP that packets were for which are not settled yet.
+    pub(crate) unsettled: Option<QpIndex>,
 }
 
 impl Shard {
@@ -94,6 +96,7 @@ impl Shard {
             paced: BinaryHeap::new(),
             notifies: VecDeque::new(),
             management: Management::default(),
+            unsettled: None,
         }
     }
 

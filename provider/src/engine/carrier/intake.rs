@@ -59,7 +59,7 @@ impl Intake<'_> {
         }
         for (at, packet) in in_order(datagram) {
             let place = at as u16;
-            let handled = self.parts.handle_packet(self.late, path, place, packet);
+            let handled = self.parts.handle_one_of(self.late, path, place, packet);
             if let Handled::OfAnother(foreign) = handled {
                 let handed = Handed {
                     place,
@@ -70,6 +70,7 @@ impl Intake<'_> {
                 self.pass_on(path, &handed, foreign);
             }
         }
+        self.parts.shard.settle_rest();
         if let Some(tap) = &mut self.tap
             && !(self.others.is_some() && is_probe(datagram.data))
         {

@@ -53,9 +53,10 @@ impl Parts {
         call(&mut self.shard, &mut env)
     }
 
-    /// Hands a packet to the core, which looks at late receives when it finds no other.
+    /// Hands a packet to the core, which looks at late receives when it finds no other. After the last of several
+    /// [`Shard::settle_rest`] must be called.
     #[inline]
-    pub(in crate::engine) fn handle_packet(
+    pub(in crate::engine) fn handle_one_of(
         &mut self,
         late: &dyn LateReceives,
         path: &RxPath,
@@ -67,7 +68,7 @@ impl Parts {
             return self.handle_strictly(late, path, place, packet);
         }
         self.with_late(Some(late), |shard, env| {
-            shard.handle_packet(path, place, packet, env)
+            shard.handle_one_of(path, place, packet, env)
         })
     }
 

@@ -167,7 +167,9 @@ impl ShardState {
         place: u16,
         packet: &[u8],
     ) -> Handled {
-        self.parts.handle_packet(&self.inlets, path, place, packet)
+        let handled = self.parts.handle_one_of(&self.inlets, path, place, packet);
+        self.parts.shard.settle_rest();
+        handled
     }
 
     /// Takes the packets that others of this address got in our place, and has the
