@@ -90,6 +90,7 @@ impl Shard {
             _ => return true,
         }
         self.held = None;
+        self.turns.owes_more = false;
         let mut held = Time(u64::MAX);
         // Each once: those with a held-back ACK join the end again.
         for _ in 0..self.turns.owing.len() {
@@ -101,7 +102,10 @@ impl Shard {
                 continue;
             };
             match qp.answer(acks, &mut Cx::new(env, &mut self.common), batch) {
-                Answered::BatchFull => return false,
+                Answered::BatchFull => {
+                    self.turns.owes_more = true;
+                    return false;
+                }
                 Answered::Held(until) => {
                     held = held.min(until);
                     self.turns.owing.rotate_left(1);
@@ -161,7 +165,8 @@ impl Shard {
             let place = qp.way.place();
             self.turns.end(&mut qp.share, &budget, end, batch);
             if qp.owes_answer() {
-                self.turns.add_owing(index, &mut qp.share);
+                let more = qp.owes_more();
+                self.turns.add_owing(index, &mut qp.share, more);
             }
             self.timers.set(index, qp.deadline());
             if let Turn::Paced(until) = turn {
@@ -179,6 +184,17 @@ impl Shard {
     #[inline]
     pub fn has_work(&self) -> bool {
         self.turns.has_any() || !self.notifies.is_empty() || self.management.has_mail
+    }
+
+    /// True if nothing would leave in this mode: there is nothing, or nothing but ACKs that it holds back.
+    #[inline]
+    pub fn holds_all(&self, acks: AckMode) -> bool {
+        let holds = matches!(acks, AckMode::Defer | AckMode::Withhold) && !self.turns.owes_more;
+        let may_leave = self.turns.has_data()
+            || !(holds || self.turns.owing.is_empty())
+            || !self.notifies.is_empty()
+            || self.management.has_mail;
+        !may_leave
     }
 
     /// What a QP had of the time to send; `None` if there is no such QP.
@@ -199,7 +215,8 @@ impl Shard {
         };
         qp.settle_way(&mut self.destinations, &self.common.config);
         if qp.owes_answer() {
-            self.turns.add_owing(index, &mut qp.share);
+            let more = qp.owes_more();
+            self.turns.add_owing(index, &mut qp.share, more);
         }
         if qp.has_data() {
             self.turns.add(index, &mut qp.share);

@@ -124,6 +124,8 @@ pub(crate) enum TurnEnd {
 pub(crate) struct Turns {
     /// QPs that owe answers.
     pub(crate) owing: VecDeque<QpIndex>,
+    /// One of them may owe more than an ACK that can be held back.
+    pub(crate) owes_more: bool,
     /// QPs with data that are asked ahead of the round.
     ahead: VecDeque<QpIndex>,
     /// The others: the rest of the round, then those of the next one.
@@ -203,9 +205,10 @@ impl Turns {
         }
     }
 
-    /// A QP owes an answer.
+    /// A QP owes an answer; `more` if that is not just an ACK which can be held back.
     #[inline]
-    pub(crate) fn add_owing(&mut self, index: QpIndex, share: &mut Share) {
+    pub(crate) fn add_owing(&mut self, index: QpIndex, share: &mut Share, more: bool) {
+        self.owes_more |= more;
         if !share.owes {
             share.owes = true;
             self.owing.push_back(index);

@@ -25,6 +25,12 @@ impl Qp {
         self.resp.owes_anything() && (!self.resp.replay.is_due() || self.owes_result())
     }
 
+    /// True if it owes more than an ACK that can be held back. Under congestion control ACKs are not: the peer measures by them.
+    #[inline]
+    pub(crate) fn owes_more(&self) -> bool {
+        self.resp.owes_response() || self.req.congestion.is_some()
+    }
+
     /// True if the response that is due has no data. Under congestion control responses leave when it lets them, with
     /// the data.
     #[inline]

@@ -11,7 +11,7 @@ use urxe_core::mr::MrTable;
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::table::QpIndex;
 use urxe_core::transmit::TxBatch;
-use urxe_core::{Driver, Foreign, Handled, RxPath, Shard, Time};
+use urxe_core::{AckMode, Driver, Foreign, Handled, RxPath, Shard, Time};
 use urxe_wire::Qpn;
 
 use super::clock::Clock;
@@ -304,9 +304,17 @@ impl ShardState {
         self.transmit_work(driver)
     }
 
+    #[inline]
     fn transmit_work(&mut self, driver: Driver) -> bool {
         let strict = self.strict.as_deref();
         let acks = driver.acks(strict.is_none_or(|strict| !strict.borrow().holds_writes()));
+        if self.sent == Sent::All && self.shard.holds_all(acks) {
+            return true;
+        }
+        self.transmit_in(acks)
+    }
+
+    fn transmit_in(&mut self, acks: AckMode) -> bool {
         // A batch that could not be sent stays: the core must not fill it again.
         if self.sent != Sent::All && self.send() == Sent::Full {
             return false;
