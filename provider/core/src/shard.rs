@@ -295,9 +295,13 @@ impl Shard {
         let qp = self.qps.at_mut(index).ok_or(PostError::NoQp)?;
         let result = qp.post_recv(wr, &mut Cx::new(env, &mut self.common));
         let flushes = matches!(qp.state(), QpState::Sqe | QpState::Err);
-        // A receive lets nothing leave but news of credits.
-        if qp.owes_answer() || flushes {
+        if flushes {
             self.settle(index);
+        } else if qp.owes_answer() {
+            // A receive lets nothing leave but news of credits.
+            self.held = None;
+            let more = qp.owes_more();
+            self.turns.add_owing(index, &mut qp.share, more);
         }
         result
     }
