@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "the file has more than is needed here")]
 
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     pub(crate) use std::sync::TryLockError;
 
     use std::ops::{Deref, DerefMut};

@@ -7,19 +7,23 @@
 //!
 //! # Why no ring is lost
 //!
-//! The ringer does, in this order: work is stored; `pending` is set; a sequentially
-//! consistent fence; `try_lock`. The holder does: unlock; the same kind of fence;
-//! `pending` is read. The two fences have an order. If the ringer's is first, the
-//! holder's read sees `pending` and it takes the lock again, or finds that another
-//! thread has it, which will do the same. If the holder's is first, the ringer's
-//! `try_lock` comes after the unlock: it succeeds and the ringer serves itself, or it
-//! fails because of a *later* holder, to which the argument applies again.
+//! The ringer does, in this order: work is stored; a bit of `pending` is set; `try_lock`. The
+//! holder does: unlock; `pending` is counted up. Both change `pending` by reading and
+//! writing it in one step, so the two steps have an order, and the later one sees all that
+//! came before the earlier one. If the ringer's is first, the holder sees the bit and
+//! takes the lock again, or finds that another thread has it, which will do the same. If
+//! the holder's is first, the ringer's `try_lock` comes after the unlock: it succeeds and
+//! the ringer serves itself, or it fails because of a *later* holder, to which the
+//! argument applies again.
+//!
+//! A fence on each side would do as well, but takes a thread that unlocks seven times as long: 20 ns on an
+//! EPYC, beside 6 for lock and unlock.
 //!
 //! `tests/loom_doorbell.rs` tries every interleaving of small cases.
 
 use core::ops::{Deref, DerefMut};
 
-use super::sync::{AtomicBool, Mutex, MutexGuard, Ordering, TryLockError, fence};
+use super::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering, TryLockError};
 
 /// What is behind the lock.
 pub(crate) trait Combined {
@@ -38,6 +42,10 @@ pub(crate) trait Combined {
 /// Times that a holder takes the lock again for others before it passes that duty on.
 /// A hundred rounds are some 100 us: more is contention without end.
 const ROUNDS_MAX: u32 = 100;
+
+/// The bit of `pending` that says so, and what is added to the rest at each release.
+const RUNG: u32 = 1;
+const RELEASE: u32 = 2;
 
 /// The mark of one place where work can be left.
 #[derive(Debug)]
@@ -80,8 +88,8 @@ pub(crate) enum Attempt<'a, T: Combined> {
 #[derive(Debug)]
 pub(crate) struct Combiner<T> {
     state: Mutex<T>,
-    /// There may be something in `rung`.
-    pending: AtomicBool,
+    /// There may be something in `rung`; and a count of releases.
+    pending: AtomicU32,
     rung: Mutex<Vec<u32>>,
 }
 
@@ -89,7 +97,7 @@ impl<T: Combined> Combiner<T> {
     pub(crate) fn new(state: T) -> Self {
         Combiner {
             state: Mutex::new(state),
-            pending: AtomicBool::new(false),
+            pending: AtomicU32::new(0),
             rung: Mutex::new(Vec::new()),
         }
     }
@@ -139,8 +147,8 @@ impl<T: Combined> Combiner<T> {
             self.rung.lock().map_err(|_| Poisoned)?.push(bell.index);
         }
         // If the bell was in the list already, or another thread is about to put it
-        // there, that thread's own store below covers both.
-        self.pending.store(true, Ordering::Release);
+        // there, that thread's own bit below covers both.
+        self.pending.fetch_or(RUNG, Ordering::AcqRel);
         self.combine();
         Ok(())
     }
@@ -167,12 +175,11 @@ impl<T: Combined> Combiner<T> {
         }
     }
 
+    /// Called after the lock was let go, or a bell rung.
     #[inline]
     fn has_rung(&self) -> bool {
-        // Pairs with the fence of a thread that unlocks, or rings: see the module's
-        // documentation.
-        fence(Ordering::SeqCst);
-        self.pending.load(Ordering::Relaxed)
+        // Changed and not only read: see the module's documentation.
+        self.pending.fetch_add(RELEASE, Ordering::AcqRel) & RUNG != 0
     }
 
     #[cold]
@@ -203,7 +210,7 @@ impl<T: Combined> Guard<'_, T> {
     /// Does the work that others left so far.
     #[inline]
     pub(crate) fn serve_bells(&mut self) {
-        if self.combiner.pending.load(Ordering::Relaxed) {
+        if self.combiner.pending.load(Ordering::Relaxed) & RUNG != 0 {
             self.serve_rung();
         }
     }
@@ -212,7 +219,7 @@ impl<T: Combined> Guard<'_, T> {
     fn serve_rung(&mut self) {
         let combiner = self.combiner;
         // Cleared before the list is read: a ring from now on sets it again.
-        combiner.pending.swap(false, Ordering::AcqRel);
+        combiner.pending.fetch_and(!RUNG, Ordering::AcqRel);
         // One bell at a time: serving must not keep others from ringing.
         while let Some(index) = combiner.rung.lock().ok().and_then(|mut rung| rung.pop()) {
             self.serve(index);
