@@ -23,6 +23,9 @@ const TWICE: &str = "URXE_SIM_TWICE";
 /// Captures the last run, which is the one that fails, to this file.
 const PCAP: &str = "URXE_SIM_PCAP";
 
+/// Runs so many seeds at a time, in place of one a processor.
+const JOBS: &str = "URXE_SIM_JOBS";
+
 /// What a test over seeds returns.
 pub trait TestResult {
     /// The failure, in words.
@@ -63,14 +66,16 @@ pub struct SeedFailure {
 
 impl SeedTest {
     /// Runs the test for each seed, as the environment says: `URXE_SIM_SEED=17` runs that one alone, `URXE_SIM_SEEDS=1000` or
-    /// `URXE_SIM_SEEDS=200..300` others than the test's own number, `URXE_SIM_TWICE=1` each twice. `URXE_SIM_PCAP=FILE` captures
+    /// `URXE_SIM_SEEDS=200..300` others than the test's own number, `URXE_SIM_TWICE=1` each twice, `URXE_SIM_JOBS=4` four at a time. `URXE_SIM_PCAP=FILE` captures
     /// the last run, which is the one that fails, if any does.
     ///
     /// # Panics
     /// If a seed fails, with the line that repeats it.
     pub fn run<R: TestResult>(self, body: impl Fn(&mut Simulation) -> R + Sync) {
-        let (seeds, is_whole) = match self.seeds_of_environment() {
-            Ok(seeds) => seeds,
+        let asked = self.seeds_of_environment();
+        let asked = asked.and_then(|seeds| Ok((seeds, jobs_of_environment()?)));
+        let ((seeds, is_whole), jobs) = match asked {
+            Ok(asked) => asked,
             Err(words) => panic!("{words}"),
         };
         let is_twice = self.twice || std::env::var(TWICE).is_ok_and(|value| value == "1");
@@ -90,7 +95,7 @@ impl SeedTest {
             Some(_) => seeds
                 .into_iter()
                 .try_for_each(|seed| test.find([seed], false, captured)),
-            None => test.find(seeds, is_whole, captured),
+            None => test.find_by(jobs, seeds, is_whole, captured),
         };
         if let Err(failure) = found {
             let fewest = self.fewest(&failure, &body);
@@ -109,8 +114,18 @@ impl SeedTest {
         is_whole: bool,
         body: impl Fn(&mut Simulation) -> R + Sync,
     ) -> Result<(), SeedFailure> {
+        self.find_by(None, seeds, is_whole, body)
+    }
+
+    fn find_by<R: TestResult>(
+        &self,
+        jobs: Option<usize>,
+        seeds: impl IntoIterator<Item = u64, IntoIter: Send>,
+        is_whole: bool,
+        body: impl Fn(&mut Simulation) -> R + Sync,
+    ) -> Result<(), SeedFailure> {
         let marks = Arc::new(Marks::default());
-        first_failure(seeds.into_iter(), |seed| {
+        first_failure(seeds.into_iter(), jobs, |seed| {
             let fail = |words| SeedFailure {
                 seed: Some(seed),
                 words,
@@ -198,6 +213,18 @@ impl SeedTest {
     }
 }
 
+fn jobs_of_environment() -> Result<Option<usize>, String> {
+    match std::env::var(JOBS) {
+        Ok(text) => jobs_of(&text).map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+fn jobs_of(text: &str) -> Result<usize, String> {
+    let jobs = text.trim().parse().ok().filter(|jobs| *jobs > 0);
+    jobs.ok_or_else(|| format!("{JOBS}: \"{text}\" is no number of runs at a time"))
+}
+
 fn range_of(text: &str) -> Option<core::ops::Range<u64>> {
     match text.split_once("..") {
         Some((from, to)) => {
@@ -242,6 +269,37 @@ mod tests {
         assert_eq!(range_of("7..9"), Some(7..9));
         for bad in ["", "0", "x", "9..7", "3..3", "-1", "1..", "..4"] {
             assert_eq!(range_of(bad), None, "{bad}");
+        }
+        assert_eq!(jobs_of("3 "), Ok(3));
+        for bad in ["", "0", "all", "-2", "1.5"] {
+            assert!(
+                jobs_of(bad).is_err_and(|words| words.contains(bad)),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_lowest_seed_is_named_whatever_runs_beside_it() {
+        let test = SeedTest {
+            name: "odd",
+            seeds: 40,
+            twice: false,
+        };
+        for jobs in [1, 2, 7] {
+            let failure = test.find_by(Some(jobs), 0..40, false, |sim: &mut Simulation| {
+                let seed = sim.seed();
+                // The first that fails is the last to be done with.
+                let turns = if seed == 11 { 3000 } else { 1 };
+                sim.host(crate::HostId(0), move || {
+                    for _ in 0..turns {
+                        crate::program::sleep(core::time::Duration::from_nanos(10));
+                    }
+                    assert!(seed < 11, "too large");
+                });
+                sim.run().map(drop)
+            });
+            assert_eq!(failure.expect_err("it fails").seed, Some(11), "{jobs} jobs");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A simulation of programs: its parts, and running it.
 
 use core::fmt;
+use core::mem::take;
 use core::time::Duration;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use crate::program::fewer::{Did, Left};
 use crate::program::marks::Marks;
 use crate::program::nic::Nic;
 use crate::program::report::{Cause, Failure, Report, seen};
-use crate::program::threads::Shared;
+use crate::program::threads::{Shared, Watch, with_patience};
 use crate::program::world::{Body, Service, World};
 use crate::qos::Qos;
 use crate::topology::{HostId, Topology};
@@ -131,7 +132,7 @@ impl Simulation {
     }
 
     /// How long a program may compute without a call, in real time: 30 s by default. One that takes longer is
-    /// [`Cause::Stuck`].
+    /// [`Cause::Stuck`]; its run is left as it is, with the thread that it is on.
     pub fn patience(&mut self, patience: Duration) -> &mut Self {
         self.patience = patience;
         self
@@ -186,20 +187,55 @@ impl Simulation {
     /// [`Failure`] says which program did not come to its end, and why.
     pub fn run(&mut self) -> Result<Report, Failure> {
         let seed = self.seed;
-        let not_begun = |cause| Failure {
-            seed,
-            at: Time::ZERO,
-            cause,
-            trace: 0,
-            left: Vec::new(),
-            before: Vec::new(),
+        let watch = Arc::<Watch>::default();
+        let (mut whole, its) = (self.take_all(), watch.clone());
+        let run = move || whole.run_here(its);
+        let result = with_patience(format!("seed {seed}"), self.patience, &watch, run);
+        let result = result.unwrap_or_else(|kept| {
+            let host = HostId(kept.host);
+            let named = self.topology.as_ref().map(|t| t.name(host).to_owned());
+            let cause = Cause::Stuck(named.unwrap_or_else(|| format!("h{}", host.0)));
+            Err(failed(seed, Time::from_ps(kept.at_ps), cause))
+        });
+        let trace = match &result {
+            Ok(report) => report.trace(),
+            Err(failure) => failure.trace,
         };
-        let mut world = self.build().map_err(not_begun)?;
+        self.traces.with(|traces| traces.push(trace));
+        result
+    }
+
+    /// What runs: the settings, and all that is run once.
+    fn take_all(&mut self) -> Simulation {
+        Simulation {
+            seed: self.seed,
+            topology: self.topology.clone(),
+            config: self.config.clone(),
+            cpu: self.cpu,
+            traffic_class: self.traffic_class,
+            limit: self.limit,
+            patience: self.patience,
+            faults: take(&mut self.faults),
+            flows: take(&mut self.flows),
+            programs: take(&mut self.programs),
+            capture: self.capture.clone(),
+            left: self.left.clone(),
+            did: self.did.clone(),
+            marks: self.marks.clone(),
+            traces: self.traces.clone(),
+        }
+    }
+
+    /// The run, on the thread that is its own.
+    fn run_here(&mut self, watch: Arc<Watch>) -> Result<Report, Failure> {
+        let seed = self.seed;
+        let not_begun = |cause| failed(seed, Time::ZERO, cause);
+        let mut world = self.build(watch).map_err(not_begun)?;
         let begin = |path: &PathBuf| Capturing::begin(&mut world.sim, path, seed);
         let capture = self.capture.as_ref().map(begin).transpose();
         let capture = capture.map_err(not_begun)?;
-        let until = Time::ZERO + self.limit;
-        let result = self.start(&mut world).and_then(|()| world.run(until));
+        self.start(&mut world);
+        let result = world.run(Time::ZERO + self.limit);
         let at = world.now();
         let before = world.before();
         let did = world.sim.fabric().faults().iter().map(Did::of).collect();
@@ -210,7 +246,7 @@ impl Simulation {
         let verdict = verdict.map_err(|violated| Cause::Violated(violated.violations));
         let counters = world.counters();
         let report = Report {
-            seed: self.seed,
+            seed,
             ended_at: at,
             trace: world.sim.fabric().trace(),
             order: world.order(),
@@ -221,21 +257,18 @@ impl Simulation {
             sent: world.sent_by_class(),
             marks: self.marks.clone(),
         };
-        self.traces.with(|traces| traces.push(report.trace()));
         match result.and(verdict).and(written) {
             Ok(()) => Ok(report),
             Err(cause) => Err(Failure {
-                seed: self.seed,
-                at,
-                cause,
                 trace: report.trace(),
                 left,
                 before,
+                ..failed(seed, at, cause)
             }),
         }
     }
 
-    fn build(&mut self) -> Result<World, Cause> {
+    fn build(&mut self, watch: Arc<Watch>) -> Result<World, Cause> {
         let hosts = self.programs.iter().map(|(host, _)| host.0 + 1).max();
         let hosts = hosts.unwrap_or(0).max(2);
         let star = || Topology::single_switch(hosts, Link::new(Rate::gbps(100)));
@@ -271,17 +304,28 @@ impl Simulation {
             Nic::new(host, self.seed, mtu, self.traffic_class, cpu)
         });
         let nics = nics.collect();
-        Ok(World::new(sim, nics, self.patience))
+        Ok(World::new(sim, nics, watch))
     }
 
-    fn start(&mut self, world: &mut World) -> Result<(), Cause> {
+    fn start(&mut self, world: &mut World) {
         for (host, program) in self.programs.drain(..) {
             match program {
-                Program::Once(body) => world.start(host, body)?,
-                Program::Service(service) => world.serve(host, service)?,
+                Program::Once(body) => world.start(host, body),
+                Program::Service(service) => world.serve(host, service),
             }
         }
-        Ok(())
+    }
+}
+
+/// A failure with nothing to tell but its cause.
+fn failed(seed: u64, at: Time, cause: Cause) -> Failure {
+    Failure {
+        seed,
+        at,
+        cause,
+        trace: 0,
+        left: Vec::new(),
+        before: Vec::new(),
     }
 }
 

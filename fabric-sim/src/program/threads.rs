@@ -1,12 +1,11 @@
-//! Threads as coroutines: the one place where the simulator has threads, locks and a real clock.
+//! The one place where the simulator has coroutines, threads, locks and a real clock.
 //!
 //! A program is an ordinary function that calls and blocks wherever it likes, so it needs a stack of its
-//! own, and without unsafe code that is a thread. But no two of them ever run at once: the turn is handed
-//! from the simulation to one program and back, and the others sleep. What the operating
-//! system's scheduler does so changes how long a run takes and nothing else.
+//! own: that of a coroutine. All programs of a run are coroutines of one thread; one of them has the turn, and gives it back where it would wait.
+//! What the operating system's scheduler does changes how long a run takes and nothing else.
 //!
 //! The clock serves one purpose: a program that keeps its turn for long sleeps in something that the
-//! simulation does not know (a lock, a socket, an endless loop), and the run ends with a result that says so.
+//! simulation does not know (a lock, a socket, an endless loop). Then the thread of the run is left behind, and the run ends with a result that says so.
 
 #![allow(
     clippy::disallowed_types,
@@ -16,15 +15,20 @@
 
 use core::any::Any;
 use core::cell::RefCell;
+use core::mem;
 use core::panic::AssertUnwindSafe;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::panic::{catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use generator::{Generator, Gn};
 
 use crate::program::wait::Wait;
+
+/// The stack of a program, in words: as large as that of a thread. What is not touched takes no memory.
+const STACK_WORDS: usize = (2 << 20) / size_of::<usize>();
 
 /// Something that the simulation and a program both use, each in its turn.
 #[derive(Debug, Default)]
@@ -57,123 +61,96 @@ pub(crate) enum Turn {
     /// The program waits.
     Waits(Wait),
     Ended(Ending),
-    /// The program does not give its turn back.
-    Keeps,
 }
 
-/// The program's ends of the two channels that hand the turn round. Each holds one word at most.
-#[derive(Clone, Debug)]
-struct Seat {
-    /// Gives the turn. It is closed when the program shall end.
-    turns: Receiver<()>,
-    /// Takes the turn back.
-    words: Sender<Turn>,
-}
-
-impl Seat {
-    /// Gives the turn back and waits for the next. False if the program shall end.
-    fn yield_turn(&self, word: Turn) -> bool {
-        self.say(word);
-        self.await_turn()
-    }
-
-    fn await_turn(&self) -> bool {
-        self.turns.recv().is_ok()
-    }
-
-    fn say(&self, word: Turn) {
-        // An error means that the simulation has given the program up: then no turn follows either.
-        let _ = self.words.send(word);
-    }
+/// What a program is told when it gets a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Go {
+    On,
+    /// It shall end.
+    Home,
 }
 
 /// A program that runs when it is given a turn.
-#[derive(Debug)]
 pub(crate) struct Coroutine {
-    /// `None` when the program shall end.
-    turns: Option<Sender<()>>,
-    words: Receiver<Turn>,
-    thread: Option<JoinHandle<()>>,
+    /// `None` when it has ended.
+    stack: Option<Generator<'static, Go, Turn>>,
+    context: Context,
 }
+
+type Context = Arc<dyn Any + Send + Sync>;
 
 /// Unwinds a program that the simulation ends.
 struct Killed;
 
-/// What the calling thread is.
-struct Current {
-    seat: Seat,
-    context: Arc<dyn Any + Send + Sync>,
-}
-
 thread_local! {
-    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+    /// What the program that has the turn belongs to.
+    static CURRENT: RefCell<Option<Context>> = const { RefCell::new(None) };
 }
 
 impl Coroutine {
     /// Makes a program that has not begun. `context` is what [`context`] gives to whatever it calls.
-    pub(crate) fn new(
-        name: String,
-        context: Arc<dyn Any + Send + Sync>,
-        body: impl FnOnce() + Send + 'static,
-    ) -> std::io::Result<Coroutine> {
-        let (turns, its_turns) = bounded(1);
-        let (its_words, words) = bounded(1);
-        let seat = Seat {
-            turns: its_turns,
-            words: its_words,
-        };
-        let thread = thread::Builder::new()
-            .name(name)
-            .spawn(move || run(seat, context, body))?;
-        Ok(Coroutine {
-            turns: Some(turns),
-            words,
-            thread: Some(thread),
-        })
+    pub(crate) fn new(context: Context, body: impl FnOnce() + Send + 'static) -> Coroutine {
+        let stack = Gn::<Go>::new_opt(STACK_WORDS, move || {
+            if told() == Go::Home {
+                return Turn::Ended(Ending::Killed);
+            }
+            Turn::Ended(match catch_unwind(AssertUnwindSafe(body)) {
+                Ok(()) => Ending::Returned,
+                Err(payload) => ending_of(&*payload),
+            })
+        });
+        Coroutine {
+            stack: Some(stack),
+            context,
+        }
     }
 
-    /// Gives it a turn, and waits until it gives that back or the patience is over.
-    pub(crate) fn resume(&mut self, kill: bool, patience: Duration) -> Turn {
-        if kill {
-            self.turns = None;
-        }
-        if let Some(turns) = &self.turns {
-            // An error means that the thread has ended: no word follows.
-            let _ = turns.send(());
-        }
-        let Ok(word) = self.words.recv_timeout(patience) else {
-            // Should it ever come back, it ends.
-            self.turns = None;
-            self.thread = None;
-            return Turn::Keeps;
+    /// Gives it a turn, until it gives that back.
+    pub(crate) fn resume(&mut self, kill: bool) -> Turn {
+        let Some(stack) = &mut self.stack else {
+            return Turn::Ended(Ending::Returned);
         };
-        if matches!(word, Turn::Ended(_))
-            && let Some(thread) = self.thread.take()
-        {
-            // It said so itself: there is nothing left to run.
-            let _ = thread.join();
+        let go = if kill { Go::Home } else { Go::On };
+        let before = CURRENT.replace(Some(self.context.clone()));
+        let turn = catch_unwind(AssertUnwindSafe(|| stack.raw_send(Some(go))));
+        CURRENT.set(before);
+        let turn = match turn {
+            Ok(turn) => turn.expect("a program that has not ended gives its turn back"),
+            // Panics of the program are caught on its stack.
+            Err(_) => {
+                let words = "its stack overflowed";
+                Turn::Ended(Ending::Panicked(words.to_owned()))
+            }
+        };
+        if matches!(turn, Turn::Ended(_)) {
+            self.stack = None;
         }
-        word
+        turn
     }
 }
 
-fn run(seat: Seat, context: Arc<dyn Any + Send + Sync>, body: impl FnOnce()) {
-    let may_begin = seat.await_turn();
-    let current = Current {
-        seat: seat.clone(),
-        context,
-    };
-    CURRENT.set(Some(current));
-    let ending = if may_begin {
-        match catch_unwind(AssertUnwindSafe(body)) {
-            Ok(()) => Ending::Returned,
-            Err(payload) => ending_of(&*payload),
+impl Drop for Coroutine {
+    fn drop(&mut self) {
+        if let Some(stack) = self.stack.take() {
+            // It did not end when it was told to; its values stay where they are.
+            mem::forget(stack);
         }
-    } else {
-        Ending::Killed
-    };
-    CURRENT.set(None);
-    seat.say(Turn::Ended(ending));
+    }
+}
+
+/// What the calling program is told with its turn.
+#[expect(
+    deprecated,
+    reason = "the scope that should replace it cannot be reached from inside a program's calls"
+)]
+fn told() -> Go {
+    generator::get_yield().unwrap_or(Go::Home)
+}
+
+#[expect(deprecated, reason = "as above")]
+fn yield_turn(turn: Turn) -> Go {
+    generator::yield_(turn).unwrap_or(Go::Home)
 }
 
 fn ending_of(payload: &(dyn Any + Send)) -> Ending {
@@ -191,8 +168,8 @@ pub(crate) fn words_of(payload: &(dyn Any + Send)) -> String {
 }
 
 /// What the calling program belongs to; `None` if it is none of a simulation's.
-pub(crate) fn context() -> Option<Arc<dyn Any + Send + Sync>> {
-    CURRENT.with_borrow(|current| Some(current.as_ref()?.context.clone()))
+pub(crate) fn context() -> Option<Context> {
+    CURRENT.with_borrow(Clone::clone)
 }
 
 /// The calling program waits: it gives its turn back. False if it is being ended, and is unwinding already.
@@ -203,21 +180,104 @@ pub(crate) fn wait(wait: Wait) -> bool {
     if thread::panicking() {
         return false;
     }
-    let seat = CURRENT.with_borrow(|current| Some(current.as_ref()?.seat.clone()));
-    let seat = seat.expect(
+    assert!(
+        CURRENT.with_borrow(Option::is_some),
         "a thread that the simulation does not know calls into a simulated host: \
          start threads with fabric_sim::program::spawn",
     );
-    if !seat.yield_turn(Turn::Waits(wait)) {
+    if yield_turn(Turn::Waits(wait)) == Go::Home {
         resume_unwind(Box::new(Killed));
     }
     true
 }
 
-/// Calls `run` with one after another, on all processors, until one fails. What is returned is the failure of the first in order that fails, however
+/// Who has the turn in a run, for whoever waits for the run.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// Turns that were given and given back: an odd number while a program has one.
+    changes: AtomicU64,
+    /// The host whose program has it, and since when in virtual time.
+    host: AtomicU32,
+    at_ps: AtomicU64,
+}
+
+/// A program that did not give its turn back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    pub(crate) host: u32,
+    pub(crate) at_ps: u64,
+}
+
+impl Watch {
+    /// A program of the host has the turn meanwhile.
+    pub(crate) fn during<T>(&self, host: u32, at_ps: u64, turn: impl FnOnce() -> T) -> T {
+        self.host.store(host, Ordering::Relaxed);
+        self.at_ps.store(at_ps, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        let result = turn();
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        result
+    }
+}
+
+/// Looks in a time of patience: one more is how much later than that it may be found out.
+const LOOKS: u32 = 8;
+
+/// Does the work of a run on a thread of its own.
+///
+/// # Errors
+/// [`Kept`] if a program kept its turn for longer than `patience`. The thread is left behind.
+///
+/// # Panics
+/// If `work` does.
+pub(crate) fn with_patience<T: Send + 'static>(
+    name: String,
+    patience: Duration,
+    watch: &Watch,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Kept> {
+    let (says, result) = mpsc::sync_channel(1);
+    let work = move || {
+        // An error means that it took too long.
+        let _ = says.send(catch_unwind(AssertUnwindSafe(work)));
+    };
+    let thread = thread::Builder::new().name(name).spawn(work);
+    let thread = thread.expect("a run has a thread");
+    let (mut seen, mut since) = (0, Instant::now());
+    loop {
+        let look = (patience / LOOKS).max(Duration::from_millis(1));
+        match result.recv_timeout(look) {
+            Ok(result) => {
+                let _ = thread.join();
+                return Ok(result.unwrap_or_else(|payload| resume_unwind(payload)));
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                unreachable!("a thread that ends has sent its result")
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+        let changes = watch.changes.load(Ordering::Relaxed);
+        if changes != seen || changes % 2 == 0 {
+            (seen, since) = (changes, Instant::now());
+        } else if since.elapsed() >= patience {
+            return Err(Kept {
+                host: watch.host.load(Ordering::Relaxed),
+                at_ps: watch.at_ps.load(Ordering::Relaxed),
+            });
+        }
+    }
+}
+
+/// Processors of the machine that this process may use.
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, core::num::NonZero::get)
+}
+
+/// Calls `run` with one after another, so many at a time (without a number: one a processor), until one fails. What is returned is the failure of the first in order that fails, however
 /// long each takes: all before it have been run by then.
 pub(crate) fn first_failure<T: Send, E: Send>(
     items: impl Iterator<Item = T> + Send,
+    jobs: Option<usize>,
     run: impl Fn(T) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     let items = Shared::new(items.enumerate());
@@ -235,7 +295,7 @@ pub(crate) fn first_failure<T: Send, E: Send>(
             }
         }
     };
-    let others = thread::available_parallelism().map_or(1, core::num::NonZero::get) - 1;
+    let others = jobs.unwrap_or_else(processors).saturating_sub(1);
     thread::scope(|scope| {
         for _ in 0..others {
             scope.spawn(work);

@@ -1,6 +1,5 @@
 //! The simulation's side: which program runs, and what the network does meanwhile.
 
-use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use crate::program::TaskId;
 use crate::program::here::Here;
 use crate::program::nic::{Nic, Outgoing};
 use crate::program::report::{Cause, HostEnd};
-use crate::program::threads::{Coroutine, Ending, Shared, Turn};
+use crate::program::threads::{Coroutine, Ending, Shared, Turn, Watch};
 use crate::program::wait::{Reason, Wait};
 use crate::topology::HostId;
 
@@ -95,11 +94,11 @@ pub(crate) struct World {
     common: Arc<Common>,
     /// Which program went on, and when.
     order: TraceHash,
-    patience: Duration,
+    watch: Arc<Watch>,
 }
 
 impl World {
-    pub(crate) fn new(sim: Sim, nics: Vec<Arc<Nic>>, patience: Duration) -> World {
+    pub(crate) fn new(sim: Sim, nics: Vec<Arc<Nic>>, watch: Arc<Watch>) -> World {
         let host = |nic| Host {
             nic,
             timer_at: None,
@@ -115,36 +114,29 @@ impl World {
             ready: VecDeque::new(),
             common: Arc::default(),
             order: TraceHash::default(),
-            patience,
+            watch,
         }
     }
 
     /// Starts a program on a host, now.
-    pub(crate) fn start(&mut self, host: HostId, body: Body) -> Result<(), Cause> {
+    pub(crate) fn start(&mut self, host: HostId, body: Body) {
         let id = self.common.task_id();
         self.hosts[host.index()].first = Some(id);
-        self.add(id, host, body)
+        self.add(id, host, body);
     }
 
     /// Starts a program on a host now, and again whenever the host starts again.
-    pub(crate) fn serve(&mut self, host: HostId, service: Service) -> Result<(), Cause> {
+    pub(crate) fn serve(&mut self, host: HostId, service: Service) {
         self.hosts[host.index()].service = Some(service.clone());
-        self.start(host, Box::new(move || service()))
+        self.start(host, Box::new(move || service()));
     }
 
-    fn add(&mut self, id: TaskId, host: HostId, body: Body) -> Result<(), Cause> {
-        let nic = self.nic(host).clone();
+    fn add(&mut self, id: TaskId, host: HostId, body: Body) {
         let here = Arc::new(Here {
-            nic: nic.clone(),
+            nic: self.nic(host).clone(),
             common: self.common.clone(),
         });
-        let name = self.sim.fabric().topology().name(host).to_owned();
-        let body = move || {
-            let _network = urxe::network::enter(nic);
-            body();
-        };
-        let coroutine = Coroutine::new(name, here, body);
-        let coroutine = coroutine.map_err(|error| Cause::Setup(error.to_string()))?;
+        let coroutine = Coroutine::new(here, body);
         let now = self.now();
         let task = Task {
             host,
@@ -157,7 +149,6 @@ impl World {
         };
         self.tasks.insert(id, task);
         self.ready.push_back(id);
-        Ok(())
     }
 
     fn nic(&self, host: HostId) -> &Arc<Nic> {
@@ -229,7 +220,7 @@ impl World {
         let whose = u64::from(id.0) << 32 | u64::from(host.0);
         self.order.record(now, turn, whose);
         self.prepare(host);
-        let turn = coroutine.resume(killed, self.patience);
+        let turn = self.resume(host, &mut coroutine, killed);
         if let Some(task) = self.tasks.get_mut(&id) {
             task.coroutine = Some(coroutine);
         }
@@ -237,23 +228,23 @@ impl World {
         match turn {
             Turn::Waits(wait) => self.on_wait(id, wait),
             Turn::Ended(ending) => self.on_end(id, ending)?,
-            Turn::Keeps => {
-                self.tasks.remove(&id);
-                let name = self.sim.fabric().topology().name(host).to_owned();
-                return Err(Cause::Stuck(name));
-            }
         }
-        self.start_spawned()?;
+        self.start_spawned();
         self.on_words();
         self.on_events(host);
         Ok(())
     }
 
-    fn start_spawned(&mut self) -> Result<(), Cause> {
+    fn resume(&self, host: HostId, coroutine: &mut Coroutine, kill: bool) -> Turn {
+        let _network = urxe::network::enter(self.nic(host).clone());
+        let turn = || coroutine.resume(kill);
+        self.watch.during(host.0, self.now().ps(), turn)
+    }
+
+    fn start_spawned(&mut self) {
         for (id, host, body) in self.common.spawned.with(core::mem::take) {
-            self.add(id, host, body)?;
+            self.add(id, host, body);
         }
-        Ok(())
     }
 
     fn on_end(&mut self, id: TaskId, ending: Ending) -> Result<(), Cause> {
@@ -362,7 +353,7 @@ impl World {
                 side.nic.restart();
                 if let Some(service) = side.service.clone() {
                     side.end = None;
-                    self.start(host, Box::new(move || service()))?;
+                    self.start(host, Box::new(move || service()));
                 }
             }
         }
@@ -572,7 +563,7 @@ impl World {
             };
             self.hosts[task.host.index()].nic.crash();
             let ended = (0..LAST_TURNS)
-                .any(|_| !matches!(coroutine.resume(true, self.patience), Turn::Waits(_)));
+                .any(|_| !matches!(self.resume(task.host, coroutine, true), Turn::Waits(_)));
             if !ended {
                 let name = self.sim.fabric().topology().name(task.host);
                 left.push(name.to_owned());

@@ -370,6 +370,41 @@ fn a_program_that_blocks_outside_is_left_behind() {
     drop(let_go);
 }
 
+#[test]
+fn a_program_that_goes_too_deep_is_told() {
+    fn depth(n: u64) -> u64 {
+        let here = std::hint::black_box([n; 64]);
+        1 + depth(n + 1) + here[n as usize % 64]
+    }
+    let mut sim = Simulation::new(10);
+    sim.host(A, || sleep(Duration::from_secs(1)));
+    sim.host(B, || drop(std::hint::black_box(depth(0))));
+    let expected = Cause::Panicked {
+        host: "h1".to_owned(),
+        words: "its stack overflowed".to_owned(),
+    };
+    assert_eq!(cause(sim.run()), expected);
+}
+
+#[test]
+fn programs_of_a_run_share_a_thread_and_keep_their_own_places() {
+    let mut sim = Simulation::new(10);
+    for number in 0..8 {
+        sim.host(HostId(number), move || {
+            for _ in 0..50 {
+                sleep(Duration::from_nanos(u64::from(7 - number)));
+                assert_eq!(host(), Some(HostId(number)));
+                let here = urxe::network::current().expect("a simulated host's");
+                let mine = std::net::IpAddr::from([10, 0, 0, number as u8 + 1]);
+                assert!(here.interface_mtu(mine).is_some());
+            }
+        });
+    }
+    sim.run().expect("all end");
+    assert_eq!(host(), None);
+    assert!(urxe::network::current().is_none());
+}
+
 /// Tells when it is dropped.
 struct Dropped(Arc<AtomicU64>);
 
