@@ -13,8 +13,21 @@ use crate::topology::HostId;
 /// Where the IP header begins in an untagged frame.
 pub(crate) const IP_OFFSET: usize = 14;
 
+/// The first multicast address of IPv4. A frame for a group has the group's address in place of a host's number, which no
+/// host has.
+const GROUPS: u32 = 0xe000_0000;
+
+/// Whether what a frame is for is a multicast group.
+#[inline]
+pub(crate) fn is_group(dst: HostId) -> bool {
+    dst.0 >= GROUPS
+}
+
 /// The IP address of a host: 10.x.y.z, where x.y.z is its number plus 1.
 pub fn address_of(host: HostId) -> IpAddr {
+    if is_group(host) {
+        return IpAddr::V4(Ipv4Addr::from_bits(host.0));
+    }
     let [_, x, y, z] = (host.0 + 1).to_be_bytes();
     IpAddr::V4(Ipv4Addr::new(10, x, y, z))
 }
@@ -58,8 +71,11 @@ pub(crate) struct Envelope {
 /// IP and UDP headers.
 pub(crate) const IP_UDP_LEN: u32 = (Ipv4::LEN + Udp::LEN) as u32;
 
-/// The host of an address.
+/// The host of an address, or the group.
 pub(crate) fn host_of(address: Ipv4Addr) -> Option<HostId> {
+    if address.is_multicast() {
+        return Some(HostId(address.to_bits()));
+    }
     let [ten, x, y, z] = address.octets();
     let number = u32::from_be_bytes([0, x, y, z]);
     (ten == 10)
@@ -77,6 +93,10 @@ fn v4_of(host: HostId) -> Ipv4Addr {
 /// A host's own address on the Ethernet.
 fn mac_of(host: HostId) -> Mac {
     let [a, b, c, d] = host.0.to_be_bytes();
+    if is_group(host) {
+        // RFC 1112: the lower 23 bits.
+        return Mac([0x01, 0x00, 0x5e, b & 0x7f, c, d]);
+    }
     Mac([0x02, 0x48, a, b, c, d])
 }
 

@@ -308,6 +308,14 @@ impl Bodies {
         BodyId(number.expect("fewer bodies than memory has bytes"))
     }
 
+    /// The same bytes once more.
+    pub(crate) fn copy(&mut self, id: BodyId) -> BodyId {
+        let copy = self.take();
+        let bytes = self.get(id).to_vec();
+        self.get_mut(copy).copy_from_slice(&bytes);
+        copy
+    }
+
     #[inline]
     pub(crate) fn release(&mut self, id: BodyId) {
         self.free.push(id);

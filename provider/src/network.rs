@@ -16,8 +16,10 @@
 //! RDMA-CM ([`crate::cm`]) works on networks that have a [`Shelf`]: it finds its way by [`Network::route_to`], and keeps on
 //! the shelf what it keeps for a process elsewhere.
 //!
-//! What needs the kernel does not work there: multicast groups
-//! ([`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)), and waiting for descriptors
+//! Multicast works on networks that have [`Groups`]; on others it is
+//! [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+//!
+//! What needs the kernel does not work there: waiting for descriptors
 //! ([`CompChannel`](crate::CompChannel) as a descriptor, streams of `tokio`), which nothing makes
 //! readable in virtual time.
 
@@ -78,6 +80,16 @@ pub enum Pause {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stopped;
 
+/// The multicast groups of a network, as one host has them.
+pub trait Groups {
+    /// A context hears a group from now on: packets to it are handed to all [`Adapter`]s of the host. False if
+    /// the network cannot have the group.
+    fn join(&self, group: IpAddr) -> bool;
+
+    /// A context that joined a group does no longer hear it. Other contexts of the host may.
+    fn leave(&self, group: IpAddr);
+}
+
 /// A network that contexts can be opened on, as one host sees it.
 ///
 /// [`Network::send`] and [`Network::has_room`] are called while the engine of a context is
@@ -114,6 +126,11 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// Where this crate keeps what the programs of the host have in common. Without one there is no RDMA-CM
     /// on the network.
     fn shelf(&self) -> Option<&Shelf> {
+        None
+    }
+
+    /// Its multicast groups, if it has such.
+    fn groups(&self) -> Option<&dyn Groups> {
         None
     }
 

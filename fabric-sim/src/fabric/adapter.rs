@@ -98,7 +98,7 @@ impl Fabric {
     pub(crate) fn take_in(&mut self, host: HostId, id: FrameId) {
         let port = self.adapters[host.index()].port;
         let f = *self.frames.get(id);
-        if f.dst != host {
+        if f.dst != host && !self.groups.has(f.dst, host) {
             self.give_credit(port, id);
             return self.discard(port, id, DropReason::Stray);
         }
@@ -114,6 +114,7 @@ impl Fabric {
             return;
         }
         let config = self.config.adapter;
+        let is_lossless = self.is_lossless(&f);
         let port_has_pause = !self.has_credits();
         let adapter = &mut self.adapters[host.index()];
         let class = usize::from(f.priority);
@@ -130,7 +131,7 @@ impl Fabric {
         let adapter = &mut self.adapters[host.index()];
         adapter.rx.push(&mut self.frames, id);
         adapter.rx_bytes[class] += u64::from(f.len);
-        let must_stop = self.qos.is_lossless(f.priority)
+        let must_stop = is_lossless
             && adapter.rx_bytes[class] >= config.xoff
             && adapter.off & (1 << f.priority) == 0;
         if must_stop && port_has_pause {

@@ -43,7 +43,7 @@ impl Fabric {
                 continue;
             };
             let (came, left) = &mut sums[switch.index()];
-            *came += port.stats.received_bytes;
+            *came += port.stats.received_bytes + port.copied_bytes;
             *left += port.stats.sent_bytes.iter().sum::<u64>();
             *left += port.stats.dropped_bytes + port.queued;
         }

@@ -13,6 +13,7 @@ mod books;
 mod control;
 mod credit;
 mod deadlock;
+mod groups;
 mod port;
 mod receive;
 mod reserve;
@@ -27,7 +28,7 @@ use crate::fault::Faults;
 use crate::frame::{Bodies, Frame, FrameId, FrameSlab, Payload};
 use crate::link::{ETHERNET_OVERHEAD, JUMBO_MTU, Link};
 use crate::qos::Qos;
-use crate::switch::{Balancer, IngressUse, Mmu, SwitchConfig, headroom};
+use crate::switch::{Balancer, Groups, IngressUse, Mmu, SwitchConfig, headroom};
 use crate::topology::{HostId, Node, PortId, Routes, SwitchId, Topology, TopologyError};
 
 use adapter::Adapter;
@@ -122,6 +123,7 @@ pub struct Fabric {
     pub(crate) switches: Vec<Switch>,
     pub(crate) adapters: Vec<Adapter>,
     pub(crate) routes: Routes,
+    pub(crate) groups: Groups,
     pub(crate) qos: Qos,
     pub(crate) config: FabricConfig,
     topology: Topology,
@@ -202,6 +204,7 @@ impl Fabric {
             switches,
             adapters,
             routes: Routes::shortest(&topology, |_| false),
+            groups: Groups::default(),
             qos: config.qos.clone(),
             config,
             topology,
@@ -366,7 +369,7 @@ impl Fabric {
     /// Ends a frame that goes no further.
     pub(crate) fn discard(&mut self, port: PortId, id: FrameId, reason: DropReason) {
         let frame = self.frames.remove(id);
-        let is_lossless = self.qos.is_lossless(frame.priority);
+        let is_lossless = self.is_lossless(&frame);
         self.drops.count(reason, is_lossless);
         let stats = &mut self.ports[port.index()].stats;
         stats.dropped += 1;

@@ -25,6 +25,8 @@ pub(crate) struct Port {
     pub(crate) queues: [Queue; PRIORITIES],
     /// Bytes in all of them.
     pub(crate) queued: u64,
+    /// Bytes of the copies that were made of what came in here.
+    pub(crate) copied_bytes: u64,
     /// What goes before everything: pause frames and credits.
     pub(crate) control: Queue,
     /// Bit n: queue n holds frames.
@@ -76,6 +78,7 @@ impl Port {
             busy: None,
             queues: [Queue::default(); PRIORITIES],
             queued: 0,
+            copied_bytes: 0,
             control: Queue::default(),
             ready: 0,
             paused: 0,

@@ -1,5 +1,6 @@
 //! Arrival of frames at switches.
 
+use crate::envelope::is_group;
 use crate::fabric::tap::TapEvent;
 use crate::fabric::{DropReason, Event, Fabric, bytes_of};
 use crate::frame::{Frame, FrameId, Payload};
@@ -58,6 +59,9 @@ impl Fabric {
         }
         f.ttl -= 1;
         let f = *f;
+        if is_group(f.dst) {
+            return self.replicate(switch, frame, &f);
+        }
         let Some(egress) = self.spread(switch, &f) else {
             self.give_credit(ingress, frame);
             return self.discard(ingress, frame, DropReason::NoRoute);
@@ -100,21 +104,21 @@ impl Fabric {
         }
     }
 
-    fn store(&mut self, switch: SwitchId, egress: PortId, id: FrameId, f: &Frame) {
+    pub(super) fn store(&mut self, switch: SwitchId, egress: PortId, id: FrameId, f: &Frame) {
         let now = self.queue.now();
         let port = &self.ports[egress.index()];
         let queued = port.queues[usize::from(f.priority)].bytes;
         let is_dead = port.is_down && self.config.switch.dead_queue == DeadQueue::Flush;
         if port.stormed & (1 << f.priority) != 0 && self.drops_in_storms() {
-            self.give_credit(f.ingress, id);
+            self.give_credit_once(f, id);
             return self.discard(egress, id, DropReason::Watchdog);
         }
         if is_dead {
-            self.give_credit(f.ingress, id);
+            self.give_credit_once(f, id);
             return self.discard(egress, id, DropReason::NoCarrier);
         }
         let local = usize::from(self.ports[f.ingress.index()].local);
-        let is_lossless = self.qos.is_lossless(f.priority);
+        let is_lossless = self.is_lossless(f);
         if !(is_lossless && self.has_credits()) {
             let arrival = Arrival {
                 port: local,
@@ -142,6 +146,13 @@ impl Fabric {
         self.show_queue(egress, f.priority);
         self.watch(egress, f.priority);
         self.kick(egress);
+    }
+
+    /// A frame to a group gave its credit back when it was copied.
+    fn give_credit_once(&mut self, f: &Frame, id: FrameId) {
+        if !is_group(f.dst) {
+            self.give_credit(f.ingress, id);
+        }
     }
 
     /// Marks the frame if the queue that it joins is long.
@@ -186,7 +197,7 @@ impl Fabric {
     #[inline]
     pub(crate) fn release(&mut self, switch: SwitchId, frame: FrameId) {
         let f = *self.frames.get(frame);
-        let is_lossless = self.qos.is_lossless(f.priority);
+        let is_lossless = self.is_lossless(&f);
         if is_lossless && self.has_credits() {
             return self.give_credit(f.ingress, frame);
         }

@@ -3,6 +3,7 @@
 use urxe_wire::Opcode;
 
 use crate::engine::Time;
+use crate::envelope::{address_of, is_group};
 use crate::topology::{HostId, PortId, PortName, Topology};
 
 /// A frame that a fault hit.
@@ -40,7 +41,12 @@ impl Hit {
             }
             None => format!("a frame of {} bytes", self.len),
         };
-        let (from, to) = (topology.name(self.from), topology.name(self.to));
+        let from = topology.name(self.from);
+        let to = if is_group(self.to) {
+            address_of(self.to).to_string()
+        } else {
+            topology.name(self.to).to_owned()
+        };
         let port = PortName(topology, self.port);
         format!(
             "frame {} ({what}, {from} to {to}) at {port} at {}",

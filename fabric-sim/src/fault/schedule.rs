@@ -110,6 +110,7 @@ impl Fabric {
     fn reroute(&mut self) {
         let routes = Routes::shortest(self.topology(), |port| self.ports[port.index()].is_down);
         *self.routes_mut() = routes;
+        self.groups.forget_trees();
     }
 
     fn storm(&mut self, fault: &Fault, number: u32, classes: u8) {

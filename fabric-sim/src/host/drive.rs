@@ -7,7 +7,7 @@ use urxe_core::{Stats, WcStatus};
 
 use crate::congestion::Road;
 use crate::engine::{Span, Time, mix64};
-use crate::envelope::{Envelope, IP_UDP_LEN, decode, encode, flow_hash, host_of};
+use crate::envelope::{Envelope, IP_UDP_LEN, decode, encode, flow_hash, host_of, is_group};
 use crate::fabric::{LITE_BODY, Mode, frame_len};
 use crate::flow::FlowSpec;
 use crate::frame::{Frame, Payload};
@@ -500,7 +500,8 @@ impl crate::Fabric {
         let std::net::IpAddr::V4(remote) = dest.remote else {
             return None;
         };
-        let dst = host_of(remote).filter(|dst| dst.index() < self.adapters.len())?;
+        let dst =
+            host_of(remote).filter(|dst| is_group(*dst) || dst.index() < self.adapters.len())?;
         let qos = &self.qos;
         let priority = qos.priority_of(dest.tos);
         let len = frame_len(IP_UDP_LEN + packet.len() as u32, qos);

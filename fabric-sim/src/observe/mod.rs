@@ -14,6 +14,7 @@ pub use capture::{Capture, captured};
 pub use diff::{Difference, Happening, Run, compared};
 pub(crate) use outcome::ideal_of_message;
 pub use outcome::{FlowOutcome, outcomes};
+pub(crate) use series::Sampler;
 pub use series::{ClassSeries, Sampling, Series, sampled};
 pub use timeline::{Bar, timeline};
 
@@ -81,17 +82,24 @@ pub struct Observation {
 /// As [`sampled`].
 pub fn observed(sim: &mut Sim, until: Time, sampling: Sampling) -> Observation {
     let series = sampled(sim, until, sampling);
-    let fabric = sim.fabric();
-    let ports = fabric
-        .topology()
-        .ports()
-        .map(|port| *fabric.port_stats(port));
-    Observation {
-        topology: fabric.topology().clone(),
-        series,
-        flows: outcomes(sim),
-        jobs: job_outcomes(sim),
-        messages: messages(sim),
-        ports: ports.collect(),
+    Observation::of(sim, series)
+}
+
+impl Observation {
+    /// Of a run that was sampled.
+    pub(crate) fn of(sim: &Sim, series: Series) -> Observation {
+        let fabric = sim.fabric();
+        let ports = fabric
+            .topology()
+            .ports()
+            .map(|port| *fabric.port_stats(port));
+        Observation {
+            topology: fabric.topology().clone(),
+            series,
+            flows: outcomes(sim),
+            jobs: job_outcomes(sim),
+            messages: messages(sim),
+            ports: ports.collect(),
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::Sim;
 use crate::engine::{Span, Time};
 use crate::fabric::{Tap, TapEvent};
-use crate::host::{FlowId, StreamId};
+use crate::host::StreamId;
 use crate::link::FRAME_GAP;
 use crate::qos::PRIORITIES;
 use crate::topology::PortId;
@@ -60,47 +60,87 @@ pub struct ClassSeries {
 /// # Panics
 /// If the interval is zero, or fewer than two samples are wanted.
 pub fn sampled(sim: &mut Sim, until: Time, sampling: Sampling) -> Series {
-    let (interval, most) = match sampling {
-        Sampling::Every(interval) => (interval, usize::MAX),
-        Sampling::AtMost(most) => (FINEST, most / 2 * 2),
-    };
-    assert!(interval > Span::ZERO && most >= 2, "samples have a length");
-    let ports = sim.fabric().topology().port_count();
-    let meter = Rc::new(RefCell::new(Meter::new(ports)));
-    sim.fabric_mut().add_tap(Box::new(Rc::clone(&meter)));
-    let (flows, streams) = (sim.flows().len() as u32, sim.streams().len() as u32);
-    // Bytes that have arrived so far.
-    let landed = |sim: &Sim| -> Vec<u64> {
-        let flows = (0..flows).map(|id| sim.flow(FlowId(id)).delivered_bytes);
-        let streams = (0..streams).map(|id| sim.stream_bytes(StreamId(id)));
-        flows.chain(streams).collect()
-    };
-    let mut recorder = Recorder {
-        most,
-        landed: landed(sim),
-        series: Series {
+    let mut sampler = Sampler::begin(sim, sampling);
+    loop {
+        let end = sampler.end().min(until);
+        let goes_on = sim.advance(end);
+        if !sampler.pass(sim, end, until) || !goes_on {
+            break;
+        }
+    }
+    let series = sampler.finish(sim);
+    // What time it is now must not depend on samples.
+    sim.run_until(until);
+    series
+}
+
+/// Samples a simulation that another runs: from the end of a sample to that of the next.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    meter: Rc<RefCell<Meter>>,
+    recorder: Recorder,
+    at: Time,
+}
+
+impl Sampler {
+    /// # Panics
+    /// If the interval is zero, or fewer than two samples are wanted.
+    pub(crate) fn begin(sim: &mut Sim, sampling: Sampling) -> Sampler {
+        let (interval, most) = match sampling {
+            Sampling::Every(interval) => (interval, usize::MAX),
+            Sampling::AtMost(most) => (FINEST, most / 2 * 2),
+        };
+        assert!(interval > Span::ZERO && most >= 2, "samples have a length");
+        let ports = sim.fabric().topology().port_count();
+        let meter = Rc::new(RefCell::new(Meter::new(ports)));
+        sim.fabric_mut().add_tap(Box::new(Rc::clone(&meter)));
+        let landed = landed(sim);
+        let series = Series {
             interval,
             len: 0,
             ports: vec![Vec::new(); ports],
-            flows: vec![Vec::new(); (flows + streams) as usize],
-        },
-    };
-    let mut at = sim.now();
-    loop {
-        let end = recorder.series.end_after(at).min(until);
-        let goes_on = sim.advance(end);
-        recorder.add(at, &meter.borrow_mut().read(end), &landed(sim));
-        at = end;
-        let next = sim.fabric_mut().next_event().filter(|&next| next <= until);
-        let (true, Some(next)) = (goes_on && end < until, next) else {
-            break;
+            flows: vec![Vec::new(); landed.len()],
         };
-        at = recorder.wait(at, next, &mut meter.borrow_mut());
+        Sampler {
+            meter,
+            recorder: Recorder {
+                most,
+                landed,
+                series,
+            },
+            at: sim.now(),
+        }
     }
-    drop(sim.fabric_mut().take_tap());
-    // What time it is now must not depend on samples.
-    sim.run_until(until);
-    recorder.finish()
+
+    /// The end of the sample that goes on.
+    pub(crate) fn end(&self) -> Time {
+        self.recorder.series.end_after(self.at)
+    }
+
+    /// The simulation is at `end`, of a sample or of all. False if nothing is left to happen before `until`.
+    pub(crate) fn pass(&mut self, sim: &mut Sim, end: Time, until: Time) -> bool {
+        let mut meter = self.meter.borrow_mut();
+        self.recorder.add(self.at, &meter.read(end), &landed(sim));
+        self.at = end;
+        let next = sim.fabric_mut().next_event().filter(|&next| next <= until);
+        let Some(next) = next.filter(|_| end < until) else {
+            return false;
+        };
+        self.at = self.recorder.wait(self.at, next, &mut meter);
+        true
+    }
+
+    pub(crate) fn finish(self, sim: &mut Sim) -> Series {
+        drop(sim.fabric_mut().take_tap());
+        self.recorder.finish()
+    }
+}
+
+/// Bytes that have arrived so far, of each flow and then of each stream.
+fn landed(sim: &Sim) -> Vec<u64> {
+    let flows = sim.flows().iter().map(|flow| flow.delivered_bytes);
+    let streams = (0..sim.streams().len() as u32).map(|id| sim.stream_bytes(StreamId(id)));
+    flows.chain(streams).collect()
 }
 
 /// What a class of a port does now, and did since the last sample.

@@ -44,9 +44,11 @@
 mod capture;
 mod cpu;
 mod fewer;
+mod groups;
 mod here;
 mod marks;
 mod nic;
+mod page;
 mod report;
 mod seeds;
 mod setup;

@@ -1,11 +1,11 @@
 //! The adapter of a host, as the contexts of `urxe` see it: their network.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use urxe::network::{Adapter, Network, Packet, Pause, Shelf, Stopped};
+use urxe::network::{Adapter, Groups, Network, Packet, Pause, Shelf, Stopped};
 
 use crate::engine::{Entity, Rng, Span, Time};
 use crate::program::cpu::Cpu;
@@ -26,7 +26,7 @@ const PAGE: u64 = 4096;
 const WORD: u64 = 8;
 
 /// A packet that the fabric has not got yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) source_port: u16,
     pub(crate) dest: IpAddr,
@@ -43,6 +43,10 @@ struct Inner {
     /// Bytes that wait in the outbox and in the fabric's queues.
     waiting: u64,
     is_up: bool,
+    /// How many contexts hear each multicast group.
+    groups: BTreeMap<Ipv4Addr, u32>,
+    /// Groups that the host joined (true) or left, and that switches have not heard of.
+    changed_groups: VecDeque<(Ipv4Addr, bool)>,
     secrets: Rng,
     /// The address of the next region.
     next_region: u64,
@@ -83,6 +87,8 @@ impl Nic {
                 spare: Vec::new(),
                 waiting: 0,
                 is_up: true,
+                groups: BTreeMap::new(),
+                changed_groups: VecDeque::new(),
                 secrets: Rng::stream(seed, Entity::Host(host.0), "numbers and keys"),
                 next_region: u64::from(host.0 + 1) << 40,
                 next_chunk: 0,
@@ -138,8 +144,31 @@ impl Nic {
             inner.is_up = false;
             inner.adapters.clear();
             inner.outbox.clear();
+            for (group, _) in core::mem::take(&mut inner.groups) {
+                inner.changed_groups.push_back((group, false));
+            }
         });
         self.shelf.clear();
+    }
+
+    /// A group that the host joined (true) or left since the last call.
+    pub(crate) fn take_changed_group(&self) -> Option<(Ipv4Addr, bool)> {
+        self.inner.with(|inner| inner.changed_groups.pop_front())
+    }
+
+    /// A packet to a group has come: each context that has members takes it.
+    pub(crate) fn hear(&self, packet: &Packet<'_>) {
+        for adapter in self.adapters() {
+            adapter.receive(packet);
+        }
+    }
+
+    /// Whether a context of the host hears the group.
+    pub(crate) fn hears(&self, group: IpAddr) -> bool {
+        let IpAddr::V4(group) = group else {
+            return false;
+        };
+        self.inner.with(|inner| inner.groups.contains_key(&group))
     }
 
     pub(crate) fn restart(&self) {
@@ -221,6 +250,39 @@ impl Inner {
     }
 }
 
+impl Groups for Nic {
+    fn join(&self, group: IpAddr) -> bool {
+        let IpAddr::V4(group) = group else {
+            return false;
+        };
+        self.inner.with(|inner| {
+            let contexts = inner.groups.entry(group).or_default();
+            *contexts += 1;
+            if *contexts == 1 {
+                inner.changed_groups.push_back((group, true));
+            }
+        });
+        true
+    }
+
+    fn leave(&self, group: IpAddr) {
+        let IpAddr::V4(group) = group else {
+            return;
+        };
+        self.inner.with(|inner| {
+            // After a crash there are none.
+            let Some(contexts) = inner.groups.get_mut(&group) else {
+                return;
+            };
+            *contexts -= 1;
+            if *contexts == 0 {
+                inner.groups.remove(&group);
+                inner.changed_groups.push_back((group, false));
+            }
+        });
+    }
+}
+
 fn add(sums: &mut BTreeMap<&'static str, u64>, counters: &[(&'static str, u64)]) {
     for &(name, count) in counters {
         *sums.entry(name).or_default() += count;
@@ -263,6 +325,10 @@ impl Network for Nic {
             inner.next_region = (addr + len).next_multiple_of(PAGE) + PAGE;
             addr
         })
+    }
+
+    fn groups(&self) -> Option<&dyn Groups> {
+        Some(self)
     }
 
     fn grant_qpns(&self) -> Option<u16> {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::program::fewer::{self, Left};
 use crate::program::marks::Marks;
+use crate::program::page::Page;
 use crate::program::setup::Simulation;
 use crate::program::threads::{first_failure, words_of};
 
@@ -23,6 +24,8 @@ const TWICE: &str = "URXE_SIM_TWICE";
 /// Captures the last run, which is the one that fails, to this file.
 const PCAP: &str = "URXE_SIM_PCAP";
 
+/// Writes the page of the last run, which is the one that fails, to this file.
+const PAGE: &str = "URXE_SIM_PAGE";
 /// Runs so many seeds at a time, in place of one a processor.
 const JOBS: &str = "URXE_SIM_JOBS";
 
@@ -67,7 +70,7 @@ pub struct SeedFailure {
 impl SeedTest {
     /// Runs the test for each seed, as the environment says: `URXE_SIM_SEED=17` runs that one alone, `URXE_SIM_SEEDS=1000` or
     /// `URXE_SIM_SEEDS=200..300` others than the test's own number, `URXE_SIM_TWICE=1` each twice, `URXE_SIM_JOBS=4` four at a time. `URXE_SIM_PCAP=FILE` captures
-    /// the last run, which is the one that fails, if any does.
+    /// the last run, which is the one that fails, if any does; `URXE_SIM_PAGE=FILE` has its page.
     ///
     /// # Panics
     /// If a seed fails, with the line that repeats it.
@@ -83,14 +86,22 @@ impl SeedTest {
             twice: is_twice,
             ..self
         };
-        let capture = std::env::var_os(PCAP).filter(|path| !path.is_empty());
+        let file = |name| std::env::var_os(name).filter(|path| !path.is_empty());
+        let (capture, page) = (file(PCAP), file(PAGE));
         let captured = |sim: &mut Simulation| {
             if let Some(path) = &capture {
                 sim.capture(path);
             }
+            if let Some(path) = &page {
+                sim.page = Some(Page {
+                    path: path.into(),
+                    name: self.name.to_owned(),
+                    again: self.again(sim.seed()),
+                });
+            }
             body(sim)
         };
-        let found = match &capture {
+        let found = match capture.as_ref().or(page.as_ref()) {
             // One file: one run after the other.
             Some(_) => seeds
                 .into_iter()
@@ -183,13 +194,19 @@ impl SeedTest {
         format!("\n  and it takes no more than: {what}")
     }
 
+    /// The line that runs a seed again.
+    fn again(&self, seed: u64) -> String {
+        format!("{SEED}={seed} cargo test {}", self.name)
+    }
+
     fn explain(&self, failure: &SeedFailure) -> String {
         let SeedFailure { seed, words } = failure;
         match seed {
             Some(seed) => format!(
-                "{} failed with seed {seed}: {words}\n  again: {SEED}={seed} cargo test {}\n  \
-                 and see its frames: {PCAP}=run.pcapng",
-                self.name, self.name
+                "{} failed with seed {seed}: {words}\n  again: {}\n  \
+                 and see its frames: {PCAP}=run.pcapng, in a browser: {PAGE}=run.html",
+                self.name,
+                self.again(*seed)
             ),
             None => format!("{}: {words}", self.name),
         }

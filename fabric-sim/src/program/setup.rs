@@ -17,6 +17,7 @@ use crate::program::cpu::{Cpu, CpuModel};
 use crate::program::fewer::{Did, Left};
 use crate::program::marks::Marks;
 use crate::program::nic::Nic;
+use crate::program::page::{Page, Paging};
 use crate::program::report::{Cause, Failure, Report, seen};
 use crate::program::threads::{Shared, Watch, with_patience};
 use crate::program::world::{Body, Service, World};
@@ -61,6 +62,7 @@ pub struct Simulation {
     flows: Vec<FlowSpec>,
     programs: Vec<(HostId, Program)>,
     capture: Option<PathBuf>,
+    pub(crate) page: Option<Page>,
     /// What is left of each fault, by its place, where a failure is made small.
     pub(crate) left: Option<Vec<Left>>,
     /// What the faults of the last run did.
@@ -85,6 +87,7 @@ impl Simulation {
             flows: Vec::new(),
             programs: Vec::new(),
             capture: None,
+            page: None,
             left: None,
             did: Arc::default(),
             marks: Arc::default(),
@@ -181,6 +184,16 @@ impl Simulation {
         self
     }
 
+    /// Writes a page for browsers about a run, also of one that fails: see [`crate::observe::html`].
+    pub fn page(&mut self, path: impl Into<PathBuf>) -> &mut Self {
+        self.page = Some(Page {
+            path: path.into(),
+            name: "programs".to_owned(),
+            again: format!("Simulation::new({})", self.seed),
+        });
+        self
+    }
+
     /// Runs until all programs have ended. The simulation is empty then, but for its settings.
     ///
     /// # Errors
@@ -219,6 +232,7 @@ impl Simulation {
             flows: take(&mut self.flows),
             programs: take(&mut self.programs),
             capture: self.capture.clone(),
+            page: self.page.clone(),
             left: self.left.clone(),
             did: self.did.clone(),
             marks: self.marks.clone(),
@@ -234,6 +248,9 @@ impl Simulation {
         let begin = |path: &PathBuf| Capturing::begin(&mut world.sim, path, seed);
         let capture = self.capture.as_ref().map(begin).transpose();
         let capture = capture.map_err(not_begun)?;
+        if let Some(page) = &self.page {
+            world.paging = Some(Paging::begin(&mut world.sim, page));
+        }
         self.start(&mut world);
         let result = world.run(Time::ZERO + self.limit);
         let at = world.now();
@@ -241,9 +258,16 @@ impl Simulation {
         let did = world.sim.fabric().faults().iter().map(Did::of).collect();
         self.did.with(|last| *last = did);
         let left = world.end_all();
-        let written = capture.map_or(Ok(()), |capture| capture.finish(&mut world.sim));
         let verdict = world.sim.verdict();
         let verdict = verdict.map_err(|violated| Cause::Violated(violated.violations));
+        let result = result.and(verdict);
+        let paged = world.paging.take().map_or(Ok(()), |paging| {
+            let failure = result.as_ref().err().map(Cause::to_string);
+            let failures = failure.map(|words| [vec![words], before.clone()].concat());
+            let failures = failures.unwrap_or_default();
+            paging.finish(&mut world.sim, seed, failures)
+        });
+        let written = capture.map_or(Ok(()), |capture| capture.finish(&mut world.sim));
         let counters = world.counters();
         let report = Report {
             seed,
@@ -257,7 +281,7 @@ impl Simulation {
             sent: world.sent_by_class(),
             marks: self.marks.clone(),
         };
-        match result.and(verdict).and(written) {
+        match result.and(paged).and(written) {
             Ok(()) => Ok(report),
             Err(cause) => Err(Failure {
                 trace: report.trace(),

@@ -191,12 +191,12 @@ pub(crate) fn wait(wait: Wait) -> bool {
     true
 }
 
-/// Who has the turn in a run, for whoever waits for the run.
+/// Which program has the turn in a run, for the thread that waits for the run.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     /// Turns that were given and given back: an odd number while a program has one.
     changes: AtomicU64,
-    /// The host whose program has it, and since when in virtual time.
+    /// The host of that program, and since when in virtual time.
     host: AtomicU32,
     at_ps: AtomicU64,
 }
@@ -257,7 +257,7 @@ pub(crate) fn with_patience<T: Send + 'static>(
             Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
         let changes = watch.changes.load(Ordering::Relaxed);
-        if changes != seen || changes % 2 == 0 {
+        if changes != seen || changes.is_multiple_of(2) {
             (seen, since) = (changes, Instant::now());
         } else if since.elapsed() >= patience {
             return Err(Kept {

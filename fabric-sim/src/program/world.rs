@@ -8,13 +8,14 @@ use urxe_core::qpn_table::QpnChunk;
 use urxe_core::transmit::TxDest;
 
 use crate::engine::{Span, Time, TraceHash};
-use crate::envelope::decode;
+use crate::envelope::{decode, is_group};
 use crate::fabric::Upcall;
 use crate::frame::Payload;
 use crate::host::{Sim, TimerFor, address_of};
 use crate::program::TaskId;
 use crate::program::here::Here;
 use crate::program::nic::{Nic, Outgoing};
+use crate::program::page::Paging;
 use crate::program::report::{Cause, HostEnd};
 use crate::program::threads::{Coroutine, Ending, Shared, Turn, Watch};
 use crate::program::wait::{Reason, Wait};
@@ -95,6 +96,8 @@ pub(crate) struct World {
     /// Which program went on, and when.
     order: TraceHash,
     watch: Arc<Watch>,
+    /// The run has a page.
+    pub(super) paging: Option<Paging>,
 }
 
 impl World {
@@ -115,6 +118,7 @@ impl World {
             common: Arc::default(),
             order: TraceHash::default(),
             watch,
+            paging: None,
         }
     }
 
@@ -173,12 +177,19 @@ impl World {
             if self.tasks.is_empty() && !self.may_restart() {
                 return Ok(());
             }
-            match self.sim.step_for_programs(until) {
+            match self.step(until) {
                 Some(upcall) => self.on_upcall(upcall)?,
                 // A crashed host does not start again in this run.
                 None if self.tasks.is_empty() => return Ok(()),
                 None => return Err(self.nothing_happens(until)),
             }
+        }
+    }
+
+    fn step(&mut self, until: Time) -> Option<Upcall> {
+        match &mut self.paging {
+            Some(paging) => paging.step(&mut self.sim, until),
+            None => self.sim.step_for_programs(until),
         }
     }
 
@@ -380,6 +391,7 @@ impl World {
         if side.end.is_none() && side.first.is_some() {
             side.end = Some(HostEnd::Crashed);
         }
+        self.tell_groups(host);
         for (id, task) in &mut self.tasks {
             if task.host == host {
                 task.killed = true;
@@ -400,11 +412,11 @@ impl World {
         let Some((envelope, packet)) = decode(bytes) else {
             return;
         };
-        if envelope.dst == host {
+        if envelope.dst == host || is_group(envelope.dst) {
             let packet = Packet {
                 source: address_of(envelope.src),
                 source_port: envelope.source_port,
-                dest: address_of(host),
+                dest: address_of(envelope.dst),
                 tos: envelope.tos,
                 bytes: packet,
             };
@@ -415,6 +427,9 @@ impl World {
     /// One of the contexts of the host takes it, or none.
     fn hand_over(&self, host: HostId, packet: &Packet<'_>) {
         let adapters = self.nic(host).adapters();
+        if packet.dest.is_multicast() {
+            return self.nic(host).hear(packet);
+        }
         if !adapters.iter().any(|adapter| adapter.receive(packet))
             && let Some(any) = adapters.first()
         {
@@ -463,10 +478,15 @@ impl World {
     fn after_call(&mut self, host: HostId) {
         let now = self.now();
         let place = host.index();
+        self.tell_groups(host);
         while let Some(sent) = self.hosts[place].nic.take_outgoing() {
             if sent.dest == address_of(host) {
                 self.hosts[place].loopback.push_back((now + LOOPBACK, sent));
                 continue;
+            }
+            if sent.dest.is_multicast() && self.hosts[place].nic.hears(sent.dest) {
+                let copy = (now + LOOPBACK, sent.clone());
+                self.hosts[place].loopback.push_back(copy);
             }
             let dest = TxDest {
                 local: address_of(host),

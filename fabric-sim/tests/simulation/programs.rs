@@ -372,13 +372,16 @@ fn a_program_that_blocks_outside_is_left_behind() {
 
 #[test]
 fn a_program_that_goes_too_deep_is_told() {
-    fn depth(n: u64) -> u64 {
-        let here = std::hint::black_box([n; 64]);
-        1 + depth(n + 1) + here[n as usize % 64]
+    fn depth(left: u64) -> u64 {
+        let here = std::hint::black_box([left; 64]);
+        match left {
+            0 => 0,
+            _ => 1 + depth(left - 1) + here[left as usize % 64],
+        }
     }
     let mut sim = Simulation::new(10);
     sim.host(A, || sleep(Duration::from_secs(1)));
-    sim.host(B, || drop(std::hint::black_box(depth(0))));
+    sim.host(B, || assert!(depth(u64::MAX) > 0));
     let expected = Cause::Panicked {
         host: "h1".to_owned(),
         words: "its stack overflowed".to_owned(),
@@ -572,6 +575,56 @@ fn outside_a_simulation_the_same_calls_are_real() {
 }
 
 /// A run captured twice, with other addresses of the programs' memory, is the same to the byte.
+/// The page of a run has its network and its queues, and what failed with what came before.
+#[test]
+fn a_run_has_a_page_also_if_it_fails() {
+    let path = std::env::temp_dir().join(format!("urxe-page-{}.html", std::process::id()));
+    for fails in [false, true] {
+        let mut sim = Simulation::new(5);
+        sim.fault(Fault::loss(0.0).nth([3])).page(&path);
+        sim.host(A, || ping(20, 20_000));
+        sim.host(B, move || {
+            pong(20, 20_000);
+            assert!(!fails, "one <thing> is wrong");
+        });
+        let result = sim.run();
+        assert_eq!(result.is_err(), fails);
+        let trace = result.map_or_else(|failure| failure.trace(), |report| report.trace());
+        let mut again = Simulation::new(5);
+        again.fault(Fault::loss(0.0).nth([3]));
+        again.host(A, || ping(20, 20_000));
+        again.host(B, move || {
+            pong(20, 20_000);
+            assert!(!fails, "one <thing> is wrong");
+        });
+        let result = again.run();
+        let other = result.map_or_else(|failure| failure.trace(), |report| report.trace());
+        assert_eq!(trace, other, "samples change nothing");
+        let page = std::fs::read_to_string(&path).expect("a page");
+        assert!(page.contains("\"name\":\"h1\"") && page.contains("Simulation::new(5)"));
+        assert_eq!(
+            page.contains("h1 panicked: one \\u003cthing> is wrong"),
+            fails
+        );
+        assert_eq!(page.contains("h0 called last"), fails);
+        let samples = page.split_once("\"samples\":").expect("a number").1;
+        let samples: usize = samples[..samples.find(',').expect("more")]
+            .parse()
+            .expect("a number");
+        assert!((50..=512).contains(&samples), "{samples}");
+    }
+    std::fs::remove_file(&path).expect("it is there");
+    let mut nowhere = Simulation::new(5);
+    nowhere.page("/proc/none/page.html").host(A, || ());
+    let failure = nowhere.run().expect_err("there is no such place");
+    assert!(
+        failure
+            .to_string()
+            .contains("the page /proc/none/page.html"),
+        "{failure}"
+    );
+}
+
 #[test]
 fn captures_of_a_seed_are_equal_byte_by_byte() {
     let folder = std::env::temp_dir().join(format!("urxe-captures-{}", std::process::id()));

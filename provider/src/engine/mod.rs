@@ -236,7 +236,7 @@ impl Engine {
         };
         if state.is_idle() {
             state.nothing_new = true;
-            share_processor(state, LOOK);
+            self.share_processor(state, LOOK);
             return Ok(());
         }
         state.start_turn();
@@ -252,7 +252,7 @@ impl Engine {
             let after = state.counters.bells_served + state.counters.tx_calls;
             state.nothing_new = after == before;
             if state.nothing_new {
-                share_processor(state, RECEIVE);
+                self.share_processor(state, RECEIVE);
             }
             return Ok(());
         }
@@ -282,20 +282,21 @@ impl Engine {
             .chain(carrier::faulty::counters(state.faults()))
     }
 
+    /// A thread that polled and found nothing gives its processor away now and then: its peer may wait for it. (On a network of the
+    /// program's own the call pauses anyway.)
+    #[inline]
+    fn share_processor(&self, mut state: Guard<'_, ShardState>, cost: u32) {
+        let is_over = state.patience.found_nothing(cost);
+        drop(state);
+        if is_over && self.network().is_none() {
+            std::thread::yield_now();
+        }
+    }
+
     /// All counters, with a name each.
     pub(crate) fn counters(&self) -> Result<Vec<(&'static str, u64)>, Error> {
         let state = self.combiner.lock()?;
         Ok(self.counters_of(&state).collect())
-    }
-}
-
-/// A thread that polled and found nothing gives its processor away now and then: its peer may wait for it.
-#[inline]
-fn share_processor(mut state: Guard<'_, ShardState>, cost: u32) {
-    let is_over = state.patience.found_nothing(cost);
-    drop(state);
-    if is_over {
-        std::thread::yield_now();
     }
 }
 

@@ -29,6 +29,9 @@ impl Engine {
         self.check_process()?;
         self.check_path(path)?;
         if path.remote.is_multicast() {
+            if let Some(network) = self.network() {
+                return network.groups().map(drop).ok_or(NO_GROUPS.into());
+            }
             let socket = self.sockets.of(path.local).ok_or(NO_GROUPS)?;
             socket
                 .send_to_groups(interface_of(path.local), GROUP_HOP_LIMIT)

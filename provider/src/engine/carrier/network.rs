@@ -1,15 +1,17 @@
 //! The engine of a context on a custom `Network` (for example the simulator) instead of UDP sockets ([`crate::network`]). The usual
 //! calls know of this by the one branch that they have for observed calls.
 
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use urxe_core::transmit::{RunLimits, TxBatch};
 use urxe_core::{Driver, Foreign, Handled, RxPath};
 
-use super::seam::{Carrier, Sending, Sent};
+use super::seam::{Carrier, NO_GROUPS, Sending, Sent};
 use crate::engine::Engine;
 use crate::engine::drive::progress::RECENT_NS;
 use crate::engine::drive::shard_state::ShardState;
+use crate::error::{Error, ErrorKind};
 use crate::network::{Driven, Network, Packet, Ready};
 use crate::queues::Channel;
 
@@ -21,11 +23,16 @@ const BATCH_BYTES: usize = 4096 + 64;
 #[derive(Debug)]
 pub(in crate::engine) struct NetworkCarrier {
     network: Arc<dyn Network>,
+    /// The multicast groups that it hears.
+    groups: Vec<IpAddr>,
 }
 
 impl NetworkCarrier {
     pub(in crate::engine) fn new(network: Arc<dyn Network>) -> NetworkCarrier {
-        NetworkCarrier { network }
+        NetworkCarrier {
+            network,
+            groups: Vec::new(),
+        }
     }
 }
 
@@ -53,6 +60,34 @@ impl Carrier for NetworkCarrier {
 
     fn has_room(&self) -> bool {
         self.network.has_room()
+    }
+
+    fn join(&mut self, group: IpAddr) -> Result<(), Error> {
+        let groups = self.network.groups().ok_or(NO_GROUPS)?;
+        if !groups.join(group) {
+            return Err(ErrorKind::NoAddressForGroup(group).into());
+        }
+        self.groups.push(group);
+        Ok(())
+    }
+
+    fn leave(&mut self, has_members: &dyn Fn(IpAddr) -> bool) {
+        let Some(groups) = self.network.groups() else {
+            return;
+        };
+        self.groups.retain(|&group| {
+            let stays = has_members(group);
+            if !stays {
+                groups.leave(group);
+            }
+            stays
+        });
+    }
+}
+
+impl Drop for NetworkCarrier {
+    fn drop(&mut self) {
+        self.leave(&|_| false);
     }
 }
 
