@@ -11,6 +11,7 @@ mod fairness;
 mod faults;
 mod jobs;
 mod lock;
+mod multicast;
 mod observe;
 mod programs;
 mod races;
