@@ -19,10 +19,11 @@ use core::mem;
 use core::panic::AssertUnwindSafe;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::panic::{catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crossbeam_channel as channel;
 use generator::{Generator, Gn};
 
 use crate::program::wait::Wait;
@@ -236,7 +237,7 @@ pub(crate) fn with_patience<T: Send + 'static>(
     watch: &Watch,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Kept> {
-    let (says, result) = mpsc::sync_channel(1);
+    let (says, result) = channel::bounded(1);
     let work = move || {
         // An error means that it took too long.
         let _ = says.send(catch_unwind(AssertUnwindSafe(work)));
@@ -251,10 +252,10 @@ pub(crate) fn with_patience<T: Send + 'static>(
                 let _ = thread.join();
                 return Ok(result.unwrap_or_else(|payload| resume_unwind(payload)));
             }
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
+            Err(channel::RecvTimeoutError::Disconnected) => {
                 unreachable!("a thread that ends has sent its result")
             }
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(channel::RecvTimeoutError::Timeout) => {}
         }
         let changes = watch.changes.load(Ordering::Relaxed);
         if changes != seen || changes.is_multiple_of(2) {
