@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use capture::{Capture, packets};
 use common::{End, address, connect};
-use urxe::{ConnectOptions, Context, SendWr};
+use urxe::{ConnectOptions, Context, SendWr, Wire};
 use urxe_wire::{Frame, LinkType};
 
 fn converse(v6: bool, capture: &Capture, other: &Capture) {
@@ -69,6 +69,32 @@ fn converse(v6: bool, capture: &Capture, other: &Capture) {
 fn every_packet_is_there_with_a_valid_icrc() {
     converse(false, &Capture::new("v4-a"), &Capture::new("v4-b"));
     converse(true, &Capture::new("v6"), &Capture::new("v6"));
+}
+
+/// The kernel may give a packet to another socket of the address, and for sealed messages to QP 1 it knows no better.
+#[test]
+fn what_another_context_received_is_there_too() {
+    let (shared, capture) = (address(), Capture::new("handed"));
+    let sockets = |addr| Context::builder(addr).wire(Wire::Sockets);
+    let first = End::on(sockets(shared).open().expect("free"));
+    let second = sockets(shared).pcap(&capture.0).open().expect("free");
+    let second = End::on(second);
+    let far = End::on(sockets(address()).open().expect("free"));
+    connect(&second.qp, &far.qp, &ConnectOptions::default());
+    common::steer_all_to(shared, 0);
+    common::exchange(&second, &far, 1);
+    assert!(second.counter("taken_over") > 0);
+    let counts = (second.counter("rcvd_pkts"), second.counter("sent_pkts"));
+    drop((first, second, far));
+    let packets = capture.packets();
+    let went = |way| packets.iter().filter(|(flags, _)| *flags == way).count() as u64;
+    assert_eq!((went(1), went(2)), counts);
+    for (_, packet) in &packets {
+        match Frame::parse(LinkType::RawIp, packet).expect("a RoCEv2 packet") {
+            Frame::Roce(frame) => assert!(frame.is_icrc_ok(), "{frame:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! Passive: the holder of the lock drives it.
 
 use core::cell::RefCell;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -218,7 +218,7 @@ impl ShardState {
             dest: handed.local,
         };
         if handed.is_sealed {
-            self.take_sealed(&ends, tos, packet);
+            self.take_sealed(&ends, handed);
             return false;
         }
         if let Some(envelope) = &handed.envelope
@@ -236,6 +236,7 @@ impl ShardState {
             Some(_) => RxPath::in_memory(handed.source, handed.local, tos),
             None => RxPath::new(handed.source, handed.source_port, handed.local, tos),
         };
+        self.capture_handed(&path, handed, packet);
         let handled = self.handle_packet(&path, handed.place, packet);
         if let Handled::OfAnother(Foreign::Message(_)) = handled {
             // It came to the wrong one twice: on QP 1, its listener is gone.
@@ -246,15 +247,24 @@ impl ShardState {
 
     /// Takes a packet of a pair that another of this address got: as it came, as only this one has the keys.
     #[cold]
-    fn take_sealed(&mut self, path: &urxe_seal::Path, tos: u8, packet: &[u8]) {
+    fn take_sealed(&mut self, ends: &urxe_seal::Path, handed: &Handed<'_>) {
         let (now, counters) = (self.parts.now, &mut self.counters);
         let keeper = self.carrier.keeper();
-        let opened = keeper.and_then(|it| it.open_handed(path, packet, now, counters));
+        let opened = keeper.and_then(|it| it.open_handed(ends, handed.packet, now, counters));
         let Some(opened) = opened else {
             return;
         };
-        let path = RxPath::in_memory(path.source, path.dest, tos);
+        let path = RxPath::in_memory(handed.source, handed.local, handed.tos);
+        self.capture_handed(&path, handed, &opened);
         self.handle_packet(&path, 0, &opened);
+    }
+
+    /// A capture has what is handled here, wherever it was received.
+    fn capture_handed(&mut self, path: &RxPath, handed: &Handed<'_>, packet: &[u8]) {
+        if let Some(tap) = &mut self.tap {
+            let from = SocketAddr::new(handed.source, handed.source_port);
+            tap.handed_over(from, path, packet);
+        }
     }
 
     /// The kernel steers no sealed message to QP 1: the end of a connection may be handed over, behind what is in the sockets, and may be

@@ -101,6 +101,24 @@ impl Tap {
         }
     }
 
+    /// Notes a packet that another owner of the address received, from here. One that was sealed gets the ICRC that it would have had.
+    pub(crate) fn handed_over(&mut self, from: SocketAddr, path: &RxPath, packet: &[u8]) {
+        let mut bytes = packet.to_vec();
+        let plain = RxPath::new(from.ip(), from.port(), path.local, path.tos);
+        if path.seed.is_in_memory() {
+            plain.seed.seal(0, &mut bytes);
+        }
+        let datagram = Datagram {
+            data: &bytes,
+            segment_size: bytes.len(),
+            source: from,
+            dst_ip: None,
+            tos: path.tos,
+            truncated: false,
+        };
+        self.received(&plain, &datagram);
+    }
+
     pub(crate) fn flush(&mut self) {
         self.write(|file| file.flush());
     }
