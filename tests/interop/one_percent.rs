@@ -36,7 +36,7 @@ const LENGTH: usize = 64 << 10;
 const ROOM: usize = LENGTH + 1024;
 
 fn transfer(lab: &mut Lab, opcode: WrOpcode) -> Result<()> {
-    // rxe's own READs are sent again from where a response is missing, at each gap once more.
+    // Some ten packets or more are lost, and an emulated guest takes a millisecond for each.
     let count = if lab.is_quick { 64 } else { 200 };
     outage::prepare(lab)?;
     let link = lab.connect_at(&PATH, PSNS, count * ROOM)?;
