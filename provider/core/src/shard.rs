@@ -46,7 +46,7 @@ pub enum Foreign {
     Qp(QpnChunk),
     /// It is a message to QP 1, about something of another owner.
     Message(Destination),
-    /// It is a [`PROBE`].
+    /// It is a [`PROBE`](crate::qpn_table::PROBE).
     Probe,
 }
 
