@@ -247,19 +247,24 @@ impl Replay {
         psn.distance_from(resource.first_psn) + packets == resource.packets
     }
 
-    /// Answers so many packets of resource `number` again, and nothing behind them; nothing changes if they are still to
-    /// come anyway.
+    /// Answers so many packets of resource `number` again, and nothing behind them; nothing changes if they are still to come anyway. The last
+    /// packet leaves once the whole answer did, and not before in a part: the peer asks for something new when it has that packet.
     pub(crate) fn repeat_part(&mut self, number: u64, psn: Psn, packets: u32) {
-        let at = psn.distance_from(self.at(number).first_psn);
-        let is_to_come = number > self.unsent
-            || (number == self.unsent && self.is_whole_due() && !psn.is_before(self.send_psn));
-        if !is_to_come {
-            let resource = Resource {
-                packets: at + packets,
-                ..self.at(number)
-            };
-            self.add_part(resource, psn);
+        let is_next = number == self.unsent && self.is_whole_due();
+        let is_to_come = number > self.unsent || is_next && !psn.is_before(self.send_psn);
+        if is_to_come {
+            return;
         }
+        if is_next && self.is_rest(number, psn, packets) {
+            (self.send_psn, self.begin_psn) = (psn, psn);
+            return;
+        }
+        let at = psn.distance_from(self.at(number).first_psn);
+        let resource = Resource {
+            packets: at + packets,
+            ..self.at(number)
+        };
+        self.add_part(resource, psn);
     }
 
     /// Answers this READ, of which nothing is remembered, and nothing behind it.
@@ -356,6 +361,20 @@ mod tests {
         r.rewind(0, Psn::new(12));
         r.rewind(1, Psn::new(15));
         assert_eq!(drain(&mut r), [11, 12, 13, 14, 15]);
+    }
+
+    #[test]
+    fn the_last_packet_of_an_answer_leaves_after_all_others() {
+        let mut r = Replay::new(1);
+        r.push(read(10, 4)).expect("room");
+        r.advance();
+        r.advance();
+        r.repeat_part(0, Psn::new(11), 2);
+        r.repeat_part(0, Psn::new(12), 2);
+        r.repeat_part(0, Psn::new(10), 4);
+        assert_eq!(drain(&mut r), [11, 12, 10, 11, 12, 13]);
+        r.push(read(14, 1))
+            .expect("the answer has left: there is room");
     }
 
     #[test]
