@@ -188,7 +188,7 @@ impl Requester {
         )?;
         self.una = psn.next();
         if chunk_ends {
-            self.free_place(link);
+            self.free_place(psn);
         }
         if psn == wqe.last_psn {
             self.retire(link, cx);
@@ -226,7 +226,7 @@ impl Requester {
         let bytes = original.to_ne_bytes();
         sgl::scatter(cx.env, link.pd, self.sq.sges(number), 0, &bytes)?;
         self.una = psn.next();
-        self.free_place(link);
+        self.free_place(psn);
         self.retire(link, cx);
         Ok(())
     }

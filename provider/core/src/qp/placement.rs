@@ -93,7 +93,7 @@ impl Requester {
         let aeth = packet.aeth().filter(|aeth| is_empty && is_ack(aeth));
         self.take_credits(&aeth.ok_or(Fault::UnexpectedResponse)?);
         self.una = psn.next();
-        self.free_place(link);
+        self.free_place(psn);
         self.retire(link, cx);
         Ok(())
     }

@@ -20,12 +20,17 @@ use crate::work::{MESSAGE_MAX, WrOpcode};
 const TWICE_FROM: u32 = 8;
 
 impl Requester {
-    /// A READ or atomic was answered, and the answer was the next in order.
+    /// A READ or atomic was answered, up to `psn`, and the answer was the next in order.
     #[inline]
-    pub(crate) fn free_place(&mut self, link: &Link) {
-        if self.selective.is_none() || self.is_trying(link) {
-            self.rd_inflight = self.rd_inflight.saturating_sub(1);
+    pub(crate) fn free_place(&mut self, psn: Psn) {
+        if let Some(s) = &mut self.selective {
+            // It may have been free since a later answer came.
+            if s.freed.is_after(psn) {
+                return;
+            }
+            s.freed = psn.next();
         }
+        self.rd_inflight = self.rd_inflight.saturating_sub(1);
     }
 
     /// An answer came: the peer has answered everything before it. An atomic keeps its place until its result is here, and
