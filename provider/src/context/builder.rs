@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind};
 use crate::faults::{FaultSpec, FaultSpecError};
 use crate::host::environment;
 use crate::limits::LIMITS;
+use crate::mem::guarded;
 use crate::network::{self, Adapter, Driven};
 use crate::pd_numbers::PdNumbers;
 use crate::port::interface_mtu;
@@ -324,6 +325,9 @@ impl ContextBuilder {
         config.strict = self.strict.map_or_else(StrictMode::of_environment, Ok)?;
         environment::seed()?;
         if config.network.is_some() {
+            // What runs the program there may have put signal handlers of its own in front, as coroutines do for their stacks;
+            // and no thread in the background sees to ours.
+            guarded::protect();
             if config.sealing.is_some() {
                 return Err(ErrorKind::Unsupported(NOT_SEALED).into());
             }

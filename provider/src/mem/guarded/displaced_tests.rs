@@ -1,13 +1,19 @@
 //! Handlers of the program that were there first are called as their flags say. Each case is a process of its own.
 
+use core::net::{IpAddr, Ipv4Addr};
 use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::{env, ptr};
 
+use generator::Gn;
 use libc::{c_int, c_void};
 
 use super::protect;
+use crate::Context;
+use crate::network::{self, Adapter, Network, Packet, Pause, Stopped};
 
 static CALLS: AtomicU32 = AtomicU32::new(0);
 static WAS_ON_SIGNAL_STACK: AtomicBool = AtomicBool::new(false);
@@ -106,8 +112,79 @@ fn install(handler: usize, flags: c_int) {
     vanish();
 }
 
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A network without anything on it.
+#[derive(Debug)]
+struct Nowhere;
+
+impl Network for Nowhere {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn random(&self) -> u64 {
+        4
+    }
+
+    fn interface_mtu(&self, addr: IpAddr) -> Option<u32> {
+        (addr == HERE).then_some(1500)
+    }
+
+    fn attach(&self, _: Adapter) {}
+
+    fn detached(&self, _: &[(&'static str, u64)]) {}
+
+    fn grant_qpns(&self) -> Option<u16> {
+        Some(1)
+    }
+
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn send(&self, _: &Packet<'_>) {}
+
+    fn pause(&self, _: &Pause) -> Result<(), Stopped> {
+        Ok(())
+    }
+}
+
+/// A coroutine of the crate `generator` overflows its stack, and that crate's handler ends it. (Programs on simulated hosts are such coroutines.)
+fn overflow() {
+    fn depth(left: u64) -> u64 {
+        let here = core::hint::black_box([left; 64]);
+        match left {
+            0 => 0,
+            _ => 1 + depth(left - 1) + here[left as usize % 64],
+        }
+    }
+    const WORDS: usize = 1 << 15;
+    let mut coroutine = Gn::<()>::new_opt(WORDS, || depth(u64::MAX));
+    let turn = catch_unwind(AssertUnwindSafe(|| coroutine.raw_send(None)));
+    assert!(turn.is_err(), "it has no end otherwise");
+    core::mem::forget(coroutine);
+}
+
 fn run(case: &str) {
     match case {
+        "coroutines first" | "coroutines later" | "coroutines later, with a context" => {
+            if case != "coroutines first" {
+                protect();
+            }
+            overflow();
+            if case == "coroutines later, with a context" {
+                let _network = network::enter(Arc::new(Nowhere));
+                Context::open(HERE).expect("an address");
+            } else {
+                protect();
+            }
+            for _ in 0..3 {
+                vanish();
+                overflow();
+            }
+            return;
+        }
         "once" => install(print as *const () as usize, libc::SA_RESETHAND),
         "once, three arguments" => install(
             print_with_three as *const () as usize,
@@ -187,4 +264,12 @@ fn a_fault_inside_of_a_handler_is_the_end_unless_it_asked_for_that() {
 fn a_handler_runs_on_the_stack_that_it_asked_for() {
     goes_on_after("thread's stack", 1);
     goes_on_after("signal stack", 1);
+}
+
+/// Memory that vanished is found, and so are stacks that overflow, whichever handler came first.
+#[test]
+fn coroutines_and_vanished_memory_do_not_disturb_each_other() {
+    goes_on_after("coroutines first", 0);
+    goes_on_after("coroutines later", 0);
+    goes_on_after("coroutines later, with a context", 0);
 }
