@@ -286,7 +286,10 @@ pub fn ip(args: &str) {
 
 /// Makes the kernel deliver everything to one of the sockets on an address.
 pub fn steer_all_to(addr: IpAddr, number: u32) {
-    steer_all_at(addr, 4791, number);
+    // Sealed packets have a port of their own.
+    for port in [4791, urxe_seal::PORT] {
+        steer_all_at(addr, port, number);
+    }
 }
 
 /// The same at any port.
