@@ -30,7 +30,12 @@ use core::marker::PhantomData;
 use core::net::IpAddr;
 use std::sync::{Arc, Mutex, Weak};
 
+use urxe_core::qp::attr::QpAttr;
+use urxe_core::qp::state::QpType;
+use urxe_core::work::SendWr as SendWrFields;
+
 use crate::lock::lock;
+use crate::wc::Wc;
 
 /// A packet on its way, from the BTH to the ICRC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +81,92 @@ pub enum Pause {
     },
 }
 
+/// What a context does: [`Network::note`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Act<'a> {
+    /// A QP was made.
+    Created {
+        /// Its number.
+        qpn: u32,
+        /// Its service.
+        kind: QpType,
+        /// Each of its sends makes a completion.
+        signals_all: bool,
+        /// Its receives come from a shared queue.
+        shares_receives: bool,
+    },
+    /// A QP was modified, and is like this now.
+    Modified {
+        /// Its number.
+        qpn: u32,
+        /// Its attributes.
+        attr: &'a QpAttr,
+    },
+    /// A QP is gone.
+    Destroyed {
+        /// Its number.
+        qpn: u32,
+    },
+    /// A request is about to be appended to a send queue.
+    Send {
+        /// The QP.
+        qpn: u32,
+        /// The request.
+        wr: &'a SendWrFields<'a>,
+        /// What it sends, as it is now; empty if it sends nothing, or from memory to which it has no right.
+        bytes: &'a [u8],
+    },
+    /// A receive is about to be appended to the queue of a QP, or to a shared one (`None`).
+    Recv {
+        /// The QP.
+        qpn: Option<u32>,
+        /// The request's id.
+        wr_id: u64,
+    },
+    /// The request that was told last was refused: its queue is as before.
+    Refused,
+    /// A completion was made. The program may poll it from now on.
+    Completed(&'a Wc),
+    /// The program took a completion.
+    Polled(&'a Wc),
+    /// A packet has arrived, and is about to be handled.
+    Arrived(&'a [u8]),
+    /// Bytes were stored in registered memory, because of a packet.
+    Placed {
+        /// The address in this process.
+        at: u64,
+        /// What is there now.
+        bytes: &'a [u8],
+    },
+    /// A peer's atomic was executed in registered memory.
+    Atomic {
+        /// The address in this process.
+        at: u64,
+        /// What was there.
+        old: u64,
+        /// The operation.
+        operation: AtomicOp,
+    },
+    /// The program is about to write to registered memory by a call of this crate.
+    Written {
+        /// The address in this process.
+        at: u64,
+        /// Bytes.
+        len: usize,
+    },
+}
+
+/// What an atomic does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum AtomicOp {
+    /// Adds.
+    FetchAdd(u64),
+    /// Stores the second if the first is there.
+    CompareSwap(u64, u64),
+}
+
 /// The program's host was stopped: its calls fail from now on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stopped;
@@ -92,7 +183,7 @@ pub trait Groups {
 
 /// A network that contexts can be opened on, as one host sees it.
 ///
-/// [`Network::send`] and [`Network::has_room`] are called while the engine of a context is
+/// [`Network::send`], [`Network::has_room`] and [`Network::note`] are called while the engine of a context is
 /// locked: they must not call an [`Adapter`] of the same context. [`Network::pause`] is called without any lock.
 pub trait Network: fmt::Debug + Send + Sync {
     /// What time it is, in nanoseconds from any beginning. It never goes back.
@@ -143,6 +234,11 @@ pub trait Network: fmt::Debug + Send + Sync {
 
     /// Takes a packet.
     fn send(&self, packet: &Packet<'_>);
+
+    /// A context does something: for networks that watch what their programs do.
+    fn note(&self, act: &Act<'_>) {
+        let _ = act;
+    }
 
     /// The calling thread lets time pass; when it goes on is the network's choice. A program
     /// that waits for an event is called back when that is ready or its deadline has passed; it looks again and

@@ -41,6 +41,7 @@
 //!
 //! [`#[fabric_sim::test]`](crate::test) runs a test over many seeds, and says which one failed.
 
+mod calls;
 mod capture;
 mod cpu;
 mod fewer;

@@ -5,9 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use urxe::network::{Adapter, Groups, Network, Packet, Pause, Shelf, Stopped};
+use urxe::network::{Act, Adapter, Groups, Network, Packet, Pause, Shelf, Stopped};
 
 use crate::engine::{Entity, Rng, Span, Time};
+use crate::program::calls::Calls;
 use crate::program::cpu::Cpu;
 use crate::program::threads::{self, Shared};
 use crate::program::wait::{Reason, Wait};
@@ -51,8 +52,7 @@ struct Inner {
     /// The address of the next region.
     next_region: u64,
     next_chunk: u16,
-    /// Its last calls, and when.
-    calls: VecDeque<(u64, &'static str)>,
+    calls: Calls,
     /// What the host's program does beside waiting, since it last gave its turn back.
     busy: Span,
     cpu: Cpu,
@@ -92,7 +92,7 @@ impl Nic {
                 secrets: Rng::stream(seed, Entity::Host(host.0), "numbers and keys"),
                 next_region: u64::from(host.0 + 1) << 40,
                 next_chunk: 0,
-                calls: VecDeque::with_capacity(CALLS_KEPT),
+                calls: Calls::default(),
                 busy: Span::ZERO,
                 cpu,
                 counters: BTreeMap::new(),
@@ -181,14 +181,9 @@ impl Nic {
             .with(|inner| core::mem::replace(&mut inner.busy, Span::ZERO))
     }
 
-    /// The last calls of the host's programs, in order, with their times. Polls in vain that follow each other are one.
+    /// The last calls of the host's programs, in order, with their times.
     pub(crate) fn last_calls(&self) -> Vec<String> {
-        self.inner.with(|inner| {
-            let calls = inner.calls.iter();
-            calls
-                .map(|(ns, call)| format!("{call} at {}", Span::from_ns(*ns)))
-                .collect()
-        })
+        self.inner.with(|inner| inner.calls.describe())
     }
 
     /// How long the program's thread sleeps on after its event.
@@ -218,35 +213,6 @@ impl Nic {
         } else {
             Err(Stopped)
         }
-    }
-}
-
-/// Calls of a host that are kept to be told when its run fails.
-const CALLS_KEPT: usize = 6;
-
-fn name_of(why: &Pause) -> Option<&'static str> {
-    match why {
-        Pause::Post => Some("post"),
-        Pause::Poll => Some("poll in vain"),
-        Pause::Arm => Some("req_notify"),
-        Pause::Event { .. } => Some("wait for an event"),
-        _ => None,
-    }
-}
-
-impl Inner {
-    fn note_call(&mut self, now_ns: u64, call: &'static str) {
-        if let Some(last) = self.calls.back_mut()
-            && last.1 == call
-            && call == "poll in vain"
-        {
-            last.0 = now_ns;
-            return;
-        }
-        if self.calls.len() == CALLS_KEPT {
-            self.calls.pop_front();
-        }
-        self.calls.push_back((now_ns, call));
     }
 }
 
@@ -366,12 +332,15 @@ impl Network for Nic {
         });
     }
 
+    fn note(&self, act: &Act<'_>) {
+        let now_ns = self.now_ns();
+        self.inner.with(|inner| inner.calls.note_act(now_ns, act));
+    }
+
     fn pause(&self, why: &Pause) -> Result<(), Stopped> {
         let now_ns = self.now_ns();
         let busy = self.inner.with(|inner| {
-            if let Some(call) = name_of(why) {
-                inner.note_call(now_ns, call);
-            }
+            inner.calls.note_pause(now_ns, why);
             inner.busy += inner.cpu.cost_of(why);
             inner.busy
         });

@@ -20,6 +20,7 @@ use crate::program::nic::Nic;
 use crate::program::page::{Page, Paging};
 use crate::program::report::{Cause, Failure, Report, seen};
 use crate::program::threads::{Shared, Watch, with_patience};
+use crate::program::told::{Caller, last_calls};
 use crate::program::world::{Body, Service, World};
 use crate::qos::Qos;
 use crate::topology::{HostId, Topology};
@@ -202,13 +203,18 @@ impl Simulation {
         let seed = self.seed;
         let watch = Arc::<Watch>::default();
         let (mut whole, its) = (self.take_all(), watch.clone());
-        let run = move || whole.run_here(its);
+        let callers = Arc::<Shared<Vec<Caller>>>::default();
+        let begun = callers.clone();
+        let run = move || whole.run_here(its, &begun);
         let result = with_patience(format!("seed {seed}"), self.patience, &watch, run);
         let result = result.unwrap_or_else(|kept| {
             let host = HostId(kept.host);
             let named = self.topology.as_ref().map(|t| t.name(host).to_owned());
             let cause = Cause::Stuck(named.unwrap_or_else(|| format!("h{}", host.0)));
-            Err(failed(seed, Time::from_ps(kept.at_ps), cause))
+            Err(Failure {
+                before: callers.with(|callers| last_calls(callers)),
+                ..failed(seed, Time::from_ps(kept.at_ps), cause)
+            })
         });
         let trace = match &result {
             Ok(report) => report.trace(),
@@ -241,10 +247,15 @@ impl Simulation {
     }
 
     /// The run, on the thread that is its own.
-    fn run_here(&mut self, watch: Arc<Watch>) -> Result<Report, Failure> {
+    fn run_here(
+        &mut self,
+        watch: Arc<Watch>,
+        callers: &Shared<Vec<Caller>>,
+    ) -> Result<Report, Failure> {
         let seed = self.seed;
         let not_begun = |cause| failed(seed, Time::ZERO, cause);
         let mut world = self.build(watch).map_err(not_begun)?;
+        callers.with(|callers| *callers = world.callers());
         let begin = |path: &PathBuf| Capturing::begin(&mut world.sim, path, seed);
         let capture = self.capture.as_ref().map(begin).transpose();
         let capture = capture.map_err(not_begun)?;

@@ -1,10 +1,24 @@
 //! What a run of programs has to tell when it is over.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use crate::program::nic::Nic;
 use crate::program::report::HostEnd;
 use crate::program::world::World;
 use crate::qos::PRIORITIES;
+
+/// A host's name, and what its programs call.
+pub(crate) type Caller = (String, Arc<Nic>);
+
+/// The last calls of each host.
+pub(crate) fn last_calls(callers: &[Caller]) -> Vec<String> {
+    let called = callers.iter().filter_map(|(name, nic)| {
+        let calls = nic.last_calls();
+        (!calls.is_empty()).then(|| format!("{name} called last: {}", calls.join("; ")))
+    });
+    called.collect()
+}
 
 impl World {
     pub(crate) fn ends(&self) -> Vec<Option<HostEnd>> {
@@ -42,16 +56,16 @@ impl World {
             };
             format!("fault {}: {} hits{last}", active.fault(), active.hits())
         });
-        let calls = self
-            .hosts
-            .iter()
-            .zip(topology.hosts())
-            .filter_map(|(side, host)| {
-                let calls = side.nic.last_calls();
-                let name = topology.name(host);
-                (!calls.is_empty()).then(|| format!("{name} called last: {}", calls.join(", ")))
-            });
-        faults.chain(calls).collect()
+        faults.chain(last_calls(&self.callers())).collect()
+    }
+
+    /// The hosts by name.
+    pub(crate) fn callers(&self) -> Vec<Caller> {
+        let topology = self.sim.fabric().topology();
+        let sides = self.hosts.iter().zip(topology.hosts());
+        sides
+            .map(|(side, host)| (topology.name(host).to_owned(), side.nic.clone()))
+            .collect()
     }
 
     /// Frames that hosts have sent, by class.

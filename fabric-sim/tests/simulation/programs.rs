@@ -364,9 +364,21 @@ fn a_program_that_blocks_outside_is_left_behind() {
     let (let_go, stay) = std::sync::mpsc::channel::<()>();
     let mut sim = Simulation::new(10);
     sim.patience(Duration::from_millis(200));
-    sim.host(A, move || assert!(stay.recv().is_err()));
+    sim.host(A, move || {
+        let (end, _) = End::open(false);
+        end.qp.init(urxe::Access::NONE).expect("to INIT");
+        end.post_recv(7, 100);
+        assert!(stay.recv().is_err());
+    });
     sim.host(B, || sleep(Duration::from_secs(1)));
-    assert_eq!(cause(sim.run()), Cause::Stuck("h0".to_owned()));
+    let failure = sim.run().expect_err("it never returns");
+    assert_eq!(*failure.cause(), Cause::Stuck("h0".to_owned()));
+    let before = failure.before().join("\n");
+    assert!(
+        before.contains("h0 called last: post a receive on"),
+        "{before}"
+    );
+    assert!(before.contains("(wr_id 7)"), "{before}");
     drop(let_go);
 }
 
@@ -701,7 +713,13 @@ fn a_failure_tells_the_faults_and_the_last_calls() {
     let before = failure.before().join("\n");
     assert!(before.contains("frame 2 (Send PSN"), "{before}");
     assert!(before.contains("h0 to h1"), "{before}");
-    assert!(before.contains("h1 called last: post at"), "{before}");
+    let posted = before.contains("h1 called last: post a receive on QP 0x");
+    assert!(posted && before.contains(" (wr_id 1) at "), "{before}");
+    assert!(before.contains("; poll the end of Recv of QP"), "{before}");
+    assert!(
+        before.contains("h0 called last: post Send on QP"),
+        "{before}"
+    );
     assert!(failure.to_string().contains(&failure.before()[0]));
 }
 

@@ -40,7 +40,7 @@ use crate::network::Network;
 use crate::queues::{Channel, CqCore};
 use crate::security::Sealing;
 use crate::share::Membership;
-use crate::strict::{Strict, StrictMode};
+use crate::strict::{Strict, StrictMode, Watching};
 use crate::wc::Wc;
 use crate::wire::Wire;
 use calls::watcher::Watcher;
@@ -168,7 +168,11 @@ impl Engine {
             StrictMode::Off => None,
             mode => Some(Strict::new(mode, config.strict_seed, random()?)),
         };
-        let watcher = Watcher::new(strict.is_some(), config.network.clone());
+        let network = config.network.clone();
+        let watcher = Watcher::new(strict.is_some(), network.clone());
+        let is_watched = watcher.is_some();
+        let strict = strict.map(RefCell::new);
+        let watching = is_watched.then_some(Watching { strict, network });
         let (sockets, membership) = (opened.sockets.clone(), opened.membership.clone());
         fork::close_in_child(sockets.each().map(UdpSocket::as_fd));
         fork::close_in_child(membership.iter().flat_map(|m| m.descriptors()));
@@ -184,7 +188,7 @@ impl Engine {
                 progress.clone(),
                 events.clone(),
                 number,
-                strict.map(|strict| Box::new(RefCell::new(strict))),
+                watching.map(Box::new),
             )),
             sockets,
             events,

@@ -35,7 +35,7 @@ use urxe_core::{QpInit, Time};
 use urxe_wire::Qpn;
 
 pub(crate) use entry::Queue;
-pub(crate) use hooks::{WatchedCqs, WatchedMemory};
+pub(crate) use hooks::{WatchedCqs, WatchedMemory, Watching};
 pub use mode::StrictMode;
 pub(crate) use place::Place;
 pub use place::{Caller, Callers, name_callers};

@@ -1,6 +1,7 @@
 //! Checks of strict mode when a request is posted. The engine's lock is held, so that nothing
 //! of it is sent, and nothing placed, before its buffers are taken.
 
+use urxe_core::memory::Memory;
 use urxe_core::mr::{Access, AccessFault, MrTable};
 use urxe_core::work::{PostError, RecvWr, SendFlags, SendWr, Sge, WrData, WrOpcode};
 use urxe_wire::Qpn;
@@ -10,6 +11,8 @@ use super::place::Place;
 use super::report::StrictReport;
 use super::rule::StrictRule;
 use super::{QpNotes, Strict};
+use crate::mem::UserMemory;
+use crate::network::{Act, Network};
 
 /// A request that strict mode looks at while it is posted.
 pub(crate) trait Watched {
@@ -17,6 +20,8 @@ pub(crate) trait Watched {
     fn begin(&self, strict: &mut Strict, queue: Queue, mrs: &MrTable, at: Place);
     /// The core has it. `room` is that of its completion queue.
     fn finish(&self, strict: &mut Strict, queue: Queue, mrs: &MrTable, room: usize);
+    /// What a network is told before the core has it.
+    fn tell(&self, network: &dyn Network, queue: Queue, mrs: &MrTable);
     /// The core refused it.
     fn cancel(&self, strict: &mut Strict, queue: Queue, error: PostError, at: Place);
 }
@@ -75,6 +80,26 @@ impl Watched for SendWr<'_> {
         strict.expect_completion(queue, room);
     }
 
+    fn tell(&self, network: &dyn Network, queue: Queue, mrs: &MrTable) {
+        let Some(qpn) = queue.qpn().map(Qpn::get) else {
+            return;
+        };
+        let gathered;
+        let bytes = match self.data {
+            WrData::Inline(bytes) => bytes,
+            WrData::Sges(_) if self.opcode.returns_data() => &[],
+            WrData::Sges(sges) => {
+                gathered = gather(sges, mrs).unwrap_or_default();
+                &gathered[..]
+            }
+        };
+        network.note(&Act::Send {
+            qpn,
+            wr: self,
+            bytes,
+        });
+    }
+
     fn cancel(&self, strict: &mut Strict, queue: Queue, error: PostError, at: Place) {
         strict.ledger.cancel(queue);
         if !matches!(error, PostError::QueueFull(_))
@@ -118,9 +143,27 @@ impl Watched for RecvWr<'_> {
         }
     }
 
+    fn tell(&self, network: &dyn Network, queue: Queue, _: &MrTable) {
+        let (qpn, wr_id) = (queue.qpn().map(Qpn::get), self.wr_id);
+        network.note(&Act::Recv { qpn, wr_id });
+    }
+
     fn cancel(&self, strict: &mut Strict, queue: Queue, _: PostError, _: Place) {
         strict.ledger.cancel(queue);
     }
+}
+
+/// The bytes of a list; `None` if some are not to be read.
+fn gather(sges: &[Sge], mrs: &MrTable) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    for sge in sges.iter().filter(|sge| sge.length > 0) {
+        let (from, len) = (all.len(), sge.length as usize);
+        let pd = mrs.region_of_lkey(sge.lkey.0)?.pd;
+        let span = mrs.check_local(sge.lkey, pd, sge.addr, len, Access::NONE);
+        all.resize(from + len, 0);
+        UserMemory.copy_out(span.ok()?, &mut all[from..]).ok()?;
+    }
+    Some(all)
 }
 
 impl Strict {

@@ -94,7 +94,7 @@ impl<Q: Queue> Inlet<Q> {
         }
     }
 
-    /// Posts a list. `start` is called with the engine held, if it is. With strict mode on, `at` is where the call is.
+    /// Posts a list. `start` is called with the engine held, if it is. If something watches, `at` is where the call is.
     #[inline]
     pub(in crate::engine) fn post<'a>(
         &self,
@@ -108,7 +108,7 @@ impl<Q: Queue> Inlet<Q> {
         let mut had_work = false;
         let attempt = match at {
             None => engine.combiner.try_lock()?,
-            // Strict mode sees each request on its way into the core.
+            // What watches sees each request on its way into the core.
             Some(_) => Attempt::Held(engine.combiner.lock()?),
         };
         let mut held = match attempt {
@@ -265,7 +265,7 @@ fn post<Q: Queue>(
 ) -> Result<(), PostError> {
     match at {
         None => Q::post(state, owner.place(), wr),
-        Some(at) => state.post_strictly(owner.name(), wr, at, |state| {
+        Some(at) => state.post_watched(owner.name(), wr, at, |state| {
             Q::post(state, owner.place(), wr)
         }),
     }

@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::engine::carrier::sockets::Which;
 use crate::engine::drive::doorbell::Poisoned;
 use crate::engine::drive::shard_state::ShardState;
+use crate::network::Act;
 use crate::queues::CqCore;
 use crate::queues::CqTable;
 use crate::strict::{Place, Queue, Strict, StrictReport, Watched};
@@ -24,6 +25,7 @@ impl Engine {
         state.handle_timers();
         let count = cq.take(out);
         for wc in &out[..count] {
+            state.note(&Act::Polled(wc));
             state.strict_mut(|strict, _, _| strict.on_polled(wc));
         }
         state.transmit(Driver::Poller { yields: count > 0 });
@@ -49,6 +51,9 @@ impl Engine {
     pub(crate) fn note_polled(&self, wc: &Wc) {
         // Of a failed engine there is nothing to find.
         let _ = self.with_strict(|strict, _| strict.on_polled(wc));
+        if let Some(network) = self.network() {
+            network.note(&Act::Polled(wc));
+        }
     }
 
     /// Completions that are held back come now: their queue is about to change.
@@ -85,7 +90,7 @@ impl ShardState {
         tell: impl FnOnce(&mut Strict, &Shard, &mut CqTable) -> R,
     ) -> Option<R> {
         let parts = &mut self.parts;
-        let strict = parts.strict.as_mut()?;
+        let strict = parts.watching.as_mut()?.strict.as_mut()?;
         Some(tell(strict.get_mut(), &parts.shard, &mut parts.cqs))
     }
 
@@ -95,9 +100,9 @@ impl ShardState {
         self.strict_mut(|strict, _, _| strict.settle());
     }
 
-    /// Posts a request, and tells strict mode before and after.
+    /// Posts a request, and tells what watches before and after.
     #[cold]
-    pub(in crate::engine) fn post_strictly(
+    pub(in crate::engine) fn post_watched(
         &mut self,
         queue: Queue,
         wr: &impl Watched,
@@ -105,12 +110,20 @@ impl ShardState {
         post: impl FnOnce(&mut ShardState) -> Result<(), PostError>,
     ) -> Result<(), PostError> {
         let parts = &mut self.parts;
-        if let Some(strict) = &mut parts.strict {
-            wr.begin(strict.get_mut(), queue, &parts.mrs, at);
+        if let Some(watching) = &mut parts.watching {
+            if let Some(network) = &watching.network {
+                wr.tell(&**network, queue, &parts.mrs);
+            }
+            if let Some(strict) = &mut watching.strict {
+                wr.begin(strict.get_mut(), queue, &parts.mrs, at);
+            }
         }
         let posted = post(self);
         let parts = &mut self.parts;
-        if let Some(strict) = &mut parts.strict {
+        if posted.is_err() {
+            parts.note(&Act::Refused);
+        }
+        if let Some(strict) = parts.watching.as_mut().and_then(|it| it.strict.as_mut()) {
             let strict = strict.get_mut();
             match posted {
                 Ok(()) => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::engine::Engine;
 use crate::engine::drive::doorbell::Poisoned;
 use crate::error::BadWr;
-use crate::network::{Network, Pause};
+use crate::network::{Act, Network, Pause};
 use crate::queues::CqCore;
 use crate::strict::Place;
 use crate::wc::Wc;
@@ -46,7 +46,7 @@ impl Engine {
         self.watcher.as_ref()?.network.as_ref()
     }
 
-    /// A post begins. Where it is, if strict mode is to know.
+    /// A post begins. Where it is, if something watches.
     ///
     /// # Errors
     /// In a child of the process that opened the engine, and if a simulated host was stopped.
@@ -61,7 +61,7 @@ impl Engine {
         let at = Place::here();
         let paused = watcher.pause(&Pause::Post);
         paused.map_err(|poisoned| none(poisoned.into()))?;
-        Ok(watcher.is_strict.then_some(at))
+        Ok(Some(at))
     }
 
     /// The program is about to ask for an event.
@@ -105,7 +105,13 @@ impl Engine {
             if watcher.is_strict {
                 self.poll_strict(cq, out)
             } else {
-                self.poll_usual(cq, out)
+                let found = self.poll_usual(cq, out)?;
+                if let Some(network) = &watcher.network {
+                    out[..found]
+                        .iter()
+                        .for_each(|wc| network.note(&Act::Polled(wc)));
+                }
+                Ok(found)
             }
         };
         let found = poll(out)?;
@@ -131,6 +137,9 @@ impl Engine {
             let at = Place::here();
             // That the host was stopped, the program learns from its next call that can fail.
             let _ = watcher.pause(&Pause::Memory);
+            if is_write && let Some(network) = &watcher.network {
+                network.note(&Act::Written { at: start, len });
+            }
             self.note_program_access(start, len, is_write, at);
         }
     }

@@ -5,8 +5,9 @@ use core::cell::RefCell;
 use urxe_core::mr::MrTable;
 use urxe_core::{Env, Handled, LateReceives, RxPath, Shard, Time};
 
+use crate::network::Act;
 use crate::queues::CqTable;
-use crate::strict::{Strict, WatchedCqs, WatchedMemory};
+use crate::strict::{Strict, WatchedCqs, WatchedMemory, Watching};
 
 /// The core's surroundings during a call. With strict mode on, that is between the core and its memory and queues.
 pub(in crate::engine) type CoreEnv<'a, 'c> = Env<'a, WatchedMemory<'c>, WatchedCqs<'c>>;
@@ -17,12 +18,31 @@ pub(crate) struct Parts {
     pub(crate) shard: Shard,
     pub(crate) mrs: MrTable,
     pub(crate) cqs: CqTable,
-    pub(crate) strict: Option<Box<RefCell<Strict>>>,
+    pub(crate) watching: Option<Box<Watching>>,
     /// When the present holder of the lock began.
     pub(crate) now: Time,
 }
 
 impl Parts {
+    /// Strict mode, if it is on.
+    #[inline]
+    pub(in crate::engine) fn strict(&self) -> Option<&RefCell<Strict>> {
+        self.watching.as_ref()?.strict.as_ref()
+    }
+
+    #[inline]
+    pub(in crate::engine) fn strict_mut(&mut self) -> Option<&mut Strict> {
+        Some(self.watching.as_mut()?.strict.as_mut()?.get_mut())
+    }
+
+    /// Tells the network, if the context is on one that watches.
+    #[inline]
+    pub(in crate::engine) fn note(&self, act: &Act<'_>) {
+        if let Some(watching) = &self.watching {
+            watching.note(act);
+        }
+    }
+
     /// Calls into the core, to do anything but take a packet.
     #[inline(always)]
     pub(in crate::engine) fn with<R>(
@@ -38,15 +58,15 @@ impl Parts {
         late: Option<&dyn LateReceives>,
         call: impl FnOnce(&mut Shard, &mut CoreEnv<'_, '_>) -> R,
     ) -> R {
-        let strict = self.strict.as_deref();
+        let watching = self.watching.as_deref();
         let mut cqs = WatchedCqs {
-            strict,
+            watching,
             cqs: &mut self.cqs,
         };
         let mut env = Env {
             now: self.now,
             mrs: &mut self.mrs,
-            memory: &WatchedMemory(strict),
+            memory: &WatchedMemory(watching),
             cqs: &mut cqs,
             late,
         };
@@ -63,9 +83,12 @@ impl Parts {
         place: u16,
         packet: &[u8],
     ) -> Handled {
-        if let Some(strict) = &mut self.strict {
-            strict.get_mut().before_packet(packet);
-            return self.handle_strictly(late, path, place, packet);
+        if let Some(watching) = &self.watching {
+            watching.note(&Act::Arrived(packet));
+            if let Some(strict) = self.strict_mut() {
+                strict.before_packet(packet);
+                return self.handle_strictly(late, path, place, packet);
+            }
         }
         self.with_late(Some(late), |shard, env| {
             shard.handle_one_of(path, place, packet, env)
@@ -84,7 +107,7 @@ impl Parts {
         let handled = self.with_late(Some(late), |shard, env| {
             shard.handle_packet(path, place, packet, env)
         });
-        if let Some(strict) = &mut self.strict {
+        if let Some(strict) = self.watching.as_mut().and_then(|it| it.strict.as_mut()) {
             let strict = strict.get_mut();
             strict.after_packet(packet, &before, &self.shard, &self.mrs);
         }

@@ -1,7 +1,6 @@
 //! What the engine's lock protects: the core's shard, and what it needs to run.
 //! Passive: the holder of the lock drives it.
 
-use core::cell::RefCell;
 use core::net::{IpAddr, SocketAddr};
 use core::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -35,7 +34,7 @@ use crate::faults::FaultyPath;
 use crate::queues::Channel;
 use crate::queues::CqTable;
 use crate::share::{Arrived, Handed, Membership};
-use crate::strict::Strict;
+use crate::strict::Watching;
 
 /// Receive calls that one turn makes on one socket, at most: 8 datagrams each, which
 /// may be trains of 64 KiB. Then timers and sending have their turn.
@@ -102,14 +101,14 @@ impl ShardState {
         progress: Arc<ProgressShared>,
         events: Arc<Channel<AsyncEvent>>,
         number: u32,
-        strict: Option<Box<RefCell<Strict>>>,
+        watching: Option<Box<Watching>>,
     ) -> ShardState {
         ShardState {
             parts: Parts {
                 shard,
                 mrs,
                 cqs: CqTable::default(),
-                strict,
+                watching,
                 now: Time::ZERO,
             },
             inlets: Inlets::default(),
@@ -138,8 +137,8 @@ impl ShardState {
         let now = self.clock.now();
         self.now = now;
         self.cqs.clock.now = now;
-        if let Some(strict) = &mut self.strict {
-            strict.get_mut().set_now(now);
+        if let Some(strict) = self.parts.strict_mut() {
+            strict.set_now(now);
         }
     }
 
@@ -297,7 +296,8 @@ impl ShardState {
             self.cqs.clock.fire();
         }
         let parts = &mut self.parts;
-        let any_held = match &mut parts.strict {
+        let strict = parts.watching.as_mut().and_then(|it| it.strict.as_mut());
+        let any_held = match strict {
             None => false,
             Some(strict) => strict.get_mut().release_due(&mut parts.cqs),
         };
@@ -316,7 +316,7 @@ impl ShardState {
 
     #[inline]
     fn transmit_work(&mut self, driver: Driver) -> bool {
-        let strict = self.strict.as_deref();
+        let strict = self.parts.strict();
         let acks = driver.acks(strict.is_none_or(|strict| !strict.borrow().holds_writes()));
         if self.sent == Sent::All && self.shard.holds_all(acks) {
             return true;
@@ -475,14 +475,14 @@ impl ShardState {
     pub(in crate::engine) fn is_idle(&mut self) -> bool {
         self.sent == Sent::All
             && !self.shard.has_work()
-            && self.strict.is_none()
+            && self.parts.strict().is_none()
             && self.cqs.clock.due.is_none()
             && self.carrier.is_quiet()
     }
 
     /// True if strict mode or a network keeps account of when things happen.
     pub(in crate::engine) fn is_watched(&self) -> bool {
-        self.strict.is_some() || self.clock.is_of_network()
+        self.parts.strict().is_some() || self.clock.is_of_network()
     }
 
     /// After a post that started nothing: no thread has to be told, as what there was to do before (`had_work`)
@@ -497,7 +497,7 @@ impl ShardState {
 
     /// When the engine must be driven again at the latest: for a timer, or something held back.
     pub(crate) fn due(&self) -> Option<Time> {
-        let held = self.strict.as_ref().and_then(|s| s.borrow().due());
+        let held = self.parts.strict().and_then(|s| s.borrow().due());
         let late = match self.sent {
             Sent::All => None,
             Sent::Kept | Sent::Full => self.carrier.due(),

@@ -27,6 +27,7 @@ use crate::engine::drive::shard_state::ShardState;
 use crate::engine::{Engine, ErrorKind};
 use crate::error::Error;
 use crate::limits::LIMITS;
+use crate::network::Act;
 use crate::queues::{CqCore, CqInit};
 
 /// The bits of a traffic class that say whether switches may mark, and have marked,
@@ -83,6 +84,12 @@ impl Engine {
             listens_at: ListensAt::Nowhere,
         });
         state.strict_mut(|strict, _, _| strict.on_qp_created(index, qpn, init));
+        state.note(&Act::Created {
+            qpn: qpn.get(),
+            kind: init.qp_type,
+            signals_all: init.sq_sig_all,
+            shares_receives: init.srq.is_some(),
+        });
         self.combiner
             .reserve(state.inlets.qps.len() + state.inlets.srqs.len())?;
         let place = state.shard.has_many().then(|| state.shard.place_of(index));
@@ -115,6 +122,7 @@ impl Engine {
         state.transmit(Driver::Visitor);
         state.settle_carrier();
         state.strict_mut(|strict, shard, cqs| strict.on_qp_destroyed(qp.qpn, shard, cqs));
+        state.note(&Act::Destroyed { qpn: qp.qpn.get() });
         state.shard.destroy_qp(qp.index);
         self.note_gone(state.shard.occupancy());
         state.mrs.unbind_qp(qp.qpn);
@@ -158,6 +166,10 @@ impl Engine {
                 state.unbind_pair(qp.qpn);
             }
             state.strict_mut(|strict, _, _| strict.on_modified(qp.qpn, attr.qp_state));
+            state.note(&Act::Modified {
+                qpn: qp.qpn.get(),
+                attr: &attr,
+            });
             if mask.contains(AttrMask::AV)
                 && let Some(path) = attr.ah_attr
             {
