@@ -1,13 +1,13 @@
-//! Keys of packets from the secret of an epoch: HKDF (RFC 5869) with SHA-256.
+//! Keys of packets from the secret of an epoch.
 
 use core::net::IpAddr;
 
-use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
 use zeroize::Zeroizing;
 
 use crate::Path;
 use crate::aead::{KEY, Key};
 use crate::envelope::Mode;
+use crate::hkdf;
 
 /// Bytes of a secret.
 pub(crate) const SECRET: usize = 32;
@@ -39,7 +39,7 @@ pub(crate) fn pair_key(
     let mut bytes = Zeroizing::new([0; KEY]);
     let (number, turn) = (number.to_be_bytes(), turn.to_be_bytes());
     let info: [&[u8]; 5] = [&[mode as u8], &number, &source, &dest, &turn];
-    expand_with(PAIR_SALT, secret, &info, &mut bytes);
+    hkdf::expand(PAIR_SALT, secret, &info, &mut bytes);
     Key::new(&bytes)
 }
 
@@ -66,51 +66,12 @@ pub(crate) fn check(secret: &[u8; SECRET]) -> u32 {
 }
 
 fn expand(secret: &[u8], info: &[&[u8]], bytes: &mut [u8; KEY]) {
-    expand_with(SALT, secret, info, bytes);
-}
-
-fn expand_with(salt: &[u8], secret: &[u8], info: &[&[u8]], bytes: &mut [u8; KEY]) {
-    let prk = Salt::new(HKDF_SHA256, salt).extract(secret);
-    let okm = prk.expand(info, Length);
-    let filled = okm.and_then(|okm| okm.fill(bytes));
-    filled.expect("a key is shorter than what HKDF can give");
-}
-
-struct Length;
-
-impl KeyType for Length {
-    fn len(&self) -> usize {
-        KEY
-    }
+    hkdf::expand(SALT, secret, info, bytes);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Test case 1 of RFC 5869, by the same calls.
-    #[test]
-    fn hkdf_is_the_rfcs() {
-        struct Long;
-        impl KeyType for Long {
-            fn len(&self) -> usize {
-                42
-            }
-        }
-        let salt: Vec<u8> = (0..=0x0c).collect();
-        let info: Vec<u8> = (0xf0..=0xf9).collect();
-        let prk = Salt::new(HKDF_SHA256, &salt).extract(&[0x0b; 22]);
-        let info = [&info[..]];
-        let mut okm = [0; 42];
-        prk.expand(&info, Long)
-            .and_then(|okm_| okm_.fill(&mut okm))
-            .expect("short");
-        let text: String = okm.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(
-            text,
-            "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"
-        );
-    }
 
     #[test]
     fn whatever_differs_makes_another_key() {

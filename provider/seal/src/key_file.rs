@@ -56,11 +56,20 @@ pub enum KeyFileError {
     /// There are too many.
     #[error("it has more than {EPOCHS_MAX} epochs")]
     TooMany,
+    /// This crate was built without its feature `ciphers`.
+    #[error("urxe-seal was built without its feature \"ciphers\"")]
+    NoCiphers,
 }
 
 impl KeyFile {
     /// One with a single epoch.
+    ///
+    /// # Panics
+    /// Without the feature `ciphers`.
     pub fn new(id: u16, secret: [u8; SECRET], since: u64) -> KeyFile {
+        if !cfg!(feature = "ciphers") {
+            panic!("{}", KeyFileError::NoCiphers);
+        }
         KeyFile {
             id,
             epochs: vec![Epoch {
@@ -126,6 +135,9 @@ impl FromStr for KeyFile {
     type Err = KeyFileError;
 
     fn from_str(text: &str) -> Result<KeyFile, KeyFileError> {
+        if !cfg!(feature = "ciphers") {
+            return Err(KeyFileError::NoCiphers);
+        }
         let lines = text.lines().map(str::trim);
         let is_told = |line: &&str| !line.is_empty() && !line.starts_with('#');
         let mut lines = (1..).zip(lines).filter(|(_, line)| is_told(line));

@@ -16,6 +16,7 @@
 //! # Ok::<(), urxe_seal::Refusal>(())
 //! ```
 
+#[cfg(feature = "ciphers")]
 mod noise;
 mod packets;
 
@@ -27,6 +28,8 @@ use zeroize::Zeroizing;
 use self::noise::{Handshake, MESSAGE, Split};
 pub(crate) use self::packets::{Incoming, Outgoing};
 use crate::Hide;
+#[cfg(not(feature = "ciphers"))]
+use crate::absent::noise;
 use crate::derive::{SECRET, octets};
 use crate::keys::Keys;
 use crate::refusal::Refusal;
