@@ -1,7 +1,7 @@
 //! The `urxe` command: try, measure and look at RDMA on a machine without RDMA hardware.
 //!
 //! Programs use the crate `urxe`; this library has one function, for the programs that are the command: `urxe`, and
-//! `urxe-light` of a source tree, which leaves out the feature `sim`.
+//! `urxe-light` of a source tree, which leaves out the features `seal` and `sim`.
 //!
 //! Each subcommand is a module with a `run` function; `args` is the command line, `error` what can go
 //! wrong and the exit code that it ends with.
@@ -65,6 +65,9 @@ pub fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<(), CliError> {
+    if hand_over::lacks_ciphers(&command) {
+        return hand_over::run();
+    }
     match command {
         Command::Pingpong(args) => pingpong::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -72,6 +72,8 @@
 //!
 //! # Features
 //!
+//! * `seal`, on by default: packets that are authenticated and encrypted ([`Security`]). Without it, a third less is built, and a context that
+//!   is to seal its packets does not open ([`ErrorKind::Unsupported`]).
 //! * `tokio`: completions and events as streams for asynchronous programs (`CqStream`,
 //!   `CompChannel::into_stream`, `Context::async_events`, `cm::EventChannel::into_stream`;
 //!   `examples/async_pingpong.rs`).

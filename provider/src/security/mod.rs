@@ -132,6 +132,7 @@ impl Sealing {
         let Some((mode, mode_min)) = security.modes() else {
             return Ok(None);
         };
+        have_ciphers()?;
         let key_file = key_file.ok_or(ErrorKind::NoKeyFile)?;
         Ok(Some(Sealing {
             mode,
@@ -142,11 +143,24 @@ impl Sealing {
     }
 }
 
+/// What needs a key needs the feature `seal`.
+fn have_ciphers() -> Result<(), Error> {
+    if cfg!(feature = "seal") {
+        return Ok(());
+    }
+    Err(ErrorKind::Unsupported(
+        "packets are to be sealed, and this program was built with the crate urxe without its feature \"seal\"",
+    )
+    .into())
+}
+
 /// Reads a key file of `urxe key new`.
 ///
 /// # Errors
-/// [`ErrorKind::KeyFile`]: it is not there, is open to other users, or is none.
+/// [`ErrorKind::KeyFile`]: it is not there, is open to other users, or is none. [`ErrorKind::Unsupported`] without the feature `seal`, as of
+/// all functions of keys.
 pub fn read_key_file(path: &Path) -> Result<KeyFile, Error> {
+    have_ciphers()?;
     key_path::read(path).map_err(unusable(path))
 }
 
@@ -155,6 +169,7 @@ pub fn read_key_file(path: &Path) -> Result<KeyFile, Error> {
 /// # Errors
 /// [`ErrorKind::KeyFile`] if it cannot be written, or is there already.
 pub fn create_key_file(path: &Path) -> Result<KeyFile, Error> {
+    have_ciphers()?;
     let [a, b, ..] = random()?.to_be_bytes();
     let file = KeyFile::new(u16::from_be_bytes([a, b]), *secret()?, unix_now());
     key_path::create(path, &file).map_err(unusable(path))?;
@@ -197,6 +212,29 @@ pub(crate) use key_path::Seen;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(not(feature = "seal"))]
+    #[test]
+    fn without_the_feature_nothing_is_sealed_and_the_error_names_it() {
+        let address = "127.81.0.97".parse().expect("an address");
+        let sealed = crate::Context::builder(address).security(Security::Auth);
+        let path = Path::new("/nonexistent/key");
+        for error in [
+            sealed.clone().open().err(),
+            sealed.key_file(path).open().err(),
+            crate::Context::builder(address).key_file(path).open().err(),
+            read_key_file(path).err(),
+            create_key_file(path).err(),
+            rotate_key_file(path, Duration::ZERO).err(),
+        ] {
+            let error = error.expect("nothing can be sealed");
+            assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
+            assert!(error.to_string().contains("feature \"seal\""), "{error}");
+        }
+        let path = std::env::temp_dir().join(format!("urxe-off-{}", std::process::id()));
+        let plain = crate::Context::builder(address).security(Security::Off);
+        assert!(plain.key_file(path).open().is_ok());
+    }
 
     #[test]
     fn what_is_written_is_read() {
