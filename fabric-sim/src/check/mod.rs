@@ -389,7 +389,14 @@ impl Sim {
         }
     }
 
-    fn report_at(&mut self, at: Time, host: HostId, check: Check, qpn: u32, fault: String) {
+    pub(crate) fn report_at(
+        &mut self,
+        at: Time,
+        host: HostId,
+        check: Check,
+        qpn: u32,
+        fault: String,
+    ) {
         let name = self.fabric.topology().name(host);
         let place = format!("{name} QP {qpn:#x}");
         self.checks.report(check, at, place, fault);

@@ -48,6 +48,7 @@ mod fewer;
 mod groups;
 mod here;
 mod marks;
+mod model;
 mod nic;
 mod page;
 mod report;

@@ -10,6 +10,7 @@ use urxe::network::{Act, Adapter, Groups, Network, Packet, Pause, Shelf, Stopped
 use crate::engine::{Entity, Rng, Span, Time};
 use crate::program::calls::Calls;
 use crate::program::cpu::Cpu;
+use crate::program::model::{Finding, Model, REGION_BITS};
 use crate::program::threads::{self, Shared};
 use crate::program::wait::{Reason, Wait};
 use crate::topology::HostId;
@@ -35,6 +36,16 @@ pub(crate) struct Outgoing {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// Memory that was registered, perhaps some time ago.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    /// Where it is in this process.
+    here: u64,
+    len: u64,
+    /// Its address on the network.
+    addr: u64,
+}
+
 #[derive(Debug)]
 struct Inner {
     adapters: Vec<Adapter>,
@@ -51,6 +62,7 @@ struct Inner {
     secrets: Rng,
     /// The address of the next region.
     next_region: u64,
+    regions: Vec<Region>,
     next_chunk: u16,
     calls: Calls,
     /// What the host's program does beside waiting, since it last gave its turn back.
@@ -69,11 +81,20 @@ pub(crate) struct Nic {
     tos: u8,
     now_ns: AtomicU64,
     shelf: Shelf,
+    /// What all programs must get from their verbs.
+    model: Arc<Shared<Model>>,
     inner: Shared<Inner>,
 }
 
 impl Nic {
-    pub(crate) fn new(host: HostId, seed: u64, mtu: u32, tos: u8, cpu: Cpu) -> Arc<Nic> {
+    pub(crate) fn new(
+        host: HostId,
+        seed: u64,
+        mtu: u32,
+        tos: u8,
+        cpu: Cpu,
+        model: Arc<Shared<Model>>,
+    ) -> Arc<Nic> {
         Arc::new(Nic {
             host,
             addr: crate::host::address_of(host),
@@ -81,6 +102,7 @@ impl Nic {
             tos,
             now_ns: AtomicU64::new(0),
             shelf: Shelf::default(),
+            model,
             inner: Shared::new(Inner {
                 adapters: Vec::new(),
                 outbox: VecDeque::new(),
@@ -90,7 +112,8 @@ impl Nic {
                 groups: BTreeMap::new(),
                 changed_groups: VecDeque::new(),
                 secrets: Rng::stream(seed, Entity::Host(host.0), "numbers and keys"),
-                next_region: u64::from(host.0 + 1) << 40,
+                next_region: u64::from(host.0 + 1) << REGION_BITS,
+                regions: Vec::new(),
                 next_chunk: 0,
                 calls: Calls::default(),
                 busy: Span::ZERO,
@@ -149,6 +172,7 @@ impl Nic {
             }
         });
         self.shelf.clear();
+        self.model.with(|model| model.on_crash(self.host));
     }
 
     /// A group that the host joined (true) or left since the last call.
@@ -179,6 +203,11 @@ impl Nic {
     pub(crate) fn take_busy(&self) -> Span {
         self.inner
             .with(|inner| core::mem::replace(&mut inner.busy, Span::ZERO))
+    }
+
+    /// What the verbs of any host did that they must not, since this was asked last.
+    pub(crate) fn take_findings(&self) -> Vec<Finding> {
+        self.model.with(Model::take_findings)
     }
 
     /// The last calls of the host's programs, in order, with their times.
@@ -213,6 +242,21 @@ impl Nic {
         } else {
             Err(Stopped)
         }
+    }
+}
+
+impl Inner {
+    /// The addresses by which peers and work requests name what an act changes: several, if it was registered several times.
+    fn addrs_of(&self, act: &Act<'_>) -> Vec<u64> {
+        let (Act::Placed { at, .. } | Act::Atomic { at, .. } | Act::Written { at, .. }) = *act
+        else {
+            return Vec::new();
+        };
+        let at_in = |region: &Region| {
+            let offset = at.checked_sub(region.here)?;
+            (offset < region.len).then_some(region.addr + offset)
+        };
+        self.regions.iter().filter_map(at_in).collect()
     }
 }
 
@@ -289,6 +333,7 @@ impl Network for Nic {
             // A page is left out behind each, so that an access beyond the end is none of the next region.
             let addr = inner.next_region + here % WORD;
             inner.next_region = (addr + len).next_multiple_of(PAGE) + PAGE;
+            inner.regions.push(Region { here, len, addr });
             addr
         })
     }
@@ -334,7 +379,12 @@ impl Network for Nic {
 
     fn note(&self, act: &Act<'_>) {
         let now_ns = self.now_ns();
-        self.inner.with(|inner| inner.calls.note_act(now_ns, act));
+        let addrs = self.inner.with(|inner| {
+            inner.calls.note_act(now_ns, act);
+            inner.addrs_of(act)
+        });
+        self.model
+            .with(|model| model.note(self.now(), self.host, act, &addrs));
     }
 
     fn pause(&self, why: &Pause) -> Result<(), Stopped> {

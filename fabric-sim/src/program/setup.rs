@@ -7,8 +7,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::check::Check;
 use crate::engine::{Rate, Span, Time};
-use crate::fabric::{FabricConfig, Mode};
+use crate::fabric::{FabricConfig, Interference, Mode};
 use crate::fault::Fault;
 use crate::host::{FlowSpec, Sim, address_of};
 use crate::link::Link;
@@ -16,6 +17,7 @@ use crate::program::capture::Capturing;
 use crate::program::cpu::{Cpu, CpuModel};
 use crate::program::fewer::{Did, Left};
 use crate::program::marks::Marks;
+use crate::program::model::Model;
 use crate::program::nic::Nic;
 use crate::program::page::{Page, Paging};
 use crate::program::report::{Cause, Failure, Report, seen};
@@ -62,6 +64,8 @@ pub struct Simulation {
     faults: Vec<Fault>,
     flows: Vec<FlowSpec>,
     programs: Vec<(HostId, Program)>,
+    skipped: Vec<Check>,
+    interference: Option<Box<dyn Interference + Send>>,
     capture: Option<PathBuf>,
     pub(crate) page: Option<Page>,
     /// What is left of each fault, by its place, where a failure is made small.
@@ -87,6 +91,8 @@ impl Simulation {
             faults: Vec::new(),
             flows: Vec::new(),
             programs: Vec::new(),
+            skipped: Vec::new(),
+            interference: None,
             capture: None,
             page: None,
             left: None,
@@ -173,6 +179,20 @@ impl Simulation {
         self
     }
 
+    /// Changes frames on cables in a way of your own, in place of what was set before: faults that there are not, or mistakes that a
+    /// [check](crate::check) must find.
+    pub fn interference(&mut self, interference: impl Interference + Send + 'static) -> &mut Self {
+        self.interference = Some(Box::new(interference));
+        self
+    }
+
+    /// Leaves a check out: what it would find is meant to be. A program that changes what it has posted before it has left, by a pointer and
+    /// not by a call, does without [`Check::Delivery`].
+    pub fn skip_check(&mut self, check: Check) -> &mut Self {
+        self.skipped.push(check);
+        self
+    }
+
     /// Adds traffic that belongs to no program, to have the programs' packets wait.
     pub fn traffic(&mut self, flow: FlowSpec) -> &mut Self {
         self.flows.push(flow);
@@ -237,6 +257,8 @@ impl Simulation {
             faults: take(&mut self.faults),
             flows: take(&mut self.flows),
             programs: take(&mut self.programs),
+            skipped: self.skipped.clone(),
+            interference: self.interference.take(),
             capture: self.capture.clone(),
             page: self.page.clone(),
             left: self.left.clone(),
@@ -265,11 +287,16 @@ impl Simulation {
         self.start(&mut world);
         let result = world.run(Time::ZERO + self.limit);
         let at = world.now();
-        let before = world.before();
+        let mut before = world.before();
         let did = world.sim.fabric().faults().iter().map(Did::of).collect();
         self.did.with(|last| *last = did);
         let left = world.end_all();
+        world.report_findings();
         let verdict = world.sim.verdict();
+        if let (Err(_), Err(violated)) = (&result, &verdict) {
+            let also = violated.violations.iter();
+            before.extend(also.map(|violation| format!("a check failed: {violation}")));
+        }
         let verdict = verdict.map_err(|violated| Cause::Violated(violated.violations));
         let result = result.and(verdict);
         let paged = world.paging.take().map_or(Ok(()), |paging| {
@@ -331,12 +358,20 @@ impl Simulation {
         for flow in self.flows.drain(..) {
             sim.add_flow(flow);
         }
+        for check in &self.skipped {
+            sim.skip_check(*check);
+        }
+        if let Some(interference) = self.interference.take() {
+            sim.fabric_mut().set_interference(interference);
+        }
         let nics = (0..sim.fabric().topology().host_count() as u32).map(HostId);
+        let model = Arc::<Shared<Model>>::default();
         let nics = nics.map(|host| {
             let port = sim.fabric().port_of(host);
             let mtu = sim.fabric().topology().cables()[port.cable()].link.mtu;
             let cpu = Cpu::new(self.cpu, host, self.seed);
-            Nic::new(host, self.seed, mtu, self.traffic_class, cpu)
+            let tos = self.traffic_class;
+            Nic::new(host, self.seed, mtu, tos, cpu, model.clone())
         });
         let nics = nics.collect();
         Ok(World::new(sim, nics, watch))

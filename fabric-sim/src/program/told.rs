@@ -59,6 +59,16 @@ impl World {
         faults.chain(last_calls(&self.callers())).collect()
     }
 
+    /// What the programs' verbs did that they must not goes to the other checks.
+    pub(crate) fn report_findings(&mut self) {
+        let found = self.hosts.iter().flat_map(|host| host.nic.take_findings());
+        for finding in found.collect::<Vec<_>>() {
+            let (host, qpn) = finding.qp;
+            let (at, check, words) = (finding.at, finding.check, finding.words);
+            self.sim.report_at(at, host, check, qpn, words);
+        }
+    }
+
     /// The hosts by name.
     pub(crate) fn callers(&self) -> Vec<Caller> {
         let topology = self.sim.fabric().topology();

@@ -138,11 +138,11 @@ fn psns_wrap_and_receives_run_out_and_that_is_seen() {
 /// Changes packets of one kind as only the core itself could, with a right ICRC; or has frames lost that a
 /// neighbour relies on.
 #[derive(Debug)]
-struct Plant {
-    operation: Option<Operation>,
+pub(crate) struct Plant {
+    pub(crate) operation: Option<Operation>,
     /// Which of them.
-    after: u32,
-    change: fn(&mut [u8]),
+    pub(crate) after: u32,
+    pub(crate) change: fn(&mut [u8]),
 }
 
 impl Interference for Plant {

@@ -13,6 +13,7 @@ mod jobs;
 mod lock;
 mod multicast;
 mod observe;
+mod program_checks;
 mod programs;
 mod races;
 mod scenario_text;
