@@ -121,6 +121,12 @@ impl Opener {
         }
     }
 
+    /// Gives back the memory of keys of pairs that are over.
+    pub fn shrink(&mut self) {
+        self.pairs.shrink();
+        self.bound.shrink_to_fit();
+    }
+
     /// Opens the packet at a place of the buffer, to a place that begins `to` bytes into the buffer, at or before it. If it
     /// does not open, its bytes are of no use.
     ///

@@ -95,6 +95,11 @@ impl Sealer {
         }
     }
 
+    /// Gives back the memory of keys of pairs that are over.
+    pub fn shrink(&mut self) {
+        self.pairs.shrink();
+    }
+
     /// True if it has pairs: which keys a packet is sealed under depends on its QP ([`Sealer::seal`]), and not on its way alone
     /// ([`Sealer::on`]).
     #[inline]

@@ -114,6 +114,18 @@ impl<I: Copy + Eq + Hash, T> Table<I, Option<T>> {
         });
     }
 
+    /// Gives up the memory behind the last entry.
+    #[cold]
+    pub(crate) fn shrink(&mut self) {
+        let is_used = |chunk: &Vec<(I, Option<T>)>| chunk.iter().any(|(_, entry)| entry.is_some());
+        let chunks = self.chunks.iter().rposition(is_used).map_or(0, |k| k + 1);
+        self.chunks.truncate(chunks);
+        self.free.retain(|place| place / CHUNK < chunks);
+        self.free.shrink_to_fit();
+        self.places.shrink_to_fit();
+        self.last = None;
+    }
+
     /// Takes out the one with the smallest number of some that are next in turn.
     #[cold]
     pub(crate) fn evict(&mut self, turn: u64, number: impl Fn(&T) -> u64) {
@@ -130,5 +142,37 @@ impl<I: Copy + Eq + Hash, T> Table<I, Option<T>> {
         if let Some((_, oldest)) = oldest {
             self.retain(|id| *id != oldest);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_given_back_behind_the_last_entry() {
+        let mut table: Table<usize, Option<usize>> = Table::new(|_, _| {});
+        for id in 0..10 * CHUNK {
+            table.insert(id, 3 * id);
+        }
+        let stays = CHUNK + 5;
+        (0..10 * CHUNK)
+            .filter(|&id| id != stays)
+            .for_each(|id| table.remove(&id));
+        table.shrink();
+        assert_eq!((table.chunks.len(), table.len()), (2, 1));
+        assert!(table.places.capacity() < CHUNK);
+        for id in 10 * CHUNK..20 * CHUNK {
+            table.insert(id, 3 * id);
+        }
+        for id in (10 * CHUNK..20 * CHUNK).chain([stays]) {
+            let place = table.find(&id).expect("there");
+            assert_eq!(*table.at(place), 3 * id);
+        }
+        assert_eq!(table.chunks.len(), 11, "free places come first");
+        table.retain(|_| false);
+        table.shrink();
+        assert!(table.chunks.is_empty() && table.is_empty());
+        assert_eq!(table.insert(1, 2), 0);
     }
 }

@@ -48,6 +48,9 @@ pub(in crate::engine) trait Keeper {
     /// A QP is gone, or another connection's: the keys of its pair are overwritten.
     fn unbind_pair(&mut self, own: Qpn);
 
+    /// Gives back the memory of the keys of many pairs that are gone.
+    fn shrink(&mut self);
+
     /// Opens a packet that another process of this address handed over as it came.
     fn open_handed(
         &mut self,

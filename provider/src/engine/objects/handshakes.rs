@@ -106,6 +106,7 @@ impl Handshakes {
 
     pub(in crate::engine) fn shrink(&mut self, places: usize) {
         cut(&mut self.stages, places);
+        self.answered.shrink_to_fit();
     }
 }
 

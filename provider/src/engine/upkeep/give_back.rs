@@ -132,6 +132,9 @@ impl ShardState {
         if let Some(places) = places.cm {
             self.cm.shrink(places);
         }
+        if let Some(keeper) = self.carrier.keeper() {
+            keeper.shrink();
+        }
         self.cqs.shrink();
         self.mrs.shrink();
         places

@@ -86,6 +86,12 @@ impl Keeper for Envelopes {
         }
     }
 
+    fn shrink(&mut self) {
+        self.opener.shrink();
+        self.sealer.shrink();
+        self.bound.shrink_to_fit();
+    }
+
     #[cold]
     fn open_handed(
         &mut self,
