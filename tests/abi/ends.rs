@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::harness::{addresses, library, pair_of, port, program};
+use crate::harness::{Ran, addresses, library, pair_of, port, program};
 
 /// The user that runs the programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,6 +129,18 @@ pub(crate) fn both_ends(
     args: &[&str],
     gid_option: &str,
 ) -> Option<(String, String)> {
+    let ends = run_both_ends(user, package, name, args, gid_option)?;
+    Some(ended_well(name, args, ends))
+}
+
+/// Runs both ends, however they end; `None` if the program is missing.
+pub(crate) fn run_both_ends(
+    user: User,
+    package: &str,
+    name: &str,
+    args: &[&str],
+    gid_option: &str,
+) -> Option<(Ran, Ran)> {
     let _alone = alone();
     let address = user.address();
     let port = port();
@@ -137,7 +149,15 @@ pub(crate) fn both_ends(
         command.args([gid_option, "0", "-p", &port]).args(args);
         Some(user.run(command))
     };
-    let (server, client) = pair_of(start, &port)?;
+    pair_of(start, &port)
+}
+
+/// What the server and the client printed, which must have ended well.
+pub(crate) fn ended_well(
+    name: &str,
+    args: &[&str],
+    (server, client): (Ran, Ran),
+) -> (String, String) {
     // The end that says nothing useful is often the one that was left alone.
     assert!(
         [&server, &client].iter().all(|end| end.code == Some(0)),
@@ -148,5 +168,5 @@ pub(crate) fn both_ends(
         client.code,
         client.text
     );
-    Some((server.text, client.text))
+    (server.text, client.text)
 }
