@@ -80,8 +80,10 @@ pub(crate) fn receive(socket: &UdpSocket, count: usize) -> Vec<Packet> {
         let ready = urxe_udp::wait(&[socket.as_fd()], Some(PATIENCE)).expect("wait");
         assert!(
             !ready.is_timeout(),
-            "{} of {count} packets came",
-            packets.len()
+            "{} of {count} packets came to {}, which dropped {:?}",
+            packets.len(),
+            socket.local_addr(),
+            socket.receive_drops()
         );
         socket.recv(&mut batch).expect("recv");
         for datagram in batch.iter() {
