@@ -256,8 +256,7 @@ impl Replay {
             return;
         }
         if is_next && self.is_rest(number, psn, packets) {
-            (self.send_psn, self.begin_psn) = (psn, psn);
-            return;
+            return self.rewind(number, psn);
         }
         let at = psn.distance_from(self.at(number).first_psn);
         let resource = Resource {
