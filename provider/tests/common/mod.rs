@@ -8,7 +8,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use urxe::stat_file::{ContextCounters, read_all};
@@ -22,14 +22,19 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub const ALL: Access = Access(15);
 
-/// An address on loopback that no other test has: from the process id and a count.
+/// An address on loopback that no other test has: from the process id and a count. The first 254 are in a block that processes with
+/// ids near this one do not have; the processes that tests start need no more.
 pub fn address() -> IpAddr {
-    static NEXT: AtomicU8 = AtomicU8::new(1);
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     let pid = std::process::id();
-    let (high, low) = (100 + (pid / 250 % 100) as u8, (pid % 250) as u8);
     let count = NEXT.fetch_add(1, Ordering::Relaxed);
-    assert!(count < 255, "more contexts than addresses");
-    IpAddr::V4(Ipv4Addr::new(127, high, low, count))
+    let high = match count / 254 {
+        0 => 100 + pid / 250 % 100,
+        block @ 1..100 => block,
+        _ => panic!("more contexts than addresses"),
+    };
+    let last = count % 254 + 1;
+    IpAddr::V4(Ipv4Addr::new(127, high as u8, (pid % 250) as u8, last as u8))
 }
 
 /// A multicast group that no other test has.
