@@ -1,14 +1,10 @@
 //! Every asynchronous event, brought about over real sockets and interfaces: one test for
 //! each, and one that fails when a kind of event has none.
 
-mod common;
-#[path = "common/fake_peer.rs"]
-mod fake_peer;
-
 use std::process::Command;
 
-use common::{End, PATIENCE, connect, ip, pair};
-use fake_peer::FakePeer;
+use crate::common::{self, End, PATIENCE, connect, ip, pair};
+use crate::fake_peer::{self, FakePeer};
 use urxe::{
     Access, AsyncEvent, AttrMask, ConnectOptions, Context, EventType, Gid, PortState, QpAttr,
     QpState, RecvWr, Rkey, SendWr, SrqAttr,
@@ -263,7 +259,10 @@ fn srq_limit_and_last_wqe_reached() {
 /// An interface goes down and up, and loses its address and gets it back.
 #[test]
 fn the_port_follows_its_interface() {
-    common::in_namespace("the_port_follows_its_interface", in_the_namespace);
+    common::in_namespace(
+        "async_events::the_port_follows_its_interface",
+        in_the_namespace,
+    );
 }
 
 fn in_the_namespace() {

@@ -1,8 +1,5 @@
 //! One address, several owners, each with listeners and connections of its own: QP 1 is
 //! shared by all.
-#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
-
-mod common;
 
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, address};
+use crate::common::{self, PATIENCE, address};
 use urxe::cm::{
     CmError, ConnectBuilder, Connection, EventChannel, EventKind, Id, Manager, Opener, PortSpace,
     RejReason, listen,
@@ -72,7 +69,12 @@ impl Server {
 
     fn command() -> Command {
         let mut command = Command::new(std::env::current_exe().expect("this test binary"));
-        command.args(["server_process", "--exact", "--nocapture", "--quiet"]);
+        command.args([
+            "cm_sharing::server_process",
+            "--exact",
+            "--nocapture",
+            "--quiet",
+        ]);
         command
     }
 

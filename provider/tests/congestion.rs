@@ -1,10 +1,8 @@
 //! Congestion control over real sockets.
 
-mod common;
-
 use std::time::Instant;
 
-use common::{End, address, bytes, connect, exchange, pair, pair_with, pattern};
+use crate::common::{self, End, address, bytes, connect, exchange, pair, pair_with, pattern};
 use urxe::congestion::{CongestionControl, DcqcnParams, DelayParams, Rate};
 use urxe::{ConnectOptions, Context, ErrorKind, QpType, SendWr};
 

@@ -1,10 +1,8 @@
 //! Completion queues: their size, their overrun, their events and their times.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::{End, PATIENCE, connect, pair};
+use crate::common::{self, End, PATIENCE, connect, pair};
 use urxe::{AsyncEvent, Blame, ConnectOptions, Context, ErrorKind, QpState, RecvWr, SendWr, Wc};
 
 /// One message from `a` to `b`, which has posted a receive for it.

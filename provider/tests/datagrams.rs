@@ -1,13 +1,11 @@
 //! Datagrams and multicast over real sockets.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use urxe::{
     AddressHandle, AddressVector, Context, ErrorKind, Gid, McastError, ModifyError, Mr, PostError,
     Qkey, QpState, QpType, Qpn, RecvWr, SendWr, SrqAttr, Wc,
@@ -499,7 +497,7 @@ fn members_in_several_processes_each_receive_a_copy() {
         .map(|_| {
             let mut child = Command::new(&test)
                 .args([
-                    "members_in_several_processes_each_receive_a_copy",
+                    "datagrams::members_in_several_processes_each_receive_a_copy",
                     "--exact",
                 ])
                 .arg("--nocapture")

@@ -1,11 +1,9 @@
 //! Waiting for completions instead of polling for them.
 
-mod common;
-
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use common::{End, PATIENCE, connect, pair, wait_until};
+use crate::common::{self, End, PATIENCE, connect, pair, wait_until};
 use urxe::{CompChannel, ConnectOptions, Context, Cq, Mr, Qp, RecvWr, SendWr, Wc};
 
 fn wait(end: &End) -> Cq {

@@ -1,12 +1,10 @@
 //! Many QPs of one context that stream to another, beside one with small messages. Counted, not timed.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use common::{End, PATIENCE, connect};
+use crate::common::{End, PATIENCE, connect};
 use urxe::{ConnectOptions, Cq, Mr, Mtu, Qp, RecvWr, SendWr, Wc};
 
 /// Bytes of a message of a stream.

@@ -1,14 +1,12 @@
 //! What goes wrong on the way, at the peer, or in the program: it is reported, by name,
 //! and disturbs nothing else.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{End, address, connect, nobody, pair, pair_with, wait_until};
+use crate::common::{self, End, address, connect, nobody, pair, pair_with, wait_until};
 use urxe::{
     AsyncEvent, Blame, ConnectOptions, Context, Endpoint, ErrorKind, Fault, Mtu, QpState, SendWr,
     WcStatus,
@@ -103,7 +101,7 @@ fn child_that_is_killed() {
 fn a_killed_peer_ends_as_retry_exceeded_and_a_sleeping_one_does_not() {
     let a = End::open();
     let mut child = Command::new(std::env::current_exe().expect("a path"))
-        .args(["--exact", "child_that_is_killed", "--nocapture"])
+        .args(["--exact", "faults::child_that_is_killed", "--nocapture"])
         .env("URXE_TEST_CONNECT_TO", a.qp.endpoint().to_string())
         .stdout(Stdio::piped())
         .spawn()

@@ -2,11 +2,9 @@
 //! QPNs and nothing else: it sends packets with ICRCs that fit Identifications of its choice,
 //! between all that is genuine. No message is lost, and no connection fails.
 
-mod common;
-
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use common::*;
+use crate::common::*;
 use urxe::{ConnectOptions, Context, Qkey, QpState, QpType, Qpn, SendWr};
 use urxe_wire::{
     Aeth, Bth, Deth, IcrcSeed, Msn, Opcode, PacketWriter, PathHeader, Psn, Reth, Rkey, Syndrome,

@@ -1,8 +1,6 @@
 //! Faults on the wire, on purpose: what the transport makes of them, and what is counted.
 
-mod common;
-
-use common::{End, address, bytes, connect, exchange, pattern};
+use crate::common::{End, address, bytes, connect, exchange, pattern};
 use urxe::{ConnectOptions, Context, ErrorKind, FaultSpec, Mtu, SendWr};
 
 fn open(faults: &str) -> End {

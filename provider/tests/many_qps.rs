@@ -1,9 +1,7 @@
 //! Very many QPs. They are asked for before they are needed: nothing but time may differ. When they are gone, so is what
 //! they took.
 
-mod common;
-
-use common::{End, connect, poll, wait_until};
+use crate::common::{End, connect, poll, wait_until};
 use urxe::{ConnectOptions, Qp, RecvWr, SendWr};
 
 /// More than there are before anything is done about it.

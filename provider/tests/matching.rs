@@ -1,31 +1,16 @@
 //! The matching layer of `examples/matching`: random programs give what a plain model says, and what is not a message of the
 //! layer is refused.
 
-#![allow(
-    unreachable_pub,
-    reason = "the example's files are modules of this test"
-)]
-#![allow(dead_code, reason = "some of `common` and of the example")]
-
-mod common;
-#[path = "../examples/matching/curve.rs"]
-mod curve;
-#[path = "../examples/matching/header.rs"]
-mod header;
-#[path = "../examples/matching/layer.rs"]
-mod layer;
-#[path = "../examples/matching/queues.rs"]
-mod queues;
-
 use std::collections::BTreeMap;
 use std::env;
 use std::sync::Arc;
 use std::time::Instant;
 
-use common::{PATIENCE, address};
-use curve::Long;
-use layer::{Buffer, Done, Layer, MatchError};
-use queues::{Envelope, Pattern};
+use crate::common::{PATIENCE, address};
+use crate::curve::{self, Long};
+use crate::header;
+use crate::layer::{Buffer, Done, Layer, MatchError};
+use crate::queues::{Envelope, Pattern};
 use urxe::{ConnectOptions, Context, Mr, SendWr};
 
 const EAGER_MAX: usize = 256;
@@ -407,7 +392,7 @@ fn random_programs_match_as_the_model_says() {
         match run(&mut ranks, seed) {
             Ok(counts) => (0..3).for_each(|n| seen[n] += counts[n]),
             Err(what) => panic!(
-                "{what}\nagain: URXE_SEED={seed} cargo test -p urxe --test matching -- random_programs"
+                "{what}\nagain: URXE_SEED={seed} cargo test -p urxe --test api -- matching::random_programs"
             ),
         }
     }

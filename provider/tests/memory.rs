@@ -1,8 +1,6 @@
 //! Memory windows, and regions of every kind, over sockets.
 
-mod common;
-
-use common::{ALL, End, bytes, connect, pair};
+use crate::common::{ALL, End, bytes, connect, pair};
 use urxe::{
     Access, Advice, AdviseFault, BindMw, ErrorKind, Fault, Mr, MwType, RecvWr, RegisterError,
     Rereg, SendWr, Sge, Wc, WcOpcode, WcStatus,

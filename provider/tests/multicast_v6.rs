@@ -1,11 +1,9 @@
 //! Multicast over IPv6 and on a real interface. Loopback does not do IPv6 multicast, so
 //! the interface is a virtual one in a network of the test's own.
 
-mod common;
-
 use std::net::IpAddr;
 
-use common::*;
+use crate::common::*;
 use urxe::{Context, Mr, Qkey, QpType, Qpn, SendWr};
 
 const QKEY: Qkey = Qkey(0x0123_4567);
@@ -22,7 +20,7 @@ fn member(addr: &str) -> (End, Mr) {
 
 #[test]
 fn groups_of_every_kind_on_an_interface() {
-    in_namespace("groups_of_every_kind_on_an_interface", || {
+    in_namespace("multicast_v6::groups_of_every_kind_on_an_interface", || {
         ip("link set urxe0 up");
         ip("link set urxe1 up");
         for addr in ["10.79.0.1/24", "10.79.0.2/24"] {

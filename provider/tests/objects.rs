@@ -1,8 +1,6 @@
 //! Objects: what they tell, and that they may be dropped in any order.
 
-mod common;
-
-use common::{ALL, End, address, connect, pair};
+use crate::common::{self, ALL, End, address, connect, pair};
 use urxe::{
     Access, AttrMask, ConnectOptions, Context, ErrorKind, Mtu, PortSpeed, QpAttr, QpState, SendWr,
 };

@@ -1,7 +1,4 @@
 //! What another user of the host puts into the directories that all may write to.
-#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
-
-mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use common::{PATIENCE, address};
+use crate::common::{self, PATIENCE, address};
 use urxe::Context;
 use urxe::stat_file::read_all;
 
@@ -92,7 +89,12 @@ impl Victim {
     fn start(uid: u32) -> Option<Victim> {
         let program = std::env::current_exe().expect("this test binary");
         let mut process = Command::new(&program)
-            .args(["victim_process", "--exact", "--nocapture", "--quiet"])
+            .args([
+                "other_users::victim_process",
+                "--exact",
+                "--nocapture",
+                "--quiet",
+            ])
             .env(VICTIM, address().to_string())
             // Services, cron and containers have none.
             .env_remove("XDG_RUNTIME_DIR")

@@ -1,15 +1,11 @@
 //! A message is acknowledged before its answer, also to programs that poll: the sender finds the completion of its message no
 //! later than the answer. Between neighbours a short answer and the ACK before it travel as a pair.
 
-#[path = "common/capture.rs"]
-mod capture;
-mod common;
-
 use std::thread;
 use std::time::Instant;
 
-use capture::Capture;
-use common::{End, PATIENCE, address, connect};
+use crate::capture::Capture;
+use crate::common::{End, PATIENCE, address, connect};
 use urxe::{ConnectOptions, Context, ContextBuilder, Mr, SendWr, Wc, WcOpcode};
 use urxe_wire::{Frame, LinkType, Opcode};
 

@@ -1,11 +1,9 @@
 //! ATOMIC WRITE and FLUSH over real sockets.
 
-mod common;
-
 use std::fs::File;
 use std::path::PathBuf;
 
-use common::{ALL, End, bytes, connect, pair_with};
+use crate::common::{self, ALL, End, bytes, connect, pair_with};
 use memmap2::MmapMut;
 use urxe::{
     Access, ConnectOptions, Context, ErrorKind, Flush, Mr, Placement, Selectivity, SendWr, Wc,

@@ -1,10 +1,8 @@
 //! Queues that are full, lists that are refused, and threads that post at once.
 
-mod common;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{End, bytes, connect, pair, wait_until};
+use crate::common::{self, End, bytes, connect, pair, wait_until};
 use urxe::{
     ConnectOptions, Context, ErrorKind, PostError, QpState, RecvWr, SendWr, StrictMode, Wc,
 };

@@ -1,11 +1,9 @@
 //! Work goes on whatever the program does: sleeps, computes, or looks elsewhere.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{End, bytes, pair, pair_with, pattern, wait_until};
+use crate::common::{self, End, bytes, pair, pair_with, pattern, wait_until};
 use urxe::{ConnectOptions, Mr, SendWr, Wc};
 
 /// Long enough that no timer of the transport could have done it instead.

@@ -1,8 +1,6 @@
 //! One-sided operations, and what protects memory from them.
 
-mod common;
-
-use common::{ALL, End, bytes, pair, pair_with, pattern};
+use crate::common::{self, ALL, End, bytes, pair, pair_with, pattern};
 use urxe::{Access, ConnectOptions, Mr, SendWr, Wc, WcOpcode, WcStatus};
 
 fn run(end: &End, wr: SendWr<'_>) -> Wc {

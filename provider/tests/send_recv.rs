@@ -1,8 +1,6 @@
 //! SENDs of every kind and the receives that take them.
 
-mod common;
-
-use common::{ALL, End, bytes, connect, pair, pair_with, pattern};
+use crate::common::{self, ALL, End, bytes, connect, pair, pair_with, pattern};
 use urxe::{ConnectOptions, Context, Fault, Mtu, QpState, RecvWr, SendWr, WcOpcode, WcStatus};
 
 #[test]

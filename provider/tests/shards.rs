@@ -1,10 +1,8 @@
 //! Contexts of several shards: what belongs to the context is in all of them, and a QP is in one.
 
-mod common;
-
 use std::thread;
 
-use common::{ALL, End, PATIENCE, address, bytes, connect, pattern, poll};
+use crate::common::{ALL, End, PATIENCE, address, bytes, connect, pattern, poll};
 use urxe::{
     Access, AsyncEvent, ConnectOptions, Context, Cq, ErrorKind, Mr, MwType, Pd, Qp, RecvWr, Rereg,
     SendWr, SrqAttr, StrictMode, Wc, WcStatus, Wire,

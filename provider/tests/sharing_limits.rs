@@ -1,10 +1,8 @@
 //! Opening a context where the system sets narrow limits.
-#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
-
-mod common;
 
 use std::process::Command;
 
+use crate::common;
 use urxe::Context;
 
 /// Says to this test binary, started again, where it is to open contexts.
@@ -29,7 +27,7 @@ fn limited_process() {
 fn a_limit_of_file_sizes_is_an_error_in_words_and_not_the_end() {
     let program = std::env::current_exe().expect("this test binary");
     // Blocks of 512 bytes, or of 1024 where the shell counts so.
-    let line = "ulimit -f 32; exec \"$0\" limited_process --exact --nocapture";
+    let line = "ulimit -f 32; exec \"$0\" sharing_limits::limited_process --exact --nocapture";
     let output = Command::new("sh")
         .args(["-c", line])
         .arg(program)

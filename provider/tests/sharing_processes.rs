@@ -1,13 +1,10 @@
 //! Several processes on one address.
-#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
-
-mod common;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use common::{End, address, connect, exchange, wait_until};
+use crate::common::{self, End, address, connect, exchange, wait_until};
 use urxe::{ConnectOptions, Context, Endpoint, SendWr, Wc};
 
 /// Says to this test binary, started again, that it is a peer at this address.
@@ -28,7 +25,12 @@ impl Peer {
     fn start(addr: IpAddr) -> Peer {
         let program = std::env::current_exe().expect("this test binary");
         let mut process = Command::new(program)
-            .args(["peer_process", "--exact", "--nocapture", "--quiet"])
+            .args([
+                "sharing_processes::peer_process",
+                "--exact",
+                "--nocapture",
+                "--quiet",
+            ])
             .env(PEER, addr.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

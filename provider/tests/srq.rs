@@ -1,12 +1,10 @@
 //! Shared receive queues over real sockets.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use common::{End, PATIENCE, bytes, connect, pattern};
+use crate::common::{self, End, PATIENCE, bytes, connect, pattern};
 use urxe::{
     Access, AsyncEvent, ConnectOptions, Context, ErrorKind, PostError, Qp, QpState, RecvWr, SendWr,
     Srq, SrqAttr, SrqError, WcStatus,

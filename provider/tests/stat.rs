@@ -1,8 +1,6 @@
 //! What other processes of the same user see of this one.
 
-mod common;
-
-use common::{End, address, connect, nobody, pair_with, qp_status, stat_entry};
+use crate::common::{End, address, connect, nobody, pair_with, qp_status, stat_entry};
 use urxe::{ConnectOptions, Context, Mtu, SendWr, Wire};
 
 #[test]

@@ -1,11 +1,9 @@
 //! A million datagrams from strangers to a live connection: truncated, oversized, with
 //! wrong ICRCs, wrong QPNs, other sources, and at random. Nothing but counters moves.
 
-mod common;
-
 use std::net::{SocketAddr, UdpSocket};
 
-use common::{address, bytes, pair, wait_until};
+use crate::common::{address, bytes, pair, wait_until};
 use urxe::{QpState, SendWr};
 
 const COUNT: u64 = 1_000_000;

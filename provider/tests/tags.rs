@@ -1,8 +1,6 @@
 //! Tag matching over real sockets.
 
-mod common;
-
-use common::{End, bytes, connect, pattern, poll};
+use crate::common::{End, bytes, connect, pattern, poll};
 use urxe::{
     ConnectOptions, ErrorKind, Fault, Mr, PostError, Qp, QpState, QpType, RecvWr, SendWr, Srq,
     SrqAttr, SrqError, TagHandle, TagRecv, TagWr, TmCap, TmFlags, Tmh, TmhOp, Wc, WcOpcode,

@@ -1,28 +1,14 @@
 //! Random programs on the matching layer of `examples/matching`, and on a shared receive queue that matches tags: each
 //! receive gets the same message.
 
-#![allow(
-    unreachable_pub,
-    reason = "the example's files are modules of this test"
-)]
-#![allow(dead_code, reason = "some of `common` and of the example")]
-
-mod common;
-#[path = "../examples/matching/header.rs"]
-mod header;
-#[path = "../examples/matching/layer.rs"]
-mod layer;
-#[path = "../examples/matching/queues.rs"]
-mod queues;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::env;
 use std::sync::Arc;
 use std::time::Instant;
 
-use common::{End, PATIENCE, address, connect};
-use layer::{Buffer, Done, Layer};
-use queues::{Envelope, Pattern};
+use crate::common::{End, PATIENCE, address, connect};
+use crate::layer::{Buffer, Done, Layer};
+use crate::queues::{Envelope, Pattern};
 use urxe::{
     ConnectOptions, Context, Mr, Qp, RecvWr, Rkey, Rvh, SendWr, Srq, SrqAttr, TagHandle, TagRecv,
     TagWr, TmCap, TmFlags, Tmh, TmhOp, Wc, WcOpcode, WcStatus,
@@ -160,7 +146,6 @@ struct Explicit {
     sent: u64,
     unsent: u64,
     received: BTreeMap<usize, (u64, Vec<u8>)>,
-    next: usize,
 }
 
 impl Explicit {
@@ -179,7 +164,6 @@ impl Explicit {
             sent: 0,
             unsent: 0,
             received: BTreeMap::new(),
-            next: 0,
         }
     }
 
@@ -562,7 +546,7 @@ impl Drop for Seed {
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!(
-                "again: URXE_SEED={} cargo test -p urxe --test tags_model",
+                "again: URXE_SEED={} cargo test -p urxe --test api -- tags_model",
                 self.0
             );
         }

@@ -1,15 +1,11 @@
 //! The packet tap: what it writes is what was on the wire, with valid ICRCs.
 
-#[path = "common/capture.rs"]
-mod capture;
-mod common;
-
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use capture::{Capture, packets};
-use common::{End, address, connect};
+use crate::capture::{Capture, packets};
+use crate::common::{self, End, address, connect};
 use urxe::{ConnectOptions, Context, SendWr, Wire};
 use urxe_wire::{Frame, LinkType};
 

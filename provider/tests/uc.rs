@@ -1,8 +1,6 @@
 //! Unreliable connections over real sockets.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use urxe::{
     ConnectOptions, ErrorKind, PostError, QpState, QpType, SendWr, WcOpcode, WcStatus, WrOpcode,
 };

@@ -1,12 +1,8 @@
 //! Every completion status, brought about over real sockets: one test for each, and one
 //! that fails when a status has none.
 
-mod common;
-#[path = "common/fake_peer.rs"]
-mod fake_peer;
-
-use common::{End, connect, nobody, pair, pair_with};
-use fake_peer::FakePeer;
+use crate::common::{self, End, connect, nobody, pair, pair_with};
+use crate::fake_peer::{self, FakePeer};
 use urxe::{
     Access, ConnectOptions, Fault, Lkey, Mr, Mtu, Qp, QpState, RecvWr, Rkey, Rvh, SendWr, Sge,
     Side, Srq, SrqAttr, TagHandle, TagRecv, TmCap, Tmh, TmhOp, Wc, WcStatus,

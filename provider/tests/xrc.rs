@@ -1,12 +1,10 @@
 //! Extended reliable connections over real sockets. Both ends are in one process, with a
 //! context each, as two processes would have.
 
-mod common;
-
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use common::{ALL, End, bytes, connect, pattern, poll};
+use crate::common::{self, ALL, End, bytes, connect, pattern, poll};
 use urxe::{
     AsyncEvent, AttrMask, ConnectOptions, Context, Cq, CreateQpError, ErrorKind, Mr, PostError, Qp,
     QpAttr, QpInitAttr, QpState, QpType, Qpn, RecvWr, SendWr, Srq, SrqAttr, WcOpcode, WcStatus,

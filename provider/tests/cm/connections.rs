@@ -1,7 +1,7 @@
 //! Connections that are made and used.
 
+use super::{End, Host, connected, talk};
 use crate::common::{PATIENCE, address};
-use crate::{End, Host, connected, talk};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 use urxe::cm::{

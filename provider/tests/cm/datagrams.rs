@@ -1,6 +1,6 @@
 //! Datagrams and groups.
 
-use crate::{End, Host};
+use super::{End, Host};
 use std::net::{IpAddr, SocketAddr};
 use urxe::cm::{ConnParam, EventKind, Id, PortSpace, UDP_QKEY};
 use urxe::{Access, QpType, RecvWr, SendWr};

@@ -1,7 +1,7 @@
 //! Connections that end: who hears of it, and what completes before.
 
+use super::{Host, connected};
 use crate::common::PATIENCE;
-use crate::{Host, connected};
 use std::time::Duration;
 use urxe::cm::{self, EventChannel, EventKind};
 use urxe::{Access, Qp, RecvWr, SendWr, WcStatus};

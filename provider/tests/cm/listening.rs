@@ -1,7 +1,7 @@
 //! Listeners: who is taken, who is refused, and what a state or a port allows.
 
+use super::{End, Host};
 use crate::common::{PATIENCE, wait_until};
-use crate::{End, Host};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};

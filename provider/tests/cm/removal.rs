@@ -1,13 +1,13 @@
 //! An interface that goes away, or changes: identifiers that are bound to it hear of that.
 
+use super::{Host, connected};
 use crate::common::{self, ip};
-use crate::{Host, connected};
 use std::net::SocketAddr;
 use urxe::cm::{EventKind, Id, PortSpace};
 
 #[test]
 fn identifiers_hear_of_their_interface() {
-    common::in_namespace("removal::identifiers_hear_of_their_interface", || {
+    common::in_namespace("cm::removal::identifiers_hear_of_their_interface", || {
         in_the_namespace();
     });
 }

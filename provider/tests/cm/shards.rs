@@ -1,7 +1,7 @@
 //! Connections of QPs in other shards than the connection manager's.
 
+use super::{Host, connected, talk};
 use crate::common::{address, poll};
-use crate::{Host, connected, talk};
 use urxe::cm::EventKind;
 use urxe::{Context, RecvWr, SendWr, WcStatus};
 

@@ -34,7 +34,12 @@ pub fn address() -> IpAddr {
         _ => panic!("more contexts than addresses"),
     };
     let last = count % 254 + 1;
-    IpAddr::V4(Ipv4Addr::new(127, high as u8, (pid % 250) as u8, last as u8))
+    IpAddr::V4(Ipv4Addr::new(
+        127,
+        high as u8,
+        (pid % 250) as u8,
+        last as u8,
+    ))
 }
 
 /// A multicast group that no other test has.

@@ -9,9 +9,9 @@ use urxe_seal::{Identity, KeyFile, Keys, Mode, OVERHEAD, Path, Sealer};
 use urxe_udp::{Dest, SendBatch, SendOutcome, Transmit, UdpConfig, UdpSocket};
 use urxe_wire::{IcrcSeed, PathHeader};
 
+use super::ends::{Key, open};
+use super::sniffer::{Seen, Sniffer};
 use crate::common::{End, address, connect, in_namespace, ip};
-use crate::ends::{Key, open};
-use crate::sniffer::{Seen, Sniffer};
 
 const SECRET: &[u8] = b"nobody else is to read this text";
 /// From where the attacker sends, at the peer's address.
@@ -52,8 +52,8 @@ impl Scene {
     /// One of ends that the connection manager connected.
     pub(crate) fn connected(security: Security, key: &Key) -> Scene {
         Scene::with(security, || {
-            let ends = crate::pairs::connected(security, key);
-            let [(peer, one), (victim, other)] = ends.map(crate::pairs::Joined::into_parts);
+            let ends = super::pairs::connected(security, key);
+            let [(peer, one), (victim, other)] = ends.map(super::pairs::Joined::into_parts);
             (peer, victim, Box::new((one, other)))
         })
     }
@@ -245,7 +245,7 @@ impl Attacker {
 /// Nothing that an attacker sends is taken, and each packet is counted with its reason.
 #[test]
 fn no_forged_packet_is_accepted() {
-    in_namespace("attacks::no_forged_packet_is_accepted", || {
+    in_namespace("sealed::attacks::no_forged_packet_is_accepted", || {
         for security in [Security::Seal, Security::Auth] {
             attack(security);
         }
@@ -316,41 +316,44 @@ fn contains(bytes: &[u8]) -> bool {
 /// write memory in the peer's name, and ends the connection.
 #[test]
 fn plain_packets_can_be_read_and_forged() {
-    in_namespace("attacks::plain_packets_can_be_read_and_forged", || {
-        let key = Key::new(1, 7);
-        let scene = Scene::new(Security::Off, &key);
-        assert!(scene.seen.iter().any(|seen| contains(&seen.payload)));
-        // RDMA WRITE ONLY; its numbers but the next one's are all in it.
-        let last = scene.requests().last().expect("requests").payload.clone();
-        let is_write = |seen: &&Seen| seen.payload[0] == 0x0a;
-        let mut forged = scene
-            .requests()
-            .filter(is_write)
-            .last()
-            .expect("a WRITE")
-            .payload
-            .clone();
-        let psn = u32::from_be_bytes([0, last[9], last[10], last[11]]);
-        forged[9..12].copy_from_slice(&((psn + 1) & 0xff_ffff).to_be_bytes()[1..]);
-        forged[28..28 + SECRET.len()].copy_from_slice(b"whoever wrote this is not a peer");
-        send_plain(&scene, &mut forged);
-        let limit = Instant::now() + Duration::from_secs(20);
-        while !scene
-            .victims_memory()
-            .starts_with(b"whoever wrote this is not a peer")
-        {
-            assert!(Instant::now() < limit, "the forged WRITE did not arrive");
-            std::thread::yield_now();
-        }
-        // An opcode that cannot come here: the victim's QP fails, and with it the connection.
-        forged[0] = 0x08;
-        forged[9..12].copy_from_slice(&((psn + 2) & 0xff_ffff).to_be_bytes()[1..]);
-        send_plain(&scene, &mut forged);
-        while scene.victim.qp.state().expect("it is there") != urxe::QpState::Err {
-            assert!(Instant::now() < limit, "the connection lives");
-            std::thread::yield_now();
-        }
-    });
+    in_namespace(
+        "sealed::attacks::plain_packets_can_be_read_and_forged",
+        || {
+            let key = Key::new(1, 7);
+            let scene = Scene::new(Security::Off, &key);
+            assert!(scene.seen.iter().any(|seen| contains(&seen.payload)));
+            // RDMA WRITE ONLY; its numbers but the next one's are all in it.
+            let last = scene.requests().last().expect("requests").payload.clone();
+            let is_write = |seen: &&Seen| seen.payload[0] == 0x0a;
+            let mut forged = scene
+                .requests()
+                .filter(is_write)
+                .last()
+                .expect("a WRITE")
+                .payload
+                .clone();
+            let psn = u32::from_be_bytes([0, last[9], last[10], last[11]]);
+            forged[9..12].copy_from_slice(&((psn + 1) & 0xff_ffff).to_be_bytes()[1..]);
+            forged[28..28 + SECRET.len()].copy_from_slice(b"whoever wrote this is not a peer");
+            send_plain(&scene, &mut forged);
+            let limit = Instant::now() + Duration::from_secs(20);
+            while !scene
+                .victims_memory()
+                .starts_with(b"whoever wrote this is not a peer")
+            {
+                assert!(Instant::now() < limit, "the forged WRITE did not arrive");
+                std::thread::yield_now();
+            }
+            // An opcode that cannot come here: the victim's QP fails, and with it the connection.
+            forged[0] = 0x08;
+            forged[9..12].copy_from_slice(&((psn + 2) & 0xff_ffff).to_be_bytes()[1..]);
+            send_plain(&scene, &mut forged);
+            while scene.victim.qp.state().expect("it is there") != urxe::QpState::Err {
+                assert!(Instant::now() < limit, "the connection lives");
+                std::thread::yield_now();
+            }
+        },
+    );
 }
 
 fn send_plain(scene: &Scene, packet: &mut [u8]) {

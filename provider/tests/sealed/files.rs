@@ -5,9 +5,9 @@ use std::fs;
 use urxe::{ConnectOptions, Security, SendWr};
 use urxe_wire::{IcrcSeed, IcrcVerdict, PathHeader};
 
+use super::ends::{Key, builder, open};
 use crate::capture::Capture;
 use crate::common::{End, address, connect, stat_entry};
-use crate::ends::{Key, builder, open};
 
 #[test]
 fn captures_are_opened_and_the_key_is_nowhere() {

@@ -13,9 +13,9 @@ use urxe::{
     WcStatus, Wire,
 };
 
-use crate::attacks;
+use super::attacks;
+use super::ends::{Key, builder, now, open, write};
 use crate::common::{End, PATIENCE, address, connect, pattern, wait_until};
-use crate::ends::{Key, builder, now, open, write};
 
 /// Two connected ends.
 fn pair(security: [Security; 2], keys: [&Key; 2]) -> [End; 2] {

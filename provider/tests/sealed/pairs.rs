@@ -13,10 +13,10 @@ use urxe::cm::{
 use urxe::{Context, ContextBuilder, Error, FaultSpec, KeyFile, Security, SendWr, Wire};
 use urxe_seal::{Envelope, Identity, Keys, Mode, OVERHEAD, Path, Sealer};
 
-use crate::attacks::Scene;
+use super::attacks::Scene;
+use super::ends::{Key, now, write};
+use super::keys::exchange;
 use crate::common::{End, PATIENCE, address, in_namespace, steer_all_at, wait_until};
-use crate::ends::{Key, now, write};
-use crate::keys::exchange;
 
 /// How contexts are opened.
 #[derive(Clone, Debug)]
@@ -168,7 +168,7 @@ fn each(ends: &[Joined; 2], name: &str) -> [u64; 2] {
 
 fn refuses_nothing(ends: &[Joined; 2]) {
     for joined in ends {
-        for (name, count) in crate::attacks::refused(&joined.end) {
+        for (name, count) in super::attacks::refused(&joined.end) {
             assert_eq!(count, 0, "{name}");
         }
     }
@@ -223,7 +223,7 @@ fn forge(scene: &Scene, key: &Key) -> Vec<u8> {
 #[test]
 fn another_member_of_the_cluster_cannot_write_in_a_peers_name() {
     in_namespace(
-        "pairs::another_member_of_the_cluster_cannot_write_in_a_peers_name",
+        "sealed::pairs::another_member_of_the_cluster_cannot_write_in_a_peers_name",
         || {
             let key = Key::new(1, 7);
             for (security, is_taken) in [(Security::Seal, true), (Security::SealPairs, false)] {
@@ -390,7 +390,7 @@ fn packets_that_a_neighbour_gets_are_handed_over_as_they_came() {
     }
     assert!(ends[1].end.counter("taken_over") > before);
     assert!(neighbour.counter("handed_over") > handed_over);
-    for (name, count) in crate::attacks::refused(&neighbour) {
+    for (name, count) in super::attacks::refused(&neighbour) {
         assert_eq!(count, 0, "{name}");
     }
     refuses_nothing(&ends);

@@ -1,7 +1,7 @@
 //! Buffers that are used while they belong to the adapter.
 
+use super::{assert_clean, pair_of, report};
 use crate::common::bytes;
-use crate::{assert_clean, pair_of, report};
 use urxe::{RecvWr, SendWr, StrictRule};
 
 /// Where the calls are that reports name.

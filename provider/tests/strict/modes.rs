@@ -1,7 +1,7 @@
 //! Strict mode off, on with a correct program, and ending the process.
 
+use super::{assert_clean, pair_of, reports};
 use crate::common::{ALL, End, address, bytes, pattern};
-use crate::{assert_clean, pair_of, reports};
 use std::process::Command;
 use urxe::{Context, Mr, SendWr, StrictMode};
 
@@ -84,7 +84,7 @@ fn abort_ends_the_process_at_the_first_report() {
     let output = Command::new(std::env::current_exe().expect("known"))
         .args([
             "--exact",
-            "modes::abort_ends_the_process_at_the_first_report",
+            "strict::modes::abort_ends_the_process_at_the_first_report",
             "--nocapture",
         ])
         .env(CHILD, "1")
@@ -123,7 +123,7 @@ fn a_variable_that_makes_no_sense_is_an_error_that_names_it() {
         let output = Command::new(std::env::current_exe().expect("known"))
             .args([
                 "--exact",
-                "modes::a_variable_that_makes_no_sense_is_an_error_that_names_it",
+                "strict::modes::a_variable_that_makes_no_sense_is_an_error_that_names_it",
             ])
             .env(CHILD, variable)
             .env(variable, value)

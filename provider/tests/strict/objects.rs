@@ -1,7 +1,7 @@
 //! Keys, and objects that go, or are too small, while they are needed.
 
+use super::{assert_clean, context, facts, pair_of, report};
 use crate::common::{ALL, End, connect};
-use crate::{assert_clean, context, facts, pair_of, report};
 use urxe::{ConnectOptions, Mr, RecvWr, SendWr, StrictRule, WcStatus};
 
 /// Where the calls are that reports name.

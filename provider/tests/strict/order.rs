@@ -1,7 +1,7 @@
 //! Orders that a program must not rely on.
 
+use super::{assert_clean, context, pair_of};
 use crate::common::{ALL, End, bytes, connect, pattern, poll, wait_until};
-use crate::{assert_clean, context, pair_of};
 use std::time::{Duration, Instant};
 use urxe::{ConnectOptions, RecvWr, SendWr, Wc};
 

@@ -1,7 +1,7 @@
 //! Messages without a receive, and shared receive queues.
 
+use super::{assert_clean, context, facts, pair_of, report, reports};
 use crate::common::{ALL, End, bytes, connect, pattern, poll, wait_until};
-use crate::{assert_clean, context, facts, pair_of, report, reports};
 use urxe::{ConnectOptions, Mr, QpState, RecvWr, SendWr, StrictReport, StrictRule, WcStatus};
 
 #[test]

@@ -2,10 +2,10 @@
 
 use urxe::{ConnectOptions, SendWr, WcStatus};
 
-use crate::alone::{alone, descriptors, rings};
+use super::alone::{alone, descriptors, rings};
+use super::peer::{Peer, ping};
+use super::{end, records};
 use crate::common::{End, wait_until};
-use crate::peer::{Peer, ping};
-use crate::{end, records};
 
 /// Found out within a second or so.
 fn hasty() -> ConnectOptions {
@@ -37,7 +37,7 @@ fn is_given_up(end: &End) {
 #[test]
 fn nothing_is_left_of_a_process_that_is_killed_or_becomes_another_program() {
     alone(
-        "ends::nothing_is_left_of_a_process_that_is_killed_or_becomes_another_program",
+        "wire::ends::nothing_is_left_of_a_process_that_is_killed_or_becomes_another_program",
         || {
             // The first context of a process leaves a descriptor for children of a fork.
             drop(end());
@@ -64,7 +64,7 @@ fn nothing_is_left_of_a_process_that_is_killed_or_becomes_another_program() {
 /// Processes that come and go leave nothing with one that stays, killed or not.
 #[test]
 fn two_hundred_come_and_go() {
-    alone("ends::two_hundred_come_and_go", || {
+    alone("wire::ends::two_hundred_come_and_go", || {
         let stays = end();
         let mut pids = Vec::new();
         let mut before = None;

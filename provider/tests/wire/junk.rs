@@ -15,9 +15,9 @@ use rustix::net::{
 use urxe::ConnectOptions;
 use urxe_ring::{Mark, Producer};
 
-use crate::alone::{alone, descriptors, rings};
+use super::alone::{alone, descriptors, rings};
+use super::{Dice, end, records, seed};
 use crate::common::{connect, exchange, wait_until};
-use crate::{Dice, end, records, seed};
 
 /// Bytes of a ring's memory.
 const RING: u64 = (4 << 20) + 4096;
@@ -122,7 +122,7 @@ fn nonsense(dice: &mut Dice) -> (Producer, OwnedFd) {
 
 #[test]
 fn junk_in_an_inbox_disturbs_nothing() {
-    alone("junk::junk_in_an_inbox_disturbs_nothing", || {
+    alone("wire::junk::junk_in_an_inbox_disturbs_nothing", || {
         let mut dice = seed(11);
         let (a, b) = (end(), end());
         connect(&a.qp, &b.qp, &ConnectOptions::default());

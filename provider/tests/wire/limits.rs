@@ -2,10 +2,10 @@
 
 use urxe::ConnectOptions;
 
-use crate::alone::alone;
+use super::alone::alone;
+use super::peer::{Peer, ping};
+use super::{end, records};
 use crate::common::exchange;
-use crate::peer::{Peer, ping};
-use crate::{end, records};
 
 use std::fs::File;
 
@@ -28,7 +28,7 @@ fn a_process_without_descriptors_uses_sockets() {
 #[test]
 fn a_context_goes_on_when_there_are_no_descriptors_left() {
     alone(
-        "limits::a_context_goes_on_when_there_are_no_descriptors_left",
+        "wire::limits::a_context_goes_on_when_there_are_no_descriptors_left",
         || {
             let (a, b) = (end(), end());
             let (c, d) = (end(), end());

@@ -2,8 +2,8 @@
 
 use urxe::{ConnectOptions, Context, FaultSpec, SendWr, Wire};
 
+use super::{end, records};
 use crate::common::{End, address, bytes, connect, exchange, pattern};
-use crate::{end, records};
 
 fn faulty(spec: &str) -> End {
     let spec: FaultSpec = spec.parse().expect("faults");

@@ -5,9 +5,9 @@ use std::process::Command;
 
 use urxe::ConnectOptions;
 
+use super::peer::{Peer, ping};
+use super::{end, records};
 use crate::common::address;
-use crate::peer::{Peer, ping};
-use crate::{end, records};
 
 /// The folders of a user that no other test has. They are removed in the end.
 struct Folders(u32);

@@ -28,7 +28,12 @@ use crate::common::{ALL, End, PATIENCE, address, bytes, wait_until};
 /// Tells this test binary, started again, that it is such a process, at this address.
 const PEER: &str = "URXE_TEST_WIRE_PEER_AT";
 /// The test that it runs.
-const ROLE: [&str; 4] = ["peer::peer_process", "--exact", "--nocapture", "--quiet"];
+const ROLE: [&str; 4] = [
+    "wire::peer::peer_process",
+    "--exact",
+    "--nocapture",
+    "--quiet",
+];
 /// What its answers begin with: the test harness prints, too.
 const ANSWER: &str = "peer: ";
 

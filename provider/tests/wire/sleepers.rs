@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use urxe::{CompChannel, Cq, Qp, RecvWr, SendWr, Wc, WcOpcode};
 
+use super::{Dice, end, patient, records, seed};
 use crate::common::{End, PATIENCE, connect};
-use crate::{Dice, end, patient, records, seed};
 
 /// Round trips of each pair of QPs.
 const ROUNDS: u64 = 100_000;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use urxe::{ConnectOptions, Fault, SendWr, Wc, WcStatus};
 
-use crate::alone::{alone, damage_rings};
+use super::alone::{alone, damage_rings};
+use super::peer::{Peer, ping};
+use super::{end, records};
 use crate::common::{End, bytes, wait_until};
-use crate::peer::{Peer, ping};
-use crate::{end, records};
 
 /// One retry, a tenth of a second after the packet: on a network the peer would soon be given up.
 fn hasty() -> ConnectOptions {
@@ -141,7 +141,7 @@ fn requests_to_a_killed_process_fail_at_once() {
 #[test]
 fn a_neighbour_that_closed_its_ring_has_not_ended() {
     alone(
-        "stopped::a_neighbour_that_closed_its_ring_has_not_ended",
+        "wire::stopped::a_neighbour_that_closed_its_ring_has_not_ended",
         || {
             let patient = ConnectOptions {
                 timeout: 18,

@@ -4,9 +4,9 @@ use std::process::Command;
 
 use urxe::{ConnectOptions, Context, RecvWr, SendWr, Wire};
 
+use super::peer::{Peer, ping, ping_on};
+use super::{end, end_at, records};
 use crate::common::{End, address, bytes, connect, exchange};
-use crate::peer::{Peer, ping, ping_on};
-use crate::{end, end_at, records};
 
 /// Both ends wrote and read records, or neither did.
 #[track_caller]

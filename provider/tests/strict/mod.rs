@@ -2,14 +2,12 @@
 //! that breaks none gets no report.
 
 mod buffers;
-#[path = "../common/mod.rs"]
-mod common;
 mod modes;
 mod objects;
 mod order;
 mod receives;
 
-use common::{End, address, connect};
+use crate::common::{End, address, connect};
 use urxe::{ConnectOptions, Context, StrictMode, StrictReport};
 
 pub(crate) fn context(seed: u64) -> Context {

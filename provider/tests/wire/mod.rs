@@ -1,8 +1,4 @@
 //! The memory that neighbours share in place of sockets (docs/SHARING.md, "Through memory").
-#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
-
-#[path = "../common/mod.rs"]
-mod common;
 
 mod alone;
 mod ends;
@@ -17,7 +13,7 @@ mod which;
 
 use std::net::IpAddr;
 
-use common::{End, address};
+use crate::common::{End, address};
 use urxe::{ConnectOptions, Context, Wire};
 
 /// An end that takes memory, whatever the environment says.

@@ -1,8 +1,5 @@
 //! Connections by address and port: between contexts of one process, through real sockets.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod connections;
 mod datagrams;
 mod ends;
@@ -11,7 +8,7 @@ mod removal;
 mod shards;
 mod waiting;
 
-use common::{PATIENCE, address};
+use crate::common::{PATIENCE, address};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use urxe::cm::{
