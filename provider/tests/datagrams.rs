@@ -131,7 +131,7 @@ fn a_question_and_an_answer_within_one_context() {
 fn a_question_and_an_answer_over_ipv6() {
     // The only IPv6 address that every host has: both ends are at it. Another test binary
     // may have it for a moment.
-    let addr: IpAddr = "::1".parse().expect("an address");
+    let (addr, _turn) = v6_in_turn();
     let mut context = None;
     wait_until("the address", || match Context::open(addr) {
         Ok(opened) => {
@@ -169,7 +169,8 @@ fn the_header_of_a_datagram_has_its_traffic_class() {
     const CLASS: u8 = 26 << 2;
     let group = "239.77.1.9".parse().expect("an address");
     let mut nodes = vec![(Node::open(), Node::open())];
-    match Context::open("::1".parse().expect("an address")) {
+    let (v6, _turn) = v6_in_turn();
+    match Context::open(v6) {
         Ok(context) => {
             let node = || Node::on(context.clone(), false);
             nodes.push((node(), node()));

@@ -206,7 +206,8 @@ fn a_reliable_connection_under_a_million_forged_packets() {
 #[test]
 fn an_unreliable_connection_over_ipv6_loses_nothing() {
     const LEN: usize = 60_000;
-    let context = match Context::open("::1".parse().expect("an address")) {
+    let (addr, _turn) = v6_in_turn();
+    let context = match Context::open(addr) {
         Ok(context) => context,
         Err(e) => return println!("skipped: no IPv6 on loopback ({e})"),
     };

@@ -268,7 +268,8 @@ fn many_qps_of_one_context_and_both_directions() {
 
 #[test]
 fn over_ipv6_and_between_qps_of_one_context() {
-    let context = match Context::open("::1".parse().expect("an address")) {
+    let (addr, _turn) = common::v6_in_turn();
+    let context = match Context::open(addr) {
         Ok(context) => context,
         Err(error) => {
             println!("skipped: no IPv6 here ({error})");

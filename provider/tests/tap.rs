@@ -10,12 +10,9 @@ use urxe::{ConnectOptions, Context, SendWr, Wire};
 use urxe_wire::{Frame, LinkType};
 
 fn converse(v6: bool, capture: &Capture, other: &Capture) {
+    let turn = v6.then(common::v6_in_turn);
     let open = |capture: &Capture| {
-        let addr = if v6 {
-            "::1".parse().expect("an address")
-        } else {
-            address()
-        };
+        let addr = turn.as_ref().map_or_else(address, |(addr, _)| *addr);
         Context::builder(addr).pcap(&capture.0).open()
     };
     let first = match open(capture) {

@@ -1,8 +1,8 @@
 //! Connections that are made and used.
 
 use super::{End, Host, connected, talk};
-use crate::common::{PATIENCE, address};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use crate::common::{PATIENCE, address, v6_in_turn};
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 use urxe::cm::{
     self, CmError, CmOption, ConnParam, ConnectBuilder, EventKind, Id, PortSpace, RejReason,
@@ -192,7 +192,7 @@ fn a_host_without_any_program_is_told_from_one_that_is_silent() {
 /// Over IPv6 a host has one loopback address: both ends share it.
 #[test]
 fn over_ipv6_too() {
-    let addr: IpAddr = "::1".parse().expect("literal");
+    let (addr, _turn) = v6_in_turn();
     let [server, client] = match [(); 2].map(|()| Context::open(addr)) {
         [Ok(a), Ok(b)] => [a, b].map(Host::of),
         [Err(error), _] | [_, Err(error)] => {

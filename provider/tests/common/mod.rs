@@ -6,9 +6,10 @@
     reason = "each test binary uses some of it"
 )]
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use urxe::stat_file::{ContextCounters, read_all};
@@ -40,6 +41,13 @@ pub fn address() -> IpAddr {
         (pid % 250) as u8,
         last as u8,
     ))
+}
+
+/// The one IPv6 address that every host has, for a test at a time: contexts of an address take packets for each other.
+pub fn v6_in_turn() -> (IpAddr, MutexGuard<'static, ()>) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    (Ipv6Addr::LOCALHOST.into(), turn)
 }
 
 /// A multicast group that no other test has.
