@@ -8,6 +8,7 @@ mod cm;
 mod cm_captures;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod cm_sharing;
+mod cm_strangers;
 mod common;
 mod congestion;
 mod cq;
@@ -22,6 +23,7 @@ mod impaired;
 mod many_qps;
 mod matching;
 mod memory;
+mod memory_goes_back;
 mod multicast_v6;
 mod network;
 mod objects;
@@ -36,11 +38,15 @@ mod sealed;
 mod send_recv;
 mod shards;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod sharing;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod sharing_limits;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod sharing_processes;
 mod srq;
 mod stat;
+#[path = "common/stranger.rs"]
+mod stranger;
 mod strangers;
 mod strict;
 mod tags;

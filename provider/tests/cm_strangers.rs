@@ -3,15 +3,11 @@
 //!
 //! `URXE_TEST_STRANGERS=200000` has so many come, instead of a number that takes a moment.
 
-mod common;
-#[path = "common/stranger.rs"]
-mod stranger;
-
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, address};
-use stranger::Stranger;
+use crate::common::{PATIENCE, address, alone};
+use crate::stranger::Stranger;
 use urxe::cm;
 use urxe::cm::{CmError, ConnectBuilder, Listener, RejReason};
 use urxe_wire::cm::{CmMessage, Dreq, Rep, Rtu};
@@ -72,74 +68,81 @@ fn rep(message: CmMessage) -> Option<Rep> {
 /// They ask, and never say that they are there.
 #[test]
 fn requests_that_are_never_confirmed_cost_little_and_shut_nobody_out() {
-    let (to, server) = listening();
-    let mut stranger = Stranger::new(address(), to);
-    let from = SocketAddr::new(address(), 0);
-    befriend(to, from, b"first");
-    let (before, count) = (resident_kib(), count(6000));
-    let (mut most, mut slowest, mut friends) = (0, Duration::ZERO, 0);
-    for number in 0..count {
-        stranger.say(&CmMessage::Req(stranger.req(number, b"")));
-        // So fast that no socket overflows: what is lost there tells nothing.
-        let answered = stranger.hears_one(PATIENCE, rep);
-        assert!(answered.is_some(), "request {number} is not accepted");
-        if number % 500 == 499 {
-            slowest = slowest.max(befriend(to, from, b"friend"));
-            friends += 1;
-            most = most.max(resident_kib());
-        }
-    }
-    befriend(to, from, b"last");
-    assert_eq!(server.join().expect("no panic"), friends + 2);
-    println!(
-        "{count} requests, {friends} friends, the slowest {slowest:?}; {before} KiB, {most} KiB"
+    alone(
+        "cm_strangers::requests_that_are_never_confirmed_cost_little_and_shut_nobody_out",
+        || {
+            let (to, server) = listening();
+            let mut stranger = Stranger::new(address(), to);
+            let from = SocketAddr::new(address(), 0);
+            befriend(to, from, b"first");
+            let (before, count) = (resident_kib(), count(6000));
+            let (mut most, mut slowest, mut friends) = (0, Duration::ZERO, 0);
+            for number in 0..count {
+                stranger.say(&CmMessage::Req(stranger.req(number, b"")));
+                // So fast that no socket overflows: what is lost there tells nothing.
+                let answered = stranger.hears_one(PATIENCE, rep);
+                assert!(answered.is_some(), "request {number} is not accepted");
+                if number % 500 == 499 {
+                    slowest = slowest.max(befriend(to, from, b"friend"));
+                    friends += 1;
+                    most = most.max(resident_kib());
+                }
+            }
+            befriend(to, from, b"last");
+            assert_eq!(server.join().expect("no panic"), friends + 2);
+            println!(
+                "{count} requests, {friends} friends, the slowest {slowest:?}; {before} KiB, {most} KiB"
+            );
+            // A guest takes up to 64 KiB, what is left of it in tables 1 KiB.
+            let room = GUESTS_MAX * 64 + 16_384 + 8192;
+            assert!(most < before + room, "{before} KiB became {most}");
+        },
     );
-    // A guest takes up to 64 KiB, what is left of it in tables 1 KiB.
-    let room = GUESTS_MAX * 64 + 16_384 + 8192;
-    assert!(most < before + room, "{before} KiB became {most}");
 }
 
 /// They connect, and disconnect, and say that their packets may be under way for hours.
 #[test]
 fn polite_connections_shut_nobody_out() {
-    let (to, server) = listening();
-    let mut stranger = Stranger::new(address(), to);
-    let from = SocketAddr::new(address(), 0);
-    befriend(to, from, b"first");
-    let (before, count) = (resident_kib(), count(3000));
-    let (mut most, mut slowest, mut friends) = (0, Duration::ZERO, 0);
-    for number in 0..count {
-        stranger.say(&CmMessage::Req(stranger.req(number, b"")));
-        let rep = stranger.hears_one(PATIENCE, rep).expect("accepted");
-        stranger.say(&CmMessage::Rtu(Rtu {
-            local_comm_id: rep.remote_comm_id,
-            remote_comm_id: rep.local_comm_id,
-            ..Rtu::default()
-        }));
-        stranger.say(&CmMessage::Dreq(Dreq {
-            local_comm_id: rep.remote_comm_id,
-            remote_comm_id: rep.local_comm_id,
-            remote_qpn: rep.local_qpn,
-            ..Dreq::default()
-        }));
-        let parted = stranger.hears_one(PATIENCE, |message| match message {
-            CmMessage::Drep(_) => Some(()),
-            _ => None,
-        });
-        assert!(parted.is_some(), "connection {number} does not end");
-        if number % 500 == 499 {
-            slowest = slowest.max(befriend(to, from, b"friend"));
-            friends += 1;
-            most = most.max(resident_kib());
+    alone("cm_strangers::polite_connections_shut_nobody_out", || {
+        let (to, server) = listening();
+        let mut stranger = Stranger::new(address(), to);
+        let from = SocketAddr::new(address(), 0);
+        befriend(to, from, b"first");
+        let (before, count) = (resident_kib(), count(3000));
+        let (mut most, mut slowest, mut friends) = (0, Duration::ZERO, 0);
+        for number in 0..count {
+            stranger.say(&CmMessage::Req(stranger.req(number, b"")));
+            let rep = stranger.hears_one(PATIENCE, rep).expect("accepted");
+            stranger.say(&CmMessage::Rtu(Rtu {
+                local_comm_id: rep.remote_comm_id,
+                remote_comm_id: rep.local_comm_id,
+                ..Rtu::default()
+            }));
+            stranger.say(&CmMessage::Dreq(Dreq {
+                local_comm_id: rep.remote_comm_id,
+                remote_comm_id: rep.local_comm_id,
+                remote_qpn: rep.local_qpn,
+                ..Dreq::default()
+            }));
+            let parted = stranger.hears_one(PATIENCE, |message| match message {
+                CmMessage::Drep(_) => Some(()),
+                _ => None,
+            });
+            assert!(parted.is_some(), "connection {number} does not end");
+            if number % 500 == 499 {
+                slowest = slowest.max(befriend(to, from, b"friend"));
+                friends += 1;
+                most = most.max(resident_kib());
+            }
         }
-    }
-    befriend(to, from, b"last");
-    server.join().expect("no panic");
-    println!(
-        "{count} connections, {friends} friends, the slowest {slowest:?}; {before} KiB, {most} KiB"
-    );
-    let room = GUESTS_MAX * 64 + 65_536;
-    assert!(most < before + room, "{before} KiB became {most}");
+        befriend(to, from, b"last");
+        server.join().expect("no panic");
+        println!(
+            "{count} connections, {friends} friends, the slowest {slowest:?}; {before} KiB, {most} KiB"
+        );
+        let room = GUESTS_MAX * 64 + 65_536;
+        assert!(most < before + room, "{before} KiB became {most}");
+    });
 }
 
 /// A guest that cannot be taken in is refused, and the next one is taken.

@@ -1,14 +1,12 @@
-//! What thousands of connections took goes back to the system when they have ended. In a process of its own, as every
-//! file of tests has: what others allocate would be measured too.
-
-mod common;
+//! What thousands of connections took goes back to the system when they have ended. In a process of its own:
+//! what other tests allocate would be measured too.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, address};
+use crate::common::{PATIENCE, address, alone};
 use urxe::cm::{ConnParam, Event, EventChannel, EventKind, Id, Manager, Opener, PortSpace};
 use urxe::{Context, Cq, Error, Pd, Qp};
 
@@ -168,42 +166,47 @@ fn resident_kib() -> u64 {
 
 #[test]
 fn memory_of_thousands_of_connections_goes_back_when_they_end() {
-    if !cfg!(target_env = "gnu") {
-        println!("skipped: only glibc is told to give memory back");
-        return;
-    }
-    let (mut client, mut server) = (Side::new(), Side::new());
-    // What is made once and stays.
-    round(&mut client, &mut server, AT_ONCE);
-    let before = resident_kib();
-    for time in 1..=2 {
-        let peak = round(&mut client, &mut server, MANY);
-        let ended = Instant::now();
-        let back = loop {
-            let now = resident_kib();
-            if now <= before + MARGIN_KIB {
-                break now;
+    alone(
+        "memory_goes_back::memory_of_thousands_of_connections_goes_back_when_they_end",
+        || {
+            if !cfg!(target_env = "gnu") {
+                println!("skipped: only glibc is told to give memory back");
+                return;
             }
-            assert!(
-                ended.elapsed() < BACK_WITHIN,
-                "time {time}: {before} KiB before, {peak} with {MANY} connections, {now} after {BACK_WITHIN:?}"
-            );
-            std::thread::sleep(Duration::from_millis(50));
-        };
-        println!(
-            "{before} KiB before, {peak} with {MANY} connections, {back} after {:?}",
-            ended.elapsed()
-        );
-        assert!(
-            peak > before + 3 * MARGIN_KIB,
-            "{before}, {peak}: nothing to give back"
-        );
-        for side in [&client, &server] {
-            let trims = side.trims();
-            assert!(
-                trims <= 2 * time,
-                "{trims} of one context after {time} peaks"
-            );
-        }
-    }
+            let (mut client, mut server) = (Side::new(), Side::new());
+            // What is made once and stays.
+            round(&mut client, &mut server, AT_ONCE);
+            let before = resident_kib();
+            for time in 1..=2 {
+                let peak = round(&mut client, &mut server, MANY);
+                let ended = Instant::now();
+                let back = loop {
+                    let now = resident_kib();
+                    if now <= before + MARGIN_KIB {
+                        break now;
+                    }
+                    assert!(
+                        ended.elapsed() < BACK_WITHIN,
+                        "time {time}: {before} KiB before, {peak} with {MANY} connections, {now} after {BACK_WITHIN:?}"
+                    );
+                    std::thread::sleep(Duration::from_millis(50));
+                };
+                println!(
+                    "{before} KiB before, {peak} with {MANY} connections, {back} after {:?}",
+                    ended.elapsed()
+                );
+                assert!(
+                    peak > before + 3 * MARGIN_KIB,
+                    "{before}, {peak}: nothing to give back"
+                );
+                for side in [&client, &server] {
+                    let trims = side.trims();
+                    assert!(
+                        trims <= 2 * time,
+                        "{trims} of one context after {time} peaks"
+                    );
+                }
+            }
+        },
+    );
 }

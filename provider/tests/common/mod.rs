@@ -281,6 +281,20 @@ pub fn in_namespace(name: &str, body: impl FnOnce()) {
     run_again(name, &mut command, INSIDE_NAMESPACE);
 }
 
+/// Set in the process of a test that is alone in it.
+const ALONE: &str = "URXE_TEST_ALONE";
+
+/// Runs the body of the test called `name` in another process, in which no other test runs.
+pub fn alone(name: &str, body: impl FnOnce()) {
+    if std::env::var_os(ALONE).is_some() {
+        body();
+        println!("{name} is done");
+        return;
+    }
+    let binary = std::env::current_exe().expect("this test binary");
+    run_again(name, &mut Command::new(binary), ALONE);
+}
+
 /// Runs the test called `name` in another process, which is told so by a variable, and says at its end that it is done.
 pub fn run_again(name: &str, binary: &mut Command, variable: &str) {
     let output = binary
@@ -292,6 +306,7 @@ pub fn run_again(name: &str, binary: &mut Command, variable: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}{errors}");
     assert!(text.contains(&format!("{name} is done")), "{text}{errors}");
+    print!("{text}");
 }
 
 /// Runs the `ip` command.

@@ -2,10 +2,10 @@
 
 use urxe::{ConnectOptions, SendWr, WcStatus};
 
-use super::alone::{alone, descriptors, rings};
 use super::peer::{Peer, ping};
+use super::process::{descriptors, rings};
 use super::{end, records};
-use crate::common::{End, wait_until};
+use crate::common::{End, alone, wait_until};
 
 /// Found out within a second or so.
 fn hasty() -> ConnectOptions {

@@ -15,9 +15,9 @@ use rustix::net::{
 use urxe::ConnectOptions;
 use urxe_ring::{Mark, Producer};
 
-use super::alone::{alone, descriptors, rings};
+use super::process::{descriptors, rings};
 use super::{Dice, end, records, seed};
-use crate::common::{connect, exchange, wait_until};
+use crate::common::{alone, connect, exchange, wait_until};
 
 /// Bytes of a ring's memory.
 const RING: u64 = (4 << 20) + 4096;

@@ -2,10 +2,9 @@
 
 use urxe::ConnectOptions;
 
-use super::alone::alone;
 use super::peer::{Peer, ping};
 use super::{end, records};
-use crate::common::exchange;
+use crate::common::{alone, exchange};
 
 use std::fs::File;
 

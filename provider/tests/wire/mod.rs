@@ -1,12 +1,12 @@
 //! The memory that neighbours share in place of sockets (docs/SHARING.md, "Through memory").
 
-mod alone;
 mod ends;
 mod junk;
 mod limits;
 mod losses;
 mod other_users;
 mod peer;
+mod process;
 mod sleepers;
 mod stopped;
 mod which;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use urxe::{ConnectOptions, Fault, SendWr, Wc, WcStatus};
 
-use super::alone::{alone, damage_rings};
 use super::peer::{Peer, ping};
+use super::process::damage_rings;
 use super::{end, records};
-use crate::common::{End, bytes, wait_until};
+use crate::common::{End, alone, bytes, wait_until};
 
 /// One retry, a tenth of a second after the packet: on a network the peer would soon be given up.
 fn hasty() -> ConnectOptions {

@@ -1,23 +1,6 @@
-//! A test in a process of its own, for what is asked of a whole process.
+//! What a whole process has, for tests that are alone in theirs.
 
 use std::os::unix::fs::FileExt as _;
-use std::process::Command;
-
-use crate::common::run_again;
-
-/// Set in that process.
-const ALONE: &str = "URXE_TEST_ALONE";
-
-/// Runs the body of the test called `name` in another process, in which no other test runs.
-pub(crate) fn alone(name: &str, body: impl FnOnce()) {
-    if std::env::var_os(ALONE).is_some() {
-        body();
-        println!("{name} is done");
-        return;
-    }
-    let binary = std::env::current_exe().expect("this test binary");
-    run_again(name, &mut Command::new(binary), ALONE);
-}
 
 /// Rings that are mapped by a process.
 pub(crate) fn rings_of(pid: &str) -> usize {
