@@ -6,7 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{self, End, address, connect, nobody, pair, pair_with, wait_until};
+use crate::common::{self, End, address, connect, nobody, pair, wait_until};
 use urxe::{
     AsyncEvent, Blame, ConnectOptions, Context, Endpoint, ErrorKind, Fault, Mtu, QpState, SendWr,
     WcStatus,
@@ -228,7 +228,7 @@ fn a_completion_queue_that_is_too_small_is_reported() {
 
 #[test]
 fn a_peers_mistake_is_an_event() {
-    let (a, b) = pair_with(&hasty());
+    let (a, b) = pair();
     let local = a.memory(8);
     let sges = [local.sge(..)];
     let wr = SendWr::rdma_write(1, &sges, 0x1000, urxe::Rkey(0x77)).signaled();
