@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use crate::cq::Cq;
 use crate::error::Error;
+#[cfg(feature = "tokio")]
+use crate::error::ErrorKind;
+#[cfg(feature = "tokio")]
+use crate::network::Pause;
 use crate::queues::{Armed, Channel, CqChannel};
 use crate::wc::Wc;
 
@@ -48,6 +52,23 @@ impl Cq {
                 return self.poll_next();
             }
         }
+    }
+
+    /// [`Cq::poll`] for a task, which does not poll again before it is woken.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn look(&self, wcs: &mut [Wc]) -> Result<usize, Error> {
+        let (core, engine) = (self.core(), self.context().engine());
+        if let Some(network) = engine.network()
+            && core.is_empty()
+        {
+            engine.drive(core, false)?;
+            let paused = network.pause(&Pause::Look);
+            paused.map_err(|_| ErrorKind::EngineFailed)?;
+            if core.is_empty() && !core.is_overrun() {
+                return Ok(0);
+            }
+        }
+        self.poll(wcs)
     }
 
     fn poll_next(&self) -> Result<Option<Wc>, Error> {

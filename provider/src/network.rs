@@ -19,8 +19,10 @@
 //! Multicast works on networks that have [`Groups`]; on others it is
 //! [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
 //!
+//! Tasks, which await completions and events (feature `tokio`), work on networks that have [`Tasks`].
+//!
 //! What needs the kernel does not work there: waiting for descriptors
-//! ([`CompChannel`](crate::CompChannel) as a descriptor, streams of `tokio`), which nothing makes
+//! ([`CompChannel`](crate::CompChannel) as a descriptor, the timers of `tokio`), which nothing makes
 //! readable in virtual time.
 
 use core::any::Any;
@@ -29,6 +31,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::net::IpAddr;
 use std::sync::{Arc, Mutex, Weak};
+use std::task::Waker;
 
 use urxe_core::qp::attr::QpAttr;
 use urxe_core::qp::state::QpType;
@@ -56,6 +59,11 @@ pub struct Packet<'a> {
 pub trait Ready: fmt::Debug + Send + Sync {
     /// True if the event is there, so that waiting ends.
     fn is_ready(&self) -> bool;
+
+    /// What it is, to be told when it does not come.
+    fn what(&self) -> String {
+        "an event".to_owned()
+    }
 }
 
 /// Why a program lets time pass.
@@ -64,6 +72,8 @@ pub trait Ready: fmt::Debug + Send + Sync {
 pub enum Pause {
     /// The program polled and found no completion: it will probably poll again at once.
     Poll,
+    /// A task polled and found no completion: it will not poll again before it is woken.
+    Look,
     /// The program is about to post work requests.
     Post,
     /// The program is about to ask for an event of a completion queue.
@@ -181,6 +191,14 @@ pub trait Groups {
     fn leave(&self, group: IpAddr);
 }
 
+/// How a network wakes tasks, as one host has it.
+pub trait Tasks {
+    /// Calls the waker once, when the event is there or the time has come (in the network's nanoseconds); it may be called in vain as
+    /// well. The next call for the same event takes the place of this one. The network does not keep the event: when that is dropped,
+    /// nothing waits for it any more.
+    fn wake_when(&self, event: &Arc<dyn Ready>, deadline_ns: Option<u64>, waker: &Waker);
+}
+
 /// A network that contexts can be opened on, as one host sees it.
 ///
 /// [`Network::send`], [`Network::has_room`] and [`Network::note`] are called while the engine of a context is
@@ -222,6 +240,11 @@ pub trait Network: fmt::Debug + Send + Sync {
 
     /// Its multicast groups, if it has such.
     fn groups(&self) -> Option<&dyn Groups> {
+        None
+    }
+
+    /// How tasks wait on it, if they can.
+    fn tasks(&self) -> Option<&dyn Tasks> {
         None
     }
 

@@ -1,17 +1,21 @@
 //! Completions and events as streams, for programs that run on tokio (feature `tokio`).
 //!
 //! The runtime waits for the channels' descriptors; the background thread sees to it that
-//! they become readable, and moves the packets meanwhile.
+//! they become readable, and moves the packets meanwhile. On a [network](crate::network) of the program's own
+//! the network wakes the tasks, and there is no tokio.
+
+mod readable;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
+use std::time::Duration;
 
 use futures_core::Stream;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+
+use readable::{OnNetwork, Readable, Source};
 
 use crate::async_event::AsyncEvent;
 use crate::cm;
@@ -29,7 +33,8 @@ const BATCH: usize = 64;
 /// Create QPs on its queue ([`CqStream::cq`]); what completes is then polled here. The
 /// stream never ends by itself: after an error (an overrun, a fork) it repeats that.
 ///
-/// Must be created within a tokio runtime that has its I/O driver on.
+/// Must be created within a tokio runtime that has its I/O driver on; or on a [network](crate::network) of the program's own that has
+/// [`Tasks`](crate::network::Tasks), without a runtime.
 ///
 /// ```
 /// # async fn example(context: &urxe::Context) -> Result<(), urxe::Error> {
@@ -45,7 +50,7 @@ const BATCH: usize = 64;
 pub struct CqStream {
     cq: Cq,
     /// Before the channel, so that the runtime lets go of its descriptor first.
-    readable: AsyncFd<CompChannel>,
+    readable: Readable<CompChannel>,
     taken: VecDeque<Wc>,
     armed: bool,
 }
@@ -54,28 +59,62 @@ pub struct CqStream {
 /// stream. See [`CompChannel::into_stream`].
 #[derive(Debug)]
 pub struct CompEvents {
-    readable: AsyncFd<CompChannel>,
+    readable: Readable<CompChannel>,
 }
 
 /// A context's asynchronous events as a stream. See [`Context::async_events`].
 #[derive(Debug)]
 pub struct AsyncEvents {
-    readable: AsyncFd<AsyncFdOf>,
+    readable: Readable<AsyncFdOf>,
 }
 
 /// The connection manager's events as a stream. See [`cm::EventChannel::into_stream`].
 #[derive(Debug)]
 pub struct CmEvents {
-    readable: AsyncFd<cm::EventChannel>,
+    readable: Readable<cm::EventChannel>,
 }
 
 /// The descriptor of a context's events.
 #[derive(Debug)]
 struct AsyncFdOf(Context);
 
-impl AsyncFdOf {
-    fn try_next(&self) -> Result<Option<AsyncEvent>, Error> {
+impl Source for AsyncFdOf {
+    type Event = AsyncEvent;
+
+    fn take(&self) -> Result<Option<AsyncEvent>, Error> {
         Ok(self.0.poll_async_event())
+    }
+
+    fn on_network(&self) -> Option<OnNetwork> {
+        let engine = self.0.engine();
+        let network = engine.network()?.clone();
+        Some(OnNetwork::new(network, engine.events.clone()))
+    }
+}
+
+impl Source for CompChannel {
+    type Event = Cq;
+
+    fn take(&self) -> Result<Option<Cq>, Error> {
+        self.try_get()
+    }
+
+    fn on_network(&self) -> Option<OnNetwork> {
+        let network = self.context().engine().network()?.clone();
+        Some(OnNetwork::new(network, self.queue()))
+    }
+}
+
+impl Source for cm::EventChannel {
+    type Event = cm::Event;
+
+    fn take(&self) -> Result<Option<cm::Event>, Error> {
+        self.try_next()
+    }
+
+    fn on_network(&self) -> Option<OnNetwork> {
+        let network = self.network()?.clone();
+        Some(OnNetwork::new(network, self.queue().clone()))
     }
 }
 
@@ -95,7 +134,8 @@ impl CompChannel {
     /// # Panics
     /// Outside a tokio runtime, or if that has no I/O driver.
     pub fn into_stream(self) -> Result<CompEvents, Error> {
-        watch(self).map(|readable| CompEvents { readable })
+        let readable = Readable::new(self, || "an event of a completion channel".to_owned())?;
+        Ok(CompEvents { readable })
     }
 }
 
@@ -108,7 +148,12 @@ impl cm::EventChannel {
     /// # Panics
     /// Outside a tokio runtime, or if that has no I/O driver.
     pub fn into_stream(self) -> Result<CmEvents, Error> {
-        watch(self).map(|readable| CmEvents { readable })
+        self.into_stream_for(|| "an event of the connection manager".to_owned())
+    }
+
+    /// The same; `what` says what its events are to bring.
+    pub(crate) fn into_stream_for(self, what: impl FnOnce() -> String) -> Result<CmEvents, Error> {
+        Readable::new(self, what).map(|readable| CmEvents { readable })
     }
 }
 
@@ -121,7 +166,8 @@ impl Context {
     /// # Panics
     /// Outside a tokio runtime, or if that has no I/O driver.
     pub fn async_events(&self) -> Result<AsyncEvents, Error> {
-        watch(AsyncFdOf(self.clone())).map(|readable| AsyncEvents { readable })
+        let what = || "an asynchronous event".to_owned();
+        Readable::new(AsyncFdOf(self.clone()), what).map(|readable| AsyncEvents { readable })
     }
 }
 
@@ -146,9 +192,10 @@ impl CqStream {
     /// Outside a tokio runtime, or if that has no I/O driver.
     pub fn of(cq: &Cq) -> Result<CqStream, Error> {
         let channel = CompChannel::of(cq.context(), cq.own_channel()?);
+        let what = || format!("a completion of queue {}", cq.id().0);
         Ok(CqStream {
             cq: cq.clone(),
-            readable: watch(channel)?,
+            readable: Readable::new(channel, what)?,
             taken: VecDeque::with_capacity(BATCH),
             armed: false,
         })
@@ -173,7 +220,7 @@ impl CqStream {
                 return Poll::Ready(Ok(wc));
             }
             let mut wcs = [Wc::default(); BATCH];
-            let count = self.cq.poll(&mut wcs)?;
+            let count = self.cq.look(&mut wcs)?;
             if count > 0 {
                 self.taken.extend(&wcs[..count]);
                 continue;
@@ -184,7 +231,7 @@ impl CqStream {
                 self.armed = true;
                 continue;
             }
-            ready!(poll_event(&self.readable, cx, CompChannel::try_get))?;
+            ready!(self.readable.poll_event(cx))?;
             self.cq.ack_events(1);
             self.armed = false;
         }
@@ -197,7 +244,7 @@ impl CompEvents {
     /// # Errors
     /// See [`CompChannel::try_get`].
     pub async fn next(&mut self) -> Result<Cq, Error> {
-        poll_fn(|cx| poll_event(&self.readable, cx, CompChannel::try_get)).await
+        poll_fn(|cx| self.readable.poll_event(cx)).await
     }
 }
 
@@ -207,7 +254,12 @@ impl CmEvents {
     /// # Errors
     /// See [`cm::EventChannel::try_next`].
     pub async fn next(&mut self) -> Result<cm::Event, Error> {
-        poll_fn(|cx| poll_event(&self.readable, cx, cm::EventChannel::try_next)).await
+        poll_fn(|cx| self.readable.poll_event(cx)).await
+    }
+
+    /// The next event, if it comes within a time.
+    pub(crate) async fn next_within(&mut self, time: Duration) -> Result<Option<cm::Event>, Error> {
+        self.readable.next_within(time).await
     }
 }
 
@@ -217,7 +269,7 @@ impl AsyncEvents {
     /// # Errors
     /// If the runtime ended.
     pub async fn next(&mut self) -> Result<AsyncEvent, Error> {
-        poll_fn(|cx| poll_event(&self.readable, cx, AsyncFdOf::try_next)).await
+        poll_fn(|cx| self.readable.poll_event(cx)).await
     }
 }
 
@@ -233,7 +285,7 @@ impl Stream for CompEvents {
     type Item = Result<Cq, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
-        poll_event(&self.readable, cx, CompChannel::try_get).map(Some)
+        self.readable.poll_event(cx).map(Some)
     }
 }
 
@@ -241,7 +293,7 @@ impl Stream for CmEvents {
     type Item = Result<cm::Event, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
-        poll_event(&self.readable, cx, cm::EventChannel::try_next).map(Some)
+        self.readable.poll_event(cx).map(Some)
     }
 }
 
@@ -249,37 +301,6 @@ impl Stream for AsyncEvents {
     type Item = Result<AsyncEvent, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
-        poll_event(&self.readable, cx, AsyncFdOf::try_next).map(Some)
+        self.readable.poll_event(cx).map(Some)
     }
-}
-
-/// Takes an event, or sees to it that the task is woken when there is one.
-fn poll_event<T: AsRawFd, E>(
-    readable: &AsyncFd<T>,
-    cx: &mut TaskContext<'_>,
-    take: impl Fn(&T) -> Result<Option<E>, Error>,
-) -> Poll<Result<E, Error>> {
-    loop {
-        if let Some(event) = take(readable.get_ref())? {
-            return Poll::Ready(Ok(event));
-        }
-        let mut guard = ready!(readable.poll_read_ready(cx))
-            .map_err(Error::io("waiting for an event in the tokio runtime"))?;
-        // Once more with the readiness in hand: what comes after this look is readiness
-        // that is newer, and clearing does not touch that.
-        if let Some(event) = take(readable.get_ref())? {
-            return Poll::Ready(Ok(event));
-        }
-        guard.clear_ready();
-    }
-}
-
-/// Each `inner` owns what its descriptor belongs to, and never changes it.
-#[allow(
-    deprecated,
-    reason = "only the newest tokio has the replacement, which is unsafe for other kinds of `inner`"
-)]
-fn watch<T: AsRawFd>(inner: T) -> Result<AsyncFd<T>, Error> {
-    AsyncFd::with_interest(inner, Interest::READABLE)
-        .map_err(Error::io("handing a descriptor to the tokio runtime"))
 }

@@ -14,11 +14,11 @@ impl ConnectBuilder {
     /// Outside a tokio runtime, or if that has no I/O or time driver.
     pub async fn connect_async(self) -> Result<Connection, Error> {
         let mut asked = self.ask()?;
-        let mut events = asked.channel.clone().into_stream()?;
+        let to = asked.to;
+        let what = || format!("a connection to {to}");
+        let mut events = asked.channel.clone().into_stream_for(what)?;
         loop {
-            let left = asked.patience();
-            let event = tokio::time::timeout(left, events.next()).await;
-            let event = event.ok().transpose()?;
+            let event = events.next_within(asked.patience()).await?;
             if let Some(private_data) = asked.answer(event)? {
                 return Ok(asked.established(private_data));
             }
@@ -35,7 +35,8 @@ impl Listener {
     /// # Panics
     /// Outside a tokio runtime, or if that has no I/O driver.
     pub async fn accept_async(&self) -> Result<Connection, Error> {
-        let mut events = self.channel().clone().into_stream()?;
+        let what = || format!("a connection from a peer at {}", self.local_addr());
+        let mut events = self.channel().clone().into_stream_for(what)?;
         loop {
             let event = events.next().await?;
             if let Some(connection) = self.take(&event) {

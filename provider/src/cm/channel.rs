@@ -98,9 +98,9 @@ impl EventChannel {
     }
 
     /// The network that its identifiers are on, if they are not on this host's own.
-    pub(super) fn network(&self) -> Option<&dyn Network> {
+    pub(crate) fn network(&self) -> Option<&Arc<dyn Network>> {
         match &self.clock {
-            Clock::Network(network) => Some(&**network),
+            Clock::Network(network) => Some(network),
             Clock::System(_) => None,
         }
     }
@@ -109,7 +109,7 @@ impl EventChannel {
     pub(super) fn wait_until(&self, deadline: Option<Time>) -> Result<Option<Event>, Error> {
         self.check_process()?;
         if let Some(network) = self.network() {
-            return self.wait_on(network, deadline);
+            return self.wait_on(&**network, deadline);
         }
         loop {
             let permit = match self.queue.take_or_sleep() {

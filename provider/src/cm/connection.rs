@@ -360,7 +360,7 @@ impl ConnectBuilder {
             id,
             qp,
             cq,
-            peer: self.to.ip(),
+            to: self.to,
             end,
             probe: None,
         })
@@ -374,7 +374,7 @@ pub(super) struct Asked {
     id: Id,
     qp: Qp,
     cq: Cq,
-    peer: IpAddr,
+    pub(super) to: SocketAddr,
     end: Time,
     probe: Option<Probe>,
 }
@@ -419,11 +419,11 @@ impl Asked {
         if self.probe.is_none() {
             let from = self.id.local_addr().map(|addr| addr.ip());
             let port = self.id.context()?.engine().sockets.port;
-            let to = (self.peer, port);
+            let to = (self.to.ip(), port);
             self.probe = from.and_then(|from| Probe::new(from, to).ok());
         }
         if self.probe.as_ref().is_some_and(Probe::is_refused) {
-            return Err(CmError::NoPeer(self.peer).into());
+            return Err(CmError::NoPeer(self.to.ip()).into());
         }
         Ok(())
     }
