@@ -50,7 +50,8 @@ impl Parse for Attributes {
 pub(crate) fn expand(attributes: &Attributes, function: &ItemFn) -> syn::Result<TokenStream> {
     let signature = &function.sig;
     if signature.inputs.len() != 1 || signature.asyncness.is_some() {
-        let words = "a test in the simulated fabric is `fn name(sim: &mut Simulation)`";
+        let words = "a test in the simulated fabric is `fn name(sim: &mut Simulation)`; \
+                     what may be async are the programs in it, by `program::task::block_on`";
         return Err(Error::new(signature.span(), words));
     }
     let Attributes { seeds, twice } = attributes;

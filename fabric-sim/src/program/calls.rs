@@ -54,7 +54,7 @@ impl Default for Calls {
 impl Calls {
     pub(crate) fn note_pause(&mut self, at_ns: u64, why: &Pause) {
         match why {
-            Pause::Poll => self.note(at_ns, Verb::PollInVain, None),
+            Pause::Poll | Pause::Look => self.note(at_ns, Verb::PollInVain, None),
             Pause::Arm => self.note(at_ns, Verb::Arm, None),
             Pause::Event { .. } => self.note(at_ns, Verb::Wait, None),
             _ => {}

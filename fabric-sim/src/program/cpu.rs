@@ -14,7 +14,7 @@ use crate::topology::HostId;
 pub struct CpuModel {
     /// Looking for a completion.
     pub poll: Span,
-    /// Posting a work request, or a list of them; asking for an event.
+    /// Posting a work request, or a list of them; asking for an event; a step of a task.
     pub post: Span,
     /// Reading or writing registered memory by a call.
     pub memory: Span,
@@ -59,12 +59,17 @@ impl Cpu {
     /// What a call takes, or what keeps its thread from going on when it returns. A call never takes nothing.
     pub(crate) fn cost_of(&mut self, why: &Pause) -> Span {
         let usual = match why {
-            Pause::Poll | Pause::Event { .. } => self.model.poll,
+            Pause::Poll | Pause::Look | Pause::Event { .. } => self.model.poll,
             Pause::Post | Pause::Arm => self.model.post,
             Pause::Memory => self.model.memory,
             _ => return self.stall(),
         };
         usual.max(Span::from_ns(1)) + self.stall()
+    }
+
+    /// A step of a task, until it waits.
+    pub(crate) fn step(&mut self) -> Span {
+        self.cost_of(&Pause::Post)
     }
 
     pub(crate) fn wake_up(&mut self) -> Span {

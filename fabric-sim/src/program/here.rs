@@ -20,7 +20,8 @@ pub(crate) struct Here {
 
 static REAL_BOARD: LazyLock<RealBoard> = LazyLock::new(RealBoard::default);
 
-fn here() -> Option<Arc<Here>> {
+/// The place of the program that has the turn; `None` outside a simulation.
+pub(crate) fn here() -> Option<Arc<Here>> {
     threads::context()?.downcast().ok()
 }
 

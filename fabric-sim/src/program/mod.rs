@@ -39,11 +39,14 @@
 //! assert!(report.drops().total() == 1 && report.saw("retransmit"));
 //! ```
 //!
+//! An async program runs in [`task::block_on`].
+//!
 //! [`#[fabric_sim::test]`](crate::test) runs a test over many seeds, and says which one failed.
 
 mod calls;
 mod capture;
 mod cpu;
+mod executor;
 mod fewer;
 mod groups;
 mod here;
@@ -54,6 +57,7 @@ mod page;
 mod report;
 mod seeds;
 mod setup;
+pub mod task;
 mod threads;
 mod told;
 mod wait;

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
 
-use urxe::network::{Act, Adapter, Groups, Network, Packet, Pause, Shelf, Stopped};
+use urxe::network::{Act, Adapter, Groups, Network, Packet, Pause, Ready, Shelf, Stopped, Tasks};
 
-use crate::engine::{Entity, Rng, Span, Time};
+use crate::engine::{Entity, Rng, Span, Time, mix64};
 use crate::program::calls::Calls;
 use crate::program::cpu::Cpu;
+use crate::program::executor::Executor;
 use crate::program::model::{Finding, Model, REGION_BITS};
 use crate::program::threads::{self, Shared};
 use crate::program::wait::{Reason, Wait};
@@ -68,6 +70,10 @@ struct Inner {
     /// What the host's program does beside waiting, since it last gave its turn back.
     busy: Span,
     cpu: Cpu,
+    /// Which of several tasks goes on.
+    lots: Rng,
+    /// Which did, since this was taken.
+    drawn: u64,
     /// The counters of contexts that are closed.
     counters: BTreeMap<&'static str, u64>,
 }
@@ -83,6 +89,8 @@ pub(crate) struct Nic {
     shelf: Shelf,
     /// What all programs must get from their verbs.
     model: Arc<Shared<Model>>,
+    /// The tasks of the program that has the turn, while one of them goes on.
+    tasks: Shared<Option<Arc<Executor>>>,
     inner: Shared<Inner>,
 }
 
@@ -103,6 +111,7 @@ impl Nic {
             now_ns: AtomicU64::new(0),
             shelf: Shelf::default(),
             model,
+            tasks: Shared::new(None),
             inner: Shared::new(Inner {
                 adapters: Vec::new(),
                 outbox: VecDeque::new(),
@@ -118,6 +127,8 @@ impl Nic {
                 calls: Calls::default(),
                 busy: Span::ZERO,
                 cpu,
+                lots: Rng::stream(seed, Entity::Host(host.0), "tasks"),
+                drawn: 0,
                 counters: BTreeMap::new(),
             }),
         })
@@ -237,11 +248,11 @@ impl Nic {
     /// The calling program gives its turn back.
     pub(crate) fn wait(&self, reason: Reason) -> Result<(), Stopped> {
         let busy = self.take_busy();
-        if threads::wait(Wait { busy, reason }) {
-            Ok(())
-        } else {
-            Err(Stopped)
-        }
+        // Other programs of the host have tasks of their own.
+        let tasks = self.tasks.with(Option::take);
+        let goes_on = threads::wait(Wait { busy, reason });
+        self.tasks.with(|current| *current = tasks);
+        if goes_on { Ok(()) } else { Err(Stopped) }
     }
 }
 
@@ -342,6 +353,10 @@ impl Network for Nic {
         Some(self)
     }
 
+    fn tasks(&self) -> Option<&dyn Tasks> {
+        Some(self)
+    }
+
     fn grant_qpns(&self) -> Option<u16> {
         self.inner.with(|inner| {
             // Not in turn: a program that counts on it should not get away with that.
@@ -395,13 +410,19 @@ impl Network for Nic {
             inner.busy
         });
         let reason = match why {
-            Pause::Poll => Reason::Poll,
+            Pause::Poll => match self.executor() {
+                Some(tasks) if tasks.polls_in_vain() => Reason::Busy,
+                Some(tasks) => Reason::Poll {
+                    until: tasks.deadline_ns().map(time_of),
+                },
+                None => Reason::Poll { until: None },
+            },
             Pause::Event { event, deadline_ns } => Reason::Event {
                 event: event.clone(),
-                deadline: deadline_ns.map(|ns| Time::from_core(urxe_core::Time(ns))),
+                deadline: deadline_ns.map(time_of),
             },
             // Between a poll that found nothing and the request for an event anything may happen.
-            Pause::Arm => Reason::Busy,
+            Pause::Arm | Pause::Look => Reason::Busy,
             _ if busy < SLICE => return Ok(()),
             _ => Reason::Busy,
         };
@@ -413,8 +434,66 @@ impl Network for Nic {
     }
 }
 
+impl Tasks for Nic {
+    fn wake_when(&self, event: &Arc<dyn Ready>, deadline_ns: Option<u64>, waker: &Waker) {
+        let tasks = self.executor();
+        let tasks =
+            tasks.expect("a simulated program awaits inside fabric_sim::program::task::block_on");
+        tasks.wake_when(event, deadline_ns, waker);
+    }
+}
+
 impl Nic {
     pub(crate) fn host(&self) -> HostId {
         self.host
     }
+
+    /// The tasks of the program that has the turn, if one of them goes on.
+    pub(crate) fn executor(&self) -> Option<Arc<Executor>> {
+        self.tasks.with(|tasks| tasks.clone())
+    }
+
+    /// What the work does, one of these tasks does.
+    pub(crate) fn with_tasks<T>(&self, tasks: &Arc<Executor>, work: impl FnOnce() -> T) -> T {
+        struct Current<'a>(&'a Nic);
+        impl Drop for Current<'_> {
+            fn drop(&mut self) {
+                self.0.tasks.with(Option::take);
+            }
+        }
+        self.tasks.with(|current| *current = Some(tasks.clone()));
+        let _current = Current(self);
+        work()
+    }
+
+    /// Which of several tasks goes on.
+    pub(crate) fn choose_task(&self, count: usize) -> usize {
+        self.inner.with(|inner| {
+            let place = inner.lots.below(count as u64);
+            inner.drawn = mix64(inner.drawn ^ (place + 1));
+            place as usize
+        })
+    }
+
+    /// What was drawn for tasks since the last call, if anything.
+    pub(crate) fn take_drawn(&self) -> Option<u64> {
+        let drawn = self.inner.with(|inner| core::mem::take(&mut inner.drawn));
+        (drawn != 0).then_some(drawn)
+    }
+
+    /// A task went on. That takes time, and now and then others go on meanwhile.
+    pub(crate) fn step(&self) {
+        let busy = self.inner.with(|inner| {
+            inner.busy += inner.cpu.step();
+            inner.busy
+        });
+        if busy >= SLICE {
+            // Being ended is no matter of this: the next call says so.
+            let _ = self.wait(Reason::Busy);
+        }
+    }
+}
+
+fn time_of(ns: u64) -> Time {
+    Time::from_core(urxe_core::Time(ns))
 }

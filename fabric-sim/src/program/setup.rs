@@ -149,7 +149,7 @@ impl Simulation {
     }
 
     /// Runs a program on a host. It uses `urxe` as everywhere; its context is opened on
-    /// [`Simulation::address`].
+    /// [`Simulation::address`]. An async program runs in [`block_on`](crate::program::task::block_on).
     ///
     /// If the host crashes, the program ends where it is, its values are dropped, and it does not come back.
     pub fn host(&mut self, host: HostId, program: impl FnOnce() + Send + 'static) -> &mut Self {

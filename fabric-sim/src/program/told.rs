@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::engine::Time;
 use crate::program::nic::Nic;
-use crate::program::report::HostEnd;
-use crate::program::world::World;
+use crate::program::report::{Cause, HostEnd};
+use crate::program::world::{Status, World};
 use crate::qos::PRIORITIES;
 
 /// A host's name, and what its programs call.
@@ -21,6 +22,24 @@ pub(crate) fn last_calls(callers: &[Caller]) -> Vec<String> {
 }
 
 impl World {
+    /// Programs are left, and nothing happens until the time is up.
+    pub(super) fn nothing_happens(&self, until: Time) -> Cause {
+        let mut waiting = Vec::new();
+        for task in self.tasks.values() {
+            let what = match &task.status {
+                Status::Waits(reason) => reason.to_string(),
+                Status::Ready => "is about to go on".to_owned(),
+            };
+            let name = self.sim.fabric().topology().name(task.host);
+            waiting.push(format!("{name} {what}"));
+        }
+        if self.sim.fabric().is_idle() {
+            Cause::Deadlock(waiting)
+        } else {
+            Cause::TimeLimit { until, waiting }
+        }
+    }
+
     pub(crate) fn ends(&self) -> Vec<Option<HostEnd>> {
         self.hosts.iter().map(|host| host.end).collect()
     }

@@ -21,8 +21,8 @@ pub(crate) struct Wait {
 pub(crate) enum Reason {
     /// For nothing but its own doing.
     Busy,
-    /// The program polled, and will poll again.
-    Poll,
+    /// The program polled, and will poll again; its tasks have something to do at that time.
+    Poll { until: Option<Time> },
     /// For an event of a channel.
     Event {
         event: Arc<dyn Ready>,
@@ -40,9 +40,11 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Busy => f.write_str("is at work"),
-            Reason::Poll => f.write_str("polls for a completion"),
-            Reason::Event { deadline: None, .. } => f.write_str("waits for an event, for ever"),
-            Reason::Event { .. } => f.write_str("waits for an event"),
+            Reason::Poll { .. } => f.write_str("polls for a completion"),
+            Reason::Event { event, deadline } => {
+                let how_long = if deadline.is_none() { ", for ever" } else { "" };
+                write!(f, "waits for {}{how_long}", event.what())
+            }
             Reason::Until(time) => write!(f, "sleeps until {time}"),
             Reason::Word(key) => write!(f, "asks for \"{key}\", which no program told"),
             Reason::End(task) => write!(f, "waits for the end of task {}", task.0),

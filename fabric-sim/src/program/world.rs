@@ -57,16 +57,16 @@ impl Common {
 
 /// What a task does now.
 #[derive(Debug)]
-enum Status {
+pub(super) enum Status {
     /// The program is in the list of those that run next.
     Ready,
     Waits(Reason),
 }
 
-struct Task {
-    host: HostId,
+pub(super) struct Task {
+    pub(super) host: HostId,
     coroutine: Option<Coroutine>,
-    status: Status,
+    pub(super) status: Status,
     /// Before that it does not come back: it is busy.
     earliest: Time,
     /// When it comes back by itself.
@@ -90,7 +90,7 @@ pub(super) struct Host {
 pub(crate) struct World {
     pub(crate) sim: Sim,
     pub(super) hosts: Vec<Host>,
-    tasks: BTreeMap<TaskId, Task>,
+    pub(super) tasks: BTreeMap<TaskId, Task>,
     ready: VecDeque<TaskId>,
     common: Arc<Common>,
     /// Which program went on, and when.
@@ -200,23 +200,6 @@ impl World {
             .any(|host| host.service.is_some() && host.end == Some(HostEnd::Crashed))
     }
 
-    fn nothing_happens(&self, until: Time) -> Cause {
-        let mut waiting = Vec::new();
-        for task in self.tasks.values() {
-            let what = match &task.status {
-                Status::Waits(reason) => reason.to_string(),
-                Status::Ready => "is about to go on".to_owned(),
-            };
-            let name = self.sim.fabric().topology().name(task.host);
-            waiting.push(format!("{name} {what}"));
-        }
-        if self.sim.fabric().is_idle() {
-            Cause::Deadlock(waiting)
-        } else {
-            Cause::TimeLimit { until, waiting }
-        }
-    }
-
     /// Lets a task go on until it waits or ends.
     fn give_turn(&mut self, id: TaskId) -> Result<(), Cause> {
         let now = self.now();
@@ -232,6 +215,9 @@ impl World {
         self.order.record(now, turn, whose);
         self.prepare(host);
         let turn = self.resume(host, &mut coroutine, killed);
+        if let Some(drawn) = self.nic(host).take_drawn() {
+            self.order.record(now, self.order.events(), drawn);
+        }
         if let Some(task) = self.tasks.get_mut(&id) {
             task.coroutine = Some(coroutine);
         }
@@ -242,7 +228,7 @@ impl World {
         }
         self.start_spawned();
         self.on_words();
-        self.on_events(host);
+        self.on_events();
         Ok(())
     }
 
@@ -291,9 +277,10 @@ impl World {
         task.earliest = now + wait.busy;
         let again = match &wait.reason {
             Reason::Busy => Some(task.earliest),
-            Reason::Poll => {
+            Reason::Poll { until } => {
                 let idle = Span::from_ps(now.since(task.idle_since).ps() / 16);
-                Some((now + idle.min(POLL_AGAIN_MAX)).max(task.earliest))
+                let again = now + idle.min(POLL_AGAIN_MAX);
+                Some(again.min(until.unwrap_or(again)).max(task.earliest))
             }
             Reason::Event { deadline, .. } => deadline.map(|at| at.max(task.earliest)),
             Reason::Until(at) => Some((*at).max(task.earliest)),
@@ -303,7 +290,7 @@ impl World {
         let Some(task) = self.tasks.get_mut(&id) else {
             return;
         };
-        if !matches!(wait.reason, Reason::Poll | Reason::Busy) {
+        if !matches!(wait.reason, Reason::Poll { .. } | Reason::Busy) {
             task.idle_since = now;
         }
         task.status = Status::Waits(wait.reason);
@@ -522,22 +509,20 @@ impl World {
         let polling = self.tasks.iter_mut().filter(|(_, task)| task.host == host);
         let polling = polling.filter_map(|(id, task)| {
             task.idle_since = now;
-            matches!(task.status, Status::Waits(Reason::Poll)).then_some(*id)
+            matches!(task.status, Status::Waits(Reason::Poll { .. })).then_some(*id)
         });
         for id in polling.collect::<Vec<_>>() {
             self.come_back(id, now);
         }
-        self.on_events(host);
+        self.on_events();
     }
 
-    /// Programs that waited for an event that has come go on.
-    fn on_events(&mut self, host: HostId) {
+    /// Programs that waited for an event that has come go on. Wakers, and words, reach programs of other hosts, too.
+    fn on_events(&mut self) {
         let is_ready =
             |reason: &Reason| matches!(reason, Reason::Event { event, .. } if event.is_ready());
-        for (id, its) in self.waiting(is_ready) {
-            if its == host {
-                self.wake(id, host);
-            }
+        for (id, host) in self.waiting(is_ready) {
+            self.wake(id, host);
         }
     }
 
