@@ -406,24 +406,6 @@ fn what_there_is_not_is_refused() {
     assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
 }
 
-/// This network wakes no tasks: a stream would never wake.
-#[cfg(feature = "tokio")]
-#[test]
-fn streams_are_refused_where_no_task_is_woken() {
-    let hosts = Hosts::new(8);
-    let end = End::open(&hosts, "10.0.0.1");
-    let channel = end.context.create_comp_channel().expect("a channel");
-    let refusals = [
-        urxe::CqStream::of(&end.cq).map(drop),
-        channel.into_stream().map(drop),
-        end.context.async_events().map(drop),
-    ];
-    for refusal in refusals {
-        let error = refusal.expect_err("nothing would wake it");
-        assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
-    }
-}
-
 #[test]
 fn the_calls_of_a_stopped_host_fail() {
     let hosts = Hosts::new(9);

@@ -2,10 +2,13 @@
 
 mod common;
 
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::{End, PATIENCE, address, connect};
 use tokio::time::timeout;
+use urxe::network::{self, Adapter, Network, Packet, Pause, Stopped};
 use urxe::{
     AsyncEvent, ConnectOptions, Context, CqStream, ErrorKind, Mr, Pd, Qp, RecvWr, SendWr, cm,
 };
@@ -218,4 +221,57 @@ async fn connections_by_address_of_two_tasks() {
     let error = timeout(PATIENCE, error).await.expect("in time");
     let error = error.expect_err("nobody is there");
     assert_eq!(error.blame(), urxe::Blame::Peer, "{error}");
+}
+
+/// A network where time stands still and nothing arrives. It wakes no tasks.
+#[derive(Debug)]
+struct Still;
+
+impl Network for Still {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn random(&self) -> u64 {
+        7
+    }
+
+    fn interface_mtu(&self, _: IpAddr) -> Option<u32> {
+        Some(1500)
+    }
+
+    fn attach(&self, _: Adapter) {}
+
+    fn detached(&self, _: &[(&'static str, u64)]) {}
+
+    fn grant_qpns(&self) -> Option<u16> {
+        Some(1)
+    }
+
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn send(&self, _: &Packet<'_>) {}
+
+    fn pause(&self, _: &Pause) -> Result<(), Stopped> {
+        Ok(())
+    }
+}
+
+/// A stream there would never wake.
+#[test]
+fn a_network_without_tasks_refuses_streams() {
+    let _here = network::enter(Arc::new(Still));
+    let context = Context::open("10.0.0.1".parse().expect("an address")).expect("opens");
+    let channel = context.create_comp_channel().expect("a channel");
+    let refusals = [
+        CqStream::new(&context, 16).map(drop),
+        channel.into_stream().map(drop),
+        context.async_events().map(drop),
+    ];
+    for refusal in refusals {
+        let error = refusal.expect_err("nothing would wake it");
+        assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
+    }
 }
