@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
 use urxe::network::{Act, Adapter, Groups, Network, Packet, Pause, Ready, Shelf, Stopped, Tasks};
@@ -72,8 +72,6 @@ struct Inner {
     cpu: Cpu,
     /// Which of several tasks goes on.
     lots: Rng,
-    /// Which did, since this was taken.
-    drawn: u64,
     /// The counters of contexts that are closed.
     counters: BTreeMap<&'static str, u64>,
 }
@@ -91,6 +89,10 @@ pub(crate) struct Nic {
     model: Arc<Shared<Model>>,
     /// The tasks of the program that has the turn, while one of them goes on.
     tasks: Shared<Option<Arc<Executor>>>,
+    /// There are such: blocking programs pay no lock for them.
+    has_tasks: AtomicBool,
+    /// Which tasks went on, of several, since this was taken.
+    drawn: AtomicU64,
     inner: Shared<Inner>,
 }
 
@@ -112,6 +114,8 @@ impl Nic {
             shelf: Shelf::default(),
             model,
             tasks: Shared::new(None),
+            has_tasks: AtomicBool::new(false),
+            drawn: AtomicU64::new(0),
             inner: Shared::new(Inner {
                 adapters: Vec::new(),
                 outbox: VecDeque::new(),
@@ -128,7 +132,6 @@ impl Nic {
                 busy: Span::ZERO,
                 cpu,
                 lots: Rng::stream(seed, Entity::Host(host.0), "tasks"),
-                drawn: 0,
                 counters: BTreeMap::new(),
             }),
         })
@@ -249,9 +252,9 @@ impl Nic {
     pub(crate) fn wait(&self, reason: Reason) -> Result<(), Stopped> {
         let busy = self.take_busy();
         // Other programs of the host have tasks of their own.
-        let tasks = self.tasks.with(Option::take);
+        let tasks = self.set_tasks(None);
         let goes_on = threads::wait(Wait { busy, reason });
-        self.tasks.with(|current| *current = tasks);
+        self.set_tasks(tasks);
         if goes_on { Ok(()) } else { Err(Stopped) }
     }
 }
@@ -450,7 +453,18 @@ impl Nic {
 
     /// The tasks of the program that has the turn, if one of them goes on.
     pub(crate) fn executor(&self) -> Option<Arc<Executor>> {
-        self.tasks.with(|tasks| tasks.clone())
+        let has_tasks = self.has_tasks.load(Ordering::Relaxed);
+        has_tasks.then(|| self.tasks.with(|tasks| tasks.clone()))?
+    }
+
+    /// Returns what was before.
+    fn set_tasks(&self, tasks: Option<Arc<Executor>>) -> Option<Arc<Executor>> {
+        if tasks.is_none() && !self.has_tasks.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.has_tasks.store(tasks.is_some(), Ordering::Relaxed);
+        self.tasks
+            .with(|current| core::mem::replace(current, tasks))
     }
 
     /// What the work does, one of these tasks does.
@@ -458,27 +472,31 @@ impl Nic {
         struct Current<'a>(&'a Nic);
         impl Drop for Current<'_> {
             fn drop(&mut self) {
-                self.0.tasks.with(Option::take);
+                self.0.set_tasks(None);
             }
         }
-        self.tasks.with(|current| *current = Some(tasks.clone()));
+        self.set_tasks(Some(tasks.clone()));
         let _current = Current(self);
         work()
     }
 
     /// Which of several tasks goes on.
     pub(crate) fn choose_task(&self, count: usize) -> usize {
-        self.inner.with(|inner| {
-            let place = inner.lots.below(count as u64);
-            inner.drawn = mix64(inner.drawn ^ (place + 1));
-            place as usize
-        })
+        let place = self.inner.with(|inner| inner.lots.below(count as u64));
+        let drawn = self.drawn.load(Ordering::Relaxed);
+        let drawn = mix64(drawn ^ (place + 1));
+        self.drawn.store(drawn, Ordering::Relaxed);
+        place as usize
     }
 
     /// What was drawn for tasks since the last call, if anything.
     pub(crate) fn take_drawn(&self) -> Option<u64> {
-        let drawn = self.inner.with(|inner| core::mem::take(&mut inner.drawn));
-        (drawn != 0).then_some(drawn)
+        let drawn = self.drawn.load(Ordering::Relaxed);
+        if drawn == 0 {
+            return None;
+        }
+        self.drawn.store(0, Ordering::Relaxed);
+        Some(drawn)
     }
 
     /// A task went on. That takes time, and now and then others go on meanwhile.
