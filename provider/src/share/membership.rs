@@ -82,6 +82,7 @@ struct Holders {
     rows: Vec<Option<Row>>,
     sockets: Vec<SocketEntry>,
     read_at: Option<Time>,
+    generation: u64,
 }
 
 impl Holders {
@@ -91,6 +92,8 @@ impl Holders {
     }
 
     fn read(&mut self, registry: &Registry, now: Time) {
+        // Before the lists: what changes meanwhile is read again.
+        self.generation = registry.generation();
         (self.rows, self.sockets) = registry.holders().unwrap_or_default();
         self.read_at = Some(now);
     }
@@ -316,6 +319,16 @@ impl Membership {
             Some(Neighbour { row, nonce })
         })
         .collect()
+    }
+
+    /// True if a participant that takes packets through memory has a socket at this address.
+    pub(crate) fn is_on_this_host(&self, addr: IpAddr, now: Time) -> bool {
+        let mut holders = lock(&self.holders);
+        if holders.generation != self.registry.generation() {
+            holders.read(&self.registry, now);
+        }
+        let mut sockets = holders.sockets.iter();
+        sockets.any(|entry| entry.addr == addr && entry.takes_rings)
     }
 
     /// The participant that has the chunk, and a socket on this address. One that has just joined is found as well: its

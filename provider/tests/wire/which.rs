@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use urxe::{ConnectOptions, Context, RecvWr, SendWr, Wire};
+use urxe::{ConnectOptions, Context, Qkey, QpType, RecvWr, SendWr, Wire};
 
 use super::peer::{Peer, ping, ping_on};
 use super::{end, end_at, records};
@@ -49,6 +49,54 @@ fn qps_of_one_context_use_memory() {
     got.sort_unstable();
     assert_eq!((got, bytes(&target, 6)), ([1, 2], b"myself".to_vec()));
     went_through(true, [&a, &a]);
+}
+
+/// Owners of two addresses and two of one address, each with two QPs, and no connection: a datagram's address handle is enough.
+#[test]
+fn datagrams_use_memory_between_neighbours() {
+    const QKEY: Qkey = Qkey(0x1111_1111);
+    let shared = address();
+    let open = |addr, wire| {
+        let context = Context::builder(addr).wire(wire).open();
+        let end = End::with(context.expect("shared"), |qp| qp.qp_type(QpType::Ud));
+        let other = end.pd.qp(&end.cq).qp_type(QpType::Ud).create();
+        let other = other.expect("a QP");
+        for qp in [&end.qp, &other] {
+            qp.start_datagrams(QKEY).expect("starts");
+        }
+        (end, other)
+    };
+    let from = open(address(), Wire::Auto);
+    let to = [
+        open(shared, Wire::Auto),
+        open(shared, Wire::Auto),
+        open(address(), Wire::Sockets),
+    ];
+    let ways = [from.0.pd.create_ah_to(shared), {
+        let last = to[2].0.context.address();
+        from.0.pd.create_ah_to(last)
+    }]
+    .map(|ah| ah.expect("a path"));
+    for round in 0..20 {
+        for (number, (end, other)) in to.iter().enumerate() {
+            let memory = end.memory(64);
+            let part = [memory.sge(..)];
+            for qp in [&end.qp, other] {
+                qp.post_recv(&RecvWr::new(round, &part)).expect("room");
+                let text = [number as u8, round as u8];
+                let ah = &ways[number / 2];
+                let send = SendWr::send_inline(1, &text).ud_addr(ah, qp.qp_num(), QKEY);
+                from.0.qp.post_send(&send).expect("room");
+                let wc = end.succeed();
+                assert_eq!((wc.wr_id, wc.src_qp), (round, from.0.qp.qp_num()));
+                assert_eq!(bytes(&memory, 42)[40..], text);
+            }
+        }
+    }
+    // The first of each owner may be sent before the owner was found.
+    let read = to.each_ref().map(|(end, _)| records(end)[1]);
+    assert!(read[..2].iter().all(|&count| count >= 38), "{read:?}");
+    assert_eq!(read[2], 0);
 }
 
 #[test]

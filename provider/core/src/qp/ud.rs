@@ -13,7 +13,8 @@ use crate::error::{DropReason, Fault};
 use crate::qp::requester::{Requester, SendStep};
 use crate::qp::unreliable::{Arrival, Loss};
 use crate::qp::{Link, Qp, sgl};
-use crate::transmit::TxBatch;
+use crate::qpn_table::QpnChunk;
+use crate::transmit::{TxBatch, TxDest};
 use crate::work::{SendFlags, WrOpcode};
 
 /// Bytes of IPv4 header and UDP header before a packet.
@@ -104,7 +105,11 @@ impl Requester {
         };
         let info = opcode.info().expect("the table holds every UD opcode");
         let packet_len = packet_len(info, wqe.length as usize);
-        let Some(slot) = batch.reserve(&to.ah.dest, packet_len) else {
+        let dest = TxDest {
+            chunk: QpnChunk::of(to.qpn),
+            ..to.ah.dest
+        };
+        let Some(slot) = batch.reserve(&dest, packet_len) else {
             return Ok(SendStep::BatchFull);
         };
         let mut bth = Bth::new(opcode, to.qpn, self.next_psn);

@@ -94,6 +94,10 @@ impl Carrier for FaultyCarrier {
         self.below.prepare(remote, chunk, now)
     }
 
+    fn expect(&mut self, remote: IpAddr, now: Time) {
+        self.below.expect(remote, now);
+    }
+
     fn has_ring_to(&self, remote: IpAddr, chunk: QpnChunk) -> bool {
         self.below.has_ring_to(remote, chunk)
     }

@@ -36,6 +36,8 @@ impl Engine {
             socket
                 .send_to_groups(interface_of(path.local), GROUP_HOP_LIMIT)
                 .map_err(Error::io("preparing the socket for multicast"))?;
+        } else {
+            self.enter()?.expect(path.remote);
         }
         Ok(())
     }

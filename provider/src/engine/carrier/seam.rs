@@ -64,6 +64,9 @@ pub(in crate::engine) trait Carrier: Debug + Send {
         false
     }
 
+    /// Datagrams may go to that address.
+    fn expect(&mut self, _remote: IpAddr, _now: Time) {}
+
     /// True if packets to the owner of that chunk at that address leave through memory now.
     fn has_ring_to(&self, _remote: IpAddr, _chunk: QpnChunk) -> bool {
         false

@@ -376,6 +376,11 @@ impl ShardState {
         self.carrier.prepare(remote, chunk, self.parts.now)
     }
 
+    /// An address handle leads there.
+    pub(in crate::engine) fn expect(&mut self, remote: IpAddr) {
+        self.carrier.expect(remote, self.parts.now);
+    }
+
     /// Packets that pass sockets are in envelopes.
     pub(in crate::engine) fn is_sealed(&self) -> bool {
         self.carrier.is_sealed()

@@ -165,9 +165,7 @@ impl MemoryCarrier {
     #[cold]
     fn find_ring(&mut self, remote: IpAddr, chunk: QpnChunk, now: Time) -> Option<usize> {
         let to = self.membership.neighbour(chunk, remote, now)?;
-        if !self.outgoing.here.contains(&remote) {
-            self.outgoing.here.push(remote);
-        }
+        self.outgoing.note_here(remote);
         let rings = &self.outgoing.rings;
         let is_to = |ring: &Option<Outgoing>| ring.as_ref().is_some_and(|ring| ring.to == to);
         if let Some(place) = rings.iter().position(is_to) {
@@ -306,6 +304,14 @@ impl Outgoings {
         }
     }
 
+    /// A participant of this host is at that address.
+    #[cold]
+    fn note_here(&mut self, remote: IpAddr) {
+        if !self.here.contains(&remote) {
+            self.here.push(remote);
+        }
+    }
+
     /// Nothing to look after.
     fn is_empty(&self) -> bool {
         self.refusers.is_empty() && self.rings.iter().all(Option::is_none)
@@ -423,6 +429,13 @@ impl Carrier for MemoryCarrier {
 
     fn prepare(&mut self, remote: IpAddr, chunk: QpnChunk, now: Time) -> bool {
         self.route_to(remote, chunk, now).ring.is_some()
+    }
+
+    fn expect(&mut self, remote: IpAddr, now: Time) {
+        // The ring is made when the first datagram says to which owner it goes.
+        if self.membership.is_on_this_host(remote, now) {
+            self.outgoing.note_here(remote);
+        }
     }
 
     fn has_ring_to(&self, remote: IpAddr, chunk: QpnChunk) -> bool {
