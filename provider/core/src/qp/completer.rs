@@ -7,7 +7,6 @@ use crate::context::{Cx, Host};
 use crate::cq::{Cqe, WcOpcode};
 use crate::error::{DropReason, Fault};
 use crate::qp::Link;
-use crate::qp::recovery::Peer;
 use crate::qp::requester::Requester;
 use crate::qp::sgl;
 use crate::work::{SendFlags, SendWqe, WrOpcode};
@@ -131,7 +130,7 @@ impl Requester {
         }
         match code {
             NakCode::PsnSequence
-                if link.peer == Peer::Selective || self.tries(psn, cx.common.config.recovery) =>
+                if link.peer.is_known() || self.tries(psn, cx.common.config.recovery) =>
             {
                 self.take_selectively(link, packet, cx)
             }

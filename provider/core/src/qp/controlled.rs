@@ -5,7 +5,6 @@ use urxe_wire::{Operation, Packet};
 use crate::config::ShardConfig;
 use crate::congestion::{Acked, Asked, CongestionControl, Controller, Rate, frame_overhead};
 use crate::context::{Cx, Host};
-use crate::qp::recovery::Peer;
 use crate::qp::report::PathReport;
 use crate::qp::requester::{Requester, SendStep};
 use crate::qp::respond::RespondStep;
@@ -152,7 +151,7 @@ impl Requester {
             under_way: self.under_way(),
             rate_bps: congestion.and_then(|c| c.known_rate()).map(Rate::bps),
             has_model: self.follows_path(),
-            is_selective: link.peer == Peer::Selective,
+            is_selective: link.peer.is_known(),
         }
     }
 

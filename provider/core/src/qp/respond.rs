@@ -7,7 +7,6 @@ use crate::context::{Cx, Host};
 use crate::memory::Memory;
 use crate::mr::{Access, Accessor};
 use crate::qp::Link;
-use crate::qp::recovery::Peer;
 use crate::qp::replay::{NextResponse, ResourceKind};
 use crate::qp::responder::{Refusal, Responder};
 use crate::transmit::TxBatch;
@@ -78,7 +77,7 @@ impl Responder {
             return RespondStep::Nothing;
         }
         let syndrome = Syndrome::ack(self.credits());
-        let psn = if self.peer_sets_mig_req || link.peer == Peer::Selective {
+        let psn = if self.peer_sets_mig_req || link.peer.is_known() {
             self.epsn.prev()
         } else {
             self.last_unanswered()
@@ -111,7 +110,7 @@ impl Responder {
         batch: &mut TxBatch,
     ) -> RespondStep {
         let opcode = Opcode::RC_ACKNOWLEDGE;
-        let step = if self.ahead.is_some() && link.peer == Peer::Selective {
+        let step = if self.ahead.is_some() && link.peer.is_known() {
             self.emit_sack(link, syndrome, psn, cx, batch)
         } else {
             self.emit_bare(link, opcode, psn, cx, batch, |this, writer| {

@@ -9,7 +9,7 @@ use crate::context::{Cx, Host};
 use crate::error::{DropReason, Fault};
 use crate::mr::Access;
 use crate::qp::ack::OwedAck;
-use crate::qp::recovery::{Ahead, Peer, Seen, Waiting, span};
+use crate::qp::recovery::{Ahead, Seen, Waiting, span};
 use crate::qp::replay::{Replay, ResourceKind};
 use crate::qp::report::ResponderCounts;
 use crate::qp::{Link, RecvSource};
@@ -348,7 +348,7 @@ impl Responder {
 
     /// Nothing behind these packets is to be answered again: the peer asks for what it lacks, or not for the rest of a READ.
     fn is_part_of_read(&self, link: &Link, number: u64, psn: Psn, packets: u32) -> bool {
-        link.peer == Peer::Selective || !self.replay.is_rest(number, psn, packets)
+        link.peer.is_known() || !self.replay.is_rest(number, psn, packets)
     }
 
     /// A repeated READ must ask for a part of what was asked for before, under the

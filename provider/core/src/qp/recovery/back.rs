@@ -6,7 +6,6 @@ use urxe_wire::{Packet, Psn, RnrTimer};
 use crate::context::{Cx, Host};
 use crate::error::Fault;
 use crate::qp::completer::Reach;
-use crate::qp::recovery::Peer;
 use crate::qp::recovery::retry::Expired;
 use crate::qp::requester::Requester;
 use crate::qp::{Link, Qp};
@@ -57,7 +56,7 @@ impl Requester {
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         self.count_implied_nak(cx);
-        if link.peer == Peer::Selective || self.keeps_answers(cx.common.config.recovery) {
+        if link.peer.is_known() || self.keeps_answers(cx.common.config.recovery) {
             return self.take_selectively(link, packet, cx);
         }
         self.go_back(cx)
@@ -103,7 +102,7 @@ impl Requester {
         packet: &Packet<'_>,
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
-        if link.peer == Peer::Selective {
+        if link.peer.is_known() {
             return self.take_selectively(link, packet, cx);
         }
         cx.common.stats.rcvd_rnr_err += 1;
@@ -171,7 +170,7 @@ impl Qp {
                     psn = self.req.una.get(),
                     "no answer in time: sends again"
                 );
-                if self.link.peer == Peer::Selective {
+                if self.link.peer.is_known() {
                     return self.req.resend_ends(cx.now());
                 }
                 self.req.end_trial(cx.common);

@@ -6,7 +6,7 @@ use crate::config::Recovery;
 use crate::context::{Common, Cx, Host};
 use crate::error::DropReason;
 use crate::qp::recovery::ahead::{Ahead, Keep, span};
-use crate::qp::recovery::{Peer, Waiting, sack};
+use crate::qp::recovery::{Waiting, sack};
 use crate::qp::respond::RespondStep;
 use crate::qp::responder::{Refusal, Responder};
 use crate::qp::{Link, Qp};
@@ -29,7 +29,7 @@ impl Responder {
         if keep == Keep::Again {
             self.seen.note_again(packet.bth().psn, span);
         }
-        if link.peer == Peer::Selective {
+        if link.peer.is_known() {
             // Of a READ request that leaves twice one is kept, and the other says nothing.
             if keep != Keep::Again || !Responder::is_copy(link, packet) {
                 self.owe_news(keep, packet.bth().ack_req);

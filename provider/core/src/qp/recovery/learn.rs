@@ -80,7 +80,7 @@ impl Requester {
     /// Of this peer, an ACK may say which packets are here.
     #[inline]
     pub(crate) fn believes(&self, link: &Link) -> bool {
-        link.peer == Peer::Selective || self.trial.keeps
+        link.peer.is_known() || self.trial.keeps
     }
 
     /// What is lost is known of the packets under way, by a peer of which nothing is known.
@@ -94,7 +94,7 @@ impl Qp {
     /// The requester was told which packets are here: both sides know all there is to know.
     #[cold]
     pub(crate) fn learn_from_response(&mut self) {
-        if self.req.trial.is_told && self.link.peer == Peer::Standard {
+        if self.req.trial.is_told && self.link.peer != Peer::Selective {
             mark!(PeerLearnt);
             self.link.peer = Peer::Selective;
         }
@@ -105,7 +105,7 @@ impl Qp {
         let may_learn = self.link.peer == Peer::Standard && config.recovery == Recovery::Selective;
         if may_learn && self.resp.seen.note_filled(packets, config.look_ns, now) {
             mark!(TrialSeen);
-            self.link.peer = Peer::Selective;
+            self.link.peer = Peer::Tries;
         }
     }
 }

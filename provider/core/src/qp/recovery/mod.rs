@@ -32,8 +32,19 @@ pub(crate) enum Peer {
     /// It does what the standard says, as far as is known.
     #[default]
     Standard,
+    /// It was seen to try: it keeps packets ahead of a gap, and understands which ones this side has. It may know nothing of this side, so READs
+    /// and atomics leave as toward any adapter.
+    Tries,
     /// It says which packets it has, and understands that of this side.
     Selective,
+}
+
+impl Peer {
+    /// It keeps packets ahead of a gap, and can be told which ones are here.
+    #[inline]
+    pub(crate) fn is_known(self) -> bool {
+        self != Peer::Standard
+    }
 }
 
 /// A requester that knows of each packet under way whether it is missing (`selective.rs`).

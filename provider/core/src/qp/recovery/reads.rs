@@ -78,12 +78,12 @@ impl Requester {
 
     /// A new READ request or atomic left that stands for `span` PSNs.
     pub(crate) fn note_read(&mut self, psn: Psn, span: u32, opcode: WrOpcode, link: &Link) {
-        let is_trying = self.is_trying(link);
+        let is_told = link.peer == Peer::Selective;
         if let Some(s) = &mut self.selective {
             let number = s.number(psn);
             s.board.expect_answers(number, span);
             s.reads_end = psn.add(span);
-            let is_long = opcode == WrOpcode::RdmaRead && span >= TWICE_FROM && !is_trying;
+            let is_long = opcode == WrOpcode::RdmaRead && span >= TWICE_FROM && is_told;
             s.copy = is_long.then_some(psn);
         }
     }
@@ -91,7 +91,8 @@ impl Requester {
     /// The READ request that leaves now is the first of its kind, or its copy, and the peer knows that no repetition is.
     #[inline]
     pub(crate) fn is_first_asking(&self, link: &Link) -> bool {
-        let s = self.selective.as_ref().filter(|_| !self.is_trying(link));
+        let s = self.selective.as_ref();
+        let s = s.filter(|_| link.peer == Peer::Selective);
         s.is_some_and(|s| !self.next_psn.is_before(self.sent_end) || s.copy == Some(self.next_psn))
     }
 
@@ -126,7 +127,7 @@ impl Requester {
 impl Responder {
     /// A READ request of which another came, or comes.
     pub(crate) fn is_copy(link: &Link, packet: &Packet<'_>) -> bool {
-        link.peer == Peer::Selective
+        link.peer.is_known()
             && packet.info().operation == Operation::ReadRequest
             && !packet.bth().ack_req
     }
@@ -136,7 +137,7 @@ impl Responder {
     pub(crate) fn repeat_unknown(&mut self, link: &Link, packet: &Packet<'_>) -> bool {
         let psn = packet.bth().psn;
         let reth = packet.reth().filter(|reth| {
-            link.peer == Peer::Selective
+            link.peer.is_known()
                 && link.access.contains(Access::REMOTE_READ)
                 && self.replay.find(psn).is_none()
                 && u64::from(reth.dma_len) <= MESSAGE_MAX

@@ -12,7 +12,7 @@ use crate::qp::Link;
 use crate::qp::completer::{Reach, nak_fault};
 use crate::qp::recovery::ahead::{Ahead, Keep};
 use crate::qp::recovery::sack::Sack;
-use crate::qp::recovery::{Board, Selective};
+use crate::qp::recovery::{Board, Peer, Selective};
 use crate::qp::requester::Requester;
 use crate::time::Time;
 use crate::work::WrOpcode;
@@ -262,7 +262,7 @@ impl Requester {
             self.trial.take(psn.next(), false);
         }
         self.settle_to(psn, link, cx)?;
-        if !self.is_trying(link) {
+        if link.peer == Peer::Selective {
             self.free_places(psn);
         }
         let Some(s) = &mut self.selective else {
