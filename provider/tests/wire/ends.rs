@@ -4,8 +4,8 @@ use urxe::{ConnectOptions, SendWr, WcStatus};
 
 use super::peer::{Peer, ping};
 use super::process::{descriptors, rings};
-use super::{end, records};
-use crate::common::{End, alone, wait_until};
+use super::{end, end_of_one_shard, records};
+use crate::common::{End, address, alone, wait_until};
 
 /// Found out within a second or so.
 fn hasty() -> ConnectOptions {
@@ -18,7 +18,8 @@ fn hasty() -> ConnectOptions {
 
 /// A peer to which packets go through memory, both ways.
 fn neighbour(end: &End) -> Peer {
-    let mut peer = Peer::start();
+    // One ring each way can be counted, not those of several shards.
+    let mut peer = Peer::start_by(Peer::command().env("URXE_SHARDS", "1"), address());
     peer.connect(&end.qp, &hasty());
     wait_until("packets go through memory", || {
         ping(end, 0);
@@ -40,10 +41,10 @@ fn nothing_is_left_of_a_process_that_is_killed_or_becomes_another_program() {
         "wire::ends::nothing_is_left_of_a_process_that_is_killed_or_becomes_another_program",
         || {
             // The first context of a process leaves a descriptor for children of a fork.
-            drop(end());
+            drop(end_of_one_shard());
             let before = (rings(), descriptors());
             for becomes in [false, true] {
-                let a = end();
+                let a = end_of_one_shard();
                 let mut peer = neighbour(&a);
                 assert_eq!(rings(), 2, "one each way");
                 if becomes {

@@ -16,7 +16,7 @@ use urxe::ConnectOptions;
 use urxe_ring::{Mark, Producer};
 
 use super::process::{descriptors, rings};
-use super::{Dice, end, records, seed};
+use super::{Dice, end_of_one_shard, records, seed};
 use crate::common::{alone, connect, exchange, wait_until};
 
 /// Bytes of a ring's memory.
@@ -124,7 +124,7 @@ fn nonsense(dice: &mut Dice) -> (Producer, OwnedFd) {
 fn junk_in_an_inbox_disturbs_nothing() {
     alone("wire::junk::junk_in_an_inbox_disturbs_nothing", || {
         let mut dice = seed(11);
-        let (a, b) = (end(), end());
+        let (a, b) = (end_of_one_shard(), end_of_one_shard());
         connect(&a.qp, &b.qp, &ConnectOptions::default());
         exchange(&a, &b, 1);
         let before = descriptors();

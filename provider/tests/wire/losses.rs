@@ -16,8 +16,9 @@ fn faulty(spec: &str) -> End {
 /// Each kind is seen, recovered from, and damages nothing.
 #[test]
 fn faults_happen_to_packets_in_memory_and_are_recovered_from() {
+    // 17 ms: seven of them pass between two turns of a busy machine's threads only if something is wrong.
     let options = ConnectOptions {
-        timeout: 8,
+        timeout: 12,
         ..ConnectOptions::default()
     };
     for (spec, counter) in [

@@ -26,6 +26,12 @@ fn end_at(addr: IpAddr) -> End {
     End::on(context.open().expect("the address is shared"))
 }
 
+/// For tests that count rings and participants: each shard is one.
+fn end_of_one_shard() -> End {
+    let context = Context::builder(address()).wire(Wire::Auto).shards(1);
+    End::on(context.open().expect("the address is shared"))
+}
+
 /// Records that an end has written, and has read.
 fn records(end: &End) -> [u64; 2] {
     ["tx_records", "rx_records"].map(|name| end.counter(name))
