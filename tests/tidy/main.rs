@@ -5,6 +5,7 @@ mod documents;
 mod environment;
 mod modules;
 mod packages;
+mod programs;
 mod source;
 mod tree;
 mod words;
