@@ -14,6 +14,7 @@ mod control;
 mod credit;
 mod deadlock;
 mod groups;
+mod overrides;
 mod port;
 mod receive;
 mod reserve;
@@ -37,6 +38,8 @@ use agenda::Agenda;
 pub(crate) use agenda::{Event, Step};
 pub(crate) use control::mac_of;
 pub use deadlock::{Deadlock, StuckQueue};
+pub use overrides::{Override, Place};
+use overrides::{marking_at, settings_at};
 use port::Port;
 pub use reserve::ReserveError;
 pub use stats::{DropReason, Drops, PortStats};
@@ -82,6 +85,8 @@ pub struct FabricConfig {
     pub qos: Qos,
     /// All switches.
     pub switch: SwitchConfig,
+    /// Switches and ports with settings of their own.
+    pub overrides: Vec<Override>,
     /// The adapters of all hosts.
     pub adapter: AdapterConfig,
 }
@@ -178,6 +183,7 @@ impl Fabric {
             let rng = Rng::stream(config.seed, Entity::Port(id.0), "bit errors");
             let mut port = Port::new(node, link, place, rng, &config.qos);
             port.latency = latency(&topology, id, &config);
+            port.marking = marking_at(&config.switch, &config.overrides, node, id);
             ports.push(port);
         }
         let mut switches = Vec::with_capacity(topology.switch_count());
@@ -433,7 +439,7 @@ fn switch(
     let of_port = |port: PortId| {
         let mut link = topology.cables()[port.cable()].link;
         link.mtu += tag;
-        let given = config.switch.headroom;
+        let given = settings_at(&config.switch, &config.overrides, id, Some(port)).headroom;
         // What is on its way through an adapter or a pipeline comes as well, and has not been counted yet.
         let inside = link.rate.bytes_in(latency(topology, port.peer(), config)) as u32;
         given.unwrap_or_else(|| headroom::required(&link, config.switch.cell) + inside)
@@ -443,7 +449,8 @@ fn switch(
     let headroom = own.map(|p| if is_paused { of_port(p) } else { 0 });
     let headroom: Vec<u32> = headroom.collect();
     let lossless = if is_paused { config.qos.protected() } else { 0 };
-    let mmu = Mmu::new(&config.switch, headroom, frame_max, lossless).map_err(|error| {
+    let own_config = settings_at(&config.switch, &config.overrides, id, None);
+    let mmu = Mmu::new(&own_config, headroom, frame_max, lossless).map_err(|error| {
         FabricError::Buffer {
             switch: topology.name(id).to_owned(),
             error,

@@ -6,6 +6,7 @@ use crate::fabric::stats::PortStats;
 use crate::frame::{FrameId, FrameSlab, Queue};
 use crate::link::Link;
 use crate::qos::{FlowControl, PRIORITIES, Qos};
+use crate::switch::Marking;
 use crate::topology::Node;
 
 /// A port, of a switch or of an adapter.
@@ -18,6 +19,8 @@ pub(crate) struct Port {
     pub(crate) is_down: bool,
     /// What frames take longer than the cable: in the adapter that sends them, and in the node that they come to.
     pub(crate) latency: Span,
+    /// How what leaves here is marked, if not as in all of the network.
+    pub(crate) marking: Option<Box<[Option<Marking>; PRIORITIES]>>,
     /// Bits per second that are set aside for flows.
     pub(crate) reserved_bps: u64,
     /// The frame that is being sent.
@@ -74,6 +77,7 @@ impl Port {
             local,
             is_down: false,
             latency: Span::ZERO,
+            marking: None,
             reserved_bps: 0,
             busy: None,
             queues: [Queue::default(); PRIORITIES],

@@ -159,7 +159,9 @@ impl Fabric {
     #[inline]
     fn mark(&mut self, switch: SwitchId, egress: PortId, id: FrameId, queued: u64) {
         let f = self.frames.get_mut(id);
-        let Some(marking) = self.config.switch.marking[usize::from(f.priority)] else {
+        let own = self.ports[egress.index()].marking.as_deref();
+        let marking = own.unwrap_or(&self.config.switch.marking);
+        let Some(marking) = marking[usize::from(f.priority)] else {
             self.patch(id);
             return;
         };

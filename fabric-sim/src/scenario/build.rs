@@ -9,15 +9,16 @@ use crate::engine::{Rate, Span, Time};
 use crate::fabric::FabricConfig;
 use crate::host::{Arrivals, ConnectOptions, FlowSpec, StreamOp, StreamSpec, TransportConfig};
 use crate::link::Link;
-use crate::qos::{FlowControl, PRIORITIES, PauseTimes, Qos};
+use crate::qos::{FlowControl, PauseTimes, Qos};
 use crate::scenario::extent::Extent;
 use crate::scenario::file::{
-    ArrivalsName, BalanceName, DcqcnTable, EcnTable, FlowControlName, FlowTable, FramesTable,
-    HostTable, Op, QosTable, RecoveryName, Scenario, Shape, SwitchTable, TopologyTable,
+    ArrivalsName, BalanceName, DcqcnTable, FlowControlName, FlowTable, FramesTable, HostTable, Op,
+    QosTable, RecoveryName, Scenario, Shape, SwitchTable, TopologyTable,
 };
+use crate::scenario::overrides::{marking, overrides, threshold};
 use crate::scenario::values::{Cable, Classes, Congestion, Names, Size};
 use crate::scenario::{ScenarioError, faults, host_of};
-use crate::switch::{Balance, Marking, SwitchConfig, Threshold};
+use crate::switch::{Balance, SwitchConfig};
 use crate::topology::{HostId, Topology};
 
 type Result<T> = core::result::Result<T, ScenarioError>;
@@ -52,7 +53,12 @@ impl Scenario {
             (config.adapter.xoff, config.adapter.xon) = (buffer / 2, buffer / 4);
         }
         Extent::of(&file.topology.kind).check()?;
-        let mut sim = Sim::new(topology(&file.topology), config)?;
+        let topology = topology(&file.topology);
+        for (number, table) in file.overrides.iter().enumerate() {
+            let given = overrides(&topology, number, table, config.qos.lossless)?;
+            config.overrides.extend(given);
+        }
+        let mut sim = Sim::new(topology, config)?;
         let mut transport = TransportConfig {
             first_psn: file.host.first_psn.as_ref().map(|psn| psn.0),
             recovery: recovery(file.host.recovery),
@@ -112,24 +118,16 @@ fn qos(table: &QosTable) -> Qos {
 
 fn switch(table: &SwitchTable, lossless: u8) -> Result<SwitchConfig> {
     let default = SwitchConfig::default();
-    let threshold = |alpha: Option<f64>, bytes: Option<Size>, default| match (alpha, bytes) {
-        (_, Some(Size(bytes))) => Threshold::Static(bytes),
-        (Some(alpha), None) => Threshold::Dynamic(alpha),
-        (None, None) => default,
-    };
     let mut config = SwitchConfig {
         buffer: table.buffer.map_or(default.buffer, |size| size.0),
         cell: table.cell.unwrap_or(default.cell),
         reserved: table.reserved.map_or(default.reserved, |size| size.0),
-        threshold: threshold(table.alpha, table.threshold, default.threshold),
+        threshold: threshold(table.alpha, table.threshold).unwrap_or(default.threshold),
         xon_offset: table.xon_offset.map_or(default.xon_offset, |size| size.0),
         headroom: table.headroom.map(|size| size.0),
         headroom_pool: table.headroom_pool.map(|size| size.0),
-        lossy_threshold: threshold(
-            table.lossy_alpha,
-            table.lossy_threshold,
-            default.lossy_threshold,
-        ),
+        lossy_threshold: threshold(table.lossy_alpha, table.lossy_threshold)
+            .unwrap_or(default.lossy_threshold),
         lossy_pool: table.lossy_pool.map(|size| size.0),
         watchdog: table.watchdog,
         dead_queue: table.dead_queue,
@@ -138,7 +136,7 @@ fn switch(table: &SwitchTable, lossless: u8) -> Result<SwitchConfig> {
         ..default
     };
     if let Some(ecn) = &table.ecn {
-        config.marking = marking(ecn, lossless)?;
+        config.marking = marking(ecn, lossless, "switch.ecn")?;
     }
     Ok(config)
 }
@@ -164,20 +162,6 @@ fn recovery(name: RecoveryName) -> Recovery {
         RecoveryName::Keep => Recovery::Keep,
         RecoveryName::Selective => Recovery::Selective,
     }
-}
-
-fn marking(ecn: &EcnTable, lossless: u8) -> Result<[Option<Marking>; PRIORITIES]> {
-    let marking = Marking {
-        min: ecn.kmin.0,
-        max: ecn.kmax.0,
-        probability: ecn.pmax.0,
-    };
-    if marking.min > marking.max {
-        return Err(ScenarioError::value("switch.ecn", "kmin <= kmax is needed"));
-    }
-    let classes = ecn.priorities.as_ref().map_or(lossless, |c| c.0);
-    let of_class = |class: usize| (classes & (1 << class) != 0).then_some(marking);
-    Ok(core::array::from_fn(of_class))
 }
 
 fn topology(table: &TopologyTable) -> Topology {

@@ -153,13 +153,24 @@ fn between(
     what: &str,
     sign: char,
 ) -> Option<core::result::Result<PortId, String>> {
-    let text = text.as_deref()?;
+    Some(port_between(topology, text.as_deref()?, what, sign))
+}
+
+/// The port of a name like "s0>h1".
+pub(super) fn port_of(topology: &Topology, text: &str) -> core::result::Result<PortId, String> {
+    port_between(topology, text, "port", '>')
+}
+
+fn port_between(
+    topology: &Topology,
+    text: &str,
+    what: &str,
+    sign: char,
+) -> core::result::Result<PortId, String> {
     let find = |(at, _)| {
         let (a, b) = (topology.find(&text[..at])?, topology.find(&text[at + 1..])?);
         topology.port_between(a, b)
     };
     let found = text.match_indices(sign).find_map(find);
-    Some(
-        found.ok_or_else(|| format!("{text:?} is no {what}: two names with a {sign} between them")),
-    )
+    found.ok_or_else(|| format!("{text:?} is no {what}: two names with a {sign} between them"))
 }

@@ -106,6 +106,8 @@ pub(super) struct File {
     pub(super) topology: TopologyTable,
     #[serde(default)]
     pub(super) switch: SwitchTable,
+    #[serde(default, rename = "override")]
+    pub(super) overrides: Vec<OverrideTable>,
     #[serde(default)]
     pub(super) qos: QosTable,
     #[serde(default)]
@@ -286,6 +288,19 @@ pub(super) struct SwitchTable {
     pub(super) latency: Span,
     pub(super) balance: BalanceName,
     pub(super) flowlet_gap: Option<Span>,
+}
+
+/// Settings of single switches or ports.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OverrideTable {
+    pub(super) switch: Option<Names>,
+    pub(super) port: Option<Names>,
+    pub(super) buffer: Option<Size>,
+    pub(super) alpha: Option<f64>,
+    pub(super) threshold: Option<Size>,
+    pub(super) headroom: Option<Size<u32>>,
+    pub(super) ecn: Option<EcnTable>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize)]

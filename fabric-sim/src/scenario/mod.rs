@@ -8,6 +8,7 @@ mod job_file;
 mod jobs;
 mod judge;
 mod lines;
+mod overrides;
 mod report;
 mod settings;
 mod swarm;

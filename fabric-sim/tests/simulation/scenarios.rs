@@ -453,3 +453,142 @@ fn control_from_papers_keeps_the_queue_short_enough_to_stop_nobody() {
     assert!(fault("swift:0us").contains("a time above 0 is needed"));
     assert!(fault("timely:fast").contains("fast"));
 }
+
+/// Two hosts send more to each of two others than its link takes.
+const CROWDED: &str = r#"
+[sim]
+until = "300us"
+mode = "lite"
+[topology]
+kind = "edges"
+edges = """
+h0 s0 25Gbps 2m
+h1 s0 25Gbps 2m
+s0 s1 100Gbps 2m
+h2 s1 10Gbps 2m
+h3 s1 10Gbps 2m
+"""
+[switch]
+ecn = { kmin = "1GB", kmax = "1GB", pmax = 1.0 }
+[[flow]]
+op = "frames"
+from = ["h0", "h1"]
+to = "h2"
+stop = "300us"
+[[flow]]
+op = "frames"
+from = ["h0", "h1"]
+to = "h3"
+stop = "300us"
+"#;
+
+/// The crowded network with such overrides, at its end.
+fn crowded(overrides: &str) -> Sim {
+    let text = format!("{CROWDED}{overrides}");
+    let mut sim = scenario(&text, &[]).build(1).expect("it is possible");
+    sim.run_until(Time::ZERO + Span::from_us(300));
+    sim
+}
+
+#[test]
+fn single_switches_and_ports_have_settings_of_their_own() {
+    let seen = |overrides: &str| {
+        let sim = crowded(overrides);
+        let (fabric, topology) = (sim.fabric(), sim.fabric().topology());
+        let node = |name: &str| topology.find(name).expect("a name");
+        let stats = |from: &str, to: &str| {
+            let port = topology.port_between(node(from), node(to));
+            *fabric.port_stats(port.expect("a cable"))
+        };
+        let marked = [("s1", "h2"), ("s1", "h3"), ("s0", "s1")].map(|(a, b)| stats(a, b).marked);
+        let paused = [("h0", "s0"), ("s0", "s1")].map(|(a, b)| stats(a, b).pauses_received);
+        (marked, paused, fabric.drops().lossless_overruns())
+    };
+    let (marked, paused, lost) = seen("");
+    assert_eq!((marked, paused, lost), ([0; 3], [0; 2], 0), "room for all");
+    // Marked at one port alone, and at all ports of a switch, of which one has no queue long enough.
+    let ecn = "ecn = { kmin = '50KB', kmax = '50KB', pmax = 1.0 }\n";
+    let (marked, ..) = seen(&format!("[[override]]\nport = 's1>h2'\n{ecn}"));
+    assert!(marked[0] > 0 && marked[1..] == [0, 0], "{marked:?}");
+    let (marked, ..) = seen(&format!("[[override]]\nswitch = 's1'\n{ecn}"));
+    assert!(
+        marked[0] > 0 && marked[1] > 0 && marked[2] == 0,
+        "{marked:?}"
+    );
+    // What is said of a port goes before what is said of its switch.
+    let never = "ecn = { kmin = '1GB', kmax = '1GB', pmax = 1.0 }\n";
+    let both = format!("[[override]]\nport = 's1>h3'\n{never}[[override]]\nswitch = 's1'\n{ecn}");
+    let (marked, ..) = seen(&both);
+    assert!(marked[0] > 0 && marked[1] == 0, "{marked:?}");
+    // A small share of one switch: its neighbour has to stop, and has room for all that then waits.
+    for small in ["threshold = '64KB'", "buffer = '400KB'\nalpha = 0.25"] {
+        let (_, paused, lost) = seen(&format!("[[override]]\nswitch = 's1'\n{small}\n"));
+        assert!(
+            paused[0] == 0 && paused[1] > 0 && lost == 0,
+            "{small}: {paused:?}, {lost}"
+        );
+    }
+    // No headroom where the frames come in: what is on its way when the neighbour stops is lost.
+    let none = "[[override]]\nswitch = ['s1']\nthreshold = '64KB'\n[[override]]\nport = ['s1>s0']\nheadroom = 0\n";
+    let (_, paused, lost) = seen(none);
+    assert!(paused[1] > 0 && lost > 0, "{paused:?}, {lost}");
+}
+
+#[test]
+fn overrides_that_cannot_be_are_told_with_their_line() {
+    let line = CROWDED.lines().count() + 2;
+    for (text, words) in [
+        (
+            "port = 's1-h2'\nheadroom = 0",
+            "override[0].port: \"s1-h2\" is no port",
+        ),
+        (
+            "port = 'h2>s1'\nheadroom = 0",
+            "\"h2>s1\" is a port of a host",
+        ),
+        (
+            "switch = ['s1', 'h2']\nheadroom = 0",
+            "override[0].switch: \"h2\" is no switch",
+        ),
+        ("switch = []\nheadroom = 0", "it names none"),
+        (
+            "switch = 's1'\nport = 's1>h2'\nheadroom = 0",
+            "one of switch and port is needed",
+        ),
+        ("switch = 's1'", "it changes nothing"),
+    ] {
+        let text = format!("{CROWDED}[[override]]\n{text}\n");
+        let error = scenario(&text, &[]).build(1).expect_err(words).to_string();
+        assert!(
+            error.starts_with(&format!("line {line}: override[0].")),
+            "{error}"
+        );
+        assert!(error.contains(words), "{error}");
+    }
+    for (text, words) in [
+        ("headroom = 0", "one of switch and port is needed"),
+        (
+            "port = 's1>h2'\nbuffer = '1MB'",
+            "all ports of a switch share it",
+        ),
+        (
+            "port = 's1>h2'\nalpha = 1.0",
+            "override[0].alpha: all ports of a switch share it",
+        ),
+        (
+            "switch = 's1'\nbuffer = '1KB'",
+            "switch s1: a buffer of 1000 bytes is too small",
+        ),
+        (
+            "port = 's1>h2'\necn = { kmin = '2KB', kmax = '1KB', pmax = 0.5 }",
+            "override[0].ecn: kmin <= kmax is needed",
+        ),
+    ] {
+        let text = format!("{CROWDED}[[override]]\n{text}\n");
+        let error = scenario(&text, &[]).build(1).expect_err(words).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    let text = format!("{CROWDED}[[override]]\nswitch = 's1'\nbalance = 'spray'\n");
+    let error = Scenario::parse(&text).expect_err("no such key").to_string();
+    assert!(error.contains("unknown field `balance`"), "{error}");
+}
