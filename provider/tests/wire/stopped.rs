@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use urxe::{ConnectOptions, Fault, SendWr, Wc, WcStatus};
+use urxe::{ConnectOptions, Endpoint, Fault, Qkey, QpType, SendWr, Wc, WcStatus};
 
 use super::peer::{Peer, ping};
 use super::process::damage_rings;
@@ -82,6 +82,50 @@ fn what_was_sent_to_a_stopped_process_arrives() {
         (0, 0)
     );
     assert!(done > 10, "{done} round trips of the others");
+}
+
+/// Nothing slows down a sender of datagrams: those that a neighbour does not take in time go through the kernel, and are lost there at the
+/// earliest. Its ring has room for some four megabytes.
+#[test]
+fn datagrams_that_a_ring_has_no_room_for_go_through_sockets() {
+    const QKEY: Qkey = Qkey(1);
+    const COUNT: u64 = 6000;
+    let (mut peer, mut other) = (Peer::start(), Peer::start());
+    let a = End::with(end().context.clone(), |qp| qp.qp_type(QpType::Ud));
+    a.qp.start_datagrams(QKEY).expect("starts");
+    let beside = End::on(a.context.clone());
+    other.connect(&beside.qp, &hasty());
+    is_open(&beside, &mut other);
+    // What it does not expect it drops; this is about the way there.
+    let to: Endpoint = (peer
+        .ask(&format!("connect {}", beside.qp.endpoint()))
+        .parse())
+    .expect("one");
+    let ah = a.pd.create_ah_to(to.addr).expect("a path");
+    let text = a.memory(1024);
+    let sges = [text.sge(..)];
+    let send = |number: u64| {
+        let wr = SendWr::send(number, &sges).ud_addr(&ah, to.qpn, QKEY);
+        a.qp.post_send(&wr.signaled()).expect("room");
+        assert_eq!(a.succeed().wr_id, number);
+    };
+    wait_until("datagrams go through memory", || {
+        let before = a.counter("tx_records");
+        send(0);
+        a.counter("tx_records") > before
+    });
+    peer.stop();
+    let before = ["tx_records", "rings_full"].map(|name| a.counter(name));
+    (0..COUNT).for_each(send);
+    let after = ["tx_records", "rings_full"].map(|name| a.counter(name));
+    let written = after[0] - before[0];
+    assert!((3000..COUNT).contains(&written), "{written} records");
+    assert_eq!(after[1], before[1], "none is lost here");
+    ping(&beside, 1);
+    peer.signal(Signal::CONT);
+    wait_until("it takes what is in the ring", || {
+        peer.count("rx_records") >= written
+    });
 }
 
 /// A process that was killed does not count as one that is stopped.
