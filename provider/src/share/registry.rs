@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::time::{ClockId, clock_gettime};
 use rustix::fs::{FlockOperation, flock};
@@ -302,20 +303,28 @@ impl<'a> Locked<'a> {
 
     /// Takes a place for this process; `None` if all are taken.
     pub(super) fn add(&mut self, nonce: u64) -> io::Result<Option<Row>> {
-        let free = self.tables.participants.iter().position(|p| p.nonce == 0);
-        let Some(number) = free else {
-            return Ok(None);
-        };
-        let row = Row(number as u16);
-        // First the lock that shows that it is alive.
+        for number in 0..ROWS {
+            if self.tables.participants[number].nonce != 0 || !self.lock_row(number)? {
+                continue;
+            }
+            self.tables.participants[number] = Participant {
+                nonce,
+                process: self.registry.process,
+            };
+            self.write(HEAD, number, &self.tables.participants[number].emit())?;
+            return Ok(Some(Row(number as u16)));
+        }
+        Ok(None)
+    }
+
+    /// The lock that shows that a participant is alive. False if another has it: one that leaves has it for longer than its row.
+    fn lock_row(&self, number: usize) -> io::Result<bool> {
         let lock = byte_locks(number..number + 1, libc::F_WRLCK);
-        fcntl(&self.registry.file, FcntlArg::F_OFD_SETLK(&lock))?;
-        self.tables.participants[number] = Participant {
-            nonce,
-            process: self.registry.process,
-        };
-        self.write(HEAD, number, &self.tables.participants[number].emit())?;
-        Ok(Some(row))
+        match fcntl(&self.registry.file, FcntlArg::F_OFD_SETLK(&lock)) {
+            Ok(_) => Ok(true),
+            Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Takes a participant out, with all that it has.

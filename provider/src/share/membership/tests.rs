@@ -434,6 +434,29 @@ fn a_process_that_is_stopped_with_the_registry_locked_stops_nobody_for_long() {
     }
 }
 
+/// The lock of a row is let go with the file, after the row: one that joins in between takes another.
+#[test]
+fn a_place_that_is_just_left_is_not_taken() {
+    let place = Place::new("leaving");
+    let registries = [place.registry(), place.registry(), place.registry()];
+    let add = |registry: &Registry, nonce| {
+        let mut locked = registry.lock(None).expect("free");
+        let row = locked.add(nonce).expect("room").expect("a row");
+        drop(locked);
+        row
+    };
+    let [leaving, joins, later] = &registries;
+    let left = add(leaving, 1);
+    let mut locked = leaving.lock(Some(left)).expect("free");
+    locked.remove(left).expect("it is there");
+    drop(locked);
+    let taken = add(joins, 2);
+    assert_ne!(taken, left);
+    drop(place.registry());
+    assert!(joins.has_row(taken, 2) && !joins.has_row(left, 1));
+    assert!(![left, taken].contains(&add(later, 3)));
+}
+
 #[test]
 fn a_full_registry_says_how_many_there_are() {
     let place = Place::new("full");
