@@ -15,6 +15,8 @@ mod multicast;
 mod observe;
 mod program_checks;
 mod programs;
+#[path = "../race/mod.rs"]
+mod race;
 mod races;
 mod scenario_text;
 mod scenarios;

@@ -8,37 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fabric_sim::HostId;
-use fabric_sim::program::{Failure, SeedTest, Simulation, ask, sleep, spawn, tell};
+use fabric_sim::program::{Failure, Simulation, ask, sleep, spawn, tell};
 use urxe::{CompChannel, ConnectOptions, Cq, SendWr, Wc, WcStatus};
 
 use crate::end::{End, options};
+use crate::race::must_find;
 
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);
-
-/// Seeds in which a race must be found.
-const SEEDS: u64 = 100;
-/// Seeds under which the mended program must hold.
-const MENDED: u64 = 20;
-
-type Program = fn(&mut Simulation, bool) -> Result<(), Failure>;
-
-/// The broken program fails under some seed, and fails the same way under it again; the mended one does not fail.
-fn must_find(name: &'static str, program: Program) {
-    let test = SeedTest {
-        name,
-        seeds: SEEDS,
-        twice: false,
-    };
-    let broken = |sim: &mut Simulation| program(sim, true);
-    let found = test.find(0..SEEDS, false, broken);
-    let found = found.expect_err("the race is found");
-    let seed = found.seed.expect("a seed found it");
-    println!("{name}: seed {seed}: {}", found.words);
-    assert_eq!(test.find([seed], false, broken), Err(found));
-    let mended = test.find(0..MENDED, false, |sim| program(sim, false));
-    assert_eq!(mended, Ok(()), "mended");
-}
 
 fn take(cq: &Cq) -> Option<Wc> {
     let mut wcs = [Wc::default()];

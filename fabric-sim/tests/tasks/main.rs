@@ -3,6 +3,8 @@
 mod connections;
 #[path = "../end/mod.rs"]
 mod end;
+#[path = "../race/mod.rs"]
+mod race;
 mod races;
 mod streams;
 mod tasks;

@@ -1,0 +1,30 @@
+//! Finding a race by seeds.
+
+use fabric_sim::program::{Failure, SeedTest, Simulation};
+
+/// Seeds in which a race must be found.
+const SEEDS: u64 = 100;
+/// Seeds under which the mended program must hold.
+const MENDED: u64 = 20;
+
+pub(crate) type Program = fn(&mut Simulation, bool) -> Result<(), Failure>;
+
+/// The broken program fails under some seed, and fails the same way under it again; the mended one does not fail. Returns what
+/// the failure says.
+pub(crate) fn must_find(name: &'static str, program: Program) -> String {
+    let test = SeedTest {
+        name,
+        seeds: SEEDS,
+        twice: false,
+    };
+    let broken = |sim: &mut Simulation| program(sim, true);
+    let found = test.find(0..SEEDS, false, broken);
+    let found = found.expect_err("the race is found");
+    let seed = found.seed.expect("a seed found it");
+    println!("{name}: seed {seed}: {}", found.words);
+    let words = found.words.clone();
+    assert_eq!(test.find([seed], false, broken), Err(found));
+    let mended = test.find(0..MENDED, false, |sim| program(sim, false));
+    assert_eq!(mended, Ok(()), "mended");
+    words
+}
