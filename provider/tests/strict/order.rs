@@ -24,9 +24,10 @@ fn write_and_poll_on_last_byte(a: &End, b: &End, len: usize) -> bool {
 fn relying_on_the_last_byte_of_a_write_fails() {
     let (a, b) = pair_of(28);
     for len in [64, 4096, 20_000] {
-        // A thread that loses the processor between its two looks may see all of it.
-        let lucky = (0..20).all(|_| write_and_poll_on_last_byte(&a, &b, len));
-        assert!(!lucky, "{len} bytes came in order every time");
+        // A thread that loses the processor between its two looks may see all of it, on a busy machine many times.
+        wait_until("the last byte comes before others", || {
+            !write_and_poll_on_last_byte(&a, &b, len)
+        });
     }
     assert_clean([&a, &b]);
 }
@@ -34,7 +35,7 @@ fn relying_on_the_last_byte_of_a_write_fails() {
 #[test]
 fn relying_on_the_order_of_two_writes_fails() {
     let (a, b) = pair_of(30);
-    let lucky = (0..20).all(|_| {
+    wait_until("the flag overtakes the data", || {
         let (from, data, flag) = (a.memory(1000), b.memory(1000), b.memory(8));
         from.write(0, &[7; 1000]);
         let (all, word) = ([from.sge(..)], [from.sge(..8)]);
@@ -46,9 +47,8 @@ fn relying_on_the_order_of_two_writes_fails() {
         wait_until("the flag", || flag.load_u64(0) != 0);
         let seen = bytes(&data, 1000);
         a.succeed();
-        seen == [7; 1000]
+        seen != [7; 1000]
     });
-    assert!(!lucky, "the flag never overtook the data");
     assert_clean([&a, &b]);
 }
 
