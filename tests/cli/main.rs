@@ -14,6 +14,7 @@ mod pingpong;
 mod scale;
 mod sim;
 mod sim_many;
+mod sim_ray;
 mod sim_report;
 mod strict;
 mod study;
