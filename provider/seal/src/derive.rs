@@ -12,18 +12,17 @@ use crate::hkdf;
 /// Bytes of a secret.
 pub(crate) const SECRET: usize = 32;
 
-const SALT: &[u8] = b"urxe sealed packets 1";
-const PAIR_SALT: &[u8] = b"urxe packets of a pair 1";
+/// Another with each cipher: what is a key of one is none of another's.
+const SALT: &[u8] = b"urxe sealed packets 3";
+const PAIR_SALT: &[u8] = b"urxe packets of a pair 3";
+const OTHER_SALT: &[u8] = b"urxe sealed packets 1";
 
 /// The key of all packets that one sender sends on one path in one mode.
 pub(crate) fn key(secret: &[u8; SECRET], path: &Path, mode: Mode, sender: u32) -> Key {
     let [source, dest] = [path.source, path.dest].map(octets);
     let mut bytes = Zeroizing::new([0; KEY]);
-    expand(
-        secret,
-        &[&[mode as u8], &sender.to_be_bytes(), &source, &dest],
-        &mut bytes,
-    );
+    let info: [&[u8]; 4] = [&[mode as u8], &sender.to_be_bytes(), &source, &dest];
+    hkdf::expand(SALT, secret, &info, &mut bytes);
     Key::new(&bytes)
 }
 
@@ -54,19 +53,15 @@ pub(crate) fn octets(addr: IpAddr) -> [u8; 16] {
 /// What the handshakes of pairs begin with.
 pub(crate) fn psk(secret: &[u8; SECRET]) -> Zeroizing<[u8; SECRET]> {
     let mut bytes = Zeroizing::new([0; SECRET]);
-    expand(secret, &[b"pair"], &mut bytes);
+    hkdf::expand(OTHER_SALT, secret, &[b"pair"], &mut bytes);
     bytes
 }
 
 /// What tells secrets apart, without telling them.
 pub(crate) fn check(secret: &[u8; SECRET]) -> u32 {
     let mut bytes = [0; KEY];
-    expand(secret, &[b"check"], &mut bytes);
+    hkdf::expand(OTHER_SALT, secret, &[b"check"], &mut bytes);
     u32::from_be_bytes(*bytes.first_chunk().expect("it is longer"))
-}
-
-fn expand(secret: &[u8], info: &[&[u8]], bytes: &mut [u8; KEY]) {
-    hkdf::expand(SALT, secret, info, bytes);
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ pub const OVERHEAD: usize = HEADER + TAG - ICRC;
 /// The shortest sealed packet.
 pub(crate) const LEN_MIN: usize = CLEAR + TAG;
 
-/// The version of all that is sealed. In 1 the cipher was AES-256-GCM.
-pub const VERSION: u8 = 2;
+/// The version of all that is sealed. In 1 the cipher was AES-256-GCM, in 2 AEGIS-256X2.
+pub const VERSION: u8 = 3;
 
 /// In the place of an epoch: the packet is sealed under the keys of a pair.
 pub(crate) const PAIR: u8 = 0;
@@ -146,11 +146,11 @@ mod tests {
         };
         let bytes = envelope.emit();
         let expected = [
-            0x22, 3, 0x3f, 0xa2, 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+            0x32, 3, 0x3f, 0xa2, 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
         ];
         assert_eq!(bytes, expected);
         assert_eq!(Envelope::parse(&bytes), Some(envelope));
-        for first in (0..=255).filter(|first| ![0x21, 0x22].contains(first)) {
+        for first in (0..=255).filter(|first| ![0x31, 0x32].contains(first)) {
             let mut bytes = bytes;
             bytes[0] = first;
             assert_eq!(Envelope::parse(&bytes), None, "{first:#x}");

@@ -77,7 +77,7 @@ mod tests {
         for first in 0..=255_u8 {
             let mut packet = [0; 44];
             packet[12] = first;
-            let is_other = first >> 4 != 2 && first > 0x10 && [1, 2].contains(&(first & 15));
+            let is_other = first >> 4 != VERSION && first > 0x10 && [1, 2].contains(&(first & 15));
             let expected = match is_other {
                 true => Refusal::OtherVersion(first >> 4),
                 false => Refusal::NoEnvelope,

@@ -181,7 +181,7 @@ fn a_neighbour_of_a_peer_that_does_less_ends_no_connection() {
 /// A peer of a version that is yet to come: what all versions have in common is enough for both to say so.
 #[test]
 fn a_peer_of_another_version_is_told_and_heard() {
-    const NEWER: u8 = 3;
+    const NEWER: u8 = 4;
     let key = Key::new(0x3fa2, 7);
     let addr = address();
     let newer = UdpSocket::bind((addr, 14_791)).expect("the address is free");
@@ -203,7 +203,7 @@ fn a_peer_of_another_version_is_told_and_heard() {
         .expect("room");
     let mut packet = [0; 2048];
     let len = newer.recv(&mut packet).expect("a packet");
-    assert!(len > 44 && packet[12] == 0x22, "{:02x}", packet[12]);
+    assert!(len > 44 && packet[12] == 0x32, "{:02x}", packet[12]);
     // Its own version, in what it sends: this side says so.
     let mut of_newer = packet[..len].to_vec();
     of_newer[12] = NEWER << 4 | 2;
