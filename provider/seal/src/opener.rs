@@ -312,9 +312,12 @@ fn unseal(key: &Key, envelope: &Envelope, sealed: &mut [u8]) -> bool {
 fn lay_out(bytes: &mut [u8], at: Range<usize>, to: usize) -> usize {
     let rest = at.start + CLEAR..at.end - TAG;
     let len = BTH + rest.len() + ICRC;
-    bytes.copy_within(at.start..at.start + BTH, to);
+    let bth: Option<&[u8; BTH]> = bytes[at.start..].first_chunk();
+    let bth = *bth.expect("what has a header is longer than a BTH");
     bytes.copy_within(rest, to + BTH);
-    bytes[to + len - ICRC..to + len].fill(0);
+    let place = &mut bytes[to..to + len];
+    place[..BTH].copy_from_slice(&bth);
+    place[len - ICRC..].copy_from_slice(&[0; ICRC]);
     len
 }
 

@@ -16,6 +16,7 @@ use urxe::{
 use super::attacks;
 use super::ends::{Key, builder, now, open, write};
 use crate::common::{End, PATIENCE, address, connect, pattern, wait_until};
+use urxe_seal::VERSION;
 
 /// Two connected ends.
 fn pair(security: [Security; 2], keys: [&Key; 2]) -> [End; 2] {
@@ -181,7 +182,7 @@ fn a_neighbour_of_a_peer_that_does_less_ends_no_connection() {
 /// A peer of a version that is yet to come: what all versions have in common is enough for both to say so.
 #[test]
 fn a_peer_of_another_version_is_told_and_heard() {
-    const NEWER: u8 = 4;
+    const NEWER: u8 = VERSION + 1;
     let key = Key::new(0x3fa2, 7);
     let addr = address();
     let newer = UdpSocket::bind((addr, 14_791)).expect("the address is free");
@@ -203,7 +204,11 @@ fn a_peer_of_another_version_is_told_and_heard() {
         .expect("room");
     let mut packet = [0; 2048];
     let len = newer.recv(&mut packet).expect("a packet");
-    assert!(len > 44 && packet[12] == 0x32, "{:02x}", packet[12]);
+    assert!(
+        len > 44 && packet[12] == VERSION << 4 | 2,
+        "{:02x}",
+        packet[12]
+    );
     // Its own version, in what it sends: this side says so.
     let mut of_newer = packet[..len].to_vec();
     of_newer[12] = NEWER << 4 | 2;
@@ -215,7 +220,7 @@ fn a_peer_of_another_version_is_told_and_heard() {
             break notice;
         }
     };
-    let expected = [0xff, b'n', b'o', 1, 1, 2, 0x3f, 0xa2];
+    let expected = [0xff, b'n', b'o', 1, 1, VERSION, 0x3f, 0xa2];
     assert_eq!(notice[..8], expected);
     assert_eq!(notice[8..], of_newer[12..28]);
     wait_until("it is counted", || end.counter("seal_refused_version") == 1);
