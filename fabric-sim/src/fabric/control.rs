@@ -101,9 +101,10 @@ impl Fabric {
     }
 
     fn arm_refresh(&mut self, id: PortId, times: PauseTimes) {
-        let port = &mut self.ports[id.index()];
-        port.refresh_armed = true;
-        let at = self.queue.now() + times.refresh(port.link.rate);
+        self.ports[id.index()].refresh_armed = true;
+        // The neighbour counts quanta at its own rate.
+        let rate = self.ports[id.peer().index()].link.rate;
+        let at = self.queue.now() + times.refresh(rate);
         self.queue.push(at, Event::PauseRefresh(id));
     }
 

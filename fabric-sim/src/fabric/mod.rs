@@ -170,7 +170,7 @@ impl Fabric {
         let mut local = vec![0u16; topology.switch_count()];
         let mut ports = Vec::with_capacity(topology.port_count());
         for id in topology.ports() {
-            let link = topology.cables()[id.index() / 2].link;
+            let link = topology.link_at(id);
             let node = topology.node_at(id);
             let place = match node {
                 Node::Switch(switch) => {
@@ -437,12 +437,14 @@ fn switch(
     let tag = config.qos.tag_len();
     let is_paused = config.qos.pause_times().is_some();
     let of_port = |port: PortId| {
-        let mut link = topology.cables()[port.cable()].link;
+        let [mut link, mut theirs] = [port, port.peer()].map(|end| topology.link_at(end));
         link.mtu += tag;
+        theirs.mtu += tag;
         let given = settings_at(&config.switch, &config.overrides, id, Some(port)).headroom;
         // What is on its way through an adapter or a pipeline comes as well, and has not been counted yet.
-        let inside = link.rate.bytes_in(latency(topology, port.peer(), config)) as u32;
-        given.unwrap_or_else(|| headroom::required(&link, config.switch.cell) + inside)
+        let inside = theirs.rate.bytes_in(latency(topology, port.peer(), config)) as u32;
+        let cell = config.switch.cell;
+        given.unwrap_or_else(|| headroom::required_between(&link, &theirs, cell) + inside)
     };
     let own = topology.ports();
     let own = own.filter(|&p| topology.node_at(p) == Node::Switch(id));

@@ -27,7 +27,7 @@ impl Fabric {
         match fault.kind {
             FaultKind::Rate(rate) => {
                 for port in self.covered(place) {
-                    let usual = self.topology().cables()[port.cable()].link.rate;
+                    let usual = self.topology().link_at(port).rate;
                     let port = &mut self.ports[port.index()];
                     port.link.rate = if step == Step::End { usual } else { rate };
                 }
@@ -124,7 +124,7 @@ impl Fabric {
             .collect();
         let refresh = ports
             .iter()
-            .map(|p| times.refresh(self.ports[p.index()].link.rate))
+            .map(|p| times.refresh(self.ports[p.peer().index()].link.rate))
             .min();
         for port in ports {
             self.send_pause(port, pause);

@@ -143,19 +143,18 @@ impl Sim {
     fn road(&self, from: HostId, to: HostId, options: &ConnectOptions) -> Road {
         let qos = &self.fabric.config().qos;
         let frame = |payload: u32| frame_len(IP_UDP_LEN + 16 + payload, qos);
-        let cables = self.fabric.topology().cables();
+        let topology = self.fabric.topology();
         let (mut base_rtt, mut hops) = (Span::ZERO, 0);
         for (a, b, len) in [(from, to, frame(options.mtu.bytes())), (to, from, frame(4))] {
             for port in self.fabric.path(&FlowSpec::new(a, b)).unwrap_or_default() {
-                let link = cables[port.cable()].link;
+                let link = topology.link_at(port);
                 base_rtt += link.delay + self.fabric.latency_of(port) + link.occupancy(len);
                 hops += 1;
             }
         }
-        let cable = self.fabric.port_of(from).cable();
         Road {
             base_rtt,
-            rate: cables[cable].link.rate,
+            rate: topology.link_at(self.fabric.port_of(from)).rate,
             switches: hops / 2 - 1,
             packet: frame(options.mtu.bytes()) + FRAME_GAP,
         }

@@ -117,7 +117,7 @@ impl<W: Write> Capture<W> {
                 link_type: pcapng::LINKTYPE_ETHERNET,
                 name: &label,
                 description: &way,
-                speed: Some(topology.cables()[port.cable()].link.rate.as_bps()),
+                speed: Some(topology.link_at(port).rate.as_bps()),
             };
             pcapng::interface(&mut block, &interface);
             ports.push(Notes {

@@ -83,10 +83,11 @@ fn page(title: &Title<'_>, report: &Report, seen: &Observation) -> Value {
     };
     // The port at `a` is the first of the two.
     let links = topology.cables().iter().map(|cable| {
+        let gbps = [cable.link, cable.back].map(|link| link.rate.as_gbps_f64());
         json!({
             "a": place(cable.a),
             "b": place(cable.b),
-            "gbps": cable.link.rate.as_gbps_f64(),
+            "gbps": gbps,
         })
     });
     let marks = report.marks.seen();
@@ -131,7 +132,7 @@ fn ports(seen: &Observation) -> Vec<Value> {
     } = seen;
     let all = topology.ports().zip(ports).zip(&series.ports);
     let data = all.map(|((port, stats), classes)| {
-        let rate = topology.cables()[port.cable()].link.rate;
+        let rate = topology.link_at(port).rate;
         let full = rate.bytes_in(series.interval).max(1);
         let interval = series.interval.ps();
         let all = |of: fn(&ClassSeries) -> &[u64]| column(series, classes, of, u64::wrapping_add);

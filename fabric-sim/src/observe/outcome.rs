@@ -101,11 +101,11 @@ fn load(bytes: u64, payload: u32, extra: u64, tag: u32) -> Load {
 }
 
 fn way(sim: &Sim, spec: &FlowSpec) -> Option<Vec<Link>> {
-    let cables = sim.fabric().topology().cables();
+    let topology = sim.fabric().topology();
     let path = sim.fabric().path(spec)?.into_iter();
     Some(
         path.map(|port| {
-            let link = cables[port.cable()].link;
+            let link = topology.link_at(port);
             link.delay(link.delay + sim.fabric().latency_of(port))
         })
         .collect(),

@@ -15,7 +15,7 @@ use crate::scenario::file::{
     ArrivalsName, BalanceName, DcqcnTable, FlowControlName, FlowTable, FramesTable, HostTable, Op,
     QosTable, RecoveryName, Scenario, Shape, SwitchTable, TopologyTable,
 };
-use crate::scenario::overrides::{marking, overrides, threshold};
+use crate::scenario::overrides::{marking, overrides, set_rates, threshold};
 use crate::scenario::values::{Cable, Classes, Congestion, Names, Size};
 use crate::scenario::{ScenarioError, faults, host_of};
 use crate::switch::{Balance, SwitchConfig};
@@ -53,7 +53,8 @@ impl Scenario {
             (config.adapter.xoff, config.adapter.xon) = (buffer / 2, buffer / 4);
         }
         Extent::of(&file.topology.kind).check()?;
-        let topology = topology(&file.topology);
+        let mut topology = topology(&file.topology);
+        set_rates(&mut topology, &file.overrides)?;
         for (number, table) in file.overrides.iter().enumerate() {
             let given = overrides(&topology, number, table, config.qos.lossless)?;
             config.overrides.extend(given);
@@ -356,8 +357,7 @@ impl At {
         let message = message.ok_or_else(|| self.fault("size", "a message has at most 2 GiB"))?;
         for from in senders {
             let topology = sim.fabric().topology();
-            let cable = topology.host_port(from).cable();
-            let rate = topology.cables()[cable].link.rate;
+            let rate = topology.link_at(topology.host_port(from)).rate;
             sim.add_stream(StreamSpec {
                 from,
                 to,

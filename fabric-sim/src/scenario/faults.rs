@@ -161,6 +161,11 @@ pub(super) fn port_of(topology: &Topology, text: &str) -> core::result::Result<P
     port_between(topology, text, "port", '>')
 }
 
+/// The port of the first node of a name like "s0-h1".
+pub(super) fn cable_of(topology: &Topology, text: &str) -> core::result::Result<PortId, String> {
+    port_between(topology, text, "cable", '-')
+}
+
 fn port_between(
     topology: &Topology,
     text: &str,

@@ -296,6 +296,8 @@ pub(super) struct SwitchTable {
 pub(super) struct OverrideTable {
     pub(super) switch: Option<Names>,
     pub(super) port: Option<Names>,
+    pub(super) link: Option<Names>,
+    pub(super) rate: Option<Rate>,
     pub(super) buffer: Option<Size>,
     pub(super) alpha: Option<f64>,
     pub(super) threshold: Option<Size>,

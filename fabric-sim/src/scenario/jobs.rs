@@ -61,10 +61,8 @@ impl Scenario {
             Some(names) => at.hosts(topology, "hosts", names)?,
             None => topology.hosts().collect(),
         };
-        let rate = hosts.first().map(|&host| {
-            let cable = topology.host_port(host).cable();
-            topology.cables()[cable].link.rate
-        });
+        let first = hosts.first();
+        let rate = first.map(|&host| topology.link_at(topology.host_port(host)).rate);
         let rate = rate.ok_or_else(|| at.fault("hosts", "a job needs hosts"))?;
         let workload: Box<dyn Workload> = match &table.kind {
             JobKind::Matrix { file } => {

@@ -44,10 +44,20 @@ pub fn response_time(rate: Rate) -> Span {
 ///
 /// In units of cells, if buffers are: a frame of the shortest kind may take a cell of its own.
 pub fn required(link: &Link, cell: u32) -> u32 {
-    let frame = u64::from(link.frame_max());
-    let cable = link.rate.bytes_in(link.delay + link.delay);
-    let response = response_quanta(link.rate) * QUANTUM;
-    let bytes = frame + PAUSE_FRAME + cable + response + frame;
+    required_between(link, link, cell)
+}
+
+/// The same where the ports at both ends of a cable send at different rates: the neighbour goes on at its own while this port's frames leave
+/// at another.
+pub fn required_between(own: &Link, neighbour: &Link, cell: u32) -> u32 {
+    let frame = u64::from(own.frame_max());
+    let telling = match frame + PAUSE_FRAME {
+        bytes if own.rate == neighbour.rate => bytes,
+        bytes => neighbour.rate.bytes_in(own.rate.time_of(bytes)) + 1,
+    };
+    let cable = neighbour.rate.bytes_in(own.delay + neighbour.delay);
+    let response = response_quanta(neighbour.rate) * QUANTUM;
+    let bytes = telling + cable + response + u64::from(neighbour.frame_max());
     let cells = match cell {
         0 | 1 => bytes,
         // The worst case of rounding: every frame one byte longer than full cells, or shortest.

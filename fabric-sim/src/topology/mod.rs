@@ -13,6 +13,7 @@ pub use edges::EdgeError;
 pub(crate) use edges::cable_delay;
 pub use routes::Routes;
 
+use crate::engine::Rate;
 use crate::link::Link;
 
 /// A host, by number: the first that was added is 0.
@@ -87,8 +88,10 @@ pub struct Cable {
     pub a: Node,
     /// The node at port `2n + 1`.
     pub b: Node,
-    /// What kind it is, the same both ways.
+    /// What kind it is from `a` to `b`: how fast the port `2n` sends, for one.
     pub link: Link,
+    /// And from `b` to `a`. It is the same but for what [`Topology::set_rate`] has changed.
+    pub back: Link,
 }
 
 /// Hosts, switches and cables.
@@ -144,7 +147,8 @@ impl Topology {
         link: Link,
     ) -> (PortId, PortId) {
         let (a, b) = (a.into(), b.into());
-        self.cables.push(Cable { a, b, link });
+        let back = link;
+        self.cables.push(Cable { a, b, link, back });
         let first = PortId(self.cables.len() as u32 * 2 - 2);
         (first, first.peer())
     }
@@ -167,6 +171,26 @@ impl Topology {
     /// All cables.
     pub fn cables(&self) -> &[Cable] {
         &self.cables
+    }
+
+    /// What a port sends into: its own rate, and the cable.
+    pub fn link_at(&self, port: PortId) -> Link {
+        let cable = &self.cables[port.cable()];
+        if port.0.is_multiple_of(2) {
+            cable.link
+        } else {
+            cable.back
+        }
+    }
+
+    /// Has a port send at another rate than the other end of its cable does.
+    pub fn set_rate(&mut self, port: PortId, rate: Rate) {
+        let cable = &mut self.cables[port.cable()];
+        if port.0.is_multiple_of(2) {
+            cable.link.rate = rate;
+        } else {
+            cable.back.rate = rate;
+        }
     }
 
     /// All hosts.

@@ -1,7 +1,8 @@
 //! Scenarios as users write them: outages, latency, what cannot be.
 
 use fabric_sim::scenario::{Scenario, Setting};
-use fabric_sim::{Sim, Span, Time};
+use fabric_sim::switch::headroom::required;
+use fabric_sim::{Link, Rate, Sim, Span, Time};
 
 fn scenario(text: &str, settings: &[&str]) -> Scenario {
     let settings: Vec<Setting> = settings.iter().map(|s| s.parse().expect(s)).collect();
@@ -553,7 +554,7 @@ fn overrides_that_cannot_be_are_told_with_their_line() {
         ("switch = []\nheadroom = 0", "it names none"),
         (
             "switch = 's1'\nport = 's1>h2'\nheadroom = 0",
-            "one of switch and port is needed",
+            "one of switch, port and link is needed",
         ),
         ("switch = 's1'", "it changes nothing"),
     ] {
@@ -566,7 +567,28 @@ fn overrides_that_cannot_be_are_told_with_their_line() {
         assert!(error.contains(words), "{error}");
     }
     for (text, words) in [
-        ("headroom = 0", "one of switch and port is needed"),
+        ("headroom = 0", "one of switch, port and link is needed"),
+        (
+            "switch = 's1'\nrate = '1Gbps'",
+            "override[0].rate: ports have one each: name ports or links",
+        ),
+        (
+            "link = 's1-h2'\nrate = '1Gbps'\nheadroom = 0",
+            "override[0].headroom: a cable has a rate alone",
+        ),
+        (
+            "link = 's1-h9'\nrate = '1Gbps'",
+            "override[0].link: \"s1-h9\" is no cable",
+        ),
+        ("link = 's1-h2'", "override[0].link: it changes nothing"),
+        (
+            "port = 'h2>s9'\nrate = '1Gbps'",
+            "override[0].port: \"h2>s9\" is no port",
+        ),
+        (
+            "port = []\nrate = '1Gbps'",
+            "override[0].port: it names none",
+        ),
         (
             "port = 's1>h2'\nbuffer = '1MB'",
             "all ports of a switch share it",
@@ -588,7 +610,126 @@ fn overrides_that_cannot_be_are_told_with_their_line() {
         let error = scenario(&text, &[]).build(1).expect_err(words).to_string();
         assert!(error.contains(words), "{error}");
     }
+    for rate in ["0Gbps", "10", "fast"] {
+        let text = format!("{CROWDED}[[override]]\nport = 's1>h2'\nrate = '{rate}'\n");
+        let error = Scenario::parse(&text).expect_err(rate).to_string();
+        assert!(error.contains("a rate like 40Gbps"), "{error}");
+        assert!(error.contains(&format!("line {}", line + 1)), "{error}");
+    }
     let text = format!("{CROWDED}[[override]]\nswitch = 's1'\nbalance = 'spray'\n");
     let error = Scenario::parse(&text).expect_err("no such key").to_string();
     assert!(error.contains("unknown field `balance`"), "{error}");
+}
+
+/// A plain flow of a hundred frames each way, one after the other.
+const BOTH_WAYS: &str = r#"
+[sim]
+mode = "lite"
+[topology]
+kind = "edges"
+edges = """
+h0 s0 100Gbps 2m
+h1 s0 100Gbps 2m
+"""
+[[flow]]
+op = "frames"
+from = "h0"
+to = "h1"
+size = "102400"
+[[flow]]
+op = "frames"
+from = "h1"
+to = "h0"
+size = "102400"
+start = "1ms"
+"#;
+
+/// The times of both flows are what rates and lengths say, to the picosecond: the slowest port sends all frames one behind the other, and the first
+/// (or last) of them takes its time at the other port.
+#[test]
+fn a_ports_rate_is_its_own_and_a_links_that_of_both_ends() {
+    // A frame of 1024 bytes of payload with headers and check sequence, preamble and gap: 80 ps a byte at 100 Gb/s.
+    let frame = |gbps: u64| (1024 + 62 + 20) * 8_000 / gbps;
+    let cables = 2 * 2 * 5_000;
+    let time = |first: u64, second: u64| {
+        let (fast, slow) = (first.max(second), first.min(second));
+        Some(Span::from_ps(100 * frame(slow) + frame(fast) + cables))
+    };
+    for (overrides, there, back) in [
+        ("", (100, 100), (100, 100)),
+        ("port = 's0>h1'\nrate = '10Gbps'", (100, 10), (100, 100)),
+        ("port = 'h0>s0'\nrate = '40Gbps'", (40, 100), (100, 100)),
+        (
+            "port = ['s0>h0', 's0>h1']\nrate = '25Gbps'",
+            (100, 25),
+            (100, 25),
+        ),
+        ("link = 's0-h0'\nrate = '1Gbps'", (1, 100), (100, 1)),
+        // What is said of a port goes before what is said of its link, and of several for one place the last holds.
+        (
+            "port = 's0>h0'\nrate = '50Gbps'\n[[override]]\nlink = ['h0-s0', 'h1-s0']\nrate = '10Gbps'\n\
+             [[override]]\nlink = 'h1-s0'\nrate = '20Gbps'",
+            (10, 20),
+            (20, 50),
+        ),
+    ] {
+        let table = if overrides.is_empty() {
+            ""
+        } else {
+            "[[override]]\n"
+        };
+        let text = format!("{BOTH_WAYS}{table}{overrides}\n");
+        let report = scenario(&text, &[]).run(1).expect("runs");
+        let times: Vec<_> = report.flows.iter().map(|flow| flow.completion).collect();
+        let expected = [time(there.0, there.1), time(back.0, back.1)];
+        assert_eq!(times, expected, "{overrides}");
+    }
+}
+
+/// Headroom takes into account that a pause leaves a slow port late, while a fast neighbour goes on.
+#[test]
+fn a_slow_port_has_room_for_what_its_fast_neighbour_sends_before_the_pause() {
+    let drops = |headroom: &str| {
+        let text = format!(
+            r#"
+[sim]
+until = "4ms"
+mode = "lite"
+[topology]
+kind = "edges"
+edges = """
+h0 s0 100Gbps 2m
+h1 s0 10Gbps 2m
+"""
+[switch]
+threshold = "100KB"
+[[override]]
+port = "s0>h0"
+rate = "1Gbps"
+{headroom}
+[[flow]]
+op = "frames"
+from = "h0"
+to = "h1"
+stop = "3ms"
+[[flow]]
+op = "frames"
+from = "h1"
+to = "h0"
+stop = "3ms"
+"#
+        );
+        let mut sim = scenario(&text, &[]).build(1).expect("it is possible");
+        sim.run_until(Time::ZERO + Span::from_ms(4));
+        let fabric = sim.fabric();
+        let topology = fabric.topology();
+        let [host, switch] = ["h0", "s0"].map(|name| topology.find(name).expect("a name"));
+        let port = topology.port_between(host, switch).expect("a cable");
+        assert!(fabric.port_stats(port).pauses_received > 0);
+        fabric.drops().lossless_overruns()
+    };
+    assert_eq!(drops(""), 0);
+    // What is right for a cable of 100 Gb/s both ways.
+    let both = required(&Link::new(Rate::gbps(100)), 1);
+    assert!(drops(&format!("headroom = {both}")) > 0);
 }

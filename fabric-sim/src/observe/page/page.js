@@ -185,7 +185,7 @@ function show(sample) {
     if (port.queue[sample] > 0 && (!longest || port.queue[sample] > longest.queue[sample])) longest = port;
     path.setAttribute("class", paused > 0 ? "port paused" : rate > 0 ? "port busy" : "port");
     path.style.strokeWidth = paused > 0 ? 2 + 2 * paused : 1.5 + 2.5 * Math.min(1, rate);
-    path.firstChild.textContent = `${port.name}: queue ${bytes(port.queue[sample])}, ${gbps(rate * port.link.gbps)} of ${port.link.gbps}, paused ${Math.round(paused * 100)} % of the sample`;
+    path.firstChild.textContent = `${port.name}: queue ${bytes(port.queue[sample])}, ${gbps(rate * port.link.gbps[port.id & 1])} of ${port.link.gbps[port.id & 1]}, paused ${Math.round(paused * 100)} % of the sample`;
   });
   for (const level of picture.levels) {
     const held = level.held[sample], part = picture.most > 0 ? held / picture.most : 0;
