@@ -2,7 +2,7 @@
 //!
 //! One seed gives one run, event by event: hosts hold the transport of `urxe-core`, the same code
 //! that runs over real sockets; their packets travel as real RoCEv2 frames through switches with
-//! shared buffers, priority flow control and ECN. docs/SIMULATION.md is the manual.
+//! shared buffers, priority flow control and ECN. [SIMULATION.md](https://github.com/urxe/urxe/blob/main/docs/SIMULATION.md) is the manual.
 //!
 //! # Where things are
 //!

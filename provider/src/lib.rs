@@ -64,7 +64,8 @@
 //! There is no adapter, so some thread must move the packets. A thread that posts sends
 //! them itself; one that polls ([`Cq::poll`]) or waits ([`CompChannel::wait`]) receives
 //! too. A background thread does the rest, so that one-sided operations on a program
-//! that sleeps or computes go on. docs/CONCURRENCY.md has the whole story.
+//! that sleeps or computes go on. [CONCURRENCY.md](https://github.com/urxe/urxe/blob/main/docs/CONCURRENCY.md)
+//! has the whole story.
 //!
 //! # Connections by address
 //!
@@ -76,7 +77,7 @@
 //!   is to seal its packets does not open ([`ErrorKind::Unsupported`]).
 //! * `tokio`: completions and events as streams for asynchronous programs (`CqStream`,
 //!   `CompChannel::into_stream`, `Context::async_events`, `cm::EventChannel::into_stream`;
-//!   `examples/async_pingpong.rs`).
+//!   [async_pingpong.rs](https://github.com/urxe/urxe/blob/main/provider/examples/async_pingpong.rs)).
 //! * `tracing`: changes of state, failures, NAKs and what is sent again as events of the
 //!   target `urxe`; nothing about packets without trouble.
 //!

@@ -49,17 +49,10 @@ pub struct QpInitAttr<'a> {
 impl<'a> QpInitAttr<'a> {
     /// A reliable connection with queues of 128 requests.
     pub fn new(send_cq: &'a Cq, recv_cq: &'a Cq) -> QpInitAttr<'a> {
-        let cap = QpCap {
-            max_send_wr: 128,
-            max_recv_wr: 128,
-            max_send_sge: 4,
-            max_recv_sge: 4,
-            max_inline_data: 64,
-        };
         QpInitAttr {
             send_cq,
             recv_cq,
-            cap,
+            cap: QpCap::default(),
             qp_type: QpType::Rc,
             sq_sig_all: false,
             srq: None,
@@ -477,12 +470,12 @@ impl Qp {
         if let Some(detail) = self.last_error()? {
             let is_it = detail.fault == wc.fault();
             if is_it || wc.fault() == urxe_core::error::Fault::Flushed {
-                text.push_str(if is_it {
-                    "\n"
+                // What is wrong stands in the first line already if it is this.
+                text.push_str(&if is_it {
+                    format!("\n{}", detail.finding())
                 } else {
-                    "\nthe QP failed before: "
+                    format!("\nthe QP failed before: {detail}")
                 });
-                text.push_str(&detail.to_string());
             }
         }
         Ok(text)

@@ -9,7 +9,8 @@ use crate::host::environment;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Wire {
-    /// Shared memory, where both ends share their addresses (docs/SHARING.md) and neither has it switched off; UDP sockets else.
+    /// Shared memory, where both ends share their addresses ([SHARING.md](https://github.com/urxe/urxe/blob/main/docs/SHARING.md))
+    /// and neither has it switched off; UDP sockets else.
     #[default]
     Auto,
     /// UDP sockets always: for comparisons, and for tools that watch or change what passes the network.

@@ -101,3 +101,16 @@ macro_rules! debug_hex {
 }
 
 debug_hex!(Qpn, Lkey, Rkey, Qkey, Pkey);
+
+/// As programs of verbs print them.
+macro_rules! display_hex {
+    ($($name:ident),*) => {
+        $(impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:#x}", self.0)
+            }
+        })*
+    };
+}
+
+display_hex!(Qpn, Lkey, Rkey, Qkey, Pkey);

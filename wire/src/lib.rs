@@ -82,7 +82,7 @@
 //!   flow control and [`Grh`] for what a UD receive begins with.
 //! - [`pcapng`]: capture files, for programs that write them.
 //!
-//! docs/WIRE.md has the sources, the method of the ICRC, and measurements.
+//! [WIRE.md](https://github.com/urxe/urxe/blob/main/docs/WIRE.md) has the sources, the method of the ICRC, and measurements.
 
 #![no_std]
 #![forbid(unsafe_code)]

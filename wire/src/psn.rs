@@ -92,6 +92,13 @@ macro_rules! serial {
                 write!(f, concat!(stringify!($name), "({:#x})"), self.0)
             }
         }
+
+        /// In decimal, as Wireshark shows it.
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
     };
 }
 

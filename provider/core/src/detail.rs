@@ -28,15 +28,18 @@ pub struct ErrorDetail {
 
 impl fmt::Display for ErrorDetail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}; expected {}, found {}",
-            self.fault, self.expected, self.found
-        )?;
-        match self.hint {
-            Some(hint) => write!(f, "; {hint}"),
-            None => Ok(()),
-        }
+        write!(f, "{}; {}", self.fault, self.finding())
+    }
+}
+
+impl ErrorDetail {
+    /// What was expected and found, and the hint: beside a completion, which says the rest.
+    pub fn finding(&self) -> String {
+        let Self {
+            expected, found, ..
+        } = self;
+        let hint = self.hint.map_or(String::new(), |hint| format!("; {hint}"));
+        format!("expected {expected}, found {found}{hint}")
     }
 }
 

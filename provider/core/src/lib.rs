@@ -17,7 +17,7 @@
 //! and after any of these [`Shard::poll_transmit`] until it returns false, sending
 //! the [`transmit::TxBatch`] each time. Extra calls do nothing and are cheap.
 //!
-//! docs/ARCHITECTURE.md says where things are.
+//! [ARCHITECTURE.md](https://github.com/urxe/urxe/blob/main/docs/ARCHITECTURE.md) says where things are.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

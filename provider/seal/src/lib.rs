@@ -1,7 +1,8 @@
 //! An envelope for RoCEv2 packets: authenticated, or authenticated and encrypted, with keys that follow from one secret of a cluster.
 //!
 //! No I/O: a [`Sealer`] turns packets into sealed ones, an [`Opener`] turns them back, and both are told the addresses and the time. That
-//! needs no handshake; [`Initiator`] and [`respond`] have one, for two ends that want keys which no other member of the cluster has. docs/SEALED.md
+//! needs no handshake; [`Initiator`] and [`respond`] have one, for two ends that want keys which no other member of the cluster has.
+//! [SEALED.md](https://github.com/urxe/urxe/blob/main/docs/SEALED.md)
 //! has the format byte by byte, and what it protects from.
 //!
 //! ```

@@ -1,5 +1,5 @@
 //! RDMA-CM: connections and datagrams by IP address and port, compatible on the wire with
-//! the kernel's (docs/CM.md).
+//! the kernel's ([CM.md](https://github.com/urxe/urxe/blob/main/docs/CM.md)).
 //!
 //! Three layers, of which a program picks one:
 //!

@@ -129,6 +129,9 @@ impl Id {
     /// Attaches a QP, which then follows the connection: to INIT now, to RTS when it is
     /// made, to ERR when it ends. (UD: to RTS now.) The identifier does not keep it alive.
     ///
+    /// An identifier that is dropped gets no more events, [`EventKind::Disconnected`](crate::cm::EventKind::Disconnected) neither: keep it
+    /// for as long as that is waited for.
+    ///
     /// # Errors
     /// [`CmError::State`] if it is of another context; or if it cannot be modified.
     #[doc(alias = "rdma_create_qp")]

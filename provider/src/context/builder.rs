@@ -171,7 +171,8 @@ impl ContextBuilder {
         self
     }
 
-    /// What is done for packets that pass sockets (docs/SEALED.md). The environment variable `URXE_SECURITY` does the same for all contexts;
+    /// What is done for packets that pass sockets ([SEALED.md](https://github.com/urxe/urxe/blob/main/docs/SEALED.md)).
+    /// The environment variable `URXE_SECURITY` does the same for all contexts;
     /// without either, a key file means [`Security::Seal`].
     #[must_use]
     pub fn security(mut self, security: Security) -> Self {
@@ -198,7 +199,7 @@ impl ContextBuilder {
         self
     }
 
-    /// Sets faults for packets on their way out, for tests (docs/FAULTS.md), or none
+    /// Sets faults for packets on their way out, for tests ([FAULTS.md](https://github.com/urxe/urxe/blob/main/docs/FAULTS.md)), or none
     /// whatever the environment says. The environment variable `URXE_FAULTS` does the same
     /// for all contexts. Packets then leave one by one, without offload.
     ///

@@ -56,7 +56,7 @@ impl Pd {
     /// may be used while a work request or a peer can write to it.
     ///
     /// It may be unmapped meanwhile, or lose rights, as long as nothing else is mapped in
-    /// its place: accesses then fail with an error completion (docs/SAFETY.md, "Memory that
+    /// its place: accesses then fail with an error completion ([SAFETY.md](https://github.com/urxe/urxe/blob/main/docs/SAFETY.md), "Memory that
     /// vanishes"), except those by the [`Mr`]'s own methods, which fault.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Pd {
 
     /// Registers all memory that the process has now or will have: work requests and peers
     /// name bytes by their addresses (`ibv_reg_mr` of address 0, length SIZE_MAX, with
-    /// ON_DEMAND). Addresses where nothing is mapped fail as docs/SAFETY.md says.
+    /// ON_DEMAND). Addresses where nothing is mapped fail as [SAFETY.md](https://github.com/urxe/urxe/blob/main/docs/SAFETY.md) says.
     ///
     /// # Safety
     /// Every use of the lkey, and of the rkey by a peer that learns it, must be such that the

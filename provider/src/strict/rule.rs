@@ -4,7 +4,7 @@ use core::fmt;
 
 macro_rules! rules {
     ($($(#[$doc:meta])* $rule:ident, $name:literal, $advice:literal;)*) => {
-        /// What kind of misuse a [`crate::StrictReport`] is about. docs/STRICT.md has a
+        /// What kind of misuse a [`crate::StrictReport`] is about. [STRICT.md](https://github.com/urxe/urxe/blob/main/docs/STRICT.md) has a
         /// section on each.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
         #[non_exhaustive]
@@ -16,7 +16,7 @@ macro_rules! rules {
             /// All of them.
             pub const ALL: &'static [StrictRule] = &[$(StrictRule::$rule),*];
 
-            /// The rule's name, which is also its section in docs/STRICT.md.
+            /// The rule's name, which is also its section in [STRICT.md](https://github.com/urxe/urxe/blob/main/docs/STRICT.md).
             pub const fn name(self) -> &'static str {
                 match self {
                     $(StrictRule::$rule => $name,)*

@@ -196,6 +196,19 @@ pub struct QpCap {
     pub max_inline_data: u32,
 }
 
+impl Default for QpCap {
+    /// Queues of 128 requests of four entries, with 64 inline bytes.
+    fn default() -> QpCap {
+        QpCap {
+            max_send_wr: 128,
+            max_recv_wr: 128,
+            max_send_sge: 4,
+            max_recv_sge: 4,
+            max_inline_data: 64,
+        }
+    }
+}
+
 /// The attributes. A modify looks only at those that its mask names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[doc(alias = "ibv_qp_attr")]
