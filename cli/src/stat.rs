@@ -283,7 +283,7 @@ fn qps_text(qps: &[Qp], all: bool) -> String {
             qp.wire.clone().unwrap_or_else(|| "-".into()),
             format!("{}/{}", qp.sq.0, qp.sq.1),
             format!("{}/{}", qp.rq.0, qp.rq.1),
-            qp.psns.map(|psn| format!("{psn:#x}")).join("/"),
+            qp.psns.map(|psn| psn.to_string()).join("/"),
             qp.path
                 .as_ref()
                 .map_or_else(|| "-".into(), ToString::to_string),
@@ -383,7 +383,7 @@ mod tests {
         let text = qps_text(&qps, false);
         assert!(text.contains("QP 0x63 failed: it is old"), "{text}");
         assert!(
-            text.contains("0x1/0x2/0x3") && text.contains("1/128") && text.contains("memory"),
+            text.contains(" 1/2/3 ") && text.contains("1/128") && text.contains("memory"),
             "{text}"
         );
         assert!(text.contains("and 66 more"), "{text}");

@@ -12,6 +12,8 @@ use crate::limits::LIMITS;
 use crate::queues::{Armed, CqCore, CqInit, Object, WouldLose};
 use crate::wc::Wc;
 
+const NO_CHANNEL: &str = "the completion queue has no channel, and raises no events: create it by Context::create_cq_with_channel, or wait by Cq::poll_timeout";
+
 /// A completion queue. It is a handle: clones are the same queue, which lives until
 /// the last of them and the last QP that uses it are gone.
 ///
@@ -157,8 +159,7 @@ impl Cq {
     pub fn req_notify(&self, solicited_only: bool) -> Result<(), Error> {
         self.inner.context.engine().check_process()?;
         if self.inner.core.channel.is_none() {
-            let (name, allowed) = ("the number of completion channels", "an event needs one");
-            return Err(Error::value(name, 0, allowed));
+            return Err(ErrorKind::Channel(NO_CHANNEL).into());
         }
         let engine = self.inner.context.engine();
         engine.begin_arming()?;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cq::Cq;
-use crate::error::Error;
-#[cfg(feature = "tokio")]
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 #[cfg(feature = "tokio")]
 use crate::network::Pause;
 use crate::queues::{Armed, Channel, CqChannel};
 use crate::wc::Wc;
+
+const HAS_CHANNEL: &str = "the completion queue has a channel of the program's: wait on that";
 
 impl Cq {
     /// Takes the oldest completion, and waits for one as long as `timeout` allows; `None` when that is over. The thread
@@ -80,11 +80,7 @@ impl Cq {
     pub(crate) fn own_channel(&self) -> Result<&Arc<CqChannel>, Error> {
         let core = self.core();
         if core.channel.is_some() {
-            let (name, allowed) = (
-                "the number of completion channels of the queue",
-                "this call needs a queue that was created without one: wait on the channel",
-            );
-            return Err(Error::value(name, 1, allowed));
+            return Err(ErrorKind::Channel(HAS_CHANNEL).into());
         }
         if let Some(channel) = core.own.get() {
             return Ok(channel);

@@ -115,6 +115,9 @@ pub enum ErrorKind {
         /// Completions in the queue.
         held: usize,
     },
+    /// A completion queue has no channel, or has one where it must not.
+    #[error("{0}")]
+    Channel(&'static str),
     /// The device has no more completion queues.
     #[error("all {0} completion queues are in use")]
     TooManyCqs(u32),
@@ -314,7 +317,11 @@ fn describe(kind: io::ErrorKind, errno: Option<i32>) -> io::Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.blame(), self.kind)
+        match self.blame() {
+            // There is no side to look at but the reader's own.
+            Blame::Caller => write!(f, "{}", self.kind),
+            blame => write!(f, "{blame}: {}", self.kind),
+        }
     }
 }
 

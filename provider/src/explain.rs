@@ -99,8 +99,20 @@ pub fn explain(text: &str) -> Vec<Explanation> {
         let name = plain(&topic.name);
         words.contains(&name) || phrase(topic).is_some_and(|phrase| said.contains(&phrase))
     };
-    topics().into_iter().filter(is_meant).collect()
+    let mut found: Vec<Explanation> = topics().into_iter().filter(is_meant).collect();
+    if found.iter().any(|topic| topic.kind == Topic::VendorErr) {
+        // The line says which it is: the others of its status are not meant.
+        for topic in found.iter_mut().filter(|it| it.kind == Topic::Status) {
+            let text = topic.text.lines();
+            let kept: Vec<&str> = text.filter(|line| !line.starts_with(A_FAULT)).collect();
+            topic.text = kept.join("\n");
+        }
+    }
+    found
 }
+
+/// So begin the lines of a status that name its `vendor_err`s.
+const A_FAULT: &str = "vendor_err ";
 
 /// The numbers that a line says the kind of: `status 10`, `syndrom 0x88` (perftest), `vendor_err: 514`, `errno=22`.
 fn numbers(words: &[String]) -> Vec<(Topic, u32)> {
@@ -179,7 +191,7 @@ fn status_text(status: WcStatus) -> String {
     }
     if status != WcStatus::Success {
         let faults = Fault::ALL.iter().filter(|fault| fault.status() == status);
-        text.extend(faults.map(|fault| format!("\nvendor_err {:#x}: {fault}", *fault as u32)));
+        text.extend(faults.map(|fault| format!("\n{A_FAULT}{:#x}: {fault}", *fault as u32)));
     }
     text
 }
@@ -338,6 +350,9 @@ mod tests {
         assert_eq!(names(line), ["IBV_WC_REM_ACCESS_ERR"]);
         let line = "wc status remote access error (10), vendor syndrome: 0x202";
         assert_eq!(names(line), ["IBV_WC_REM_ACCESS_ERR", "NakRemoteAccess"]);
+        // Of the status it says nothing of other causes.
+        assert_eq!(explain(line)[0].text, "remote access error");
+        assert!(explain("status 10")[0].text.contains("0x132"));
         let line = "failed to modify QP state to RTR: Invalid argument";
         assert_eq!(names(line), ["EINVAL"]);
         assert!(explain(line)[0].text.contains("is_global is 0"));

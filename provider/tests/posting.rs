@@ -92,15 +92,22 @@ fn states_say_what_may_be_posted() {
     let recv = || a.qp.post_recv(&RecvWr::new(0, &sges));
     assert_eq!(
         reason(&recv().expect_err("RESET")),
-        PostError::State("receive")
+        PostError::RecvState(QpState::Reset)
     );
-    assert_eq!(
-        reason(&send().expect_err("RESET")),
-        PostError::State("send")
+    let error = send().expect_err("RESET");
+    assert_eq!(reason(&error), PostError::SendState(QpState::Reset));
+    // It says what to do.
+    let text = error.to_string();
+    assert!(
+        text.contains("RESET") && text.contains("connect it first"),
+        "{text}"
     );
     a.qp.init(common::ALL).expect("to INIT");
     recv().expect("INIT takes receives");
-    assert_eq!(reason(&send().expect_err("INIT")), PostError::State("send"));
+    assert_eq!(
+        reason(&send().expect_err("INIT")),
+        PostError::SendState(QpState::Init)
+    );
     a.qp.modify_state(QpState::Err).expect("to ERR");
     assert_eq!(a.complete().status, urxe::WcStatus::WrFlushErr);
     send().expect("taken, to be flushed");

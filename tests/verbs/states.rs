@@ -21,21 +21,21 @@ fn bring(v: &mut Verbs, side: usize, to: QpState) {
 fn what_may_be_posted_in_which_state() {
     on_lossless(|v| {
         v.go(0, QpState::Reset);
-        let (send, recv) = (PostError::State("send"), PostError::State("receive"));
+        let (send, recv) = (PostError::SendState, PostError::RecvState);
         let wr = wr(1, WrOpcode::Send, &[]);
         let rwr = RecvWr {
             wr_id: 2,
             sges: &[],
         };
-        assert_eq!(v.arm.post_recv(0, &rwr), Err(recv));
-        assert_eq!(v.arm.post_send(0, &wr), Err(send));
+        assert_eq!(v.arm.post_recv(0, &rwr), Err(recv(QpState::Reset)));
+        assert_eq!(v.arm.post_send(0, &wr), Err(send(QpState::Reset)));
         bring(v, 0, QpState::Init);
         assert_eq!(v.arm.post_recv(0, &rwr), Ok(()));
-        assert_eq!(v.arm.post_send(0, &wr), Err(send));
+        assert_eq!(v.arm.post_send(0, &wr), Err(send(QpState::Init)));
         v.go(0, QpState::Reset);
         bring(v, 0, QpState::Rtr);
         assert_eq!(v.arm.post_recv(0, &rwr), Ok(()));
-        assert_eq!(v.arm.post_send(0, &wr), Err(send));
+        assert_eq!(v.arm.post_send(0, &wr), Err(send(QpState::Rtr)));
         v.go(0, QpState::Err);
         v.received_fails(0, 2, Fault::Flushed);
         assert_eq!(v.arm.post_recv(0, &rwr), Ok(()));

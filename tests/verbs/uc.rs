@@ -134,7 +134,10 @@ fn reads_atomics_and_invalidation_are_refused_at_the_post() {
             let wr = remote(1, opcode, &sges, &there, 0);
             let error = v.arm.post_send(0, &wr).expect_err("refused");
             assert!(
-                !matches!(error, PostError::QueueFull(_) | PostError::State(_)),
+                !matches!(
+                    error,
+                    PostError::QueueFull(_) | PostError::SendState(_) | PostError::RecvState(_)
+                ),
                 "{opcode:?}: {error:?}"
             );
         }

@@ -85,7 +85,7 @@ faults! {
     CqOverrun = 0x141, Local, LocQpOpErr, "the completion queue is full and a completion could not be stored";
     TagGone = 0x161, Local, TmErr, "the tag is not in the list any more: a message took it, or it was removed before";
     RendezvousTooLong = 0x162, Local, TmRndvIncomplete, "the message of a rendezvous is longer than the tag's memory, which has the headers instead: the program fetches the message";
-    NakInvalidRequest = 0x201, Remote, RemInvReqErr, "the remote QP refused the request: the operation is not enabled in its access flags (REMOTE_READ/WRITE/ATOMIC), the message is longer than its receive buffer, an atomic is misaligned, or more READs are outstanding than its max_dest_rd_atomic";
+    NakInvalidRequest = 0x201, Remote, RemInvReqErr, "the remote QP refused the request: the operation is not enabled in its access flags (REMOTE_READ/WRITE/ATOMIC), the message is longer than its receive buffer, an atomic is misaligned, more READs are outstanding than its max_dest_rd_atomic, or the two QPs have different path MTUs";
     NakRemoteAccess = 0x202, Remote, RemAccessErr, "the remote MR refused the access: wrong or stale rkey (an lkey never works), outside its bounds, another protection domain, or the MR lacks the REMOTE right";
     NakRemoteOperational = 0x203, Remote, RemOpErr, "the remote side could not carry the request out: its receive WQE or memory is faulty";
     NakUnknown = 0x204, Remote, RemOpErr, "the remote side sent a NAK with an unassigned code";

@@ -238,7 +238,7 @@ fn silence_and_missing_receives_are_counted() {
         &detail(&p, 0),
         Fault::AckTimeout,
         Some(77),
-        &["PSN 0x100", &qpn, "none, 3 times"],
+        &["PSN 256 ", &qpn, "none, 3 times"],
     );
     let mut p = pair(|s| s.rnr_retry = 1);
     request(&mut p, WrOpcode::Send, 8, |_, _| ());

@@ -232,21 +232,21 @@ fn posts_by_state() {
     assert_eq!(
         post(&mut node),
         (
-            Err(PostError::State("send")),
-            Err(PostError::State("receive"))
+            Err(PostError::SendState(QpState::Reset)),
+            Err(PostError::RecvState(QpState::Reset))
         ),
         "RESET"
     );
     let mut node = init_node();
     assert_eq!(
         post(&mut node),
-        (Err(PostError::State("send")), Ok(())),
+        (Err(PostError::SendState(QpState::Init)), Ok(())),
         "INIT"
     );
     modify(&mut node, &rtr_attr(), RTR).expect("to RTR");
     assert_eq!(
         post(&mut node),
-        (Err(PostError::State("send")), Ok(())),
+        (Err(PostError::SendState(QpState::Rtr)), Ok(())),
         "RTR"
     );
     let mut p = Pair::new(&Settings::default(), 1);

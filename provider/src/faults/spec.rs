@@ -65,7 +65,7 @@ impl FromStr for Share {
     }
 }
 
-const TOO_MUCH: &str = "more than 100% cannot be";
+const TOO_MUCH: &str = "a share is at most 100%";
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

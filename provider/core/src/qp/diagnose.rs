@@ -78,10 +78,10 @@ impl Qp {
 
     /// The peer does not answer, or packets are lost without end.
     fn silence(&self, fault: Fault) -> Finding {
-        let psn = self.req.una.get();
+        let psn = self.req.una;
         let (remote, qpn) = (self.link.dest.remote, self.link.dest_qpn.get());
         let retries = self.attr.retry_cnt;
-        let expected = format!("an acknowledgement of PSN {psn:#x} from QP {qpn:#x} at {remote}");
+        let expected = format!("an acknowledgement of PSN {psn} from QP {qpn:#x} at {remote}");
         let found = match fault {
             Fault::AckTimeout => format!(
                 "none, {} times (timeout {}, retry_cnt {retries})",

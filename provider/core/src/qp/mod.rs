@@ -277,7 +277,7 @@ impl Qp {
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), PostError> {
         if !self.state().takes_post_send() {
-            return Err(PostError::State("send"));
+            return Err(PostError::SendState(self.state()));
         }
         self.req.sq.push(wr).map_err(|e| self.post_send_error(e))?;
         self.flush_if_failed(cx);
@@ -290,7 +290,7 @@ impl Qp {
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), PostError> {
         if !self.state().takes_post_recv() {
-            return Err(PostError::State("receive"));
+            return Err(PostError::RecvState(self.state()));
         }
         self.resp.rq.push(wr).map_err(|e| self.post_recv_error(e))?;
         self.resp.on_receives_posted();

@@ -61,7 +61,7 @@ impl Shard {
         let qp = self.qps.at(index).ok_or((0, PostError::NoQp))?;
         let state = qp.state();
         if !state.takes_post_send() {
-            return Err((0, PostError::State("send")));
+            return Err((0, PostError::SendState(state)));
         }
         let sq = &qp.req.sq;
         let room = (sq.capacity() - sq.posted()) as usize;

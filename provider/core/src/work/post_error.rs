@@ -1,6 +1,6 @@
 //! Why posts are refused.
 
-use crate::qp::state::QpType;
+use crate::qp::state::{QpState, QpType};
 use crate::work::WrOpcode;
 
 /// Why a post was refused. The queue is unchanged.
@@ -8,7 +8,9 @@ use crate::work::WrOpcode;
 #[non_exhaustive]
 pub enum PostError {
     /// The queue holds as many requests as it was created for.
-    #[error("the queue is full: {0} work requests are outstanding")]
+    #[error(
+        "the queue is full: {0} work requests are outstanding; poll their completions first, or ask for a longer queue"
+    )]
     QueueFull(u32),
     /// More scatter/gather entries than the queue was created for.
     #[error("{given} scatter/gather entries, but the queue was created with {max}")]
@@ -35,9 +37,12 @@ pub enum PostError {
     /// A FLUSH with data.
     #[error("a FLUSH takes no scatter/gather entries and no inline data")]
     FlushData,
-    /// The state takes no such posts.
-    #[error("a QP in this state takes no {0} work requests")]
-    State(&'static str),
+    /// Sends are taken from RTS on.
+    #[error("the QP is in {0}, and takes send work requests from RTS on: connect it first")]
+    SendState(QpState),
+    /// Receives are taken from INIT on.
+    #[error("the QP is in {0}, and takes receive work requests from INIT on: initialise it first")]
+    RecvState(QpState),
     /// Longer than 2^31 bytes.
     #[error("the message has {0} bytes, more than 2^31")]
     MessageTooLong(u64),

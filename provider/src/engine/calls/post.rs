@@ -96,10 +96,9 @@ impl Owner<SendQueue> for QpShared {
     }
 
     fn takes_posts(&self) -> Result<(), PostError> {
-        if self.state().takes_post_send() {
-            Ok(())
-        } else {
-            Err(PostError::State("send"))
+        match self.state() {
+            state if state.takes_post_send() => Ok(()),
+            state => Err(PostError::SendState(state)),
         }
     }
 
@@ -127,10 +126,9 @@ impl Owner<RecvQueue> for QpShared {
     }
 
     fn takes_posts(&self) -> Result<(), PostError> {
-        if self.state().takes_post_recv() {
-            Ok(())
-        } else {
-            Err(PostError::State("receive"))
+        match self.state() {
+            state if state.takes_post_recv() => Ok(()),
+            state => Err(PostError::RecvState(state)),
         }
     }
 
