@@ -46,9 +46,13 @@ fn shape(line: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// The document's machine has nothing else to do.
+const BUSY: &str = "urxe: note: other programs use ";
+
 /// Whether the lines are printed in this order; `...` stands for any lines.
 fn check(expected: &[String], printed: &str) -> Result<(), String> {
-    let printed: Vec<String> = printed.lines().map(shape).collect();
+    let is_of_it = |line: &&str| !line.starts_with(BUSY);
+    let printed: Vec<String> = printed.lines().filter(is_of_it).map(shape).collect();
     let mut rest = &printed[..];
     let mut may_skip = false;
     for line in expected {
@@ -70,7 +74,7 @@ fn check(expected: &[String], printed: &str) -> Result<(), String> {
     }
 }
 
-/// A shell that finds the two commands of the document, in a folder that has the project's `fabric-sim`.
+/// A shell in that folder that finds the two commands of the document.
 fn shell(folder: &Path, programs: &[&Path]) -> Command {
     let folders = programs
         .iter()
@@ -91,8 +95,6 @@ fn every_command_prints_what_the_lesson_shows() {
     let document = std::fs::read_to_string(project_file("docs/LEARN.md")).expect("it is there");
     let learn = Path::new(env!("CARGO_BIN_EXE_learn"));
     let folder = Folder::new("learn");
-    let source = project_file("fabric-sim");
-    std::os::unix::fs::symlink(source, folder.0.join("fabric-sim")).expect("a link");
     let _pair = loopback_pair();
     let blocks = blocks(&document);
     assert!(blocks.len() >= 10, "too few commands: {blocks:?}");

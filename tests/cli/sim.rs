@@ -311,12 +311,44 @@ fn experiments_print_what_was_expected_and_measured() {
     );
 }
 
+/// Those that come with the command need no source tree.
+#[test]
+fn scenarios_have_names() {
+    let list = run(urxe().args(["sim", "scenarios"])).expect_success();
+    let line = "incast: Eight hosts of three racks write to one of the fourth, all at once.\n";
+    assert!(list.stdout.starts_with(line), "{}", list.stdout);
+    let printed = run(urxe().args(["sim", "scenarios", "incast"])).expect_success();
+    let file = fs::read_to_string(incast()).expect("can be read");
+    assert_eq!(printed.stdout, file);
+    let folder = Folder::new("names");
+    let by = |scenario: &Path| {
+        let mut command = urxe();
+        command.args(["sim", "run"]).arg(scenario);
+        run(command.current_dir(&folder.0)).expect_success().stdout
+    };
+    let named = by(Path::new("incast"));
+    assert!(named.starts_with("seed 7: "), "{named}");
+    assert_eq!(named, by(&incast()));
+    // A file of that name is meant before.
+    fs::write(folder.file("incast"), file.replace("seed = 7", "seed = 8")).expect("can be written");
+    let other = by(Path::new("incast"));
+    assert!(other.starts_with("seed 8: "), "{other}");
+    let ran = run(urxe().args(["sim", "scenarios", "outcast"]));
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("there are incast, faults"),
+        "{}",
+        ran.stderr
+    );
+}
+
 #[test]
 fn files_that_are_missing_or_wrong_are_told() {
     let ran = run(urxe().args(["sim", "run", "/nonexistent.toml"]));
     assert_eq!(ran.code, Some(1));
     assert!(
-        ran.stderr.contains("cannot read /nonexistent.toml"),
+        ran.stderr
+            .contains("cannot read /nonexistent.toml (and these come with urxe: incast,"),
         "{}",
         ran.stderr
     );

@@ -199,6 +199,10 @@ fn a_page_of_a_run_that_failed_says_so_and_of_nothing_says_nothing() {
     let text = fs::read_to_string(&page).expect("was written nevertheless");
     assert!(text.contains("<h1>&lt;b&gt;&amp;.toml, seed 7</h1>"));
     assert!(text.contains("\"failures\":[\"Jain's fairness index is "));
+    // The comment that the file begins with, and no other.
+    let about =
+        "<p id=\"about\">Eight hosts of three racks write to one of the fourth, all at once.</p>";
+    assert!(text.contains(about));
 
     let quiet = "[topology]\nkind = \"single-switch\"\nhosts = 4\n";
     fs::write(&file, quiet).expect("can be written");

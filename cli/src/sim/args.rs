@@ -24,6 +24,12 @@ pub(crate) enum SimCommand {
     CheckDeterminism(DeterminismArgs),
     /// Run a scenario and write a page that shows it: the network over time, queues, pauses, flows
     Report(ReportArgs),
+    /// List the scenarios that come with urxe, or print one: a file to begin with
+    Scenarios {
+        /// Print this one
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
     /// Run experiments with known outcomes, and print expected and measured values
     Experiments(ExperimentsArgs),
 }
@@ -44,7 +50,7 @@ pub(crate) struct ExperimentsArgs {
 /// A scenario, and changes to it that are not in its file.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ScenarioArgs {
-    /// The scenario, a TOML file
+    /// The scenario: a TOML file, or the name of one that comes with urxe (`urxe sim scenarios`)
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Another value for a field, such as `host.window=64KiB` or `fault[0].p=0.01`; can be given more than once

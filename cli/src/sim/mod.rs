@@ -15,6 +15,7 @@ mod replay;
 mod report;
 mod results;
 mod run;
+mod scenarios;
 mod shrink;
 mod sweep;
 
@@ -31,6 +32,7 @@ pub(crate) fn run(command: &SimCommand) -> Result<(), CliError> {
         SimCommand::Merge(args) => merge::merge(args),
         SimCommand::Replay(args) => replay::replay(args),
         SimCommand::Shrink(args) => shrink::shrink(args),
+        SimCommand::Scenarios { name } => scenarios::run(name.as_deref()),
         SimCommand::Experiments(args) => experiments::run(args),
     }
 }

@@ -2,10 +2,10 @@
 
 use std::fmt::{Display, Write as _};
 use std::fs;
-use std::io::{Write as _, stdout};
+use std::io::{self, Write as _, stdout};
 use std::path::Path;
 
-use fabric_sim::scenario::{Report, Scenario, Setting};
+use fabric_sim::scenario::{EXAMPLES, Report, Scenario, Setting};
 
 use crate::error::{CliError, Context};
 use crate::sim::args::{ScenarioArgs, SeedArgs};
@@ -14,8 +14,7 @@ impl ScenarioArgs {
     /// Reads the file and changes what was asked for.
     pub(super) fn open(&self) -> Result<Scenario, CliError> {
         let file = self.file.display();
-        let text = fs::read_to_string(&self.file);
-        let text = text.context(format_args!("cannot read {file}"))?;
+        let text = self.text()?;
         let scenario = Scenario::parse(&text).context(&file)?;
         let mut settings = Vec::new();
         for text in &self.set {
@@ -27,6 +26,24 @@ impl ScenarioArgs {
         }
         let changed = scenario.with(&settings);
         self.with_files(changed.context(format_args!("--set: {file}"))?)
+    }
+
+    /// What is in the file; or the scenario of that name that comes with the command.
+    fn text(&self) -> Result<String, CliError> {
+        let error = match fs::read_to_string(&self.file) {
+            Ok(text) => return Ok(text),
+            Err(error) => error,
+        };
+        let is_it = |name: &str| self.file.as_os_str() == name;
+        match EXAMPLES.iter().find(|(name, _)| is_it(name)) {
+            Some((_, text)) if error.kind() == io::ErrorKind::NotFound => Ok((*text).to_owned()),
+            _ => {
+                let names = EXAMPLES.map(|(name, _)| name).join(", ");
+                let file = self.file.display();
+                let what = format!("cannot read {file} (and these come with urxe: {names})");
+                Err(CliError::context(what, error))
+            }
+        }
     }
 
     /// Reads the files that a scenario names: their paths begin where its own file is.

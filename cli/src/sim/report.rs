@@ -23,6 +23,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), CliError> {
     let report = looked.report;
     let title = Title {
         scenario: &file.file_name().unwrap_or_default().to_string_lossy(),
+        about: &scenario.about(),
         seed,
         again: &args.of.scenario.line("run", seed, &[]),
     };

@@ -14,6 +14,8 @@ use crate::topology::{Node, PortName, SwitchId, Topology};
 pub struct Title<'a> {
     /// The scenario's name.
     pub scenario: &'a str,
+    /// What it is about, in a sentence or two; may be empty.
+    pub about: &'a str,
     /// The seed.
     pub seed: u64,
     /// The line that repeats the run.
@@ -32,7 +34,7 @@ pub struct Title<'a> {
 /// let mut sim = Sim::new(topology, FabricConfig::default())?;
 /// sim.add_stream(StreamSpec::write(HostId(0), HostId(2), 100_000))?;
 /// let seen = observed(&mut sim, Time::NEVER, Sampling::AtMost(512));
-/// let title = html::Title { scenario: "one writes", seed: 1, again: "cargo run" };
+/// let title = html::Title { scenario: "one writes", about: "", seed: 1, again: "cargo run" };
 /// let mut page = Vec::new();
 /// html::write(&mut page, &title, &Report::of(&sim), &seen)?;
 /// assert!(page.starts_with(b"<!doctype html>"));
@@ -54,6 +56,7 @@ pub fn write(
     let name = format!("{}, seed {}", title.scenario, title.seed);
     let parts = [
         ("{title}", escaped(&name)),
+        ("{about}", escaped(title.about)),
         ("{style}", include_str!("page/page.css").to_owned()),
         ("{script}", include_str!("page/page.js").to_owned()),
         ("{data}", data),

@@ -66,6 +66,7 @@ impl Paging {
         };
         let title = html::Title {
             scenario: &self.page.name,
+            about: "",
             seed,
             again: &self.page.again,
         };

@@ -47,6 +47,13 @@ impl Scenario {
         })
     }
 
+    /// What it says that it is about: the comment that its text begins with, or nothing.
+    pub fn about(&self) -> String {
+        let lines = self.text.lines();
+        let comment = lines.map_while(|line| line.strip_prefix('#'));
+        comment.map(str::trim).collect::<Vec<_>>().join(" ")
+    }
+
     /// Names of the files that its jobs are read from: each is to be given to [`Scenario::with_text`] before it is built.
     pub fn files(&self) -> Vec<String> {
         let names = self.file.jobs.iter().filter_map(|job| job.kind.file());

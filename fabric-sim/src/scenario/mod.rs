@@ -1,6 +1,7 @@
-//! Simulations as TOML files: docs/SIMULATION.md has the format with an example.
+//! Simulations as TOML files: [SIMULATION.md](https://github.com/urxe/urxe/blob/main/docs/SIMULATION.md) has the format with an example.
 
 mod build;
+mod examples;
 mod extent;
 mod faults;
 mod file;
@@ -17,6 +18,7 @@ mod sweep;
 mod tests;
 mod values;
 
+pub use examples::EXAMPLES;
 pub use file::Scenario;
 pub use report::{FaultReport, FlowReport, Report};
 pub use settings::Setting;

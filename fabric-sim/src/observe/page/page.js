@@ -353,7 +353,7 @@ function flows() {
   const slow = run.flows.filter(flow => flow.slowdown !== null).map(flow => flow.slowdown).sort((a, b) => a - b);
   const at = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.ceil(part * sorted.length) - 1)];
   byId("summary").textContent = `${done.length} of ${run.flows.length} flows are complete.` + (done.length ?
-    ` Half of them took at most ${time(at(done, 0.5))}, 99 of 100 at most ${time(at(done, 0.99))}.` : "") + (slow.length ?
+    ` The last was at ${time(largest(run.flows.map(flow => flow.completion_us === null ? 0 : flow.start_us + flow.completion_us)))}. Half of them took at most ${time(at(done, 0.5))}, 99 of 100 at most ${time(at(done, 0.99))}.` : "") + (slow.length ?
     ` Slowdown against a flow alone: ${at(slow, 0.5).toFixed(2)} in the middle, ${at(slow, 1).toFixed(2)} at worst.` : "");
   if (done.length) {
     const plot = frame("Part of the flows that are complete after so long", 220, 60, 16);
