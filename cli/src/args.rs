@@ -339,7 +339,7 @@ pub(crate) struct StatArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
     /// A number (12, 0x202), a name (RETRY_EXC_ERR, EINVAL, drop_icrc), or a line of output that holds one
-    #[arg(value_name = "WHAT", required_unless_present = "list")]
+    #[arg(value_name = "WHAT")]
     pub(crate) what: Vec<String>,
     /// Everything there is to explain
     #[arg(long, conflicts_with = "what")]

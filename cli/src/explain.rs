@@ -16,6 +16,13 @@ struct Topic {
 
 /// Prints everything that each argument may mean.
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), CliError> {
+    if args.what.is_empty() && !args.list {
+        return Err(CliError::Usage(
+            "explain what? A number (`urxe explain 0x202`), a name (`urxe explain RETRY_EXC_ERR`), or a line of a program's output; \
+             `urxe explain --list` shows all that is known"
+                .to_owned(),
+        ));
+    }
     let (mut topics, mut unknown) = (Vec::new(), Vec::new());
     if args.list {
         topics = urxe::topics();

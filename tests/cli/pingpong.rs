@@ -1,5 +1,7 @@
 //! `urxe pingpong`: its result, and that it ends when one of its processes does.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -47,6 +49,32 @@ fn four_variants_are_verified_and_reported_as_json() {
             assert!(row[cpu].as_f64() >= Some(0.0), "{row}");
         }
     }
+}
+
+/// The first numbers that a newcomer sees: one program more in the way makes them several times larger.
+#[test]
+fn a_busy_machine_is_named() {
+    let _pair = loopback_pair();
+    let is_over = AtomicBool::new(false);
+    let ran = thread::scope(|scope| {
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..cpus {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let ran = run(urxe().args(["pingpong", "--iters", "5"]));
+        is_over.store(true, Ordering::Relaxed);
+        ran
+    });
+    let ran = ran.expect_success();
+    assert!(
+        ran.stderr.starts_with("urxe: note: other programs use "),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Arguments, exit codes and the small commands.
 
+use std::process::Command;
+
 use serde_json::Value;
 
-use crate::harness::{run, urxe};
+use crate::harness::{binary, run, urxe};
 
 #[test]
 fn without_arguments_it_explains_itself_and_exits_with_2() {
@@ -135,6 +137,48 @@ fn explain_says_what_numbers_and_names_mean() {
         "{}",
         ran.stderr
     );
+}
+
+/// What is typed is named as it was typed, and what to do is said without the words of the library.
+#[test]
+fn mistakes_are_told_in_the_words_of_the_command() {
+    for (args, said) in [
+        (&["explain"][..], "urxe: explain what? A number"),
+        (&["explain"], "`urxe explain --list` shows"),
+        (
+            &["run", "--device", "nope", "--", "true"],
+            "urxe: --device \"nope\": nope is neither an IP address nor an interface",
+        ),
+        (
+            &["run", "--faults", "drop=200%", "--", "true"],
+            "drop=200%: a share is at most 100%",
+        ),
+        (
+            &["bench", "--server", "192.0.2.1"],
+            "urxe: cannot open a device on 192.0.2.1: this host has no address",
+        ),
+    ] {
+        let ran = run(urxe().args(args));
+        assert!(ran.stderr.contains(said), "{args:?}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("caller"), "{args:?}: {}", ran.stderr);
+    }
+}
+
+/// As `cargo install` leaves it.
+#[test]
+fn a_command_without_its_library_says_where_both_are() {
+    let folder = std::env::temp_dir().join(format!("urxe-alone-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("can be made");
+    let alone = folder.join("urxe");
+    std::fs::copy(binary(), &alone).expect("can be copied");
+    let ran = run(Command::new(&alone)
+        .args(["run", "--", "true"])
+        .env_remove("URXE_LIB_DIR"));
+    std::fs::remove_dir_all(&folder).expect("can be removed");
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    for part in ["this is the command alone", "wheel", "URXE_LIB_DIR"] {
+        assert!(ran.stderr.contains(part), "no {part}: {}", ran.stderr);
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub(crate) fn note() -> Option<String> {
     let percent = CpuTimes::read()?.busy_percent_since(before)?;
     (percent > WORTH_A_NOTE_PERCENT).then(|| {
         format!(
-            "note: other programs use {percent:.0} % of the CPUs: numbers are lower than they could be, \
+            "note: other programs use {percent:.0} % of the CPUs: numbers are worse than on a quiet machine, \
              and ratios are not to be trusted"
         )
     })

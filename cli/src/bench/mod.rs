@@ -5,7 +5,7 @@
 //! with the same packets on the same CPUs, and, if urxe's go through memory, bare copies too.
 
 mod bandwidth;
-mod busy;
+pub(crate) mod busy;
 pub(crate) mod fairness;
 pub(crate) mod floor;
 mod latency;

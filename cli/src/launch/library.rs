@@ -34,8 +34,8 @@ fn installed() -> Result<PathBuf, CliError> {
     let mut places = PLACES.iter().map(|place| beside.join(place));
     places.find_map(|folder| has_library(&folder)).ok_or_else(|| {
         CliError::Failed(format!(
-            "there is no {NAME} near {}: `cargo build --release --workspace` makes it (target/release/urxe-lib), and {VARIABLE} says \
-             where it is",
+            "there is no {NAME} near {}: this is the command alone. The packages of urxe have both (wheel, .deb, tarball, image); in a source tree \
+             `cargo build --release --workspace` makes it (target/release/urxe-lib). {VARIABLE} says where it is, if it is elsewhere",
             executable.display()
         ))
     })

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::unistd::getppid;
-use urxe::{Likeness, ListedDevice, PortSpeed, read_key_file};
+use urxe::{ErrorKind, Likeness, ListedDevice, PortSpeed, read_key_file};
 
 pub(crate) use library::find as find_library;
 pub(crate) use names::{LINKS, NAME as LIBRARY, PATHS as PRELOAD};
@@ -194,7 +194,13 @@ fn devices(args: &LaunchArgs) -> Result<Vec<ListedDevice>, CliError> {
         [] => ListedDevice::list_as(likeness),
         devices => ListedDevice::parse_list_as(&devices.join(","), likeness),
     });
-    listed.map_err(|error| CliError::Usage(error.to_string()))
+    listed.map_err(|error| match error.kind() {
+        // What was typed is the option, and not the variable that it becomes.
+        ErrorKind::Environment { reason, .. } if !args.device.is_empty() => {
+            CliError::Usage(format!("--device {reason}"))
+        }
+        _ => CliError::Usage(error.to_string()),
+    })
 }
 
 /// Our folder first, then what was there before.

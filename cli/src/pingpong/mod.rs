@@ -15,6 +15,7 @@ use std::time::Duration;
 
 pub(crate) use self::protocol::Variant;
 use crate::args::PingpongArgs;
+use crate::bench::busy;
 use crate::control;
 use crate::error::CliError;
 use crate::process::{self, ChildGuard};
@@ -31,6 +32,9 @@ pub(crate) fn run(args: &PingpongArgs) -> Result<(), CliError> {
 
 /// Starts a server and a client process and reports how they fared.
 fn run_both(args: &PingpongArgs) -> Result<(), CliError> {
+    if let Some(note) = busy::note() {
+        eprintln!("urxe: {note}");
+    }
     let line = format!("pingpong --server {LOOPBACK_SERVER} --port 0");
     let wire = args
         .wire
