@@ -232,7 +232,7 @@ impl FaultyPath {
     pub(crate) fn due(&self) -> Option<Time> {
         let aside = self.aside.iter().map(|held| held.due).min();
         let first = self.queue.front().map(|held| held.due);
-        [aside, first].into_iter().flatten().min()
+        Time::earliest([aside, first])
     }
 }
 

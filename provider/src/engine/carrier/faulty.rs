@@ -73,7 +73,7 @@ impl Carrier for FaultyCarrier {
 
     fn due(&self) -> Option<Time> {
         let dues = [self.path.due(), self.below.due()];
-        dues.into_iter().flatten().min()
+        Time::earliest(dues)
     }
 
     /// Nothing of a QP that is about to go stays on the way.

@@ -335,7 +335,7 @@ impl<'a> Progress<'a> {
         let answer = state.shard.has_work().then(|| now + ANSWER_NS);
         // While the lock is held: a thread that adds a timer sees how long this sleep will be.
         let ends = [state.due(), self.housekeeping.due(), answer];
-        let end = ends.into_iter().flatten().min();
+        let end = Time::earliest(ends);
         let asleep_until = end.map_or(u64::MAX, |end| end.0);
         let progress = &self.engine.progress;
         progress.asleep_until.store(asleep_until, Ordering::Relaxed);
@@ -404,7 +404,7 @@ impl<'a> Progress<'a> {
         }
         let waiting = self.engine.membership.as_ref();
         let waiting = waiting.and_then(|membership| membership.waiting_due());
-        let end = [end, waiting].into_iter().flatten().min();
+        let end = Time::earliest([end, waiting]);
         let progress = &*self.engine.progress;
         // A failure of poll is a lack of memory: look around instead of sleeping.
         let ready = wait_for(&list[..len], end.map(|end| until(now, end))).unwrap_or_default();

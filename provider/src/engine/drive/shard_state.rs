@@ -421,7 +421,7 @@ impl ShardState {
             let ends = (path.source, path.dest);
             self.with(|shard, env| shard.fail_peer(ends, env));
         }
-        [due, self.fail_gone()].into_iter().flatten().min()
+        Time::earliest([due, self.fail_gone()])
     }
 
     /// Fails requests to owners that have ended, some time after. Returns when there is more to do.

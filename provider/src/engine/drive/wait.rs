@@ -95,7 +95,7 @@ impl Engine {
                 network.pause(&pause).map_err(|_| ErrorKind::EngineFailed)?;
                 continue;
             }
-            let end = [deadline, outlook.due].into_iter().flatten().min();
+            let end = Time::earliest([deadline, outlook.due]);
             let timeout = end.map(|end| until(now, end));
             self.sleep(&permit, watch.is_some(), outlook.backlog, timeout)?;
         }

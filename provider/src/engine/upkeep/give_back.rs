@@ -82,7 +82,7 @@ impl GiveBack {
         }
         let qps = self.qps.look(now, shard.occupancy());
         let conns = self.conns.look(now, shard.cm_occupancy());
-        self.due = [qps, conns].into_iter().flatten().min();
+        self.due = Time::earliest([qps, conns]);
     }
 
     /// Returns true if there is something new to count.

@@ -56,7 +56,7 @@ impl Housekeeping {
     /// When [`Housekeeping::do_if_due`] has something to do.
     pub(crate) fn due(&self) -> Option<Time> {
         let dues = [self.due, self.give_back.due(), self.farewells_due];
-        dues.into_iter().flatten().min()
+        Time::earliest(dues)
     }
 
     /// Looks whether there were packets, or most QPs are gone, and so something to do soon.
@@ -95,7 +95,7 @@ impl Housekeeping {
         };
         let stale = state.cm.handshakes.forget_old(now);
         let dues = [state.carrier_upkeep(), stale];
-        self.due = dues.into_iter().flatten().min();
+        self.due = Time::earliest(dues);
         // The program may have put signal handlers of its own in front of ours.
         guarded::protect();
         if let Some(tap) = &mut state.tap {

@@ -539,7 +539,7 @@ impl Carrier for MemoryCarrier {
             }
         }
         let own = has_rings.then_some(self.sweep_at);
-        [own, below].into_iter().flatten().min()
+        Time::earliest([own, below])
     }
 
     fn is_sealed(&self) -> bool {
