@@ -1,5 +1,5 @@
 //! What runs under many seeds come to, a line for each: its trace, and a hash of its capture. Two builds, machines or numbers of
-//! processors are compared by comparing what this prints; `tests/soak determinism` does.
+//! processors are compared by comparing what this prints; `tests/determinism` does.
 //!
 //! ```console
 //! $ cargo run -p urxe-fabric-sim --features tokio --example seeds -- 2
