@@ -127,6 +127,14 @@ impl<T: Combined> Combiner<T> {
         })
     }
 
+    /// Takes the lock, and says whether another thread had it.
+    pub(crate) fn lock_after(&self) -> Result<(Guard<'_, T>, bool), Poisoned> {
+        match self.try_lock()? {
+            Attempt::Held(guard) => Ok((guard, false)),
+            Attempt::Busy => Ok((self.lock()?, true)),
+        }
+    }
+
     /// Takes the lock if it is free.
     #[inline]
     pub(crate) fn try_lock(&self) -> Result<Attempt<'_, T>, Poisoned> {

@@ -288,7 +288,8 @@ impl<'a> Progress<'a> {
     /// No other thread drives: does everything, until there is nothing to do, and then sleeps
     /// until there is.
     fn watch(&mut self) -> Option<()> {
-        let mut state = self.engine.combiner.lock().ok()?;
+        // A thread that is in a call is not silent, however long ago the call began: it may have been interrupted for this one.
+        let (mut state, mut in_call) = self.engine.combiner.lock_after().ok()?;
         state.rouse(Sleeper::Progress);
         // Until there are no packets, or another thread wants the engine.
         let mut spin_until = Time::ZERO;
@@ -300,7 +301,7 @@ impl<'a> Progress<'a> {
         // What was asked before is of threads that were in each other's way.
         self.engine.progress.was_asked();
         loop {
-            let is_silent = self.is_silent(self.engine.clock.now(), SILENT_NS);
+            let is_silent = !in_call && self.is_silent(self.engine.clock.now(), SILENT_NS);
             let which = if state.now < spin_until {
                 Which::Polled
             } else {
@@ -327,7 +328,7 @@ impl<'a> Progress<'a> {
             }
             drop(state);
             self.hand_over_waiting();
-            state = self.engine.combiner.lock().ok()?;
+            (state, in_call) = self.engine.combiner.lock_after().ok()?;
         }
         self.vigilance.on_watch(found);
         let (now, backlog) = (state.now, state.is_full());
