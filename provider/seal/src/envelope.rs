@@ -15,6 +15,10 @@ pub(crate) const TAG: usize = 16;
 pub(crate) const ICRC: usize = 4;
 /// What a sealed packet has more than a plain one.
 pub const OVERHEAD: usize = HEADER + TAG - ICRC;
+/// The longest packet that another one takes along in its envelope ([`crate::PathSealer::seal_with`]): an ACK is shorter.
+pub const RIDER_MAX: usize = 64;
+/// The byte behind a rider, which says how long it is.
+pub(crate) const RIDER_LEN: usize = 1;
 /// The shortest sealed packet.
 pub(crate) const LEN_MIN: usize = CLEAR + TAG;
 
@@ -61,12 +65,18 @@ impl fmt::Display for Mode {
 
 const AUTH: u8 = VERSION << 4 | Mode::Auth as u8;
 const SEAL: u8 = VERSION << 4 | Mode::Seal as u8;
+/// The bit beside the mode: there is a rider.
+const RIDER: u8 = 4;
+const AUTH_RIDER: u8 = AUTH | RIDER;
+const SEAL_RIDER: u8 = SEAL | RIDER;
 
 /// The header, which comes after the BTH.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Envelope {
     /// The version in the upper half of the first byte, the mode in the lower half.
     pub mode: Mode,
+    /// Another packet is in the envelope. It has the next counter for its own.
+    pub has_rider: bool,
     /// The number of the secret in the key file; 0 if the keys are those of a pair.
     pub epoch: u8,
     /// The key file's number ([`crate::KeyFile::id`]).
@@ -82,7 +92,8 @@ impl Envelope {
     #[inline]
     pub fn emit(&self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
-        bytes[0] = VERSION << 4 | self.mode as u8;
+        let rider = if self.has_rider { RIDER } else { 0 };
+        bytes[0] = VERSION << 4 | rider | self.mode as u8;
         bytes[1] = self.epoch;
         bytes[2..4].copy_from_slice(&self.key_id.to_be_bytes());
         bytes[4..8].copy_from_slice(&self.sender.to_be_bytes());
@@ -95,17 +106,27 @@ impl Envelope {
     pub fn parse(bytes: &[u8; HEADER]) -> Option<Envelope> {
         let [first, epoch, k0, k1, s0, s1, s2, s3, counter @ ..] = *bytes;
         let mode = match first {
-            AUTH => Mode::Auth,
-            SEAL => Mode::Seal,
+            AUTH | AUTH_RIDER => Mode::Auth,
+            SEAL | SEAL_RIDER => Mode::Seal,
             _ => return None,
         };
         Some(Envelope {
             mode,
+            has_rider: first & RIDER != 0,
             epoch,
             key_id: u16::from_be_bytes([k0, k1]),
             sender: u32::from_be_bytes([s0, s1, s2, s3]),
             counter: u64::from_be_bytes(counter),
         })
+    }
+
+    /// The same of one packet alone: what the packet and its rider are known by when they are out of their envelope.
+    pub(crate) fn alone(&self, counter: u64) -> Envelope {
+        Envelope {
+            has_rider: false,
+            counter,
+            ..*self
+        }
     }
 
     /// The header of a sealed packet; `None` if it is too short for one, or of an unknown version.
@@ -139,6 +160,7 @@ mod tests {
     fn it_is_what_the_document_says() {
         let envelope = Envelope {
             mode: Mode::Seal,
+            has_rider: false,
             epoch: 3,
             key_id: 0x3fa2,
             sender: 0x0102_0304,
@@ -150,7 +172,14 @@ mod tests {
         ];
         assert_eq!(bytes, expected);
         assert_eq!(Envelope::parse(&bytes), Some(envelope));
-        for first in (0..=255).filter(|first| ![0x31, 0x32].contains(first)) {
+        for first in [0x31, 0x32, 0x35, 0x36] {
+            let mut bytes = bytes;
+            bytes[0] = first;
+            let parsed = Envelope::parse(&bytes).expect("a mode");
+            assert_eq!(parsed.has_rider, first & 4 != 0);
+            assert_eq!(parsed.emit(), bytes);
+        }
+        for first in (0..=255).filter(|first| ![0x31, 0x32, 0x35, 0x36].contains(first)) {
             let mut bytes = bytes;
             bytes[0] = first;
             assert_eq!(Envelope::parse(&bytes), None, "{first:#x}");

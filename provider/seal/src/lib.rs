@@ -54,14 +54,14 @@ mod window;
 #[cfg(not(feature = "ciphers"))]
 use absent::{aead, hkdf};
 
-pub use envelope::{Envelope, HEADER, Mode, OVERHEAD, ParseModeError, VERSION, header};
+pub use envelope::{Envelope, HEADER, Mode, OVERHEAD, ParseModeError, RIDER_MAX, VERSION, header};
 pub use key_file::{GRACE_S, KeyFile, KeyFileError};
 pub use keys::Keys;
 pub use notice::{NOTICE_LEN, Notice};
 pub use opener::{Opened, Opener};
 pub use pair::{HELLO_LEN, Initiator, Pair, PairEnds, PairRandom, respond};
 pub use refusal::Refusal;
-pub use sealer::{Identity, PathSealer, Sealer};
+pub use sealer::{Identity, PathSealer, Sealer, sealed_len};
 
 use core::net::IpAddr;
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::aead::Key;
 use crate::derive;
-use crate::envelope::{BTH, CLEAR, Envelope, ICRC, Mode, PAIR, TAG, dest_qp};
+use crate::envelope::{BTH, CLEAR, Envelope, ICRC, Mode, PAIR, RIDER_LEN, RIDER_MAX, TAG, dest_qp};
 use crate::keys::Keys;
 use crate::pair::{self, Pair};
 use crate::refusal::Refusal;
@@ -20,10 +20,20 @@ const SENDERS_MAX: usize = 1 << 14;
 /// A packet that was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opened {
-    /// Bytes of the packet, with four zeros in the place of the ICRC.
+    /// Bytes of the packet, with four zeros in the place of the ICRC; and of its rider, which lies before it and ends so, too.
     pub len: usize,
-    /// What was in its header.
+    /// Those of the rider, which is to be handled first; 0 if there is none.
+    pub rider: usize,
+    /// What was in its header, or would have been if it had come without a rider.
     pub envelope: Envelope,
+}
+
+impl Opened {
+    /// What would have been in the header of its rider.
+    #[inline]
+    pub fn riders(&self) -> Envelope {
+        self.envelope.alone(self.envelope.counter.wrapping_add(1))
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -163,14 +173,14 @@ impl Opener {
         if self.bound.contains_key(&qpn) {
             return Err(Refusal::NotOfPair);
         }
+        let body = lay_out(&envelope, bytes, at, to).ok_or(Refusal::NoEnvelope)?;
         self.opened += 1;
-        incoming.window.note(envelope.counter);
+        note(&mut incoming.window, &envelope);
         incoming.used = self.opened;
         if let Some(new) = new {
             self.add(id, new);
         }
-        let len = lay_out(bytes, at, to);
-        Ok(Opened { len, envelope })
+        Ok(body.of(envelope))
     }
 
     #[inline]
@@ -191,11 +201,11 @@ impl Opener {
         if qpn != incoming.qpn {
             return Err(Refusal::OtherQp);
         }
-        incoming.note(candidate, envelope.counter);
+        let body = lay_out(envelope, bytes, at, to).ok_or(Refusal::NoEnvelope)?;
+        incoming.keep(candidate);
+        note(&mut incoming.window, envelope);
         self.opened += 1;
-        let envelope = *envelope;
-        let len = lay_out(bytes, at, to);
-        Ok(Opened { len, envelope })
+        Ok(body.of(*envelope))
     }
 
     /// Opens a packet of a capture, any number of times and whatever its epoch's age, to where it lies.
@@ -307,18 +317,71 @@ fn unseal(key: &Key, envelope: &Envelope, sealed: &mut [u8]) -> bool {
     }
 }
 
-/// Moves what was opened to where it is to lie, without header and tag; returns its length.
+/// Notes the counters of an envelope: a rider has one of its own.
 #[inline]
-fn lay_out(bytes: &mut [u8], at: Range<usize>, to: usize) -> usize {
-    let rest = at.start + CLEAR..at.end - TAG;
-    let len = BTH + rest.len() + ICRC;
+fn note(window: &mut Window, envelope: &Envelope) {
+    window.note(envelope.counter);
+    if envelope.has_rider {
+        window.note(envelope.counter.wrapping_add(1));
+    }
+}
+
+/// What was in an envelope: bytes of all, and of the rider.
+struct Body {
+    len: usize,
+    rider: usize,
+}
+
+impl Body {
+    #[inline]
+    fn of(self, envelope: Envelope) -> Opened {
+        let Body { len, rider } = self;
+        Opened {
+            len,
+            rider,
+            envelope: envelope.alone(envelope.counter),
+        }
+    }
+}
+
+/// Moves what was opened to where it is to lie, without header and tag. `None` if what is said to be a rider is none.
+#[inline]
+fn lay_out(envelope: &Envelope, bytes: &mut [u8], at: Range<usize>, to: usize) -> Option<Body> {
+    let mut rest = at.start + CLEAR..at.end - TAG;
     let bth: Option<&[u8; BTH]> = bytes[at.start..].first_chunk();
     let bth = *bth.expect("what has a header is longer than a BTH");
-    bytes.copy_within(rest, to + BTH);
+    let mut rider = [0; RIDER_MAX];
+    let mut rider_len = 0;
+    if envelope.has_rider {
+        let riders = rider_in(&bytes[rest.clone()])?;
+        if dest_qp(riders) != dest_qp(&bth) {
+            return None;
+        }
+        rider[..riders.len()].copy_from_slice(riders);
+        rest.end -= riders.len() + RIDER_LEN;
+        rider_len = riders.len() + ICRC;
+    }
+    let len = rider_len + BTH + rest.len() + ICRC;
+    bytes.copy_within(rest, to + rider_len + BTH);
     let place = &mut bytes[to..to + len];
-    place[..BTH].copy_from_slice(&bth);
+    place[..rider_len].copy_from_slice(&rider[..rider_len]);
+    place[rider_len..][..BTH].copy_from_slice(&bth);
     place[len - ICRC..].copy_from_slice(&[0; ICRC]);
-    len
+    Some(Body {
+        len,
+        rider: rider_len,
+    })
+}
+
+/// The rider at the end of what was sealed, without its ICRC.
+#[inline]
+fn rider_in(body: &[u8]) -> Option<&[u8]> {
+    let (len, body) = body.split_last()?;
+    let len = usize::from(*len);
+    let start = body.len().checked_sub(len)?;
+    (BTH..=RIDER_MAX - ICRC)
+        .contains(&len)
+        .then(|| &body[start..])
 }
 
 #[inline]
@@ -339,5 +402,43 @@ impl fmt::Debug for Opener {
             .field("senders", &self.senders.len())
             .field("opened", &self.opened)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEN: usize = 100;
+
+    fn laid_out(riders: &[u8]) -> Option<Body> {
+        let mut bytes = vec![1; LEN - TAG - riders.len()];
+        bytes.extend_from_slice(riders);
+        bytes.extend([0; TAG]);
+        let envelope = Envelope {
+            mode: Mode::Seal,
+            has_rider: true,
+            epoch: 1,
+            key_id: 1,
+            sender: 1,
+            counter: u64::MAX,
+        };
+        lay_out(&envelope, &mut bytes, 0..LEN, 0)
+    }
+
+    /// What a member of the cluster sends is genuine, and may be nonsense all the same.
+    #[test]
+    fn a_rider_that_is_none_is_refused() {
+        let qp = [1; 12];
+        let ok = laid_out(&[&qp[..], &[12]].concat()).expect("the shortest one");
+        assert_eq!((ok.rider, ok.len), (16, 16 + LEN - CLEAR - TAG - 13 + 16));
+        for len in (0..=255).filter(|len| !(12..=56).contains(len)) {
+            assert!(laid_out(&[&qp[..], &[len]].concat()).is_none(), "{len}");
+        }
+        let mut other = qp;
+        other[6] = 2;
+        assert!(laid_out(&[&other[..], &[12]].concat()).is_none());
+        let riders = laid_out(&[0; 56]);
+        assert!(riders.is_none(), "no length");
     }
 }

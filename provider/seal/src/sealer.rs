@@ -4,7 +4,9 @@ use core::fmt;
 
 use crate::aead::Key;
 use crate::derive;
-use crate::envelope::{BTH, CLEAR, Envelope, ICRC, Mode, OVERHEAD, PAIR, dest_qp};
+use crate::envelope::{
+    BTH, CLEAR, Envelope, ICRC, Mode, OVERHEAD, PAIR, RIDER_LEN, RIDER_MAX, TAG, dest_qp,
+};
 use crate::keys::Keys;
 use crate::pair::{self, Pair};
 use crate::senders::Table;
@@ -113,20 +115,38 @@ impl Sealer {
     /// As [`PathSealer::seal`].
     #[inline]
     pub fn seal(&mut self, path: Path, packet: &[u8], to: &mut [u8]) {
+        self.seal_both(path, packet, None, to);
+    }
+
+    /// Seals a packet with a rider as [`PathSealer::seal_with`] does, or under the keys of its QP's pair.
+    ///
+    /// # Panics
+    /// As [`PathSealer::seal_with`].
+    #[inline]
+    pub fn seal_with(&mut self, path: Path, packet: &[u8], rider: &[u8], to: &mut [u8]) {
+        self.seal_both(path, packet, Some(rider), to);
+    }
+
+    #[inline]
+    fn seal_both(&mut self, path: Path, packet: &[u8], rider: Option<&[u8]>, to: &mut [u8]) {
         let Some(place) = self.pairs.find(&(path, dest_qp(packet))) else {
-            return self.on(path).seal(packet, to);
+            return self.on(path).seal_both(packet, rider, to);
         };
         let out = self.pairs.at(place);
         let sender = out.number;
         let (counter, key) = out.take();
         let envelope = Envelope {
             mode: self.mode,
+            has_rider: rider.is_some(),
             epoch: PAIR,
             key_id: self.keys.id(),
             sender,
             counter,
         };
-        seal(key, &envelope, packet, to);
+        seal(key, &envelope, packet, rider, to);
+        if rider.is_some() {
+            out.take();
+        }
     }
 
     /// How much it does for each packet.
@@ -164,6 +184,7 @@ impl Sealer {
         let place = found.unwrap_or_else(|| self.add(path));
         let envelope = Envelope {
             mode: self.mode,
+            has_rider: false,
             epoch: self.epoch,
             key_id: self.keys.id(),
             sender: self.identity.sender,
@@ -231,31 +252,60 @@ impl PathSealer<'_> {
     /// If the place is not, or the packet is shorter than a BTH and an ICRC.
     #[inline]
     pub fn seal(&mut self, packet: &[u8], to: &mut [u8]) {
+        self.seal_both(packet, None, to);
+    }
+
+    /// Seals a packet together with a short one to the same QP, its *rider*, which costs one envelope in place of two. The receiver takes the
+    /// rider first. The place has [`sealed_len`] bytes.
+    ///
+    /// # Panics
+    /// If the place has not, one of the two is shorter than a BTH and an ICRC, or the rider is for another QP or longer than [`RIDER_MAX`].
+    #[inline]
+    pub fn seal_with(&mut self, packet: &[u8], rider: &[u8], to: &mut [u8]) {
+        self.seal_both(packet, Some(rider), to);
+    }
+
+    #[inline]
+    fn seal_both(&mut self, packet: &[u8], rider: Option<&[u8]>, to: &mut [u8]) {
         let counter = self.out.next;
-        self.out.next += 1;
+        self.out.next += 1 + u64::from(rider.is_some());
         *self.is_worn |= self.out.next - self.start >= PACKETS_MAX;
         let envelope = Envelope {
             counter,
+            has_rider: rider.is_some(),
             ..self.envelope
         };
-        seal(&self.out.key, &envelope, packet, to);
+        seal(&self.out.key, &envelope, packet, rider, to);
     }
+}
+
+/// Bytes of a sealed packet with a rider, of the lengths of both.
+pub const fn sealed_len(packet: usize, rider: usize) -> usize {
+    packet + OVERHEAD + rider - ICRC + RIDER_LEN
 }
 
 /// Seals a packet under a key.
 #[inline]
-fn seal(key: &Key, envelope: &Envelope, packet: &[u8], to: &mut [u8]) {
-    assert_eq!(
-        packet.len() + OVERHEAD,
-        to.len(),
-        "the place has another size"
-    );
+fn seal(key: &Key, envelope: &Envelope, packet: &[u8], rider: Option<&[u8]>, to: &mut [u8]) {
+    let len = rider.map_or(packet.len() + OVERHEAD, |rider| {
+        sealed_len(packet.len(), rider.len())
+    });
+    assert_eq!(len, to.len(), "the place has another size");
     let (bth, rest) = packet.split_at(BTH);
     let rest = &rest[..rest.len() - ICRC];
-    let (sealed, tag) = to.split_at_mut(CLEAR + rest.len());
+    let (sealed, tag) = to.split_at_mut(len - TAG);
     sealed[..BTH].copy_from_slice(bth);
     sealed[BTH..CLEAR].copy_from_slice(&envelope.emit());
-    sealed[CLEAR..].copy_from_slice(rest);
+    let (body, behind) = sealed[CLEAR..].split_at_mut(rest.len());
+    body.copy_from_slice(rest);
+    if let Some(rider) = rider {
+        let fits = (BTH + ICRC..=RIDER_MAX).contains(&rider.len());
+        assert!(fits && dest_qp(rider) == dest_qp(packet), "no rider");
+        let rider = &rider[..rider.len() - ICRC];
+        let (place, len) = behind.split_at_mut(rider.len());
+        place.copy_from_slice(rider);
+        len[0] = rider.len() as u8;
+    }
     tag.copy_from_slice(&match envelope.mode {
         Mode::Seal => {
             let (clear, body) = sealed.split_at_mut(CLEAR);

@@ -4,7 +4,8 @@ use core::net::IpAddr;
 
 use proptest::prelude::*;
 use urxe_seal::{
-    Envelope, GRACE_S, Identity, KeyFile, Keys, Mode, OVERHEAD, Opener, Path, Refusal, Sealer,
+    Envelope, GRACE_S, Identity, KeyFile, Keys, Mode, OVERHEAD, Opener, Path, RIDER_MAX, Refusal,
+    Sealer, sealed_len,
 };
 
 const MODES: [Mode; 2] = [Mode::Auth, Mode::Seal];
@@ -102,6 +103,81 @@ fn no_bit_can_be_changed() {
         assert!(open(&mut opener, &path(), 0, &[&bytes[..], &[0]].concat()).is_err());
         open(&mut opener, &path(), 0, &bytes).expect("the genuine one still opens");
     }
+}
+
+fn sealed_with(sealer: &mut Sealer, packet: &[u8], rider: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; sealed_len(packet.len(), rider.len())];
+    sealer.on(path()).seal_with(packet, rider, &mut bytes);
+    bytes
+}
+
+/// One for the same QP as another.
+fn rider(of: &[u8], len: usize) -> Vec<u8> {
+    let mut rider = packet(99, len);
+    rider[5..8].copy_from_slice(&of[5..8]);
+    rider
+}
+
+#[test]
+fn a_rider_comes_out_before_its_packet_and_has_the_next_counter() {
+    for mode in MODES {
+        let (mut sealer, mut opener) = (sealer(&file(), mode), opener(&file()));
+        for (len, riders) in [(0, 0), (12, 4), (240, RIDER_MAX - 16)] {
+            let plain = packet(len, len);
+            let rider = rider(&plain, riders);
+            let mut bytes = sealed_with(&mut sealer, &plain, &rider);
+            assert_eq!(bytes[..12], plain[..12], "the BTH is in the clear");
+            let copy = bytes.clone();
+            let in_clear = bytes.windows(12).any(|part| part == &rider[..12]);
+            assert_eq!(in_clear, mode == Mode::Auth);
+            let at = 0..bytes.len();
+            let opened = opener.open(&path(), 0, &mut bytes, at, 0);
+            let opened = opened.expect("genuine");
+            let (first, second) = bytes[..opened.len].split_at(opened.rider);
+            for (opened, plain) in [(first, &rider), (second, &plain)] {
+                let icrc = plain.len() - 4;
+                assert_eq!(opened[..icrc], plain[..icrc]);
+                assert_eq!(opened[icrc..], [0; 4]);
+            }
+            assert_eq!(opened.riders().counter, opened.envelope.counter + 1);
+            let again = open(&mut opener, &path(), 0, &copy);
+            assert_eq!(again, Err(Refusal::Replayed));
+            // Both counters are used up, and no more.
+            let riders = opened.riders();
+            let noted = opener.note(&path(), &riders, &rider, 0);
+            assert_eq!(noted, Err(Refusal::Replayed));
+            let next = sealed(&mut sealer, path(), &plain);
+            let next = Envelope::of(&next).expect("sealed");
+            assert_eq!(next.counter, riders.counter + 1);
+        }
+    }
+}
+
+#[test]
+fn no_bit_of_a_packet_with_a_rider_can_be_changed() {
+    for mode in MODES {
+        let (mut sealer, mut opener) = (sealer(&file(), mode), opener(&file()));
+        let plain = packet(1, 8);
+        let bytes = sealed_with(&mut sealer, &plain, &rider(&plain, 4));
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            open(&mut opener, &path(), 0, &changed).expect_err("changed");
+        }
+        for len in 0..bytes.len() {
+            open(&mut opener, &path(), 0, &bytes[..len]).expect_err("cut");
+        }
+        open(&mut opener, &path(), 0, &bytes).expect("the genuine one still opens");
+    }
+}
+
+#[test]
+#[should_panic = "no rider"]
+fn a_rider_is_for_the_same_qp() {
+    let plain = packet(1, 8);
+    let mut other = rider(&plain, 4);
+    other[7] ^= 1;
+    sealed_with(&mut sealer(&file(), Mode::Seal), &plain, &other);
 }
 
 #[test]

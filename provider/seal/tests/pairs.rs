@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use proptest::prelude::*;
 use urxe_seal::{
     Envelope, Identity, Initiator, KeyFile, Keys, Mode, OVERHEAD, Opener, Pair, PairEnds, Path,
-    Refusal, Sealer, respond,
+    Refusal, Sealer, respond, sealed_len,
 };
 
 const MODES: [Mode; 2] = [Mode::Auth, Mode::Seal];
@@ -110,6 +110,24 @@ fn both_ways_each_packet_opens_once_at_the_other_end() {
             let sealed = b.seal(&to_a);
             assert_eq!(a.open(&sealed), Ok(to_a));
         }
+    }
+}
+
+#[test]
+fn a_rider_is_under_the_keys_of_the_pair_too() {
+    for mode in MODES {
+        let [mut a, mut b] = ends(mode);
+        let (plain, rider) = (packet(QPN[1], 8), packet(QPN[1], 4));
+        let mut sealed = vec![0; sealed_len(plain.len(), rider.len())];
+        a.sealer.seal_with(path(0), &plain, &rider, &mut sealed);
+        assert_eq!(Envelope::of(&sealed).expect("sealed").counter, 0);
+        let mut member = End::new(1, mode);
+        assert_eq!(member.open(&sealed), Err(Refusal::UnknownPair));
+        assert_eq!(b.open(&sealed), Ok([rider, plain.clone()].concat()));
+        assert_eq!(b.open(&sealed), Err(Refusal::Replayed));
+        let next = a.seal(&plain);
+        assert_eq!(Envelope::of(&next).expect("sealed").counter, 2);
+        assert_eq!(b.open(&next), Ok(plain));
     }
 }
 

@@ -269,6 +269,7 @@ mod tests {
         let b = Inbox::create(path("inbox-b")).expect("a socket");
         let packet = [7; 4200];
         let envelope = Envelope {
+            has_rider: false,
             mode: urxe_seal::Mode::Seal,
             epoch: 1,
             key_id: 2,

@@ -148,10 +148,9 @@ impl Incoming {
         }
     }
 
-    /// The packet opened.
+    /// A packet opened with it.
     #[inline]
-    pub(crate) fn note(&mut self, candidate: Candidate, counter: u64) {
-        self.window.note(counter);
+    pub(crate) fn keep(&mut self, candidate: Candidate) {
         if let Candidate::New(new) = candidate {
             let [first, second] = &mut self.keys;
             *second = first.replace(new.0);
@@ -192,7 +191,8 @@ mod tests {
         if !key.fits(counter, b"clear", &tag) {
             return Err(Refusal::Forged);
         }
-        incoming.note(candidate, counter);
+        incoming.window.note(counter);
+        incoming.keep(candidate);
         Ok(())
     }
 
