@@ -6,4 +6,5 @@ mod ends;
 mod files;
 mod keys;
 mod pairs;
+mod riders;
 mod sniffer;

@@ -2,6 +2,7 @@
 //! full socket, and one bad destination stops no other. Received trains are walked where they lie.
 
 use core::net::{IpAddr, SocketAddr};
+use core::slice;
 use std::sync::Arc;
 
 use urxe_core::transmit::{RunLimits, Transmit as Run, TxBatch, TxDest};
@@ -178,6 +179,10 @@ impl SocketCarrier {
                             let path = path_of(last, port.addr, &datagram, is_opened);
                             let headers = envelopes.map_or(&[][..], |of| of.headers(place));
                             intake.datagram(path, &datagram, headers);
+                            let behind = envelopes.map(|of| of.behind(place, datagram));
+                            for (datagram, header) in behind.into_iter().flatten() {
+                                intake.datagram(path, &datagram, slice::from_ref(header));
+                            }
                         }
                         // A batch that is not full was all there was.
                         if count < self.rx.slots() {

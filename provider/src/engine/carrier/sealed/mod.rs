@@ -4,21 +4,25 @@
 mod acts;
 mod keyed;
 mod peers;
+mod row;
 mod strays;
 
 use core::net::IpAddr;
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use urxe_core::ends_pair;
 use urxe_core::transmit::{RUNS_MAX, TxBatch};
 use urxe_core::{RxPath, Time};
 use urxe_seal::{
-    Envelope, Hide, Identity, Keys, Mode, Notice, OVERHEAD, Opener, Path, Refusal, Sealer,
+    Envelope, Hide, Identity, Keys, Mode, Notice, OVERHEAD, Opener, Path, RIDER_MAX, Refusal,
+    Sealer, sealed_len,
 };
 use urxe_udp::{Datagram, Dest, RecvBatch, Transmit};
 use urxe_wire::IcrcVerdict;
 
 use self::peers::{Head, News, Peers};
+use self::row::{Apart, Row};
 use self::strays::Strays;
 use super::memory::wake;
 use crate::engine::upkeep::counters::EngineCounters;
@@ -37,6 +41,9 @@ const HIDE: Hide = keep_out_of_dumps;
 /// The shortest packet that leaves: a BTH and an ICRC.
 const PACKET_MIN: usize = 16;
 
+/// A packet of so many bytes at most takes its ACK along. Longer ones have room in their datagram for one packet only, and less to gain.
+const WITH_RIDER_MAX: usize = 256;
+
 /// Seals and opens for the sockets of one engine.
 #[derive(Debug)]
 pub(in crate::engine) struct Envelopes {
@@ -49,15 +56,23 @@ pub(in crate::engine) struct Envelopes {
     look_at: Time,
     /// Sealed packets that leave, or wait for a full socket.
     out: Box<[u8]>,
-    /// Headers of the packets that were received last, in order, and where each datagram's end.
+    /// Headers of the packets that were received last, in order, but for those that are apart; and where each datagram's end.
     opened: Vec<Envelope>,
-    ends: Vec<usize>,
+    apart: Apart,
+    ends: Vec<Ends>,
     /// Packets may have been damaged on purpose: those leave damaged.
     damages: bool,
     peers: Peers,
     /// By QP: the way of its packets, the QP that they are for, and the number of their pair, where they are under keys of their own.
     bound: HashMap<u32, (Path, u32, u32)>,
     strays: Strays,
+}
+
+/// Where the headers of a datagram's packets end, and its packets that are apart.
+#[derive(Clone, Copy, Default, Debug)]
+struct Ends {
+    opened: usize,
+    apart: usize,
 }
 
 /// The time of day: that of the last look at it, and what has passed since.
@@ -106,6 +121,7 @@ impl Envelopes {
             look_at: Time::ZERO,
             out: Box::default(),
             opened: Vec::new(),
+            apart: Apart::default(),
             ends: Vec::new(),
             damages,
             peers: Peers::default(),
@@ -145,7 +161,23 @@ impl Envelopes {
             }
             let start = end;
             let has_pairs = self.sealer.has_pairs();
-            let packets = batch.bytes()[run.range.clone()].chunks(run.segment_size);
+            let bytes = &batch.bytes()[run.range.clone()];
+            let is_damaged = |place: usize, packet: &[u8]| {
+                self.damages
+                    && run.dest.icrc_seed().verify(place as u16, packet) == IcrcVerdict::Bad
+            };
+            let dest = Dest::new((run.dest.remote, urxe_seal::PORT).into());
+            if let Some((packet, rider)) = with_rider(bytes, run.segment_size) {
+                end += sealed_len(packet.len(), rider.len());
+                let place_out = &mut self.out[start..end];
+                self.sealer.seal_with(path, packet, rider, place_out);
+                if is_damaged(0, packet) || is_damaged(1, rider) {
+                    place_out[place_out.len() - 1] ^= 1;
+                }
+                out.push(Transmit::run(start..end, 0, dest).with_tos(run.dest.tos));
+                continue;
+            }
+            let packets = bytes.chunks(run.segment_size);
             for (place, packet) in packets.enumerate() {
                 let place_out = &mut self.out[end..end + packet.len() + OVERHEAD];
                 match has_pairs {
@@ -153,9 +185,7 @@ impl Envelopes {
                     false => self.sealer.on(path).seal(packet, place_out),
                 }
                 end += place_out.len();
-                if self.damages
-                    && run.dest.icrc_seed().verify(place as u16, packet) == IcrcVerdict::Bad
-                {
+                if is_damaged(place, packet) {
                     place_out[place_out.len() - 1] ^= 1;
                 }
             }
@@ -164,7 +194,6 @@ impl Envelopes {
             } else {
                 0
             };
-            let dest = Dest::new((run.dest.remote, urxe_seal::PORT).into());
             out.push(Transmit::run(start..end, segment, dest).with_tos(run.dest.tos));
         }
     }
@@ -188,21 +217,24 @@ impl Envelopes {
         }
         self.opened.clear();
         self.ends.clear();
+        self.apart.clear();
         batch.rewrite(|about, bytes| {
-            let before = self.opened.len();
+            let before = (self.opened.len(), self.apart.len());
             let left = if is_plain(&about, bytes) {
                 (bytes.len(), about.segment_size)
             } else {
                 self.open_datagram(local, &about, bytes, now, counters)
             };
             if left.0 > 0 {
-                self.ends.push(self.opened.len());
+                let (opened, apart) = (self.opened.len(), self.apart.len());
+                self.ends.push(Ends { opened, apart });
             }
-            if icrcs && self.opened.len() > before {
+            if icrcs && self.opened.len() > before.0 {
                 let path = RxPath::new(about.source.ip(), about.source.port(), local, about.tos);
                 for (place, packet) in bytes[..left.0].chunks_mut(left.1).enumerate() {
                     path.seed.seal(place as u16, packet);
                 }
+                self.apart.add_icrcs(before.1, &path);
             }
             left
         });
@@ -210,12 +242,28 @@ impl Envelopes {
 
     /// Headers of the packets of a datagram that [`Envelopes::open_all`] left, by its place among those; none if it was not sealed.
     pub(super) fn headers(&self, datagram: usize) -> &[Envelope] {
-        let Some(&end) = self.ends.get(datagram) else {
-            return &[];
-        };
+        let (start, end) = self.ends_of(datagram);
+        &self.opened[start.opened..end.opened]
+    }
+
+    /// Packets that come behind such a datagram, each with its header.
+    #[inline]
+    pub(super) fn behind<'a>(
+        &'a self,
+        place: usize,
+        datagram: Datagram<'a>,
+    ) -> impl Iterator<Item = (Datagram<'a>, &'a Envelope)> {
+        let (start, end) = self.ends_of(place);
+        self.apart.datagrams(start.apart..end.apart, datagram)
+    }
+
+    #[inline]
+    fn ends_of(&self, datagram: usize) -> (Ends, Ends) {
         let before = datagram.checked_sub(1);
-        let start = before.map_or(0, |before| self.ends[before]);
-        &self.opened[start..end]
+        let start = before.and_then(|before| self.ends.get(before));
+        let start = start.copied().unwrap_or_default();
+        let end = self.ends.get(datagram);
+        (start, end.copied().unwrap_or(start))
     }
 
     #[inline]
@@ -241,18 +289,20 @@ impl Envelopes {
         }
         let (total, size) = (bytes.len(), about.segment_size.max(1));
         let seconds = self.clock.seconds(now);
-        let (mut to, mut from) = (0, 0);
+        let (mut row, mut from) = (Row::default(), 0);
         while from < total {
             let end = total.min(from + size);
-            match self.opener.open(&path, seconds, bytes, from..end, to) {
+            match self.opener.open(&path, seconds, bytes, from..end, row.len) {
                 Ok(opened) => {
                     counters.seal_opened += 1;
-                    let packet = &bytes[to..to + opened.len];
+                    let (rider, packet) = bytes[row.len..][..opened.len].split_at(opened.rider);
                     if peers::is_control(packet) {
                         self.peers.hear_control(path, packet);
                     } else {
-                        to += opened.len;
-                        self.opened.push(opened.envelope);
+                        if !rider.is_empty() {
+                            self.lay(&mut row, rider, opened.riders());
+                        }
+                        self.lay(&mut row, packet, opened.envelope);
                     }
                 }
                 Err(Refusal::UnknownPair) => self.strays.keep(path, about, &bytes[from..end]),
@@ -264,7 +314,17 @@ impl Envelopes {
             }
             from = end;
         }
-        (to, size.saturating_sub(OVERHEAD))
+        (row.len, row.size)
+    }
+
+    /// Puts an opened packet behind those of its datagram: into the row, at the end of which it lies, or apart.
+    #[inline]
+    fn lay(&mut self, row: &mut Row, packet: &[u8], envelope: Envelope) {
+        if row.takes(packet.len()) {
+            self.opened.push(envelope);
+        } else {
+            self.apart.keep(packet, envelope);
+        }
     }
 
     #[cold]
@@ -337,6 +397,17 @@ impl Envelopes {
     fn mode(&self) -> Mode {
         self.sealing.mode
     }
+}
+
+/// A packet and the ACK behind it, if the two are all of a run and may share an envelope.
+#[inline]
+fn with_rider(run: &[u8], size: usize) -> Option<(&[u8], &[u8])> {
+    if run.len() <= size || size > WITH_RIDER_MAX {
+        return None;
+    }
+    let (packet, rider) = run.split_at(size);
+    let fits = rider.len() <= RIDER_MAX && packet[5..8] == rider[5..8];
+    (fits && ends_pair(rider, [packet].into_iter())).then_some((packet, rider))
 }
 
 /// What owners of one address send each other: it says nothing of packets, and is not sealed.
