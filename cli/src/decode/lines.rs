@@ -36,37 +36,39 @@ struct Packet<'a> {
     icrc: Option<&'static str>,
 }
 
-/// Writes a line for each frame. `open` says whether one was sealed, and puts what was inside into its place.
+/// Writes a line for each frame; where `open` finds frames in an envelope, for each of those.
 pub(crate) fn decode(
     reader: impl Read,
     form: Form,
-    mut open: impl FnMut(&mut Captured) -> bool,
+    mut open: impl FnMut(&Captured) -> Option<Vec<Captured>>,
     out: &mut impl Write,
     summary: &mut Summary,
 ) -> Result<(), Ended> {
     let mut reader = CaptureReader::new(BufReader::with_capacity(1 << 18, reader))?;
     let mut first_ns = None;
-    while let Some(mut captured) = reader.next()? {
-        let was_sealed = open(&mut captured);
-        let finding = Finding::of(&captured);
-        summary.add(&finding);
-        match form {
-            Form::None => {}
-            Form::Json => {
-                let packet = Packet {
-                    number: summary.packets,
-                    time_ns: captured.time_ns,
-                    text: &finding.text(),
-                    icrc: finding.icrc().map(Icrc::name),
-                };
-                let line = serde_json::to_string(&packet).expect("plain data");
-                writeln!(out, "{line}")?;
-            }
-            Form::Text => {
-                write!(out, "{:6} ", summary.packets)?;
-                write_time(out, &mut first_ns, captured.time_ns)?;
-                let note = if was_sealed { "sealed: " } else { "" };
-                writeln!(out, "{note}{finding}")?;
+    while let Some(captured) = reader.next()? {
+        let opened = open(&captured);
+        let note = if opened.is_some() { "sealed: " } else { "" };
+        for frame in opened.unwrap_or_else(|| vec![captured]) {
+            let finding = Finding::of(&frame);
+            summary.add(&finding);
+            match form {
+                Form::None => {}
+                Form::Json => {
+                    let packet = Packet {
+                        number: summary.packets,
+                        time_ns: frame.time_ns,
+                        text: &finding.text(),
+                        icrc: finding.icrc().map(Icrc::name),
+                    };
+                    let line = serde_json::to_string(&packet).expect("plain data");
+                    writeln!(out, "{line}")?;
+                }
+                Form::Text => {
+                    write!(out, "{:6} ", summary.packets)?;
+                    write_time(out, &mut first_ns, frame.time_ns)?;
+                    writeln!(out, "{note}{finding}")?;
+                }
             }
         }
     }

@@ -40,10 +40,7 @@ pub(crate) fn run(args: &DecodeArgs) -> Result<(), CliError> {
     let ended = decode(
         reader,
         form,
-        |captured| {
-            let opened = sealed.as_mut().and_then(|sealed| sealed.open(captured));
-            opened.is_some()
-        },
+        |captured| sealed.as_mut()?.open(captured),
         &mut out,
         &mut summary,
     );

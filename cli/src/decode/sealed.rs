@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use urxe_seal::{Keys, Mode, OVERHEAD, Opener, Path};
+use urxe_seal::{Keys, Mode, Opener, Path};
 use urxe_wire::{IcrcSeed, PathHeader, ROCE_V2_PORT};
 
 use super::capture::Captured;
@@ -32,13 +32,13 @@ impl Sealed {
         }
     }
 
-    /// Puts what is in a sealed packet into its place. `None` if it is not sealed, or does not open.
-    pub(crate) fn open(&mut self, captured: &mut Captured) -> Option<()> {
+    /// The frames that would have been without an envelope: two if a packet took another along. `None` if it is not sealed, or does not open.
+    pub(crate) fn open(&mut self, captured: &Captured) -> Option<Vec<Captured>> {
         if captured.is_truncated() {
             return None;
         }
         let places = Places::of(captured)?;
-        let data = &mut captured.data;
+        let data = &captured.data;
         let start = places.udp + UDP;
         // An Ethernet frame may be padded.
         let end = start + usize::from(word(data, places.udp + 4)?).checked_sub(UDP)?;
@@ -51,28 +51,11 @@ impl Sealed {
         };
         self.opened += 1;
         packet.truncate(opened.len);
-        let total = word(data, places.total_at(data))?.checked_sub(OVERHEAD as u16)?;
-        let source_port = word(data, places.udp)?;
-        let mut put =
-            |at: usize, value: u16| data[at..at + 2].copy_from_slice(&value.to_be_bytes());
-        put(places.udp + 2, ROCE_V2_PORT);
-        put(places.udp + 4, (packet.len() + UDP) as u16);
-        // None: what was there belonged to other bytes.
-        put(places.udp + 6, 0);
-        let at = places.total_at(data);
-        data[at..at + 2].copy_from_slice(&total.to_be_bytes());
-        let ident = match places.path.source {
-            IpAddr::V4(_) => word(data, places.ip + 4)?,
-            IpAddr::V6(_) => 0,
-        };
-        if places.path.source.is_ipv4() {
-            mend_checksum(&mut data[places.ip..places.udp]);
-        }
-        seed(&places.path, source_port).seal(ident, &mut packet);
-        data.truncate(start);
-        data.extend(packet);
-        captured.len_on_wire = data.len();
-        Some(())
+        let (rider, packet) = packet.split_at(opened.rider);
+        let packets = [rider, packet].into_iter().filter(|it| !it.is_empty());
+        packets
+            .map(|packet| places.frame(captured, packet, len))
+            .collect()
     }
 }
 
@@ -103,6 +86,36 @@ impl Places {
         let path = Path { source, dest };
         let is_sealed = protocol == 17 && word(data, udp + 2)? == urxe_seal::PORT;
         is_sealed.then_some(Places { ip, udp, path })
+    }
+
+    /// The frame with another packet in the place of the sealed one, which has `len` bytes.
+    fn frame(&self, captured: &Captured, packet: &[u8], len: usize) -> Option<Captured> {
+        let (mut frame, mut packet) = (captured.clone(), packet.to_vec());
+        let data = &mut frame.data;
+        let total_at = self.total_at(data);
+        let total = word(data, total_at)?.checked_sub((len - packet.len()) as u16)?;
+        let source_port = word(data, self.udp)?;
+        for (at, value) in [
+            (self.udp + 2, ROCE_V2_PORT),
+            (self.udp + 4, (packet.len() + UDP) as u16),
+            // None: what was there belonged to other bytes.
+            (self.udp + 6, 0),
+            (total_at, total),
+        ] {
+            data[at..at + 2].copy_from_slice(&value.to_be_bytes());
+        }
+        let ident = match self.path.source {
+            IpAddr::V4(_) => word(data, self.ip + 4)?,
+            IpAddr::V6(_) => 0,
+        };
+        if self.path.source.is_ipv4() {
+            mend_checksum(&mut data[self.ip..self.udp]);
+        }
+        seed(&self.path, source_port).seal(ident, &mut packet);
+        data.truncate(self.udp + UDP);
+        data.extend(packet);
+        frame.len_on_wire = frame.data.len();
+        Some(frame)
     }
 
     /// Where the IP header has its length.
@@ -147,10 +160,10 @@ mod tests {
     use super::*;
     use crate::decode::capture::CaptureReader;
     use crate::decode::finding::Finding;
-    use urxe_seal::{Identity, KeyFile, Sealer};
+    use urxe_seal::{Identity, KeyFile, OVERHEAD, Sealer, sealed_len};
 
-    /// A frame of a capture of Linux's soft-RoCE (Ethernet, IPv4), and the same with its packet sealed.
-    fn frames(key: &KeyFile, mode: Mode) -> (Captured, Captured) {
+    /// A frame of a capture of Linux's soft-RoCE (Ethernet, IPv4), and the same with its packet sealed, with a rider or without.
+    fn frames(key: &KeyFile, mode: Mode, rider: Option<&[u8]>) -> (Captured, Captured) {
         let path = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../wire/tests/captures/rc_send.pcap"
@@ -166,10 +179,21 @@ mod tests {
             source: ip(14 + 12),
             dest: ip(14 + 16),
         };
-        let mut sealed = vec![0; packet.len() + OVERHEAD];
         let mut sealer = Sealer::new(Keys::new(key), mode, Identity::new([1; 12]), 0);
-        sealer.on(path).seal(&packet, &mut sealed);
-        let longer = |at: usize| word(&plain.data, at).expect("a length") + OVERHEAD as u16;
+        let sealed = match rider {
+            None => {
+                let mut sealed = vec![0; packet.len() + OVERHEAD];
+                sealer.on(path).seal(&packet, &mut sealed);
+                sealed
+            }
+            Some(rider) => {
+                let mut sealed = vec![0; sealed_len(packet.len(), rider.len())];
+                sealer.on(path).seal_with(&packet, rider, &mut sealed);
+                sealed
+            }
+        };
+        let more = (sealed.len() - packet.len()) as u16;
+        let longer = |at: usize| word(&plain.data, at).expect("a length") + more;
         for (at, value) in [
             (14 + 2, longer(14 + 2)),
             (14 + 20 + 2, urxe_seal::PORT),
@@ -183,46 +207,73 @@ mod tests {
         (plain, frame)
     }
 
+    /// An ACK to the QP of the frame's packet.
+    fn ack(plain: &Captured) -> Vec<u8> {
+        let mut ack = vec![
+            0x11, 0x40, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 7, 0x1f, 0, 0, 1,
+        ];
+        let bth = 14 + 20 + UDP;
+        ack[5..8].copy_from_slice(&plain.data[bth + 5..bth + 8]);
+        ack.extend([0; 4]);
+        ack
+    }
+
     #[test]
     fn what_is_sealed_is_shown_as_it_was_before() {
         let key = KeyFile::new(0x3fa2, [7; 32], 0);
         for mode in [Mode::Auth, Mode::Seal] {
-            let (plain, frame) = frames(&key, mode);
+            let (plain, frame) = frames(&key, mode, None);
             let mut sealed = Sealed::new(&key);
             // Captures of loopback have each packet twice.
             for _ in 0..2 {
-                let mut opened = frame.clone();
-                sealed.open(&mut opened).expect("the right key");
-                let text = Finding::of(&opened).to_string();
+                let opened = sealed.open(&frame).expect("the right key");
+                assert_eq!(opened.len(), 1);
+                let text = Finding::of(&opened[0]).to_string();
                 assert!(text.ends_with("icrc ok"), "{text}");
                 assert_eq!(text, Finding::of(&plain).to_string());
             }
             assert_eq!((sealed.opened, sealed.refused), (2, 0));
             // Plain packets stay as they are.
-            assert_eq!(sealed.open(&mut plain.clone()), None);
+            assert!(sealed.open(&plain).is_none());
             let mut other = Sealed::new(&KeyFile::new(0x3fa2, [8; 32], 0));
-            assert_eq!(other.open(&mut frame.clone()), None);
+            assert!(other.open(&frame).is_none());
             assert_eq!((other.opened, other.refused), (0, 1));
         }
     }
 
     #[test]
+    fn a_packet_and_its_rider_are_two_frames() {
+        let key = KeyFile::new(0x3fa2, [7; 32], 0);
+        let (plain, _) = frames(&key, Mode::Seal, None);
+        let (_, frame) = frames(&key, Mode::Seal, Some(&ack(&plain)));
+        let opened = Sealed::new(&key).open(&frame).expect("the right key");
+        let texts: Vec<String> = opened
+            .iter()
+            .map(|it| Finding::of(it).to_string())
+            .collect();
+        assert_eq!(texts.len(), 2, "{texts:?}");
+        assert!(texts[0].contains("Acknowledge"), "{texts:?}");
+        assert!(texts[0].ends_with("icrc ok"), "{texts:?}");
+        assert_eq!(texts[1], Finding::of(&plain).to_string());
+    }
+
+    #[test]
     fn cuts_and_nonsense_open_nothing() {
         let key = KeyFile::new(0x3fa2, [7; 32], 0);
-        let (_, frame) = frames(&key, Mode::Seal);
+        let (_, frame) = frames(&key, Mode::Seal, None);
         let mut sealed = Sealed::new(&key);
         for len in 0..frame.data.len() {
             let mut cut = frame.clone();
             cut.data.truncate(len);
             cut.len_on_wire = len;
-            assert_eq!(sealed.open(&mut cut), None, "{len}");
+            assert!(sealed.open(&cut).is_none(), "{len}");
         }
         for at in 0..14 + 20 + UDP {
             for value in [0, 0x45, 0xff] {
                 let mut changed = frame.clone();
                 changed.data[at] = value;
                 // Whatever it is taken for, it is no panic.
-                let _ = sealed.open(&mut changed);
+                let _ = sealed.open(&changed);
             }
         }
     }
