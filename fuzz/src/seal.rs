@@ -3,22 +3,24 @@
 
 use urxe_seal::{
     HELLO_LEN, Identity, Initiator, KeyFile, Keys, Mode, Notice, OVERHEAD, Opener, Pair, PairEnds,
-    Path, Sealer, respond,
+    Path, RIDER_MAX, Sealer, respond, sealed_len,
 };
 
-/// Input: a first byte that chooses. Then a datagram, or one to be sealed and changed, or the text of a key file, or messages of a handshake.
+/// Input: a first byte that chooses. Then a datagram, or one to be sealed and changed, with a rider or without, or the text of a key file, or messages
+/// of a handshake.
 pub fn target(data: &[u8]) {
     let Some((choice, data)) = data.split_first() else {
         return;
     };
-    match choice % 7 {
+    match choice % 8 {
         0 => datagram(data),
         1 => changed(data, Mode::Seal),
         2 => changed(data, Mode::Auth),
         3 => key_file(data),
         4 => hello(data),
         5 => handshake(data),
-        _ => of_pair(data),
+        6 => of_pair(data),
+        _ => with_rider(data),
     }
 }
 
@@ -69,6 +71,36 @@ fn changed(data: &[u8], mode: Mode) {
             assert_eq!(bytes[..body], packet[..body]);
             assert_eq!(opened.len, packet.len());
         }
+    }
+}
+
+/// Three bytes say which byte is changed, how, and how long the rider is; then come the rider and the packet.
+fn with_rider(data: &[u8]) {
+    let Some((&[at, flip, len], rest)) = data.split_first_chunk() else {
+        return;
+    };
+    let len = 16 + usize::from(len) % (RIDER_MAX - 15);
+    let Some((rider, packet)) = rest.split_at_checked(len).filter(|(_, it)| it.len() >= 16) else {
+        return;
+    };
+    let mut rider = rider.to_vec();
+    rider[5..8].copy_from_slice(&packet[5..8]);
+    let mut sealer = Sealer::new(Keys::new(&file()), Mode::Seal, Identity::new([1; 12]), 0);
+    let mut opener = Opener::new(Keys::new(&file()), Mode::Auth);
+    let mut sealed = vec![0; sealed_len(packet.len(), rider.len())];
+    sealer.on(path()).seal_with(packet, &rider, &mut sealed);
+    let mut changed = sealed.clone();
+    let at = usize::from(at) % changed.len();
+    changed[at] ^= flip;
+    let opened = opener.open(&path(), 0, &mut changed, 0..sealed.len(), 0);
+    assert_eq!(opened.is_ok(), flip == 0, "byte {at} changed by {flip:#x}");
+    let all = 0..sealed.len();
+    let opened = opener.open(&path(), 0, &mut sealed, all, 0);
+    assert_eq!(opened.is_ok(), flip != 0, "once");
+    if let Ok(opened) = opened {
+        let (first, second) = sealed[..opened.len].split_at(opened.rider);
+        assert_eq!(first[..rider.len() - 4], rider[..rider.len() - 4]);
+        assert_eq!(second[..packet.len() - 4], packet[..packet.len() - 4]);
     }
 }
 
