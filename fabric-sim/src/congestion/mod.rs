@@ -6,8 +6,10 @@
 //! | `swift.rs` | Swift: a window by the delay, with a target that grows with the number of flows |
 //! | `timely.rs` | TIMELY, as patched: a rate by the delay and its change |
 //! | `hpcc.rs` | HPCC: a window by what switches write into packets (INT) |
+//! | `nscc.rs` | NSCC of Ultra Ethernet: a window by marks and the delay |
 
 mod hpcc;
+mod nscc;
 mod swift;
 mod timely;
 
@@ -15,6 +17,7 @@ use crate::engine::{Rate, Span, Time};
 use crate::fabric::Hop;
 
 pub use hpcc::HpccParams;
+pub use nscc::NsccParams;
 pub use swift::SwiftParams;
 pub use timely::TimelyParams;
 
@@ -27,6 +30,8 @@ pub enum Steering {
     Timely(TimelyParams),
     /// Li et al., SIGCOMM 2019.
     Hpcc(HpccParams),
+    /// Ultra Ethernet specification 1.0.
+    Nscc(NsccParams),
 }
 
 impl Steering {
@@ -40,6 +45,7 @@ impl Steering {
             Steering::Swift(params) => Box::new(swift::Swift::new(params, road)),
             Steering::Timely(params) => Box::new(timely::Timely::new(params, road)),
             Steering::Hpcc(params) => Box::new(hpcc::Hpcc::new(params, road)),
+            Steering::Nscc(params) => Box::new(nscc::Nscc::new(params, road)),
         }
     }
 }
@@ -83,6 +89,8 @@ pub(crate) struct Ack<'a> {
     pub(crate) sent: u64,
     /// What switches wrote into the newest data packet that the peer had when it answered.
     pub(crate) hops: &'a [Hop],
+    /// A switch marked one of the data packets since the acknowledgement before.
+    pub(crate) marked: bool,
 }
 
 /// What a QP may do from now on.

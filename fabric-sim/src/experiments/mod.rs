@@ -11,6 +11,7 @@ mod lossless;
 mod queueing;
 mod steering;
 mod transport;
+mod ultra;
 
 use core::fmt;
 
@@ -129,6 +130,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "Li et al., SIGCOMM 2019: eta + N W_AI / (B T); Kumar et al., SIGCOMM 2020: the target; Zhu et al., CoNEXT 2016: q' (1 + N step / (beta C))",
         is_long: false,
         run: steering::fixed_points,
+    },
+    Experiment {
+        name: "nscc",
+        title: "NSCC of Ultra Ethernet: 2 MB from one host, from 15 and 127 to one, and from each to another, over fat trees of 100 Gb/s",
+        source: "outputs that come with uet-htsim (commit 40ccb05, validate_uec_sender.out)",
+        is_long: false,
+        run: ultra::nscc,
     },
     Experiment {
         name: "thresholds",

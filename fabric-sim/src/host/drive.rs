@@ -7,10 +7,12 @@ use urxe_core::{Stats, WcStatus};
 
 use crate::congestion::Road;
 use crate::engine::{Span, Time, mix64};
-use crate::envelope::{Envelope, IP_UDP_LEN, decode, encode, flow_hash, host_of, is_group};
+use crate::envelope::{
+    Envelope, IP_OFFSET, IP_UDP_LEN, decode, encode, flow_hash, host_of, is_group,
+};
 use crate::fabric::{LITE_BODY, Mode, frame_len};
 use crate::flow::FlowSpec;
-use crate::frame::{Frame, Payload};
+use crate::frame::{BodyId, Frame, Payload};
 use crate::host::connect::{ConnectOptions, QpHandle};
 use crate::host::job::{Jobs, OF_JOBS};
 use crate::host::sim::Sim;
@@ -309,7 +311,8 @@ impl Sim {
         };
         if let Some(steered) = &mut transport.steered {
             let hops = &self.fabric.telemetry.of(place).hops;
-            if let Some((qp, allowance)) = steered.on_received(packet, hops, now) {
+            let marked = tos & 3 == Frame::CE;
+            if let Some((qp, allowance)) = steered.on_received(packet, marked, hops, now) {
                 transport.steer(qp, allowance);
             }
         }
@@ -481,7 +484,12 @@ impl Sim {
                             && let Payload::Roce { body, .. } = frame.payload
                         {
                             let echo = steered.on_sent(frame.dst, packet, now);
-                            self.fabric.telemetry.clear(body, echo);
+                            if echo.as_ref().is_some_and(|echo| echo.marked) {
+                                self.fabric.set_becn(body);
+                            }
+                            self.fabric
+                                .telemetry
+                                .clear(body, echo.map(|echo| echo.hops));
                         }
                         self.fabric.send(host, frame);
                     }
@@ -493,6 +501,15 @@ impl Sim {
 }
 
 impl crate::Fabric {
+    /// An acknowledgement says that data was marked.
+    fn set_becn(&mut self, body: BodyId) {
+        let headers = match self.config.mode {
+            Mode::Bytes => IP_OFFSET + (self.qos.tag_len() + IP_UDP_LEN) as usize,
+            Mode::Lite => 0,
+        };
+        self.bodies.get_mut(body)[headers + BECN_BYTE] |= BECN;
+    }
+
     /// Makes a frame of a packet; `None` if it goes to no host.
     #[inline]
     pub(crate) fn enclose(&mut self, host: HostId, dest: &TxDest, packet: &[u8]) -> Option<Frame> {
@@ -542,6 +559,10 @@ impl crate::Fabric {
         })
     }
 }
+
+/// Where FECN and BECN are in a BTH, and which bit is BECN. The ICRC does not cover them.
+const BECN_BYTE: usize = 4;
+const BECN: u8 = 0x40;
 
 /// Stands for a packet in the trace: its BTH, which no two packets of a connection share for long. The
 /// ICRC is not in it, as `lite` mode has none that means anything.

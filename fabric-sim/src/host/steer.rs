@@ -29,6 +29,16 @@ struct Qp {
     acked: u64,
     /// What switches wrote into the newest request that came.
     written: Vec<Hop>,
+    /// One of the requests since the last answer was marked.
+    marked: bool,
+}
+
+/// What an acknowledgement brings back to the sender of the data.
+#[derive(Debug)]
+pub(crate) struct Echo<'a> {
+    pub(crate) hops: &'a [Hop],
+    /// Told in its BECN bit.
+    pub(crate) marked: bool,
 }
 
 impl Steered {
@@ -50,19 +60,25 @@ impl Steered {
             sent: 0,
             acked: 0,
             written: Vec::new(),
+            marked: false,
         };
         self.qps.insert(qpn, qp);
         start
     }
 
-    /// A packet leaves. Returns what an acknowledgement brings back to the sender of the data.
-    pub(crate) fn on_sent(&mut self, to: HostId, packet: &[u8], now: Time) -> Option<&[Hop]> {
+    /// A packet leaves. Returns what it brings back if it is an acknowledgement.
+    pub(crate) fn on_sent(&mut self, to: HostId, packet: &[u8], now: Time) -> Option<Echo<'_>> {
         let packet = Packet::parse(packet).ok()?;
         let bth = packet.bth();
         let qpn = self.by_peer.get(&(to, bth.dest_qp.get()))?;
         let qp = self.qps.get_mut(qpn)?;
         match packet.info().operation {
-            Operation::Acknowledge => return Some(&qp.written),
+            Operation::Acknowledge => {
+                return Some(Echo {
+                    marked: core::mem::take(&mut qp.marked),
+                    hops: &qp.written,
+                });
+            }
             Operation::Send | Operation::Write => qp.on_request(bth.psn, now),
             _ => {}
         }
@@ -73,6 +89,7 @@ impl Steered {
     pub(crate) fn on_received(
         &mut self,
         packet: &[u8],
+        marked: bool,
         hops: &[Hop],
         now: Time,
     ) -> Option<(QpIndex, Allowance)> {
@@ -83,13 +100,14 @@ impl Steered {
             Operation::Send | Operation::Write => {
                 qp.written.clear();
                 qp.written.extend_from_slice(hops);
+                qp.marked |= marked;
                 None
             }
             Operation::Acknowledge => {
                 // A negative one is about the packet that is missing, and says as much of those before it.
                 let is_nak = packet.aeth().is_some_and(|aeth| !is_ack(aeth.syndrome));
                 let psn = if is_nak { bth.psn.prev() } else { bth.psn };
-                Some((qp.index, qp.on_ack(psn, hops, now)?))
+                Some((qp.index, qp.on_ack(psn, bth.becn, hops, now)?))
             }
             _ => None,
         }
@@ -101,20 +119,17 @@ impl Qp {
         if self.last.is_none_or(|last| psn.is_after(last)) {
             self.last = Some(psn);
             self.sent += 1;
-        } else {
-            // Once more: what follows it is sent again, too, or was not measured by it.
-            while self
-                .under_way
-                .back()
-                .is_some_and(|(p, _)| !p.is_before(psn))
-            {
-                self.under_way.pop_back();
-            }
+            self.under_way.push_back((psn, now));
+            return;
         }
-        self.under_way.push_back((psn, now));
+        // Once more: what follows it may come again, too, or not.
+        let place = self.under_way.partition_point(|(p, _)| p.is_before(psn));
+        if let Some((_, at)) = self.under_way.get_mut(place).filter(|(p, _)| *p == psn) {
+            *at = now;
+        }
     }
 
-    fn on_ack(&mut self, psn: Psn, hops: &[Hop], now: Time) -> Option<Allowance> {
+    fn on_ack(&mut self, psn: Psn, marked: bool, hops: &[Hop], now: Time) -> Option<Allowance> {
         let (mut packets, mut left) = (0, None);
         while let Some(&(first, at)) = self.under_way.front()
             && !first.is_after(psn)
@@ -131,6 +146,7 @@ impl Qp {
             acked: self.acked,
             sent: self.sent,
             hops,
+            marked,
         }))
     }
 }

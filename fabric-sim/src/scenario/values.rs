@@ -12,7 +12,7 @@ use urxe_core::qp::attr::Mtu;
 use urxe_wire::Psn;
 
 use crate::check::Mark;
-use crate::congestion::{HpccParams, Steering, SwiftParams, TimelyParams};
+use crate::congestion::{HpccParams, NsccParams, Steering, SwiftParams, TimelyParams};
 use crate::engine::{Rate, Span, quantity};
 use crate::qos::Qos;
 use crate::topology::{Topology, cable_delay};
@@ -159,7 +159,8 @@ impl FromStr for Cable {
     }
 }
 
-/// The congestion control that a scenario names: `none`, `dcqcn`, `window:64KB`, `delay:25us`, `swift:10us`, `timely:50us` or `hpcc`.
+/// The congestion control that a scenario names: `none`, `dcqcn`, `window:64KB`, `delay:25us`, `swift:10us`, `timely:50us`,
+/// `hpcc`, `nscc` or `nscc:10us`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Congestion {
     #[default]
@@ -177,12 +178,13 @@ impl FromStr for Congestion {
         match text.split_once(':') {
             None if text == "none" => Ok(Congestion::None),
             None if text == "dcqcn" => Ok(Congestion::Dcqcn),
+            None if text == "nscc" => Ok(Congestion::By(Steering::Nscc(NsccParams::default()))),
             None if text == "hpcc" => Ok(Congestion::By(Steering::Hpcc(HpccParams::default()))),
             Some(("window", size)) => match u32::try_from(bytes(size)?) {
                 Ok(bytes) => Ok(Congestion::Window(bytes)),
                 Err(_) => Err("more than 4 GiB".to_owned()),
             },
-            Some((name @ ("delay" | "swift" | "timely"), target)) => {
+            Some((name @ ("delay" | "swift" | "timely" | "nscc"), target)) => {
                 let target: Span = target.parse().map_err(|error| format!("{error}"))?;
                 if target == Span::ZERO {
                     return Err(format!("{text:?}: a time above 0 is needed"));
@@ -190,11 +192,15 @@ impl FromStr for Congestion {
                 Ok(match name {
                     "delay" => Congestion::Delay(target),
                     "swift" => Congestion::By(Steering::Swift(SwiftParams::target(target))),
+                    "nscc" => Congestion::By(Steering::Nscc(NsccParams {
+                        target: Some(target),
+                        ..NsccParams::default()
+                    })),
                     _ => Congestion::By(Steering::Timely(TimelyParams::low(target))),
                 })
             }
             _ => Err(format!(
-                "{text:?} is not none, dcqcn, window:SIZE, delay:TIME, swift:TIME, timely:TIME or hpcc"
+                "{text:?} is not none, dcqcn, window:SIZE, delay:TIME, swift:TIME, timely:TIME, hpcc, nscc or nscc:TIME"
             )),
         }
     }

@@ -450,9 +450,37 @@ fn control_from_papers_keeps_the_queue_short_enough_to_stop_nobody() {
         let setting = format!("host.cc={cc}").parse().expect("a setting");
         read.with(&[setting]).expect_err(cc).to_string()
     };
-    assert!(fault("swift").contains("swift:TIME, timely:TIME or hpcc"));
+    assert!(fault("swift").contains("swift:TIME, timely:TIME, hpcc, nscc or nscc:TIME"));
     assert!(fault("swift:0us").contains("a time above 0 is needed"));
     assert!(fault("timely:fast").contains("fast"));
+}
+
+#[test]
+fn marks_come_back_to_the_sender_of_the_data_in_both_modes() {
+    let run = |text: &str, more: &[&str]| {
+        let mut settings = vec![
+            "host.cc=nscc",
+            "host.window=1MB",
+            "topology.cable=1us",
+            "switch.ecn.kmin=3KB",
+            "switch.ecn.kmax=10KB",
+            "switch.ecn.pmax=1.0",
+        ];
+        settings.extend(more);
+        let report = scenario(text, &settings).run(1).expect("runs");
+        assert!(report.failures.is_empty(), "{:?}", report.failures);
+        assert!(report.flows.iter().all(|flow| flow.completion.is_some()));
+        report
+    };
+    let lite = run(FOUR_TO_ONE, &[]);
+    assert!(lite.pauses.is_empty(), "{:?}", lite.pauses);
+    assert_eq!(run(FOUR_TO_ONE, &["sim.mode=bytes"]).trace, lite.trace);
+    // A tag moves the packet in its frame.
+    let tagged = |mode| run(FOUR_TO_ONE, &["qos.trust=pcp", mode]).trace;
+    assert_eq!(tagged("sim.mode=lite"), tagged("sim.mode=bytes"));
+    // A mark that is wiped out tells nothing: windows stay wide for longer.
+    let bleached = format!("{FOUR_TO_ONE}[[fault]]\nkind = \"bleach-ecn\"\nswitch = \"s0\"\n");
+    assert_ne!(run(&bleached, &[]).trace, lite.trace);
 }
 
 /// Two hosts send more to each of two others than its link takes.
