@@ -14,6 +14,7 @@ use crate::gid_places::{GidPlace, link_local};
 use crate::guid::guid_of;
 use crate::host::environment;
 use crate::likeness::Likeness;
+use crate::network;
 use crate::port::interface_mtu;
 
 /// Bytes of a device's name, at most: `IBV_SYSFS_NAME_MAX` with the zero at its end.
@@ -216,7 +217,10 @@ fn parse(part: &str, index: usize, likeness: Likeness) -> Result<ListedDevice, S
             let mut addresses = device.addresses().iter();
             addresses.any(|a| *a == address || (a.is_loopback() && address.is_loopback()))
         };
-        let mtu = Mtu::for_interface(interface_mtu(address));
+        let network = network::current();
+        let simulated = network.and_then(|network| network.interface_mtu(address));
+        let mtu = simulated.unwrap_or_else(|| interface_mtu(address));
+        let mtu = Mtu::for_interface(mtu);
         let device = interfaces.iter().find(has);
         return Ok(ListedDevice {
             name,

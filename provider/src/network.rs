@@ -25,12 +25,14 @@
 //! ([`CompChannel`](crate::CompChannel) as a descriptor, the timers of `tokio`), which nothing makes
 //! readable in virtual time.
 
+pub mod remote;
+
 use core::any::Any;
 use core::cell::RefCell;
 use core::fmt;
 use core::marker::PhantomData;
 use core::net::IpAddr;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 
 use urxe_core::qp::attr::QpAttr;
@@ -399,9 +401,19 @@ pub fn enter(network: Arc<dyn Network>) -> Entered {
     }
 }
 
+/// Where threads are that entered no network, if not on sockets.
+static DEFAULT: OnceLock<Arc<dyn Network>> = OnceLock::new();
+
+/// All threads of this process are in the network from now on, unless they enter another one.
+pub(crate) fn set_default(network: Arc<dyn Network>) {
+    // A process is in one for its life: the first.
+    let _ = DEFAULT.set(network);
+}
+
 /// The network that the calling thread is in, if it is in one.
 pub fn current() -> Option<Arc<dyn Network>> {
-    CURRENT.with(|current| current.borrow().clone())
+    let entered = CURRENT.with(|current| current.borrow().clone());
+    entered.or_else(|| DEFAULT.get().cloned())
 }
 
 impl Drop for Entered {

@@ -18,6 +18,7 @@ mod programs;
 #[path = "../race/mod.rs"]
 mod race;
 mod races;
+mod remote;
 mod scenario_text;
 mod scenarios;
 mod transport;
