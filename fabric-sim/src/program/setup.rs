@@ -25,6 +25,7 @@ use crate::program::threads::{Shared, Watch, with_patience};
 use crate::program::told::{Caller, last_calls};
 use crate::program::world::{Body, Service, World};
 use crate::qos::Qos;
+use crate::scenario::Scenario;
 use crate::topology::{HostId, Topology};
 
 /// How long a run may take, in its own time, unless [`Simulation::limit`] says otherwise.
@@ -56,6 +57,7 @@ enum Program {
 pub struct Simulation {
     seed: u64,
     topology: Option<Topology>,
+    scenario: Option<Scenario>,
     config: FabricConfig,
     cpu: CpuModel,
     traffic_class: u8,
@@ -83,6 +85,7 @@ impl Simulation {
         Simulation {
             seed,
             topology: None,
+            scenario: None,
             config: FabricConfig::default(),
             cpu: CpuModel::default(),
             traffic_class: Qos::ROCE_TOS,
@@ -110,6 +113,15 @@ impl Simulation {
     /// The network. By default one switch of 100 Gb/s ports, with a port for each host that has a program.
     pub fn topology(&mut self, topology: Topology) -> &mut Self {
         self.topology = Some(topology);
+        self
+    }
+
+    /// The network, its faults, its traffic, its checks and its limit as a scenario file has them, in place of a topology and a configuration.
+    pub fn scenario(&mut self, scenario: &Scenario) -> &mut Self {
+        if scenario.until() != Time::NEVER {
+            self.limit = scenario.until().since(Time::ZERO);
+        }
+        self.scenario = Some(scenario.clone().in_bytes());
         self
     }
 
@@ -249,6 +261,7 @@ impl Simulation {
         Simulation {
             seed: self.seed,
             topology: self.topology.clone(),
+            scenario: self.scenario.clone(),
             config: self.config.clone(),
             cpu: self.cpu,
             traffic_class: self.traffic_class,
@@ -331,22 +344,12 @@ impl Simulation {
     }
 
     fn build(&mut self, watch: Arc<Watch>) -> Result<World, Cause> {
-        let hosts = self.programs.iter().map(|(host, _)| host.0 + 1).max();
-        let hosts = hosts.unwrap_or(0).max(2);
-        let star = || Topology::single_switch(hosts, Link::new(Rate::gbps(100)));
-        let topology = self.topology.clone().unwrap_or_else(star);
-        let strange = self.programs.iter().map(|(host, _)| *host);
-        let mut strange = strange.filter(|host| host.index() >= topology.host_count());
-        if let Some(host) = strange.next() {
+        let mut sim = self.network()?;
+        let hosts = sim.fabric().topology().host_count();
+        let mut placed = self.programs.iter().map(|(host, _)| *host);
+        if let Some(host) = placed.find(|host| host.index() >= hosts) {
             return Err(Cause::Setup(format!("there is no host {}", host.0)));
         }
-        let config = FabricConfig {
-            seed: self.seed,
-            mode: Mode::Bytes,
-            ..self.config.clone()
-        };
-        let sim = Sim::new(topology, config);
-        let mut sim = sim.map_err(|error| Cause::Setup(error.to_string()))?;
         for (place, fault) in self.faults.drain(..).enumerate() {
             let left = self.left.as_ref().and_then(|left| left.get(place));
             let Some(fault) = left.unwrap_or(&Left::Whole).of(place, fault) else {
@@ -375,6 +378,24 @@ impl Simulation {
         });
         let nics = nics.collect();
         Ok(World::new(sim, nics, watch))
+    }
+
+    /// The network alone, or with all that a scenario has.
+    fn network(&self) -> Result<Sim, Cause> {
+        if let Some(scenario) = &self.scenario {
+            let sim = scenario.build(self.seed);
+            return sim.map_err(|error| Cause::Setup(error.to_string()));
+        }
+        let hosts = self.programs.iter().map(|(host, _)| host.0 + 1).max();
+        let hosts = hosts.unwrap_or(0).max(2);
+        let star = || Topology::single_switch(hosts, Link::new(Rate::gbps(100)));
+        let topology = self.topology.clone().unwrap_or_else(star);
+        let config = FabricConfig {
+            seed: self.seed,
+            mode: Mode::Bytes,
+            ..self.config.clone()
+        };
+        Sim::new(topology, config).map_err(|error| Cause::Setup(error.to_string()))
     }
 
     fn start(&mut self, world: &mut World) {

@@ -23,6 +23,17 @@ use crate::topology::{HostId, Topology};
 
 type Result<T> = core::result::Result<T, ScenarioError>;
 
+/// A program of the system's that a scenario names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Program {
+    /// The host that it runs on.
+    pub host: HostId,
+    /// The program, and its arguments.
+    pub command: Vec<String>,
+    /// When it begins, if the file says so.
+    pub start: Option<Span>,
+}
+
 impl Scenario {
     /// Builds the simulation, with the file's seed or another.
     ///
@@ -83,6 +94,34 @@ impl Scenario {
                 .map_err(|error| ScenarioError::value(place(), error))?;
         }
         Ok(sim)
+    }
+
+    /// The programs that it names, in the file's order: [`Simulation::scenario`](crate::program::Simulation::scenario) does not run them by itself.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] names the host that there is not, or the command without a word.
+    pub fn programs(&self) -> Result<Vec<Program>> {
+        let programs = || {
+            Extent::of(&self.file.topology.kind).check()?;
+            let topology = topology(&self.file.topology);
+            let tables = self.file.programs.iter().enumerate();
+            let programs = tables.map(|(number, table)| {
+                let fault = |field, fault: String| {
+                    ScenarioError::value(format!("program[{number}].{field}"), fault)
+                };
+                if table.command.is_empty() {
+                    return Err(fault("command", "there is no program in it".to_owned()));
+                }
+                Ok(Program {
+                    host: host_of(&topology, &table.host).map_err(|it| fault("host", it))?,
+                    command: table.command.clone(),
+                    start: table.start,
+                })
+            });
+            programs.collect()
+        };
+        let programs: Result<_> = programs();
+        programs.map_err(|error| error.in_text(&self.text))
     }
 
     /// When the run ends, unless nothing is left to happen before.

@@ -125,6 +125,8 @@ pub(super) struct File {
     pub(super) jobs: Vec<JobTable>,
     #[serde(default, rename = "fault")]
     pub(super) faults: Vec<FaultTable>,
+    #[serde(default, rename = "program")]
+    pub(super) programs: Vec<ProgramTable>,
     #[serde(default)]
     pub(super) expect: ExpectTable,
     #[serde(default)]
@@ -187,6 +189,15 @@ fn nest<'a>(table: &mut DeTable<'a>, tag: &str, common: &[&str]) {
         other => other,
     };
     table.insert(key, Spanned::new(place, kind));
+}
+
+/// A program of the system's, on a host.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProgramTable {
+    pub(super) host: String,
+    pub(super) command: Vec<String>,
+    pub(super) start: Option<Span>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -18,6 +18,7 @@ mod sweep;
 mod tests;
 mod values;
 
+pub use build::Program;
 pub use examples::EXAMPLES;
 pub use file::Scenario;
 pub use report::{FaultReport, FlowReport, Report};
