@@ -5,7 +5,7 @@ use std::fs;
 use crate::tree::{files, report, root};
 
 /// Crate folder, and what of ours it may depend on. Bottom to top.
-const MAY_IMPORT: [(&str, &[&str]); 13] = [
+const MAY_IMPORT: [(&str, &[&str]); 14] = [
     ("wire", &[]),
     ("provider/core", &["urxe-wire"]),
     ("provider/udp", &[]),
@@ -42,6 +42,7 @@ const MAY_IMPORT: [(&str, &[&str]); 13] = [
     ("cli/light", &["urxe-cli"]),
     ("abi", &["urxe"]),
     ("preload", &[]),
+    ("preload/simulated", &[]),
     ("tests", &["urxe", "urxe-wire", "urxe-core", "urxe-udp"]),
 ];
 

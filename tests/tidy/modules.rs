@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::tree::{File, files, report};
 
 /// Crates, and how many files their largest circle of imports has. A number here may only be made smaller.
-const LARGEST_CIRCLE: [(&str, usize); 10] = [
+const LARGEST_CIRCLE: [(&str, usize); 11] = [
     ("wire", 0),
     ("provider/core", 17),
     ("provider/udp", 2),
@@ -20,6 +20,7 @@ const LARGEST_CIRCLE: [(&str, usize); 10] = [
     ("abi", 12),
     ("cli", 3),
     ("preload", 0),
+    ("preload/simulated", 0),
 ];
 
 /// Files that import each other. Leave out what is no longer so; a new pair is a fault.

@@ -24,6 +24,7 @@ pub(crate) mod qp;
 pub(crate) mod qp_create;
 pub(crate) mod query;
 pub(crate) mod rates;
+pub(crate) mod simulated;
 pub(crate) mod srq;
 pub(crate) mod strings;
 pub(crate) mod sysfs;
