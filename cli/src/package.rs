@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::error::{CliError, Context};
-use crate::launch::{LIBRARY, LINKS, PRELOAD, find_library};
+use crate::launch::{LIBRARY, LINKS, PRELOAD, SIMULATED, find_library};
 
 /// Makes a folder that can be copied or packed anywhere: the command, and beside it the libraries.
 pub(crate) fn run(folder: &Path) -> Result<(), CliError> {
@@ -34,9 +34,11 @@ fn make(folder: &Path, executable: &Path, library: &Path) -> io::Result<()> {
         remove(&link)?;
         symlink(LIBRARY, link)?;
     }
-    let preload = library.join(PRELOAD);
-    if preload.is_file() {
-        copy(&preload, &libraries.join(PRELOAD))?;
+    for name in [PRELOAD, SIMULATED] {
+        let preloaded = library.join(name);
+        if preloaded.is_file() {
+            copy(&preloaded, &libraries.join(name))?;
+        }
     }
     Ok(())
 }
@@ -65,7 +67,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("urxe-package-{}", std::process::id()));
         let library = folder.join("from");
         fs::create_dir_all(&library).expect("a folder");
-        for name in [LIBRARY, PRELOAD, "urxe"] {
+        for name in [LIBRARY, PRELOAD, SIMULATED, "urxe"] {
             fs::write(library.join(name), name).expect("a file");
         }
         let to = folder.join("to");
@@ -83,7 +85,7 @@ mod tests {
         }
         assert_eq!(
             fs::read_dir(to.join("urxe-lib")).expect("a folder").count(),
-            2 + LINKS.len()
+            3 + LINKS.len()
         );
         fs::remove_dir_all(&folder).expect("it is ours");
     }

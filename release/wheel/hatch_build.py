@@ -15,5 +15,5 @@ class CustomBuildHook(BuildHookInterface):
         build_data["tag"] = f"py3-none-{os.environ['URXE_PLATFORM']}"
         build_data["shared_scripts"] = {str(stage / "bin/urxe"): "urxe"}
         # A wheel holds no links: the command makes those that the library's other names need.
-        files = ("libibverbs.so.1", "liburxe_preload.so")
+        files = ("libibverbs.so.1", "liburxe_preload.so", "liburxe_simulated.so")
         build_data["shared_data"] = {str(stage / "lib/urxe" / name): f"lib/urxe/{name}" for name in files}

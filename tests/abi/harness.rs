@@ -30,6 +30,8 @@ fn build() -> PathBuf {
             "urxe-cli",
             "--package",
             "urxe-preload",
+            "--package",
+            "urxe-simulated",
             "--profile",
         ])
         .arg(profile)

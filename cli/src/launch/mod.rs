@@ -18,7 +18,8 @@ use nix::unistd::getppid;
 use urxe::{ErrorKind, Likeness, ListedDevice, PortSpeed, read_key_file};
 
 pub(crate) use library::find as find_library;
-pub(crate) use names::{LINKS, NAME as LIBRARY, PATHS as PRELOAD};
+pub(crate) use names::{LINKS, NAME as LIBRARY, PATHS as PRELOAD, SIMULATED};
+pub(crate) use reach::obstacle;
 
 use crate::args::{EnvArgs, EnvFormat, LaunchArgs, RunArgs};
 use crate::error::{CliError, Context};
@@ -34,7 +35,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
     };
     // The program has the process id that this process has.
     let variables = variables(&args.launch, Owner::Process(std::process::id()))?;
-    if let Some(obstacle) = reach::obstacle(program) {
+    if let Some(obstacle) = obstacle(program) {
         // It may still start others, which are reached.
         let program = program.to_string_lossy();
         eprintln!("urxe: {program} itself does not see urxe: it is {obstacle}");
@@ -98,6 +99,27 @@ pub(crate) fn env(args: &EnvArgs) -> Result<(), CliError> {
         }
     }
     Ok(())
+}
+
+/// What the environment of a program in a simulation needs, to see this device.
+#[cfg(feature = "sim")]
+pub(crate) fn simulated(device: &str) -> Result<Vec<(&'static str, OsString)>, CliError> {
+    let library = library::find()?;
+    let file = library.join(SIMULATED);
+    if !file.is_file() {
+        let text = format!(
+            "there is no {SIMULATED} beside {LIBRARY} in {}",
+            library.display()
+        );
+        return Err(CliError::Failed(text));
+    }
+    let mut variables = vec![
+        ("URXE_DEVICES", OsString::from(device)),
+        ("URXE_SIMULATED", "1".into()),
+        ("LD_LIBRARY_PATH", search_path(library.clone())?),
+    ];
+    variables.extend(preload::variables(&[library.join(LIBRARY), file]));
+    Ok(variables)
 }
 
 /// With what the files end that are made for programs.

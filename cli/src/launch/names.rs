@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 pub(crate) const NAME: &str = "libibverbs.so.1";
 /// The library that leads paths of device files to the tree, beside the drop-in library.
 pub(crate) const PATHS: &str = "liburxe_preload.so";
+/// The library that leads time and sockets into a simulation.
+pub(crate) const SIMULATED: &str = "liburxe_simulated.so";
 /// Further names of the library. Those without a version are what some programs try first.
 pub(crate) const LINKS: [&str; 3] = ["librdmacm.so.1", "libibverbs.so", "librdmacm.so"];
 /// Folders of links are called this; a number that follows from the installation's folder comes behind it.
@@ -40,9 +42,11 @@ fn make(base: &Path, folder: &Path) -> io::Result<PathBuf> {
     for name in [NAME].iter().chain(&LINKS) {
         link(&file, &names.join(name))?;
     }
-    let paths = folder.join(PATHS);
-    if paths.is_file() {
-        link(&paths, &names.join(PATHS))?;
+    for name in [PATHS, SIMULATED] {
+        let file = folder.join(name);
+        if file.is_file() {
+            link(&file, &names.join(name))?;
+        }
     }
     Ok(names)
 }

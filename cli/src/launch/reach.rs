@@ -11,7 +11,7 @@ use nix::unistd::{AccessFlags, access, geteuid, getgid, getuid};
 use rustix::fs::getxattr;
 
 /// Why the drop-in library does not reach the program, if that can be seen from its file.
-pub(super) fn obstacle(program: &OsStr) -> Option<&'static str> {
+pub(crate) fn obstacle(program: &OsStr) -> Option<&'static str> {
     let path = find(program)?;
     let meta = fs::metadata(&path).ok()?;
     let (mode, user, group) = (meta.permissions().mode(), getuid(), getgid());
