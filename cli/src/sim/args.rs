@@ -10,6 +10,8 @@ use clap::value_parser;
 pub(crate) enum SimCommand {
     /// Run a scenario (docs/SIMULATION.md has the format) and print what it came to
     Run(RunArgs),
+    /// Run unmodified programs of C verbs on the hosts of a simulated network
+    Exec(ExecArgs),
     /// Run many seeds, and each combination of the values of `[sweep]`
     Sweep(SweepArgs),
     /// Put the results of a sweep's shards together, and judge them as one
@@ -91,6 +93,39 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXEC_HELP)]
+pub(crate) struct ExecArgs {
+    /// A scenario: its network, faults and [[program]] tables [default: two hosts at one switch]
+    #[arg(value_name = "FILE", required_unless_present = "command")]
+    pub(crate) file: Option<PathBuf>,
+    /// Another value for a field of the scenario, as for `urxe sim run`
+    #[arg(long, value_name = "PATH=VALUE", requires = "file")]
+    pub(crate) set: Vec<String>,
+    /// The seed, or the first of several [default: the scenario's, or 1]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Number of seeds, one after another
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) seeds: u64,
+    /// Run each seed twice, and compare every event and all that the programs print
+    #[arg(long)]
+    pub(crate) twice: bool,
+    /// Write a capture of every frame at every port, for Wireshark
+    #[arg(long, value_name = "FILE.pcapng", conflicts_with = "seeds")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Seconds of real time that a program may go on without a call
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = value_parser!(u64).range(1..=3600))]
+    pub(crate) patience: u64,
+    /// A server: it runs on the first host, and on the second with the first's address behind its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+const EXEC_HELP: &str = "\
+Programs see one device (urxe0), virtual time, and TCP between the hosts of the simulation. What a program \
+can do there is in docs/SIMULATION.md: one thread, no children, no counter of the processor.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArgs {

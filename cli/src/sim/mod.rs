@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 mod diff;
+mod exec;
 mod experiments;
 mod interval;
 mod json;
@@ -25,6 +26,7 @@ use crate::error::CliError;
 pub(crate) fn run(command: &SimCommand) -> Result<(), CliError> {
     match command {
         SimCommand::Run(args) => run::run(args),
+        SimCommand::Exec(args) => exec::run(args),
         SimCommand::Report(args) => report::run(args),
         SimCommand::CheckDeterminism(args) => run::check_determinism(args),
         SimCommand::Sweep(args) => sweep::sweep(args),

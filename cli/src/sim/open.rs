@@ -13,6 +13,16 @@ use crate::sim::args::{ScenarioArgs, SeedArgs};
 impl ScenarioArgs {
     /// Reads the file and changes what was asked for.
     pub(super) fn open(&self) -> Result<Scenario, CliError> {
+        let scenario = self.open_with_programs()?;
+        let programs = scenario.programs();
+        if programs.is_ok_and(|programs| !programs.is_empty()) {
+            return Err(self.fails("it has programs, which `urxe sim exec` runs"));
+        }
+        Ok(scenario)
+    }
+
+    /// The same of a file that may have programs.
+    pub(super) fn open_with_programs(&self) -> Result<Scenario, CliError> {
         let file = self.file.display();
         let text = self.text()?;
         let scenario = Scenario::parse(&text).context(&file)?;
