@@ -25,6 +25,7 @@ mod reach;
 mod readme;
 mod rpma;
 mod rsockets;
+mod simulated;
 mod surroundings;
 mod symbols;
 mod ucx;
