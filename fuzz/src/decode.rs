@@ -61,7 +61,7 @@ fn frames_of(data: &[u8]) -> Vec<Captured> {
 fn text_of(reader: impl Read) -> (String, Summary) {
     let (mut out, mut summary) = (Vec::new(), Summary::default());
     let mut text = String::new();
-    match lines::decode(reader, lines::Form::Text, |_| false, &mut out, &mut summary) {
+    match lines::decode(reader, lines::Form::Text, |_| None, &mut out, &mut summary) {
         Ok(()) => {}
         Err(Ended::Capture(error)) => text = error.to_string(),
         Err(Ended::Output(error)) => panic!("memory takes everything: {error}"),
