@@ -52,10 +52,8 @@ fn each_seed_of_a_pingpong_is_one_run() {
         if !is_there(program) {
             continue;
         }
-        let args = [
-            "--seeds", "20", "--twice", "--", program, "-g", "0", "-n", "20",
-        ];
-        let ran = exec(&args);
+        let args = ["--seeds", "20", "--", program, "-g", "0", "-n", "20"];
+        let ran = exec(&[&["--twice"], &args[..]].concat());
         assert_eq!(ran.code, Some(0), "{program}: {ran:?}");
         let traces = traces(&ran.text);
         assert_eq!(traces.len(), 20, "{program}: {ran:?}");
