@@ -53,7 +53,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Sets what a QP with [`CongestionControl::Steered`] may do from its next packet on: packets under way (at least one), and a rate. Of other QPs it
+    /// Sets what a QP with [`CongestionControl::Steered`] may do from its next packet on: packets under way (0: nothing new leaves), and a rate. Of other QPs it
     /// changes nothing, and returns false.
     pub fn steer(&mut self, index: QpIndex, window: u32, rate: Option<Rate>) -> bool {
         let controller = self.controller(index);

@@ -168,7 +168,7 @@ impl Controller {
         let Algorithm::Steered { window, rate } = &mut self.algorithm else {
             return false;
         };
-        (*window, *rate) = (packets.max(1), bits);
+        (*window, *rate) = (packets, bits);
         true
     }
 

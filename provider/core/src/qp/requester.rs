@@ -319,12 +319,13 @@ impl Requester {
 
     /// A READ request brings in many packets; it may go when nothing else is under
     /// way even if the window is narrower than it. If the window became narrower than what is under way
-    /// before any of that asked for an answer, a packet goes that does: else nothing would come that opens it.
+    /// before any of that asked for an answer, a packet goes that does: else nothing would come that opens it. A window of 0 is opened by
+    /// the driver.
     #[inline]
     fn window_allows(&self, wqe: &SendWqe, span: u32) -> bool {
-        let allows = self.under_way() + span <= self.room(wqe)
-            || self.outstanding() == 0
-            || !self.is_answer_due;
+        let room = self.room(wqe);
+        let allows = self.under_way() + span <= room
+            || room > 0 && (self.outstanding() == 0 || !self.is_answer_due);
         let allows = allows && (self.selective.is_none() || self.is_within_span(span));
         mark!(WindowFull if !allows);
         allows

@@ -104,9 +104,9 @@ impl SendWindow {
         self.effective_short
     }
 
-    /// Congestion control allows so many packets, at least one.
+    /// Congestion control allows so many packets.
     pub(crate) fn set_limit(&mut self, packets: u32) {
-        self.limit = packets.max(1);
+        self.limit = packets;
         self.narrow();
     }
 
@@ -193,7 +193,7 @@ mod tests {
         w.on_ack(1000, PSN);
         assert_eq!(w.packets(), 1);
         w.set_limit(0);
-        assert_eq!(w.packets(), 1);
+        assert_eq!((w.packets(), w.short_packets()), (0, 0));
         w.set_limit(u32::MAX);
         assert_eq!(w.packets(), 64);
     }
