@@ -52,6 +52,13 @@ pub enum Payload {
         /// In `bytes` mode: the frame, which the receiver reads.
         body: Option<BodyId>,
     },
+    /// Credit from a receiver to a sender (RCCC).
+    Grant {
+        /// The sender's QP.
+        qpn: u32,
+        /// Packets since the connection began.
+        packets: u64,
+    },
     /// Link-level credits: the sender of a link may have sent so many bytes of a class in all.
     Credit {
         /// The class.

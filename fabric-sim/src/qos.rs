@@ -112,6 +112,9 @@ impl Qos {
     /// TOS byte of lossless RoCE traffic under the default map: DSCP 26, ECT(0).
     pub const ROCE_TOS: u8 = 26 << 2 | 2;
 
+    /// TOS byte of CNPs under the default map: DSCP 48.
+    pub const CNP_TOS: u8 = 48 << 2;
+
     /// The class of a TOS byte.
     #[inline]
     pub fn priority_of(&self, tos: u8) -> u8 {

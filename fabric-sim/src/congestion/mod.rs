@@ -7,9 +7,11 @@
 //! | `timely.rs` | TIMELY, as patched: a rate by the delay and its change |
 //! | `hpcc.rs` | HPCC: a window by what switches write into packets (INT) |
 //! | `nscc.rs` | NSCC of Ultra Ethernet: a window by marks and the delay |
+//! | `rccc.rs` | RCCC of Ultra Ethernet: credit that the receiver gives its senders in turn |
 
 mod hpcc;
 mod nscc;
+mod rccc;
 mod swift;
 mod timely;
 
@@ -18,6 +20,8 @@ use crate::fabric::Hop;
 
 pub use hpcc::HpccParams;
 pub use nscc::NsccParams;
+pub use rccc::RcccParams;
+pub(crate) use rccc::{Grant, Pacer};
 pub use swift::SwiftParams;
 pub use timely::TimelyParams;
 
@@ -32,6 +36,8 @@ pub enum Steering {
     Hpcc(HpccParams),
     /// Ultra Ethernet specification 1.0.
     Nscc(NsccParams),
+    /// Ultra Ethernet specification 1.0; Olteanu et al., NSDI 2022.
+    Rccc(RcccParams),
 }
 
 impl Steering {
@@ -46,6 +52,7 @@ impl Steering {
             Steering::Timely(params) => Box::new(timely::Timely::new(params, road)),
             Steering::Hpcc(params) => Box::new(hpcc::Hpcc::new(params, road)),
             Steering::Nscc(params) => Box::new(nscc::Nscc::new(params, road)),
+            Steering::Rccc(params) => Box::new(rccc::Spender::new(params, road)),
         }
     }
 }
@@ -91,12 +98,14 @@ pub(crate) struct Ack<'a> {
     pub(crate) hops: &'a [Hop],
     /// A switch marked one of the data packets since the acknowledgement before.
     pub(crate) marked: bool,
+    /// The newest packet that left was the last of a message.
+    pub(crate) is_at_end: bool,
 }
 
 /// What a QP may do from now on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Allowance {
-    /// Packets under way.
+    /// Packets under way; 0: nothing new leaves.
     pub(crate) window: u32,
     pub(crate) rate: Option<Rate>,
 }
@@ -108,4 +117,10 @@ pub(crate) trait Algorithm: core::fmt::Debug {
 
     /// What it may do after an acknowledgement.
     fn on_ack(&mut self, ack: &Ack<'_>) -> Allowance;
+
+    /// What it may do when the receiver has given credit for so many packets since the connection began.
+    fn on_grant(&mut self, packets: u64) -> Option<Allowance> {
+        let _ = packets;
+        None
+    }
 }

@@ -270,6 +270,7 @@ mod tests {
                 sent: n + 40,
                 hops: &[],
                 marked,
+                is_at_end: false,
             };
             window = nscc.on_ack(&ack).window;
         }

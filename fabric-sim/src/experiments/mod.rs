@@ -139,6 +139,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
         run: ultra::nscc,
     },
     Experiment {
+        name: "rccc",
+        title: "RCCC of Ultra Ethernet, credit from the receiver: the same traffic",
+        source: "outputs that come with uet-htsim (commit 40ccb05, validate_uec_rcv.out)",
+        is_long: false,
+        run: ultra::rccc,
+    },
+    Experiment {
         name: "thresholds",
         title: "thresholds of a switch with 32 ports of 40 Gb/s and 12 MB",
         source: "Zhu et al., SIGCOMM 2015, section 4",

@@ -5,7 +5,7 @@ use urxe_core::transmit::{RunLimits, TxBatch, TxDest};
 use urxe_core::work::{RecvWr, SendWr, WrData};
 use urxe_core::{Stats, WcStatus};
 
-use crate::congestion::Road;
+use crate::congestion::{Road, Steering};
 use crate::engine::{Span, Time, mix64};
 use crate::envelope::{
     Envelope, IP_OFFSET, IP_UDP_LEN, decode, encode, flow_hash, host_of, is_group,
@@ -16,6 +16,7 @@ use crate::frame::{BodyId, Frame, Payload};
 use crate::host::connect::{ConnectOptions, QpHandle};
 use crate::host::job::{Jobs, OF_JOBS};
 use crate::host::sim::Sim;
+use crate::host::steer::News;
 use crate::host::stream::{Stream, StreamId, StreamOp, StreamSpec};
 use crate::host::timer::TimerFor;
 use crate::host::transport::{Program, Transport, TransportConfig, Verbs};
@@ -130,9 +131,14 @@ impl Sim {
             })?;
         }
         if let Some(steering) = options.steering {
-            for (end, peer) in [(a, b), (b, a)] {
-                let algorithm = steering.begin(self.road(end.host, peer.host, options));
+            for (end, peer, first) in [(a, b, from_b), (b, a, from_a)] {
+                let road = self.road(end.host, peer.host, options);
+                let algorithm = steering.begin(road);
                 self.with_verbs(end.host, |v| v.steer_by(end, peer, algorithm));
+                if let Steering::Rccc(params) = steering {
+                    let way = (params, road, options.mtu.bytes());
+                    self.with_verbs(end.host, |v| v.pace(end, peer, first, way));
+                }
             }
             if steering.reads_telemetry() {
                 self.fabric.telemetry.begin();
@@ -309,15 +315,23 @@ impl Sim {
                 (frame.src, 0, frame.tos, &scratch[..len as usize])
             }
         };
+        let mut grants_at = None;
         if let Some(steered) = &mut transport.steered {
             let hops = &self.fabric.telemetry.of(place).hops;
             let marked = tos & 3 == Frame::CE;
-            if let Some((qp, allowance)) = steered.on_received(packet, marked, hops, now) {
+            let news = steered.on_received(packet, marked, hops, now);
+            let News { steer, pace } = news.unwrap_or_default();
+            if let Some((qp, allowance)) = steer {
                 transport.steer(qp, allowance);
             }
+            grants_at = pace;
         }
         transport.receive(now, super::address_of(from), source_port, tos, packet);
-        if transport.cqs.model.has_news {
+        let has_news = transport.cqs.model.has_news;
+        if let Some(at) = grants_at {
+            self.set_timer(host, at, TimerFor::Grant);
+        }
+        if has_news {
             self.check_news(host);
         }
         self.serve(host);

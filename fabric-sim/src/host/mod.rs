@@ -6,6 +6,7 @@
 
 mod connect;
 mod drive;
+mod grant;
 mod job;
 mod jobs;
 mod memory;

@@ -204,6 +204,7 @@ impl Sim {
         match what {
             TimerFor::Flow(id) => return self.on_flow_timer(host, FlowId(id)),
             TimerFor::Transport => self.on_transport_timer(host),
+            TimerFor::Grant => return self.on_grant_timer(host),
             TimerFor::Stream(id) => self.post_messages(id),
             TimerFor::Receive(id) => self.post_receive(id),
             TimerFor::Job(place) => self.on_job_timer(host, place),
@@ -347,6 +348,8 @@ impl Sim {
         let now = self.fabric.now();
         if let Payload::Roce { .. } = frame.payload {
             self.on_packet(host, frame);
+        } else if let Payload::Grant { qpn, packets } = frame.payload {
+            self.on_grant(host, qpn, packets);
         } else if let Payload::Flow {
             flow,
             packet,

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use urxe_core::table::QpIndex;
-use urxe_wire::{Operation, Packet, Psn, Syndrome, SyndromeKind};
+use urxe_wire::{Operation, Packet, Position, Psn, Syndrome, SyndromeKind};
 
-use crate::congestion::{Ack, Algorithm, Allowance};
+use crate::congestion::{Ack, Algorithm, Allowance, Pacer};
 use crate::engine::Time;
 use crate::fabric::Hop;
 use crate::topology::HostId;
@@ -16,6 +16,17 @@ pub(crate) struct Steered {
     qps: BTreeMap<u32, Qp>,
     /// QPs by the other end: its host and number.
     by_peer: BTreeMap<(HostId, u32), u32>,
+    /// What this host gives its senders, if they need credit.
+    pub(crate) pacer: Pacer,
+}
+
+/// What a packet that has come changes.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// What a QP may do from now on.
+    pub(crate) steer: Option<(QpIndex, Allowance)>,
+    /// When the pacer wants to be called.
+    pub(crate) pace: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -25,6 +36,7 @@ struct Qp {
     /// Requests that are not acknowledged, by when they left last.
     under_way: VecDeque<(Psn, Time)>,
     last: Option<Psn>,
+    is_at_end: bool,
     sent: u64,
     acked: u64,
     /// What switches wrote into the newest request that came.
@@ -57,6 +69,7 @@ impl Steered {
             algorithm,
             under_way: VecDeque::new(),
             last: None,
+            is_at_end: true,
             sent: 0,
             acked: 0,
             written: Vec::new(),
@@ -72,27 +85,31 @@ impl Steered {
         let bth = packet.bth();
         let qpn = self.by_peer.get(&(to, bth.dest_qp.get()))?;
         let qp = self.qps.get_mut(qpn)?;
-        match packet.info().operation {
+        let info = packet.info();
+        match info.operation {
             Operation::Acknowledge => {
                 return Some(Echo {
                     marked: core::mem::take(&mut qp.marked),
                     hops: &qp.written,
                 });
             }
-            Operation::Send | Operation::Write => qp.on_request(bth.psn, now),
+            Operation::Send | Operation::Write => {
+                let is_at_end = matches!(info.position, Position::Last | Position::Only);
+                qp.on_request(bth.psn, is_at_end, now);
+            }
             _ => {}
         }
         None
     }
 
-    /// A packet has come. Returns what a QP may do from now on, if that has changed.
+    /// A packet has come.
     pub(crate) fn on_received(
         &mut self,
         packet: &[u8],
         marked: bool,
         hops: &[Hop],
         now: Time,
-    ) -> Option<(QpIndex, Allowance)> {
+    ) -> Option<News> {
         let packet = Packet::parse(packet).ok()?;
         let bth = packet.bth();
         let qp = self.qps.get_mut(&bth.dest_qp.get())?;
@@ -101,23 +118,37 @@ impl Steered {
                 qp.written.clear();
                 qp.written.extend_from_slice(hops);
                 qp.marked |= marked;
-                None
+                let pace = self.pacer.on_data(bth.dest_qp.get(), &packet, now);
+                Some(News { steer: None, pace })
             }
             Operation::Acknowledge => {
                 // A negative one is about the packet that is missing, and says as much of those before it.
                 let is_nak = packet.aeth().is_some_and(|aeth| !is_ack(aeth.syndrome));
                 let psn = if is_nak { bth.psn.prev() } else { bth.psn };
-                Some((qp.index, qp.on_ack(psn, bth.becn, hops, now)?))
+                let allowance = qp.on_ack(psn, bth.becn, hops, now)?;
+                Some(News {
+                    steer: Some((qp.index, allowance)),
+                    pace: None,
+                })
             }
             _ => None,
         }
     }
 }
 
+impl Steered {
+    /// Credit has come for a QP.
+    pub(crate) fn on_grant(&mut self, qpn: u32, packets: u64) -> Option<(QpIndex, Allowance)> {
+        let qp = self.qps.get_mut(&qpn)?;
+        Some((qp.index, qp.algorithm.on_grant(packets)?))
+    }
+}
+
 impl Qp {
-    fn on_request(&mut self, psn: Psn, now: Time) {
+    fn on_request(&mut self, psn: Psn, is_at_end: bool, now: Time) {
         if self.last.is_none_or(|last| psn.is_after(last)) {
             self.last = Some(psn);
+            self.is_at_end = is_at_end;
             self.sent += 1;
             self.under_way.push_back((psn, now));
             return;
@@ -147,6 +178,7 @@ impl Qp {
             sent: self.sent,
             hops,
             marked,
+            is_at_end: self.is_at_end,
         }))
     }
 }

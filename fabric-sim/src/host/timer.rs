@@ -12,6 +12,8 @@ pub(crate) enum TimerFor {
     Receive(u32),
     /// A job: its start, or a time that it waits for.
     Job(u32),
+    /// Credit that a host gives its senders.
+    Grant,
     /// A task of a program.
     Task(u32),
     /// The contexts of a host's programs.
@@ -31,6 +33,7 @@ impl TimerFor {
             TimerFor::Receive(number) => (3, number),
             TimerFor::Task(number) => (4, number),
             TimerFor::Contexts => (5, 0),
+            TimerFor::Grant => (6, 0),
             TimerFor::Job(number) => (7, number),
         };
         debug_assert!(number >> NUMBER_BITS == 0, "{self:?}");
@@ -47,6 +50,7 @@ impl TimerFor {
             2 => TimerFor::Stream(number),
             3 => TimerFor::Receive(number),
             4 => TimerFor::Task(number),
+            6 => TimerFor::Grant,
             7 => TimerFor::Job(number),
             _ => TimerFor::Contexts,
         }
@@ -69,7 +73,7 @@ mod tests {
                 TimerFor::Job(n),
             ]
         });
-        let others = [TimerFor::Transport, TimerFor::Contexts];
+        let others = [TimerFor::Transport, TimerFor::Contexts, TimerFor::Grant];
         for timer in timers.concat().into_iter().chain(others) {
             assert_eq!(TimerFor::of(timer.token()), timer);
         }

@@ -19,7 +19,7 @@ use urxe_core::{
 use urxe_wire::{IcrcPolicy, Psn};
 
 use crate::check::{Model, Received, Seen, Shares};
-use crate::congestion::{Algorithm, Allowance};
+use crate::congestion::{Algorithm, Allowance, RcccParams, Road};
 use crate::engine::{Entity, Rng, Time};
 use crate::envelope::address_of;
 use crate::fabric::Mode;
@@ -434,6 +434,18 @@ impl Verbs<'_> {
         let peer = (peer.host, peer.qpn.get());
         let start = steered.add(qp.qpn.get(), qp.index, peer, by);
         self.transport.steer(qp.index, start);
+    }
+
+    /// A connected QP gives its peer credit, beginning with the packet of this PSN.
+    pub(crate) fn pace(
+        &mut self,
+        qp: QpHandle,
+        peer: QpHandle,
+        first: Psn,
+        way: (RcccParams, Road, u32),
+    ) {
+        let pacer = &mut self.transport.steered.get_or_insert_default().pacer;
+        pacer.add(qp.qpn.get(), (peer.host, peer.qpn.get()), first, way);
     }
 
     /// Appends to a send queue.

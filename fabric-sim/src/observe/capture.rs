@@ -185,6 +185,11 @@ impl<W: Write> Capture<W> {
                 let len = flow_headers(&mut headers, frame, (flow, packet), &self.qos);
                 self.bytes.extend_from_slice(&headers[..len]);
             }
+            Payload::Grant { qpn, packets } => {
+                let mut headers = [0; FLOW_HEADERS_LEN];
+                let len = flow_headers(&mut headers, frame, (qpn, packets as u32), &self.qos);
+                self.bytes.extend_from_slice(&headers[..len]);
+            }
             Payload::Credit { priority, limit } => {
                 self.bytes
                     .extend_from_slice(&credit_frame(port, priority, limit));

@@ -106,7 +106,7 @@ fn faults_name_their_place() {
         (
             "depth = 4",
             "cc = \"reno\"",
-            "37 | cc = \"reno\"\n   |      ^^^^^^\n\"reno\" is not none, dcqcn, window:SIZE, delay:TIME, swift:TIME, timely:TIME, hpcc, nscc or nscc:TIME",
+            "37 | cc = \"reno\"\n   |      ^^^^^^\n\"reno\" is not none, dcqcn, window:SIZE, delay:TIME, swift:TIME, timely:TIME, hpcc, nscc, nscc:TIME or rccc",
         ),
         (
             "depth = 4",

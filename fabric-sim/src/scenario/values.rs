@@ -12,7 +12,7 @@ use urxe_core::qp::attr::Mtu;
 use urxe_wire::Psn;
 
 use crate::check::Mark;
-use crate::congestion::{HpccParams, NsccParams, Steering, SwiftParams, TimelyParams};
+use crate::congestion::{HpccParams, NsccParams, RcccParams, Steering, SwiftParams, TimelyParams};
 use crate::engine::{Rate, Span, quantity};
 use crate::qos::Qos;
 use crate::topology::{Topology, cable_delay};
@@ -160,7 +160,7 @@ impl FromStr for Cable {
 }
 
 /// The congestion control that a scenario names: `none`, `dcqcn`, `window:64KB`, `delay:25us`, `swift:10us`, `timely:50us`,
-/// `hpcc`, `nscc` or `nscc:10us`.
+/// `hpcc`, `nscc`, `nscc:10us` or `rccc`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Congestion {
     #[default]
@@ -179,6 +179,7 @@ impl FromStr for Congestion {
             None if text == "none" => Ok(Congestion::None),
             None if text == "dcqcn" => Ok(Congestion::Dcqcn),
             None if text == "nscc" => Ok(Congestion::By(Steering::Nscc(NsccParams::default()))),
+            None if text == "rccc" => Ok(Congestion::By(Steering::Rccc(RcccParams::default()))),
             None if text == "hpcc" => Ok(Congestion::By(Steering::Hpcc(HpccParams::default()))),
             Some(("window", size)) => match u32::try_from(bytes(size)?) {
                 Ok(bytes) => Ok(Congestion::Window(bytes)),
@@ -200,7 +201,7 @@ impl FromStr for Congestion {
                 })
             }
             _ => Err(format!(
-                "{text:?} is not none, dcqcn, window:SIZE, delay:TIME, swift:TIME, timely:TIME, hpcc, nscc or nscc:TIME"
+                "{text:?} is not none, dcqcn, window:SIZE, delay:TIME, swift:TIME, timely:TIME, hpcc, nscc, nscc:TIME or rccc"
             )),
         }
     }

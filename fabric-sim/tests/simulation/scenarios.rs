@@ -450,7 +450,7 @@ fn control_from_papers_keeps_the_queue_short_enough_to_stop_nobody() {
         let setting = format!("host.cc={cc}").parse().expect("a setting");
         read.with(&[setting]).expect_err(cc).to_string()
     };
-    assert!(fault("swift").contains("swift:TIME, timely:TIME, hpcc, nscc or nscc:TIME"));
+    assert!(fault("swift").contains("swift:TIME, timely:TIME, hpcc, nscc, nscc:TIME or rccc"));
     assert!(fault("swift:0us").contains("a time above 0 is needed"));
     assert!(fault("timely:fast").contains("fast"));
 }
@@ -481,6 +481,32 @@ fn marks_come_back_to_the_sender_of_the_data_in_both_modes() {
     // A mark that is wiped out tells nothing: windows stay wide for longer.
     let bleached = format!("{FOUR_TO_ONE}[[fault]]\nkind = \"bleach-ecn\"\nswitch = \"s0\"\n");
     assert_ne!(run(&bleached, &[]).trace, lite.trace);
+}
+
+#[test]
+fn credit_from_the_receiver_stops_nobody_and_comes_through_losses() {
+    let rccc = ["host.cc=rccc", "host.window=1MB", "topology.cable=1us"];
+    let report = scenario(FOUR_TO_ONE, &rccc).run(1).expect("runs");
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+    assert!(report.flows.iter().all(|flow| flow.completion.is_some()));
+    assert!(report.pauses.is_empty(), "{:?}", report.pauses);
+    let bytes = [&rccc[..], &["sim.mode=bytes"]].concat();
+    let other = scenario(FOUR_TO_ONE, &bytes).run(1).expect("runs");
+    assert_eq!(report.trace, other.trace);
+    // Data, acknowledgements and credit are lost alike.
+    let lossy = format!("{FOUR_TO_ONE}[[fault]]\nkind = \"loss\"\np = 0.02\n");
+    for seed in 0..10 {
+        let report = scenario(&lossy, &rccc).run(seed).expect("runs");
+        assert!(report.failures.is_empty(), "{seed}: {:?}", report.failures);
+        let complete = report.flows.iter().all(|flow| flow.completion.is_some());
+        assert!(complete, "seed {seed}: {:?}", report.flows);
+    }
+    // Messages one after the other: each asks for credit of its own.
+    let many = ["flow[0].size=16KB", "flow[0].count=200"];
+    let report = scenario(FOUR_TO_ONE, &[&rccc[..], &many].concat())
+        .run(1)
+        .expect("runs");
+    assert!(report.flows.iter().all(|flow| flow.completion.is_some()));
 }
 
 /// Two hosts send more to each of two others than its link takes.
