@@ -42,6 +42,8 @@ pub struct FlowSpec {
     pub arrivals: Arrivals,
     /// Switches that a frame may pass.
     pub ttl: u8,
+    /// The plane that it stays in, if its sender has several and that leads to its destination.
+    pub plane: Option<u8>,
 }
 
 impl FlowSpec {
@@ -58,6 +60,7 @@ impl FlowSpec {
             stop: Time::NEVER,
             arrivals: Arrivals::Greedy,
             ttl: 64,
+            plane: None,
         }
     }
 

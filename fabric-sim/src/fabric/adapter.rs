@@ -1,13 +1,30 @@
 //! The network adapter of a host, as the network sees it: frames go out through its port's queues,
 //! and come in as fast as the host takes them. One that is too slow for what comes stops its switch.
 
-use crate::engine::{Rate, Span};
+use std::collections::BTreeMap;
+
+use crate::engine::{Rate, Span, mix64};
+use crate::envelope::is_group;
 use crate::fabric::{DropReason, Event, Fabric, Upcall};
 use crate::frame::{Frame, FrameId, Queue};
 use crate::qos::PRIORITIES;
-use crate::topology::{HostId, PortId};
+use crate::topology::{HostId, Node, PortId};
 
-/// The receive side of adapters.
+/// So that switches choose by other bits of a flow's hash than its host does.
+const PLANES_SALT: u64 = 0x706c_616e;
+
+/// Which of its ports a host with several sends a frame by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Planes {
+    /// By a hash of the flow: a flow stays in one plane.
+    #[default]
+    Hash,
+    /// By the one that will have sent all that it holds first, in turn if several.
+    Spray,
+}
+
+/// The adapters of hosts.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AdapterConfig {
     /// What it takes in a second; `None`: whatever comes.
@@ -21,6 +38,8 @@ pub struct AdapterConfig {
     /// What a frame takes in the adapter beside its time on the cable, when it is sent and again when it is received: DMA, doorbell,
     /// pipeline.
     pub latency: Span,
+    /// Of hosts with several ports.
+    pub planes: Planes,
 }
 
 impl Default for AdapterConfig {
@@ -32,6 +51,7 @@ impl Default for AdapterConfig {
             xoff: 512 << 10,
             xon: 256 << 10,
             latency: Span::ZERO,
+            planes: Planes::Hash,
         }
     }
 }
@@ -39,7 +59,12 @@ impl Default for AdapterConfig {
 /// The state of one.
 #[derive(Clone, Debug)]
 pub(crate) struct Adapter {
-    pub(crate) port: PortId,
+    /// Its ports: one, or one in each plane.
+    pub(crate) ports: Vec<PortId>,
+    /// Flows that stay in a plane, by their hash.
+    pins: BTreeMap<u32, u8>,
+    /// The port to look at first when several are as good.
+    turn: usize,
     /// Overrides what the configuration says.
     rx_rate: Option<Option<Rate>>,
     /// Frames that wait to be taken in, the first being taken in now.
@@ -52,9 +77,11 @@ pub(crate) struct Adapter {
 }
 
 impl Adapter {
-    pub(crate) fn new(port: PortId) -> Adapter {
+    pub(crate) fn new(ports: Vec<PortId>) -> Adapter {
         Adapter {
-            port,
+            ports,
+            pins: BTreeMap::new(),
+            turn: 0,
             rx_rate: None,
             rx: Queue::default(),
             rx_bytes: [0; PRIORITIES],
@@ -70,9 +97,82 @@ impl Adapter {
 }
 
 impl Fabric {
-    /// The port of a host.
+    /// The port of a host, the first if it has several.
+    #[inline]
     pub fn port_of(&self, host: HostId) -> PortId {
-        self.adapters[host.index()].port
+        self.adapters[host.index()].ports[0]
+    }
+
+    /// The ports of a host, one for each plane.
+    #[inline]
+    pub fn ports_of(&self, host: HostId) -> &[PortId] {
+        &self.adapters[host.index()].ports
+    }
+
+    /// The rate at which a host can send one flow.
+    pub(crate) fn rate_of(&self, host: HostId) -> Rate {
+        let rate = |port: &PortId| self.ports[port.index()].link.rate.as_bps();
+        let ports = self.ports_of(host);
+        match self.config.adapter.planes {
+            Planes::Spray => Rate::bps(ports.iter().map(rate).sum()),
+            Planes::Hash => Rate::bps(rate(&ports[0])),
+        }
+    }
+
+    /// Has a host send all frames of a flow in this plane, as long as that leads to their destination.
+    pub fn set_plane(&mut self, host: HostId, flow_hash: u32, plane: u8) {
+        self.adapters[host.index()].pins.insert(flow_hash, plane);
+    }
+
+    /// The port by which a host sends a frame.
+    fn plane_of(&mut self, host: HostId, dst: HostId, flow_hash: u32) -> PortId {
+        let (port, turn) = match self.config.adapter.planes {
+            Planes::Hash => (None, 0),
+            Planes::Spray => {
+                let adapter = &self.adapters[host.index()];
+                let count = adapter.ports.len();
+                let turns = (0..count).map(|n| (adapter.turn + n) % count);
+                let usable = turns.filter(|&n| self.leads_to(adapter.ports[n], dst));
+                let wait = |n: &usize| self.ports[adapter.ports[*n].index()].backlog(&self.frames);
+                let best = usable.min_by_key(wait);
+                let port = best.map(|n| adapter.ports[n]);
+                (port, best.map_or(0, |n| n + 1))
+            }
+        };
+        self.adapters[host.index()].turn = turn;
+        port.unwrap_or_else(|| self.plane_by_hash(host, dst, flow_hash))
+    }
+
+    /// The port by which a host sends a flow, if a hash decides, or its plane is set.
+    pub(crate) fn plane_by_hash(&self, host: HostId, dst: HostId, flow_hash: u32) -> PortId {
+        let adapter = &self.adapters[host.index()];
+        let [first, _, ..] = adapter.ports[..] else {
+            return adapter.ports[0];
+        };
+        let usable = || {
+            adapter
+                .ports
+                .iter()
+                .filter(|&&port| self.leads_to(port, dst))
+        };
+        let plane = adapter.pins.get(&flow_hash);
+        let pinned = plane.and_then(|&plane| adapter.ports.get(usize::from(plane)));
+        if let Some(&port) = pinned.filter(|&&port| self.leads_to(port, dst)) {
+            return port;
+        }
+        let draw = mix64(u64::from(flow_hash) << 32 | PLANES_SALT);
+        let count = usable().count().max(1) as u64;
+        let chosen = usable().nth((draw % count) as usize);
+        chosen.copied().unwrap_or(first)
+    }
+
+    /// The port has carrier, and its switch knows a way.
+    fn leads_to(&self, port: PortId, dst: HostId) -> bool {
+        let knows = match self.ports[port.peer().index()].node {
+            Node::Switch(switch) => is_group(dst) || !self.routes.next(switch, dst).is_empty(),
+            Node::Host(there) => there == dst,
+        };
+        knows && !self.ports[port.index()].is_down
     }
 
     /// Changes how fast a host takes frames in, from the next frame on.
@@ -84,7 +184,10 @@ impl Fabric {
     /// [`Fabric::waiting`] and waits for [`Upcall::Room`].
     pub fn send(&mut self, host: HostId, frame: Frame) {
         let id = self.inject(frame);
-        let port = self.adapters[host.index()].port;
+        let port = match self.ports_of(host) {
+            &[only] => only,
+            _ => self.plane_of(host, frame.dst, frame.flow_hash),
+        };
         self.frames.get_mut(id).ingress = port;
         let now = self.queue.now();
         self.ports[port.index()].enqueue(&mut self.frames, id, frame.priority & 7, now);
@@ -95,8 +198,7 @@ impl Fabric {
 
     /// A frame has come to a host.
     #[inline]
-    pub(crate) fn take_in(&mut self, host: HostId, id: FrameId) {
-        let port = self.adapters[host.index()].port;
+    pub(crate) fn take_in(&mut self, host: HostId, port: PortId, id: FrameId) {
         let f = *self.frames.get(id);
         if f.dst != host && !self.groups.has(f.dst, host) {
             self.give_credit(port, id);
@@ -128,6 +230,7 @@ impl Fabric {
             });
             self.queue.push(done, Event::RxDone(host));
         }
+        self.frames.get_mut(id).ingress = port;
         let adapter = &mut self.adapters[host.index()];
         adapter.rx.push(&mut self.frames, id);
         adapter.rx_bytes[class] += u64::from(f.len);
@@ -136,7 +239,7 @@ impl Fabric {
             && adapter.off & (1 << f.priority) == 0;
         if must_stop && port_has_pause {
             adapter.off |= 1 << f.priority;
-            self.tell_pause(port, f.priority, true);
+            self.tell_all(host, f.priority, true);
         }
     }
 
@@ -156,15 +259,21 @@ impl Fabric {
             let done = rate.map_or(now, |r| now + r.time_of(len));
             self.queue.push(done, Event::RxDone(host));
         }
-        let port = adapter.port;
         let may_go_on = adapter.off & (1 << f.priority) != 0
             && adapter.rx_bytes[class] <= self.config.adapter.xon;
         if may_go_on {
             adapter.off &= !(1 << f.priority);
-            self.tell_pause(port, f.priority, false);
+            self.tell_all(host, f.priority, false);
         }
-        self.give_credit(port, id);
+        self.give_credit(f.ingress, id);
         self.pending = Some(Upcall::Received(host, id));
+    }
+
+    /// All of a host's neighbours stop a class, or go on.
+    fn tell_all(&mut self, host: HostId, priority: u8, is_off: bool) {
+        for plane in 0..self.ports_of(host).len() {
+            self.tell_pause(self.ports_of(host)[plane], priority, is_off);
+        }
     }
 
     /// Takes the adapter of a host out of service, with all frames that wait in it to be taken in.
@@ -175,8 +284,9 @@ impl Fabric {
             return;
         }
         (adapter.off, adapter.rx_bytes) = (0, [0; PRIORITIES]);
-        let (port, mut waiting) = (adapter.port, core::mem::take(&mut adapter.rx));
+        let mut waiting = core::mem::take(&mut adapter.rx);
         while let Some(id) = waiting.pop(&self.frames) {
+            let port = self.frames.get(id).ingress;
             self.give_credit(port, id);
             self.discard(port, id, DropReason::HostDown);
         }

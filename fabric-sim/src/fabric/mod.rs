@@ -33,7 +33,7 @@ use crate::switch::{Balancer, Groups, IngressUse, Mmu, SwitchConfig, headroom};
 use crate::topology::{HostId, Node, PortId, Routes, SwitchId, Topology, TopologyError};
 
 use adapter::Adapter;
-pub use adapter::AdapterConfig;
+pub use adapter::{AdapterConfig, Planes};
 use agenda::Agenda;
 pub(crate) use agenda::{Event, Step};
 pub(crate) use control::mac_of;
@@ -190,10 +190,10 @@ impl Fabric {
         for id in 0..topology.switch_count() as u32 {
             switches.push(switch(&topology, SwitchId(id), &config, frame_max)?);
         }
-        let mut adapters = vec![Adapter::new(PortId(0)); topology.host_count()];
+        let mut adapters = vec![Adapter::new(Vec::new()); topology.host_count()];
         for port in topology.ports() {
             if let Node::Host(host) = topology.node_at(port) {
-                adapters[host.index()] = Adapter::new(port);
+                adapters[host.index()].ports.push(port);
             }
         }
         let slot = match config.mode {

@@ -44,7 +44,7 @@ impl Fabric {
         }
         match node {
             Node::Switch(switch) => self.forward(switch, id, frame),
-            Node::Host(host) => self.take_in(host, frame),
+            Node::Host(host) => self.take_in(host, id, frame),
         }
     }
 

@@ -27,7 +27,7 @@ impl Fabric {
     /// does not end.
     pub fn path(&self, spec: &FlowSpec) -> Option<Vec<PortId>> {
         let hash = crate::envelope::flow_hash(spec.from, spec.to, spec.source_port);
-        let mut ports = vec![self.port_of(spec.from)];
+        let mut ports = vec![self.plane_by_hash(spec.from, spec.to, hash)];
         loop {
             let last = *ports.last()?;
             match self.ports[last.peer().index()].node {

@@ -231,13 +231,15 @@ impl Fabric {
     /// Bytes that wait in a host's adapter for a class.
     #[inline]
     pub fn waiting(&self, host: HostId, priority: u8) -> u64 {
-        self.queue_bytes(self.port_of(host), priority)
+        let ports = self.ports_of(host).iter();
+        ports.map(|&port| self.queue_bytes(port, priority)).sum()
     }
 
     /// Bytes that wait in a host's adapter for all classes.
     #[inline]
     pub fn waiting_in_all(&self, host: HostId) -> u64 {
-        self.ports[self.port_of(host).index()].queued
+        let ports = self.ports_of(host).iter();
+        ports.map(|port| self.ports[port.index()].queued).sum()
     }
 
     /// The counters of a port.

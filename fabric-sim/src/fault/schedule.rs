@@ -151,13 +151,14 @@ impl Fabric {
     fn crash(&mut self, host: HostId, is_down: bool) {
         self.set_host_down(host, is_down);
         if is_down {
-            let port = self.port_of(host);
             let now = self.now();
-            for priority in 0..PRIORITIES as u8 {
-                while let Some(frame) =
-                    self.ports[port.index()].take_from(&self.frames, priority, now)
-                {
-                    self.discard(port, frame, DropReason::HostDown);
+            for port in self.ports_of(host).to_vec() {
+                for priority in 0..PRIORITIES as u8 {
+                    while let Some(frame) =
+                        self.ports[port.index()].take_from(&self.frames, priority, now)
+                    {
+                        self.discard(port, frame, DropReason::HostDown);
+                    }
                 }
             }
             self.pending = Some(Upcall::Crashed(host));

@@ -38,6 +38,8 @@ pub struct ConnectOptions {
     pub congestion: CongestionControl,
     /// An algorithm that takes its place; it needs [`CongestionControl::Steered`].
     pub steering: Option<Steering>,
+    /// The plane that its packets stay in, both ways, if its hosts have several and that leads there.
+    pub plane: Option<u8>,
 }
 
 impl Default for ConnectOptions {
@@ -53,6 +55,7 @@ impl Default for ConnectOptions {
             rd_atomic: 16,
             congestion: CongestionControl::None,
             steering: None,
+            plane: None,
         }
     }
 }

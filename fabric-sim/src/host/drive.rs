@@ -3,7 +3,7 @@
 use urxe_core::cq::WcOpcode;
 use urxe_core::transmit::{RunLimits, TxBatch, TxDest};
 use urxe_core::work::{RecvWr, SendWr, WrData};
-use urxe_core::{Stats, WcStatus};
+use urxe_core::{SourcePorts, Stats, WcStatus};
 
 use crate::congestion::{Road, Steering};
 use crate::engine::{Span, Time, mix64};
@@ -125,6 +125,13 @@ impl Sim {
         let from_b = self.with_verbs(b.host, |v| v.draw_psn());
         self.with_verbs(a.host, |v| v.connect(a.index, b, (from_a, from_b), options))?;
         self.with_verbs(b.host, |v| v.connect(b.index, a, (from_b, from_a), options))?;
+        if let Some(plane) = options.plane {
+            for (end, peer) in [(a, b), (b, a)] {
+                let port = SourcePorts::PerQp.port(end.qpn, peer.qpn);
+                let hash = flow_hash(end.host, peer.host, port);
+                self.fabric.set_plane(end.host, hash, plane);
+            }
+        }
         for end in [a, b] {
             self.with_verbs(end.host, |v| {
                 v.set_congestion_control(end.index, options.congestion)
@@ -162,7 +169,7 @@ impl Sim {
         }
         Road {
             base_rtt,
-            rate: topology.link_at(self.fabric.port_of(from)).rate,
+            rate: self.fabric.rate_of(from),
             switches: hops / 2 - 1,
             packet: frame(options.mtu.bytes()) + FRAME_GAP,
         }
@@ -455,7 +462,8 @@ impl Sim {
             let Some(transport) = &mut self.drivers.transports[host.index()] else {
                 return;
             };
-            let more = self.fabric.waiting_in_all(host) < BATCH as u64
+            let planes = self.fabric.ports_of(host).len();
+            let more = self.fabric.waiting_in_all(host) < (BATCH * planes) as u64
                 && transport.poll_transmit(now, &mut self.drivers.batch);
             if self.drivers.batch.is_empty() {
                 break;

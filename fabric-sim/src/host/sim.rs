@@ -65,6 +65,9 @@ impl Sim {
         let id = FlowId(self.flows.len() as u32);
         let priority = self.fabric.config().qos.priority_of(spec.tos);
         let hash = flow_hash(spec.from, spec.to, spec.source_port);
+        if let Some(plane) = spec.plane {
+            self.fabric.set_plane(spec.from, hash, plane);
+        }
         self.flows.push(Flow::new(spec, priority, hash));
         let seed = self.fabric.config().seed;
         self.arrivals
@@ -281,7 +284,8 @@ impl Sim {
         for class in 0..PRIORITIES {
             while let Some(&id) = self.senders[host.index()].listed[class].front() {
                 let flow = &self.flows[id.0 as usize];
-                let limit = ADAPTER_FRAMES * u64::from(flow.spec.payload.max(64));
+                let planes = self.fabric.ports_of(host).len() as u64;
+                let limit = ADAPTER_FRAMES * planes * u64::from(flow.spec.payload.max(64));
                 if self.fabric.waiting(host, flow.priority) >= limit {
                     break;
                 }

@@ -100,8 +100,11 @@ impl World {
     /// Frames that hosts have sent, by class.
     pub(crate) fn sent_by_class(&self) -> [u64; PRIORITIES] {
         let fabric = self.sim.fabric();
-        let ports = fabric.topology().hosts().map(|host| fabric.port_of(host));
-        ports.fold([0; PRIORITIES], |mut sums, port| {
+        let ports = fabric
+            .topology()
+            .hosts()
+            .flat_map(|host| fabric.ports_of(host));
+        ports.fold([0; PRIORITIES], |mut sums, &port| {
             for (sum, sent) in sums.iter_mut().zip(fabric.port_stats(port).sent_frames) {
                 *sum += sent;
             }

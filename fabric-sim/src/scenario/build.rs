@@ -59,11 +59,14 @@ impl Scenario {
         };
         config.adapter.rx_rate = file.host.rx_rate;
         config.adapter.latency = file.host.latency;
+        config.adapter.planes = file.host.planes;
         if let Some(Size(buffer)) = file.host.rx_buffer {
             config.adapter.rx_buffer = buffer;
             (config.adapter.xoff, config.adapter.xon) = (buffer / 2, buffer / 4);
         }
-        Extent::of(&file.topology.kind).check()?;
+        Extent::of(&file.topology.kind)
+            .planes(file.topology.planes())
+            .check()?;
         let mut topology = topology(&file.topology);
         set_rates(&mut topology, &file.overrides)?;
         for (number, table) in file.overrides.iter().enumerate() {
@@ -217,7 +220,7 @@ fn topology(table: &TopologyTable) -> Topology {
     };
     let edge = link(table.rate, table.cable, base);
     let up = link(table.uplink_rate, table.uplink_cable, edge);
-    match &table.kind {
+    let plane = match &table.kind {
         Shape::SingleSwitch { hosts } => Topology::single_switch(hosts.0, edge),
         Shape::BackToBack {} => Topology::back_to_back(edge),
         Shape::Dumbbell { left, right } => Topology::dumbbell(left.0, right.0, edge, up),
@@ -237,7 +240,8 @@ fn topology(table: &TopologyTable) -> Topology {
             global,
         } => Topology::dragonfly(routers.0, hosts_per_switch.0, global.0, edge, up),
         Shape::Edges { edges } => edges.clone(),
-    }
+    };
+    plane.planes(table.planes())
 }
 
 /// Headers of IP, UDP, the BTH and the RETH, and the ICRC.
@@ -321,6 +325,23 @@ impl At {
         }
     }
 
+    /// The receiver has such a plane.
+    fn check_plane(
+        &self,
+        topology: &Topology,
+        plane: Option<u8>,
+        name: &str,
+        to: HostId,
+    ) -> Result<()> {
+        let planes = topology.host_ports(to).count();
+        match plane {
+            Some(plane) if usize::from(plane) >= planes => {
+                Err(self.fault("plane", format!("{name} has {planes}, counted from 0")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// There is a way to the receiver, and no cable of it is too narrow for a packet.
     fn check_ways(&self, sim: &Sim, senders: &[HostId], to: HostId, mtu: Mtu) -> Result<()> {
         let (fabric, topology) = (sim.fabric(), sim.fabric().topology());
@@ -362,6 +383,8 @@ impl At {
         let size = table.size.map(|size| size.0);
         let tos = table.dscp.as_ref().map_or(Qos::ROCE_TOS, |dscp| dscp.0);
         let mtu = table.mtu.as_ref().map_or(Mtu::Mtu1024, |mtu| mtu.0);
+        let plane = table.plane;
+        self.check_plane(topology, plane, &table.to, to)?;
         self.check_ways(sim, &senders, to, mtu)?;
         let (op, messages) = match &table.op {
             Op::Frames(frames) => {
@@ -379,6 +402,7 @@ impl At {
                         payload: mtu.bytes(),
                         size,
                         start,
+                        plane,
                         stop: frames.stop.map_or(Time::NEVER, |span| Time::ZERO + span),
                         arrivals,
                         ..FlowSpec::new(from, to)
@@ -410,6 +434,7 @@ impl At {
                 options: ConnectOptions {
                     tos,
                     mtu,
+                    plane,
                     ..host.options(messages.cc, rate)?
                 },
             })?;

@@ -14,6 +14,7 @@ pub(super) struct Extent {
     hosts: u64,
     switches: u64,
     between: u64,
+    planes: u64,
 }
 
 impl Extent {
@@ -64,7 +65,14 @@ impl Extent {
             hosts,
             switches,
             between,
+            planes: 1,
         }
+    }
+
+    /// So many times all but the hosts.
+    pub(super) fn planes(self, count: u32) -> Extent {
+        let planes = u64::from(count);
+        Extent { planes, ..self }
     }
 
     /// # Errors
@@ -72,9 +80,13 @@ impl Extent {
     pub(super) fn check(self) -> Result<(), ScenarioError> {
         for (count, what, max) in [
             (self.hosts, "hosts", HOSTS_MAX),
-            (self.hosts + self.between, "cables", CABLES_MAX),
             (
-                self.hosts * self.switches,
+                (self.hosts + self.between) * self.planes,
+                "cables",
+                CABLES_MAX,
+            ),
+            (
+                self.hosts * self.switches * self.planes,
                 "routes (hosts times switches)",
                 ROUTES_MAX,
             ),

@@ -9,14 +9,14 @@ use toml::{Spanned, Table};
 
 use crate::check::{Check, Mark};
 use crate::engine::{Rate, Span};
-use crate::fabric::Mode;
+use crate::fabric::{Mode, Planes};
 use crate::fault::{Forgery, Frames};
 use crate::qos::{PRIORITIES, Trust};
 use crate::scenario::ScenarioError;
 use crate::scenario::job_file::JobTable;
 use crate::scenario::values::{
-    Cable, Classes, Congestion, Count, Dscp, DscpMap, Few, FirstPsn, Names, PathMtu, Ports,
-    Probability, Rising, Size,
+    Cable, Classes, Congestion, Count, Dscp, DscpMap, Few, FirstPsn, Names, PathMtu, PlaneCount,
+    Ports, Probability, Rising, Size,
 };
 use crate::switch::{DeadQueue, Watchdog};
 use crate::topology::Topology;
@@ -231,9 +231,14 @@ pub(super) struct TopologyTable {
     pub(super) uplink_cable: Option<Cable>,
     pub(super) mtu: Option<u32>,
     pub(super) bit_error_rate: Option<f64>,
+    pub(super) planes: Option<PlaneCount>,
 }
 
 impl TopologyTable {
+    pub(super) fn planes(&self) -> u32 {
+        self.planes.as_ref().map_or(1, |planes| planes.0)
+    }
+
     const COMMON: &'static [&'static str] = &[
         "rate",
         "cable",
@@ -241,6 +246,7 @@ impl TopologyTable {
         "uplink_cable",
         "mtu",
         "bit_error_rate",
+        "planes",
     ];
 }
 
@@ -382,6 +388,7 @@ pub(super) struct HostTable {
     pub(super) rnr_retry: Option<u8>,
     pub(super) recovery: RecoveryName,
     pub(super) latency: Span,
+    pub(super) planes: Planes,
     pub(super) dcqcn: DcqcnTable,
 }
 
@@ -420,10 +427,12 @@ pub(super) struct FlowTable {
     pub(super) start: Span,
     pub(super) dscp: Option<Dscp>,
     pub(super) mtu: Option<PathMtu>,
+    pub(super) plane: Option<u8>,
 }
 
 impl FlowTable {
-    const COMMON: &'static [&'static str] = &["from", "to", "size", "start", "dscp", "mtu"];
+    const COMMON: &'static [&'static str] =
+        &["from", "to", "size", "start", "dscp", "mtu", "plane"];
 }
 
 #[derive(Clone, Debug, Deserialize)]

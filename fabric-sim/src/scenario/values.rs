@@ -15,7 +15,7 @@ use crate::check::Mark;
 use crate::congestion::{HpccParams, NsccParams, RcccParams, Steering, SwiftParams, TimelyParams};
 use crate::engine::{Rate, Span, quantity};
 use crate::qos::Qos;
-use crate::topology::{Topology, cable_delay};
+use crate::topology::{PLANES_MAX, Topology, cable_delay};
 
 /// Types that are read from a text, as their `FromStr` does.
 macro_rules! texts {
@@ -51,6 +51,8 @@ checked! {
     Count(u32) from u32: |n| ensure(n, (1..=65_536).contains(&n), "1 to 65536");
     /// Number of something that is multiplied by itself.
     Few(u32) from u32: |n| ensure(n, (1..=128).contains(&n), "1 to 128");
+    /// Ports of a host.
+    PlaneCount(u32) from u32: |n| ensure(n, (1..=PLANES_MAX as u32).contains(&n), "1 to 8");
     /// Ports of a switch of a fat tree.
     Ports(u32) from u32: |k| ensure(k, (2..=64).contains(&k) && k % 2 == 0, "even, at most 64");
     /// How often something is done.

@@ -41,7 +41,7 @@ impl SwitchId {
 /// Either.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Node {
-    /// A host. It has one port and forwards nothing.
+    /// A host. It has a port, or one in each of several planes, and forwards nothing.
     Host(HostId),
     /// A switch.
     Switch(SwitchId),
@@ -81,6 +81,9 @@ impl PortId {
     }
 }
 
+/// Ports that a host has at most.
+pub const PLANES_MAX: usize = 8;
+
 /// A cable between two nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Cable {
@@ -105,8 +108,8 @@ pub struct Topology {
 /// Why a topology cannot be simulated.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TopologyError {
-    /// A host needs exactly one cable.
-    #[error("host {name} has {cables} cables: a host has exactly one")]
+    /// A host needs a cable, and has few.
+    #[error("host {name} has {cables} cables: a host has one, or one for each of up to 8 planes")]
     HostCables {
         /// The host.
         name: String,
@@ -235,14 +238,19 @@ impl Topology {
         (0..self.port_count() as u32).map(PortId)
     }
 
-    /// A host's port.
+    /// A host's ports, one for each plane.
+    pub fn host_ports(&self, host: HostId) -> impl Iterator<Item = PortId> {
+        self.ports()
+            .filter(move |&p| self.node_at(p) == Node::Host(host))
+    }
+
+    /// A host's port, the first if it has several.
     ///
     /// # Panics
     /// If the host has none: [`Topology::check`] finds that.
     pub fn host_port(&self, host: HostId) -> PortId {
-        self.ports()
-            .find(|&p| self.node_at(p) == Node::Host(host))
-            .expect("a checked topology")
+        let first = self.host_ports(host).next();
+        first.expect("a checked topology")
     }
 
     /// Finds out whether it can be simulated.
@@ -264,7 +272,7 @@ impl Topology {
                 cables[host.index()] += 1;
             }
         }
-        match cables.iter().position(|&n| n != 1) {
+        match cables.iter().position(|n| !(1..=PLANES_MAX).contains(n)) {
             Some(host) => Err(TopologyError::HostCables {
                 name: self.hosts[host].clone(),
                 cables: cables[host],

@@ -14,6 +14,13 @@ pub struct Routes {
     known: BTreeMap<Box<[PortId]>, u32>,
 }
 
+/// Ports that lead nearer to a switch, and how far it is.
+#[derive(Clone, Copy, Debug)]
+struct Towards {
+    set: u32,
+    distance: u32,
+}
+
 impl Routes {
     /// All shortest paths. Hosts forward nothing; ports in `down` are not used.
     pub fn shortest(topology: &Topology, is_down: impl Fn(PortId) -> bool) -> Routes {
@@ -23,33 +30,53 @@ impl Routes {
         };
         routes.intern(Box::default());
         let mut neighbours = vec![Vec::new(); topology.switch_count()];
-        let mut attached = vec![None; topology.host_count()];
+        let mut attached = vec![Vec::new(); topology.host_count()];
         for port in topology.ports().filter(|&p| !is_down(p)) {
             match (topology.node_at(port), topology.node_at(port.peer())) {
                 (Node::Switch(from), Node::Switch(to)) => {
                     neighbours[from.index()].push((port, to));
                 }
                 (Node::Switch(from), Node::Host(host)) => {
-                    attached[host.index()] = Some((from, port));
+                    attached[host.index()].push((from, port));
                 }
                 (Node::Host(_), _) => {}
             }
         }
         // Hosts on one switch have all but the last hop in common.
-        let mut by_edge: BTreeMap<SwitchId, Vec<u32>> = BTreeMap::new();
+        let mut by_edge: BTreeMap<SwitchId, Vec<Towards>> = BTreeMap::new();
         for host in topology.hosts() {
-            let Some((edge, port)) = attached[host.index()] else {
-                continue;
-            };
-            let sets = by_edge
-                .entry(edge)
-                .or_insert_with(|| routes.sets_towards(edge, &neighbours));
-            for (switch, &set) in sets.iter().enumerate() {
-                routes.table[switch][host.index()] = set;
+            // Of several ports of a host the nearest counts. In most networks with several a switch has a way to one of them only.
+            let mut nearest = vec![u32::MAX; routes.table.len()];
+            for &(edge, port) in &attached[host.index()] {
+                let towards = by_edge
+                    .entry(edge)
+                    .or_insert_with(|| routes.towards(edge, &neighbours));
+                for (switch, towards) in towards.iter().enumerate() {
+                    let near = &mut nearest[switch];
+                    if towards.distance < *near {
+                        *near = towards.distance;
+                        routes.table[switch][host.index()] = towards.set;
+                    } else if towards.distance == *near && *near != u32::MAX {
+                        routes.add(switch, host, towards.set);
+                    }
+                }
+                let mut ports = vec![port];
+                if nearest[edge.index()] == 0 {
+                    ports.extend(routes.next(edge, host));
+                }
+                routes.set(edge, host, &ports);
             }
-            routes.set(edge, host, &[port]);
         }
         routes
+    }
+
+    /// Ports of a set are as good as those that there are.
+    fn add(&mut self, switch: usize, host: HostId, set: u32) {
+        let old = self.table[switch][host.index()];
+        let mut ports = self.sets[old as usize].to_vec();
+        let more = self.sets[set as usize].iter();
+        ports.extend(more.filter(|port| !self.sets[old as usize].contains(port)));
+        self.table[switch][host.index()] = self.intern(ports.into());
     }
 
     /// The ports that lead towards a host.
@@ -68,8 +95,8 @@ impl Routes {
         self.table[switch.index()][host.index()] = set;
     }
 
-    /// By switch: the set of ports that lead nearer to the switch `edge`.
-    fn sets_towards(&mut self, edge: SwitchId, neighbours: &[Vec<(PortId, SwitchId)>]) -> Vec<u32> {
+    /// By switch: what leads nearer to the switch `edge`.
+    fn towards(&mut self, edge: SwitchId, neighbours: &[Vec<(PortId, SwitchId)>]) -> Vec<Towards> {
         let mut distance = vec![u32::MAX; neighbours.len()];
         distance[edge.index()] = 0;
         let mut queue = VecDeque::from([edge]);
@@ -87,7 +114,10 @@ impl Routes {
         (0..neighbours.len())
             .map(|from| {
                 let ports = neighbours[from].iter().filter(|(_, to)| nearer(from, *to));
-                self.intern(ports.map(|&(port, _)| port).collect())
+                Towards {
+                    set: self.intern(ports.map(|&(port, _)| port).collect()),
+                    distance: distance[from],
+                }
             })
             .collect()
     }

@@ -1,7 +1,7 @@
 //! The usual topologies.
 
 use crate::link::Link;
-use crate::topology::{HostId, SwitchId, Topology};
+use crate::topology::{HostId, Node, SwitchId, Topology};
 
 /// # The usual shapes
 ///
@@ -125,6 +125,26 @@ impl Topology {
         t
     }
 
+    /// The same network several times, with the same hosts: each host has a port in each plane. Switches of plane 1 are called
+    /// `leaf0.p1`, and so on. So are rails built: an adapter of each host is in a network of its own.
+    pub fn planes(self, count: u32) -> Topology {
+        let mut t = self.clone();
+        for plane in 1..count {
+            let names = self.switches.iter().map(|name| format!("{name}.p{plane}"));
+            let copies: Vec<SwitchId> = names.map(|name| t.add_switch(name)).collect();
+            let copy = |node| match node {
+                Node::Switch(switch) => copies[switch.index()].into(),
+                host @ Node::Host(_) => host,
+            };
+            for cable in &self.cables {
+                let (port, back) = t.connect(copy(cable.a), copy(cable.b), cable.link);
+                t.set_rate(port, cable.link.rate);
+                t.set_rate(back, cable.back.rate);
+            }
+        }
+        t
+    }
+
     /// Adds hosts to a switch, numbered on from those that there are.
     pub fn add_hosts(&mut self, switch: SwitchId, count: u32, link: Link) -> Vec<HostId> {
         (0..count)
@@ -156,7 +176,6 @@ mod tests {
 
     use super::*;
     use crate::engine::Rate;
-    use crate::topology::Node;
 
     #[test]
     fn shapes_have_the_sizes_of_their_definitions() {
@@ -181,6 +200,21 @@ mod tests {
             sizes(&Topology::dragonfly(4, 2, 2, link, link)),
             (72, 36, 72 + 54 + 36)
         );
+    }
+
+    #[test]
+    fn planes_share_their_hosts_and_nothing_else() {
+        let link = Link::new(Rate::gbps(100));
+        let t = Topology::leaf_spine(2, 2, 3, link, link).planes(4);
+        t.check().expect("can be simulated");
+        assert_eq!((t.host_count(), t.switch_count()), (6, 16));
+        assert_eq!(t.cables().len(), 4 * 10);
+        let names: Vec<&str> = t
+            .host_ports(HostId(0))
+            .map(|port| t.name(t.node_at(port.peer())))
+            .collect();
+        assert_eq!(names, ["leaf0", "leaf0.p1", "leaf0.p2", "leaf0.p3"]);
+        assert!(t.planes(3).check().is_err(), "12 ports");
     }
 
     #[test]

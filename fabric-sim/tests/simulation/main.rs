@@ -13,6 +13,7 @@ mod jobs;
 mod lock;
 mod multicast;
 mod observe;
+mod planes;
 mod program_checks;
 mod programs;
 #[path = "../race/mod.rs"]

@@ -64,7 +64,7 @@ pub enum SourcePorts {
 impl SourcePorts {
     /// The port of packets from one QP to another; of datagrams that go to many, `dest` is
     /// 0.
-    pub(crate) fn port(self, own: Qpn, dest: Qpn) -> u16 {
+    pub fn port(self, own: Qpn, dest: Qpn) -> u16 {
         match self {
             SourcePorts::Roce => ROCE_V2_PORT,
             SourcePorts::PerQp => {
