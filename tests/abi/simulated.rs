@@ -43,22 +43,23 @@ fn scratch(name: &str) -> PathBuf {
 
 #[test]
 fn each_seed_of_a_pingpong_is_one_run() {
-    for program in [
-        "ibv_rc_pingpong",
-        "ibv_uc_pingpong",
-        "ibv_ud_pingpong",
-        "ibv_srq_pingpong",
+    for (program, seeds) in [
+        ("ibv_rc_pingpong", 20),
+        ("ibv_uc_pingpong", 4),
+        ("ibv_ud_pingpong", 4),
+        ("ibv_srq_pingpong", 4),
     ] {
         if !is_there(program) {
             continue;
         }
-        let args = ["--seeds", "20", "--", program, "-g", "0", "-n", "20"];
+        let count = seeds.to_string();
+        let args = ["--seeds", &count, "--", program, "-g", "0", "-n", "20"];
         let ran = exec(&[&["--twice"], &args[..]].concat());
         assert_eq!(ran.code, Some(0), "{program}: {ran:?}");
         let traces = traces(&ran.text);
-        assert_eq!(traces.len(), 20, "{program}: {ran:?}");
+        assert_eq!(traces.len(), seeds, "{program}: {ran:?}");
         let different: BTreeSet<_> = traces.iter().collect();
-        assert!(different.len() > 10, "{program}: {different:?}");
+        assert!(different.len() > seeds / 2, "{program}: {different:?}");
         // The same in another process.
         assert_eq!(exec(&args).text, ran.text, "{program}");
     }
