@@ -78,6 +78,12 @@ fn perftest_measures_virtual_time() {
         }
         let args = ["--seed", "3", "--twice", "--", program, "-n", "100"];
         let ran = exec(&args);
+        if ran.text.contains("addresses of programs are random here") {
+            println!(
+                "skipped: the system does not let addresses of {program}, which it sends, be the same twice"
+            );
+            continue;
+        }
         assert_eq!(ran.code, Some(0), "{program}: {ran:?}");
         assert!(!ran.text.contains("reset"), "{program}: {ran:?}");
         let mut rows = ran.text.lines().map(str::split_whitespace);
