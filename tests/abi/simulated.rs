@@ -194,6 +194,13 @@ fn clocks_and_streams_are_the_simulations() {
     );
 }
 
+/// How many processes run this binary.
+fn running(binary: &str) -> usize {
+    let processes = fs::read_dir("/proc").expect("there is /proc");
+    let links = processes.filter_map(|entry| fs::read_link(entry.ok()?.path().join("exe")).ok());
+    links.filter(|link| link == Path::new(binary)).count()
+}
+
 #[test]
 fn what_goes_wrong_is_told() {
     for (args, part) in [
@@ -236,6 +243,7 @@ fn what_goes_wrong_is_told() {
     ] {
         let ran = exec(&["--patience", "8", "--", &program.binary, what]);
         assert!(ran.code != Some(0), "{what}: {ran:?}");
+        assert_eq!(running(&program.binary), 0, "{what}: a process is left");
         for part in parts {
             assert!(ran.text.contains(part), "{what}: {ran:?}");
         }

@@ -118,8 +118,10 @@ extern "C" fn begin() {
         return;
     }
     // Programs that this one starts are not in the simulation.
-    // SAFETY: strings; no other thread is there yet.
+    // SAFETY: a number; strings; no other thread is there yet.
     let function = unsafe {
+        // A program that makes no call would not see that the simulation is gone.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::unsetenv(VARIABLE.as_ptr());
         libc::dlsym(libc::RTLD_DEFAULT, FUNCTION.as_ptr())
     };

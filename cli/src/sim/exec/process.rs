@@ -51,6 +51,8 @@ pub(super) struct Process {
 struct State {
     /// While it is there.
     child: Option<Child>,
+    /// The run is over: none is started any more.
+    is_over: bool,
     fault: Option<String>,
     notes: Vec<String>,
 }
@@ -89,8 +91,14 @@ impl Process {
     fn try_run(&self, streams: &Arc<Mutex<Streams>>) -> io::Result<Option<String>> {
         let network = current().expect("a simulated program is in a network");
         let (ours, theirs) = UnixStream::pair()?;
-        let child = self.spawn(theirs)?;
-        self.state().child = Some(child);
+        {
+            let mut state = self.state();
+            // A sleep ends with the run, too.
+            if state.is_over {
+                return Ok(None);
+            }
+            state.child = Some(self.spawn(theirs)?);
+        }
         let mut calls = Calls::new(self.program.host, network.clone(), streams.clone());
         let served = serve(ours, &network, &mut |call| calls.answer(call));
         self.state().notes = calls.take_notes();
@@ -138,6 +146,7 @@ impl Process {
     /// After the run: what came of it. A process that is there still is ended.
     pub(super) fn end(&self) -> Ended {
         let mut state = self.state();
+        state.is_over = true;
         let mut fault = state.fault.take();
         if let Some(mut child) = state.child.take() {
             let killed = child.kill().and_then(|()| child.wait());
