@@ -1,11 +1,12 @@
-//! Puts a link to the library into `target/PROFILE/urxe-lib`, where `urxe run` looks for it.
+//! Puts a link to the library into `target/PROFILE/urxe-lib`, where `urxe run` looks for it, and `urxe sim exec` for that of `preload/simulated`.
 
 use std::os::unix;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 fn main() {
-    println!("cargo:rerun-if-changed=build.rs");
+    // Nothing that is looked at changes.
+    println!("cargo:rerun-if-changed=Cargo.toml");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let profile = out
         .ancestors()
@@ -13,8 +14,9 @@ fn main() {
         .expect("build scripts work in PROFILE/build/NAME/out");
     let folder = profile.join("urxe-lib");
     fs::create_dir_all(&folder).expect("cargo's folder can be written to");
-    let link = folder.join("liburxe_preload.so");
+    let library = format!("lib{}.so", env!("CARGO_PKG_NAME").replace('-', "_"));
+    let link = folder.join(&library);
     // Another build may do the same now: what counts is that it is there.
-    let _ = unix::fs::symlink("../liburxe_preload.so", &link);
+    let _ = unix::fs::symlink(Path::new("..").join(&library), &link);
     assert!(link.is_symlink(), "{} cannot be made", link.display());
 }

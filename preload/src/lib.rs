@@ -5,7 +5,7 @@
 //! without them; only the kernel and root can make such files at the real places. Without `URXE_ROOT` in the
 //! environment every call passes through as it is.
 //!
-//! - `hooks`: the functions of the C library that take paths;
+//! - `hooks`: the functions of the C library that take paths; `next`: how those behind them are reached;
 //! - `redirect`: which paths, and where to;
 //! - `netlink`: sockets to the kernel's RDMA subsystem, by the functions in `socket_hooks`; `nldev`: what is answered there;
 //! - `foreign`: says so when a library that looks at these paths is a libibverbs other than urxe's;
@@ -15,6 +15,7 @@ mod cleanup;
 mod foreign;
 mod hooks;
 mod netlink;
+mod next;
 mod nldev;
 mod redirect;
 mod socket_hooks;

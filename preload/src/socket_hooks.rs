@@ -7,8 +7,8 @@ use core::sync::atomic::AtomicPtr;
 
 use libc::{iovec, msghdr, sockaddr, socklen_t};
 
-use crate::hooks::{Failure, next};
 use crate::netlink;
+use crate::next::{Failure, next};
 
 /// The function of that name behind ours, called; its failure where there is none.
 macro_rules! pass_on {

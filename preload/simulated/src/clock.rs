@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use libc::{clockid_t, pid_t, time_t, timespec, timeval};
 
-use crate::hooks::{next, pass_on};
+use crate::hooks::pass_on;
+use crate::next::next;
 use crate::{Call, call, is_on};
 
 const NS: u64 = 1_000_000_000;

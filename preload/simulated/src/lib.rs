@@ -9,6 +9,8 @@
 
 mod clock;
 mod hooks;
+#[path = "../../src/next.rs"]
+mod next;
 mod refused;
 mod sockets;
 mod stream_hooks;

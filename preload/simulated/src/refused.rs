@@ -6,7 +6,8 @@ use core::sync::atomic::AtomicPtr;
 
 use libc::pid_t;
 
-use crate::hooks::{next, pass_on};
+use crate::hooks::pass_on;
+use crate::next::next;
 use crate::{Call, call, fail, is_on};
 
 fn refuse(what: &str, error: c_int) -> c_int {

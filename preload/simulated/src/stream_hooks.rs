@@ -6,7 +6,8 @@ use core::sync::atomic::AtomicPtr;
 
 use libc::{iovec, sockaddr, socklen_t};
 
-use crate::hooks::{next, pass_on};
+use crate::hooks::pass_on;
+use crate::next::next;
 use crate::sockets;
 use crate::streams;
 

@@ -9,7 +9,8 @@ use core::sync::atomic::AtomicPtr;
 
 use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
-use crate::hooks::{next, pass_on};
+use crate::hooks::pass_on;
+use crate::next::next;
 use crate::{Call, answer, call, fail, is_on, sockets};
 
 /// Descriptors in one call.
