@@ -13,8 +13,8 @@ use crate::hkdf;
 pub(crate) const SECRET: usize = 32;
 
 /// Another with each cipher: what is a key of one is none of another's.
-const SALT: &[u8] = b"urxe sealed packets 3";
-const PAIR_SALT: &[u8] = b"urxe packets of a pair 3";
+const SALT: &[u8] = b"urxe sealed packets 4";
+const PAIR_SALT: &[u8] = b"urxe packets of a pair 4";
 const OTHER_SALT: &[u8] = b"urxe sealed packets 1";
 
 /// The key of all packets that one sender sends on one path in one mode.

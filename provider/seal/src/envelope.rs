@@ -22,8 +22,8 @@ pub(crate) const RIDER_LEN: usize = 1;
 /// The shortest sealed packet.
 pub(crate) const LEN_MIN: usize = CLEAR + TAG;
 
-/// The version of all that is sealed. In 1 the cipher was AES-256-GCM, in 2 AEGIS-256X2.
-pub const VERSION: u8 = 3;
+/// The version of all that is sealed. In 1 the cipher was AES-256-GCM, in 2 AEGIS-256X2, in 3 AEGIS-128L.
+pub const VERSION: u8 = 4;
 
 /// In the place of an epoch: the packet is sealed under the keys of a pair.
 pub(crate) const PAIR: u8 = 0;
@@ -168,18 +168,18 @@ mod tests {
         };
         let bytes = envelope.emit();
         let expected = [
-            0x32, 3, 0x3f, 0xa2, 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+            0x42, 3, 0x3f, 0xa2, 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
         ];
         assert_eq!(bytes, expected);
         assert_eq!(Envelope::parse(&bytes), Some(envelope));
-        for first in [0x31, 0x32, 0x35, 0x36] {
+        for first in [0x41, 0x42, 0x45, 0x46] {
             let mut bytes = bytes;
             bytes[0] = first;
             let parsed = Envelope::parse(&bytes).expect("a mode");
             assert_eq!(parsed.has_rider, first & 4 != 0);
             assert_eq!(parsed.emit(), bytes);
         }
-        for first in (0..=255).filter(|first| ![0x31, 0x32, 0x35, 0x36].contains(first)) {
+        for first in (0..=255).filter(|first| ![0x41, 0x42, 0x45, 0x46].contains(first)) {
             let mut bytes = bytes;
             bytes[0] = first;
             assert_eq!(Envelope::parse(&bytes), None, "{first:#x}");

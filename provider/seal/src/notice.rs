@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn what_is_emitted_is_parsed() {
-        let notice = Notice::new([0x31; HEADER], 0xbeef, Mode::Seal);
+        let notice = Notice::new([0x41; HEADER], 0xbeef, Mode::Seal);
         let bytes = notice.emit();
         assert_eq!(bytes[..8], [0xff, b'n', b'o', 1, 2, VERSION, 0xbe, 0xef]);
         assert_eq!(Notice::parse(&bytes), Some(notice));
@@ -96,12 +96,12 @@ mod tests {
         assert_eq!(Notice::parse(&bytes[1..]), None);
         // One of a version that is yet to come.
         let mut newer = bytes;
-        newer[5] = 3;
+        newer[5] = VERSION + 1;
         let read = Notice::parse(&newer).expect("all versions have it");
         assert_eq!(
             read,
             Notice {
-                version: 3,
+                version: VERSION + 1,
                 ..notice
             }
         );

@@ -341,7 +341,7 @@ proptest! {
     fn junk_opens_nothing(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), is_close in any::<bool>()) {
         let mut opener = opener(&file());
         if is_close && bytes.len() > 16 {
-            bytes[12..16].copy_from_slice(&[0x32, 1, 0x3f, 0xa2]);
+            bytes[12..16].copy_from_slice(&[0x42, 1, 0x3f, 0xa2]);
         }
         prop_assert!(open(&mut opener, &path(), 0, &bytes).is_err());
     }
