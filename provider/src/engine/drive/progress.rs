@@ -235,8 +235,10 @@ impl<'a> Progress<'a> {
                 state.receive(1, Which::All);
             }
             state.receive_what_lies();
-            let found =
-                self.is_silent(state.now, SILENT_AT_TICK_NS) && state.receive(1, Which::Active);
+            let messages = state.shard.stats().rcvd_messages;
+            let found = self.is_silent(state.now, SILENT_AT_TICK_NS)
+                && state.receive(1, Which::Active)
+                && state.shard.stats().rcvd_messages > messages;
             // What it came back for is no tick.
             if !self.expects_answer {
                 self.vigilance.on_tick(found);
@@ -293,7 +295,8 @@ impl<'a> Progress<'a> {
         state.rouse(Sleeper::Progress);
         // Until there are no packets, or another thread wants the engine.
         let mut spin_until = Time::ZERO;
-        let mut packets = state.shard.stats().rcvd_pkts;
+        let stats = state.shard.stats();
+        let (mut packets, messages) = (stats.rcvd_pkts, stats.rcvd_messages);
         let mut found = false;
         let driver = Driver::Background {
             beside: self.vigilance.is_on(),
@@ -308,7 +311,7 @@ impl<'a> Progress<'a> {
                 Which::All
             };
             let any = state.turn(driver, which);
-            found |= any && is_silent;
+            found |= any && is_silent && state.shard.stats().rcvd_messages > messages;
             let received = state.shard.stats().rcvd_pkts;
             if received - packets >= BULK_PACKETS {
                 spin_until = state.now + BULK_SPIN_NS;
