@@ -137,8 +137,8 @@ impl Opener {
         self.bound.shrink_to_fit();
     }
 
-    /// Opens the packet at a place of the buffer, to a place that begins `to` bytes into the buffer, at or before it. If it
-    /// does not open, its bytes are of no use.
+    /// Opens the packet at a place of the buffer, to a place that begins `to` bytes into the buffer, [`HEADER`](crate::HEADER) bytes behind its
+    /// beginning at most: there all but the BTH stays where it is. If it does not open, its bytes are of no use.
     ///
     /// # Errors
     /// [`Refusal`]; nothing has changed.
@@ -362,7 +362,10 @@ fn lay_out(envelope: &Envelope, bytes: &mut [u8], at: Range<usize>, to: usize) -
         rider_len = riders.len() + ICRC;
     }
     let len = rider_len + BTH + rest.len() + ICRC;
-    bytes.copy_within(rest, to + rider_len + BTH);
+    let place = to + rider_len + BTH;
+    if place != rest.start {
+        bytes.copy_within(rest, place);
+    }
     let place = &mut bytes[to..to + len];
     place[..rider_len].copy_from_slice(&rider[..rider_len]);
     place[rider_len..][..BTH].copy_from_slice(&bth);

@@ -169,8 +169,7 @@ impl UdpSocket {
                 }
             };
             meta.source = Dest::new(source);
-            meta.len = len as u32;
-            meta.segment_size = len as u32;
+            meta.set_len(len, len as u32);
             meta.dst_ip = self.only_ip;
             meta.tos = 0;
             // std does not tell; a slot that is exactly full was probably too short.

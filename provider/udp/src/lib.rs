@@ -87,7 +87,7 @@ pub use backend::UdpSocket;
 pub use caps::Caps;
 pub use config::UdpConfig;
 pub use event::EventFd;
-pub use recv::{Datagram, RecvBatch, Segments};
+pub use recv::{Datagram, Left, RecvBatch, Segments};
 pub use set::SocketSet;
 pub use steer::{OtherField, Steering, SteeringProgram};
 pub use transmit::{SendBatch, SendOutcome, Transmit};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 
 use crate::Dest;
 
@@ -20,8 +21,11 @@ pub struct RecvBatch {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meta {
     pub(crate) source: Dest,
+    /// Where it begins in its slot.
+    pub(crate) start: u32,
     pub(crate) len: u32,
     pub(crate) segment_size: u32,
+    pub(crate) gap: u32,
     pub(crate) dst_ip: Option<IpAddr>,
     pub(crate) tos: u8,
     pub(crate) truncated: bool,
@@ -30,12 +34,28 @@ pub(crate) struct Meta {
 impl Meta {
     const EMPTY: Meta = Meta {
         source: Dest::EMPTY,
+        start: 0,
         len: 0,
         segment_size: 0,
+        gap: 0,
         dst_ip: None,
         tos: 0,
         truncated: false,
     };
+
+    /// Fresh from the system: `len` bytes of packets, one behind the other.
+    #[inline]
+    pub(crate) fn set_len(&mut self, len: usize, segment_size: u32) {
+        (self.start, self.gap) = (0, 0);
+        (self.len, self.segment_size) = (len as u32, segment_size);
+    }
+
+    /// Its bytes in its slot.
+    #[inline]
+    fn bytes(&self) -> Range<usize> {
+        let start = self.start as usize;
+        start..start + self.len as usize
+    }
 
     /// The datagram with these bytes.
     #[inline]
@@ -43,12 +63,37 @@ impl Meta {
         Some(Datagram {
             data,
             segment_size: self.segment_size as usize,
+            gap: self.gap as usize,
             // The kernel names no sender only for what no peer can cause.
             source: self.source.decode()?,
             dst_ip: self.dst_ip,
             tos: self.tos,
             truncated: self.truncated,
         })
+    }
+}
+
+/// What [`RecvBatch::rewrite`] leaves of a datagram.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Left {
+    /// From the first packet's first byte to the last packet's last one.
+    pub range: Range<usize>,
+    /// See [`Datagram::segment_size`].
+    pub segment_size: usize,
+    /// See [`Datagram::gap`].
+    pub gap: usize,
+}
+
+impl Left {
+    /// The packets, in the bytes of the datagram.
+    pub fn packets_mut<'a>(&self, bytes: &'a mut [u8]) -> impl Iterator<Item = &'a mut [u8]> {
+        let size = self.segment_size.max(1);
+        bytes[self.range.clone()]
+            .chunks_mut(size + self.gap)
+            .map(move |chunk| {
+                let len = size.min(chunk.len());
+                &mut chunk[..len]
+            })
     }
 }
 
@@ -102,14 +147,16 @@ impl RecvBatch {
     }
 
     /// Changes the datagrams of the last receive where they lie, before they are looked at. `change` is given each one without its bytes, and
-    /// the bytes; it returns how many of those stay, and the size of a packet among them. One of which none stay is gone.
-    pub fn rewrite(&mut self, mut change: impl FnMut(Datagram<'_>, &mut [u8]) -> (usize, usize)) {
+    /// the bytes; it returns where packets lie among these afterwards. A datagram without any is gone.
+    pub fn rewrite(&mut self, mut change: impl FnMut(Datagram<'_>, &mut [u8]) -> Left) {
         let slots = self.buffers.chunks_exact_mut(self.slot_len);
         for (buffer, meta) in slots.zip(&mut self.meta).take(self.filled) {
             let Some(about) = meta.of(&[]) else { continue };
-            let (len, segment_size) = change(about, &mut buffer[..meta.len as usize]);
-            (meta.len, meta.segment_size) = (len as u32, segment_size as u32);
-            if len == 0 {
+            let left = change(about, &mut buffer[meta.bytes()]);
+            meta.start += left.range.start as u32;
+            meta.len = left.range.len() as u32;
+            (meta.segment_size, meta.gap) = (left.segment_size as u32, left.gap as u32);
+            if left.range.is_empty() {
                 meta.source = Dest::EMPTY;
             }
         }
@@ -122,7 +169,7 @@ impl RecvBatch {
             .chunks_exact(self.slot_len)
             .zip(&self.meta)
             .take(self.filled);
-        slots.filter_map(|(buffer, meta)| meta.of(&buffer[..meta.len as usize]))
+        slots.filter_map(|(buffer, meta)| meta.of(&buffer[meta.bytes()]))
     }
 }
 
@@ -145,6 +192,8 @@ pub struct Datagram<'a> {
     /// Size of every packet but the last, which may be shorter. Equal to the length
     /// of the data when there is only one.
     pub segment_size: usize,
+    /// Bytes between two packets that belong to neither; 0 in what the system received.
+    pub gap: usize,
     /// The sender's address.
     pub source: SocketAddr,
     /// The local address it was sent to, where the system tells.
@@ -162,7 +211,13 @@ impl<'a> Datagram<'a> {
         if self.data.len() <= self.segment_size {
             return 1;
         }
-        self.data.len().div_ceil(self.segment_size.max(1))
+        self.data.len().div_ceil(self.stride())
+    }
+
+    /// From a packet's first byte to that of the next one.
+    #[inline]
+    fn stride(&self) -> usize {
+        self.segment_size.max(1) + self.gap
     }
 
     /// The packet at a place in the train.
@@ -171,7 +226,7 @@ impl<'a> Datagram<'a> {
     /// If there are not so many.
     #[inline]
     pub fn packet(&self, place: usize) -> &'a [u8] {
-        let start = place * self.segment_size;
+        let start = place * self.stride();
         &self.data[start..self.data.len().min(start + self.segment_size)]
     }
 
@@ -181,6 +236,7 @@ impl<'a> Datagram<'a> {
         Segments {
             rest: self.data,
             size: self.segment_size.max(1),
+            stride: self.stride(),
             next: 0,
             empty_one: self.data.is_empty(),
         }
@@ -192,6 +248,7 @@ impl<'a> Datagram<'a> {
 pub struct Segments<'a> {
     rest: &'a [u8],
     size: usize,
+    stride: usize,
     next: usize,
     /// A datagram without bytes is still one packet.
     empty_one: bool,
@@ -206,9 +263,9 @@ impl<'a> Iterator for Segments<'a> {
             return None;
         }
         self.empty_one = false;
-        let (packet, rest) = self.rest.split_at(self.size.min(self.rest.len()));
+        let packet = &self.rest[..self.size.min(self.rest.len())];
         let index = self.next;
-        self.rest = rest;
+        self.rest = &self.rest[self.stride.min(self.rest.len())..];
         self.next += 1;
         Some((index, packet))
     }

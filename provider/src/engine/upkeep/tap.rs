@@ -111,6 +111,7 @@ impl Tap {
         let datagram = Datagram {
             data: &bytes,
             segment_size: bytes.len(),
+            gap: 0,
             source: from,
             dst_ip: None,
             tos: path.tos,

@@ -130,8 +130,8 @@ impl UdpSocket {
         let slot = &mut batch.buffers[..batch.slot_len];
         let len = sys::recv_from(self.as_fd(), slot, &mut meta.source)?;
         meta.truncated = len > slot.len();
-        meta.len = len.min(slot.len()) as u32;
-        meta.segment_size = meta.len;
+        let len = len.min(slot.len());
+        meta.set_len(len, len as u32);
         meta.dst_ip = self.only_ip;
         meta.tos = 0;
         Ok(())
@@ -179,8 +179,7 @@ impl UdpSocket {
         #[allow(clippy::unnecessary_cast, reason = "a 32-bit type in some C libraries")]
         let facts = control.decode(header.msg_controllen as usize);
         meta.source.set_len(header.msg_namelen);
-        meta.len = len as u32;
-        meta.segment_size = facts.segment_size.unwrap_or(len as u32);
+        meta.set_len(len, facts.segment_size.unwrap_or(len as u32));
         meta.dst_ip = facts.dst_ip.or(self.only_ip);
         meta.tos = facts.tos.unwrap_or(0);
         meta.truncated = header.msg_flags & libc::MSG_TRUNC != 0;

@@ -139,6 +139,7 @@ impl Incoming {
         let datagram = Datagram {
             data: bytes,
             segment_size,
+            gap: 0,
             source: path.source,
             dst_ip: None,
             tos: rx_path.tos,

@@ -8,6 +8,7 @@ mod row;
 mod strays;
 
 use core::net::IpAddr;
+use core::ops::Range;
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,7 +19,7 @@ use urxe_seal::{
     Envelope, Hide, Identity, Keys, Mode, Notice, OVERHEAD, Opener, Path, RIDER_MAX, Refusal,
     Sealer, sealed_len,
 };
-use urxe_udp::{Datagram, Dest, RecvBatch, Transmit};
+use urxe_udp::{Datagram, Dest, Left, RecvBatch, Transmit};
 use urxe_wire::IcrcVerdict;
 
 use self::peers::{Head, News, Peers};
@@ -221,17 +222,21 @@ impl Envelopes {
         batch.rewrite(|about, bytes| {
             let before = (self.opened.len(), self.apart.len());
             let left = if is_plain(&about, bytes) {
-                (bytes.len(), about.segment_size)
+                Left {
+                    range: 0..bytes.len(),
+                    segment_size: about.segment_size,
+                    gap: 0,
+                }
             } else {
                 self.open_datagram(local, &about, bytes, now, counters)
             };
-            if left.0 > 0 {
+            if !left.range.is_empty() {
                 let (opened, apart) = (self.opened.len(), self.apart.len());
                 self.ends.push(Ends { opened, apart });
             }
             if icrcs && self.opened.len() > before.0 {
                 let path = RxPath::new(about.source.ip(), about.source.port(), local, about.tos);
-                for (place, packet) in bytes[..left.0].chunks_mut(left.1).enumerate() {
+                for (place, packet) in left.packets_mut(bytes).enumerate() {
                     path.seed.seal(place as u16, packet);
                 }
                 self.apart.add_icrcs(before.1, &path);
@@ -274,7 +279,7 @@ impl Envelopes {
         bytes: &mut [u8],
         now: Time,
         counters: &mut EngineCounters,
-    ) -> (usize, usize) {
+    ) -> Left {
         let path = Path {
             source: about.source.ip(),
             dest: local,
@@ -285,24 +290,27 @@ impl Envelopes {
                 notice,
                 is_genuine: false,
             });
-            return (0, 0);
+            return Left::default();
         }
         let (total, size) = (bytes.len(), about.segment_size.max(1));
         let seconds = self.clock.seconds(now);
-        let (mut row, mut from) = (Row::default(), 0);
+        let (mut row, mut from) = (Row::new(size), 0);
         while from < total {
             let end = total.min(from + size);
-            match self.opener.open(&path, seconds, bytes, from..end, row.len) {
+            let to = row.next(from);
+            match self.opener.open(&path, seconds, bytes, from..end, to) {
                 Ok(opened) => {
                     counters.seal_opened += 1;
-                    let (rider, packet) = bytes[row.len..][..opened.len].split_at(opened.rider);
-                    if peers::is_control(packet) {
-                        self.peers.hear_control(path, packet);
+                    let (rider, packet) =
+                        (to..to + opened.rider, to + opened.rider..to + opened.len);
+                    if peers::is_control(&bytes[packet.clone()]) {
+                        self.peers.hear_control(path, &bytes[packet]);
                     } else {
-                        if !rider.is_empty() {
-                            self.lay(&mut row, rider, opened.riders());
+                        let has_rider = !rider.is_empty();
+                        if has_rider {
+                            self.lay(&mut row, bytes, rider, true, opened.riders());
                         }
-                        self.lay(&mut row, packet, opened.envelope);
+                        self.lay(&mut row, bytes, packet, has_rider, opened.envelope);
                     }
                 }
                 Err(Refusal::UnknownPair) => self.strays.keep(path, about, &bytes[from..end]),
@@ -314,16 +322,23 @@ impl Envelopes {
             }
             from = end;
         }
-        (row.len, row.size)
+        row.left()
     }
 
-    /// Puts an opened packet behind those of its datagram: into the row, at the end of which it lies, or apart.
+    /// Puts an opened packet behind those of its datagram: into the row, if it lies where the next one belongs, or apart.
     #[inline]
-    fn lay(&mut self, row: &mut Row, packet: &[u8], envelope: Envelope) {
-        if row.takes(packet.len()) {
+    fn lay(
+        &mut self,
+        row: &mut Row,
+        bytes: &[u8],
+        packet: Range<usize>,
+        has_rider: bool,
+        envelope: Envelope,
+    ) {
+        if row.takes(&packet, has_rider) {
             self.opened.push(envelope);
         } else {
-            self.apart.keep(packet, envelope);
+            self.apart.keep(&bytes[packet], envelope);
         }
     }
 

@@ -4,30 +4,59 @@
 use core::ops::Range;
 
 use urxe_core::RxPath;
-use urxe_seal::Envelope;
-use urxe_udp::Datagram;
+use urxe_seal::{Envelope, HEADER};
+use urxe_udp::{Datagram, Left};
 
-/// The row that is made where the datagram lies.
-#[derive(Debug, Default)]
+/// The row that is made where the datagram lies. Packets of a train stay where they came, so that none of their payload moves: between
+/// two of them is what their envelopes had more.
+#[derive(Debug)]
 pub(super) struct Row {
-    /// Bytes so far.
-    pub(super) len: usize,
-    /// The size of each packet but the last.
-    pub(super) size: usize,
+    /// From a sealed packet of the datagram to the next one.
+    sealed: usize,
+    left: Left,
     is_over: bool,
 }
 
 impl Row {
-    /// True if a packet of this length is the next one of the row.
-    #[inline]
-    pub(super) fn takes(&mut self, len: usize) -> bool {
-        if self.len == 0 {
-            self.size = len;
+    pub(super) fn new(sealed: usize) -> Row {
+        Row {
+            sealed,
+            left: Left::default(),
+            is_over: false,
         }
-        let takes = !self.is_over && len <= self.size;
-        self.is_over |= len != self.size;
-        self.len += if takes { len } else { 0 };
+    }
+
+    /// Where the next packet belongs, if its sealed packet begins `from` bytes into the datagram.
+    #[inline]
+    pub(super) fn next(&self, from: usize) -> usize {
+        if self.left.range.is_empty() || self.is_over {
+            return from + HEADER;
+        }
+        self.left.range.end + self.left.gap
+    }
+
+    /// True if a packet at this place is the next one of the row.
+    #[inline]
+    pub(super) fn takes(&mut self, packet: &Range<usize>, has_rider: bool) -> bool {
+        let (left, len) = (&mut self.left, packet.len());
+        if left.range.is_empty() {
+            left.range = packet.start..packet.start;
+            left.segment_size = len;
+            // A rider's packet lies right behind it.
+            left.gap = if has_rider { 0 } else { self.sealed - len };
+        } else if packet.start != left.range.end + left.gap {
+            self.is_over = true;
+        }
+        let takes = !self.is_over && len <= left.segment_size;
+        self.is_over |= len != left.segment_size;
+        if takes {
+            left.range.end = packet.end;
+        }
         takes
+    }
+
+    pub(super) fn left(self) -> Left {
+        self.left
     }
 }
 
@@ -73,6 +102,7 @@ impl Apart {
             let alone = Datagram {
                 data,
                 segment_size: data.len(),
+                gap: 0,
                 ..of
             };
             (alone, envelope)
@@ -84,18 +114,60 @@ impl Apart {
 mod tests {
     use super::*;
 
+    /// Lays opened packets into a row as they come out of a train, and tells which of them it took, and what it is then.
+    fn row(sealed: usize, lens: &[usize]) -> (Vec<bool>, Left) {
+        let mut row = Row::new(sealed);
+        let lay = |(place, &len): (usize, &usize)| {
+            let to = row.next(place * sealed);
+            row.takes(&(to..to + len), false)
+        };
+        let taken = lens.iter().enumerate().map(lay).collect();
+        (taken, row.left())
+    }
+
     #[test]
     fn a_row_has_equal_packets_and_a_shorter_one_at_its_end() {
-        let taken = |lens: &[usize]| {
-            let mut row = Row::default();
-            let taken: Vec<bool> = lens.iter().map(|&len| row.takes(len)).collect();
-            (taken, row.len, row.size)
+        let left = |end: usize| Left {
+            range: HEADER..end,
+            segment_size: 40,
+            gap: 28,
         };
-        assert_eq!(taken(&[40, 40, 40]), (vec![true; 3], 120, 40));
-        assert_eq!(taken(&[40, 40, 20]), (vec![true; 3], 100, 40));
-        assert_eq!(taken(&[20, 24]), (vec![true, false], 20, 20));
+        assert_eq!(row(68, &[40; 3]), (vec![true; 3], left(16 + 2 * 68 + 40)));
+        let last_is_short = (vec![true; 3], left(16 + 2 * 68 + 20));
+        assert_eq!(row(68, &[40, 40, 20]), last_is_short);
         // Their order is kept: nothing follows what does not fit.
-        assert_eq!(taken(&[20, 24, 20]), (vec![true, false, false], 20, 20));
-        assert_eq!(taken(&[40, 20, 20]), (vec![true, true, false], 60, 40));
+        assert_eq!(row(68, &[40, 41, 40]).0, [true, false, false]);
+        assert_eq!(row(68, &[40, 20, 20]).0, [true, true, false]);
+    }
+
+    #[test]
+    fn what_did_not_open_leaves_no_hole() {
+        let mut row = Row::new(68);
+        assert_eq!(row.next(68), 68 + HEADER, "the first was refused");
+        assert!(row.takes(&(84..124), false));
+        // So was the third: the fourth moves into its place.
+        assert_eq!(row.next(3 * 68), 2 * 68 + HEADER);
+        assert!(row.takes(&(152..192), false));
+        assert_eq!(row.left().range, 84..192);
+    }
+
+    #[test]
+    fn a_rider_and_its_packet_come_in_order() {
+        // Alone: the packet is longer, so it is apart.
+        let mut row = Row::new(97);
+        assert!(row.takes(&(16..36), true));
+        assert!(!row.takes(&(36..64), true));
+        assert_eq!(row.left().range, 16..36);
+        // Of the rider's length, it is in the row.
+        let mut row = Row::new(77);
+        assert!(row.takes(&(16..36), true));
+        assert!(row.takes(&(36..56), true));
+        assert_eq!((row.left.range.clone(), row.left.gap), (16..56, 0));
+        // In a train, it is not where the next one belongs.
+        let mut row = Row::new(77);
+        assert!(row.takes(&(16..36), false));
+        let to = row.next(77);
+        assert!(row.takes(&(to..to + 20), true));
+        assert!(!row.takes(&(to + 20..to + 40), true));
     }
 }
