@@ -499,7 +499,7 @@ impl Sim {
             .as_mut()
             .and_then(|transport| transport.steered.as_mut());
         for run in batch.runs() {
-            for packet in batch.bytes()[run.range.clone()].chunks(run.segment_size) {
+            for packet in run.packets(&batch.bytes()[run.range.clone()]) {
                 match self.fabric.enclose(host, &run.dest, packet) {
                     Some(frame) => {
                         if let Some(steered) = &mut steered

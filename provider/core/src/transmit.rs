@@ -78,13 +78,15 @@ impl SourcePorts {
     }
 }
 
-/// One run: a range of the batch's bytes, cut into packets of `segment_size`.
+/// One run: a range of the batch's bytes, in which there are packets of `segment_size`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Bytes of the batch.
+    /// Bytes of the batch, from the first packet's first one to the last packet's last one.
     pub range: Range<usize>,
     /// Size of every packet but the last, which may be shorter.
     pub segment_size: usize,
+    /// Bytes between two packets: the room behind one ([`Room`]), and that before the next.
+    pub gap: usize,
     /// The destination.
     pub dest: TxDest,
 }
@@ -92,7 +94,21 @@ pub struct Transmit {
 impl Transmit {
     /// Number of packets.
     pub fn segments(&self) -> usize {
-        self.range.len().div_ceil(self.segment_size)
+        self.range.len().div_ceil(self.stride())
+    }
+
+    /// The packets, in its bytes.
+    #[inline]
+    pub fn packets<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let size = self.segment_size;
+        let strides = bytes.chunks(self.stride());
+        strides.map(move |bytes| &bytes[..size.min(bytes.len())])
+    }
+
+    /// From a packet's first byte to that of the next one.
+    #[inline]
+    fn stride(&self) -> usize {
+        self.segment_size + self.gap
     }
 }
 
@@ -115,6 +131,15 @@ impl RunLimits {
     };
 }
 
+/// Bytes around each packet of a batch that are left to the one that sends it, for an envelope.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Before its first byte.
+    pub before: usize,
+    /// Behind its last one.
+    pub after: usize,
+}
+
 /// Bytes of a batch that are not used. Large allocations begin with a page, and so does what programs send: then the payload would be
 /// copied to a place that is a few bytes further in its page than the source, and processors take loads for dependent on
 /// earlier stores at such a distance. `urxe bench write` over shared memory has 85 Gbit/s, and 45 without this.
@@ -135,10 +160,11 @@ pub struct TxBatch {
     /// Packets of the last run.
     in_run: usize,
     limits: RunLimits,
+    room: Room,
     packets: usize,
 }
 
-/// Room for one packet, and the IPv4 Identification that it will travel under.
+/// A place for one packet, and the IPv4 Identification that it will travel under.
 #[derive(Debug)]
 pub struct TxSlot<'a> {
     /// Exactly the packet's bytes.
@@ -157,27 +183,36 @@ impl TxBatch {
             runs: Vec::with_capacity(RUNS_MAX),
             in_run: 0,
             limits,
+            room: Room::default(),
             packets: 0,
         }
+    }
+
+    /// The same with room around each packet. It counts among the bytes of the batch and of a run.
+    #[must_use]
+    pub fn with_room(self, room: Room) -> TxBatch {
+        TxBatch { room, ..self }
     }
 
     /// True if a packet of `len` bytes to `dest` fits.
     #[inline]
     pub fn has_room(&self, dest: &TxDest, len: usize) -> bool {
-        self.used + len <= self.bytes_max && (self.runs.len() < RUNS_MAX || self.joins(dest, len))
+        self.used + self.taken(len) <= self.bytes_max
+            && (self.runs.len() < RUNS_MAX || self.joins(dest, len))
     }
 
     /// Takes room for one packet: at the end of the last run if it may join that,
     /// else in a new run. `None` when the batch is full.
     #[inline]
     pub fn reserve(&mut self, dest: &TxDest, len: usize) -> Option<TxSlot<'_>> {
-        if self.used + len > self.bytes_max {
+        let taken = self.taken(len);
+        if self.used + taken > self.bytes_max {
             return None;
         }
-        let start = self.used;
+        let start = self.used + self.room.before;
         let ident = if self.joins(dest, len) {
             let run = self.runs.last_mut().expect("joins() found a run");
-            run.range.end += len;
+            run.range.end = start + len;
             self.in_run += 1;
             self.in_run as u16 - 1
         } else {
@@ -187,12 +222,13 @@ impl TxBatch {
             self.runs.push(Transmit {
                 range: start..start + len,
                 segment_size: len,
+                gap: self.room.before + self.room.after,
                 dest: *dest,
             });
             self.in_run = 1;
             0
         };
-        self.used += len;
+        self.used += taken;
         self.packets += 1;
         Some(TxSlot {
             bytes: &mut self.bytes[LEAD..][start..start + len],
@@ -203,13 +239,14 @@ impl TxBatch {
     /// Takes the last packet, of `len` bytes, back: it could not be built.
     pub fn retract(&mut self, len: usize) {
         let run = self.runs.last_mut().expect("a packet was reserved");
-        run.range.end -= len;
         self.in_run -= 1;
-        if run.range.is_empty() {
+        if self.in_run == 0 {
             self.runs.pop();
             self.in_run = self.runs.last().map_or(0, Transmit::segments);
+        } else {
+            run.range.end -= run.gap + len;
         }
-        self.used -= len;
+        self.used -= self.taken(len);
         self.packets -= 1;
     }
 
@@ -226,6 +263,18 @@ impl TxBatch {
     /// The bytes, to patch packets that must travel under another Identification.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[LEAD..][..self.used]
+    }
+
+    /// The packet that was reserved last, of the runs that begin at or behind a place.
+    pub(crate) fn last_from(&self, place: usize) -> &[u8] {
+        self.bytes()
+            .get(place + self.room.before..self.used - self.room.after)
+            .unwrap_or_default()
+    }
+
+    /// The runs, and the bytes that their ranges name, with the room around the packets: to make envelopes.
+    pub fn parts_mut(&mut self) -> (&[Transmit], &mut [u8]) {
+        (&self.runs, &mut self.bytes[LEAD..][..self.used])
     }
 
     /// Number of packets.
@@ -276,9 +325,10 @@ impl TxBatch {
     pub fn seal(&mut self) {
         for run in self.runs.iter_mut().filter(|run| run.dest.in_memory) {
             let seed = run.dest.icrc_seed();
-            let packets = self.bytes[LEAD..][run.range.clone()].chunks_mut(run.segment_size);
-            for (place, packet) in packets.enumerate() {
-                seed.seal(place as u16, packet);
+            let strides = self.bytes[LEAD..][run.range.clone()].chunks_mut(run.stride());
+            for (place, bytes) in strides.enumerate() {
+                let len = run.segment_size.min(bytes.len());
+                seed.seal(place as u16, &mut bytes[..len]);
             }
             run.dest.in_memory = false;
         }
@@ -296,16 +346,22 @@ impl TxBatch {
         self.limits = limits;
     }
 
+    /// What a packet takes of the batch.
+    #[inline]
+    fn taken(&self, len: usize) -> usize {
+        self.room.before + len + self.room.after
+    }
+
     #[inline]
     fn joins(&self, dest: &TxDest, len: usize) -> bool {
         let Some(run) = self.runs.last() else {
             return false;
         };
-        let run_len = run.range.len();
+        let run_len = run.range.len() + run.gap;
         // A run that ended with a shorter packet is closed.
         len <= run.segment_size
-            && run_len == self.in_run * run.segment_size
-            && run_len + len <= self.limits.bytes_max
+            && run_len == self.in_run * run.stride()
+            && run_len + len + run.gap <= self.limits.bytes_max
             && self.in_run < self.limits.segments_max
             && run.dest == *dest
     }
@@ -335,9 +391,10 @@ mod tests {
         fn runs_are_what_gso_takes(
             packets in proptest::collection::vec((0u8..3, prop_oneof![Just(16usize), Just(1040), Just(4112), 16usize..4200]), 0..300),
             segments_max in 1usize..=128,
+            room in prop_oneof![Just(Room::default()), Just(Room { before: 16, after: 12 })],
         ) {
             let limits = RunLimits { segments_max, bytes_max: RunLimits::UDP_PAYLOAD_MAX };
-            let mut batch = TxBatch::new(256 << 10, limits);
+            let mut batch = TxBatch::new(256 << 10, limits).with_room(room);
             let mut sent = Vec::new();
             for (to, len) in packets {
                 let fits = batch.has_room(&dest(to), len);
@@ -354,13 +411,15 @@ mod tests {
             let mut expected = sent.iter();
             let mut at = 0;
             for run in batch.runs() {
-                prop_assert_eq!(run.range.start, at);
-                at = run.range.end;
+                prop_assert_eq!(run.range.start, at + room.before);
+                at = run.range.end + room.after;
                 prop_assert!(run.segments() <= segments_max);
-                prop_assert!(run.range.len() <= limits.bytes_max);
-                for (k, packet) in batch.bytes()[run.range.clone()].chunks(run.segment_size).enumerate() {
+                prop_assert!(room.before + run.range.len() + room.after <= limits.bytes_max);
+                for (k, packet) in run.packets(&batch.bytes()[run.range.clone()]).enumerate() {
+                    let number = sent.len() - expected.len();
                     let &(to, len, ident) = expected.next().expect("as many as sent");
                     prop_assert_eq!((dest(to), len, ident as usize), (run.dest, packet.len(), k));
+                    prop_assert!(packet.iter().all(|&byte| byte == number as u8));
                 }
             }
             prop_assert!(expected.next().is_none());
@@ -382,19 +441,21 @@ mod tests {
 
     #[test]
     fn a_packet_can_be_taken_back() {
-        let mut batch = TxBatch::new(
-            4096,
-            RunLimits {
-                segments_max: 64,
-                bytes_max: 65_507,
-            },
-        );
-        assert!(batch.reserve(&dest(1), 100).is_some());
-        assert!(batch.reserve(&dest(1), 60).is_some());
-        batch.retract(60);
-        assert_eq!(batch.reserve(&dest(1), 100).expect("room").ident, 1);
-        batch.retract(100);
-        batch.retract(100);
-        assert!(batch.is_empty() && batch.runs().is_empty());
+        let limits = RunLimits {
+            segments_max: 64,
+            bytes_max: 65_507,
+        };
+        let (before, after) = (16, 12);
+        for room in [Room::default(), Room { before, after }] {
+            let mut batch = TxBatch::new(4096, limits).with_room(room);
+            assert!(batch.reserve(&dest(1), 100).is_some());
+            assert!(batch.reserve(&dest(1), 60).is_some());
+            batch.retract(60);
+            assert_eq!(batch.reserve(&dest(1), 100).expect("room").ident, 1);
+            batch.retract(100);
+            batch.retract(100);
+            assert!(batch.is_empty() && batch.runs().is_empty());
+            assert!(batch.bytes().is_empty());
+        }
     }
 }

@@ -133,7 +133,7 @@ impl Host {
             .with_env(now, |s, env| s.poll_transmit(env, &mut batch, acks));
         let mut packets = Vec::new();
         for run in batch.runs() {
-            for bytes in batch.bytes()[run.range.clone()].chunks(run.segment_size) {
+            for bytes in run.packets(&batch.bytes()[run.range.clone()]) {
                 let packet = Packet::parse(bytes).expect("a packet");
                 let place = packet.bth().dest_qp.get() as usize - 2;
                 packets.push((place, packet.bth().opcode, bytes.len()));

@@ -5,7 +5,7 @@ use core::fmt;
 use crate::aead::Key;
 use crate::derive;
 use crate::envelope::{
-    BTH, CLEAR, Envelope, ICRC, Mode, OVERHEAD, PAIR, RIDER_LEN, RIDER_MAX, TAG, dest_qp,
+    BTH, CLEAR, Envelope, HEADER, ICRC, Mode, OVERHEAD, PAIR, RIDER_LEN, RIDER_MAX, TAG, dest_qp,
 };
 use crate::keys::Keys;
 use crate::pair::{self, Pair};
@@ -115,7 +115,8 @@ impl Sealer {
     /// As [`PathSealer::seal`].
     #[inline]
     pub fn seal(&mut self, path: Path, packet: &[u8], to: &mut [u8]) {
-        self.seal_both(path, packet, None, to);
+        lay(packet, to);
+        self.seal_here(path, to, packet.len(), None);
     }
 
     /// Seals a packet with a rider as [`PathSealer::seal_with`] does, or under the keys of its QP's pair.
@@ -124,13 +125,18 @@ impl Sealer {
     /// As [`PathSealer::seal_with`].
     #[inline]
     pub fn seal_with(&mut self, path: Path, packet: &[u8], rider: &[u8], to: &mut [u8]) {
-        self.seal_both(path, packet, Some(rider), to);
+        lay(packet, to);
+        self.seal_here(path, to, packet.len(), Some(rider));
     }
 
+    /// Seals a packet, perhaps with a rider, as [`PathSealer::seal_here`] does, or under the keys of its QP's pair.
+    ///
+    /// # Panics
+    /// As [`PathSealer::seal_with`].
     #[inline]
-    fn seal_both(&mut self, path: Path, packet: &[u8], rider: Option<&[u8]>, to: &mut [u8]) {
-        let Some(place) = self.pairs.find(&(path, dest_qp(packet))) else {
-            return self.on(path).seal_both(packet, rider, to);
+    pub fn seal_here(&mut self, path: Path, bytes: &mut [u8], len: usize, rider: Option<&[u8]>) {
+        let Some(place) = self.pairs.find(&(path, dest_qp(&bytes[HEADER..]))) else {
+            return self.on(path).seal_here(bytes, len, rider);
         };
         let out = self.pairs.at(place);
         let sender = out.number;
@@ -143,7 +149,7 @@ impl Sealer {
             sender,
             counter,
         };
-        seal(key, &envelope, packet, rider, to);
+        seal(key, &envelope, bytes, len, rider);
         if rider.is_some() {
             out.take();
         }
@@ -252,7 +258,8 @@ impl PathSealer<'_> {
     /// If the place is not, or the packet is shorter than a BTH and an ICRC.
     #[inline]
     pub fn seal(&mut self, packet: &[u8], to: &mut [u8]) {
-        self.seal_both(packet, None, to);
+        lay(packet, to);
+        self.seal_here(to, packet.len(), None);
     }
 
     /// Seals a packet together with a short one to the same QP, its *rider*, which costs one envelope in place of two. The receiver takes the
@@ -262,11 +269,16 @@ impl PathSealer<'_> {
     /// If the place has not, one of the two is shorter than a BTH and an ICRC, or the rider is for another QP or longer than [`RIDER_MAX`].
     #[inline]
     pub fn seal_with(&mut self, packet: &[u8], rider: &[u8], to: &mut [u8]) {
-        self.seal_both(packet, Some(rider), to);
+        lay(packet, to);
+        self.seal_here(to, packet.len(), Some(rider));
     }
 
+    /// Seals a packet of `len` bytes where it lies, [`HEADER`] bytes behind the beginning of the place: all but its BTH stays there.
+    ///
+    /// # Panics
+    /// As [`PathSealer::seal_with`].
     #[inline]
-    fn seal_both(&mut self, packet: &[u8], rider: Option<&[u8]>, to: &mut [u8]) {
+    pub fn seal_here(&mut self, bytes: &mut [u8], len: usize, rider: Option<&[u8]>) {
         let counter = self.out.next;
         self.out.next += 1 + u64::from(rider.is_some());
         *self.is_worn |= self.out.next - self.start >= PACKETS_MAX;
@@ -275,7 +287,7 @@ impl PathSealer<'_> {
             has_rider: rider.is_some(),
             ..self.envelope
         };
-        seal(&self.out.key, &envelope, packet, rider, to);
+        seal(&self.out.key, &envelope, bytes, len, rider);
     }
 }
 
@@ -284,25 +296,25 @@ pub const fn sealed_len(packet: usize, rider: usize) -> usize {
     packet + OVERHEAD + rider - ICRC + RIDER_LEN
 }
 
-/// Seals a packet under a key.
+/// Puts a packet where it will be sealed.
 #[inline]
-fn seal(key: &Key, envelope: &Envelope, packet: &[u8], rider: Option<&[u8]>, to: &mut [u8]) {
-    let len = rider.map_or(packet.len() + OVERHEAD, |rider| {
-        sealed_len(packet.len(), rider.len())
-    });
-    assert_eq!(len, to.len(), "the place has another size");
-    let (bth, rest) = packet.split_at(BTH);
-    let rest = &rest[..rest.len() - ICRC];
-    let (sealed, tag) = to.split_at_mut(len - TAG);
-    sealed[..BTH].copy_from_slice(bth);
+fn lay(packet: &[u8], to: &mut [u8]) {
+    to[HEADER..][..packet.len()].copy_from_slice(packet);
+}
+
+/// Seals the packet in the middle of the bytes under a key.
+#[inline]
+fn seal(key: &Key, envelope: &Envelope, bytes: &mut [u8], packet: usize, rider: Option<&[u8]>) {
+    let len = rider.map_or(packet + OVERHEAD, |rider| sealed_len(packet, rider.len()));
+    assert_eq!(len, bytes.len(), "the place has another size");
+    let (sealed, tag) = bytes.split_at_mut(len - TAG);
+    sealed.copy_within(HEADER..CLEAR, 0);
     sealed[BTH..CLEAR].copy_from_slice(&envelope.emit());
-    let (body, behind) = sealed[CLEAR..].split_at_mut(rest.len());
-    body.copy_from_slice(rest);
     if let Some(rider) = rider {
         let fits = (BTH + ICRC..=RIDER_MAX).contains(&rider.len());
-        assert!(fits && dest_qp(rider) == dest_qp(packet), "no rider");
+        assert!(fits && dest_qp(rider) == dest_qp(sealed), "no rider");
         let rider = &rider[..rider.len() - ICRC];
-        let (place, len) = behind.split_at_mut(rider.len());
+        let (place, len) = sealed[HEADER + packet - ICRC..].split_at_mut(rider.len());
         place.copy_from_slice(rider);
         len[0] = rider.len() as u8;
     }

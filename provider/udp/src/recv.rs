@@ -270,3 +270,37 @@ impl<'a> Iterator for Segments<'a> {
         Some((index, packet))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_with_gaps_between_them_are_found() {
+        let mut bytes = *b".one---two---3.";
+        let left = Left {
+            range: 1..14,
+            segment_size: 3,
+            gap: 3,
+        };
+        let mut batch = RecvBatch::with_slot_len(1, bytes.len());
+        batch.filled = 1;
+        batch.buffers.copy_from_slice(&bytes);
+        batch.meta[0].set_len(bytes.len(), bytes.len() as u32);
+        batch.meta[0].source = Dest::new((std::net::Ipv4Addr::LOCALHOST, 1).into());
+        batch.rewrite(|_, _| left.clone());
+        let expected: [&[u8]; 3] = [b"one", b"two", b"3"];
+        {
+            let datagram = batch.iter().next().expect("one");
+            assert_eq!(datagram.packets(), 3);
+            assert!(datagram.segments().map(|(_, packet)| packet).eq(expected));
+            assert!((0..3).map(|place| datagram.packet(place)).eq(expected));
+        }
+        let packets = left.packets_mut(&mut bytes);
+        assert!(packets.map(|packet| &*packet).eq(expected));
+        // The next one that the system receives has none.
+        batch.meta[0].set_len(6, 3);
+        let datagram = batch.iter().next().expect("one");
+        assert_eq!(datagram.packet(1), b"e--");
+    }
+}

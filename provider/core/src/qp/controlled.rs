@@ -393,7 +393,7 @@ impl Qp {
         let may_start = self.may_start().ok_or(Turn::Idle)?;
         match self.req.poll_packet(&self.link, may_start, cx, batch) {
             SendStep::Sent => {
-                let packet = &batch.bytes()[before..];
+                let packet = batch.last_from(before);
                 let answers = answers_of(packet, self.link.mtu);
                 self.charge(packet.len(), answers, cx.now());
                 Ok(())

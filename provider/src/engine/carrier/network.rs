@@ -44,7 +44,7 @@ impl Carrier for NetworkCarrier {
     fn send(&mut self, batch: &mut TxBatch, cx: &mut Sending<'_>) -> Sent {
         cx.counters.tx_calls += 1;
         for run in batch.runs() {
-            for bytes in batch.bytes()[run.range.clone()].chunks(run.segment_size) {
+            for bytes in run.packets(&batch.bytes()[run.range.clone()]) {
                 self.network.send(&Packet {
                     source: run.dest.local,
                     source_port: run.dest.source_port,

@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use urxe_core::transmit::{RunLimits, Transmit as Run, TxBatch, TxDest};
 use urxe_core::{RxPath, Time};
-use urxe_seal::OVERHEAD;
 use urxe_udp::{Datagram, Dest, RecvBatch, SendBatch, SendOutcome, Transmit, UdpSocket};
 use urxe_wire::ROCE_V2_PORT;
 
 use super::intake::Intake;
 use super::keeper::Keeper;
 use super::pairs::Joining;
-use super::sealed::Envelopes;
+use super::sealed::{Envelopes, ROOM};
 use super::seam::{Carrier, Sending, Sent};
 use super::sockets::{Port, Sockets, Which};
 use crate::engine::upkeep::counters::EngineCounters;
@@ -51,7 +50,8 @@ impl Carrier for SocketCarrier {
         } else {
             RunLimits::SINGLE
         };
-        TxBatch::new(BATCH_BYTES, limits)
+        let room = self.envelopes.as_ref().map(|_| ROOM);
+        TxBatch::new(BATCH_BYTES, limits).with_room(room.unwrap_or_default())
     }
 
     /// Sends the batch, or what is left of it.
@@ -60,6 +60,11 @@ impl Carrier for SocketCarrier {
         if self.next == self.out.len() {
             self.out.clear();
             self.next = 0;
+            if let Some(tap) = &mut cx.tap {
+                // A capture shows what leaves without an envelope.
+                batch.seal();
+                tap.sent(batch);
+            }
             match &mut self.envelopes {
                 Some(envelopes) => envelopes.seal(batch, cx.now, &mut self.out),
                 None => self.out.extend(batch.runs().iter().map(to_transmit)),
@@ -68,11 +73,6 @@ impl Carrier for SocketCarrier {
                 self.locals.clear();
                 self.locals
                     .extend(batch.runs().iter().map(|run| run.dest.local));
-            }
-            if let Some(tap) = &mut cx.tap {
-                // A capture shows what leaves without an envelope.
-                batch.seal();
-                tap.sent(batch);
             }
         }
         if !self.send_rest(batch, cx.counters) {
@@ -231,10 +231,7 @@ impl SocketCarrier {
             let (socket, count) = self.next_group();
             let transmits = &self.out[self.next..self.next + count];
             counters.tx_calls += 1;
-            let bytes = match &self.envelopes {
-                Some(envelopes) => envelopes.sealed(),
-                None => batch.bytes(),
-            };
+            let bytes = batch.bytes();
             let outcome = socket.send(SendBatch { bytes, transmits });
             self.next += outcome.sent();
             match outcome {
@@ -295,14 +292,9 @@ impl SocketCarrier {
 
     /// What the kernel takes, by what is known now.
     fn run_limits(&self) -> RunLimits {
-        let segments_max = self.sockets.run_segments_max();
-        let overhead = match &self.envelopes {
-            Some(_) => segments_max * OVERHEAD,
-            None => 0,
-        };
         RunLimits {
-            segments_max,
-            bytes_max: RunLimits::UDP_PAYLOAD_MAX - overhead,
+            segments_max: self.sockets.run_segments_max(),
+            bytes_max: RunLimits::UDP_PAYLOAD_MAX,
         }
     }
 }

@@ -68,7 +68,7 @@ impl Tap {
         for run in batch.runs() {
             let (source, dest) = (run.dest.local, run.dest.remote);
             let bytes = &batch.bytes()[run.range.clone()];
-            for (place, packet) in bytes.chunks(run.segment_size).enumerate() {
+            for (place, packet) in run.packets(bytes).enumerate() {
                 let headers = Headers {
                     source: SocketAddr::new(source, ROCE_PORT),
                     dest,

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use urxe_core::Time;
 use urxe_core::qpn_table::QpnChunk;
-use urxe_core::transmit::{TxBatch, TxDest};
+use urxe_core::transmit::{Transmit as Run, TxBatch, TxDest};
 use urxe_ring::{Consumer, Push};
 
 use self::incoming::{Buffer, Incoming};
@@ -59,6 +59,8 @@ pub(in crate::engine) struct MemoryCarrier {
     incoming: Vec<Incoming>,
     buffer: Buffer,
     outgoing: Outgoings,
+    /// A run without the room for envelopes, on its way into a ring.
+    close: Vec<u8>,
     sleepers: Sleepers,
     /// Looks that found the sockets empty, and looks that left them out since.
     socket_misses: u32,
@@ -133,6 +135,7 @@ impl MemoryCarrier {
             sleepers: Sleepers::default(),
             socket_misses: 0,
             left_out: 0,
+            close: Vec::new(),
             is_full: false,
             sweep_at: Time::ZERO,
         }
@@ -241,6 +244,7 @@ impl MemoryCarrier {
             self.look_up(&run.dest, now);
         }
         let (outgoing, membership) = (&mut self.outgoing, &self.membership);
+        let close = &mut self.close;
         batch.retain_runs(|run, bytes| {
             let Some(place) = outgoing.place(&run.dest) else {
                 return true;
@@ -248,6 +252,7 @@ impl MemoryCarrier {
             let Some(Some(ring)) = outgoing.rings.get_mut(place) else {
                 return true;
             };
+            let bytes = without_gaps(run, bytes, close);
             match ring.push(&run.dest, run.segment_size, bytes) {
                 Push::Done => {
                     cx.counters.tx_records += 1;
@@ -292,6 +297,18 @@ impl MemoryCarrier {
             }
         }
     }
+}
+
+/// The packets of a run one behind the other: in a ring there is no room for envelopes.
+#[inline]
+fn without_gaps<'a>(run: &Run, bytes: &'a [u8], close: &'a mut Vec<u8>) -> &'a [u8] {
+    if run.gap == 0 || run.segments() == 1 {
+        return bytes;
+    }
+    close.clear();
+    run.packets(bytes)
+        .for_each(|packet| close.extend_from_slice(packet));
+    close
 }
 
 impl Outgoings {

@@ -13,11 +13,11 @@ use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use urxe_core::ends_pair;
-use urxe_core::transmit::{RUNS_MAX, TxBatch};
+use urxe_core::transmit::{Room, Transmit as Run, TxBatch};
 use urxe_core::{RxPath, Time};
 use urxe_seal::{
-    Envelope, Hide, Identity, Keys, Mode, Notice, OVERHEAD, Opener, Path, RIDER_MAX, Refusal,
-    Sealer, sealed_len,
+    Envelope, HEADER, Hide, Identity, Keys, Mode, Notice, OVERHEAD, Opener, Path, RIDER_MAX,
+    Refusal, Sealer, sealed_len,
 };
 use urxe_udp::{Datagram, Dest, Left, RecvBatch, Transmit};
 use urxe_wire::IcrcVerdict;
@@ -39,8 +39,11 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// Keys stay out of core dumps.
 const HIDE: Hide = keep_out_of_dumps;
 
-/// The shortest packet that leaves: a BTH and an ICRC.
-const PACKET_MIN: usize = 16;
+/// What a packet's envelope takes around it in a batch.
+pub(super) const ROOM: Room = Room {
+    before: HEADER,
+    after: OVERHEAD - HEADER,
+};
 
 /// A packet of so many bytes at most takes its ACK along. Longer ones have room in their datagram for one packet only, and less to gain.
 const WITH_RIDER_MAX: usize = 256;
@@ -55,8 +58,6 @@ pub(in crate::engine) struct Envelopes {
     /// The key file as it was read, and when it is looked at again.
     seen: Option<Seen>,
     look_at: Time,
-    /// Sealed packets that leave, or wait for a full socket.
-    out: Box<[u8]>,
     /// Headers of the packets that were received last, in order, but for those that are apart; and where each datagram's end.
     opened: Vec<Envelope>,
     apart: Apart,
@@ -120,7 +121,6 @@ impl Envelopes {
             seen,
             // The first call has the engine's time.
             look_at: Time::ZERO,
-            out: Box::default(),
             opened: Vec::new(),
             apart: Apart::default(),
             ends: Vec::new(),
@@ -144,15 +144,11 @@ impl Envelopes {
         )
     }
 
-    /// Seals all packets of a batch, and makes the descriptors of what leaves.
-    pub(super) fn seal(&mut self, batch: &TxBatch, now: Time, out: &mut Vec<Transmit>) {
+    /// Seals all packets of a batch where they lie, and makes the descriptors of what leaves.
+    pub(super) fn seal(&mut self, batch: &mut TxBatch, now: Time, out: &mut Vec<Transmit>) {
         self.keep_up(now);
-        if self.out.is_empty() {
-            let packets_max = batch.bytes_max() / PACKET_MIN + RUNS_MAX;
-            self.out = vec![0; batch.bytes_max() + packets_max * OVERHEAD].into();
-        }
-        let mut end = 0;
-        for run in batch.runs() {
+        let (runs, all) = batch.parts_mut();
+        for run in runs {
             let path = Path {
                 source: run.dest.local,
                 dest: run.dest.remote,
@@ -160,48 +156,41 @@ impl Envelopes {
             if !self.sealer.sends_on(&path) {
                 self.peers.expect(path, now);
             }
-            let start = end;
             let has_pairs = self.sealer.has_pairs();
-            let bytes = &batch.bytes()[run.range.clone()];
+            let start = run.range.start - ROOM.before;
+            let bytes = &mut all[start..run.range.end + ROOM.after];
             let is_damaged = |place: usize, packet: &[u8]| {
                 self.damages
                     && run.dest.icrc_seed().verify(place as u16, packet) == IcrcVerdict::Bad
             };
             let dest = Dest::new((run.dest.remote, urxe_seal::PORT).into());
-            if let Some((packet, rider)) = with_rider(bytes, run.segment_size) {
-                end += sealed_len(packet.len(), rider.len());
-                let place_out = &mut self.out[start..end];
-                self.sealer.seal_with(path, packet, rider, place_out);
-                if is_damaged(0, packet) || is_damaged(1, rider) {
-                    place_out[place_out.len() - 1] ^= 1;
-                }
-                out.push(Transmit::run(start..end, 0, dest).with_tos(run.dest.tos));
+            if let Some((packet, rider)) = with_rider(run, &bytes[ROOM.before..]) {
+                let (len, rider_len) = (packet.len(), rider.len());
+                let is_damaged = is_damaged(0, packet) || is_damaged(1, rider);
+                let mut copy = [0; RIDER_MAX];
+                copy[..rider_len].copy_from_slice(rider);
+                let bytes = &mut bytes[..sealed_len(len, rider_len)];
+                let rider = Some(&copy[..rider_len]);
+                self.sealer.seal_here(path, bytes, len, rider);
+                damage(bytes, is_damaged);
+                let range = start..start + bytes.len();
+                out.push(Transmit::run(range, 0, dest).with_tos(run.dest.tos));
                 continue;
             }
-            let packets = bytes.chunks(run.segment_size);
-            for (place, packet) in packets.enumerate() {
-                let place_out = &mut self.out[end..end + packet.len() + OVERHEAD];
+            let size = run.segment_size + OVERHEAD;
+            for (place, bytes) in bytes.chunks_mut(size).enumerate() {
+                let len = bytes.len() - OVERHEAD;
+                let is_damaged = is_damaged(place, &bytes[ROOM.before..][..len]);
                 match has_pairs {
-                    true => self.sealer.seal(path, packet, place_out),
-                    false => self.sealer.on(path).seal(packet, place_out),
+                    true => self.sealer.seal_here(path, bytes, len, None),
+                    false => self.sealer.on(path).seal_here(bytes, len, None),
                 }
-                end += place_out.len();
-                if is_damaged(place, packet) {
-                    place_out[place_out.len() - 1] ^= 1;
-                }
+                damage(bytes, is_damaged);
             }
-            let segment = if run.segments() > 1 {
-                run.segment_size + OVERHEAD
-            } else {
-                0
-            };
-            out.push(Transmit::run(start..end, segment, dest).with_tos(run.dest.tos));
+            let segment = if run.segments() > 1 { size } else { 0 };
+            let range = start..start + bytes.len();
+            out.push(Transmit::run(range, segment, dest).with_tos(run.dest.tos));
         }
-    }
-
-    /// What was sealed last.
-    pub(super) fn sealed(&self) -> &[u8] {
-        &self.out
     }
 
     /// Opens what was received at an address, where it lies. With `icrcs` the packets get one each, as they would have on a network.
@@ -414,13 +403,22 @@ impl Envelopes {
     }
 }
 
-/// A packet and the ACK behind it, if the two are all of a run and may share an envelope.
+/// What was damaged on purpose leaves damaged.
 #[inline]
-fn with_rider(run: &[u8], size: usize) -> Option<(&[u8], &[u8])> {
-    if run.len() <= size || size > WITH_RIDER_MAX {
+fn damage(sealed: &mut [u8], is_damaged: bool) {
+    if let Some(last) = sealed.last_mut() {
+        *last ^= u8::from(is_damaged);
+    }
+}
+
+/// A packet and the ACK behind it, if the two are all of a run, and may share an envelope.
+#[inline]
+fn with_rider<'a>(run: &Run, bytes: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    if run.segments() != 2 || run.segment_size > WITH_RIDER_MAX {
         return None;
     }
-    let (packet, rider) = run.split_at(size);
+    let mut packets = run.packets(&bytes[..run.range.len()]);
+    let (packet, rider) = (packets.next()?, packets.next()?);
     let fits = rider.len() <= RIDER_MAX && packet[5..8] == rider[5..8];
     (fits && ends_pair(rider, [packet].into_iter())).then_some((packet, rider))
 }
