@@ -90,6 +90,8 @@ struct Destination {
     streams_until: Time,
     /// Small messages go beside it, until this time.
     beside_until: Option<Time>,
+    /// The shortest round trip of any of these QPs, in nanoseconds: 0 if none is known. That of one alone may be a wait for the others.
+    rtt_min: u64,
 }
 
 impl Destination {
@@ -106,6 +108,7 @@ impl Destination {
             line: VecDeque::new(),
             streams_until: Time::ZERO,
             beside_until: None,
+            rtt_min: 0,
         }
     }
 
@@ -154,6 +157,13 @@ impl Destination {
     fn end_promise(&mut self, way: &mut Way) {
         self.promised -= u64::from(way.promise.take().unwrap_or(0));
     }
+}
+
+/// The shorter one of two round trips, as far as they are known.
+#[inline]
+pub(crate) fn shorter(a: u64, b: u64) -> u64 {
+    // 0 is the longest.
+    a.wrapping_sub(1).min(b.wrapping_sub(1)).wrapping_add(1)
 }
 
 /// The destinations of all QPs.
@@ -207,16 +217,24 @@ impl Destinations {
         }
     }
 
-    /// What a QP with such a load may have under way, in bytes, if that is news.
+    /// The shortest round trip to an address that QPs which share it have seen; 0 if there is none.
+    pub(crate) fn rtt_min(&self, addr: &IpAddr) -> u64 {
+        let place = self.places.get(addr);
+        place.map_or(0, |&place| self.list[place as usize].rtt_min)
+    }
+
+    /// What a QP with such a load, and such a shortest round trip (0: none yet), may have under way, in bytes, if that is news.
     #[inline]
     pub(crate) fn settle(
         &mut self,
         way: &mut Way,
         is_busy: bool,
         under_way: u32,
+        rtt_min: u64,
         config: &ShardConfig,
     ) -> Option<u32> {
         let destination = &mut self.list[way.place? as usize];
+        destination.rtt_min = shorter(destination.rtt_min, rtt_min);
         if is_busy != way.is_busy {
             way.is_busy = is_busy;
             if is_busy {

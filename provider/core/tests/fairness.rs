@@ -680,3 +680,44 @@ fn streams_have_less_under_way_while_small_messages_go_beside_them() {
     host.post(third, WrOpcode::RdmaWrite, 1 << 20);
     assert_eq!(packets_of_each(&mut host)[&3], 512);
 }
+
+/// What a QP waits for the others of its host says nothing of the road.
+#[test]
+fn a_path_is_as_long_as_the_shortest_round_trip_of_any_qp() {
+    const MS: u64 = 1_000_000;
+    let s = Settings {
+        destination_bytes: 512 << 10,
+        ..settings(BATCHES[1])
+    };
+    let mut host = Host::new(&s);
+    host.is_one_peer = true;
+    for place in 0..3 {
+        host.add(&s);
+        let (qp, now) = (host.qps[place].0, host.now);
+        let shard = &mut host.node.shard;
+        let set = shard.set_congestion_control(qp, CongestionControl::Auto, now);
+        set.expect("an RC QP");
+    }
+    let has_model = |host: &Host, place: usize| {
+        let report = host.node.shard.qp_report(host.qps[place].0);
+        report.and_then(|it| it.path).expect("it sends").has_model
+    };
+    // One message of a QP, which is acknowledged after so long.
+    let mut answered = [0; 3];
+    let mut round_trip = |host: &mut Host, place: usize, ns: u64| {
+        host.post(place, WrOpcode::RdmaWrite, 8);
+        assert_eq!(host.poll(AckMode::Now).0.len(), 1);
+        host.now = host.now + ns;
+        answered[place] += 1;
+        host.acknowledge(place, answered[place]);
+        host.poll(AckMode::Now);
+    };
+    round_trip(&mut host, 0, 3 * MS);
+    assert!(has_model(&host, 0), "nothing shorter is known");
+    round_trip(&mut host, 1, MS / 4);
+    assert!(!has_model(&host, 1));
+    round_trip(&mut host, 2, 3 * MS);
+    assert!(!has_model(&host, 2), "the same path is short for another");
+    round_trip(&mut host, 0, 3 * MS);
+    assert!(!has_model(&host, 0), "it has learnt so, too");
+}

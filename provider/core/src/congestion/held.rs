@@ -65,13 +65,14 @@ impl Shard {
         steered
     }
 
-    /// A QP that chooses found that its path wants a model, or none any more.
+    /// A QP that chooses found that its path may want a model, or none any more.
     #[cold]
     pub(crate) fn reconsider(&mut self, index: QpIndex, now: Time) {
-        if let Some(qp) = self.qps.at_mut(index)
-            && qp.choose(&self.common.config, now)
-        {
-            self.after_change(index);
+        if let Some(qp) = self.qps.at_mut(index) {
+            let rtt_min = self.destinations.rtt_min(&qp.link.dest.remote);
+            if qp.choose(rtt_min, &self.common.config, now) {
+                self.after_change(index);
+            }
         }
     }
 

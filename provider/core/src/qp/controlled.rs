@@ -5,6 +5,7 @@ use urxe_wire::{Operation, Packet};
 use crate::config::ShardConfig;
 use crate::congestion::{Acked, Asked, CongestionControl, Controller, Rate, frame_overhead};
 use crate::context::{Cx, Host};
+use crate::destinations::shorter;
 use crate::qp::report::PathReport;
 use crate::qp::requester::{Requester, SendStep};
 use crate::qp::respond::RespondStep;
@@ -70,15 +71,25 @@ impl Requester {
         }
     }
 
-    /// Does this path want a model, or does it want none any more? The shard asks after each input.
+    /// Does this path want a model, or does it want none any more? The shard asks after each input, and again where only the length of the
+    /// path speaks for one: others may know a shorter round trip to the same address.
     pub(crate) fn choose(&mut self) {
-        let is_long = match self.congestion {
-            None => self.rtt.min() > LONG_NS,
-            // A first round trip may be that of a peer which had to wake up.
-            Some(_) => self.rtt.min() > LONG_NS / 2,
-        };
+        let is_long = self.is_long(self.rtt.min());
         let wants = is_long || self.lone_losses >= LONE_LOSSES;
-        self.reconsiders = wants != self.congestion.is_some();
+        self.reconsiders = is_long || wants != self.congestion.is_some();
+    }
+
+    fn is_long(&self, rtt_min: u64) -> bool {
+        match self.congestion {
+            None => rtt_min > LONG_NS,
+            // A first round trip may be that of a peer which had to wake up.
+            Some(_) => rtt_min > LONG_NS / 2,
+        }
+    }
+
+    /// The same, with the shortest round trip to this address that is known.
+    fn wants_model(&self, rtt_min: u64) -> bool {
+        self.lone_losses >= LONE_LOSSES || self.is_long(shorter(self.rtt.min(), rtt_min))
     }
 
     /// A loss with an empty path is the road's.
@@ -238,10 +249,13 @@ impl Qp {
         self.control(control, config, now);
     }
 
-    /// The path wants a model, or none any more. False if that is no matter here: memory loses nothing.
-    pub(crate) fn choose(&mut self, config: &ShardConfig, now: Time) -> bool {
+    /// The path may want a model, or none any more, when `rtt_min` is the shortest round trip of other QPs to the same address. False if nothing
+    /// changes: memory loses nothing, for one.
+    pub(crate) fn choose(&mut self, rtt_min: u64, config: &ShardConfig, now: Time) -> bool {
         self.req.reconsiders = false;
-        if self.link.dest.in_memory && !config.memory_loses {
+        if self.link.dest.in_memory && !config.memory_loses
+            || self.req.wants_model(rtt_min) == self.req.congestion.is_some()
+        {
             return false;
         }
         mark!(PathChosen if self.req.congestion.is_none());

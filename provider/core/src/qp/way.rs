@@ -16,7 +16,8 @@ impl Qp {
             false => self.link.mtu.min(SHORT_COST),
         };
         let bytes = packets.saturating_mul(each);
-        if let Some(allowed) = destinations.settle(&mut self.way, is_busy, bytes, config) {
+        let rtt = self.req.rtt.min();
+        if let Some(allowed) = destinations.settle(&mut self.way, is_busy, bytes, rtt, config) {
             self.req.window.set_part(allowed / self.link.mtu);
         }
     }
