@@ -566,6 +566,8 @@ fn sooner(one: Option<Time>, other: Option<Time>) -> Option<Time> {
 
 impl Combined for ShardState {
     fn serve(&mut self, index: u32) {
+        // The holder may have been scheduled out since its turn began, and what it serves is of now.
+        self.start_turn();
         if self.serve_srq(index) {
             return;
         }
