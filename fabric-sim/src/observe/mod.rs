@@ -14,6 +14,7 @@ pub use capture::{Capture, captured};
 pub use diff::{Difference, Happening, Run, compared};
 pub(crate) use outcome::ideal_of_message;
 pub use outcome::{FlowOutcome, outcomes};
+#[cfg(feature = "programs")]
 pub(crate) use series::Sampler;
 pub use series::{ClassSeries, Sampling, Series, sampled};
 pub use timeline::{Bar, timeline};
