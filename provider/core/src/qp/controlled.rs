@@ -87,7 +87,7 @@ impl Requester {
         }
     }
 
-    /// The same, with the shortest round trip to this address that is known.
+    /// True if the path wants a model, when `rtt_min` is the shortest round trip to its address that other QPs know.
     fn wants_model(&self, rtt_min: u64) -> bool {
         self.lone_losses >= LONE_LOSSES || self.is_long(shorter(self.rtt.min(), rtt_min))
     }

@@ -1,6 +1,7 @@
 //! What moves the core: the lock, the threads that drive, and the state behind the lock.
 
 pub(super) mod clock;
+mod combined;
 pub(super) mod doorbell;
 mod ended;
 pub(super) mod parts;

@@ -14,7 +14,6 @@ use urxe_core::{AckMode, Driver, Foreign, Handled, RxPath, Shard, Time};
 use urxe_wire::Qpn;
 
 use super::clock::Clock;
-use super::doorbell::Combined;
 use super::ended::Ended;
 use super::parts::Parts;
 use super::patience::Patience;
@@ -523,7 +522,7 @@ impl ShardState {
     }
 
     /// Hands asynchronous events over to the program.
-    fn publish_events(&mut self) {
+    pub(super) fn publish_events(&mut self) {
         self.deliver_cm_events();
         self.note_farewells();
         while let Some(event) = self.shard.poll_event() {
@@ -561,41 +560,5 @@ fn sooner(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         _ => one.or(other),
-    }
-}
-
-impl Combined for ShardState {
-    fn serve(&mut self, index: u32) {
-        // The holder may have been scheduled out since its turn began, and what it serves is of now.
-        self.start_turn();
-        if self.serve_srq(index) {
-            return;
-        }
-        if let Some(Some(slot)) = self.inlets.qps.get(index as usize) {
-            let qp = slot.shared.clone();
-            qp.serve(self);
-        }
-    }
-
-    fn served(&mut self) {
-        self.nothing_new = false;
-        self.transmit(Driver::Poster);
-    }
-
-    #[inline]
-    fn leave(&mut self, hand_over: bool) {
-        if std::thread::panicking() {
-            // The last holder of the lock: it is poisoned from here on.
-            self.events.push(AsyncEvent::DeviceFatal);
-        }
-        if std::mem::take(&mut self.nothing_new) && !hand_over {
-            return;
-        }
-        self.publish_events();
-        if hand_over {
-            self.progress.kick_to_serve();
-        } else if let Some(due) = self.due() {
-            self.progress.wake_by(due);
-        }
     }
 }
