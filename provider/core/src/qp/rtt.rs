@@ -13,6 +13,8 @@ pub(crate) struct Rtt {
     var: u64,
     min: u64,
     last: u64,
+    /// How many there were, as far as that matters.
+    count: u8,
     /// The packet that is timed, and when it left.
     timed: Option<(Psn, Time)>,
 }
@@ -61,6 +63,12 @@ impl Rtt {
             self.min = self.min.min(rtt);
         }
         self.last = rtt;
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// How many round trips there were: 255 stands for more, too.
+    pub(crate) fn count(&self) -> u8 {
+        self.count
     }
 
     /// The smoothed round trip.
