@@ -110,8 +110,8 @@ fn datagrams_that_a_ring_has_no_room_for_go_through_sockets() {
         assert_eq!(a.succeed().wr_id, number);
     };
     // A ring that its reader had not opened would be taken back.
+    let before = peer.count("rx_records");
     wait_until("datagrams go through memory", || {
-        let before = peer.count("rx_records");
         send(0);
         peer.count("rx_records") > before
     });
