@@ -287,11 +287,6 @@ impl TxBatch {
         self.bytes_max
     }
 
-    /// Bytes that it can ever hold.
-    pub fn bytes_max(&self) -> usize {
-        self.bytes.len() - LEAD
-    }
-
     /// Leaves a part of the room unused from now on, or gives it back. The batch is empty.
     pub fn set_capacity(&mut self, bytes: usize) {
         debug_assert!(self.is_empty(), "packets may lie beyond");
