@@ -31,13 +31,12 @@ use crate::queues::{Channel, CqChannel};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[doc(alias = "ibv_comp_channel")]
 pub struct CompChannel {
     inner: Arc<ChannelInner>,
 }
 
-#[derive(Debug)]
 struct ChannelInner {
     context: Context,
     queue: Arc<CqChannel>,

@@ -45,13 +45,12 @@ pub(crate) use shards::Shards;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[doc(alias = "ibv_context")]
 pub struct Context {
     inner: Arc<ContextInner>,
 }
 
-#[derive(Debug)]
 struct ContextInner {
     /// Stops when this is dropped, after all objects are gone.
     _progress: Box<[ProgressThread]>,

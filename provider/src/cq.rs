@@ -31,13 +31,12 @@ const NO_CHANNEL: &str = "the completion queue has no channel, and raises no eve
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[doc(alias = "ibv_cq")]
 pub struct Cq {
     inner: Arc<CqInner>,
 }
 
-#[derive(Debug)]
 struct CqInner {
     context: Context,
     core: Arc<CqCore>,

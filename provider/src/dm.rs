@@ -31,7 +31,7 @@ use crate::pd::Pd;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[doc(alias = "ibv_dm")]
 pub struct Dm {
     context: Context,

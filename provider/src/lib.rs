@@ -109,6 +109,7 @@ mod cq_builder;
 mod cq_poll;
 mod cq_wait;
 mod datagram;
+mod debug;
 mod device;
 mod dm;
 mod ece;

@@ -41,7 +41,6 @@ use crate::remote_mr::{RemoteMr, bounds};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 #[doc(alias = "ibv_mr")]
 pub struct Mr {
     // Dropped in this order: the keys die before the memory.
@@ -50,7 +49,6 @@ pub struct Mr {
 }
 
 /// Keys that die when this is dropped.
-#[derive(Debug)]
 pub(crate) struct Registration {
     pub(crate) pd: Pd,
     pub(crate) keys: MrKeys,

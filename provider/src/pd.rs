@@ -25,13 +25,12 @@ use crate::srq::Srq;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[doc(alias = "ibv_pd")]
 pub struct Pd {
     inner: Arc<PdInner>,
 }
 
-#[derive(Debug)]
 struct PdInner {
     context: Context,
     id: PdId,

@@ -181,7 +181,7 @@ impl<'a> QpBuilder<'a> {
 ///
 /// Any thread may post at any time. What was outstanding when a QP is destroyed makes
 /// no completions.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[doc(alias = "ibv_qp")]
 pub struct Qp {
     inner: Arc<QpInner>,
@@ -193,7 +193,6 @@ pub struct Qp {
     place: Option<Range<usize>>,
 }
 
-#[derive(Debug)]
 pub(crate) struct QpInner {
     engine: Arc<Engine>,
     shard: usize,

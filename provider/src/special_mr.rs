@@ -24,7 +24,6 @@ use crate::pd::Pd;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 #[doc(alias = "ibv_alloc_null_mr")]
 pub struct NullMr {
     registration: Registration,
@@ -47,7 +46,6 @@ impl NullMr {
 }
 
 /// All memory of the process as one region: see [`Pd::reg_implicit`].
-#[derive(Debug)]
 pub struct ImplicitMr {
     registration: Registration,
 }

@@ -44,13 +44,12 @@ use crate::xrcd::Xrcd;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[doc(alias = "ibv_srq")]
 pub struct Srq {
     inner: Arc<SrqInner>,
 }
 
-#[derive(Debug)]
 struct SrqInner {
     pd: Pd,
     /// That of all its QPs.
@@ -61,7 +60,7 @@ struct SrqInner {
 }
 
 /// What a queue needs beside its protection domain.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) enum Kind {
     Basic,
     /// Of type XRC: its domain, and its CQ.

@@ -19,7 +19,7 @@ use crate::queues::{Channel, Sleep};
 ///
 /// Its descriptor ([`AsFd`]) is readable while there are events, for a program's own poll
 /// loop; [`EventChannel::try_next`] then takes one.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[doc(alias = "rdma_event_channel")]
 pub struct EventChannel {
     queue: Arc<Queue>,

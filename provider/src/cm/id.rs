@@ -33,14 +33,13 @@ use crate::share::PortName;
 /// to it and was not answered is refused.
 ///
 /// The calls are those of librdmacm, and most answer by an event.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[doc(alias = "rdma_cm_id")]
 pub struct Id {
     pub(super) handle: Arc<Handle>,
 }
 
 /// The program's handle.
-#[derive(Debug)]
 pub(crate) struct Handle {
     number: u64,
     pub(super) manager: Manager,

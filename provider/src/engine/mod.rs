@@ -118,7 +118,6 @@ impl EngineConfig {
 }
 
 /// One context's engine.
-#[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) combiner: Combiner<ShardState>,
     pub(crate) sockets: Arc<Sockets>,
