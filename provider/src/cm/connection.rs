@@ -1,7 +1,7 @@
 //! Whole connections by one call: `connect`, `listen`, `accept`.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -148,8 +148,8 @@ pub struct Listener {
     channel: EventChannel,
     cap: Option<QpCap>,
     private_data: Vec<u8>,
-    /// The guests by number, and so by age.
-    guests: Mutex<BTreeMap<u64, End>>,
+    /// The guests, the oldest first.
+    guests: Mutex<VecDeque<End>>,
 }
 
 impl Listener {
@@ -212,7 +212,7 @@ impl Listener {
             EventKind::ConnectRequest => self.welcome(event),
             EventKind::Established => return self.finish(&event.id),
             // It is gone before it came.
-            _ => drop(lock(&self.guests).remove(&event.id.number())),
+            _ => drop(self.take_guest(&event.id)),
         }
         None
     }
@@ -226,7 +226,7 @@ impl Listener {
     /// end, and not the listener's.
     fn welcome(&self, event: &Event) {
         if self.accept_guest(event).is_err() {
-            drop(lock(&self.guests).remove(&event.id.number()));
+            drop(self.take_guest(&event.id));
             // A peer that has given up cannot be told.
             let _ = event.id.reject_with(RejReason::NO_RESOURCES, &[]);
         }
@@ -243,8 +243,8 @@ impl Listener {
         };
         let mut guests = lock(&self.guests);
         // Another thread may find it established before the call returns.
-        guests.insert(id.number(), guest);
-        let oldest = (guests.len() > GUESTS_MAX).then(|| guests.pop_first());
+        guests.push_back(guest);
+        let oldest = (guests.len() > GUESTS_MAX).then(|| guests.pop_front());
         drop(guests);
         drop(oldest);
         id.accept(&ConnParam {
@@ -253,9 +253,17 @@ impl Listener {
         })
     }
 
+    fn take_guest(&self, id: &Id) -> Option<End> {
+        let mut guests = lock(&self.guests);
+        let place = guests
+            .iter()
+            .position(|guest| guest.id.number() == id.number());
+        guests.remove(place?)
+    }
+
     /// A peer is there.
     fn finish(&self, id: &Id) -> Option<Connection> {
-        let end = lock(&self.guests).remove(&id.number())?;
+        let end = self.take_guest(id)?;
         // Its further events are its own. Without a channel for them it is disconnected.
         let channel = EventChannel::with_manager(id.manager()).ok()?;
         id.migrate(&channel).ok()?;

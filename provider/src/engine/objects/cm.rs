@@ -174,6 +174,14 @@ impl Engine {
     }
 
     fn with_cm<R>(&self, act: impl FnOnce(&mut ShardState, Time) -> R) -> Result<R, Error> {
+        let mut state = self.before_cm()?;
+        let now = state.now;
+        let result = act(&mut state, now);
+        self.after_cm(&mut state);
+        Ok(result)
+    }
+
+    fn before_cm(&self) -> Result<Guard<'_, ShardState>, Error> {
         let mut state = self.settled()?;
         if !state.cm.is_used {
             state.cm.is_used = true;
@@ -183,13 +191,14 @@ impl Engine {
                 self.progress.kick();
             }
         }
-        let now = state.now;
-        let result = act(&mut state, now);
+        Ok(state)
+    }
+
+    fn after_cm(&self, state: &mut ShardState) {
         self.note_gone(state.shard.cm_occupancy());
         state.transmit(Driver::Visitor);
         // A message to a neighbour may have come back to these sockets, and the process may end right after this call.
         state.receive_what_came_before();
-        Ok(result)
     }
 
     /// What the program posted and received before a call of the connection manager leaves before what the agent has to say: behind the
