@@ -73,6 +73,7 @@
 //!
 //! # Features
 //!
+//! * `remote`, on by default: the network of a simulation in another process (`network::remote`).
 //! * `seal`, on by default: packets that are authenticated and encrypted ([`Security`]). Without it, a third less is built, and a context that
 //!   is to seal its packets does not open ([`ErrorKind::Unsupported`]).
 //! * `tokio`: completions and events as streams for asynchronous programs (`CqStream`,

@@ -25,6 +25,7 @@
 //! ([`CompChannel`](crate::CompChannel) as a descriptor, the timers of `tokio`), which nothing makes
 //! readable in virtual time.
 
+#[cfg(feature = "remote")]
 pub mod remote;
 
 use core::any::Any;
@@ -405,6 +406,7 @@ pub fn enter(network: Arc<dyn Network>) -> Entered {
 static DEFAULT: OnceLock<Arc<dyn Network>> = OnceLock::new();
 
 /// All threads of this process are in the network from now on, unless they enter another one.
+#[cfg(feature = "remote")]
 pub(crate) fn set_default(network: Arc<dyn Network>) {
     // A process is in one for its life: the first.
     let _ = DEFAULT.set(network);
