@@ -2,14 +2,14 @@
 
 #[cfg(feature = "sim")]
 use std::io::Read;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_setaffinity};
-use nix::sys::signal::Signal;
-use nix::unistd::{Pid, getppid};
+use nix::unistd::Pid;
+use rustix::process::{self, getppid};
 
 use crate::error::{CliError, Context};
 
@@ -97,9 +97,11 @@ pub(crate) fn die_with(parent: Option<u32>) -> Result<(), CliError> {
         return Ok(());
     };
     #[cfg(target_os = "linux")]
-    nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).context("cannot follow the parent process")?;
+    process::set_parent_process_death_signal(Some(process::Signal::TERM))
+        .map_err(io::Error::from)
+        .context("cannot follow the parent process")?;
     // The parent may have ended before the call above: then this process has a new one.
-    if getppid() != Pid::from_raw(parent.cast_signed()) {
+    if process::Pid::as_raw(getppid()) != parent.cast_signed() {
         return Err(CliError::Failed(
             "the process that started this one is gone".to_owned(),
         ));

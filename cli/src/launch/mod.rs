@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nix::unistd::getppid;
+use rustix::process::{Pid, getppid};
 use urxe::{ErrorKind, Likeness, ListedDevice, PortSpeed, read_key_file};
 
 pub(crate) use library::find as find_library;
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), CliError> {
 /// Prints what `run` would set, for a shell or another program to take over.
 pub(crate) fn env(args: &EnvArgs) -> Result<(), CliError> {
     // It is for the programs of the shell that asks.
-    let shell = getppid().as_raw().unsigned_abs();
+    let shell = Pid::as_raw(getppid()).unsigned_abs();
     let owner = if args.persist {
         Owner::Kept
     } else {

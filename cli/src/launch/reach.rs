@@ -7,8 +7,8 @@ use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{AccessFlags, access, geteuid, getgid, getuid};
-use rustix::fs::getxattr;
+use rustix::fs::{Access, access, getxattr};
+use rustix::process::{geteuid, getgid, getuid};
 
 /// Why the drop-in library does not reach the program, if that can be seen from its file.
 pub(crate) fn obstacle(program: &OsStr) -> Option<&'static str> {
@@ -56,7 +56,7 @@ fn find(program: &OsStr) -> Option<PathBuf> {
 }
 
 fn is_executable(path: &Path) -> bool {
-    path.is_file() && access(path, AccessFlags::X_OK).is_ok()
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }
 
 /// The dynamic linker that a 64-bit ELF file names (`PT_INTERP`), if it names one; `None` if it is no such file.

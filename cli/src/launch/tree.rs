@@ -12,9 +12,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use nix::sys::resource::{Resource, getrlimit};
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
+use rustix::io::Errno;
+use rustix::process::{Pid, Resource, getrlimit, test_kill_process};
 use urxe::{ListedDevice, PortSpeed, RoceVersion};
 
 /// Trees are called this; the PID namespace and the process id of their owners follow.
@@ -68,7 +67,10 @@ pub(super) fn keep(devices: &[ListedDevice], speed: PortSpeed) -> io::Result<Pat
 
 /// The user's directory, where there may be files of this length.
 fn writable_base() -> io::Result<PathBuf> {
-    if getrlimit(Resource::RLIMIT_FSIZE).is_ok_and(|(limit, _)| limit < FILE_LEN_MAX) {
+    if getrlimit(Resource::Fsize)
+        .current
+        .is_some_and(|limit| limit < FILE_LEN_MAX)
+    {
         // To write more would end this process.
         return Err(io::Error::other(
             "the limit of file sizes (ulimit -f) is too low",
@@ -83,8 +85,11 @@ fn remove_dead(base: &Path, namespace: u64) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.strip_prefix(&prefix));
-        let owner = owner.and_then(|owner| owner.parse::<i32>().ok());
-        if owner.is_some_and(|pid| kill(Pid::from_raw(pid), None) == Err(nix::Error::ESRCH)) {
+        let owner = owner.and_then(|owner| owner.parse().ok().filter(|&pid: &i32| pid > 0));
+        if owner
+            .and_then(Pid::from_raw)
+            .is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+        {
             // Another process may have been faster.
             let _ = fs::remove_dir_all(entry.path());
         }

@@ -1,8 +1,6 @@
 //! Everything that needs `unsafe`: memory that peers and adapters write to behind the
 //! compiler's back, and what happens to a process at `fork`.
 
-use nix::unistd::{SysconfVar, sysconf};
-
 pub(crate) mod fork;
 pub(crate) mod guarded;
 mod heap;
@@ -24,7 +22,7 @@ pub(crate) use user_memory::{UserMemory, touch};
 
 /// Bytes of a page.
 pub(crate) fn page_size() -> usize {
-    let size = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
-    size.and_then(|size| usize::try_from(size).ok())
-        .expect("every system has pages")
+    // SAFETY: takes a number only.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).expect("every system has pages")
 }

@@ -25,7 +25,7 @@ pub(super) struct Hosts {
 impl Hosts {
     /// What launchers use in place of ssh is written into `folder`.
     pub(super) fn make(folder: &Path) -> Result<Hosts, Missing> {
-        if !nix::unistd::geteuid().is_root() {
+        if !rustix::process::geteuid().is_root() {
             return Err(Missing(
                 "two hosts, as network namespaces: only root may make them".to_owned(),
             ));
