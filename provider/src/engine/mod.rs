@@ -49,6 +49,7 @@ use carrier::port_watch::PortWatch;
 use carrier::sockets::{Sockets, Which};
 pub(crate) use drive::clock::{Clock, until};
 use drive::doorbell::{Attempt, Combiner, Guard};
+use drive::give_way::Crowd;
 use drive::patience::{LOOK, RECEIVE};
 use drive::progress_shared::ProgressShared;
 use drive::shard_state::ShardState;
@@ -126,6 +127,7 @@ pub(crate) struct Engine {
     /// Identifiers of connections that are bound to the context.
     bound: objects::cm::Bound,
     progress: Arc<ProgressShared>,
+    crowd: Crowd,
     pub(crate) clock: Clock,
     /// The process that it was opened in.
     generation: Generation,
@@ -193,6 +195,7 @@ impl Engine {
             events,
             bound: objects::cm::Bound::default(),
             progress,
+            crowd: Crowd::default(),
             generation,
             watcher,
             huge_pages: HugePages::default(),
@@ -235,6 +238,9 @@ impl Engine {
         // If another thread drives, its completions will be found by the next poll.
         let Attempt::Held(mut state) = self.combiner.try_lock()? else {
             self.progress.ask_for_engine();
+            if self.crowd.found_taken() && self.network().is_none() {
+                self.crowd.give_way();
+            }
             return Ok(());
         };
         if state.is_idle() {
@@ -292,7 +298,7 @@ impl Engine {
         let is_over = state.patience.found_nothing(cost);
         drop(state);
         if is_over && self.network().is_none() {
-            std::thread::yield_now();
+            self.crowd.give_way();
         }
     }
 

@@ -4,6 +4,7 @@ pub(super) mod clock;
 mod combined;
 pub(super) mod doorbell;
 mod ended;
+pub(super) mod give_way;
 pub(super) mod parts;
 pub(super) mod patience;
 pub(super) mod progress;
