@@ -175,7 +175,7 @@ impl Sim {
         }
         for transport in self.drivers.transports.iter().flatten() {
             marks.add(Mark::AtomicReplay, transport.cqs.model.atomic_replays);
-            marks.add(Mark::PsnWrap, transport.cqs.model.psn_wraps);
+            marks.add(Mark::PsnWrap, transport.cqs.model.psn_wraps());
         }
         let fabric = &self.fabric;
         for port in fabric.topology().ports() {

@@ -5,68 +5,21 @@
 //! and when nothing is left to happen.
 
 mod deadlock;
+mod kind;
 mod marks;
 mod model;
 mod shares;
 
 use core::fmt;
 
-use strum::VariantArray;
-
 use crate::Sim;
 use crate::engine::{Span, Time};
 use crate::topology::{HostId, PortName};
 
+pub use kind::Check;
 pub use marks::{Mark, Marks};
 pub(crate) use model::{Model, Received, Seen, Waiting};
 pub(crate) use shares::Shares;
-
-/// Something that must hold.
-#[derive(
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Debug,
-    Hash,
-    serde::Deserialize,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-)]
-#[serde(rename_all = "kebab-case")]
-#[strum(serialize_all = "kebab-case")]
-pub enum Check {
-    /// No switch or adapter drops a frame of a lossless class for want of room.
-    Lossless,
-    /// What was sent arrived, was dropped, or is there; each node sent on or holds the bytes that it took in.
-    Books,
-    /// Each message is executed once, in the order of its QP, as it was posted; memory is what it says.
-    Delivery,
-    /// Each atomic is executed once, and its result is what was there.
-    Atomics,
-    /// Each work request has one completion, in order, and not before its data is there.
-    Completions,
-    /// No more lies in a buffer than it promised room for.
-    Credits,
-    /// No queues wait for each other without end.
-    Deadlock,
-    /// Requests come to an end in bounded time when all faults are over.
-    Progress,
-    /// Of two QPs of a host that both can send, each gets its part.
-    Fairness,
-}
-
-impl Check {
-    /// All, in order.
-    pub const ALL: &'static [Check] = Check::VARIANTS;
-
-    /// Its name in scenarios and reports.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-}
 
 /// A check that did not hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -339,7 +292,10 @@ impl Sim {
     }
 
     fn compare_news(&mut self, host: HostId) {
-        while let Some(finished) = self.with_model(host, |model| model.finished.pop()) {
+        let next = |place: usize| move |model: &mut Model| model.finished.get(place).copied();
+        let mut place = 0;
+        while let Some(finished) = self.with_model(host, next(place)) {
+            place += 1;
             let peer = finished.peer.0;
             self.with_model(peer, |model| {
                 model.on_peer_finished(&finished);
@@ -357,6 +313,7 @@ impl Sim {
             }
         }
         self.with_model(host, |model| {
+            model.finished.clear();
             model.completed.clear();
             Some(())
         });

@@ -1,6 +1,6 @@
 //! The registered memory of hosts: bytes, or a pattern that stands for as many bytes as are wanted.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 
 use urxe_core::memory::{Memory, MemoryFault};
 use urxe_core::mr::MrSpan;
@@ -31,27 +31,30 @@ pub struct HostMemory {
     regions: Vec<Region>,
     is_lite: bool,
     mismatches: Cell<u64>,
-    pub(crate) log: WriteLog,
+    /// Writes of the packet that is being handled.
+    log: RefCell<Vec<Write>>,
 }
 
-/// The writes to memory, for the checks.
-#[derive(Debug, Default)]
-pub(crate) struct WriteLog {
-    pub(crate) writes: Cell<u64>,
-    pub(crate) bytes: Cell<u64>,
-    pub(crate) atomics: Cell<u64>,
-    /// Address of the last write.
-    pub(crate) wrote_at: Cell<u64>,
-    /// Old and new value of the last atomic.
-    pub(crate) values: Cell<(u64, u64)>,
+/// A write to memory, for the checks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Write {
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+    /// It is not what the pattern of the region says.
+    pub(crate) is_wrong: bool,
+    /// Old and new value, of an atomic.
+    pub(crate) values: Option<(u64, u64)>,
 }
 
-impl WriteLog {
+impl Write {
     #[inline]
-    fn note(&self, span: MrSpan) {
-        self.writes.set(self.writes.get() + 1);
-        self.bytes.set(self.bytes.get() + span.len() as u64);
-        self.wrote_at.set(span.host_addr());
+    fn to(span: MrSpan) -> Write {
+        Write {
+            at: span.host_addr(),
+            len: span.len() as u64,
+            is_wrong: false,
+            values: None,
+        }
     }
 }
 
@@ -89,7 +92,7 @@ impl HostMemory {
             regions: Vec::new(),
             is_lite,
             mismatches: Cell::new(0),
-            log: WriteLog::default(),
+            log: RefCell::default(),
         }
     }
 
@@ -100,6 +103,22 @@ impl HostMemory {
             Contents::Pattern(number) => Region::Pattern(number, Cell::new(0)),
         });
         (self.regions.len() as u64 - 1) << OFFSET_BITS
+    }
+
+    /// The writes since they were forgotten.
+    pub(crate) fn writes(&self) -> Ref<'_, Vec<Write>> {
+        self.log.borrow()
+    }
+
+    pub(crate) fn forget_writes(&self) {
+        self.log.borrow_mut().clear();
+    }
+
+    #[inline]
+    fn note(&self, write: Write) {
+        if write.len > 0 {
+            self.log.borrow_mut().push(write);
+        }
     }
 
     /// Writes that were not what the pattern says. Each is corruption that no check noticed.
@@ -155,14 +174,15 @@ impl HostMemory {
     }
 
     fn update(&self, span: MrSpan, f: impl Fn(u64) -> u64) -> Result<u64, MemoryFault> {
-        self.log.note(span);
-        self.log.atomics.set(self.log.atomics.get() + 1);
         self.with_bytes(span.host_addr(), 8, |bytes| {
             let old = u64::from_ne_bytes([
                 bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
             ]);
             let new = f(old);
-            self.log.values.set((old, new));
+            self.note(Write {
+                values: Some((old, new)),
+                ..Write::to(span)
+            });
             bytes.copy_from_slice(&new.to_ne_bytes());
             old
         })
@@ -188,22 +208,23 @@ impl Memory for HostMemory {
 
     #[inline]
     fn copy_in(&self, span: MrSpan, src: &[u8]) -> Result<(), MemoryFault> {
-        self.log.note(span);
+        let mut write = Write::to(span);
         match self.region(span.host_addr())? {
             (Region::Pattern(number, landed), offset) => {
                 landed.set(landed.get() + span.len() as u64);
-                if self.is_lite {
-                    return Ok(());
+                if !self.is_lite {
+                    pieces(*number, offset, span.len(), |at, piece| {
+                        let is_same = src[at..at + piece.len()] == *piece;
+                        write.is_wrong |= !is_same;
+                        self.mismatches
+                            .set(self.mismatches.get() + u64::from(!is_same));
+                    });
                 }
-                pieces(*number, offset, span.len(), |at, piece| {
-                    let is_same = src[at..at + piece.len()] == *piece;
-                    self.mismatches
-                        .set(self.mismatches.get() + u64::from(!is_same));
-                });
-                Ok(())
             }
-            (Region::Bytes(_), _) => self.write(span.host_addr(), src),
+            (Region::Bytes(_), _) => self.write(span.host_addr(), src)?,
         }
+        self.note(write);
+        Ok(())
     }
 
     fn compare_swap(&self, span: MrSpan, compare: u64, swap: u64) -> Result<u64, MemoryFault> {

@@ -21,6 +21,7 @@ pub use crate::flow::{Arrivals, Flow, FlowId, FlowSpec};
 pub use connect::{ConnectOptions, QpHandle};
 pub use drive::StreamError;
 pub use job::{Job, JobId, JobSpec, Message};
+pub(crate) use memory::Write;
 pub use memory::{Contents, HostMemory};
 pub use sim::{BuildError, Sim};
 pub use stream::{Stream, StreamId, StreamOp, StreamSpec};

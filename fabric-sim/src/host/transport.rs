@@ -135,13 +135,15 @@ impl Transport {
             recovery: config.recovery,
             ..ShardConfig::default()
         });
+        let mut cqs = Completions::default();
+        cqs.model.keeps = config.recovery != Recovery::GoBackN;
         Transport {
             host,
             addr: address_of(host),
             shard,
             mrs: MrTable::new(secrets.bits()),
             memory: HostMemory::new(mode == Mode::Lite),
-            cqs: Completions::default(),
+            cqs,
             timer_at: None,
             wake_at: None,
             paths: BTreeMap::new(),
@@ -177,7 +179,9 @@ impl Transport {
             .or_insert_with(|| RxPath::new(from, source_port, local, 0));
         path.tos = tos;
         self.cqs.model.now = now;
-        let before = seen(&self.shard, &self.memory);
+        let keeps = self.cqs.model.keeps;
+        let before = seen(&self.shard, keeps);
+        self.memory.forget_writes();
         let mut env = Env {
             now: now.to_core(),
             mrs: &mut self.mrs,
@@ -186,14 +190,13 @@ impl Transport {
             late: None,
         };
         self.shard.handle_packet(path, 0, packet, &mut env);
-        let after = seen(&self.shard, &self.memory);
-        if after != before {
+        let (after, writes) = (seen(&self.shard, keeps), self.memory.writes());
+        if keeps || after != before || !writes.is_empty() {
             self.cqs.model.on_packet(&Received {
                 packet,
                 before,
                 after,
-                wrote_at: self.memory.log.wrote_at.get(),
-                values: self.memory.log.values.get(),
+                writes: &writes,
             });
         }
     }
@@ -261,15 +264,13 @@ impl Transport {
 }
 
 #[inline]
-fn seen(shard: &Shard, memory: &HostMemory) -> Seen {
-    let (stats, log) = (shard.stats(), &memory.log);
+fn seen(shard: &Shard, keeps: bool) -> Seen {
+    let stats = shard.stats();
     Seen {
-        writes: log.writes.get(),
-        bytes: log.bytes.get(),
-        atomics: log.atomics.get(),
         messages: stats.rcvd_messages,
         duplicates: stats.duplicate_request,
-        mismatches: memory.mismatches(),
+        ahead: stats.out_of_seq_request,
+        dropped: if keeps { stats.dropped.iter().sum() } else { 0 },
     }
 }
 
@@ -410,7 +411,7 @@ impl Verbs<'_> {
         transport.shard.set_selective_peer(qp);
         let model = &mut transport.cqs.model;
         let (qpn, peer) = (model.qpn_of(qp), (peer.host, peer.qpn.get()));
-        model.on_connect(qpn, peer, options.timeout);
+        model.on_connect(qpn, peer, psns, options.mtu.bytes(), options.timeout);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ mod fabric;
 mod fairness;
 mod faults;
 mod jobs;
+mod kept;
 mod lock;
 mod multicast;
 mod observe;

@@ -17,9 +17,6 @@ rate = "100Gbps"
 [host]
 recovery = "selective"
 window = "4MB"
-[checks]
-# It takes packets for written where they came, not where a gap before them was filled.
-skip = ["delivery"]
 [[flow]]
 op = "write"
 from = "h0"

@@ -2,7 +2,14 @@
 //! is executed at the other end is compared with it.
 //!
 //! Packets are looked at where they enter the transport, memory where it is written, completions where they are
-//! pushed; the transport itself knows nothing of it.
+//! pushed; the transport itself knows nothing of it. One that keeps what is ahead of a gap executes several packets when the
+//! gap is filled: what was written then must be what those packets have, one after the other.
+
+mod deed;
+mod effects;
+mod message;
+mod requester;
+mod responder;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,11 +17,17 @@ use urxe_core::WcStatus;
 use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::table::QpIndex;
 use urxe_core::work::{SendFlags, SendWr, WrData, WrOpcode};
-use urxe_wire::{BTH_LEN, Opcode, OpcodeInfo, Operation, Position, Psn};
+use urxe_wire::{BTH_LEN, Packet, Psn};
 
-use crate::check::Check;
+use crate::check::kind::Check;
 use crate::engine::{Span, Time};
+use crate::host::Write;
 use crate::topology::HostId;
+use deed::{Deed, psns_of};
+use effects::Effects;
+use message::{Action, Message};
+use requester::Answers;
+use responder::Requests;
 
 /// A request that was posted and has no completion.
 #[derive(Clone, Copy, Debug)]
@@ -26,16 +39,9 @@ struct Posted {
     /// Its number among those that the peer executes, if it is one.
     action: Option<u64>,
     result_at: u64,
-}
-
-/// A message that the peer will execute.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Action {
-    opcode: WrOpcode,
-    len: u64,
-    addr: u64,
-    compare_add: u64,
-    swap: u64,
+    /// PSNs that it takes.
+    psns: u32,
+    is_answered: bool,
 }
 
 /// A message that has been executed here.
@@ -43,12 +49,7 @@ pub(crate) struct Action {
 pub(crate) struct Finished {
     /// The QP that posted it.
     pub(crate) peer: (HostId, u32),
-    operation: Operation,
-    len: u64,
-    /// Where the first byte of a WRITE went.
-    addr: Option<u64>,
-    /// Old and new value, of an atomic.
-    pub(crate) values: Option<(u64, u64)>,
+    pub(crate) message: Message,
 }
 
 /// A completion that must come after something.
@@ -80,15 +81,10 @@ struct Qp {
     actions_done: u64,
     /// Results of atomics that were executed and not completed, by number.
     results: VecDeque<(u64, u64)>,
-    /// As responder: the last PSN that was executed.
-    last_request: Option<Psn>,
-    /// As requester: the last response that gave data.
-    last_answer: Option<Psn>,
-    /// As responder: the message that comes in.
-    incoming: u64,
-    incoming_addr: Option<u64>,
-    /// As requester: bytes of READs that came, and that completions have claimed.
-    read_came: u64,
+    mtu: u32,
+    requests: Requests,
+    answers: Answers,
+    /// Bytes of READs that completions have claimed.
     read_claimed: u64,
     last_progress: Time,
 }
@@ -96,15 +92,12 @@ struct Qp {
 /// What was counted before and after a packet was handled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Seen {
-    /// Writes, atomics among them.
-    pub(crate) writes: u64,
-    /// Bytes that they wrote.
-    pub(crate) bytes: u64,
-    pub(crate) atomics: u64,
     pub(crate) messages: u64,
     pub(crate) duplicates: u64,
-    /// Writes that were not what the pattern of the region says.
-    pub(crate) mismatches: u64,
+    /// Requests ahead of the one that is next.
+    pub(crate) ahead: u64,
+    /// Packets that were dropped. Not counted if nothing ahead is kept.
+    pub(crate) dropped: u64,
 }
 
 /// The effects of a packet.
@@ -112,16 +105,16 @@ pub(crate) struct Received<'a> {
     pub(crate) packet: &'a [u8],
     pub(crate) before: Seen,
     pub(crate) after: Seen,
-    /// Address of the last write.
-    pub(crate) wrote_at: u64,
-    /// Old and new value of the last atomic.
-    pub(crate) values: (u64, u64),
+    /// In order.
+    pub(crate) writes: &'a [Write],
 }
 
 /// The model of one host's transport.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     pub(crate) now: Time,
+    /// Packets ahead of a gap are kept.
+    pub(crate) keeps: bool,
     qps: Vec<Qp>,
     by_qpn: BTreeMap<u32, usize>,
     by_index: BTreeMap<QpIndex, u32>,
@@ -133,7 +126,6 @@ pub(crate) struct Model {
     pub(crate) completed: Vec<Completed>,
     pub(crate) violations: Vec<(Check, u32, String)>,
     pub(crate) atomic_replays: u64,
-    pub(crate) psn_wraps: u64,
 }
 
 /// A QP with requests that have no completion.
@@ -170,16 +162,25 @@ impl Model {
         let Some(qp) = self.find(qpn) else {
             return;
         };
-        if let Some(posted) = qp.sends.pop_back()
-            && posted.action.is_some()
-        {
+        let Some(posted) = qp.sends.pop_back() else {
+            return;
+        };
+        if posted.action.is_some() {
             qp.actions.pop_back();
             qp.actions_posted -= 1;
         }
+        qp.answers.take_back(posted.psns, posted.is_answered);
     }
 
-    /// A QP was connected: it begins anew.
-    pub(crate) fn on_connect(&mut self, qpn: u32, peer: (HostId, u32), ack_timeout: u8) {
+    /// A QP was connected: it begins anew. `psns` are its first own, and its peer's.
+    pub(crate) fn on_connect(
+        &mut self,
+        qpn: u32,
+        peer: (HostId, u32),
+        psns: (Psn, Psn),
+        mtu: u32,
+        ack_timeout: u8,
+    ) {
         let now = self.now;
         let Some(qp) = self.find(qpn) else {
             return;
@@ -194,6 +195,9 @@ impl Model {
             bound,
             recvs,
             last_progress: now,
+            mtu,
+            answers: Answers::new(psns.0),
+            requests: Requests::new(psns.1),
             ..Qp::default()
         };
     }
@@ -214,12 +218,13 @@ impl Model {
         let Some(qp) = self.find(qpn) else {
             return;
         };
-        let (len, first) = match wr.data {
+        let (len, first, is_one) = match wr.data {
             WrData::Sges(sges) => (
                 sges.iter().map(|s| u64::from(s.length)).sum(),
                 sges.first().map_or(0, |s| s.addr),
+                sges.len() == 1,
             ),
-            WrData::Inline(bytes) => (bytes.len() as u64, 0),
+            WrData::Inline(bytes) => (bytes.len() as u64, 0, false),
         };
         let is_local = matches!(wr.opcode, WrOpcode::BindMw | WrOpcode::LocalInv);
         let is_action = !is_local && !matches!(wr.opcode, WrOpcode::RdmaRead | WrOpcode::Flush);
@@ -234,6 +239,17 @@ impl Model {
                 swap: wr.swap,
             });
         }
+        let psns = match is_local {
+            true => 0,
+            false => psns_of(len, qp.mtu),
+        };
+        // An answer without data leaves no trace.
+        let missing = match wr.opcode {
+            WrOpcode::RdmaRead => len,
+            WrOpcode::AtomicFetchAndAdd | WrOpcode::AtomicCmpAndSwp => 8,
+            _ => 0,
+        };
+        qp.answers.expect(psns, missing, is_one.then_some(first));
         if qp.sends.is_empty() {
             qp.last_progress = now;
         }
@@ -244,6 +260,8 @@ impl Model {
             opcode: wr.opcode,
             action,
             result_at: first,
+            psns,
+            is_answered: missing > 0,
         });
     }
 
@@ -308,12 +326,6 @@ impl Model {
         }
     }
 
-    fn violate_if(&mut self, check: Check, qpn: u32, fault: Option<String>) {
-        if let Some(fault) = fault {
-            self.violate(check, qpn, fault);
-        }
-    }
-
     fn violate(&mut self, check: Check, qpn: u32, fault: String) {
         self.has_news = true;
         if self.violations.len() < 8 {
@@ -321,18 +333,13 @@ impl Model {
         }
     }
 
-    /// A packet was handled. Called for those that did something, and for repeated atomics.
+    /// A packet was handled. Called for those that did something, or may have been kept, and for repeated atomics.
     pub(crate) fn on_packet(&mut self, received: &Received<'_>) {
-        let Some(&[opcode, _, _, _, _, q0, q1, q2, _, p0, p1, p2]) =
-            received.packet.first_chunk::<BTH_LEN>()
+        let Some(&[_, _, _, _, _, q0, q1, q2, ..]) = received.packet.first_chunk::<BTH_LEN>()
         else {
             return;
         };
         let qpn = u32::from_be_bytes([0, q0, q1, q2]);
-        let psn = Psn::new(u32::from_be_bytes([0, p0, p1, p2]));
-        let Some(info) = Opcode(opcode).info() else {
-            return;
-        };
         if self.recent.0 != qpn {
             let Some(&place) = self.by_qpn.get(&qpn) else {
                 return;
@@ -342,59 +349,39 @@ impl Model {
         let Some(qp) = self.qps.get_mut(self.recent.1).filter(|qp| qp.qpn == qpn) else {
             return;
         };
-        let (before, after) = (&received.before, &received.after);
-        if after.writes != before.writes || after.messages != before.messages {
-            qp.last_progress = self.now;
-            return self.on_executed(info, psn, received);
-        }
-        let is_atomic = matches!(info.operation, Operation::CompareSwap | Operation::FetchAdd);
-        self.atomic_replays += u64::from(is_atomic && after.duplicates != before.duplicates);
-    }
-
-    /// A packet of the recent QP wrote something, or ended a message.
-    fn on_executed(&mut self, info: &OpcodeInfo, psn: Psn, received: &Received<'_>) {
-        let (before, after) = (&received.before, &received.after);
-        let (operation, is_answer) = (info.operation, info.is_response());
-        let (qpn, place) = self.recent;
-        let Some(qp) = self.qps.get_mut(place) else {
+        let Ok(packet) = Packet::parse(received.packet) else {
             return;
         };
-        let last = if is_answer {
-            qp.last_answer.replace(psn)
-        } else {
-            qp.last_request.replace(psn)
-        };
-        self.psn_wraps += u64::from(last.is_some_and(|last| psn.get() < last.get()));
-        if let Some(last) = last.filter(|last| !last.is_before(psn)) {
-            let fault = format!(
-                "{operation:?} with PSN {psn:?} was executed after {last:?}: twice, or out of order"
-            );
-            let check = if after.atomics != before.atomics {
-                Check::Atomics
-            } else {
-                Check::Delivery
-            };
-            return self.violate(check, qpn, fault);
-        }
-        let mismatch = (after.mismatches != before.mismatches)
-            .then(|| format!("{operation:?} with PSN {psn:?} wrote what was not sent"));
-        let bytes = after.bytes - before.bytes;
-        if is_answer {
-            if operation == Operation::ReadResponse {
-                qp.read_came += bytes;
+        let (before, after) = (&received.before, &received.after);
+        let is_answer = packet.info().is_response();
+        let deed = Deed::of(&packet, qp.mtu);
+        let effects = Effects::new(received.writes, after.messages - before.messages);
+        if effects.is_empty() {
+            match is_answer {
+                _ if !self.keeps => {}
+                true if after.dropped == before.dropped => qp.answers.note_ahead(deed),
+                false if after.ahead != before.ahead => qp.requests.note_ahead(deed),
+                _ => {}
             }
-            return self.violate_if(Check::Delivery, qpn, mismatch);
+            self.atomic_replays +=
+                u64::from(deed.is_atomic() && after.duplicates != before.duplicates);
+            return;
         }
-        let fault = qp.on_request(operation, info.position, bytes, received);
-        let is_action = !matches!(operation, Operation::ReadRequest | Operation::Flush);
-        if after.messages != before.messages
-            && is_action
-            && let Some(finished) = qp.finish(operation, received)
-        {
-            self.has_news = true;
-            self.finished.push(finished);
+        qp.last_progress = self.now;
+        let executed = match (is_answer, qp.peer) {
+            (true, _) => qp.answers.on_packet(deed, effects, qp.is_broken),
+            (false, Some(peer)) => {
+                let finished = &mut self.finished;
+                let has_ended = |message| finished.push(Finished { peer, message });
+                qp.requests
+                    .on_packet(deed, effects, qp.is_broken, has_ended)
+            }
+            (false, None) => Ok(()),
+        };
+        self.has_news |= !self.finished.is_empty();
+        if let Err((check, fault)) = executed {
+            self.violate(check, qpn, fault);
         }
-        self.violate_if(Check::Delivery, qpn, mismatch.or(fault));
     }
 
     /// The peer has executed the next message of a QP of this host: was it that?
@@ -406,13 +393,14 @@ impl Model {
         let number = qp.actions_done;
         qp.actions_done += 1;
         let Some(action) = qp.actions.pop_front() else {
-            let fault = format!("{:?} was executed without a post", finished.operation);
+            let operation = finished.message.operation;
+            let fault = format!("{operation:?} was executed without a post");
             return self.violate(Check::Delivery, qpn, fault);
         };
-        if let Some((old, _)) = finished.values {
+        if let Some((old, _)) = finished.message.values {
             qp.results.push_back((number, old));
         }
-        if let Some((check, fault)) = action.differs(finished) {
+        if let Some((check, fault)) = action.differs(&finished.message) {
             self.violate(check, qpn, format!("message {number}: {fault}"));
         }
     }
@@ -420,7 +408,7 @@ impl Model {
     /// A completion was pushed: has the peer executed it? Returns the result that an atomic should have.
     pub(crate) fn on_completed(&mut self, completed: &Completed) -> Option<u64> {
         let qp = self.find(completed.qpn)?;
-        if completed.read_claimed > qp.read_came {
+        if completed.read_claimed > qp.answers.came() {
             let fault = "a READ completed before its data came".to_owned();
             self.violate(Check::Completions, completed.qpn, fault);
             return None;
@@ -464,6 +452,12 @@ impl Model {
         self.qps.iter().filter_map(of)
     }
 
+    /// PSNs that began anew, of packets that were executed.
+    pub(crate) fn psn_wraps(&self) -> u64 {
+        let wraps = |qp: &Qp| qp.answers.wraps() + qp.requests.wraps();
+        self.qps.iter().map(wraps).sum()
+    }
+
     /// When a QP last executed or completed something.
     pub(crate) fn last_progress(&self, qpn: u32) -> Option<Time> {
         Some(self.qps.get(*self.by_qpn.get(&qpn)?)?.last_progress)
@@ -475,91 +469,6 @@ impl Qp {
         if posted.opcode == WrOpcode::RdmaRead && is_success {
             self.read_claimed += posted.len;
         }
-    }
-
-    /// A message has come to its end.
-    fn finish(&mut self, operation: Operation, received: &Received<'_>) -> Option<Finished> {
-        let (len, addr) = (
-            core::mem::take(&mut self.incoming),
-            self.incoming_addr.take(),
-        );
-        let is_atomic = received.after.atomics != received.before.atomics;
-        Some(Finished {
-            peer: self.peer?,
-            operation,
-            len,
-            addr,
-            values: is_atomic.then_some(received.values),
-        })
-    }
-
-    /// A request packet was executed; says what is wrong with it.
-    fn on_request(
-        &mut self,
-        operation: Operation,
-        position: Position,
-        bytes: u64,
-        received: &Received<'_>,
-    ) -> Option<String> {
-        if matches!(position, Position::First | Position::Only) {
-            (self.incoming, self.incoming_addr) = (0, None);
-        }
-        let offset = self.incoming;
-        self.incoming += bytes;
-        if operation != Operation::Write || bytes == 0 {
-            return None;
-        }
-        let start = *self.incoming_addr.get_or_insert(received.wrote_at);
-        let expected = start + offset;
-        (received.wrote_at != expected).then(|| {
-            let at = received.wrote_at;
-            format!("a WRITE went on at {at:#x}, not at {expected:#x}")
-        })
-    }
-}
-
-impl Action {
-    /// What was executed that was not posted so.
-    fn differs(&self, finished: &Finished) -> Option<(Check, String)> {
-        let is_same = match self.opcode {
-            WrOpcode::Send | WrOpcode::SendWithImm | WrOpcode::SendWithInv => {
-                finished.operation == Operation::Send
-            }
-            WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm => {
-                finished.operation == Operation::Write
-            }
-            WrOpcode::AtomicCmpAndSwp => finished.operation == Operation::CompareSwap,
-            WrOpcode::AtomicFetchAndAdd => finished.operation == Operation::FetchAdd,
-            _ => true,
-        };
-        if !is_same {
-            let (posted, executed) = (self.opcode, finished.operation);
-            let fault = format!("{posted:?} was posted, {executed:?} executed");
-            return Some((Check::Delivery, fault));
-        }
-        if let Some((old, new)) = finished.values {
-            let expected = match self.opcode {
-                WrOpcode::AtomicFetchAndAdd => old.wrapping_add(self.compare_add),
-                _ if old == self.compare_add => self.swap,
-                _ => old,
-            };
-            let fault = format!(
-                "{:?} made {new:#x} of {old:#x}, not {expected:#x}",
-                self.opcode
-            );
-            return (new != expected).then_some((Check::Atomics, fault));
-        }
-        if matches!(finished.operation, Operation::Send | Operation::Write)
-            && finished.len != self.len
-        {
-            let fault = format!("{} bytes were posted, {} written", self.len, finished.len);
-            return Some((Check::Delivery, fault));
-        }
-        let addr = finished
-            .addr
-            .filter(|_| finished.operation == Operation::Write)?;
-        let fault = format!("posted for {:#x}, written at {addr:#x}", self.addr);
-        (addr != self.addr).then_some((Check::Delivery, fault))
     }
 }
 
