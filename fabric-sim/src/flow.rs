@@ -44,6 +44,8 @@ pub struct FlowSpec {
     pub ttl: u8,
     /// The plane that it stays in, if its sender has several and that leads to its destination.
     pub plane: Option<u8>,
+    /// The plane that it arrives in, of [rails](crate::Topology::with_rails); without, that which it left in.
+    pub to_plane: Option<u8>,
 }
 
 impl FlowSpec {
@@ -61,6 +63,7 @@ impl FlowSpec {
             arrivals: Arrivals::Greedy,
             ttl: 64,
             plane: None,
+            to_plane: None,
         }
     }
 

@@ -105,6 +105,8 @@ pub struct Frame {
     pub tos: u8,
     /// Hops that are left.
     pub ttl: u8,
+    /// Which port of its destination it is for, counted from 1; 0: the nearest.
+    pub(crate) rail: u8,
     /// The time of its creation.
     pub born: Time,
     /// Stands for its content in the trace; the same in both modes.
@@ -126,6 +128,7 @@ impl Frame {
             priority: 7,
             tos: 0,
             ttl: 1,
+            rail: 0,
             born,
             digest,
             payload,

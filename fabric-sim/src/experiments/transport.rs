@@ -349,6 +349,7 @@ fn send(fabric: &mut Fabric, from: HostId, flow: u32, packet: u32, payload: u32)
         priority: fabric.config().qos.priority_of(Qos::ROCE_TOS),
         tos: Qos::ROCE_TOS,
         ttl: 64,
+        rail: 0,
         born: fabric.now(),
         digest: u64::from(flow) << 32 | u64::from(packet),
         payload: Payload::Flow {

@@ -63,6 +63,8 @@ pub(crate) struct Adapter {
     pub(crate) ports: Vec<PortId>,
     /// Flows that stay in a plane, by their hash.
     pins: BTreeMap<u32, u8>,
+    /// Flows that arrive at a certain port of their destination.
+    ends: BTreeMap<u32, u8>,
     /// The port to look at first when several are as good.
     turn: usize,
     /// Overrides what the configuration says.
@@ -81,6 +83,7 @@ impl Adapter {
         Adapter {
             ports,
             pins: BTreeMap::new(),
+            ends: BTreeMap::new(),
             turn: 0,
             rx_rate: None,
             rx: Queue::default(),
@@ -122,6 +125,23 @@ impl Fabric {
     /// Has a host send all frames of a flow in this plane, as long as that leads to their destination.
     pub fn set_plane(&mut self, host: HostId, flow_hash: u32, plane: u8) {
         self.adapters[host.index()].pins.insert(flow_hash, plane);
+    }
+
+    /// Has all frames of a flow from a host arrive at this port of their destination, as long as a way leads there. Of no
+    /// effect but in [`Topology::with_rails`](crate::Topology::with_rails).
+    pub fn set_arrival_plane(&mut self, host: HostId, flow_hash: u32, plane: u8) {
+        self.adapters[host.index()].ends.insert(flow_hash, plane);
+    }
+
+    /// Which port of its destination a frame that leaves by a port is for, counted from 1; 0: the nearest.
+    pub(crate) fn rail_to(&self, host: HostId, port: PortId, flow_hash: u32) -> u8 {
+        if !self.topology.has_rails() {
+            return 0;
+        }
+        let adapter = &self.adapters[host.index()];
+        let own = || adapter.ports.iter().position(|&own| own == port);
+        let end = adapter.ends.get(&flow_hash).map(|&end| usize::from(end));
+        end.or_else(own).map_or(0, |rail| rail as u8 + 1)
     }
 
     /// The port by which a host sends a frame.
@@ -188,7 +208,9 @@ impl Fabric {
             &[only] => only,
             _ => self.plane_of(host, frame.dst, frame.flow_hash),
         };
-        self.frames.get_mut(id).ingress = port;
+        let rail = self.rail_to(host, port, frame.flow_hash);
+        let sent = self.frames.get_mut(id);
+        (sent.ingress, sent.rail) = (port, rail);
         let now = self.queue.now();
         self.ports[port.index()].enqueue(&mut self.frames, id, frame.priority & 7, now);
         self.show_queue(port, frame.priority & 7);

@@ -250,6 +250,7 @@ mod tests {
             priority,
             tos: 0,
             ttl: 64,
+            rail: 0,
             born: Time::ZERO,
             digest: 0,
             payload: Payload::Flow {

@@ -72,10 +72,10 @@ impl Fabric {
     /// The port by which a switch sends a frame on.
     #[inline]
     fn spread(&mut self, switch: SwitchId, f: &Frame) -> Option<PortId> {
-        let ports = self.routes.next(switch, f.dst);
+        let ports = self.routes.next_on(switch, f.dst, f.rail);
         let balance = self.config.switch.balance;
         if ports.len() < 2 || balance == Balance::Ecmp {
-            return self.choose(switch, f.dst, f.flow_hash);
+            return self.choose(switch, (f.dst, f.rail), f.flow_hash);
         }
         let balancer = &mut self.switches[switch.index()].balancer;
         let port = |id: PortId| &self.ports[id.index()];
@@ -92,8 +92,13 @@ impl Fabric {
 
     /// The port by which a switch sends a flow on, if a hash decides.
     #[inline]
-    pub(crate) fn choose(&self, switch: SwitchId, dst: HostId, flow_hash: u32) -> Option<PortId> {
-        match self.routes.next(switch, dst) {
+    pub(crate) fn choose(
+        &self,
+        switch: SwitchId,
+        (dst, rail): (HostId, u8),
+        flow_hash: u32,
+    ) -> Option<PortId> {
+        match self.routes.next_on(switch, dst, rail) {
             [] => None,
             [only] => Some(*only),
             several => {

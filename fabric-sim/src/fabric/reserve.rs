@@ -27,13 +27,15 @@ impl Fabric {
     /// does not end.
     pub fn path(&self, spec: &FlowSpec) -> Option<Vec<PortId>> {
         let hash = crate::envelope::flow_hash(spec.from, spec.to, spec.source_port);
-        let mut ports = vec![self.plane_by_hash(spec.from, spec.to, hash)];
+        let first = self.plane_by_hash(spec.from, spec.to, hash);
+        let rail = self.rail_to(spec.from, first, hash);
+        let mut ports = vec![first];
         loop {
             let last = *ports.last()?;
             match self.ports[last.peer().index()].node {
                 Node::Host(host) => return (host == spec.to).then_some(ports),
                 Node::Switch(switch) => {
-                    let next = self.choose(switch, spec.to, hash)?;
+                    let next = self.choose(switch, (spec.to, rail), hash)?;
                     if ports.len() > self.switches.len() + 1 {
                         return None;
                     }

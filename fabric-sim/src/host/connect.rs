@@ -1,11 +1,14 @@
 //! Connections: their ends, and their attributes.
 
+use urxe_core::SourcePorts;
 use urxe_core::congestion::CongestionControl;
 use urxe_core::qp::attr::Mtu;
 use urxe_core::table::QpIndex;
 use urxe_wire::Qpn;
 
 use crate::congestion::Steering;
+use crate::envelope::flow_hash;
+use crate::fabric::Fabric;
 use crate::topology::HostId;
 
 /// A QP of a host.
@@ -40,6 +43,8 @@ pub struct ConnectOptions {
     pub steering: Option<Steering>,
     /// The plane that its packets stay in, both ways, if its hosts have several and that leads there.
     pub plane: Option<u8>,
+    /// The plane at the other host, of [rails](crate::Topology::with_rails) that spines join; without, the same.
+    pub to_plane: Option<u8>,
 }
 
 impl Default for ConnectOptions {
@@ -56,6 +61,23 @@ impl Default for ConnectOptions {
             congestion: CongestionControl::None,
             steering: None,
             plane: None,
+            to_plane: None,
+        }
+    }
+}
+
+/// Has the packets of a connection stay in the planes that were asked for, both ways.
+pub(super) fn pin_planes(fabric: &mut Fabric, [a, b]: [QpHandle; 2], options: &ConnectOptions) {
+    let (here, there) = (options.plane, options.to_plane);
+    let back = there.and(here);
+    for (end, peer, leaves, arrives) in [(a, b, here, there), (b, a, there.or(here), back)] {
+        let port = SourcePorts::PerQp.port(end.qpn, peer.qpn);
+        let hash = flow_hash(end.host, peer.host, port);
+        if let Some(plane) = leaves {
+            fabric.set_plane(end.host, hash, plane);
+        }
+        if let Some(plane) = arrives {
+            fabric.set_arrival_plane(end.host, hash, plane);
         }
     }
 }

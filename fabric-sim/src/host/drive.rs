@@ -3,7 +3,7 @@
 use urxe_core::cq::WcOpcode;
 use urxe_core::transmit::{RunLimits, TxBatch, TxDest};
 use urxe_core::work::{RecvWr, SendWr, WrData};
-use urxe_core::{SourcePorts, Stats, WcStatus};
+use urxe_core::{Stats, WcStatus};
 
 use crate::congestion::{Road, Steering};
 use crate::engine::{Span, Time, mix64};
@@ -13,7 +13,7 @@ use crate::envelope::{
 use crate::fabric::{LITE_BODY, Mode, frame_len};
 use crate::flow::FlowSpec;
 use crate::frame::{BodyId, Frame, Payload};
-use crate::host::connect::{ConnectOptions, QpHandle};
+use crate::host::connect::{ConnectOptions, QpHandle, pin_planes};
 use crate::host::job::{Jobs, OF_JOBS};
 use crate::host::sim::Sim;
 use crate::host::steer::News;
@@ -125,13 +125,7 @@ impl Sim {
         let from_b = self.with_verbs(b.host, |v| v.draw_psn());
         self.with_verbs(a.host, |v| v.connect(a.index, b, (from_a, from_b), options))?;
         self.with_verbs(b.host, |v| v.connect(b.index, a, (from_b, from_a), options))?;
-        if let Some(plane) = options.plane {
-            for (end, peer) in [(a, b), (b, a)] {
-                let port = SourcePorts::PerQp.port(end.qpn, peer.qpn);
-                let hash = flow_hash(end.host, peer.host, port);
-                self.fabric.set_plane(end.host, hash, plane);
-            }
-        }
+        pin_planes(&mut self.fabric, [a, b], options);
         for end in [a, b] {
             self.with_verbs(end.host, |v| {
                 v.set_congestion_control(end.index, options.congestion)
@@ -572,6 +566,7 @@ impl crate::Fabric {
             priority,
             tos: dest.tos,
             ttl: 64,
+            rail: 0,
             born: self.now(),
             digest: digest(packet),
             payload: Payload::Roce {

@@ -58,6 +58,7 @@ impl Fabric {
             priority: self.qos.priority_of(tos),
             tos,
             ttl: 64,
+            rail: 0,
             born: self.now(),
             digest: mix64(u64::from(qpn) << 32 ^ packets),
             payload: Payload::Grant { qpn, packets },

@@ -68,6 +68,9 @@ impl Sim {
         if let Some(plane) = spec.plane {
             self.fabric.set_plane(spec.from, hash, plane);
         }
+        if let Some(plane) = spec.to_plane {
+            self.fabric.set_arrival_plane(spec.from, hash, plane);
+        }
         self.flows.push(Flow::new(spec, priority, hash));
         let seed = self.fabric.config().seed;
         self.arrivals
@@ -334,6 +337,7 @@ impl Sim {
             priority: flow.priority,
             tos: flow.spec.tos,
             ttl: flow.spec.ttl,
+            rail: 0,
             born: now,
             digest: u64::from(id.0) << 32 | u64::from(packet),
             payload: Payload::Flow {

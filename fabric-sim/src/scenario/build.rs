@@ -233,6 +233,12 @@ fn topology(table: &TopologyTable) -> Topology {
             spines,
             hosts_per_switch,
         } => Topology::leaf_spine(leaves.0, spines.0, hosts_per_switch.0, edge, up),
+        Shape::Rails {
+            rails,
+            groups,
+            spines,
+            hosts_per_switch: hosts,
+        } => Topology::rails(rails.0, groups.0, spines.0, hosts.0, edge, up),
         Shape::FatTree { k } => Topology::fat_tree(k.0, edge),
         Shape::Dragonfly {
             routers,
@@ -325,21 +331,21 @@ impl At {
         }
     }
 
-    /// The receiver has such a plane.
-    fn check_plane(
-        &self,
-        topology: &Topology,
-        plane: Option<u8>,
-        name: &str,
-        to: HostId,
-    ) -> Result<()> {
-        let planes = topology.host_ports(to).count();
-        match plane {
-            Some(plane) if usize::from(plane) >= planes => {
-                Err(self.fault("plane", format!("{name} has {planes}, counted from 0")))
+    /// The receiver has such planes, and one leads to the other.
+    fn check_planes(&self, topology: &Topology, table: &FlowTable, to: HostId) -> Result<()> {
+        let (planes, name) = (topology.host_ports(to).count(), &table.to);
+        for (key, plane) in [("plane", table.plane), ("to_plane", table.to_plane)] {
+            if plane.is_some_and(|plane| usize::from(plane) >= planes) {
+                return Err(self.fault(key, format!("{name} has {planes}, counted from 0")));
             }
-            _ => Ok(()),
         }
+        let is_across = table.to_plane.is_some() && table.to_plane != table.plane;
+        if is_across && !topology.has_rails() {
+            let fault =
+                "only rails that spines join (kind = \"rails\") lead from a plane to another";
+            return Err(self.fault("to_plane", fault));
+        }
+        Ok(())
     }
 
     /// There is a way to the receiver, and no cable of it is too narrow for a packet.
@@ -383,8 +389,8 @@ impl At {
         let size = table.size.map(|size| size.0);
         let tos = table.dscp.as_ref().map_or(Qos::ROCE_TOS, |dscp| dscp.0);
         let mtu = table.mtu.as_ref().map_or(Mtu::Mtu1024, |mtu| mtu.0);
-        let plane = table.plane;
-        self.check_plane(topology, plane, &table.to, to)?;
+        let (plane, to_plane) = (table.plane, table.to_plane);
+        self.check_planes(topology, table, to)?;
         self.check_ways(sim, &senders, to, mtu)?;
         let (op, messages) = match &table.op {
             Op::Frames(frames) => {
@@ -403,6 +409,7 @@ impl At {
                         size,
                         start,
                         plane,
+                        to_plane,
                         stop: frames.stop.map_or(Time::NEVER, |span| Time::ZERO + span),
                         arrivals,
                         ..FlowSpec::new(from, to)
@@ -435,6 +442,7 @@ impl At {
                     tos,
                     mtu,
                     plane,
+                    to_plane,
                     ..host.options(messages.cc, rate)?
                 },
             })?;

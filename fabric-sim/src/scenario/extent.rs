@@ -15,11 +15,14 @@ pub(super) struct Extent {
     switches: u64,
     between: u64,
     planes: u64,
+    /// Routes of a switch to a host.
+    ways: u64,
 }
 
 impl Extent {
     /// What a shape comes to, before it is built.
     pub(super) fn of(shape: &Shape) -> Extent {
+        let mut ways = 1;
         let (hosts, switches, between) = match shape {
             Shape::SingleSwitch { hosts } => (hosts.0.into(), 1, 0),
             Shape::BackToBack {} => (2, 0, 1),
@@ -37,6 +40,21 @@ impl Extent {
                 let (leaves, spines) = (u64::from(leaves.0), u64::from(spines.0));
                 let hosts = leaves * u64::from(hosts_per_switch.0);
                 (hosts, leaves + spines, leaves * spines)
+            }
+            Shape::Rails {
+                rails,
+                groups,
+                spines,
+                hosts_per_switch,
+            } => {
+                let (rails, groups) = (u64::from(rails.0), u64::from(groups.0));
+                let spines = u64::from(spines.0);
+                let hosts = groups * u64::from(hosts_per_switch.0);
+                // One to each port, and to the nearest.
+                ways = rails + 1;
+                let leaves = groups * rails;
+                let between = leaves * spines + hosts * (rails - 1);
+                (hosts, leaves + spines, between)
             }
             Shape::FatTree { k } => {
                 let half = u64::from(k.0) / 2;
@@ -66,6 +84,7 @@ impl Extent {
             switches,
             between,
             planes: 1,
+            ways,
         }
     }
 
@@ -86,7 +105,7 @@ impl Extent {
                 CABLES_MAX,
             ),
             (
-                self.hosts * self.switches * self.planes,
+                self.hosts * self.switches * self.planes * self.ways,
                 "routes (hosts times switches)",
                 ROUTES_MAX,
             ),

@@ -272,6 +272,12 @@ pub(super) enum Shape {
         spines: Count,
         hosts_per_switch: Count,
     },
+    Rails {
+        rails: PlaneCount,
+        groups: Count,
+        spines: Count,
+        hosts_per_switch: Count,
+    },
     FatTree {
         k: Ports,
     },
@@ -428,11 +434,13 @@ pub(super) struct FlowTable {
     pub(super) dscp: Option<Dscp>,
     pub(super) mtu: Option<PathMtu>,
     pub(super) plane: Option<u8>,
+    pub(super) to_plane: Option<u8>,
 }
 
 impl FlowTable {
-    const COMMON: &'static [&'static str] =
-        &["from", "to", "size", "start", "dscp", "mtu", "plane"];
+    const COMMON: &'static [&'static str] = &[
+        "from", "to", "size", "start", "dscp", "mtu", "plane", "to_plane",
+    ];
 }
 
 #[derive(Clone, Debug, Deserialize)]

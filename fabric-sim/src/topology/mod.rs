@@ -103,6 +103,7 @@ pub struct Topology {
     hosts: Vec<String>,
     switches: Vec<String>,
     cables: Vec<Cable>,
+    has_rails: bool,
 }
 
 /// Why a topology cannot be simulated.
@@ -169,6 +170,21 @@ impl Topology {
     /// Number of ports: two for each cable.
     pub fn port_count(&self) -> usize {
         self.cables.len() * 2
+    }
+
+    /// Its hosts have an adapter on each of several rails, and the rails are joined: a frame goes to the port of its destination that
+    /// has the number of the port which it left by, or to another if its flow says so
+    /// ([`ConnectOptions::to_plane`](crate::host::ConnectOptions)). Without, it goes to the nearest.
+    pub fn with_rails(self) -> Topology {
+        Topology {
+            has_rails: true,
+            ..self
+        }
+    }
+
+    /// True after [`Topology::with_rails`].
+    pub fn has_rails(&self) -> bool {
+        self.has_rails
     }
 
     /// All cables.

@@ -9,6 +9,10 @@ use crate::topology::{HostId, Node, PortId, SwitchId, Topology};
 pub struct Routes {
     /// By switch, then by host: a place in `sets`.
     table: Vec<Vec<u32>>,
+    /// The same to a certain port of a host, if hosts have one on each of several rails: by switch, then by host and port.
+    to_rails: Vec<Vec<u32>>,
+    /// Ports that a host has at most.
+    rails: usize,
     /// Ports of equal cost; the first is empty, for hosts that cannot be reached.
     sets: Vec<Box<[PortId]>>,
     known: BTreeMap<Box<[PortId]>, u32>,
@@ -29,17 +33,22 @@ impl Routes {
             ..Routes::default()
         };
         routes.intern(Box::default());
+        let mut count = vec![0; topology.host_count()];
         let mut neighbours = vec![Vec::new(); topology.switch_count()];
         let mut attached = vec![Vec::new(); topology.host_count()];
-        for port in topology.ports().filter(|&p| !is_down(p)) {
+        for port in topology.ports() {
             match (topology.node_at(port), topology.node_at(port.peer())) {
-                (Node::Switch(from), Node::Switch(to)) => {
+                (Node::Switch(from), Node::Switch(to)) if !is_down(port) => {
                     neighbours[from.index()].push((port, to));
                 }
                 (Node::Switch(from), Node::Host(host)) => {
-                    attached[host.index()].push((from, port));
+                    let rail: &mut usize = &mut count[host.index()];
+                    if !is_down(port) {
+                        attached[host.index()].push((from, port, *rail));
+                    }
+                    *rail += 1;
                 }
-                (Node::Host(_), _) => {}
+                _ => {}
             }
         }
         // Hosts on one switch have all but the last hop in common.
@@ -47,7 +56,7 @@ impl Routes {
         for host in topology.hosts() {
             // Of several ports of a host the nearest counts. In most networks with several a switch has a way to one of them only.
             let mut nearest = vec![u32::MAX; routes.table.len()];
-            for &(edge, port) in &attached[host.index()] {
+            for &(edge, port, _) in &attached[host.index()] {
                 let towards = by_edge
                     .entry(edge)
                     .or_insert_with(|| routes.towards(edge, &neighbours));
@@ -67,7 +76,31 @@ impl Routes {
                 routes.set(edge, host, &ports);
             }
         }
+        if topology.has_rails() {
+            routes.rails = count.iter().copied().max().unwrap_or(0);
+            routes.add_rails(&attached, &by_edge);
+        }
         routes
+    }
+
+    /// The ways to each port of each host.
+    fn add_rails(
+        &mut self,
+        attached: &[Vec<(SwitchId, PortId, usize)>],
+        by_edge: &BTreeMap<SwitchId, Vec<Towards>>,
+    ) {
+        let rails = self.rails;
+        self.to_rails = vec![vec![0; attached.len() * rails]; self.table.len()];
+        for (host, ports) in attached.iter().enumerate() {
+            for &(edge, port, rail) in ports {
+                let last = self.intern([port].into());
+                for (switch, towards) in by_edge[&edge].iter().enumerate() {
+                    let is_edge = towards.distance == 0;
+                    self.to_rails[switch][host * rails + rail] =
+                        if is_edge { last } else { towards.set };
+                }
+            }
+        }
     }
 
     /// Ports of a set are as good as those that there are.
@@ -89,10 +122,27 @@ impl Routes {
         &self.sets[set as usize]
     }
 
-    /// Overrides the routes of a switch to a host: for fixed paths, and for loops on purpose.
+    /// The ports that lead towards the port of a host with this number, counted from 1; towards the nearest if it is 0, or if none does.
+    #[inline]
+    pub(crate) fn next_on(&self, switch: SwitchId, host: HostId, rail: u8) -> &[PortId] {
+        let rail = usize::from(rail);
+        if rail == 0 || rail > self.rails {
+            return self.next(switch, host);
+        }
+        match self.to_rails[switch.index()][host.index() * self.rails + rail - 1] {
+            0 => self.next(switch, host),
+            set => &self.sets[set as usize],
+        }
+    }
+
+    /// Overrides the routes of a switch to a host, whichever of its ports they lead to: for fixed paths, and for loops on purpose.
     pub fn set(&mut self, switch: SwitchId, host: HostId, ports: &[PortId]) {
         let set = self.intern(ports.into());
         self.table[switch.index()][host.index()] = set;
+        if let Some(to_rails) = self.to_rails.get_mut(switch.index()) {
+            let first = host.index() * self.rails;
+            to_rails[first..first + self.rails].fill(0);
+        }
     }
 
     /// By switch: what leads nearer to the switch `edge`.
@@ -167,6 +217,38 @@ mod tests {
             });
             assert!(hops.is_some(), "{host:?}");
         }
+    }
+
+    #[test]
+    fn each_port_of_a_host_on_rails_has_a_way_of_its_own() {
+        let link = Link::new(Rate::gbps(100));
+        let t = Topology::rails(3, 2, 2, 2, link, link);
+        let switch = |name| match t.find(name) {
+            Some(Node::Switch(switch)) => switch,
+            _ => panic!("named so"),
+        };
+        let leads_to = |routes: &Routes, from, rail| -> Vec<String> {
+            let ports = routes.next_on(switch(from), HostId(3), rail).iter();
+            let node = |port: &PortId| t.name(t.node_at(port.peer())).to_owned();
+            ports.map(node).collect()
+        };
+        let routes = Routes::shortest(&t, |_| false);
+        for rail in [1, 2, 3] {
+            assert_eq!(leads_to(&routes, "leaf0.r1", rail), ["spine0", "spine1"]);
+            let last = format!("leaf1.r{}", rail - 1);
+            assert_eq!(leads_to(&routes, "spine1", rail), [last]);
+        }
+        assert_eq!(leads_to(&routes, "leaf1.r2", 3), ["h3"]);
+        assert_eq!(leads_to(&routes, "leaf1.r2", 1), ["spine0", "spine1"]);
+        assert_eq!(leads_to(&routes, "leaf1.r2", 0), ["h3"], "the nearest");
+        // Without its cable, and with another way to the host.
+        let cut = t
+            .port_between(switch("leaf1.r2"), HostId(3))
+            .expect("there");
+        let routes = Routes::shortest(&t, |p| p == cut || p == cut.peer());
+        assert_eq!(leads_to(&routes, "leaf1.r2", 3), ["spine0", "spine1"]);
+        assert_eq!(leads_to(&routes, "spine0", 3), ["leaf1.r0", "leaf1.r1"]);
+        assert_eq!(leads_to(&routes, "spine0", 2), ["leaf1.r1"]);
     }
 
     #[test]

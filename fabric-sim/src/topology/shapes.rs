@@ -60,6 +60,36 @@ impl Topology {
         t
     }
 
+    /// Rails that spines join: `groups` groups of `hosts` hosts, which have an adapter on each of `rails` rails. A rail has a leaf in each
+    /// group, `leaf<group>.r<rail>`, and each leaf is connected to all spines, `spine0`...: within a group a rail is one switch, and between
+    /// groups and between rails frames go over a spine.
+    pub fn rails(
+        rails: u32,
+        groups: u32,
+        spines: u32,
+        hosts: u32,
+        edge: Link,
+        up: Link,
+    ) -> Topology {
+        let mut t = Topology::new();
+        let spines = t.add_switches("spine", spines);
+        for group in 0..groups {
+            let leaves = t.add_switches(&format!("leaf{group}.r"), rails);
+            let first = t.host_count();
+            let hosts = (0..hosts as usize).map(|n| t.add_host(format!("h{}", first + n)));
+            let hosts: Vec<HostId> = hosts.collect();
+            for leaf in leaves {
+                for &host in &hosts {
+                    t.connect(host, leaf, edge);
+                }
+                for &spine in &spines {
+                    t.connect(leaf, spine, up);
+                }
+            }
+        }
+        t.with_rails()
+    }
+
     /// The fat tree of switches with `k` ports (Al-Fares et al.): k pods of k/2 edge and k/2 aggregation
     /// switches, (k/2)^2 cores, k^3/4 hosts.
     ///
@@ -215,6 +245,21 @@ mod tests {
             .collect();
         assert_eq!(names, ["leaf0", "leaf0.p1", "leaf0.p2", "leaf0.p3"]);
         assert!(t.planes(3).check().is_err(), "12 ports");
+    }
+
+    #[test]
+    fn rails_have_a_leaf_in_each_group_and_spines_in_common() {
+        let link = Link::new(Rate::gbps(100));
+        let t = Topology::rails(4, 2, 3, 5, link, link);
+        t.check().expect("can be simulated");
+        assert_eq!((t.host_count(), t.switch_count()), (10, 3 + 8));
+        assert_eq!(t.cables().len(), 10 * 4 + 8 * 3);
+        let names: Vec<&str> = t
+            .host_ports(HostId(7))
+            .map(|port| t.name(t.node_at(port.peer())))
+            .collect();
+        assert_eq!(names, ["leaf1.r0", "leaf1.r1", "leaf1.r2", "leaf1.r3"]);
+        assert!(t.has_rails());
     }
 
     #[test]
