@@ -214,6 +214,9 @@ fn flow_data(flow: &FlowOutcome, arrived: &[u64]) -> Value {
         "ideal_us": flow.ideal.map(us),
         "slowdown": flow.slowdown(),
         "failure": flow.failure,
+        "qps": flow.qps,
+        "messages": flow.messages,
+        "sent_again": flow.sent_again,
         // Bytes in each sample.
         "arrived": packed(arrived.to_vec()),
     })

@@ -30,6 +30,12 @@ pub struct FlowOutcome {
     pub ideal: Option<Span>,
     /// How it failed, if it did.
     pub failure: Option<String>,
+    /// The numbers of its QPs, of a program's flow: that which posted, and its peer.
+    pub qps: Option<(u32, u32)>,
+    /// Messages that were posted, of a program's flow.
+    pub messages: Option<u64>,
+    /// Packets that left again, answers of READs among them, of a program's flow.
+    pub sent_again: Option<u64>,
 }
 
 impl FlowOutcome {
@@ -55,6 +61,9 @@ pub fn outcomes(sim: &Sim) -> Vec<FlowOutcome> {
         goodput: flow.goodput(),
         ideal: ideal_of_flow(sim, &flow.spec),
         failure: None,
+        qps: None,
+        messages: None,
+        sent_again: None,
     });
     let streams = (0..).map(crate::host::StreamId).zip(sim.streams());
     let streams = streams.map(|(id, stream)| FlowOutcome {
@@ -68,6 +77,9 @@ pub fn outcomes(sim: &Sim) -> Vec<FlowOutcome> {
         goodput: stream.goodput(),
         ideal: ideal_of_stream(sim, &stream.spec),
         failure: stream.failure.map(|status| status.to_string()),
+        qps: None,
+        messages: None,
+        sent_again: None,
     });
     flows.chain(streams).collect()
 }

@@ -80,6 +80,8 @@ pub(crate) struct Sampler {
     meter: Rc<RefCell<Meter>>,
     recorder: Recorder,
     at: Time,
+    /// Bytes that have arrived so far of flows that the simulation does not know: of programs. There may be more of them later.
+    pub(crate) more: Vec<u64>,
 }
 
 impl Sampler {
@@ -109,6 +111,7 @@ impl Sampler {
                 series,
             },
             at: sim.now(),
+            more: Vec::new(),
         }
     }
 
@@ -120,7 +123,9 @@ impl Sampler {
     /// The simulation is at `end`, of a sample or of all. False if nothing is left to happen before `until`.
     pub(crate) fn pass(&mut self, sim: &mut Sim, end: Time, until: Time) -> bool {
         let mut meter = self.meter.borrow_mut();
-        self.recorder.add(self.at, &meter.read(end), &landed(sim));
+        let mut landed = landed(sim);
+        landed.extend(&self.more);
+        self.recorder.add(self.at, &meter.read(end), &landed);
         self.at = end;
         let next = sim.fabric_mut().next_event().filter(|&next| next <= until);
         let Some(next) = next.filter(|_| end < until) else {
@@ -265,6 +270,10 @@ struct Recorder {
 impl Recorder {
     /// Adds what happened from `start` on, not longer than an interval.
     fn add(&mut self, start: Time, sample: &Sample, landed: &[u64]) {
+        if landed.len() > self.landed.len() {
+            self.landed.resize(landed.len(), 0);
+            self.series.flows.resize(landed.len(), Vec::new());
+        }
         // A host that begins anew counts from nothing.
         let since = landed.iter().zip(&self.landed);
         let arrived: Vec<u64> = since.map(|(now, then)| now.saturating_sub(*then)).collect();

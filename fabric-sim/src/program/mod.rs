@@ -48,6 +48,7 @@ mod capture;
 mod cpu;
 mod executor;
 mod fewer;
+mod flows;
 mod groups;
 mod here;
 mod marks;

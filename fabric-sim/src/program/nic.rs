@@ -12,6 +12,7 @@ use crate::engine::{Entity, Rng, Span, Time, mix64};
 use crate::program::calls::Calls;
 use crate::program::cpu::Cpu;
 use crate::program::executor::Executor;
+use crate::program::flows::Flows;
 use crate::program::model::{Finding, Model, REGION_BITS};
 use crate::program::threads::{self, Shared};
 use crate::program::wait::{Reason, Wait};
@@ -222,6 +223,17 @@ impl Nic {
     /// What the verbs of any host did that they must not, since this was asked last.
     pub(crate) fn take_findings(&self) -> Vec<Finding> {
         self.model.with(Model::take_findings)
+    }
+
+    /// The flows of all programs, if the run has a page.
+    pub(crate) fn with_flows<T>(&self, work: impl FnOnce(&mut Flows) -> T) -> Option<T> {
+        self.model
+            .with(|model| model.flows.as_mut().map(|flows| work(flows)))
+    }
+
+    /// Keeps flows from now on.
+    pub(crate) fn keep_flows(&self) {
+        self.model.with(|model| model.flows = Some(Box::default()));
     }
 
     /// The last calls of the host's programs, in order, with their times.

@@ -3,11 +3,13 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::engine::Time;
 use crate::fabric::Upcall;
 use crate::host::Sim;
 use crate::observe::{Observation, Sampler, Sampling, html};
+use crate::program::nic::Nic;
 use crate::program::report::Cause;
 use crate::scenario::Report;
 
@@ -28,13 +30,16 @@ pub(crate) struct Page {
 pub(crate) struct Paging {
     page: Page,
     sampler: Sampler,
+    /// Of any host: they hear of all flows.
+    nic: Arc<Nic>,
 }
 
 impl Paging {
-    pub(crate) fn begin(sim: &mut Sim, page: &Page) -> Paging {
+    pub(crate) fn begin(sim: &mut Sim, page: &Page, nic: Arc<Nic>) -> Paging {
         Paging {
             page: page.clone(),
             sampler: Sampler::begin(sim, Sampling::AtMost(SAMPLES)),
+            nic,
         }
     }
 
@@ -43,10 +48,16 @@ impl Paging {
         loop {
             let end = self.sampler.end().min(until);
             let upcall = sim.step_for_programs(end);
-            if upcall.is_some() || !self.sampler.pass(sim, end, until) {
+            if upcall.is_some() || !self.pass(sim, end, until) {
                 return upcall;
             }
         }
+    }
+
+    fn pass(&mut self, sim: &mut Sim, end: Time, until: Time) -> bool {
+        let arrived = self.nic.with_flows(|flows| flows.arrived());
+        self.sampler.more = arrived.unwrap_or_default();
+        self.sampler.pass(sim, end, until)
     }
 
     /// Writes the page of a run that is over; it failed if there are `failures`.
@@ -57,9 +68,15 @@ impl Paging {
         failures: Vec<String>,
     ) -> Result<(), Cause> {
         let now = sim.now();
-        self.sampler.pass(sim, now, now);
-        let series = self.sampler.finish(sim);
-        let seen = Observation::of(sim, series);
+        self.pass(sim, now, now);
+        let topology = sim.fabric().topology();
+        let flows = self.nic.with_flows(|flows| flows.outcomes(topology));
+        let mut series = self.sampler.finish(sim);
+        let flows = flows.unwrap_or_default();
+        let count = sim.flows().len() + sim.streams().len() + flows.len();
+        series.flows.resize(count, vec![0; series.len]);
+        let mut seen = Observation::of(sim, series);
+        seen.flows.extend(flows);
         let report = Report {
             failures,
             ..Report::of(sim)

@@ -19,7 +19,7 @@ use crate::program::fewer::{Did, Left};
 use crate::program::marks::Marks;
 use crate::program::model::Model;
 use crate::program::nic::Nic;
-use crate::program::page::{Page, Paging};
+use crate::program::page::Page;
 use crate::program::report::{Cause, Failure, Report, seen};
 use crate::program::threads::{Shared, Watch, with_patience};
 use crate::program::told::{Caller, last_calls};
@@ -295,7 +295,7 @@ impl Simulation {
         let capture = self.capture.as_ref().map(begin).transpose();
         let capture = capture.map_err(not_begun)?;
         if let Some(page) = &self.page {
-            world.paging = Some(Paging::begin(&mut world.sim, page));
+            world.begin_page(page);
         }
         self.start(&mut world);
         let result = world.run(Time::ZERO + self.limit);

@@ -15,7 +15,7 @@ use crate::host::{Sim, TimerFor, address_of};
 use crate::program::TaskId;
 use crate::program::here::Here;
 use crate::program::nic::{Nic, Outgoing};
-use crate::program::page::Paging;
+use crate::program::page::{Page, Paging};
 use crate::program::report::{Cause, HostEnd};
 use crate::program::threads::{Coroutine, Ending, Shared, Turn, Watch};
 use crate::program::wait::{Reason, Wait};
@@ -191,6 +191,13 @@ impl World {
             Some(paging) => paging.step(&mut self.sim, until),
             None => self.sim.step_for_programs(until),
         }
+    }
+
+    /// Samples the run for its page from now on.
+    pub(crate) fn begin_page(&mut self, page: &Page) {
+        let nic = self.nic(HostId(0)).clone();
+        nic.keep_flows();
+        self.paging = Some(Paging::begin(&mut self.sim, page, nic));
     }
 
     /// A crashed host has a service that will go on.
@@ -467,6 +474,10 @@ impl World {
         let place = host.index();
         self.tell_groups(host);
         while let Some(sent) = self.hosts[place].nic.take_outgoing() {
+            if self.paging.is_some() {
+                let nic = &self.hosts[place].nic;
+                nic.with_flows(|flows| flows.on_sent(sent.dest, &sent.bytes));
+            }
             if sent.dest == address_of(host) {
                 self.hosts[place].loopback.push_back((now + LOOPBACK, sent));
                 continue;

@@ -367,9 +367,16 @@ function flows() {
     byId("cdf").append(plot.root);
   }
   const given = (value, text) => value === null ? "" : text(value);
-  table("flows", ["flow", "operation", "arrived", "of", "starts at", "took", "goodput", "alone", "slowdown", "failure"], run.flows.map(flow => [
-    `${flow.from} to ${flow.to}`, flow.op, bytes(flow.bytes), flow.size === null ? "no end" : bytes(flow.size), time(flow.start_us),
-    given(flow.completion_us, time), given(flow.goodput_gbps, gbps), given(flow.ideal_us, time), given(flow.slowdown, n => n.toFixed(2)), flow.failure || ""]));
+  const hex = n => "0x" + n.toString(16);
+  const name = flow => flow.qps === null ? `${flow.from} to ${flow.to}` : `${flow.from} QP ${hex(flow.qps[0])} to ${flow.to} QP ${hex(flow.qps[1])}`;
+  // Of programs, messages and packets that left again; of the others, how long they would have taken alone.
+  const ofPrograms = run.flows.some(flow => flow.qps !== null), ofOthers = run.flows.some(flow => flow.qps === null);
+  const columns = [["flow", name], ["operation", flow => flow.op], ["arrived", flow => bytes(flow.bytes)], ["of", flow => flow.size === null ? "no end" : bytes(flow.size)],
+    ...(ofPrograms ? [["messages", flow => given(flow.messages, String)], ["sent again", flow => given(flow.sent_again, n => n === 1 ? "1 packet" : `${n} packets`)]] : []),
+    ["starts at", flow => time(flow.start_us)], ["took", flow => given(flow.completion_us, time)], ["goodput", flow => given(flow.goodput_gbps, gbps)],
+    ...(ofOthers || !ofPrograms ? [["alone", flow => given(flow.ideal_us, time)], ["slowdown", flow => given(flow.slowdown, n => n.toFixed(2))]] : []),
+    ["failure", flow => flow.failure || ""]];
+  table("flows", columns.map(column => column[0]), run.flows.map(flow => columns.map(column => column[1](flow))));
 }
 
 // ---- time -------------------------------------------------------------------------------------------------------

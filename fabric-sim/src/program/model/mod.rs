@@ -13,6 +13,7 @@ use urxe_wire::{BTH_LEN, Opcode};
 use crate::check::Check;
 use crate::engine::Time;
 use crate::envelope::host_of;
+use crate::program::flows::Flows;
 use crate::topology::HostId;
 
 /// The addresses of a host's regions have its number, plus 1, above these bits.
@@ -99,6 +100,8 @@ pub(crate) struct Model {
     told: Option<(Name, bool)>,
     findings: Vec<Finding>,
     now: Time,
+    /// Flows, if the run has a page.
+    pub(crate) flows: Option<Box<Flows>>,
 }
 
 impl End {
@@ -146,6 +149,9 @@ impl Model {
     /// A host does something; `addrs` are the addresses by which its programs know the memory that it is about.
     pub(crate) fn note(&mut self, now: Time, host: HostId, act: &Act<'_>, addrs: &[u64]) {
         self.now = now;
+        if let Some(flows) = &mut self.flows {
+            flows.note(now, host, act);
+        }
         match *act {
             Act::Created {
                 qpn,
@@ -185,6 +191,9 @@ impl Model {
     /// All of a host's QPs are gone.
     pub(crate) fn on_crash(&mut self, host: HostId) {
         self.ends.retain(|(of, _), _| *of != host);
+        if let Some(flows) = &mut self.flows {
+            flows.on_crash(host);
+        }
     }
 
     pub(crate) fn take_findings(&mut self) -> Vec<Finding> {
