@@ -249,3 +249,59 @@ fn what_goes_wrong_is_told() {
         }
     }
 }
+
+#[test]
+fn each_seed_is_a_line_of_json() {
+    let Some(program) = compile(PROGRAM, &["-lpthread"]) else {
+        return;
+    };
+    let json = |args: &[&str]| -> (Option<i32>, Vec<serde_json::Value>) {
+        let options = [&["--json"], args].concat();
+        let ran = exec(&options);
+        let lines = ran.text.lines().filter(|line| line.starts_with('{'));
+        let values = lines.map(|line| serde_json::from_str(line).expect("JSON"));
+        (ran.code, values.collect())
+    };
+    let (code, lines) = json(&["--seeds", "3", "--twice", "--", &program.binary, "talk"]);
+    assert_eq!((code, lines.len()), (Some(0), 3));
+    let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/JSON.md"))
+        .expect("it is there");
+    let row = document
+        .lines()
+        .find(|line| line.starts_with("| `urxe sim exec` |"));
+    let row = row.expect("the document has it");
+    for (seed, line) in (1..).zip(&lines) {
+        assert_eq!(
+            (&line["seed"], &line["is_same"]),
+            (&seed.into(), &true.into())
+        );
+        let plain = exec(&["--seed", &seed.to_string(), "--", &program.binary, "talk"]);
+        assert_eq!(
+            traces(&plain.text),
+            [line["trace"].as_str().expect("a text")]
+        );
+        assert!((0.001..10.0).contains(&line["end_s"].as_f64().expect("a number")));
+        let [server, client] = &line["programs"].as_array().expect("a list")[..] else {
+            panic!("{line}");
+        };
+        assert_eq!(
+            (&server["host"], &client["host"]),
+            (&"h0".into(), &"h1".into())
+        );
+        assert_eq!(client["command"][2], "10.0.0.1");
+        assert_eq!(server["output"], "from 10.0.0.2\n");
+        for object in [line, server] {
+            for name in object.as_object().expect("fields").keys() {
+                assert!(row.contains(&format!("`{name}`")), "no {name}");
+            }
+        }
+    }
+    // A program that fails is in it, and the command fails.
+    let (code, lines) = json(&["--", &program.binary, "thread"]);
+    assert_eq!((code, lines.len()), (Some(1), 1));
+    let first = &lines[0]["programs"][0];
+    assert_eq!(first["refused"][0], "starts a thread");
+    assert_eq!(first["failure"], "ended with status 4");
+    let failures = lines[0]["failures"].as_array().expect("a list");
+    assert_eq!(failures.len(), 2, "{lines:?}");
+}

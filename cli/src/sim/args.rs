@@ -118,6 +118,9 @@ pub(crate) struct ExecArgs {
     /// Seconds of real time that a program may go on without a call
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = value_parser!(u64).range(1..=3600))]
     pub(crate) patience: u64,
+    /// Print JSON: a line a seed
+    #[arg(long)]
+    pub(crate) json: bool,
     /// A server: it runs on the first host, and on the second with the first's address behind its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,

@@ -1,5 +1,6 @@
 //! What runs of simulations came to, for programs. Times are in seconds, rates in bits a second.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -41,6 +42,31 @@ pub(super) struct Page<'a> {
     #[serde(flatten)]
     pub(super) run: Run<'a>,
     pub(super) page: &'a Path,
+}
+
+/// Programs of the system's, under a seed.
+#[derive(Debug, Serialize)]
+pub(super) struct Executed<'a> {
+    pub(super) seed: u64,
+    pub(super) trace: String,
+    pub(super) end_s: f64,
+    /// Whether the second run of the seed was the same; `None` if there was none.
+    pub(super) is_same: Option<bool>,
+    pub(super) programs: Vec<ExecutedProgram<'a>>,
+    /// What went wrong, of the run and of programs.
+    pub(super) failures: &'a [String],
+}
+
+/// One of them.
+#[derive(Debug, Serialize)]
+pub(super) struct ExecutedProgram<'a> {
+    pub(super) host: String,
+    pub(super) command: &'a [String],
+    /// What it printed.
+    pub(super) output: Cow<'a, str>,
+    /// What it tried that is not simulated.
+    pub(super) refused: &'a [String],
+    pub(super) failure: Option<&'a str>,
 }
 
 /// What is left of a scenario that fails.

@@ -24,7 +24,9 @@ use self::process::{Ended, Process};
 use self::streams::Streams;
 use crate::error::CliError;
 use crate::launch::{obstacle, simulated};
+use crate::output::print_report;
 use crate::sim::args::{ExecArgs, ScenarioArgs};
+use crate::sim::json::{Executed, ExecutedProgram};
 
 /// Between the beginnings of two programs, where the file says nothing else: servers come first.
 const APART: Duration = Duration::from_millis(1);
@@ -91,26 +93,32 @@ pub(super) fn run(args: &ExecArgs) -> Result<(), CliError> {
     let first = args.seed.unwrap_or(first);
     for seed in (0..args.seeds).map(|more| first.wrapping_add(more)) {
         let run = run_seed(args, scenario.as_ref(), &programs, seed)?;
-        if args.twice {
-            let again = run_seed(args, scenario.as_ref(), &programs, seed)?;
-            if run.trace() != again.trace() || run.ended != again.ended {
-                print(&programs, &run, seed)?;
-                print(&programs, &again, seed)?;
-                return Err(CliError::Fault(format!(
-                    "seed {seed} is not the same twice"
-                )));
-            }
-        }
+        let again = match args.twice {
+            true => Some(run_seed(args, scenario.as_ref(), &programs, seed)?),
+            false => None,
+        };
+        let is_same = again
+            .as_ref()
+            .map(|again| run.trace() == again.trace() && run.ended == again.ended);
         let faults = run.faults(&programs);
-        if args.seeds == 1 || !faults.is_empty() {
+        let is_bad = is_same == Some(false) || !faults.is_empty();
+        if args.json {
+            print_json(&programs, &run, seed, is_same, &faults)?;
+        } else if args.seeds == 1 || is_bad {
             print(&programs, &run, seed)?;
         }
-        writeln!(
-            stdout(),
-            "seed {seed}: {}, trace {:016x}",
-            run.at(),
-            run.trace()
-        )?;
+        if let (Some(again), Some(false)) = (again, is_same) {
+            if !args.json {
+                print(&programs, &again, seed)?;
+            }
+            return Err(CliError::Fault(format!(
+                "seed {seed} is not the same twice"
+            )));
+        }
+        if !args.json {
+            let (at, trace) = (run.at(), run.trace());
+            writeln!(stdout(), "seed {seed}: {at}, trace {trace:016x}")?;
+        }
         if !faults.is_empty() {
             return Err(CliError::Fault(faults.join("\n")));
         }
@@ -214,6 +222,36 @@ fn run_seed(
         result,
         ended: ended.collect(),
     })
+}
+
+/// A line of JSON about a seed.
+fn print_json(
+    programs: &[Program],
+    run: &Run,
+    seed: u64,
+    is_same: Option<bool>,
+    failures: &[String],
+) -> Result<(), CliError> {
+    let each = programs.iter().zip(&run.ended);
+    let programs = each.map(|(program, ended)| ExecutedProgram {
+        host: format!("h{}", program.host.0),
+        command: &program.command,
+        output: String::from_utf8_lossy(&ended.output),
+        refused: &ended.notes,
+        failure: ended
+            .fault
+            .as_deref()
+            .filter(|_| !run.has_crashed(program.host)),
+    });
+    let executed = Executed {
+        seed,
+        trace: format!("{:016x}", run.trace()),
+        end_s: run.at().since(Time::ZERO).as_secs_f64(),
+        is_same,
+        programs: programs.collect(),
+        failures,
+    };
+    print_report(true, &executed, String::new)
 }
 
 /// What the programs printed.
