@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -105,6 +106,70 @@ static void client(const char *host)
 	CHECK(close(fd) == 0);
 }
 
+/* Two peers, one of which writes later; and a message of several parts each way. */
+static void epoll_server(void)
+{
+	struct sockaddr_in in = address(NULL, 7000);
+	int fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(EPOLL_CLOEXEC);
+	CHECK(set >= 0 && bind(fd, (struct sockaddr *)&in, sizeof in) == 0 && listen(fd, 1) == 0);
+	struct epoll_event told[4], event = { .events = EPOLLIN, .data.u64 = 1 };
+	CHECK(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0);
+	CHECK(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == -1 && errno == EEXIST);
+	double before = now();
+	CHECK(epoll_wait(set, told, 4, 1) == 0 && now() - before >= 0.000999);
+	CHECK(epoll_wait(set, told, 4, -1) == 1 && told[0].data.u64 == 1 && told[0].events == EPOLLIN);
+	int peer = accept(fd, NULL, NULL);
+	CHECK(peer >= 0);
+	/* A real descriptor in the same set. */
+	int ends[2];
+	CHECK(pipe(ends) == 0);
+	event.data.u64 = 3;
+	CHECK(epoll_ctl(set, EPOLL_CTL_ADD, ends[0], &event) == 0);
+	event.data.u64 = 2;
+	event.events = EPOLLIN | EPOLLONESHOT;
+	CHECK(epoll_ctl(set, EPOLL_CTL_ADD, peer, &event) == 0);
+	CHECK(epoll_wait(set, told, 4, -1) == 1 && told[0].data.u64 == 2 && told[0].events == EPOLLIN);
+	CHECK(epoll_wait(set, told, 4, 0) == 0);
+	event.events = EPOLLIN | EPOLLOUT;
+	CHECK(epoll_ctl(set, EPOLL_CTL_MOD, peer, &event) == 0);
+	CHECK(epoll_wait(set, told, 4, 0) == 1 && told[0].events == (EPOLLIN | EPOLLOUT));
+	CHECK(write(ends[1], "x", 1) == 1);
+	CHECK(epoll_wait(set, told, 4, 0) == 2 && told[0].data.u64 + told[1].data.u64 == 5);
+	char first[3], second[16];
+	struct iovec parts[] = { { first, sizeof first }, { second, sizeof second } };
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+	CHECK(recvmsg(peer, &message, 0) == 8 && !memcmp(first, "mes", 3) && !memcmp(second, "sage!", 5));
+	CHECK(recvmsg(peer, &message, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+	parts[0] = (struct iovec){ "ans", 3 };
+	parts[1] = (struct iovec){ "wer", 3 };
+	CHECK(sendmsg(peer, &message, MSG_NOSIGNAL) == 6);
+	event.events = EPOLLIN | EPOLLET;
+	CHECK(epoll_ctl(set, EPOLL_CTL_MOD, peer, &event) == -1 && errno == EINVAL);
+	event.events = EPOLLIN | EPOLLRDHUP;
+	CHECK(epoll_ctl(set, EPOLL_CTL_MOD, peer, &event) == 0 && epoll_ctl(set, EPOLL_CTL_DEL, ends[0], NULL) == 0);
+	CHECK(epoll_wait(set, told, 4, -1) == 1 && told[0].events == (EPOLLIN | EPOLLRDHUP));
+	CHECK(close(peer) == 0 && epoll_ctl(set, EPOLL_CTL_DEL, peer, NULL) == -1);
+	CHECK(epoll_wait(set, told, 4, 10) == 0);
+	CHECK(close(set) == 0 && epoll_wait(set, told, 4, 0) == -1);
+	printf("all was told\n");
+}
+
+static void epoll_client(const char *host)
+{
+	struct sockaddr_in in = address(host, 7000);
+	char text[3], rest[3];
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK(usleep(5000) == 0 && connect(fd, (struct sockaddr *)&in, sizeof in) == 0);
+	struct iovec parts[] = { { "mess", 4 }, { "", 0 }, { "age!", 4 } };
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 3 };
+	CHECK(usleep(1000) == 0 && sendmsg(fd, &message, 0) == 8);
+	parts[0] = (struct iovec){ text, 3 };
+	parts[1] = (struct iovec){ rest, 3 };
+	message.msg_iovlen = 2;
+	CHECK(recvmsg(fd, &message, MSG_WAITALL) == 6 && !memcmp(text, "ans", 3) && !memcmp(rest, "wer", 3));
+	CHECK(usleep(1000) == 0 && close(fd) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -117,6 +182,10 @@ int main(int argc, char **argv)
 		server();
 	else if (!strcmp(what, "talk"))
 		client(argv[2]);
+	else if (!strcmp(what, "epoll") && argc == 2)
+		epoll_server();
+	else if (!strcmp(what, "epoll"))
+		epoll_client(argv[2]);
 	else if (!strcmp(what, "status"))
 		return 3;
 	else if (!strcmp(what, "crash"))

@@ -179,6 +179,11 @@ fn clocks_and_streams_are_the_simulations() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let ran = exec(&["--", &program.binary, "talk"]);
     assert!(ran.text.contains("from 10.0.0.2"), "{ran:?}");
+    let ran = exec(&["--twice", "--", &program.binary, "epoll"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.text.contains("all was told"), "{ran:?}");
+    let refused = "asks for edges of streams (EPOLLET), which is not simulated";
+    assert!(ran.text.contains(refused), "{ran:?}");
     let scenario = scratch("clock.toml");
     let text = format!(
         "[sim]\nuntil = \"4000s\"\n[topology]\nkind = \"single-switch\"\nhosts = 2\n\

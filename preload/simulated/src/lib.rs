@@ -5,9 +5,10 @@
 //!
 //! - `hooks`: how the C library's own functions are reached;
 //! - `clock`: time; `tsc`: the same by a counter of the processor; `sockets`: which descriptors are streams of the simulation; `streams`: what is done with them, for the functions in `stream_hooks`;
-//! - `wait`: `poll` and its like; `refused`: what a simulated program cannot do.
+//! - `wait`: `poll` and `select`; `epoll`; `refused`: what a simulated program cannot do.
 
 mod clock;
+mod epoll;
 mod hooks;
 #[path = "../../src/next.rs"]
 mod next;

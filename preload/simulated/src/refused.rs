@@ -10,7 +10,8 @@ use crate::hooks::pass_on;
 use crate::next::next;
 use crate::{Call, call, fail, is_on};
 
-fn refuse(what: &str, error: c_int) -> c_int {
+/// The user is told; the error, which `errno` has.
+pub(crate) fn refuse(what: &str, error: c_int) -> c_int {
     call(Call::Refused, [0; 3], what.as_bytes(), &mut []);
     fail(error);
     error

@@ -4,8 +4,9 @@ use core::ffi::{c_int, c_ulong, c_void};
 use core::ptr;
 use core::sync::atomic::AtomicPtr;
 
-use libc::{iovec, sockaddr, socklen_t};
+use libc::{iovec, msghdr, sockaddr, socklen_t};
 
+use crate::epoll;
 use crate::hooks::pass_on;
 use crate::next::next;
 use crate::sockets;
@@ -38,7 +39,10 @@ hook!(bind(fd, address: *const sockaddr, len: socklen_t) -> c_int = {
 });
 hook!(listen(fd, backlog: c_int) -> c_int = streams::listen(fd, backlog));
 hook!(shutdown(fd, how: c_int) -> c_int = streams::shutdown(fd, how));
-hook!(close(fd) -> c_int = streams::close(fd));
+hook!(close(fd) -> c_int = {
+    epoll::forget(fd);
+    streams::close(fd)
+});
 hook!(connect(fd, address: *const sockaddr, len: socklen_t) -> c_int = {
     // SAFETY: an address, by the rules of the function.
     unsafe { streams::connect(fd, address, len) }
@@ -104,32 +108,100 @@ hook!(sendto(fd, bytes: *const c_void, len: usize, flags: c_int, to: *const sock
 });
 hook!(readv(fd, parts: *const iovec, count: c_int) -> isize = {
     // SAFETY: places of their lengths, by the rules of the function.
-    unsafe { each(fd, parts, count, |at, len| streams::receive(fd, at, len, 0)) }
+    unsafe { receive_parts(fd, parts, usize::try_from(count).unwrap_or(0), 0) }
 });
 hook!(writev(fd, parts: *const iovec, count: c_int) -> isize = {
     // SAFETY: bytes of their lengths, by the rules of the function.
-    unsafe { each(fd, parts, count, |at, len| streams::send(fd, at, len)) }
+    unsafe { send_parts(fd, parts, usize::try_from(count).unwrap_or(0)) }
+});
+hook!(sendmsg(fd, message: *const msghdr, flags: c_int) -> isize = {
+    // SAFETY: a message with its parts, by the rules of the function.
+    unsafe { send_message(fd, message) }
+});
+hook!(recvmsg(fd, message: *mut msghdr, flags: c_int) -> isize = {
+    // SAFETY: a message with its parts, by the rules of the function.
+    unsafe { receive_message(fd, message, flags) }
 });
 
-/// One part after another, until one is not done whole.
+/// # Safety
+/// A message with its parts.
+unsafe fn send_message(fd: c_int, message: *const msghdr) -> Option<isize> {
+    sockets::of(fd)?;
+    // Of streams no address counts, and nothing goes beside the bytes.
+    // SAFETY: the caller's promise.
+    unsafe { send_parts(fd, (*message).msg_iov, (*message).msg_iovlen) }
+}
+
+/// # Safety
+/// A message with its parts.
+unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Option<isize> {
+    sockets::of(fd)?;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let got = receive_parts(fd, (*message).msg_iov, (*message).msg_iovlen, flags)?;
+        if got < 0 {
+            return Some(got);
+        }
+        // Of streams no sender is told, and nothing comes beside the bytes.
+        (*message).msg_namelen = 0;
+        (*message).msg_controllen = 0;
+        (*message).msg_flags = 0;
+        Some(got)
+    }
+}
+
+/// # Safety
+/// So many parts, of bytes.
+unsafe fn send_parts(fd: c_int, parts: *const iovec, count: usize) -> Option<isize> {
+    // SAFETY: the caller's promise.
+    unsafe { each(fd, parts, count, |at, len, _| streams::send(fd, at, len)) }
+}
+
+/// It waits for the first part only, unless all is asked for. What stays there is given for the first part alone.
+///
+/// # Safety
+/// So many parts, which are places.
+unsafe fn receive_parts(
+    fd: c_int,
+    parts: *const iovec,
+    count: usize,
+    flags: c_int,
+) -> Option<isize> {
+    let is_given = |flag| flags & flag != 0;
+    let (peeks, waits) = (is_given(libc::MSG_PEEK), is_given(libc::MSG_WAITALL));
+    let receive = |at, len, before: isize| {
+        let flags = match before {
+            0 => flags,
+            _ if peeks => return Some(0),
+            _ if waits => flags,
+            _ => flags | libc::MSG_DONTWAIT,
+        };
+        // SAFETY: a part of the caller's.
+        unsafe { streams::receive(fd, at, len, flags) }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { each(fd, parts, count, receive) }
+}
+
+/// One part after another, until one is not done whole. `work` has a part, and how much was done before.
 ///
 /// # Safety
 /// So many parts.
 unsafe fn each(
     fd: c_int,
     parts: *const iovec,
-    count: c_int,
-    work: impl Fn(*mut c_void, usize) -> Option<isize>,
+    count: usize,
+    work: impl Fn(*mut c_void, usize, isize) -> Option<isize>,
 ) -> Option<isize> {
     sockets::of(fd)?;
     let mut all = 0;
-    for place in 0..usize::try_from(count).unwrap_or(0) {
+    for place in 0..count {
         // SAFETY: the caller's promise.
         let part = unsafe { *parts.add(place) };
         if part.iov_len == 0 {
             continue;
         }
-        let done = work(part.iov_base, part.iov_len)?;
+        let done = work(part.iov_base, part.iov_len, all)?;
         if done < 0 {
             return Some(if all > 0 { all } else { done });
         }

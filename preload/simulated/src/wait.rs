@@ -14,13 +14,13 @@ use crate::next::next;
 use crate::{Call, answer, call, fail, is_on, sockets};
 
 /// Descriptors in one call.
-const FDS_MAX: usize = 256;
+pub(crate) const FDS_MAX: usize = 256;
 /// Bytes of a stream and its events.
 const ENTRY: usize = 16;
 /// The first time that passes between two looks at real descriptors, and the longest.
 const LOOK_NS: u64 = 1_000;
 const LOOK_NS_MAX: u64 = 1_000_000;
-const FOR_EVER: u64 = u64::MAX;
+pub(crate) const FOR_EVER: u64 = u64::MAX;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int {
@@ -142,7 +142,7 @@ unsafe fn select_among(count: c_int, sets: [*mut fd_set; 3], timeout_ns: u64) ->
     found
 }
 
-fn ns(s: i64, ns: i64) -> u64 {
+pub(crate) fn ns(s: i64, ns: i64) -> u64 {
     let (s, ns) = (s.max(0) as u64, ns.max(0) as u64);
     s.saturating_mul(1_000_000_000).saturating_add(ns)
 }
@@ -163,9 +163,22 @@ unsafe fn wait(fds: *mut pollfd, count: nfds_t, timeout_ns: u64) -> c_int {
     let has_real = fds
         .iter()
         .any(|it| it.fd >= 0 && sockets::of(it.fd).is_none());
+    wait_among(fds, has_real, timeout_ns, look_at_real)
+}
+
+/// Waits for streams, and for what a look at real descriptors finds: how many of both, or -1.
+pub(crate) fn wait_among(
+    fds: &mut [pollfd],
+    has_real: bool,
+    timeout_ns: u64,
+    mut look: impl FnMut(&mut [pollfd]) -> c_int,
+) -> c_int {
     let (mut waited, mut step) = (0, 0);
     loop {
-        let real = if has_real { look_at_real(fds) } else { 0 };
+        let real = if has_real { look(fds) } else { 0 };
+        if real < 0 {
+            return real;
+        }
         let left = timeout_ns - waited;
         let time = match (real, has_real) {
             (0, true) => step.min(left),
