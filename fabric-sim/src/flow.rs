@@ -164,6 +164,21 @@ impl Flow {
         }
     }
 
+    /// Takes what its sender has done, in another part of the simulation.
+    pub(crate) fn join_sender(&mut self, other: &Flow) {
+        (self.sent, self.sent_bytes) = (other.sent, other.sent_bytes);
+        (self.next_at, self.is_listed) = (other.next_at, other.is_listed);
+        self.is_halted = other.is_halted;
+    }
+
+    /// Takes what its receiver has seen.
+    pub(crate) fn join_receiver(&mut self, other: &Flow) {
+        (self.delivered, self.delivered_bytes) = (other.delivered, other.delivered_bytes);
+        (self.reordered, self.expected) = (other.reordered, other.expected);
+        (self.marked, self.last) = (other.marked, other.last);
+        (self.latency, self.latency_max) = (other.latency, other.latency_max);
+    }
+
     /// Bytes of payload that the next packet has; 0 when all were sent.
     pub(crate) fn next_payload(&self, now: Time) -> u32 {
         if now >= self.spec.stop {

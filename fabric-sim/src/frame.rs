@@ -217,6 +217,40 @@ impl FrameSlab {
     }
 }
 
+/// Where the frames of a network are, with their bytes.
+#[derive(Debug)]
+pub(crate) struct Store<'a> {
+    pub(crate) frames: &'a mut FrameSlab,
+    pub(crate) bodies: &'a mut Bodies,
+}
+
+impl Store<'_> {
+    /// Moves a frame to another place of the kind.
+    pub(crate) fn carry(&mut self, id: FrameId, to: &mut Store<'_>) -> FrameId {
+        let frame = self.frames.remove(id);
+        let bytes = self.bodies.of(&frame);
+        let id = to.put(frame, bytes);
+        if let Some(body) = frame.payload.body() {
+            self.bodies.release(body);
+        }
+        id
+    }
+
+    /// Puts a frame there, with bytes of another place.
+    #[inline]
+    pub(crate) fn put(&mut self, mut frame: Frame, bytes: &[u8]) -> FrameId {
+        if let Payload::Roce { body, .. }
+        | Payload::Pause {
+            body: Some(body), ..
+        } = &mut frame.payload
+        {
+            *body = self.bodies.take();
+            self.bodies.get_mut(*body)[..bytes.len()].copy_from_slice(bytes);
+        }
+        self.frames.insert(frame)
+    }
+}
+
 /// A first-in, first-out queue of frames, chained through the slab.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Queue {
@@ -256,6 +290,16 @@ impl Queue {
     #[inline]
     pub(crate) fn head(&self) -> Option<FrameId> {
         self.head
+    }
+
+    /// Moves all frames to another place, where they have the same order.
+    pub(crate) fn carry(&mut self, from: &mut Store<'_>, to: &mut Store<'_>) {
+        let mut queue = Queue::default();
+        while let Some(id) = self.pop(from.frames) {
+            let id = from.carry(id, to);
+            queue.push(to.frames, id);
+        }
+        *self = queue;
     }
 
     /// The frames, first to last.
@@ -335,6 +379,16 @@ impl Bodies {
     pub(crate) fn get(&self, id: BodyId) -> &[u8] {
         let place = id.place();
         &self.chunks[place / CHUNK_SLOTS][place % CHUNK_SLOTS * self.slot_len..][..self.slot_len]
+    }
+
+    /// The bytes that a frame has, as far as they mean anything; none if it is one of numbers.
+    #[inline]
+    pub(crate) fn of(&self, frame: &Frame) -> &[u8] {
+        let len = self.slot_len.min(frame.len as usize);
+        frame
+            .payload
+            .body()
+            .map_or(&[], |body| &self.get(body)[..len])
     }
 
     #[inline]

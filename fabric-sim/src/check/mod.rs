@@ -18,7 +18,7 @@ use crate::topology::{HostId, PortName};
 
 pub use kind::Check;
 pub use marks::{Mark, Marks};
-pub(crate) use model::{Model, Received, Seen, Waiting};
+pub(crate) use model::{Finished, Model, Received, Seen, Waiting};
 pub(crate) use shares::Shares;
 
 /// A check that did not hold.
@@ -78,6 +78,27 @@ pub(crate) struct Checks {
     events: u64,
     stuck: deadlock::Stuck,
     pub(crate) marks: Marks,
+    /// What a part of the simulation has seen, for the whole.
+    pub(crate) found: Vec<Found>,
+    /// How much has been told of the order of what is found in one event.
+    serial: u64,
+}
+
+/// Place of something in the order of a run: its event, and its place among what that event brings up.
+pub(crate) type Order = ((Time, u64), u64);
+
+/// A violation that a part of a simulation has seen.
+#[derive(Debug)]
+pub(crate) struct Found {
+    order: Order,
+    violation: Violation,
+}
+
+/// A message that was executed in one part of the simulation, for the host of another that posted it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    order: Order,
+    finished: Finished,
 }
 
 impl Default for Checks {
@@ -92,11 +113,40 @@ impl Default for Checks {
             events: 0,
             stuck: deadlock::Stuck::default(),
             marks: Marks::default(),
+            found: Vec::new(),
+            serial: 0,
         }
     }
 }
 
 impl Checks {
+    /// Takes in what parts have seen, in the order in which one alone had.
+    pub(crate) fn take_in(&mut self, mut found: Vec<Found>) {
+        found.sort_by_key(|found| found.order);
+        for Found { violation, .. } in found {
+            let Violation {
+                check,
+                at,
+                place,
+                fault,
+            } = violation;
+            self.report(check, at, place, fault);
+        }
+    }
+
+    /// Keeps the first violation of each kind and place.
+    fn keep(&mut self, found: Found) {
+        let is_same = |known: &&mut Found| {
+            known.violation.check == found.violation.check
+                && known.violation.place == found.violation.place
+        };
+        match self.found.iter_mut().find(is_same) {
+            Some(known) if known.order <= found.order => {}
+            Some(known) => *known = found,
+            None => self.found.push(found),
+        }
+    }
+
     pub(crate) fn report(&mut self, check: Check, at: Time, place: String, fault: String) {
         let is_known = |v: &Violation| v.check == check && v.place == place;
         if self.violations.len() < KEPT
@@ -188,7 +238,7 @@ impl Sim {
         let topology = self.fabric.topology();
         let mut faults = self.fabric.faults().iter();
         let is_excused = faults.any(|f| f.fault().defeats_pause());
-        if let (Some((at, port, frame)), false) = (self.fabric.first_overrun, is_excused) {
+        if let (Some(((at, _), port, frame)), false) = (self.fabric.first_overrun, is_excused) {
             let place = PortName(topology, port).to_string();
             let (from, to) = (topology.name(frame.src), topology.name(frame.dst));
             let class = frame.priority;
@@ -196,7 +246,8 @@ impl Sim {
                 format!("a frame of lossless class {class} from {from} to {to} found no room");
             self.checks.report(Check::Lossless, at, place, fault);
         }
-        if let (Some((at, port, held)), false) = (self.fabric.first_credit_overrun, is_excused) {
+        if let (Some(((at, _), port, held)), false) = (self.fabric.first_credit_overrun, is_excused)
+        {
             let place = PortName(self.fabric.topology(), port).to_string();
             let fault = format!("{held} bytes came, more than room was promised for");
             self.checks.report(Check::Credits, at, place, fault);
@@ -296,12 +347,11 @@ impl Sim {
         let mut place = 0;
         while let Some(finished) = self.with_model(host, next(place)) {
             place += 1;
-            let peer = finished.peer.0;
-            self.with_model(peer, |model| {
-                model.on_peer_finished(&finished);
-                Some(())
-            });
-            self.report_found(peer);
+            let order = self.next_order();
+            match self.letter_to(finished.peer.0) {
+                Some(letter) => letter.told.push(Told { order, finished }),
+                None => self.on_told(&Told { order, finished }),
+            }
         }
         let next = |place: usize| move |model: &mut Model| model.completed.get(place).copied();
         let mut place = 0;
@@ -317,7 +367,24 @@ impl Sim {
             model.completed.clear();
             Some(())
         });
-        self.report_found(host);
+        let order = self.next_order();
+        self.report_found(host, order);
+    }
+
+    /// A host's message was executed by its peer.
+    pub(crate) fn on_told(&mut self, told: &Told) {
+        let host = told.finished.peer.0;
+        self.with_model(host, |model| {
+            model.on_peer_finished(&told.finished);
+            Some(())
+        });
+        self.report_found(host, told.order);
+    }
+
+    /// The place of what is told next in the order of a run.
+    fn next_order(&mut self) -> Order {
+        self.checks.serial += 1;
+        (self.fabric.queue.place(), self.checks.serial)
     }
 
     fn with_model<T>(
@@ -335,15 +402,39 @@ impl Sim {
             .and_then(|t| t.memory().read(at, 8).ok());
         if let Some(bytes) = read.filter(|bytes| *bytes != expected.to_ne_bytes()) {
             let fault = format!("an atomic returned {bytes:x?}, and found {expected:#x}");
-            self.report_at(self.fabric.now(), host, Check::Atomics, qpn, fault);
+            let order = self.next_order();
+            self.report_in_order(order, host, Check::Atomics, qpn, fault);
         }
     }
 
-    fn report_found(&mut self, host: HostId) {
+    fn report_found(&mut self, host: HostId, order: Order) {
         let found = self.with_model(host, |model| Some(core::mem::take(&mut model.violations)));
         for (check, qpn, fault) in found.unwrap_or_default() {
-            self.report_at(self.fabric.now(), host, check, qpn, fault);
+            self.report_in_order(order, host, check, qpn, fault);
         }
+    }
+
+    /// Reports what an event brings up. In a part of a simulation it waits for what others bring up.
+    fn report_in_order(
+        &mut self,
+        order: Order,
+        host: HostId,
+        check: Check,
+        qpn: u32,
+        fault: String,
+    ) {
+        let at = order.0.0;
+        if self.letters.is_empty() {
+            return self.report_at(at, host, check, qpn, fault);
+        }
+        let place = self.place_of(host, qpn);
+        let violation = Violation {
+            check,
+            at,
+            place,
+            fault,
+        };
+        self.checks.keep(Found { order, violation });
     }
 
     pub(crate) fn report_at(
@@ -354,8 +445,12 @@ impl Sim {
         qpn: u32,
         fault: String,
     ) {
-        let name = self.fabric.topology().name(host);
-        let place = format!("{name} QP {qpn:#x}");
+        let place = self.place_of(host, qpn);
         self.checks.report(check, at, place, fault);
+    }
+
+    fn place_of(&self, host: HostId, qpn: u32) -> String {
+        let name = self.fabric.topology().name(host);
+        format!("{name} QP {qpn:#x}")
     }
 }

@@ -111,7 +111,7 @@ pub(crate) struct Allowance {
 }
 
 /// An algorithm for one QP.
-pub(crate) trait Algorithm: core::fmt::Debug {
+pub(crate) trait Algorithm: core::fmt::Debug + Send {
     /// What the QP may do at first.
     fn start(&self) -> Allowance;
 

@@ -5,6 +5,7 @@ mod queue;
 mod rng;
 mod time;
 mod trace;
+mod windows;
 
 pub use queue::EventQueue;
 pub use rng::{Entity, Rng};
@@ -12,3 +13,5 @@ pub(crate) use time::quantity;
 pub use time::{Rate, Span, Time};
 pub use trace::TraceHash;
 pub use urxe_core::mix::mix64;
+pub use windows::Work;
+pub(crate) use windows::{Part, in_windows};

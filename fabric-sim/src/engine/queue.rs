@@ -62,6 +62,8 @@ pub struct EventQueue<E> {
     ranks: Vec<u64>,
     len: usize,
     now: Time,
+    /// Of the event that was taken out last.
+    rank: u64,
 }
 
 impl<E: Copy + Ord> Default for EventQueue<E> {
@@ -85,6 +87,7 @@ impl<E: Copy + Ord> EventQueue<E> {
             ranks: Vec::new(),
             len: 0,
             now: Time::ZERO,
+            rank: 0,
         }
     }
 
@@ -110,9 +113,17 @@ impl<E: Copy + Ord> EventQueue<E> {
     /// If `entity` is 2^24 or more.
     #[inline]
     pub fn push(&mut self, time: Time, entity: u32, event: E) {
+        let rank = self.next_rank(entity);
+        self.insert(time, rank, event);
+    }
+
+    /// Schedules an event that has its rank already: [`EventQueue::next_rank`] gave it, of this queue or of that of another part of
+    /// the simulation.
+    #[inline]
+    pub(crate) fn insert(&mut self, time: Time, rank: u64, event: E) {
         let entry = Entry {
             time: time.max(self.now),
-            rank: self.next_rank(entity),
+            rank,
             event,
         };
         self.len += 1;
@@ -126,8 +137,9 @@ impl<E: Copy + Ord> EventQueue<E> {
         }
     }
 
+    /// The rank of the next event of an entity.
     #[inline]
-    fn next_rank(&mut self, entity: u32) -> u64 {
+    pub(crate) fn next_rank(&mut self, entity: u32) -> u64 {
         if self.ranks.len() <= entity as usize {
             self.add_entities(entity);
         }
@@ -164,8 +176,77 @@ impl<E: Copy + Ord> EventQueue<E> {
             _ => self.due.pop()?,
         };
         self.len -= 1;
-        self.now = entry.time;
+        (self.now, self.rank) = (entry.time, entry.rank);
         Some((entry.time, entry.event))
+    }
+
+    /// Place of the event that was taken out last in the order of all.
+    #[inline]
+    pub(crate) fn place(&self) -> (Time, u64) {
+        (self.now, self.rank)
+    }
+
+    /// An empty queue with the same time and ranks.
+    pub(crate) fn fork(&self) -> EventQueue<E> {
+        EventQueue {
+            ranks: self.ranks.clone(),
+            now: self.now,
+            rank: self.rank,
+            current: self.current,
+            ..EventQueue::new()
+        }
+    }
+
+    /// Goes on with the later of both times, and the ranks of both: each entity has scheduled events in one of them.
+    pub(crate) fn join(&mut self, other: &EventQueue<E>) {
+        (self.now, self.rank) = self.place().max(other.place());
+        self.ranks
+            .resize(self.ranks.len().max(other.ranks.len()), 0);
+        for (rank, &theirs) in self.ranks.iter_mut().zip(&other.ranks) {
+            *rank = theirs.max(*rank);
+        }
+    }
+
+    /// All events that wait and their times, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Time, &E)> {
+        let heaps = self
+            .late
+            .iter()
+            .chain(&self.far)
+            .map(|Reverse(entry)| entry);
+        let ring = self.ring.iter().flat_map(|&first| {
+            core::iter::successors(first, |place| self.slab[place.get() as usize - 1].1)
+                .map(|place| &self.slab[place.get() as usize - 1].0)
+        });
+        let all = self.due.iter().chain(heaps).chain(ring);
+        all.map(|entry| (entry.time, &entry.event))
+    }
+
+    /// Takes all events out, in no order, with their times and ranks.
+    pub(crate) fn drain(&mut self) -> Vec<(Time, u64, E)> {
+        let mut all = core::mem::take(&mut self.due);
+        for heap in [&mut self.late, &mut self.far] {
+            all.extend(
+                core::mem::take(heap)
+                    .into_iter()
+                    .map(|Reverse(entry)| entry),
+            );
+        }
+        for first in &mut self.ring {
+            let mut next = first.take();
+            while let Some(place) = next {
+                let (entry, behind) = self.slab[place.get() as usize - 1];
+                all.push(entry);
+                next = behind;
+            }
+        }
+        self.slab.clear();
+        self.free = None;
+        self.occupied.fill(0);
+        self.len = 0;
+        let all = all.into_iter();
+        all.map(|entry| (entry.time, entry.rank, entry.event))
+            .collect()
     }
 
     /// The time of the next event.
@@ -327,6 +408,46 @@ mod tests {
             };
             prop_assert_eq!(run(), run());
         }
+    }
+
+    /// Events that are taken out and put into two queues come from each in the order of the whole, also those that are
+    /// scheduled afterwards.
+    #[test]
+    fn parts_of_a_queue_keep_the_order() {
+        let mut rng = Rng::new(5);
+        let (mut whole, mut first) = (EventQueue::new(), EventQueue::new());
+        for n in 0..3000u64 {
+            let scale = rng.below(36);
+            let (ahead, entity) = (rng.below(1 << scale), rng.below(4) as u32);
+            for queue in [&mut whole, &mut first] {
+                let time = Time::from_ps(queue.now().ps() + ahead);
+                queue.push(time, entity, (entity, n));
+                if n % 3 == 0 {
+                    queue.pop();
+                }
+            }
+        }
+        let second = first.fork();
+        let mut parts = [first, second];
+        for (time, rank, event) in parts[0].drain() {
+            parts[usize::from(event.0 > 1)].insert(time, rank, event);
+        }
+        assert_eq!(parts[0].len() + parts[1].len(), whole.len());
+        for entity in 0..4 {
+            let at = Time::from_ps(whole.now().ps() + 1000);
+            let part = &mut parts[usize::from(entity > 1)];
+            for queue in [&mut whole, part] {
+                queue.push(at, entity, (entity, 9999));
+            }
+        }
+        while let Some(next) = whole.pop() {
+            let part = &mut parts[usize::from(next.1.0 > 1)];
+            assert_eq!(part.pop(), Some(next));
+        }
+        let [mut first, second] = parts;
+        first.join(&second);
+        assert_eq!(first.place(), whole.place());
+        assert_eq!(first.ranks, whole.ranks);
     }
 
     /// A whole simulation that begins at once. Where each event moved those behind it, this took minutes.

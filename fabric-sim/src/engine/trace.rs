@@ -28,6 +28,12 @@ impl TraceHash {
         self.events += 1;
     }
 
+    /// Takes all events in that another one has.
+    pub(crate) fn join(&mut self, other: TraceHash) {
+        self.sum = self.sum.wrapping_add(other.sum);
+        self.events += other.events;
+    }
+
     /// The hash.
     pub fn value(&self) -> u64 {
         mix64(self.sum ^ self.events)

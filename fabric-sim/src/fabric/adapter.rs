@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::engine::{Rate, Span, mix64};
 use crate::envelope::is_group;
 use crate::fabric::{DropReason, Event, Fabric, Upcall};
-use crate::frame::{Frame, FrameId, Queue};
+use crate::frame::{Frame, FrameId, Queue, Store};
 use crate::qos::PRIORITIES;
 use crate::topology::{HostId, Node, PortId};
 
@@ -91,6 +91,16 @@ impl Adapter {
             off: 0,
             is_down: false,
         }
+    }
+
+    /// What is known of it in the parts of a simulation that do not have its host.
+    pub(crate) fn outside(&self) -> Adapter {
+        Adapter::new(self.ports.clone())
+    }
+
+    /// Moves all frames that wait to be taken in to another place.
+    pub(crate) fn carry_frames(&mut self, from: &mut Store<'_>, to: &mut Store<'_>) {
+        self.rx.carry(from, to);
     }
 
     /// Bytes of a class that came and were not taken in yet.

@@ -65,6 +65,21 @@ impl Agenda {
         self.queue.push(time, entity, event);
     }
 
+    /// The rank of an event that will happen in another part, where this has it happen.
+    #[inline]
+    pub(crate) fn rank_of(&mut self, event: &Event) -> u64 {
+        let entity = self.entity(event);
+        self.queue.next_rank(entity)
+    }
+
+    /// An empty one with the same time and ranks.
+    pub(crate) fn fork(&self) -> Agenda {
+        Agenda {
+            queue: self.queue.fork(),
+            ports: self.ports,
+        }
+    }
+
     /// What schedules an event, by number: faults as a whole, a port, or what is above the adapter of a host.
     /// Simultaneous events happen in this order.
     #[inline]

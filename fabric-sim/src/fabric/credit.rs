@@ -89,7 +89,7 @@ impl Fabric {
                 && held > u64::from(buffer)
                 && self.first_credit_overrun.is_none()
             {
-                self.first_credit_overrun = Some((self.queue.now(), id, held));
+                self.first_credit_overrun = Some((self.queue.place(), id, held));
             }
         }
     }

@@ -14,7 +14,9 @@ mod control;
 mod credit;
 mod deadlock;
 mod groups;
+mod letter;
 mod overrides;
+mod parts;
 mod port;
 mod receive;
 mod reserve;
@@ -24,13 +26,15 @@ mod telemetry;
 mod transmit;
 mod watchdog;
 
+use std::sync::Arc;
+
 use crate::engine::{Entity, Rng, Span, Time, TraceHash};
 use crate::fault::Faults;
 use crate::frame::{Bodies, Frame, FrameId, FrameSlab, Payload};
 use crate::link::{ETHERNET_OVERHEAD, JUMBO_MTU, Link};
 use crate::qos::Qos;
 use crate::switch::{Balancer, Groups, IngressUse, Mmu, SwitchConfig, headroom};
-use crate::topology::{HostId, Node, PortId, Routes, SwitchId, Topology, TopologyError};
+use crate::topology::{HostId, Node, Parts, PortId, Routes, SwitchId, Topology, TopologyError};
 
 use adapter::Adapter;
 pub use adapter::{AdapterConfig, Planes};
@@ -38,8 +42,10 @@ use agenda::Agenda;
 pub(crate) use agenda::{Event, Step};
 pub(crate) use control::mac_of;
 pub use deadlock::{Deadlock, StuckQueue};
+pub(crate) use letter::FabricLetter;
 pub use overrides::{Override, Place};
 use overrides::{marking_at, settings_at};
+pub(crate) use parts::FabricPart;
 use port::Port;
 pub use reserve::ReserveError;
 pub use stats::{DropReason, Drops, PortStats};
@@ -108,7 +114,7 @@ pub enum FabricError {
 }
 
 /// A switch.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Switch {
     pub(crate) mmu: Mmu,
     pub(crate) rng: Rng,
@@ -127,11 +133,11 @@ pub struct Fabric {
     pub(crate) ports: Vec<Port>,
     pub(crate) switches: Vec<Switch>,
     pub(crate) adapters: Vec<Adapter>,
-    pub(crate) routes: Routes,
+    pub(crate) routes: Arc<Routes>,
     pub(crate) groups: Groups,
     pub(crate) qos: Qos,
     pub(crate) config: FabricConfig,
-    topology: Topology,
+    topology: Arc<Topology>,
     pub(crate) trace: TraceHash,
     /// What frames held beside their headers, for `bytes` mode: the ICRC of each that arrived.
     content: TraceHash,
@@ -147,10 +153,15 @@ pub struct Fabric {
     pub(crate) faults: Faults,
     /// Some fault is about frames.
     pub(crate) has_frame_faults: bool,
-    /// A frame of a lossless class that found no room: when, and where.
-    pub(crate) first_overrun: Option<(Time, PortId, Frame)>,
-    /// When, where, and how many bytes lay there.
-    pub(crate) first_credit_overrun: Option<(Time, PortId, u64)>,
+    /// A frame of a lossless class that found no room: which event it was, and where.
+    pub(crate) first_overrun: Option<((Time, u64), PortId, Frame)>,
+    /// Which event it was, where, and how many bytes lay there.
+    pub(crate) first_credit_overrun: Option<((Time, u64), PortId, u64)>,
+    /// What has left for each other part of the simulation.
+    pub(crate) outbox: Vec<FabricLetter>,
+    /// Where that is, if this is a part, and which.
+    pub(crate) parts: Option<Arc<Parts>>,
+    pub(crate) part: usize,
 }
 
 /// Bytes of a packet that `lite` mode keeps: all headers of any opcode, and the payload of an ATOMIC
@@ -209,11 +220,11 @@ impl Fabric {
             ports,
             switches,
             adapters,
-            routes: Routes::shortest(&topology, |_| false),
+            routes: Arc::new(Routes::shortest(&topology, |_| false)),
             groups: Groups::default(),
             qos: config.qos.clone(),
             config,
-            topology,
+            topology: Arc::new(topology),
             trace: TraceHash::default(),
             content: TraceHash::default(),
             drops: Drops::default(),
@@ -227,6 +238,9 @@ impl Fabric {
             has_frame_faults: false,
             first_overrun: None,
             first_credit_overrun: None,
+            outbox: Vec::new(),
+            parts: None,
+            part: 0,
         })
     }
 
@@ -323,7 +337,7 @@ impl Fabric {
 
     /// Replaces the routes: for fixed paths, loops on purpose, or when a cable is down.
     pub fn routes_mut(&mut self) -> &mut Routes {
-        &mut self.routes
+        Arc::make_mut(&mut self.routes)
     }
 
     /// Sets what interferes with frames on cables.
@@ -383,7 +397,7 @@ impl Fabric {
             stats.dropped_bytes += u64::from(frame.len);
         }
         if reason == DropReason::Buffer && is_lossless && self.first_overrun.is_none() {
-            self.first_overrun = Some((self.queue.now(), port, frame));
+            self.first_overrun = Some((self.queue.place(), port, frame));
         }
         if let Some(tap) = &mut self.tap {
             tap.event(

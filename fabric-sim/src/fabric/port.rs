@@ -3,7 +3,7 @@
 use crate::engine::{Rng, Span, Time};
 use crate::fabric::credit::CreditState;
 use crate::fabric::stats::PortStats;
-use crate::frame::{FrameId, FrameSlab, Queue};
+use crate::frame::{FrameId, FrameSlab, Queue, Store};
 use crate::link::Link;
 use crate::qos::{FlowControl, PRIORITIES, Qos};
 use crate::switch::Marking;
@@ -17,6 +17,8 @@ pub(crate) struct Port {
     /// Its place in its switch.
     pub(crate) local: u16,
     pub(crate) is_down: bool,
+    /// Its cable leads to another part of the simulation.
+    pub(crate) is_cut: bool,
     /// What frames take longer than the cable: in the adapter that sends them, and in the node that they come to.
     pub(crate) latency: Span,
     /// How what leaves here is marked, if not as in all of the network.
@@ -76,6 +78,7 @@ impl Port {
             link,
             local,
             is_down: false,
+            is_cut: false,
             latency: Span::ZERO,
             marking: None,
             reserved_bps: 0,
@@ -101,6 +104,30 @@ impl Port {
             rng,
             bit_odds: link.bit_error_rate,
             stats: Box::default(),
+        }
+    }
+
+    /// What is known of a port in the parts that do not have it.
+    pub(crate) fn outside(&self) -> Port {
+        Port {
+            is_down: self.is_down,
+            latency: self.latency,
+            ..Port::new(
+                self.node,
+                self.link,
+                self.local,
+                self.rng.clone(),
+                &Qos::default(),
+            )
+        }
+    }
+
+    /// Moves all frames that it has to another place.
+    pub(crate) fn carry_frames(&mut self, from: &mut Store<'_>, to: &mut Store<'_>) {
+        self.busy = self.busy.map(|id| from.carry(id, to));
+        self.control.carry(from, to);
+        for queue in &mut self.queues {
+            queue.carry(from, to);
         }
     }
 

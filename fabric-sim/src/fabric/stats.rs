@@ -97,6 +97,18 @@ impl Drops {
         counts[reason as usize] += 1;
     }
 
+    /// Adds those that another part of the network has counted.
+    pub(crate) fn join(&mut self, other: &Drops) {
+        for (counts, more) in [
+            (&mut self.lossless, &other.lossless),
+            (&mut self.lossy, &other.lossy),
+        ] {
+            for (count, more) in counts.iter_mut().zip(more) {
+                *count += more;
+            }
+        }
+    }
+
     /// The number of frames dropped for this reason, in any class.
     pub fn of(&self, reason: DropReason) -> u64 {
         self.lossless[reason as usize] + self.lossy[reason as usize]

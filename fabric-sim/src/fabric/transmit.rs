@@ -121,6 +121,9 @@ impl Fabric {
         if self.has_frame_faults || self.interference.is_some() {
             return self.depart_through(id, frame, at);
         }
+        if self.ports[id.index()].is_cut {
+            return self.hand_over(id, frame, at);
+        }
         self.queue.push(at, Event::Arrive(id.peer(), frame));
     }
 

@@ -109,7 +109,7 @@ impl Fabric {
 
     fn reroute(&mut self) {
         let routes = Routes::shortest(self.topology(), |port| self.ports[port.index()].is_down);
-        *self.routes_mut() = routes;
+        self.routes = routes.into();
         self.groups.forget_trees();
     }
 

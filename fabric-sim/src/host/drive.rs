@@ -48,16 +48,16 @@ pub enum StreamError {
 #[derive(Debug)]
 pub(crate) struct Drivers {
     pub(crate) transports: Vec<Option<Box<Transport>>>,
-    programs: Vec<Option<Box<dyn Program>>>,
+    pub(crate) programs: Vec<Option<Box<dyn Program>>>,
     pub(crate) streams: Vec<Stream>,
     pub(crate) jobs: Jobs,
     batch: TxBatch,
     scratch: Box<[u8]>,
-    config: TransportConfig,
+    pub(crate) config: TransportConfig,
     /// Frames that no transport could read.
     pub(crate) unreadable: u64,
     /// How often each host has started again.
-    restarts: Vec<u32>,
+    pub(crate) restarts: Vec<u32>,
 }
 
 impl Drivers {

@@ -1,19 +1,21 @@
 //! `Sim`: a fabric with its hosts.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use crate::check::{Checks, Mark};
-use crate::engine::{Entity, Rate, Rng, Span, Time};
+use crate::check::{Checks, Mark, Told};
+use crate::engine::{Entity, Rate, Rng, Span, Time, Work};
 use crate::envelope::flow_hash;
 use crate::fabric::{Fabric, FabricConfig, FabricError, Upcall, frame_len};
 use crate::fault::{Fault, FaultError, FaultId};
 use crate::flow::{Arrivals, Flow, FlowId, FlowSpec};
 use crate::frame::{Frame, Payload};
 use crate::host::drive::Drivers;
+use crate::host::letter::Letter;
 use crate::host::timer::TimerFor;
 use crate::link::FRAME_GAP;
 use crate::qos::PRIORITIES;
-use crate::topology::{HostId, Topology};
+use crate::topology::{HostId, Parts, Topology};
 
 /// Frames that wait in an adapter's queue of a class before its flows are asked for more.
 const ADAPTER_FRAMES: u64 = 2;
@@ -26,7 +28,7 @@ pub type BuildError = FabricError;
 
 /// The flows of a host that could send now, by class.
 #[derive(Clone, Debug, Default)]
-struct Senders {
+pub(crate) struct Senders {
     listed: [VecDeque<FlowId>; PRIORITIES],
 }
 
@@ -35,11 +37,21 @@ struct Senders {
 pub struct Sim {
     pub(crate) fabric: Fabric,
     pub(crate) drivers: Drivers,
-    flows: Vec<Flow>,
-    arrivals: Vec<Rng>,
-    senders: Vec<Senders>,
-    until: Time,
+    pub(crate) flows: Vec<Flow>,
+    /// By flow.
+    pub(crate) arrivals: Vec<Rng>,
+    pub(crate) senders: Vec<Senders>,
+    pub(crate) until: Time,
     pub(crate) checks: Checks,
+    /// How it is divided, for runs on several threads, and how long one part can run without the others.
+    pub(crate) division: Option<(Arc<Parts>, Span)>,
+    pub(crate) threads: usize,
+    /// Why a run was on one thread that was to be on more.
+    pub(crate) was_alone: Option<&'static str>,
+    /// What the threads did.
+    pub(crate) work: Work,
+    /// Of a part: what it has for each other.
+    pub(crate) letters: Vec<Letter<Told>>,
 }
 
 impl Sim {
@@ -57,6 +69,11 @@ impl Sim {
             senders: vec![Senders::default(); hosts],
             until: Time::ZERO,
             checks: Checks::default(),
+            division: None,
+            threads: 1,
+            was_alone: None,
+            work: Work::default(),
+            letters: Vec::new(),
         })
     }
 
@@ -122,15 +139,20 @@ impl Sim {
     pub(crate) fn advance(&mut self, until: Time) -> bool {
         loop {
             let stop = until.min(self.checks.next_look);
-            while let Some(upcall) = self.fabric.step(stop) {
-                self.handle(upcall);
-            }
+            self.go_on(stop);
             if stop == until || self.fabric.is_idle() {
                 break;
             }
             self.look_in_passing();
         }
         !self.fabric.is_idle()
+    }
+
+    /// Runs until that time on this thread.
+    pub(crate) fn go_on_alone(&mut self, until: Time) {
+        while let Some(upcall) = self.fabric.step(until) {
+            self.handle(upcall);
+        }
     }
 
     /// Goes on until something concerns a program that is not the transport's, or until a time: then `None`.

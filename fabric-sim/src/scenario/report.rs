@@ -71,6 +71,8 @@ pub struct Report {
     pub marks: Marks,
     /// What each fault did.
     pub faults: Vec<FaultReport>,
+    /// Why it ran on one thread, if it was to run on more.
+    pub alone: Option<&'static str>,
     /// What must hold and did not, then what was expected and did not come.
     pub failures: Vec<String>,
 }
@@ -118,6 +120,7 @@ impl Report {
             deadlock: fabric.find_deadlock().map(|d| d.describe(topology)),
             marks: sim.marks(),
             faults: fabric.faults().iter().map(FaultReport::of).collect(),
+            alone: sim.alone(),
             failures: Vec::new(),
         }
     }
@@ -173,8 +176,11 @@ impl fmt::Display for Report {
         if self.marks.seen().next().is_some() {
             writeln!(f, "  seen: {}", self.marks)?;
         }
-        match &self.deadlock {
-            Some(cycle) => writeln!(f, "  deadlock: {cycle}"),
+        if let Some(cycle) = &self.deadlock {
+            writeln!(f, "  deadlock: {cycle}")?;
+        }
+        match self.alone {
+            Some(reason) => writeln!(f, "  on one thread: {reason}"),
             None => Ok(()),
         }
     }

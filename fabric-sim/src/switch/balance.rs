@@ -36,7 +36,7 @@ struct Flowlet {
 }
 
 /// What a switch remembers for it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Balancer {
     rng: Rng,
     flowlets: Vec<Option<Flowlet>>,

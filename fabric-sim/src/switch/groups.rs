@@ -31,6 +31,11 @@ impl Groups {
         }
     }
 
+    /// No host hears any.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
     /// Whether the host hears the group.
     pub(crate) fn has(&self, group: HostId, host: HostId) -> bool {
         is_group(group) && self.members.get(&group).is_some_and(|m| m.contains(&host))

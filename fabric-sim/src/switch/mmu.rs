@@ -80,7 +80,7 @@ pub(crate) struct Arrival {
 }
 
 /// The buffer's books.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Mmu {
     ingress: Vec<[IngressUse; PRIORITIES]>,
     headroom: Vec<u64>,

@@ -4,6 +4,7 @@
 //! anything else is built cable by cable, or read from lines of text.
 
 mod edges;
+mod parts;
 mod routes;
 mod shapes;
 
@@ -11,6 +12,7 @@ use core::fmt;
 
 pub use edges::EdgeError;
 pub(crate) use edges::cable_delay;
+pub(crate) use parts::Parts;
 pub use routes::Routes;
 
 use crate::engine::Rate;

@@ -23,5 +23,6 @@ mod races;
 mod remote;
 mod scenario_text;
 mod scenarios;
+mod threads;
 mod transport;
 mod workloads;
