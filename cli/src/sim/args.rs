@@ -89,6 +89,9 @@ pub(crate) struct RunArgs {
     /// Time of a sample of the tables, such as 10us [default: the run in at most 512]
     #[arg(long, value_name = "TIME", requires = "csv")]
     pub(crate) every: Option<String>,
+    /// Threads for parts of the network; the outcome is the same with any number. What cannot be divided is told, and runs on one
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u8).range(1..=64))]
+    pub(crate) threads: u8,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

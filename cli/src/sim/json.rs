@@ -24,6 +24,9 @@ pub(super) struct Run<'a> {
     pauses: BTreeMap<&'a str, u64>,
     deadlock: Option<&'a str>,
     faults: Vec<Fault<'a>>,
+    /// Why it ran on one thread, if it was to run on more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alone: Option<&'a str>,
     failures: &'a [String],
 }
 
@@ -165,6 +168,7 @@ impl<'a> Run<'a> {
                 .collect(),
             deadlock: report.deadlock.as_deref(),
             faults: report.faults.iter().map(Fault::of).collect(),
+            alone: report.alone,
             failures: &report.failures,
         }
     }

@@ -37,6 +37,8 @@ pub(super) struct Wanted<'a> {
     pub(super) sampling: Option<Sampling>,
     /// Bars on a time axis.
     pub(super) bars: bool,
+    /// Threads that it may have; 0 is one, too.
+    pub(super) threads: usize,
 }
 
 /// What a run gave.
@@ -63,6 +65,7 @@ pub(super) fn look(
     let (mut observation, mut bars) = (None, Vec::new());
     let mut written = Ok(());
     let report = scenario.run_by(seed, |sim, until| {
+        sim.set_threads(wanted.threads);
         let mut sampled = |sim: &mut Sim| match wanted.sampling {
             Some(sampling) => observation = Some(observed(sim, until, sampling)),
             None => {

@@ -25,6 +25,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), CliError> {
         pcap: args.pcap.as_deref(),
         sampling,
         bars: trace.is_some(),
+        threads: args.threads.into(),
     };
     let looked = look(&args.of.scenario.file, &scenario, seed, wanted)?;
     if let (Some(tables), Some(seen)) = (tables, looked.observation) {
