@@ -3,7 +3,7 @@
 use core::fmt;
 use std::collections::VecDeque;
 
-use urxe_wire::{Operation, Packet, Position, Psn};
+use urxe_wire::{BTH_LEN, ICRC_LEN, Opcode, Operation, Position, Psn};
 
 /// What a packet does when it is executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,6 +11,8 @@ pub(super) struct Deed {
     pub(super) psn: Psn,
     pub(super) operation: Operation,
     pub(super) position: Position,
+    /// It answers a READ, an atomic, or says that something came.
+    pub(super) is_answer: bool,
     /// Bytes that it writes.
     pub(super) len: u64,
     /// PSNs that it stands for.
@@ -18,24 +20,30 @@ pub(super) struct Deed {
 }
 
 impl Deed {
-    pub(super) fn of(packet: &Packet<'_>, mtu: u32) -> Deed {
-        let info = packet.info();
+    /// Of a packet that the transport has read already: this runs for each, and reads no more than it needs.
+    #[inline]
+    pub(super) fn of(packet: &[u8], mtu: u32) -> Option<Deed> {
+        let &[opcode, flags, _, _, _, _, _, _, _, p0, p1, p2] = packet.first_chunk::<BTH_LEN>()?;
+        let info = Opcode(opcode).info()?;
+        let pad = flags >> 4 & 3;
+        let around = BTH_LEN + usize::from(info.headers.len() + pad) + ICRC_LEN;
         let len = match info.operation {
             Operation::Acknowledge => 0,
             Operation::CompareSwap | Operation::FetchAdd | Operation::AtomicAcknowledge => 8,
-            _ => packet.payload().len() as u64,
+            _ => packet.len().saturating_sub(around) as u64,
         };
-        let psns = match (info.operation, packet.reth()) {
-            (Operation::ReadRequest, Some(reth)) => psns_of(reth.dma_len.into(), mtu),
+        let psns = match info.operation {
+            Operation::ReadRequest => psns_of(read_len(packet).into(), mtu),
             _ => 1,
         };
-        Deed {
-            psn: packet.bth().psn,
+        Some(Deed {
+            psn: Psn::new(u32::from_be_bytes([0, p0, p1, p2])),
             operation: info.operation,
             position: info.position,
+            is_answer: info.is_response(),
             len,
             psns,
-        }
+        })
     }
 
     pub(super) fn is_atomic(&self) -> bool {
@@ -58,6 +66,14 @@ impl fmt::Display for Deed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} with PSN {}", self.operation, self.psn)
     }
+}
+
+/// Bytes that a READ request asks for: the last field of its RETH.
+fn read_len(packet: &[u8]) -> u32 {
+    let field = packet
+        .get(BTH_LEN + 12..)
+        .and_then(|rest| rest.first_chunk());
+    field.map_or(0, |field| u32::from_be_bytes(*field))
 }
 
 /// PSNs that a request of so many bytes takes.
@@ -113,6 +129,7 @@ mod tests {
             psn: Psn::new(psn),
             operation: Operation::Write,
             position: Position::Middle,
+            is_answer: false,
             len: u64::from(psn),
             psns: 1,
         }

@@ -17,7 +17,7 @@ use urxe_core::WcStatus;
 use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::table::QpIndex;
 use urxe_core::work::{SendFlags, SendWr, WrData, WrOpcode};
-use urxe_wire::{BTH_LEN, Packet, Psn};
+use urxe_wire::{BTH_LEN, Psn};
 
 use crate::check::kind::Check;
 use crate::engine::{Span, Time};
@@ -349,12 +349,11 @@ impl Model {
         let Some(qp) = self.qps.get_mut(self.recent.1).filter(|qp| qp.qpn == qpn) else {
             return;
         };
-        let Ok(packet) = Packet::parse(received.packet) else {
+        let Some(deed) = Deed::of(received.packet, qp.mtu) else {
             return;
         };
         let (before, after) = (&received.before, &received.after);
-        let is_answer = packet.info().is_response();
-        let deed = Deed::of(&packet, qp.mtu);
+        let is_answer = deed.is_answer;
         let effects = Effects::new(received.writes, after.messages - before.messages);
         if effects.is_empty() {
             match is_answer {
