@@ -16,6 +16,7 @@ mod multicast;
 mod observe;
 mod planes;
 mod program_checks;
+mod program_ends;
 mod program_pages;
 mod programs;
 #[path = "../race/mod.rs"]
