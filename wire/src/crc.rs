@@ -8,21 +8,32 @@ static SLICES: [[u32; 256]; 16] = slices();
 
 const fn slices() -> [[u32; 256]; 16] {
     let mut t = [[0; 256]; 16];
-    let mut b = 0;
-    while b < 256 {
-        t[0][b] = byte_step(b as u32);
-        b += 1;
-    }
-    let mut k = 1;
+    let mut k = 0;
     while k < 16 {
-        let mut b = 0;
-        while b < 256 {
-            t[k][b] = byte_step(t[k - 1][b]);
-            b += 1;
+        let mut bit = 1;
+        while bit < 256 {
+            let before = if k == 0 { bit as u32 } else { t[k - 1][bit] };
+            t[k][bit] = byte_step(before);
+            bit <<= 1;
         }
+        t[k] = spanned(t[k]);
         k += 1;
     }
     t
+}
+
+/// Fills a table of a linear function from its values at powers of two. To take the register's steps for every value would
+/// cost each build of this crate most of a second.
+const fn spanned<const N: usize>(mut table: [u32; N]) -> [u32; N] {
+    let mut i = 1;
+    while i < N {
+        let others = i & (i - 1);
+        if others != 0 {
+            table[i] = table[i ^ others] ^ table[others];
+        }
+        i += 1;
+    }
+    table
 }
 
 /// Eight steps of the register.
@@ -38,19 +49,19 @@ const fn byte_step(mut state: u32) -> u32 {
 /// Contributions of the two bytes of a 16-bit field after which `after` bytes follow.
 pub(crate) const fn field16(after: usize) -> [[u32; 256]; 2] {
     let mut t = [[0; 256]; 2];
-    let mut b = 0;
-    while b < 256 {
-        let mut state = byte_step(b as u32);
+    let mut bit = 1;
+    while bit < 256 {
+        let mut state = byte_step(bit as u32);
         let mut k = 0;
         while k < after {
             state = byte_step(state);
             k += 1;
         }
-        t[1][b] = state;
-        t[0][b] = byte_step(state);
-        b += 1;
+        t[1][bit] = state;
+        t[0][bit] = byte_step(state);
+        bit <<= 1;
     }
-    t
+    [spanned(t[0]), spanned(t[1])]
 }
 
 /// Byte by byte.
@@ -180,10 +191,28 @@ impl Powers {
     }
 
     const fn series<const N: usize>(step: u32) -> [u32; N] {
+        // Products of the step with each half byte of the other factor.
+        let mut products = [[0; 16]; 8];
+        let mut at = 0;
+        while at < 32 {
+            products[at / 4][1 << (at % 4)] = multiply(1 << at, step);
+            at += 1;
+        }
+        let mut half = 0;
+        while half < 8 {
+            products[half] = spanned(products[half]);
+            half += 1;
+        }
         let mut powers = [1 << 31; N];
         let mut i = 1;
         while i < N {
-            powers[i] = multiply(powers[i - 1], step);
+            let before = powers[i - 1];
+            powers[i] = 0;
+            let mut half = 0;
+            while half < 8 {
+                powers[i] ^= products[half][(before >> (4 * half) & 15) as usize];
+                half += 1;
+            }
             i += 1;
         }
         powers
