@@ -13,7 +13,6 @@ mod bench;
 mod control;
 mod decode;
 mod devices;
-mod error;
 mod explain;
 mod hand_over;
 mod key;
@@ -22,27 +21,24 @@ mod launch;
 mod manuals;
 mod output;
 mod package;
-mod pattern;
 mod pingpong;
 mod process;
 mod resident;
-mod samples;
 mod scale;
 #[cfg(feature = "sim")]
 mod sim;
 mod stat;
-mod station;
 #[cfg(feature = "sim")]
 mod study;
 mod table;
 mod target;
 mod units;
 mod usage;
-mod wire;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use urxe_measure::{error, pattern, samples, station, wire};
 
 use crate::args::{Args, Command};
 use crate::error::CliError;

@@ -7,8 +7,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 use rustix::process::{self, getppid};
 
 use crate::error::{CliError, Context};
@@ -107,13 +105,6 @@ pub(crate) fn die_with(parent: Option<u32>) -> Result<(), CliError> {
         ));
     }
     Ok(())
-}
-
-/// Keeps this process on one CPU, so that two sides that are compared run on the same ones. Without that CPU
-/// (a machine with one core) the process stays where it is: false.
-pub(crate) fn pin(cpu: usize) -> bool {
-    let mut set = CpuSet::new();
-    set.set(cpu).is_ok() && sched_setaffinity(Pid::from_raw(0), &set).is_ok()
 }
 
 /// Fails if a child that should have ended well has not, or not yet.

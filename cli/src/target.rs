@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::Stdio;
 
 use clap::ValueEnum;
+use urxe_measure::pin::pin;
 
 use crate::control::{self, ANSWER_MAX, Control};
 use crate::error::CliError;
@@ -90,7 +91,7 @@ pub(crate) fn name_of(value: impl ValueEnum) -> String {
 /// The target, in its process: opens the device and serves one measurement.
 pub(crate) fn run(address: IpAddr, way: Way, serve: Serve) -> Result<(), CliError> {
     // Before the device is opened, so that its threads stay there, too.
-    process::pin(CPUS[1]);
+    pin(CPUS[1]);
     serve_one(address, way, 0, serve)
 }
 

@@ -3,8 +3,7 @@
 use std::net::{IpAddr, ToSocketAddrs};
 use std::time::Duration;
 
-/// Message sizes that a measurement takes: what fits comfortably into memory a few times.
-pub(crate) const SIZE_MAX: u64 = 64 << 20;
+use urxe_measure::bench::plan::SIZE_MAX;
 
 /// Bytes of a message: `4096`, `64k`, `1M`, `64KiB`. A letter is a power of 1024, as tools that measure have it.
 pub(crate) fn size(text: &str) -> Result<u64, String> {

@@ -5,7 +5,7 @@ use std::fs;
 use crate::tree::{files, report, root};
 
 /// Crate folder, and what of ours it may depend on. Bottom to top.
-const MAY_IMPORT: [(&str, &[&str]); 14] = [
+const MAY_IMPORT: [(&str, &[&str]); 15] = [
     ("wire", &[]),
     ("provider/core", &["urxe-wire"]),
     ("provider/udp", &[]),
@@ -27,14 +27,15 @@ const MAY_IMPORT: [(&str, &[&str]); 14] = [
         &["urxe-wire", "urxe-core", "urxe", "urxe-fabric-sim-macros"],
     ),
     // `urxe-udp` and `urxe-ring` for the floors that `urxe bench` prints: bare UDP by the same socket calls, and
-    // bare copies through the same rings; `urxe-seal` for captures that are to be opened.
+    // bare copies through the same rings.
+    ("cli/measure", &["urxe", "urxe-udp", "urxe-ring"]),
+    // `urxe-seal` for captures that are to be opened.
     (
         "cli",
         &[
             "urxe",
+            "urxe-measure",
             "urxe-wire",
-            "urxe-udp",
-            "urxe-ring",
             "urxe-seal",
             "urxe-fabric-sim",
         ],

@@ -4,14 +4,10 @@
 //! another host (`--server`). Between samples of urxe it has the [`floor`] measured where both are on this host: bare UDP
 //! with the same packets on the same CPUs, and, if urxe's go through memory, bare copies too.
 
-mod bandwidth;
 pub(crate) mod busy;
 pub(crate) mod fairness;
 pub(crate) mod floor;
-mod latency;
-mod link;
 mod on_road;
-mod plan;
 mod protocol;
 mod report;
 mod road;
@@ -22,16 +18,17 @@ pub(crate) mod target;
 use std::net::IpAddr;
 use std::time::Duration;
 
+pub(crate) use urxe_measure::bench::plan::Op;
+use urxe_measure::bench::plan::{PAIRS, Plan, SAMPLE_TIME};
+use urxe_measure::pin::pin;
+
 use self::floor::{FloorConfig, Wait, Wire};
-pub(crate) use self::plan::Op;
-use self::plan::{PAIRS, Plan, SAMPLE_TIME};
 use self::report::{Pair, Report};
 pub(crate) use self::road::Road;
 use self::session::Session;
 use crate::args::{BenchArgs, OpBenchArgs, OtherBench, RoleArgs};
 use crate::error::CliError;
 use crate::output::{print_report, progress};
-use crate::process;
 use crate::station::Station;
 use crate::target::{CPUS, Target};
 use crate::wire::{Way, WireName};
@@ -116,7 +113,7 @@ fn run_op(args: &OpBenchArgs, role: &RoleArgs) -> Result<(), CliError> {
 pub(crate) fn prepare() {
     note_load();
     // Before the device is opened, so that its threads stay there, too.
-    process::pin(CPUS[0]);
+    pin(CPUS[0]);
 }
 
 fn note_load() {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::plan::{Op, Plan};
 use super::road::Road;
 use super::session::Session;
 use crate::error::CliError;
 use crate::output::{print_report, progress};
 use crate::samples::median;
 use crate::table::{Align, Table};
+use urxe_measure::bench::plan::{Op, Plan};
 
 /// Samples of bandwidth; round trips are measured in one.
 const SAMPLES: u64 = 5;

@@ -1,8 +1,9 @@
 //! What the two sides of a bench tell each other over the control connection.
 
 use serde::{Deserialize, Serialize};
+use urxe_measure::bench::link::Packets;
+use urxe_measure::bench::plan::Plan;
 
-use super::plan::Plan;
 use crate::station::RemoteMemory;
 
 /// Measuring side to the other.
@@ -50,14 +51,4 @@ pub(crate) enum Answer {
     Running,
     Packets(Packets),
     Done,
-}
-
-/// What became of the packets that a side sent, by the counters of its device.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Packets {
-    pub(crate) sent: u64,
-    /// Lost on the road.
-    pub(crate) lost: u64,
-    /// Found the road's queue full.
-    pub(crate) queue_full: u64,
 }

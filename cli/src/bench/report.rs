@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::plan::{Op, Plan};
 use crate::samples::median;
 use crate::table::{Align, Table};
+use urxe_measure::bench::plan::{Op, Plan};
 
 /// One measurement's result. What was not measured is null.
 #[derive(Clone, Debug, Serialize)]

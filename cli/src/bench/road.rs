@@ -6,9 +6,9 @@ use std::time::Duration;
 use urxe::FaultSpec;
 use urxe::congestion::{Rate, frame_overhead};
 
-use super::plan::{Needs, Op, Plan};
 use crate::target::LOOPBACK_SERVER;
 use crate::wire::{Way, WireName};
+use urxe_measure::bench::plan::{Needs, Op, Plan};
 
 /// A road, the same both ways.
 #[derive(Clone, Copy, Debug)]

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::link::Link;
-use super::plan::{Op, Plan};
-use super::protocol::{Answer, Expected, Packets, Request};
-use super::{bandwidth, latency};
+use urxe_measure::bench::link::{Link, Packets};
+use urxe_measure::bench::plan::{Op, Plan};
+use urxe_measure::bench::{bandwidth, latency};
+
+use super::protocol::{Answer, Expected, Request};
 use crate::control::ANSWER_MAX;
 use crate::error::CliError;
 use crate::station::{RemoteMemory, Station};

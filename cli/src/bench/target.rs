@@ -1,10 +1,10 @@
 //! The other side of a bench, in a process of its own: takes part where the operation needs it.
 
 use urxe::Wc;
+use urxe_measure::bench::latency;
+use urxe_measure::bench::link::Link;
+use urxe_measure::bench::plan::{Op, Plan};
 
-use super::latency;
-use super::link::Link;
-use super::plan::{Op, Plan};
 use super::protocol::{Answer, Expected, Request};
 use crate::control::{ANSWER_MAX, Control};
 use crate::error::CliError;
@@ -58,8 +58,15 @@ fn take_part(
     } = link.plan;
     match (op, is_latency) {
         (Op::Send, false) => receive(link, control, iters),
-        (Op::Send, true) => latency::answer_sends(link, control, iters),
-        (Op::Write, true) => latency::answer_writes(link, control, memory, iters),
+        (Op::Send, true) => {
+            link.post_recvs(1)?;
+            control.send(&Answer::Running)?;
+            latency::answer_sends(link, iters, &mut || control.check_silent())
+        }
+        (Op::Write, true) => {
+            control.send(&Answer::Running)?;
+            latency::answer_writes(link, memory, iters, &mut || control.check_silent())
+        }
         // One-sided: while the other side measures its latency by polling, this side's engine must not be the
         // one that sleeps.
         (Op::Read | Op::Atomic, true) if !is_event => drive_until_finished(link, control),

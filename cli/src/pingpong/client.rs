@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
-use super::link::{Link, RemoteMemory, Slot, Station};
 use super::protocol::{Answer, Request, Variant};
 use super::report::{self, Report, Row};
 use crate::args::PingpongArgs;
@@ -14,7 +13,9 @@ use crate::error::{CliError, Context};
 use crate::output::{print_report, progress};
 use crate::pattern::Direction;
 use crate::samples::Samples;
+use crate::station::{RemoteMemory, Station};
 use crate::usage::{CpuClock, CpuUse};
+use urxe_measure::pingpong::{Link, Slot};
 
 /// Rounds before the measured ones: they warm the caches and tell how long a round takes.
 const WARM_UP: u64 = 100;

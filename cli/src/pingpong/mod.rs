@@ -5,7 +5,6 @@
 //! result; the two agree over a [`crate::control`] connection.
 
 mod client;
-mod link;
 mod protocol;
 mod report;
 mod server;

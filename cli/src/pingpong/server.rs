@@ -2,14 +2,15 @@
 
 use std::net::IpAddr;
 
-use super::link::{Link, Slot, Station};
 use super::protocol::{Answer, Request};
 use crate::control::Control;
 use crate::error::CliError;
 use crate::pattern::Direction;
+use crate::station::Station;
 use crate::target;
 use crate::usage::CpuClock;
 use crate::wire::WireName;
+use urxe_measure::pingpong::{Link, Slot};
 
 /// Serves one client, then ends.
 pub(super) fn run(address: IpAddr, port: u16, wire: Option<WireName>) -> Result<(), CliError> {
@@ -101,15 +102,4 @@ fn lend_memory(
     }
     link.verify(Slot::In0, first + iters - 1, Direction::ToServer)?;
     control.send(&Answer::Report { cpu })
-}
-
-/// Rounds use the two receive slots in turn, so that the next receive is posted before an answer goes out.
-impl Slot {
-    pub(super) fn of_round(round: u64) -> Slot {
-        if round.is_multiple_of(2) {
-            Slot::In0
-        } else {
-            Slot::In1
-        }
-    }
 }

@@ -3,16 +3,14 @@
 //!
 //! This process measures; the other side is a process that it starts. Both have all the queue pairs.
 
-mod fleet;
 mod protocol;
 mod report;
 pub(crate) mod target;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use urxe::{SendWr, Wc};
+use urxe_measure::fleet::{self, Fleet};
 
-use self::fleet::Fleet;
 use self::protocol::{Answer, Request};
 use self::report::{Memory, Report};
 use crate::args::ScaleArgs;
@@ -99,29 +97,7 @@ impl Session {
             messages: messages as u64,
         })?;
         self.target.control.expect(&Answer::Running)?;
-        let fleet = &self.fleet;
-        let mut wcs = [Wc::default(); 64];
-        let mut outstanding = vec![0; qps];
-        let (mut posted, mut completed) = (0, 0);
-        let start = Instant::now();
-        while completed < messages {
-            while posted < messages && posted - completed < UNDER_WAY {
-                let next = posted % qps;
-                if outstanding[next] == fleet::DEPTH {
-                    break;
-                }
-                let wr = SendWr::send_inline(next as u64, &fleet::MESSAGE).signaled();
-                fleet.post_send(next, &wr)?;
-                outstanding[next] += 1;
-                posted += 1;
-            }
-            let taken = fleet.sends.wait(&mut wcs, &mut || Ok(()))?;
-            for wc in &wcs[..taken] {
-                outstanding[wc.wr_id as usize] -= 1;
-            }
-            completed += taken;
-        }
-        let time = start.elapsed();
+        let time = self.fleet.send(qps, messages, UNDER_WAY)?;
         self.target.control.expect(&Answer::Done)?;
         Ok(messages as f64 / time.as_secs_f64())
     }

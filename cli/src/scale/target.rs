@@ -1,8 +1,8 @@
 //! The side that receives, in a process of its own.
 
 use urxe::Wc;
+use urxe_measure::fleet::{DEPTH, Fleet};
 
-use super::fleet::{DEPTH, Fleet};
 use super::protocol::{Answer, Request};
 use crate::control::{ANSWER_MAX, Control};
 use crate::error::CliError;

@@ -10,9 +10,9 @@ use super::book::{Cell, Claim, Document, Effort, Findings, Grid, Study, bytes};
 use super::chart::{Kind, Picture, Series};
 use super::lab::{Lab, Port, compute, joined, memory};
 use crate::error::{CliError, Context as _};
-use crate::process;
 use crate::samples::median;
 use crate::target::CPUS;
+use urxe_measure::pin::pin;
 
 pub(super) const STUDY: Study = Study {
     name: "overlap",
@@ -133,7 +133,7 @@ fn take_part(
     is_over: &AtomicBool,
     go: &AtomicBool,
 ) -> Result<(), CliError> {
-    process::pin(CPUS[1]);
+    pin(CPUS[1]);
     let part = || match way {
         Way::Send => far.qp.post_recv(&RecvWr::new(1, &[there.sge(..)])),
         Way::Receive => far
@@ -176,7 +176,7 @@ fn transfer(
     let rounds = effort.pick(3, 15);
     thread::scope(|scope| {
         let other = scope.spawn(|| take_part(far, &there, way, &is_over, &go));
-        process::pin(CPUS[0]);
+        pin(CPUS[0]);
         let round = |work: Duration| -> Result<f64, CliError> {
             if way == Way::Receive {
                 let posted = near.qp.post_recv(&RecvWr::new(2, &[here.sge(..)]));

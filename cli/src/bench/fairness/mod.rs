@@ -3,7 +3,6 @@
 //!
 //! All QPs are of one context on each side. This process measures; the other side is a process that it starts.
 
-mod ends;
 mod protocol;
 mod report;
 mod session;
@@ -11,13 +10,13 @@ pub(crate) mod target;
 
 use std::time::Duration;
 
-use self::protocol::Plan;
 use self::report::{Pair, Report};
 use self::session::{Length, Session};
 use super::prepare;
 use crate::args::FairnessArgs;
 use crate::error::CliError;
 use crate::output::print_report;
+use urxe_measure::fairness::Plan;
 
 /// QPs beside those that stream.
 const QPS_SMALL: usize = 1;

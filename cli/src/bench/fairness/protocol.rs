@@ -1,18 +1,9 @@
 //! What the two sides tell each other over the control connection.
 
 use serde::{Deserialize, Serialize};
+use urxe_measure::fairness::Plan;
 
 use crate::station::RemoteMemory;
-
-/// What both sides have to agree on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Plan {
-    /// QPs that stream.
-    pub(super) qps: usize,
-    /// Bytes of their messages.
-    pub(super) size: usize,
-    pub(super) mtu: u32,
-}
 
 /// Measuring side to the other.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::protocol::Plan;
 use super::session::Sample;
 use crate::samples::median;
 use crate::table::{Align, Table};
+use urxe_measure::fairness::Plan;
 
 /// Shares in one line of the text.
 const SHARES_A_LINE: usize = 8;

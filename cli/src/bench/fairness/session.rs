@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use urxe::Wc;
 
 use super::QPS_SMALL;
-use super::ends::Ends;
-use super::protocol::{Answer, Plan, Request};
+use super::protocol::{Answer, Request};
 use crate::control::ANSWER_MAX;
 use crate::error::CliError;
 use crate::samples::Samples;
 use crate::station::{Patience, PeerCheck, RemoteMemory, Station};
 use crate::target::{LOOPBACK_CLIENT, Measurement, Target};
 use crate::wire::WireName;
+use urxe_measure::fairness::{Ends, Plan};
 
 /// How long a sample lasts.
 #[derive(Clone, Copy, Debug)]

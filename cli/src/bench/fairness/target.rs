@@ -3,11 +3,11 @@
 use urxe::Wc;
 
 use super::QPS_SMALL;
-use super::ends::Ends;
 use super::protocol::{Answer, Request};
 use crate::control::{ANSWER_MAX, Control};
 use crate::error::CliError;
 use crate::station::Station;
+use urxe_measure::fairness::Ends;
 
 /// Empty polls between two looks at the control connection.
 const POLLS_PER_LOOK: u32 = 1 << 14;

@@ -6,8 +6,6 @@ use urxe::{SendWr, Wc};
 
 use super::link::Link;
 use super::plan::{INLINE_MAX, Op};
-use super::protocol::Answer;
-use crate::control::Control;
 use crate::error::CliError;
 use crate::samples::Samples;
 use crate::station::{PeerCheck, RemoteMemory};
@@ -16,7 +14,7 @@ use crate::station::{PeerCheck, RemoteMemory};
 const SIGNAL_EVERY: u64 = 32;
 
 /// Times `iters` operations; a ping-pong's time is halved.
-pub(super) fn measure(
+pub fn measure(
     link: &Link,
     remote: RemoteMemory,
     iters: u64,
@@ -65,11 +63,8 @@ fn ping_by_send(
     Ok(time)
 }
 
-/// Answers each message with one of the same size.
-pub(super) fn answer_sends(link: &Link, control: &mut Control, iters: u64) -> Result<(), CliError> {
-    link.post_recvs(1)?;
-    control.send(&Answer::Running)?;
-    let check = &mut || control.check_silent();
+/// Answers each message with one of the same size. The receive for the first is posted already.
+pub fn answer_sends(link: &Link, iters: u64, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
     for round in 0..iters {
         link.wait_recv(check)?;
         // The answer first: there are receives enough.
@@ -115,14 +110,12 @@ fn ping_by_write(
 }
 
 /// Answers each WRITE with one into the other side's memory.
-pub(super) fn answer_writes(
+pub fn answer_writes(
     link: &Link,
-    control: &mut Control,
     remote: RemoteMemory,
     iters: u64,
+    check: &mut PeerCheck<'_>,
 ) -> Result<(), CliError> {
-    control.send(&Answer::Running)?;
-    let check = &mut || control.check_silent();
     for round in 0..iters {
         wait_for_byte(link, mark(round), check)?;
         let is_signaled = write(link, remote, round, iters)?;

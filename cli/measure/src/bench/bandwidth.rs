@@ -11,7 +11,7 @@ use crate::station::{PeerCheck, RemoteMemory};
 /// Does `iters` operations and returns how many of them completed in which time: all, from the first post on; or those behind
 /// the first `skip`, while a connection learns what its path is like, from their completion on. A completion
 /// means that the other side has the message.
-pub(super) fn stream(
+pub fn stream(
     link: &Link,
     remote: RemoteMemory,
     (skip, iters): (u64, u64),

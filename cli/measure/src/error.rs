@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 /// Why a command failed. The text follows `urxe: ` on stderr and says what to do where there is something to do.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CliError {
+pub enum CliError {
     /// The arguments are well-formed but do not make sense together.
     #[error("{0}")]
     Usage(String),
@@ -36,16 +36,16 @@ pub(crate) enum CliError {
 
 impl CliError {
     /// A failure with its context in front: `cannot read x.pcap: No such file or directory`.
-    pub(crate) fn context(what: impl Display, why: impl Display) -> CliError {
+    pub fn context(what: impl Display, why: impl Display) -> CliError {
         CliError::Failed(format!("{what}: {why}"))
     }
 
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         matches!(self, CliError::OutputClosed | CliError::Reported)
     }
 
     /// 1 for a failure, 2 for wrong usage, as the shell's own commands have it.
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    pub fn exit_code(&self) -> ExitCode {
         match self {
             CliError::Usage(_) => ExitCode::from(2),
             CliError::NotStarted { code, .. } => ExitCode::from(*code),
@@ -56,7 +56,7 @@ impl CliError {
 }
 
 /// Puts its context before the error of something that failed.
-pub(crate) trait Context<T> {
+pub trait Context<T> {
     /// As [`CliError::context`].
     fn context(self, what: impl Display) -> Result<T, CliError>;
 }

@@ -4,34 +4,34 @@ use std::time::Duration;
 
 /// Operation times in nanoseconds. Room is taken up front: recording must not allocate.
 #[derive(Debug)]
-pub(crate) struct Samples {
+pub struct Samples {
     nanos: Vec<u32>,
 }
 
 impl Samples {
-    pub(crate) fn with_capacity(count: usize) -> Samples {
+    pub fn with_capacity(count: usize) -> Samples {
         Samples {
             nanos: Vec::with_capacity(count),
         }
     }
 
     /// Records one time; above four seconds it counts as that.
-    pub(crate) fn push(&mut self, time: Duration) {
+    pub fn push(&mut self, time: Duration) {
         self.nanos
             .push(u32::try_from(time.as_nanos()).unwrap_or(u32::MAX));
     }
 
     /// Adds those of another run.
-    pub(crate) fn append(&mut self, mut other: Samples) {
+    pub fn append(&mut self, mut other: Samples) {
         self.nanos.append(&mut other.nanos);
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.nanos.len()
     }
 
     /// The value that the given share of the samples does not exceed, in microseconds; 0 without samples.
-    pub(crate) fn percentile_us(&mut self, percent: f64) -> f64 {
+    pub fn percentile_us(&mut self, percent: f64) -> f64 {
         self.nanos.sort_unstable();
         let rank = (percent / 100.0 * self.nanos.len() as f64).ceil() as usize;
         let index = rank.clamp(1, self.nanos.len().max(1)) - 1;
@@ -42,7 +42,7 @@ impl Samples {
 }
 
 /// The middle value, or the mean of the two in the middle; `None` without values.
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     let middle = sorted.len() / 2;

@@ -1,13 +1,14 @@
-//! One side's verbs objects: many QPs that stream, and a small one.
+//! One side of `urxe bench fairness`: many QPs that stream, and a small one.
 
+use serde::{Deserialize, Serialize};
 use urxe::{Access, ConnectOptions, Mr, Mtu, Qp, RecvWr, SendWr, Wc};
 
-use super::protocol::Plan;
 use crate::error::{CliError, Context};
 use crate::pattern::{self, Direction};
 use crate::station::{self, PeerCheck, Queue, RemoteMemory, Station};
 
-pub(super) const SMALL: usize = 8;
+/// Bytes of a small message.
+pub const SMALL: usize = 8;
 /// Receives that the small QP has posted.
 const RECVS: usize = 64;
 /// Every so many small messages one is signaled: enough to reclaim queue places.
@@ -15,22 +16,33 @@ const SIGNAL_EVERY: u64 = 32;
 /// Bytes that a QP has posted when it streams: more than it may have under way, so that it always has some to send.
 const BACKLOG: usize = 2 << 20;
 
+/// What both sides have to agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// QPs that stream.
+    pub qps: usize,
+    /// Bytes of their messages.
+    pub size: usize,
+    pub mtu: u32,
+}
+
+/// The verbs objects of one side.
 #[derive(Debug)]
-pub(super) struct Ends {
+pub struct Ends {
     plan: Plan,
     small: Qp,
     small_sends: Queue,
-    pub(super) small_recvs: Queue,
+    pub small_recvs: Queue,
     bulk: Vec<Qp>,
     /// Completions of all that stream: the id is the place of the QP.
-    pub(super) completions: Queue,
+    pub completions: Queue,
     /// What is sent, or where all of it goes. Small messages are received behind it.
     mr: Mr,
     sent: u64,
 }
 
 impl Ends {
-    pub(super) fn create(station: &Station, plan: Plan) -> Result<Ends, CliError> {
+    pub fn create(station: &Station, plan: Plan) -> Result<Ends, CliError> {
         let what = "cannot create a queue pair";
         let small_sends = station.queue(2 * RECVS, true)?;
         let small_recvs = station.queue(2 * RECVS, true)?;
@@ -57,12 +69,12 @@ impl Ends {
     }
 
     /// The endpoints, that of the small QP first.
-    pub(super) fn endpoints(&self) -> Vec<String> {
+    pub fn endpoints(&self) -> Vec<String> {
         let qps = std::iter::once(&self.small).chain(&self.bulk);
         qps.map(|qp| qp.endpoint().to_string()).collect()
     }
 
-    pub(super) fn connect(&self, remotes: &[String]) -> Result<(), CliError> {
+    pub fn connect(&self, remotes: &[String]) -> Result<(), CliError> {
         let options = ConnectOptions {
             path_mtu: Mtu::from_bytes(self.plan.mtu),
             ..ConnectOptions::default()
@@ -77,29 +89,29 @@ impl Ends {
     }
 
     /// Where the other side may WRITE.
-    pub(super) fn memory(&self) -> RemoteMemory {
+    pub fn memory(&self) -> RemoteMemory {
         RemoteMemory::of(&self.mr, 0)
     }
 
     /// Makes it memory that holds nothing of a message.
-    pub(super) fn blank(&self) {
+    pub fn blank(&self) {
         self.mr.write(0, &vec![0; self.plan.size]);
     }
 
     /// Whether the pattern has arrived, whole.
-    pub(super) fn verify(&self) -> Result<(), CliError> {
+    pub fn verify(&self) -> Result<(), CliError> {
         pattern::verify(&self.mr, 0..self.plan.size)
     }
 
     /// Posts the next message of a QP that streams.
-    pub(super) fn post_bulk(&self, index: usize, remote: RemoteMemory) -> Result<(), CliError> {
+    pub fn post_bulk(&self, index: usize, remote: RemoteMemory) -> Result<(), CliError> {
         let sges = [self.mr.sge(0..self.plan.size)];
         let wr = SendWr::rdma_write(index as u64, &sges, remote.addr, remote.rkey()).signaled();
         let posted = self.bulk[index].post_send(&wr);
         posted.context("cannot post a work request")
     }
 
-    pub(super) fn post_small(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+    pub fn post_small(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
         self.sent += 1;
         let bytes = self.sent.to_le_bytes();
         let wr = SendWr::send_inline(0, &bytes);
@@ -114,7 +126,7 @@ impl Ends {
     }
 
     /// Posts a receive for a small message.
-    pub(super) fn repost_small(&self) -> Result<(), CliError> {
+    pub fn repost_small(&self) -> Result<(), CliError> {
         let start = self.plan.size.next_multiple_of(64);
         let sges = [self.mr.sge(start..start + SMALL)];
         let posted = self.small.post_recv(&RecvWr::new(0, &sges));
@@ -124,7 +136,7 @@ impl Ends {
 
 impl Plan {
     /// Messages that a QP has posted when it streams.
-    pub(super) fn depth(&self) -> usize {
+    pub fn depth(&self) -> usize {
         (BACKLOG / self.size).clamp(2, 512)
     }
 }

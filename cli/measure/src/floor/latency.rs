@@ -10,7 +10,7 @@ use super::{FloorConfig, FloorLatency, SILENCE_MAX, failed, receive_within};
 use crate::error::CliError;
 
 /// Longest message: it must fit into receive buffers, as nothing holds the sender back.
-pub(super) const MESSAGE_MAX: usize = 1 << 20;
+pub const MESSAGE_MAX: usize = 1 << 20;
 
 /// A message that does not come back in this time was lost.
 const LOST: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ fn slots(config: &FloorConfig) -> usize {
 }
 
 /// The side that measures.
-pub(super) fn ping(
+pub(crate) fn ping(
     socket: &UdpSocket,
     config: &FloorConfig,
     to: SocketAddr,
@@ -72,7 +72,7 @@ pub(super) fn ping(
 }
 
 /// The side that answers, until the other is silent.
-pub(super) fn pong(socket: &UdpSocket, config: &FloorConfig) -> Result<(), CliError> {
+pub(crate) fn pong(socket: &UdpSocket, config: &FloorConfig) -> Result<(), CliError> {
     let mut incoming = Incoming::new(config, config.message);
     let mut batch = RecvBatch::new(slots(config));
     let mut outgoing: Option<Outgoing> = None;

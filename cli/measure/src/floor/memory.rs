@@ -28,7 +28,7 @@ const MARK: Mark = Mark {
 };
 
 /// One side: the ring that it writes, and the one that it reads.
-pub(super) struct Ends {
+pub(crate) struct Ends {
     producer: Producer,
     consumer: Consumer,
     /// Datagrams wake the other side.
@@ -42,7 +42,7 @@ pub(super) struct Ends {
 
 impl Ends {
     /// Of the side that knows the other's address.
-    pub(super) fn at_sender(config: &FloorConfig, to: SocketAddr) -> Result<Ends, CliError> {
+    pub(crate) fn at_sender(config: &FloorConfig, to: SocketAddr) -> Result<Ends, CliError> {
         let make = || {
             let socket = UdpSocket::bind((config.sender, 0))?;
             socket.connect(to)?;
@@ -55,7 +55,7 @@ impl Ends {
     }
 
     /// Of the other: its socket is known.
-    pub(super) fn at_receiver(config: &FloorConfig, socket: UdpSocket) -> Result<Ends, CliError> {
+    pub(crate) fn at_receiver(config: &FloorConfig, socket: UdpSocket) -> Result<Ends, CliError> {
         let make = || {
             let (_, from) = socket.peek_from(&mut [])?;
             socket.connect(from)?;
@@ -68,7 +68,7 @@ impl Ends {
     }
 
     #[cfg(test)]
-    pub(super) fn received_what_was_sent(&self) -> bool {
+    pub(crate) fn received_what_was_sent(&self) -> bool {
         self.inbox == self.outbox
     }
 
@@ -94,7 +94,7 @@ impl Ends {
 
     /// Copies a message into the ring, waiting for room where there is none.
     #[inline]
-    pub(super) fn send(&mut self) -> Result<(), CliError> {
+    pub(crate) fn send(&mut self) -> Result<(), CliError> {
         for record in self.outbox.chunks(RECORD_LEN) {
             match self.producer.push(MARK, record) {
                 Push::Done => {}
@@ -112,7 +112,7 @@ impl Ends {
 
     /// Copies the next message out; false when the other side is gone, or silent.
     #[inline]
-    pub(super) fn receive(&mut self) -> Result<bool, CliError> {
+    pub(crate) fn receive(&mut self) -> Result<bool, CliError> {
         let Ends {
             consumer,
             inbox,
@@ -161,7 +161,7 @@ impl Ends {
 }
 
 /// The sending side of a stream.
-pub(super) fn send(config: &FloorConfig, to: SocketAddr) -> Result<FloorBandwidth, CliError> {
+pub(crate) fn send(config: &FloorConfig, to: SocketAddr) -> Result<FloorBandwidth, CliError> {
     let mut ends = Ends::at_sender(config, to)?;
     ends.stream(config.duration / 4)?;
     let start = Instant::now();
@@ -173,14 +173,14 @@ pub(super) fn send(config: &FloorConfig, to: SocketAddr) -> Result<FloorBandwidt
 }
 
 /// The receiving side of it, until the sender is gone.
-pub(super) fn receive(config: &FloorConfig, socket: UdpSocket) -> Result<(), CliError> {
+pub(crate) fn receive(config: &FloorConfig, socket: UdpSocket) -> Result<(), CliError> {
     let mut ends = Ends::at_receiver(config, socket)?;
     while ends.receive()? {}
     Ok(())
 }
 
 /// The side of a ping-pong that measures.
-pub(super) fn ping(config: &FloorConfig, to: SocketAddr) -> Result<FloorLatency, CliError> {
+pub(crate) fn ping(config: &FloorConfig, to: SocketAddr) -> Result<FloorLatency, CliError> {
     let mut ends = Ends::at_sender(config, to)?;
     FloorLatency::measure(config, || {
         ends.send()?;
@@ -192,7 +192,7 @@ pub(super) fn ping(config: &FloorConfig, to: SocketAddr) -> Result<FloorLatency,
 }
 
 /// The side that answers, until the other is gone.
-pub(super) fn pong(config: &FloorConfig, socket: UdpSocket) -> Result<(), CliError> {
+pub(crate) fn pong(config: &FloorConfig, socket: UdpSocket) -> Result<(), CliError> {
     let mut ends = Ends::at_receiver(config, socket)?;
     while ends.receive()? {
         ends.send()?;

@@ -1,10 +1,10 @@
 //! One side's verbs objects of a bench.
 
+use serde::{Deserialize, Serialize};
 use urxe::congestion::CongestionControl;
 use urxe::{Access, ConnectOptions, Mr, Mtu, Qp, RecvWr, SendWr, Sge, Wc};
 
 use super::plan::{Op, Plan};
-use super::protocol::Packets;
 use crate::error::{CliError, Context};
 use crate::pattern::{self, Direction};
 use crate::station::{self, PeerCheck, Queue, RemoteMemory, Station};
@@ -23,18 +23,19 @@ const RECVS_AHEAD: usize = 64;
 /// Places in the send queue at least: a ping-pong asks for a completion only now and then.
 const SENDS_MIN: usize = 64;
 
+/// A connected QP, its completion queues and its memory.
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) plan: Plan,
-    pub(super) qp: Qp,
-    pub(super) sends: Queue,
-    pub(super) recvs: Queue,
+pub struct Link {
+    pub plan: Plan,
+    pub qp: Qp,
+    pub sends: Queue,
+    pub recvs: Queue,
     /// The first half is sent from, the second is received into.
-    pub(super) mr: Mr,
+    pub mr: Mr,
 }
 
 impl Link {
-    pub(super) fn new(station: &Station, plan: Plan) -> Result<Link, CliError> {
+    pub fn new(station: &Station, plan: Plan) -> Result<Link, CliError> {
         let what = "cannot create a queue pair";
         let depth = plan.depth();
         let sends = station.queue(2 * depth, !plan.is_event)?;
@@ -59,7 +60,7 @@ impl Link {
     }
 
     /// A counter of this side's device.
-    pub(super) fn counter(&self, wanted: &str) -> Result<u64, CliError> {
+    pub fn counter(&self, wanted: &str) -> Result<u64, CliError> {
         let counters = self.sends.cq.context().counters();
         let counters = counters.context("cannot read the counters")?;
         let mut found = counters.iter().filter(|(name, _)| *name == wanted);
@@ -67,7 +68,7 @@ impl Link {
     }
 
     /// What became of the packets that this side sent.
-    pub(super) fn packets(&self) -> Result<Packets, CliError> {
+    pub fn packets(&self) -> Result<Packets, CliError> {
         Ok(Packets {
             sent: self.counter("sent_pkts")?,
             lost: self.counter("fault_dropped")?,
@@ -75,11 +76,11 @@ impl Link {
         })
     }
 
-    pub(super) fn endpoint(&self) -> String {
+    pub fn endpoint(&self) -> String {
         self.qp.endpoint().to_string()
     }
 
-    pub(super) fn connect(&self, remote: &str) -> Result<(), CliError> {
+    pub fn connect(&self, remote: &str) -> Result<(), CliError> {
         let mut options = ConnectOptions {
             path_mtu: Mtu::from_bytes(self.plan.mtu),
             rd_atomic: RD_ATOMIC,
@@ -104,44 +105,44 @@ impl Link {
     }
 
     /// The half that the other side may work on.
-    pub(super) fn window(&self) -> RemoteMemory {
+    pub fn window(&self) -> RemoteMemory {
         RemoteMemory::of(&self.mr, self.in_offset())
     }
 
-    pub(super) fn in_offset(&self) -> usize {
+    pub fn in_offset(&self) -> usize {
         half(self.plan)
     }
 
-    pub(super) fn out_sge(&self) -> Sge {
+    pub fn out_sge(&self) -> Sge {
         self.mr.sge(0..self.plan.size)
     }
 
-    pub(super) fn in_sge(&self) -> Sge {
+    pub fn in_sge(&self) -> Sge {
         self.mr
             .sge(self.in_offset()..self.in_offset() + self.plan.size)
     }
 
     /// Fills what is sent, or what is read from here, with the pattern.
-    pub(super) fn fill(&self, offset: usize) {
+    pub fn fill(&self, offset: usize) {
         let mut message = vec![0; self.plan.size];
         pattern::fill(&mut message, 0, Direction::ToServer);
         self.mr.write(offset, &message);
     }
 
     /// Whether the pattern has arrived, whole.
-    pub(super) fn verify(&self) -> Result<(), CliError> {
+    pub fn verify(&self) -> Result<(), CliError> {
         pattern::verify(
             &self.mr,
             self.in_offset()..self.in_offset() + self.plan.size,
         )
     }
 
-    pub(super) fn post(&self, list: &[SendWr<'_>]) -> Result<(), CliError> {
+    pub fn post(&self, list: &[SendWr<'_>]) -> Result<(), CliError> {
         let posted = self.qp.post_send_list(list);
         posted.context("cannot post a work request")
     }
 
-    pub(super) fn post_recvs(&self, count: usize) -> Result<(), CliError> {
+    pub fn post_recvs(&self, count: usize) -> Result<(), CliError> {
         let sges = [self.in_sge()];
         let mut left = count;
         while left > 0 {
@@ -155,17 +156,17 @@ impl Link {
     }
 
     /// Waits for the completion of one signaled operation.
-    pub(super) fn wait_send(&self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+    pub fn wait_send(&self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
         self.sends.wait(&mut [Wc::default(); 1], check).map(|_| ())
     }
 
     /// Waits for one message.
-    pub(super) fn wait_recv(&self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+    pub fn wait_recv(&self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
         self.recvs.wait(&mut [Wc::default(); 1], check).map(|_| ())
     }
 
     /// The operation of the plan, unsignaled.
-    pub(super) fn work_request<'a>(&self, sges: &'a [Sge; 1], remote: RemoteMemory) -> SendWr<'a> {
+    pub fn work_request<'a>(&self, sges: &'a [Sge; 1], remote: RemoteMemory) -> SendWr<'a> {
         let rkey = remote.rkey();
         match self.plan.op {
             Op::Send => SendWr::send(0, sges),
@@ -176,12 +177,22 @@ impl Link {
     }
 
     /// Where the operation's local bytes are.
-    pub(super) fn local_sge(&self) -> Sge {
+    pub fn local_sge(&self) -> Sge {
         match self.plan.op {
             Op::Send | Op::Write => self.out_sge(),
             Op::Read | Op::Atomic => self.in_sge(),
         }
     }
+}
+
+/// What became of the packets that a side sent, by the counters of its device.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Packets {
+    pub sent: u64,
+    /// Lost on the road.
+    pub lost: u64,
+    /// Found the road's queue full.
+    pub queue_full: u64,
 }
 
 /// Each half begins on a cache line of its own, and where atomics may work.

@@ -42,7 +42,7 @@ struct Progress {
 }
 
 /// The sending side: returns what the receiver confirmed over the time of measurement.
-pub(super) fn send(
+pub(crate) fn send(
     socket: &UdpSocket,
     config: &FloorConfig,
     to: SocketAddr,
@@ -116,7 +116,7 @@ fn read_report(
 }
 
 /// The receiving side, until the sender is silent.
-pub(super) fn receive(socket: &UdpSocket, config: &FloorConfig) -> Result<(), CliError> {
+pub(crate) fn receive(socket: &UdpSocket, config: &FloorConfig) -> Result<(), CliError> {
     let mut batch = RecvBatch::new(RecvBatch::DEFAULT_SLOTS);
     let mut incoming = Incoming::new(config, REGION_LEN);
     let per_batch = {

@@ -8,13 +8,13 @@ use crate::error::CliError;
 
 /// Which way a message goes; the two directions of one round differ in every word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub enum Direction {
     ToServer = 1,
     ToClient = 2,
 }
 
 /// Writes the contents of message `number`.
-pub(crate) fn fill(buffer: &mut [u8], number: u64, direction: Direction) {
+pub fn fill(buffer: &mut [u8], number: u64, direction: Direction) {
     for (index, chunk) in buffer.chunks_mut(8).enumerate() {
         let word = word(number, direction, index).to_le_bytes();
         chunk.copy_from_slice(&word[..chunk.len()]);
@@ -22,7 +22,7 @@ pub(crate) fn fill(buffer: &mut [u8], number: u64, direction: Direction) {
 }
 
 /// Where the contents first differ from those of message `number`; `None` when every byte is right.
-pub(crate) fn first_difference(buffer: &[u8], number: u64, direction: Direction) -> Option<usize> {
+pub fn first_difference(buffer: &[u8], number: u64, direction: Direction) -> Option<usize> {
     for (index, chunk) in buffer.chunks(8).enumerate() {
         let word = word(number, direction, index).to_le_bytes();
         if chunk != &word[..chunk.len()] {
@@ -37,7 +37,7 @@ pub(crate) fn first_difference(buffer: &[u8], number: u64, direction: Direction)
 }
 
 /// Whether the first message to the server has arrived in this part of a region, whole.
-pub(crate) fn verify(mr: &Mr, range: Range<usize>) -> Result<(), CliError> {
+pub fn verify(mr: &Mr, range: Range<usize>) -> Result<(), CliError> {
     let mut message = vec![0; range.len()];
     mr.read(range.start, &mut message);
     match first_difference(&message, 0, Direction::ToServer) {

@@ -1,12 +1,14 @@
-//! One side's verbs objects of one variant: a connected queue pair, its memory, its completion queues.
+//! One side of `urxe pingpong`, in one variant: a connected queue pair, its memory, its completion queues.
 
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 use urxe::{Access, ConnectOptions, Mr, Qp, RecvWr, SendWr, Sge, Wc};
 
-use super::protocol::Variant;
 use crate::error::{CliError, Context};
 use crate::pattern::{self, Direction};
-use crate::station::{self, PeerCheck, Queue};
-pub(super) use crate::station::{RemoteMemory, Station};
+use crate::station::{self, PeerCheck, Queue, RemoteMemory, Station};
 
 /// Places for outgoing messages. A message must not be touched before its completion, so the next rounds use
 /// other places meanwhile.
@@ -15,9 +17,47 @@ const OUT_SLOTS_MAX: usize = 64;
 /// Bytes of all places for outgoing messages, unless two of them need more.
 const OUT_BYTES_MAX: usize = 4 << 20;
 
+/// The four ways to do a ping-pong that introductions to RDMA programming compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Variant {
+    /// SEND and RECV, both sides polling their completion queue without a pause
+    #[default]
+    SendRecvPoll,
+    /// SEND and RECV, both sides sleeping until a completion event
+    SendRecvNotify,
+    /// WRITE to the server's memory, then READ it back, sleeping for each completion
+    WriteReadNotify,
+    /// WRITE without a completion, then READ, sleeping for the READ's completion
+    WriteReadUnsignaled,
+}
+
+impl Variant {
+    /// Whether the server takes part in each round, rather than only its memory.
+    pub fn is_two_sided(self) -> bool {
+        matches!(self, Variant::SendRecvPoll | Variant::SendRecvNotify)
+    }
+
+    /// Whether completions are polled for, rather than waited for.
+    pub fn is_polling(self) -> bool {
+        self == Variant::SendRecvPoll
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Variant::SendRecvPoll => "SEND/RECV, busy polling",
+            Variant::SendRecvNotify => "SEND/RECV, wait for notify",
+            Variant::WriteReadNotify => "WRITE/READ, wait for notify",
+            Variant::WriteReadUnsignaled => "WRITE unsignaled/READ, notify",
+        })
+    }
+}
+
 /// A place in the registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub enum Slot {
     /// What is sent in this round.
     Out(u64),
     /// Where messages arrive, in turn.
@@ -27,8 +67,20 @@ pub(super) enum Slot {
     Count,
 }
 
+impl Slot {
+    /// Rounds use the two receive slots in turn, so that the next receive is posted before an answer goes out.
+    pub fn of_round(round: u64) -> Slot {
+        if round.is_multiple_of(2) {
+            Slot::In0
+        } else {
+            Slot::In1
+        }
+    }
+}
+
+/// What one side has.
 #[derive(Debug)]
-pub(super) struct Link {
+pub struct Link {
     variant: Variant,
     size: usize,
     qp: Qp,
@@ -43,7 +95,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(station: &Station, variant: Variant, size: usize) -> Result<Link, CliError> {
+    pub fn new(station: &Station, variant: Variant, size: usize) -> Result<Link, CliError> {
         let what = "cannot create a queue pair";
         let out_slots = (OUT_BYTES_MAX / size).clamp(2, OUT_SLOTS_MAX);
         let sends = station.queue(OUT_SLOTS_MAX, variant.is_polling())?;
@@ -67,37 +119,32 @@ impl Link {
         })
     }
 
-    pub(super) fn variant(&self) -> Variant {
+    pub fn variant(&self) -> Variant {
         self.variant
     }
 
     /// This end, as text for the other side.
-    pub(super) fn endpoint(&self) -> String {
+    pub fn endpoint(&self) -> String {
         self.qp.endpoint().to_string()
     }
 
-    pub(super) fn connect(&self, remote: &str) -> Result<(), CliError> {
+    pub fn connect(&self, remote: &str) -> Result<(), CliError> {
         station::connect(&self.qp, remote, &ConnectOptions::default())
     }
 
     /// Address and key of the memory that the other side may WRITE and READ.
-    pub(super) fn window(&self) -> RemoteMemory {
+    pub fn window(&self) -> RemoteMemory {
         RemoteMemory::of(&self.mr, self.offset(Slot::In0))
     }
 
     /// Writes the contents of a round's message.
-    pub(super) fn fill(&mut self, slot: Slot, round: u64, direction: Direction) {
+    pub fn fill(&mut self, slot: Slot, round: u64, direction: Direction) {
         pattern::fill(&mut self.scratch, round, direction);
         self.mr.write(self.offset(slot), &self.scratch);
     }
 
     /// Compares every byte with the contents of a round's message.
-    pub(super) fn verify(
-        &mut self,
-        slot: Slot,
-        round: u64,
-        direction: Direction,
-    ) -> Result<(), CliError> {
+    pub fn verify(&mut self, slot: Slot, round: u64, direction: Direction) -> Result<(), CliError> {
         self.mr.read(self.offset(slot), &mut self.scratch);
         match pattern::first_difference(&self.scratch, round, direction) {
             None => Ok(()),
@@ -120,18 +167,18 @@ impl Link {
         }
     }
 
-    pub(super) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         let mut bytes = [0; COUNT_LEN];
         self.mr.read(self.offset(Slot::Count), &mut bytes);
         u64::from_be_bytes(bytes)
     }
 
-    pub(super) fn set_count(&mut self, count: u64) {
+    pub fn set_count(&mut self, count: u64) {
         self.mr
             .write(self.offset(Slot::Count), &count.to_be_bytes());
     }
 
-    pub(super) fn post_recv(&mut self, slot: Slot) -> Result<(), CliError> {
+    pub fn post_recv(&mut self, slot: Slot) -> Result<(), CliError> {
         let sges = [self.sge(slot)];
         let posted = self.qp.post_recv(&RecvWr::new(0, &sges));
         posted.context("cannot post a receive")
@@ -139,11 +186,7 @@ impl Link {
 
     /// Posts a SEND. Its completion is collected later, by [`Link::drain_sends`] at the latest: one poll for
     /// many rounds, because all but the last few are there by then.
-    pub(super) fn post_send(
-        &mut self,
-        slot: Slot,
-        check: &mut PeerCheck<'_>,
-    ) -> Result<(), CliError> {
+    pub fn post_send(&mut self, slot: Slot, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
         while self.outstanding >= self.out_slots / 2 {
             self.collect_sends(check)?;
         }
@@ -153,18 +196,18 @@ impl Link {
         Ok(())
     }
 
-    pub(super) fn post_write(&mut self, round: u64, memory: RemoteMemory) -> Result<(), CliError> {
+    pub fn post_write(&mut self, round: u64, memory: RemoteMemory) -> Result<(), CliError> {
         let sges = [self.sge(Slot::Out(round))];
         self.post(&[SendWr::rdma_write(0, &sges, memory.addr, memory.rkey()).signaled()])
     }
 
-    pub(super) fn post_read(&mut self, memory: RemoteMemory) -> Result<(), CliError> {
+    pub fn post_read(&mut self, memory: RemoteMemory) -> Result<(), CliError> {
         let sges = [self.sge(Slot::In0)];
         self.post(&[SendWr::rdma_read(0, &sges, memory.addr, memory.rkey()).signaled()])
     }
 
     /// A WRITE without a completion and a READ with one, in one posted list.
-    pub(super) fn post_write_then_read(
+    pub fn post_write_then_read(
         &mut self,
         round: u64,
         memory: RemoteMemory,
@@ -181,7 +224,7 @@ impl Link {
         posted.context("cannot post a work request")
     }
 
-    pub(super) fn wait_recv(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+    pub fn wait_recv(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
         let taken = self.recvs.wait(&mut [Wc::default(); 1], check);
         taken.map(|_| ()).map_err(|error| self.cause_of(error))
     }
@@ -199,12 +242,12 @@ impl Link {
     }
 
     /// Waits for the completion of the one signaled WRITE or READ that is outstanding.
-    pub(super) fn wait_send(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+    pub fn wait_send(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
         self.sends.wait(&mut [Wc::default(); 1], check).map(|_| ())
     }
 
     /// Waits until all posted SENDs are complete.
-    pub(super) fn drain_sends(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+    pub fn drain_sends(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
         while self.outstanding > 0 {
             self.collect_sends(check)?;
         }

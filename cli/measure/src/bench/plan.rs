@@ -6,11 +6,14 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
-use crate::units::SIZE_MAX;
 
+/// Bytes of a message at most: what fits comfortably into memory a few times.
+pub const SIZE_MAX: u64 = 64 << 20;
+
+/// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Op {
+pub enum Op {
     /// Messages into receives that the other side posts
     Send,
     /// RDMA WRITE into the other side's memory
@@ -22,7 +25,7 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Op::Send => "SEND",
             Op::Write => "RDMA WRITE",
@@ -32,7 +35,7 @@ impl Op {
     }
 
     /// What the number is, in words.
-    pub(crate) fn measure(self, plan: &Plan) -> String {
+    pub fn measure(self, plan: &Plan) -> String {
         let mut words = match (plan.is_latency, self) {
             (false, _) => "one way, as much as goes",
             (true, Op::Send | Op::Write) => "half a round trip of a ping-pong, both sides ",
@@ -58,40 +61,40 @@ impl Op {
     }
 
     /// Whether the latency is that of both ways: the answer to a READ or atomic is the operation.
-    pub(crate) fn is_round_trip(self) -> bool {
+    pub fn is_round_trip(self) -> bool {
         matches!(self, Op::Read | Op::Atomic)
     }
 }
 
 /// All that both sides have to agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Plan {
-    pub(crate) op: Op,
-    pub(crate) size: usize,
-    pub(crate) mtu: u32,
-    pub(crate) is_latency: bool,
-    pub(crate) is_event: bool,
+pub struct Plan {
+    pub op: Op,
+    pub size: usize,
+    pub mtu: u32,
+    pub is_latency: bool,
+    pub is_event: bool,
     /// Each message of a ping-pong is completed before the answer is looked for.
-    pub(crate) is_signaled: bool,
-    pub(crate) is_one_address: bool,
-    pub(crate) road: Option<Needs>,
+    pub is_signaled: bool,
+    pub is_one_address: bool,
+    pub road: Option<Needs>,
 }
 
 /// What a long road needs of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Needs {
+pub struct Needs {
     /// Bytes that fill it.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
     /// The local ACK timeout, as attributes have it.
-    pub(crate) timeout: u8,
+    pub timeout: u8,
 }
 
 /// Samples of ours and of the floor, each.
-pub(crate) const PAIRS: usize = 15;
+pub const PAIRS: usize = 15;
 
 /// How long a sample lasts when neither a number of messages nor a time is given: long against a scheduler's time slice,
 /// short against the seconds in which the speed of a shared machine changes.
-pub(crate) const SAMPLE_TIME: Duration = Duration::from_millis(150);
+pub const SAMPLE_TIME: Duration = Duration::from_millis(150);
 
 /// Work requests under way at most: enough small messages that several trains of them are on the way at once.
 const DEPTH_MAX: usize = 1024;
@@ -100,14 +103,14 @@ const DEPTH_MAX: usize = 1024;
 const ROAD_DEPTH_MAX: usize = 8192;
 
 /// Longest message that a latency test sends inline.
-pub(crate) const INLINE_MAX: usize = 220;
+pub const INLINE_MAX: usize = 220;
 
 /// Bytes under way at most: enough to keep both sides busy, little enough to stay in the cache's reach.
 const BYTES_UNDER_WAY_MAX: usize = 8 << 20;
 
 impl Plan {
     /// For a plan that came over the network, from anything that connects.
-    pub(crate) fn check(&self) -> Result<(), CliError> {
+    pub fn check(&self) -> Result<(), CliError> {
         if (1..=SIZE_MAX).contains(&(self.size as u64)) {
             return Ok(());
         }
@@ -116,7 +119,7 @@ impl Plan {
     }
 
     /// Work requests under way at most; a multiple of [`Plan::list_len`].
-    pub(crate) fn depth(&self) -> usize {
+    pub fn depth(&self) -> usize {
         let of = |bytes: usize, most| (bytes / self.size.max(1)).clamp(2, most);
         let usual = of(BYTES_UNDER_WAY_MAX, DEPTH_MAX);
         let fitting = self
@@ -127,7 +130,7 @@ impl Plan {
 
     /// Work requests in one posted list, the last of which is signaled. Long lists are what makes small
     /// messages fast; large ones gain nothing and are taken singly.
-    pub(crate) fn list_len(&self) -> usize {
+    pub fn list_len(&self) -> usize {
         match self.size {
             0..=256 => 128,
             257..=1024 => 32,
@@ -139,12 +142,12 @@ impl Plan {
 
 impl Plan {
     /// Whether messages travel inline: copied by the post, as the usual latency tests do with small ones.
-    pub(crate) fn is_inline(&self) -> bool {
+    pub fn is_inline(&self) -> bool {
         self.is_latency && matches!(self.op, Op::Send | Op::Write) && self.size <= INLINE_MAX
     }
 
     /// Whether only the target's memory and engine take part, so that it has to be told when a run is over.
-    pub(crate) fn is_target_passive(&self) -> bool {
+    pub fn is_target_passive(&self) -> bool {
         match self.op {
             Op::Send => false,
             Op::Write => !self.is_latency,
@@ -154,7 +157,7 @@ impl Plan {
 
     /// Bytes of extended headers in the first data packet of a message: RETH in a WRITE, AETH in a READ response,
     /// AtomicETH in an atomic.
-    pub(crate) fn first_header_extra(&self) -> usize {
+    pub fn first_header_extra(&self) -> usize {
         match self.op {
             Op::Send => 0,
             Op::Write => 16,

@@ -21,18 +21,18 @@ const CHECK_EVERY: Duration = Duration::from_millis(100);
 const POLLS_PER_LOOK: u32 = 64;
 
 /// Called now and then in a wait: an error ends it.
-pub(crate) type PeerCheck<'a> = dyn FnMut() -> Result<(), CliError> + 'a;
+pub type PeerCheck<'a> = dyn FnMut() -> Result<(), CliError> + 'a;
 
 /// An opened device with a protection domain.
 #[derive(Debug)]
-pub(crate) struct Station {
-    pub(crate) context: Context,
-    pub(crate) pd: Pd,
+pub struct Station {
+    pub context: Context,
+    pub pd: Pd,
 }
 
 impl Station {
     /// Opens the device that has this address of this host.
-    pub(crate) fn open(address: IpAddr, way: impl Into<Way>) -> Result<Station, CliError> {
+    pub fn open(address: IpAddr, way: impl Into<Way>) -> Result<Station, CliError> {
         let what = format!("cannot open a device on {address}");
         let mut builder = Context::builder(address);
         let way = way.into();
@@ -48,13 +48,13 @@ impl Station {
     }
 
     /// Bytes of payload in the largest packet that its port can carry.
-    pub(crate) fn mtu(&self) -> Result<u32, CliError> {
+    pub fn mtu(&self) -> Result<u32, CliError> {
         let port = self.context.query_port(1).context("no port")?;
         Ok(port.active_mtu.bytes())
     }
 
     /// A completion queue for `cqe` completions, to be polled, or to be slept on.
-    pub(crate) fn queue(&self, cqe: usize, is_polled: bool) -> Result<Queue, CliError> {
+    pub fn queue(&self, cqe: usize, is_polled: bool) -> Result<Queue, CliError> {
         let create = || {
             if is_polled {
                 return Ok((self.context.create_cq(cqe)?, None));
@@ -68,7 +68,7 @@ impl Station {
     }
 
     /// A queue pair to be, with so many places for sends and for receives, each of one part of memory.
-    pub(crate) fn qp<'a>(
+    pub fn qp<'a>(
         &self,
         sends: &'a Queue,
         recvs: &'a Queue,
@@ -84,27 +84,27 @@ impl Station {
 
 /// Memory of the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RemoteMemory {
-    pub(crate) addr: u64,
+pub struct RemoteMemory {
+    pub addr: u64,
     rkey: u32,
 }
 
 impl RemoteMemory {
     /// A region of this side from an offset on, for the other.
-    pub(crate) fn of(mr: &Mr, offset: usize) -> RemoteMemory {
+    pub fn of(mr: &Mr, offset: usize) -> RemoteMemory {
         RemoteMemory {
             addr: mr.addr() + offset as u64,
             rkey: mr.rkey().0,
         }
     }
 
-    pub(crate) fn rkey(self) -> Rkey {
+    pub fn rkey(self) -> Rkey {
         Rkey(self.rkey)
     }
 }
 
 /// Connects to the endpoint that the other side told as text.
-pub(crate) fn connect(qp: &Qp, remote: &str, options: &ConnectOptions) -> Result<(), CliError> {
+pub fn connect(qp: &Qp, remote: &str, options: &ConnectOptions) -> Result<(), CliError> {
     let endpoint = remote.parse::<Endpoint>();
     let endpoint = endpoint.context(format_args!("not an endpoint: {remote:?}"))?;
     let connected = qp.connect(&endpoint, options);
@@ -113,19 +113,15 @@ pub(crate) fn connect(qp: &Qp, remote: &str, options: &ConnectOptions) -> Result
 
 /// A completion queue and the way to wait on it.
 #[derive(Debug)]
-pub(crate) struct Queue {
-    pub(crate) cq: Cq,
+pub struct Queue {
+    pub cq: Cq,
     /// The channel to sleep on; without one, waiting is polling.
     channel: Option<CompChannel>,
 }
 
 impl Queue {
     /// Waits for at least one completion and takes what is there. A failed completion is an error.
-    pub(crate) fn wait(
-        &self,
-        wcs: &mut [Wc],
-        check: &mut PeerCheck<'_>,
-    ) -> Result<usize, CliError> {
+    pub fn wait(&self, wcs: &mut [Wc], check: &mut PeerCheck<'_>) -> Result<usize, CliError> {
         let taken = match &self.channel {
             None => self.spin(wcs, check)?,
             Some(channel) => self.sleep(channel, wcs, check)?,
@@ -135,7 +131,7 @@ impl Queue {
     }
 
     /// Takes what is there, without waiting.
-    pub(crate) fn poll(&self, wcs: &mut [Wc]) -> Result<usize, CliError> {
+    pub fn poll(&self, wcs: &mut [Wc]) -> Result<usize, CliError> {
         let taken = self.cq.poll(wcs).context("polling failed")?;
         first_failure(&wcs[..taken])?;
         Ok(taken)
@@ -188,13 +184,14 @@ impl Queue {
 }
 
 /// Ends a wait that lasts too long, or for a peer that is gone.
-pub(crate) struct Patience {
+#[derive(Debug)]
+pub struct Patience {
     started: Instant,
     looked: Instant,
 }
 
 impl Patience {
-    pub(crate) fn new() -> Patience {
+    pub fn new() -> Patience {
         let now = Instant::now();
         Patience {
             started: now,
@@ -202,7 +199,7 @@ impl Patience {
         }
     }
 
-    pub(crate) fn look(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+    pub fn look(&mut self, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
         if self.looked.elapsed() < CHECK_EVERY {
             return Ok(());
         }

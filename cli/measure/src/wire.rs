@@ -5,14 +5,14 @@ use urxe::{FaultSpec, Wire};
 
 /// What packets between processes of this host travel through.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct WireArgs {
+pub struct WireArgs {
     /// What packets between processes of this host travel through [default: what URXE_WIRE says, else auto]
     #[arg(long, value_enum)]
-    pub(crate) wire: Option<WireName>,
+    pub wire: Option<WireName>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WireName {
+pub enum WireName {
     /// Memory that the two processes share, where that is possible
     Auto,
     /// UDP sockets, as between hosts
@@ -30,10 +30,10 @@ impl From<WireName> for Wire {
 
 /// What packets of one process travel through, and what happens to them there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
-    pub(crate) wire: Option<WireName>,
+pub struct Way {
+    pub wire: Option<WireName>,
     /// Beside those of the environment, none.
-    pub(crate) faults: Option<FaultSpec>,
+    pub faults: Option<FaultSpec>,
 }
 
 impl From<Option<WireName>> for Way {

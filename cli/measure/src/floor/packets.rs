@@ -9,7 +9,7 @@ use super::{FloorConfig, SILENCE_MAX, failed};
 use crate::error::CliError;
 
 /// The packets' headers hold a number (8 bytes) and whether a message begins (1 byte).
-pub(super) const HEADER_MIN: usize = 9;
+pub(crate) const HEADER_MIN: usize = 9;
 const FIRST: u8 = 1;
 const ICRC_LEN: usize = 4;
 /// Bytes of packets after which their checksums are computed: late enough for what was
@@ -20,15 +20,15 @@ const SEAL_BEHIND: usize = 4096;
 /// The ICRC covers 8 bytes that stand for the link, and the IPv4 and UDP headers.
 const PSEUDO_HEADER: [u8; 36] = [0xff; 36];
 /// As much memory as a bandwidth test registers on either side.
-pub(super) const REGION_LEN: usize = 1 << 20;
+pub(crate) const REGION_LEN: usize = 1 << 20;
 
 /// Length of a packet: RoCE fills payload up to a multiple of 4.
-pub(super) fn packet_len(header: usize, payload: usize) -> usize {
+pub(crate) fn packet_len(header: usize, payload: usize) -> usize {
     header + payload.next_multiple_of(4) + ICRC_LEN
 }
 
 /// Number of packets in a message; an empty message is a packet too.
-pub(super) fn packets_in_message(config: &FloorConfig) -> usize {
+pub(crate) fn packets_in_message(config: &FloorConfig) -> usize {
     config.message.div_ceil(config.mtu).max(1)
 }
 
@@ -53,15 +53,15 @@ impl Icrc {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BatchLimits {
+pub(crate) struct BatchLimits {
     /// Full runs in a batch: more than a few give the receiver nothing to do meanwhile.
-    pub(super) runs: usize,
+    pub(crate) runs: usize,
     /// Packets in a run.
     segments: usize,
 }
 
 impl BatchLimits {
-    pub(super) fn new(socket: &UdpSocket) -> BatchLimits {
+    pub(crate) fn new(socket: &UdpSocket) -> BatchLimits {
         // Kernels differ in what they take; 64 all do, and twice that gains nothing.
         let segments = socket.caps().gso_segments_max().min(Caps::GSO_SEGMENTS_MIN);
         BatchLimits { runs: 4, segments }
@@ -69,7 +69,7 @@ impl BatchLimits {
 }
 
 /// An endless sequence of equal messages, cut into packets, gathered into batches.
-pub(super) struct Outgoing {
+pub(crate) struct Outgoing {
     config: FloorConfig,
     dest: Dest,
     limits: BatchLimits,
@@ -95,7 +95,7 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     /// Messages to `to`, with payload from a region of `region_len` bytes over and over.
-    pub(super) fn new(
+    pub(crate) fn new(
         config: &FloorConfig,
         to: SocketAddr,
         limits: BatchLimits,
@@ -123,14 +123,14 @@ impl Outgoing {
     }
 
     /// Most packets that a batch can have.
-    pub(super) fn batch_packets_max(&self) -> usize {
+    pub(crate) fn batch_packets_max(&self) -> usize {
         let packet = packet_len(self.config.header, self.config.mtu.min(self.config.message));
         let in_run = (Caps::PAYLOAD_MAX / packet).clamp(1, self.limits.segments);
         self.limits.runs * in_run
     }
 
     /// Gathers `count` packets, forgetting those gathered before.
-    pub(super) fn gather(&mut self, count: usize) {
+    pub(crate) fn gather(&mut self, count: usize) {
         self.transmits.clear();
         self.used = 0;
         let header = self.config.first_header.max(self.config.header);
@@ -146,18 +146,18 @@ impl Outgoing {
     }
 
     #[cfg(test)]
-    pub(super) fn transmits(&self) -> &[Transmit] {
+    pub(crate) fn transmits(&self) -> &[Transmit] {
         &self.transmits
     }
 
     #[cfg(test)]
-    pub(super) fn packets(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn packets(&self) -> impl Iterator<Item = &[u8]> {
         let singles = self.transmits.iter().copied().flat_map(Transmit::singles);
         singles.map(|single| &self.bytes[single.range()])
     }
 
     /// Hands the gathered packets to the network.
-    pub(super) fn send(&self, socket: &UdpSocket) -> Result<(), CliError> {
+    pub(crate) fn send(&self, socket: &UdpSocket) -> Result<(), CliError> {
         let mut singles: Vec<Transmit>;
         let mut rest = &self.transmits[..];
         while !rest.is_empty() {
@@ -257,21 +257,21 @@ impl Outgoing {
 }
 
 /// Where received messages go.
-pub(super) struct Incoming {
+pub(crate) struct Incoming {
     config: FloorConfig,
     icrc: Icrc,
     region: Vec<u8>,
     region_len: usize,
     region_at: usize,
     /// Packets received so far.
-    pub(super) packets: u64,
+    pub(crate) packets: u64,
     /// Those of them that were not as they were sent.
-    pub(super) bad: u64,
+    pub(crate) bad: u64,
 }
 
 impl Incoming {
     /// Payload goes into a region of `region_len` bytes, over and over.
-    pub(super) fn new(config: &FloorConfig, region_len: usize) -> Incoming {
+    pub(crate) fn new(config: &FloorConfig, region_len: usize) -> Incoming {
         Incoming {
             config: config.clone(),
             // Written, not merely asked for: the first pass shall not pay for page faults.
@@ -286,7 +286,7 @@ impl Incoming {
 
     /// Checks a packet and copies its payload; returns its number, or `None` if it is bad.
     #[inline]
-    pub(super) fn take(&mut self, packet: &[u8]) -> Option<u64> {
+    pub(crate) fn take(&mut self, packet: &[u8]) -> Option<u64> {
         self.packets += 1;
         let number = self.try_take(packet);
         self.bad += u64::from(number.is_none());
