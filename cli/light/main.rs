@@ -5,5 +5,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    urxe_cli::main()
+    urxe_cli_light::main()
 }

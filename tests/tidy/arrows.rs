@@ -40,7 +40,10 @@ const MAY_IMPORT: [(&str, &[&str]); 15] = [
             "urxe-fabric-sim",
         ],
     ),
-    ("cli/light", &["urxe-cli"]),
+    (
+        "cli/light",
+        &["urxe", "urxe-measure", "urxe-wire", "urxe-seal"],
+    ),
     ("abi", &["urxe"]),
     ("preload", &[]),
     ("preload/simulated", &[]),
