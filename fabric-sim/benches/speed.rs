@@ -34,7 +34,8 @@ fn main() {
             (0..senders).map(to_one),
         );
     }
-    let topology = Topology::fat_tree(k, Link::new(Rate::gbps(100)));
+    let link = Link::new(Rate::gbps(100));
+    let topology = Topology::fat_tree(k, link, link);
     let hosts = topology.host_count() as u32;
     // Every host sends to the one that is half of all hosts and a bit away: across the cores.
     let pairs = (0..hosts).map(|h| (HostId(h), HostId((h + hosts / 2 + 1) % hosts)));
@@ -55,7 +56,8 @@ fn in_parts(k: u32, metres: u64, turns: usize) {
     let mut traces = Vec::new();
     for turn in 0..2 * turns {
         let threads = 1 + turn % 2;
-        let topology = Topology::fat_tree(k, Link::new(Rate::gbps(100)).metres(metres));
+        let link = Link::new(Rate::gbps(100)).metres(metres);
+        let topology = Topology::fat_tree(k, link, link);
         let hosts = topology.host_count() as u32;
         let mut sim = Sim::new(topology, FabricConfig::default()).expect("builds");
         sim.set_threads(threads);

@@ -99,7 +99,8 @@ fn transport(findings: &mut Findings) {
 
 /// Goodput of all hosts, as a part of what their links can carry.
 fn permutation(balance: Balance, recovery: Recovery) -> f64 {
-    let topology = Topology::fat_tree(4, Link::new(Rate::gbps(GBPS)));
+    let link = Link::new(Rate::gbps(GBPS));
+    let topology = Topology::fat_tree(4, link, link);
     let hosts = topology.host_count() as u32;
     let mut sim = network(topology, 1, balance);
     sim.set_transport_config(TransportConfig {

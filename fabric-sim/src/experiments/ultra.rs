@@ -81,7 +81,7 @@ impl Traffic {
             ..FabricConfig::default()
         };
         let link = Link::new(Rate::gbps(100)).delay(Span::from_us(1));
-        let mut sim = Sim::new(Topology::fat_tree(self.ports, link), config).expect("a tree");
+        let mut sim = Sim::new(Topology::fat_tree(self.ports, link, link), config).expect("a tree");
         sim.set_transport_config(TransportConfig {
             window_bytes: 16 << 20,
             window_packets: u32::MAX,

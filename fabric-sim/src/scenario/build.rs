@@ -8,15 +8,15 @@ use crate::Sim;
 use crate::engine::{Rate, Span, Time};
 use crate::fabric::FabricConfig;
 use crate::host::{Arrivals, ConnectOptions, FlowSpec, StreamOp, StreamSpec, TransportConfig};
-use crate::link::Link;
 use crate::qos::{FlowControl, PauseTimes, Qos};
 use crate::scenario::extent::Extent;
 use crate::scenario::file::{
     ArrivalsName, BalanceName, DcqcnTable, FlowControlName, FlowTable, FramesTable, HostTable, Op,
-    QosTable, RecoveryName, Scenario, Shape, SwitchTable, TopologyTable,
+    QosTable, RecoveryName, Scenario, SwitchTable,
 };
+use crate::scenario::network::topology;
 use crate::scenario::overrides::{marking, overrides, set_rates, threshold};
-use crate::scenario::values::{Cable, Classes, Congestion, Names, Size};
+use crate::scenario::values::{Classes, Congestion, Names, Size};
 use crate::scenario::{ScenarioError, faults, host_of};
 use crate::switch::{Balance, SwitchConfig};
 use crate::topology::{HostId, Topology};
@@ -67,7 +67,7 @@ impl Scenario {
         Extent::of(&file.topology.kind)
             .planes(file.topology.planes())
             .check()?;
-        let mut topology = topology(&file.topology);
+        let mut topology = topology(&file.topology)?;
         set_rates(&mut topology, &file.overrides)?;
         for (number, table) in file.overrides.iter().enumerate() {
             let given = overrides(&topology, number, table, config.qos.lossless)?;
@@ -106,7 +106,7 @@ impl Scenario {
     pub fn programs(&self) -> Result<Vec<Program>> {
         let programs = || {
             Extent::of(&self.file.topology.kind).check()?;
-            let topology = topology(&self.file.topology);
+            let topology = topology(&self.file.topology)?;
             let tables = self.file.programs.iter().enumerate();
             let programs = tables.map(|(number, table)| {
                 let fault = |field, fault: String| {
@@ -205,49 +205,6 @@ fn recovery(name: RecoveryName) -> Recovery {
         RecoveryName::Keep => Recovery::Keep,
         RecoveryName::Selective => Recovery::Selective,
     }
-}
-
-fn topology(table: &TopologyTable) -> Topology {
-    let link = |rate: Option<Rate>, cable: Option<Cable>, base: Link| Link {
-        rate: rate.unwrap_or(base.rate),
-        delay: cable.map_or(base.delay, |cable| cable.0),
-        ..base
-    };
-    let base = Link {
-        mtu: table.mtu.unwrap_or(crate::link::JUMBO_MTU),
-        bit_error_rate: table.bit_error_rate.unwrap_or(0.0),
-        ..Link::new(Rate::gbps(100))
-    };
-    let edge = link(table.rate, table.cable, base);
-    let up = link(table.uplink_rate, table.uplink_cable, edge);
-    let plane = match &table.kind {
-        Shape::SingleSwitch { hosts } => Topology::single_switch(hosts.0, edge),
-        Shape::BackToBack {} => Topology::back_to_back(edge),
-        Shape::Dumbbell { left, right } => Topology::dumbbell(left.0, right.0, edge, up),
-        Shape::ParkingLot(row) => {
-            Topology::parking_lot(row.switches.0, row.hosts_per_switch.0, edge, up)
-        }
-        Shape::Ring(row) => Topology::ring(row.switches.0, row.hosts_per_switch.0, edge, up),
-        Shape::LeafSpine {
-            leaves,
-            spines,
-            hosts_per_switch,
-        } => Topology::leaf_spine(leaves.0, spines.0, hosts_per_switch.0, edge, up),
-        Shape::Rails {
-            rails,
-            groups,
-            spines,
-            hosts_per_switch: hosts,
-        } => Topology::rails(rails.0, groups.0, spines.0, hosts.0, edge, up),
-        Shape::FatTree { k } => Topology::fat_tree(k.0, edge),
-        Shape::Dragonfly {
-            routers,
-            hosts_per_switch,
-            global,
-        } => Topology::dragonfly(routers.0, hosts_per_switch.0, global.0, edge, up),
-        Shape::Edges { edges } => edges.clone(),
-    };
-    plane.planes(table.planes())
 }
 
 /// Headers of IP, UDP, the BTH and the RETH, and the ICRC.

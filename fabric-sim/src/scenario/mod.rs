@@ -9,6 +9,7 @@ mod job_file;
 mod jobs;
 mod judge;
 mod lines;
+mod network;
 mod overrides;
 mod report;
 mod settings;

@@ -228,9 +228,9 @@ mod tests {
     fn parts_have_equal_work_and_few_cables_between_them() {
         let link = Link::new(Rate::gbps(100));
         for (topology, count, cut) in [
-            (Topology::fat_tree(8, link), 2, 128),
-            (Topology::fat_tree(16, link), 2, 1024),
-            (Topology::fat_tree(16, link), 4, 1600),
+            (Topology::fat_tree(8, link, link), 2, 128),
+            (Topology::fat_tree(16, link, link), 2, 1024),
+            (Topology::fat_tree(16, link, link), 4, 1600),
             (Topology::leaf_spine(8, 4, 8, link, link), 2, 32),
             (Topology::single_switch(33, link), 2, 40),
             (Topology::ring(9, 2, link, link), 3, 3),

@@ -191,7 +191,8 @@ mod tests {
 
     #[test]
     fn every_hop_leads_nearer_and_all_equal_ones_are_there() {
-        let t = Topology::fat_tree(4, Link::new(Rate::gbps(100)));
+        let link = Link::new(Rate::gbps(100));
+        let t = Topology::fat_tree(4, link, link);
         let routes = Routes::shortest(&t, |_| false);
         let Some(Node::Switch(edge)) = t.find("edge0.0") else {
             panic!("named so")

@@ -91,11 +91,12 @@ impl Topology {
     }
 
     /// The fat tree of switches with `k` ports (Al-Fares et al.): k pods of k/2 edge and k/2 aggregation
-    /// switches, (k/2)^2 cores, k^3/4 hosts.
+    /// switches, (k/2)^2 cores, k^3/4 hosts. `edge` is the link of a host, `up` each link between switches: from edge to aggregation
+    /// switches, and from those to the cores.
     ///
     /// # Panics
     /// If `k` is odd or zero.
-    pub fn fat_tree(k: u32, link: Link) -> Topology {
+    pub fn fat_tree(k: u32, edge: Link, up: Link) -> Topology {
         assert!(
             k > 0 && k.is_multiple_of(2),
             "a fat tree has an even number of ports a switch"
@@ -105,15 +106,15 @@ impl Topology {
         let cores = t.add_switches("core", half * half);
         for pod in 0..k {
             let aggregation = t.add_switches(&format!("agg{pod}."), half);
-            for edge in t.add_switches(&format!("edge{pod}."), half) {
-                t.add_hosts(edge, half, link);
+            for switch in t.add_switches(&format!("edge{pod}."), half) {
+                t.add_hosts(switch, half, edge);
                 for &agg in &aggregation {
-                    t.connect(edge, agg, link);
+                    t.connect(switch, agg, up);
                 }
             }
             for (&agg, cores) in aggregation.iter().zip(cores.chunks(half as usize)) {
                 for &core in cores {
-                    t.connect(agg, core, link);
+                    t.connect(agg, core, up);
                 }
             }
         }
@@ -175,6 +176,16 @@ impl Topology {
         t
     }
 
+    /// The same network over cables that take frames of so many bytes, and have so many bit errors.
+    pub(crate) fn of_quality(mut self, mtu: u32, bit_error_rate: f64) -> Topology {
+        for cable in &mut self.cables {
+            for link in [&mut cable.link, &mut cable.back] {
+                (link.mtu, link.bit_error_rate) = (mtu, bit_error_rate);
+            }
+        }
+        self
+    }
+
     /// Adds hosts to a switch, numbered on from those that there are.
     pub fn add_hosts(&mut self, switch: SwitchId, count: u32, link: Link) -> Vec<HostId> {
         (0..count)
@@ -222,8 +233,11 @@ mod tests {
             sizes(&Topology::leaf_spine(4, 2, 3, link, link)),
             (12, 6, 20)
         );
-        assert_eq!(sizes(&Topology::fat_tree(4, link)), (16, 20, 48));
-        assert_eq!(sizes(&Topology::fat_tree(16, link)), (1024, 320, 3072));
+        assert_eq!(sizes(&Topology::fat_tree(4, link, link)), (16, 20, 48));
+        assert_eq!(
+            sizes(&Topology::fat_tree(16, link, link)),
+            (1024, 320, 3072)
+        );
         assert_eq!(sizes(&Topology::back_to_back(link)), (2, 0, 1));
         // 9 groups of 4: 72 cables to hosts, 6 in each group, 36 between groups.
         assert_eq!(

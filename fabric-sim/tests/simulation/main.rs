@@ -13,6 +13,7 @@ mod jobs;
 mod kept;
 mod lock;
 mod multicast;
+mod networks;
 mod observe;
 mod planes;
 mod program_checks;
