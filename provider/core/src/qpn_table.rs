@@ -6,6 +6,7 @@
 //! one that was given back waits until all others had their turn. Nothing is hashed
 //! and nothing scans.
 
+use core::ops::Range;
 use std::collections::VecDeque;
 
 use urxe_wire::Qpn;
@@ -66,6 +67,8 @@ pub struct QpnTable<T> {
     /// Numbers to give out, the longest unused first.
     free_qpns: VecDeque<Qpn>,
     random: SplitMix64,
+    /// Chunks of which numbers are given out by name only.
+    aside: Range<u16>,
 }
 
 impl<T> QpnTable<T> {
@@ -81,6 +84,7 @@ impl<T> QpnTable<T> {
             chunks: Box::new([FOREIGN; CHUNKS]),
             free_qpns: VecDeque::new(),
             random: SplitMix64::new(secret),
+            aside: 0..0,
         }
     }
 
@@ -93,11 +97,7 @@ impl<T> QpnTable<T> {
         if *place != FOREIGN {
             return;
         }
-        *place = self.owned.len() as u16;
-        self.owned.push(Owned {
-            chunk,
-            places: Box::new([UNUSED; CHUNK_LEN]),
-        });
+        self.own(chunk);
         let first = u32::from(chunk.0) << CHUNK_BITS;
         // 0 and 1 are the management QPs and 0xffffff is multicast: never given out.
         let mut numbers: Vec<u32> = (first..first + CHUNK_LEN as u32)
@@ -110,15 +110,51 @@ impl<T> QpnTable<T> {
         self.free_qpns.extend(numbers.into_iter().map(Qpn::new));
     }
 
+    fn own(&mut self, chunk: QpnChunk) {
+        self.chunks[usize::from(chunk.0)] = self.owned.len() as u16;
+        self.owned.push(Owned {
+            chunk,
+            places: Box::new([UNUSED; CHUNK_LEN]),
+        });
+    }
+
+    /// Sets numbers aside that are given out by name only ([`QpnTable::insert_as`]): half of all, or what lies between the chunks that
+    /// were granted. For a table that is not shared. Returns their chunks.
+    pub fn set_aside(&mut self) -> Range<u16> {
+        // The first and the last chunk have numbers that no QP may have.
+        let (mut run, mut longest) = (1..1, 1..1);
+        for chunk in 1..CHUNKS as u16 - 1 {
+            if self.chunks[usize::from(chunk)] == FOREIGN {
+                run.end = chunk + 1;
+            } else {
+                run = chunk + 1..chunk + 1;
+            }
+            if run.len() > longest.len() {
+                longest = run.clone();
+            }
+        }
+        longest.start = longest
+            .start
+            .max(longest.end.saturating_sub(CHUNKS as u16 / 2));
+        self.aside = longest;
+        self.aside.clone()
+    }
+
+    fn is_aside(&self, qpn: Qpn) -> bool {
+        self.aside.contains(&QpnChunk::of(qpn).0)
+    }
+
     /// Takes a chunk at random that is not ours yet: for a table that is not shared.
     /// Returns false if there is none left.
     pub fn grant_any(&mut self) -> bool {
-        if self.owned.len() == CHUNKS {
+        let granted = self.owned.iter();
+        let granted = granted.filter(|owned| !self.aside.contains(&owned.chunk.0));
+        if granted.count() + self.aside.len() == CHUNKS {
             return false;
         }
         loop {
             let chunk = self.random.below(CHUNKS as u64) as usize;
-            if self.chunks[chunk] == FOREIGN {
+            if self.chunks[chunk] == FOREIGN && !self.aside.contains(&(chunk as u16)) {
                 self.grant(QpnChunk(chunk as u16));
                 return true;
             }
@@ -141,6 +177,22 @@ impl<T> QpnTable<T> {
             return None;
         }
         let qpn = self.free_qpns.pop_front()?;
+        Some(self.insert(qpn, make))
+    }
+
+    /// Puts a QP in under a number that was set aside; `None` if the table is full, or the number was not, or is another's.
+    pub fn insert_as(&mut self, qpn: Qpn, make: impl FnOnce(QpIndex, Qpn) -> T) -> Option<QpIndex> {
+        let is_full = self.free_slots.is_empty() && self.slots.len() == Self::LEN_MAX;
+        if is_full || !self.is_aside(qpn) || self.find(qpn).is_some() {
+            return None;
+        }
+        if !self.is_ours(qpn) {
+            self.own(QpnChunk::of(qpn));
+        }
+        Some(self.insert(qpn, make).0)
+    }
+
+    fn insert(&mut self, qpn: Qpn, make: impl FnOnce(QpIndex, Qpn) -> T) -> (QpIndex, Qpn) {
         let index = match self.free_slots.pop() {
             Some(index) => index,
             None => {
@@ -152,7 +204,7 @@ impl<T> QpnTable<T> {
         slot.qpn = qpn;
         slot.value = Some(make(QpIndex(index), qpn));
         *self.place_mut(qpn).expect("a free number is of our chunks") = index;
-        Some((QpIndex(index), qpn))
+        (QpIndex(index), qpn)
     }
 
     /// Takes a QP out; its number rests until all others were used.
@@ -161,20 +213,21 @@ impl<T> QpnTable<T> {
         let (value, qpn) = (slot.value.take()?, slot.qpn);
         *self.place_mut(qpn).expect("it was given out") = UNUSED;
         self.free_slots.push(index.0);
-        self.free_qpns.push_back(qpn);
+        self.give_back(qpn);
         Some(value)
     }
 
     /// Takes a QP out; its number is not given out again before [`QpnTable::give_back`].
     pub fn remove_resting(&mut self, index: QpIndex) -> Option<T> {
+        let given_back = self.free_qpns.len();
         let value = self.remove(index)?;
-        self.free_qpns.pop_back();
+        self.free_qpns.truncate(given_back);
         Some(value)
     }
 
     /// The number of a QP that was taken out rests no longer.
     pub fn give_back(&mut self, qpn: Qpn) {
-        if self.is_ours(qpn) {
+        if self.is_ours(qpn) && !self.is_aside(qpn) {
             self.free_qpns.push_back(qpn);
         }
     }
@@ -296,6 +349,31 @@ mod tests {
         let (_, qpn) = t.insert_with(|_, _| 'y').expect("a new chunk");
         assert_eq!(QpnChunk::of(qpn), QpnChunk(5));
         assert!(t.is_ours(qpn) && !t.is_ours(Qpn::new(6 << CHUNK_BITS)));
+    }
+
+    #[test]
+    fn numbers_that_were_set_aside_are_given_out_by_name_alone() {
+        let mut t = table(&[2000]);
+        let aside = t.set_aside();
+        assert!(aside.len() > 1000 && !aside.contains(&2000), "{aside:?}");
+        let first = Qpn::new(u32::from(aside.start) << CHUNK_BITS);
+        let last = Qpn::new((u32::from(aside.end) << CHUNK_BITS) - 1);
+        let a = t.insert_as(last, |_, _| 'a').expect("is free");
+        let b = t.insert_as(first, |_, _| 'b').expect("is free");
+        assert_eq!((t.find(last), t.find(first)), (Some(a), Some(b)));
+        assert_eq!(t.insert_as(first, |_, _| 'c'), None, "another has it");
+        let own = Qpn::new(2000 << CHUNK_BITS);
+        assert_eq!(t.insert_as(own, |_, _| 'c'), None, "it was granted");
+        // It is free again for its name, and for nothing else.
+        assert_eq!(t.remove(a), Some('a'));
+        assert_eq!(t.remove_resting(b), Some('b'));
+        while t.grant_any() {}
+        while let Some((_, qpn)) = t.insert_with(|_, _| 'd') {
+            assert!(!aside.contains(&QpnChunk::of(qpn).0), "{qpn:?}");
+        }
+        assert_eq!(t.insert_as(last, |_, _| 'e'), None, "the table is full");
+        t.remove(QpIndex(7));
+        assert!(t.insert_as(last, |_, _| 'e').is_some());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The shard: all protocol state that one thread drives at a time.
 
 use core::cmp::Reverse;
+use core::ops::Range;
 use std::collections::{BinaryHeap, VecDeque};
 
 use urxe_wire::{Qpn, Service};
@@ -20,7 +21,7 @@ use crate::qp::recovery::{Peer, Room};
 use crate::qp::report::QpReport;
 use crate::qp::state::{ModifyError, QpState, QpType};
 use crate::qp::{Qp, QpInit, RecvSource, SourceIdents, prefetch};
-use crate::qpn_table::{QpnChunk, QpnTable};
+use crate::qpn_table::{CHUNK_BITS, QpnChunk, QpnTable};
 use crate::srq::SrqTable;
 use crate::stats::Stats;
 use crate::table::QpIndex;
@@ -111,6 +112,29 @@ impl Shard {
     /// # Errors
     /// [`CreateQpError`] if the service or a capability is beyond what there is.
     pub fn create_qp(&mut self, init: &QpInit) -> Result<(QpIndex, Qpn), CreateQpError> {
+        self.create_numbered(init, None)
+    }
+
+    /// Sets QPNs aside that only [`Shard::create_qp_as`] gives out: for a shard that does not share the space with others. Returns them.
+    pub fn set_qpns_aside(&mut self) -> Range<u32> {
+        let Range { start, end } = self.qps.set_aside();
+        u32::from(start) << CHUNK_BITS..u32::from(end) << CHUNK_BITS
+    }
+
+    /// Creates a QP in RESET, with a number that was set aside: a peer may know it before there is the QP.
+    ///
+    /// # Errors
+    /// [`CreateQpError`], as of [`Shard::create_qp`]; or another QP has the number.
+    pub fn create_qp_as(&mut self, init: &QpInit, qpn: Qpn) -> Result<QpIndex, CreateQpError> {
+        self.create_numbered(init, Some(qpn))
+            .map(|(index, _)| index)
+    }
+
+    fn create_numbered(
+        &mut self,
+        init: &QpInit,
+        number: Option<Qpn>,
+    ) -> Result<(QpIndex, Qpn), CreateQpError> {
         let cap = &init.cap;
         for (name, value, max) in [
             ("max_send_wr", cap.max_send_wr, QpLimits::WR_MAX),
@@ -125,13 +149,17 @@ impl Shard {
         }
         let recvs = RecvSource::of(init, &self.common.srqs)?;
         let rules = self.rules(init);
-        if self.qps.is_exhausted() && (self.common.config.shares_qpns || !self.qps.grant_any()) {
-            return Err(CreateQpError::NoQpn);
-        }
-        let (index, qpn) = self
-            .qps
-            .insert_with(|index, qpn| Box::new(Qp::new(index, qpn, init, recvs, rules)))
-            .ok_or(CreateQpError::Full(QpnTable::<Box<Qp>>::LEN_MAX))?;
+        let make = |index, qpn| Box::new(Qp::new(index, qpn, init, recvs, rules));
+        let is_shared = self.common.config.shares_qpns;
+        let inserted = match number {
+            Some(qpn) => self.qps.insert_as(qpn, make).map(|index| (index, qpn)),
+            None if self.qps.is_exhausted() && (is_shared || !self.qps.grant_any()) => {
+                return Err(CreateQpError::NoQpn);
+            }
+            None => self.qps.insert_with(make),
+        };
+        let full = CreateQpError::Full(QpnTable::<Box<Qp>>::LEN_MAX);
+        let (index, qpn) = inserted.ok_or(full)?;
         if let Some(srq) = init.srq {
             self.common.srqs.attach(srq, true);
         }
@@ -352,7 +380,7 @@ impl Shard {
 
     /// The addresses that a QP's state has for as long as it lives, for a caller that prefetches them into the
     /// cache ahead of a post.
-    pub fn place_of(&self, index: QpIndex) -> Option<core::ops::Range<usize>> {
+    pub fn place_of(&self, index: QpIndex) -> Option<Range<usize>> {
         let qp = core::ptr::from_ref::<Qp>(self.qps.at(index)?).addr();
         Some(qp..qp + size_of::<Qp>())
     }
