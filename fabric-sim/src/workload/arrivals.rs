@@ -1,31 +1,32 @@
 //! An open loop: messages begin at random times, whether or not earlier ones have ended.
 
+use core::any::Any;
+use std::sync::Arc;
+
 use crate::engine::{Entity, Rate, Rng, Span, Time};
 use crate::topology::HostId;
-use crate::workload::{Event, Sizes, Todo, Workload};
+use crate::workload::{Divisible, Event, Sizes, Todo, Workload};
 
 /// Messages from each host to hosts that are drawn: Poisson arrivals, at a load.
 #[derive(Clone, Debug)]
 pub struct Arriving {
-    sizes: Sizes,
+    sizes: Arc<Sizes>,
     /// Between two messages of a host, in the mean.
     interval: Span,
     stop: Time,
-    to: Vec<HostId>,
+    to: Arc<[HostId]>,
     senders: Vec<Sender>,
     started: u64,
     ended: u64,
+    /// Senders that send no more.
+    done: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Sender {
     host: HostId,
     rng: Rng,
-    is_done: bool,
 }
-
-/// Tags from here on are of senders that wait, those below of messages.
-const SENDERS: u64 = 1 << 62;
 
 impl Arriving {
     /// Each of `from` sends to one of `to` at a time, until then. At a load of 1 the payload alone would fill a link of that rate.
@@ -43,16 +44,16 @@ impl Arriving {
         let sender = |&host: &HostId| Sender {
             host,
             rng: Rng::stream(seed, Entity::Host(host.0), &purpose),
-            is_done: false,
         };
         Arriving {
             interval: Span::from_ps((busy / load) as u64),
-            sizes,
+            sizes: Arc::new(sizes),
             stop,
-            to,
+            to: to.into(),
             senders: from.iter().map(sender).collect(),
             started: 0,
             ended: 0,
+            done: 0,
         }
     }
 
@@ -61,9 +62,10 @@ impl Arriving {
         let sender = &mut self.senders[place];
         let draw = u128::from(sender.rng.exponential_q32());
         let wait = Span::from_ps(((u128::from(self.interval.ps()) * draw) >> 32) as u64);
-        sender.is_done = todo.now() + wait >= self.stop;
-        if !sender.is_done {
-            todo.wait(sender.host, wait, SENDERS | place as u64);
+        if todo.now() + wait < self.stop {
+            todo.wait(sender.host, wait, place as u64);
+        } else {
+            self.done += 1;
         }
     }
 
@@ -78,7 +80,7 @@ impl Arriving {
             chosen += 1;
         }
         let bytes = self.sizes.draw(&mut sender.rng);
-        todo.send(sender.host, self.to[chosen], bytes, self.started);
+        todo.send(sender.host, self.to[chosen], bytes, place as u64);
         self.started += 1;
     }
 }
@@ -92,10 +94,9 @@ impl Workload for Arriving {
 
     fn on_event(&mut self, event: Event, todo: &mut Todo) {
         match event {
-            Event::Due(tag) => {
-                let place = (tag & (SENDERS - 1)) as usize;
-                self.send(place, todo);
-                self.wait(place, todo);
+            Event::Due(place) => {
+                self.send(place as usize, todo);
+                self.wait(place as usize, todo);
             }
             Event::Sent(_) => self.ended += 1,
             Event::Arrived(_) => {}
@@ -103,7 +104,7 @@ impl Workload for Arriving {
     }
 
     fn is_complete(&self) -> bool {
-        self.ended == self.started && self.senders.iter().all(|sender| sender.is_done)
+        self.ended == self.started && self.done == self.senders.len()
     }
 
     fn waits_for(&self) -> String {
@@ -112,5 +113,44 @@ impl Workload for Arriving {
 
     fn keeps_messages(&self) -> bool {
         true
+    }
+
+    fn divisible(&mut self) -> Option<&mut dyn Divisible> {
+        Some(self)
+    }
+}
+
+impl Divisible for Arriving {
+    fn hosts(&self) -> Vec<HostId> {
+        let senders = self.senders.iter().map(|sender| sender.host);
+        senders.chain(self.to.iter().copied()).collect()
+    }
+
+    fn fork(&self) -> Box<dyn Workload> {
+        Box::new(Arriving {
+            started: 0,
+            ended: 0,
+            done: 0,
+            ..self.clone()
+        })
+    }
+
+    fn exchange(&mut self, other: &mut dyn Workload, is_theirs: &dyn Fn(HostId) -> bool) {
+        let other: &mut dyn Any = other;
+        let Some(other) = other.downcast_mut::<Arriving>() else {
+            return;
+        };
+        for (mine, its) in self.senders.iter_mut().zip(&mut other.senders) {
+            if is_theirs(mine.host) {
+                core::mem::swap(mine, its);
+            }
+        }
+        self.started += core::mem::take(&mut other.started);
+        self.ended += core::mem::take(&mut other.ended);
+        self.done += core::mem::take(&mut other.done);
+    }
+
+    fn done(&self) -> u64 {
+        self.ended + self.done as u64
     }
 }

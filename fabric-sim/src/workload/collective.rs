@@ -10,9 +10,12 @@
 //!
 //! Only communication takes time: adding numbers up does not, but for [`Collective::compute`].
 
+use core::any::Any;
+use std::sync::Arc;
+
 use crate::engine::Span;
 use crate::topology::HostId;
-use crate::workload::{Event, MESSAGE_MAX, Todo, Workload};
+use crate::workload::{Divisible, Event, MESSAGE_MAX, Todo, Workload};
 
 /// The operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,8 +80,8 @@ pub enum CollectiveError {
 /// A collective operation, once or again and again.
 #[derive(Clone, Debug)]
 pub struct Collective {
-    kind: CollectiveKind,
-    hosts: Vec<HostId>,
+    kind: Arc<CollectiveKind>,
+    hosts: Arc<[HostId]>,
     bytes: u64,
     repeat: u32,
     compute: Span,
@@ -156,9 +159,9 @@ impl Collective {
             return Err(CollectiveError::Long);
         }
         Ok(Collective {
-            kind,
+            kind: Arc::new(kind),
             ranks: vec![Rank::default(); count],
-            hosts,
+            hosts: hosts.into(),
             bytes,
             repeat: 1,
             compute: Span::ZERO,
@@ -189,7 +192,7 @@ impl Collective {
     /// Steps of one operation.
     fn steps(&self) -> u32 {
         let count = self.hosts.len() as u32;
-        match &self.kind {
+        match &*self.kind {
             CollectiveKind::AllReduce(Algorithm::Ring) => 2 * (count - 1),
             CollectiveKind::AllReduce(Algorithm::RecursiveDoubling) => self.log2(),
             CollectiveKind::AllReduce(_) => 2 * self.log2(),
@@ -209,7 +212,7 @@ impl Collective {
 
     fn step(&self, rank: usize, step: u32) -> Step {
         let count = self.hosts.len();
-        match &self.kind {
+        match &*self.kind {
             CollectiveKind::AllReduce(Algorithm::Ring)
             | CollectiveKind::AllGather(Algorithm::Ring)
             | CollectiveKind::ReduceScatter(Algorithm::Ring) => {
@@ -384,7 +387,7 @@ impl Workload for Collective {
     fn bus_bytes(&self) -> u64 {
         let count = self.hosts.len() as u64;
         let scattered = self.bytes / count * (count - 1);
-        let once = match &self.kind {
+        let once = match &*self.kind {
             CollectiveKind::AllReduce(_) => 2 * scattered,
             CollectiveKind::Broadcast => self.bytes,
             CollectiveKind::AllToAllV(lengths) => {
@@ -396,5 +399,45 @@ impl Workload for Collective {
             _ => scattered,
         };
         once * u64::from(self.repeat)
+    }
+
+    fn divisible(&mut self) -> Option<&mut dyn Divisible> {
+        Some(self)
+    }
+}
+
+impl Divisible for Collective {
+    fn hosts(&self) -> Vec<HostId> {
+        self.hosts.to_vec()
+    }
+
+    fn fork(&self) -> Box<dyn Workload> {
+        Box::new(Collective {
+            kind: self.kind.clone(),
+            hosts: self.hosts.clone(),
+            bytes: self.bytes,
+            repeat: self.repeat,
+            compute: self.compute,
+            ranks: vec![Rank::default(); self.ranks.len()],
+            done: 0,
+        })
+    }
+
+    fn exchange(&mut self, other: &mut dyn Workload, is_theirs: &dyn Fn(HostId) -> bool) {
+        let other: &mut dyn Any = other;
+        let Some(other) = other.downcast_mut::<Collective>() else {
+            return;
+        };
+        let ranks = self.ranks.iter_mut().zip(&mut other.ranks);
+        for (&host, (mine, its)) in self.hosts.iter().zip(ranks) {
+            if is_theirs(host) {
+                core::mem::swap(mine, its);
+            }
+        }
+        self.done += core::mem::take(&mut other.done);
+    }
+
+    fn done(&self) -> u64 {
+        self.done as u64
     }
 }

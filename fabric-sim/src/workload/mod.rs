@@ -18,6 +18,7 @@ pub mod matrix;
 mod outcome;
 pub mod sizes;
 
+use core::any::Any;
 use std::collections::VecDeque;
 
 use crate::engine::{Span, Time};
@@ -112,7 +113,7 @@ impl Todo {
 }
 
 /// A job: what its hosts say to each other, and in which order.
-pub trait Workload: core::fmt::Debug {
+pub trait Workload: Any + Send + core::fmt::Debug {
     /// It begins.
     fn start(&mut self, todo: &mut Todo);
 
@@ -134,4 +135,25 @@ pub trait Workload: core::fmt::Debug {
     fn keeps_messages(&self) -> bool {
         false
     }
+
+    /// Itself, if its hosts can be in several parts of a simulation, each on a thread of its own.
+    fn divisible(&mut self) -> Option<&mut dyn Divisible> {
+        None
+    }
+}
+
+/// A workload of which each host goes by what happens there: when a message has left or come or a time is due, it wants something of that
+/// host alone. When it begins it may want something of any.
+pub trait Divisible {
+    /// Its hosts.
+    fn hosts(&self) -> Vec<HostId>;
+
+    /// The same workload for another part: of the same hosts, at which nothing has happened, with all counts at zero.
+    fn fork(&self) -> Box<dyn Workload>;
+
+    /// Swaps what it has of some hosts with another one, which was forked from it, and takes over what that has counted.
+    fn exchange(&mut self, other: &mut dyn Workload, is_theirs: &dyn Fn(HostId) -> bool);
+
+    /// Grows when, and only when, something ends without which it is not complete.
+    fn done(&self) -> u64;
 }
