@@ -66,18 +66,24 @@ impl Default for ConnectOptions {
     }
 }
 
-/// Has the packets of a connection stay in the planes that were asked for, both ways.
-pub(super) fn pin_planes(fabric: &mut Fabric, [a, b]: [QpHandle; 2], options: &ConnectOptions) {
+/// Has the packets that one end of a connection sends stay in the planes that were asked for.
+pub(super) fn pin_planes(
+    fabric: &mut Fabric,
+    (end, peer): (QpHandle, QpHandle),
+    options: &ConnectOptions,
+    is_first: bool,
+) {
     let (here, there) = (options.plane, options.to_plane);
-    let back = there.and(here);
-    for (end, peer, leaves, arrives) in [(a, b, here, there), (b, a, there.or(here), back)] {
-        let port = SourcePorts::PerQp.port(end.qpn, peer.qpn);
-        let hash = flow_hash(end.host, peer.host, port);
-        if let Some(plane) = leaves {
-            fabric.set_plane(end.host, hash, plane);
-        }
-        if let Some(plane) = arrives {
-            fabric.set_arrival_plane(end.host, hash, plane);
-        }
+    let (leaves, arrives) = match is_first {
+        true => (here, there),
+        false => (there.or(here), there.and(here)),
+    };
+    let port = SourcePorts::PerQp.port(end.qpn, peer.qpn);
+    let hash = flow_hash(end.host, peer.host, port);
+    if let Some(plane) = leaves {
+        fabric.set_plane(end.host, hash, plane);
+    }
+    if let Some(plane) = arrives {
+        fabric.set_arrival_plane(end.host, hash, plane);
     }
 }

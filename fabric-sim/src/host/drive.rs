@@ -5,13 +5,12 @@ use urxe_core::transmit::{RunLimits, TxBatch, TxDest};
 use urxe_core::work::{RecvWr, SendWr, WrData};
 use urxe_core::{Stats, WcStatus};
 
-use crate::congestion::{Road, Steering};
+use crate::congestion::Steering;
 use crate::engine::{Span, Time, mix64};
 use crate::envelope::{
     Envelope, IP_OFFSET, IP_UDP_LEN, decode, encode, flow_hash, host_of, is_group,
 };
 use crate::fabric::{LITE_BODY, Mode, frame_len};
-use crate::flow::FlowSpec;
 use crate::frame::{BodyId, Frame, Payload};
 use crate::host::connect::{ConnectOptions, QpHandle, pin_planes};
 use crate::host::job::{Jobs, OF_JOBS};
@@ -20,7 +19,6 @@ use crate::host::steer::News;
 use crate::host::stream::{Stream, StreamId, StreamOp, StreamSpec};
 use crate::host::timer::TimerFor;
 use crate::host::transport::{Program, Transport, TransportConfig, Verbs};
-use crate::link::FRAME_GAP;
 use crate::topology::HostId;
 
 /// Bytes that a transport hands over at a time: one packet of 4 KiB, or a few smaller ones. An adapter
@@ -99,6 +97,14 @@ impl Sim {
     /// Does something with the verbs of a host, which gets a transport if it has none. What was posted
     /// is sent when the simulation goes on.
     pub fn with_verbs<R>(&mut self, host: HostId, f: impl FnOnce(&mut Verbs<'_>) -> R) -> R {
+        let result = f(&mut self.verbs_of(host));
+        let now = self.fabric.now();
+        self.set_timer(host, now, TimerFor::Transport);
+        result
+    }
+
+    /// The verbs of a host, which gets a transport if it has none. It is not served for that.
+    pub(super) fn verbs_of(&mut self, host: HostId) -> Verbs<'_> {
         let now = self.fabric.now();
         let (seed, mode) = (self.fabric.config().seed, self.fabric.config().mode);
         let config = self.drivers.config;
@@ -106,9 +112,7 @@ impl Sim {
         let seed = seed ^ u64::from(self.drivers.restarts[host.index()]) << 32;
         let transport = self.drivers.transports[host.index()]
             .get_or_insert_with(|| Box::new(Transport::new(host, seed, mode, &config)));
-        let result = f(&mut Verbs { now, transport });
-        self.set_timer(host, now, TimerFor::Transport);
-        result
+        Verbs { now, transport }
     }
 
     /// Connects two QPs with each other.
@@ -125,7 +129,8 @@ impl Sim {
         let from_b = self.with_verbs(b.host, |v| v.draw_psn());
         self.with_verbs(a.host, |v| v.connect(a.index, b, (from_a, from_b), options))?;
         self.with_verbs(b.host, |v| v.connect(b.index, a, (from_b, from_a), options))?;
-        pin_planes(&mut self.fabric, [a, b], options);
+        pin_planes(&mut self.fabric, (a, b), options, true);
+        pin_planes(&mut self.fabric, (b, a), options, false);
         for end in [a, b] {
             self.with_verbs(end.host, |v| {
                 v.set_congestion_control(end.index, options.congestion)
@@ -146,27 +151,6 @@ impl Sim {
             }
         }
         Ok(())
-    }
-
-    /// The way from a host to another, for full packets.
-    fn road(&self, from: HostId, to: HostId, options: &ConnectOptions) -> Road {
-        let qos = &self.fabric.config().qos;
-        let frame = |payload: u32| frame_len(IP_UDP_LEN + 16 + payload, qos);
-        let topology = self.fabric.topology();
-        let (mut base_rtt, mut hops) = (Span::ZERO, 0);
-        for (a, b, len) in [(from, to, frame(options.mtu.bytes())), (to, from, frame(4))] {
-            for port in self.fabric.path(&FlowSpec::new(a, b)).unwrap_or_default() {
-                let link = topology.link_at(port);
-                base_rtt += link.delay + self.fabric.latency_of(port) + link.occupancy(len);
-                hops += 1;
-            }
-        }
-        Road {
-            base_rtt,
-            rate: self.fabric.rate_of(from),
-            switches: hops / 2 - 1,
-            packet: frame(options.mtu.bytes()) + FRAME_GAP,
-        }
     }
 
     /// Runs a program on a host, from now on.
@@ -286,6 +270,7 @@ impl Sim {
         let Payload::Roce { body, len } = frame.payload else {
             return;
         };
+        self.admit_for(host, frame);
         let now = self.fabric.now();
         let Drivers {
             transports,
@@ -365,7 +350,7 @@ impl Sim {
                 break;
             };
             if cqe.wr_id >= OF_JOBS {
-                self.on_job_completion(&cqe);
+                self.on_job_completion(host, &cqe);
                 continue;
             }
             if cqe.opcode == WcOpcode::Recv {

@@ -1,7 +1,7 @@
 //! A simulation in parts, each on a thread of its own, with the result of a run on one.
 //!
 //! The parts run from one moment at which something looks at all of it to the next: a look of the checks (once in a millisecond of virtual
-//! time), a fault that begins or ends, the end of the run. There the simulation is whole, and is as it would be.
+//! time), a fault that begins or ends, a job that begins, the end of the run. There the simulation is whole, and is as it would be.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use crate::engine::{Part, Rng, Span, Time, Work, in_windows};
 use crate::fabric::FabricPart;
 use crate::flow::Flow;
 use crate::host::drive::Drivers;
+use crate::host::job::Jobs;
 use crate::host::letter::Letter;
 use crate::host::sim::{Senders, Sim};
 use crate::host::stream::Stream;
@@ -24,6 +25,7 @@ struct SimPart {
     streams: Vec<Stream>,
     config: TransportConfig,
     restarts: Vec<u32>,
+    jobs: Jobs,
     unreadable: u64,
     flows: Vec<Flow>,
     arrivals: Vec<Rng>,
@@ -39,6 +41,7 @@ impl SimPart {
         drivers.streams = self.streams;
         drivers.config = self.config;
         drivers.restarts = self.restarts;
+        drivers.jobs = self.jobs;
         Sim {
             fabric: self.fabric.begin(),
             drivers,
@@ -62,6 +65,7 @@ impl SimPart {
             streams: sim.drivers.streams,
             config: sim.drivers.config,
             restarts: sim.drivers.restarts,
+            jobs: sim.drivers.jobs,
             unreadable: sim.drivers.unreadable,
             flows: sim.flows,
             arrivals: sim.arrivals,
@@ -95,6 +99,9 @@ impl Part for Sim {
         for told in letter.told.drain(..) {
             self.on_told(&told);
         }
+        for note in letter.notes.drain(..) {
+            self.on_note(note);
+        }
     }
 }
 
@@ -123,8 +130,8 @@ impl Sim {
         if self.division.is_none() {
             return Some("no cable with a delay divides the network");
         }
-        if !self.drivers.jobs.all.is_empty() {
-            return Some("jobs connect hosts and tell them what to send without delay");
+        if let Some(reason) = self.drivers.jobs.undivided() {
+            return Some(reason);
         }
         if self.drivers.programs.iter().any(Option::is_some) {
             return Some("programs of hosts stay on the thread that has made them");
@@ -139,6 +146,11 @@ impl Sim {
 
     /// Runs until that time.
     pub(crate) fn go_on(&mut self, until: Time) {
+        self.go_on_as_can_be(until);
+        self.drivers.jobs.order_messages();
+    }
+
+    fn go_on_as_can_be(&mut self, until: Time) {
         let reason = self.undivided();
         self.was_alone = self.was_alone.or(reason);
         let (Some((parts, span)), None, None) =
@@ -147,19 +159,22 @@ impl Sim {
             return self.go_on_alone(until);
         };
         loop {
-            let fault = self.fabric.next_fault().filter(|&at| at <= until);
+            let whole = [self.fabric.next_fault(), self.drivers.jobs.next_start()];
+            let whole = whole.into_iter().flatten().min();
+            let whole = whole.filter(|&at| at <= until);
             let is_before = |at: Time| Some(Time::from_ps(at.ps().checked_sub(1)?));
-            match fault.map_or(Some(until), is_before) {
+            match whole.map_or(Some(until), is_before) {
                 Some(stop) if self.fabric.next_event().is_some_and(|at| at <= stop) => {
                     self.go_on_in_parts(&parts, (span, stop));
                 }
                 _ => {}
             }
-            // A fault is the first of what happens at its time.
-            let Some(at) = fault else {
+            // All that happens at that time happens here: a fault is the first of it, a job begins in its turn.
+            let Some(at) = whole else {
                 return;
             };
             self.go_on_alone(at);
+            self.drivers.jobs.pass(at);
         }
     }
 
@@ -182,6 +197,10 @@ impl Sim {
                 streams: self.drivers.streams.clone(),
                 config: self.drivers.config,
                 restarts: self.drivers.restarts.clone(),
+                jobs: self
+                    .drivers
+                    .jobs
+                    .fork(&|host| parts.of_host(host) == number),
                 unreadable: 0,
                 flows: self.flows.clone(),
                 arrivals: self.arrivals.clone(),
@@ -216,12 +235,15 @@ impl Sim {
                     flow.join_receiver(its);
                 }
             }
+            let is_theirs = |host| parts.of_host(host) == number;
+            self.drivers.jobs.join(other.jobs.all, &is_theirs);
             self.drivers.unreadable += other.unreadable;
             found.append(&mut other.found);
             fabrics.push(other.fabric);
         }
         self.fabric.join_parts(fabrics);
         self.letters = Vec::new();
+        self.drivers.jobs.conclude();
         self.checks.take_in(found);
     }
 
@@ -233,6 +255,10 @@ impl Sim {
                 let transports = &mut self.drivers.transports;
                 core::mem::swap(&mut transports[place], &mut other.transports[place]);
                 core::mem::swap(&mut self.senders[place], &mut other.senders[place]);
+                let here = self.drivers.jobs.hosts.get_mut(place);
+                if let (Some(here), Some(there)) = (here, other.jobs.hosts.get_mut(place)) {
+                    core::mem::swap(here, there);
+                }
             }
         }
     }

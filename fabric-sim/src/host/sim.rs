@@ -379,6 +379,7 @@ impl Sim {
         if let Payload::Roce { .. } = frame.payload {
             self.on_packet(host, frame);
         } else if let Payload::Grant { qpn, packets } = frame.payload {
+            self.admit_for(host, frame);
             self.on_grant(host, qpn, packets);
         } else if let Payload::Flow {
             flow,

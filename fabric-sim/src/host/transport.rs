@@ -1,6 +1,7 @@
 //! A host that runs the real transport: the same `Shard` that the engine of `urxe` drives over
 //! sockets, with virtual time, memory of its own, and a program or streams on top.
 
+use core::ops::Range;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
@@ -16,7 +17,7 @@ use urxe_core::work::{PostError, RecvWr, SendWr};
 use urxe_core::{
     AckMode, CreateQpError, Env, QpInit, Recovery, RxPath, Shard, ShardConfig, SourcePorts, Stats,
 };
-use urxe_wire::{IcrcPolicy, Psn};
+use urxe_wire::{IcrcPolicy, Psn, Qpn};
 
 use crate::check::{Model, Received, Seen, Shares};
 use crate::congestion::{Algorithm, Allowance, RcccParams, Road};
@@ -274,6 +275,21 @@ fn seen(shard: &Shard, keeps: bool) -> Seen {
     }
 }
 
+/// A reliable connected QP with one queue for all completions.
+fn init(cq: CqId, cap: QpCap) -> QpInit {
+    QpInit {
+        pd: PD,
+        qp_type: QpType::Rc,
+        send_cq: cq,
+        recv_cq: cq,
+        cap,
+        sq_sig_all: false,
+        srq: None,
+        xrcd: None,
+        block_self_mcast_lb: false,
+    }
+}
+
 /// The verbs of one host, at one moment.
 #[derive(Debug)]
 pub struct Verbs<'a> {
@@ -345,23 +361,33 @@ impl Verbs<'_> {
     /// [`CreateQpError`] if a capability is beyond what there is.
     #[doc(alias = "ibv_create_qp")]
     pub fn create_qp(&mut self, cq: CqId, cap: QpCap) -> Result<QpHandle, CreateQpError> {
-        let (index, qpn) = self.transport.shard.create_qp(&QpInit {
-            pd: PD,
-            qp_type: QpType::Rc,
-            send_cq: cq,
-            recv_cq: cq,
-            cap,
-            sq_sig_all: false,
-            srq: None,
-            xrcd: None,
-            block_self_mcast_lb: false,
-        })?;
+        let (index, qpn) = self.transport.shard.create_qp(&init(cq, cap))?;
+        Ok(self.created(index, qpn))
+    }
+
+    /// Makes one with a number that was set aside.
+    pub(crate) fn create_qp_as(
+        &mut self,
+        cq: CqId,
+        cap: QpCap,
+        qpn: Qpn,
+    ) -> Result<QpHandle, CreateQpError> {
+        let index = self.transport.shard.create_qp_as(&init(cq, cap), qpn)?;
+        Ok(self.created(index, qpn))
+    }
+
+    /// Sets QPNs aside that peers give to QPs of this host.
+    pub(crate) fn set_qpns_aside(&mut self) -> Range<u32> {
+        self.transport.shard.set_qpns_aside()
+    }
+
+    fn created(&mut self, index: QpIndex, qpn: Qpn) -> QpHandle {
         self.transport.cqs.model.on_create(index, qpn.get());
-        Ok(QpHandle {
+        QpHandle {
             host: self.transport.host,
             index,
             qpn,
-        })
+        }
     }
 
     /// A first PSN for a connection: from the host's own stream, unless the configuration has one.

@@ -26,6 +26,7 @@ mod races;
 mod remote;
 mod scenario_text;
 mod scenarios;
+mod thread_jobs;
 mod threads;
 mod transport;
 mod workloads;

@@ -6,7 +6,7 @@ use fabric_sim::scenario::{Report, Scenario};
 use fabric_sim::{HostId, Sim, Span, Time};
 
 /// Hosts behind leaves and spines; each writes to the one half way round.
-const HEAD: &str = r#"
+pub(crate) const HEAD: &str = r#"
 [sim]
 until = "400us"
 [topology]
@@ -20,7 +20,7 @@ uplink_rate = "50Gbps"
 uplink_cable = "200m"
 "#;
 
-const TREE: &str = r#"
+pub(crate) const TREE: &str = r#"
 [sim]
 until = "400us"
 [topology]
@@ -30,11 +30,11 @@ rate = "100Gbps"
 cable = "50m"
 "#;
 
-fn flow(op: &str, from: usize, to: usize, more: &str) -> String {
+pub(crate) fn flow(op: &str, from: usize, to: usize, more: &str) -> String {
     format!("[[flow]]\nop = \"{op}\"\nfrom = \"h{from}\"\nto = \"h{to}\"\n{more}\n")
 }
 
-fn permutation(op: &str, more: &str) -> String {
+pub(crate) fn permutation(op: &str, more: &str) -> String {
     (0..16).map(|h| flow(op, h, (h + 9) % 16, more)).collect()
 }
 
@@ -43,8 +43,12 @@ fn incast(op: &str, more: &str) -> String {
 }
 
 /// Runs a scenario on so many threads.
-fn run(text: &str, seed: u64, threads: usize) -> (Report, u64) {
+pub(crate) fn run(text: &str, seed: u64, threads: usize) -> (Report, u64) {
     let scenario = Scenario::parse(text).expect("a scenario");
+    let scenario = scenario.with_text(
+        "two.cm",
+        "Nodes 4\nConnections 1\n0->3 id 1 start 0 size 5000\n",
+    );
     let mut windows = 0;
     let report = scenario.run_by(seed, |sim, until| {
         sim.set_threads(threads);
@@ -54,8 +58,8 @@ fn run(text: &str, seed: u64, threads: usize) -> (Report, u64) {
     (report.expect("runs"), windows)
 }
 
-/// The report of a scenario is the same on 1, 2, 3 and 5 threads.
-fn same(text: &str) -> Report {
+/// The report of a scenario is the same on 1, 2 and 3 threads.
+pub(crate) fn same(text: &str) -> Report {
     let mut last = None;
     for seed in [1, 77] {
         let (one, windows) = run(text, seed, 1);
@@ -64,7 +68,7 @@ fn same(text: &str) -> Report {
         for threads in [2, 3] {
             let (many, windows) = run(text, seed, threads);
             assert_eq!(many.alone, None);
-            assert!(windows > 100, "{windows} windows");
+            assert!(windows > 50, "{windows} windows");
             assert_eq!(one, many, "seed {seed}, {threads} threads");
             assert_eq!(one.to_string(), many.to_string());
         }
@@ -245,7 +249,7 @@ fn violations_are_told_alike() {
 #[test]
 fn what_cannot_be_divided_says_so() {
     let flows = permutation("write", "size = \"20KB\"");
-    let job = "[[job]]\nkind = \"all-reduce\"\nsize = \"64KB\"\nhosts = \"all\"\n";
+    let job = "[[job]]\nkind = \"matrix\"\nfile = \"two.cm\"\n";
     let loss = "[[fault]]\nkind = \"loss\"\np = 0.01\n";
     let bits = HEAD.replace(
         "rate = \"25Gbps\"",
