@@ -17,14 +17,6 @@ pub struct FrameId(NonZeroU32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct BodyId(NonZeroU32);
 
-impl BodyId {
-    /// Counted from 0.
-    #[inline]
-    pub(crate) fn place(self) -> usize {
-        self.0.get() as usize - 1
-    }
-}
-
 /// The payload of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Payload {
@@ -244,7 +236,7 @@ impl Store<'_> {
             body: Some(body), ..
         } = &mut frame.payload
         {
-            *body = self.bodies.take();
+            *body = self.bodies.take(bytes.len());
             self.bodies.get_mut(*body)[..bytes.len()].copy_from_slice(bytes);
         }
         self.frames.insert(frame)
@@ -316,9 +308,17 @@ impl Queue {
     }
 }
 
-/// Bytes of frames, in slots of one size.
+/// Bytes of frames, in slots of a few sizes: one for what is as short as an acknowledgement, one for full packets of each path
+/// MTU. In slots for the longest frame, most memory of a large run would be what lies behind frames.
 #[derive(Debug)]
 pub(crate) struct Bodies {
+    /// Shortest slots first.
+    sizes: Vec<Slots>,
+}
+
+/// Slots of one size.
+#[derive(Debug)]
+struct Slots {
     slot_len: usize,
     chunks: Vec<Box<[u8]>>,
     free: Vec<BodyId>,
@@ -326,75 +326,109 @@ pub(crate) struct Bodies {
 
 /// Slots that are allocated at once.
 const CHUNK_SLOTS: usize = 64;
+/// Frames with nothing but headers, and full ones of path MTUs of 1024, 2048 and 4096 with the longest headers.
+const SLOT_LENS: [usize; 4] = [128, 1216, 2240, 4288];
+/// Bits of an id below those of the size.
+const PLACE_BITS: u32 = 29;
+
+impl BodyId {
+    fn new(size: usize, place: usize) -> BodyId {
+        assert!(place + 1 < 1 << PLACE_BITS, "fewer bodies than that");
+        let number = NonZeroU32::new((size as u32) << PLACE_BITS | (place as u32 + 1));
+        BodyId(number.expect("counted from 1"))
+    }
+
+    /// Which size of slots it is in.
+    #[inline]
+    pub(crate) fn size(self) -> usize {
+        (self.0.get() >> PLACE_BITS) as usize
+    }
+
+    /// Which of these slots, counted from 0.
+    #[inline]
+    pub(crate) fn place(self) -> usize {
+        (self.0.get() & ((1 << PLACE_BITS) - 1)) as usize - 1
+    }
+}
 
 impl Bodies {
-    /// Slots of so many bytes.
-    pub(crate) fn new(slot_len: usize) -> Bodies {
-        Bodies {
+    /// For frames of at most so many bytes.
+    pub(crate) fn new(len_max: usize) -> Bodies {
+        let shorter = SLOT_LENS.into_iter().filter(|&len| len < len_max);
+        let sizes = shorter.chain([len_max]).map(|slot_len| Slots {
             slot_len,
             chunks: Vec::new(),
             free: Vec::new(),
+        });
+        Bodies {
+            sizes: sizes.collect(),
         }
     }
 
-    /// Bytes in a slot.
-    pub(crate) fn slot_len(&self) -> usize {
-        self.slot_len
+    /// Bytes of the longest frame.
+    pub(crate) fn len_max(&self) -> usize {
+        self.sizes.last().map_or(0, |slots| slots.slot_len)
     }
 
+    /// Room for so many bytes.
     #[inline]
-    pub(crate) fn take(&mut self) -> BodyId {
-        if let Some(id) = self.free.pop() {
-            return id;
+    pub(crate) fn take(&mut self, len: usize) -> BodyId {
+        let fits = |slots: &Slots| slots.slot_len >= len;
+        let size = self.sizes.iter().position(fits);
+        let size = size.expect("no frame is longer than the longest");
+        match self.sizes[size].free.pop() {
+            Some(id) => id,
+            None => self.grow(size),
         }
-        let first = self.chunks.len() * CHUNK_SLOTS;
-        self.chunks
-            .push(vec![0; self.slot_len * CHUNK_SLOTS].into());
-        self.free.reserve((self.chunks.len() + 1) * CHUNK_SLOTS);
-        for place in (first + 1..first + CHUNK_SLOTS).rev() {
-            self.free.push(Self::id(place));
-        }
-        Self::id(first)
     }
 
-    fn id(place: usize) -> BodyId {
-        let number = u32::try_from(place + 1).ok().and_then(NonZeroU32::new);
-        BodyId(number.expect("fewer bodies than memory has bytes"))
+    /// Allocates a chunk, and takes the first slot of it.
+    fn grow(&mut self, size: usize) -> BodyId {
+        let slots = &mut self.sizes[size];
+        let first = slots.chunks.len() * CHUNK_SLOTS;
+        let bytes = vec![0; slots.slot_len * CHUNK_SLOTS];
+        slots.chunks.push(bytes.into());
+        slots.free.reserve((slots.chunks.len() + 1) * CHUNK_SLOTS);
+        for place in (first + 1..first + CHUNK_SLOTS).rev() {
+            slots.free.push(BodyId::new(size, place));
+        }
+        BodyId::new(size, first)
     }
 
     /// The same bytes once more.
     pub(crate) fn copy(&mut self, id: BodyId) -> BodyId {
-        let copy = self.take();
         let bytes = self.get(id).to_vec();
+        let copy = self.take(bytes.len());
         self.get_mut(copy).copy_from_slice(&bytes);
         copy
     }
 
     #[inline]
     pub(crate) fn release(&mut self, id: BodyId) {
-        self.free.push(id);
+        self.sizes[id.size()].free.push(id);
     }
 
     #[inline]
     pub(crate) fn get(&self, id: BodyId) -> &[u8] {
-        let place = id.place();
-        &self.chunks[place / CHUNK_SLOTS][place % CHUNK_SLOTS * self.slot_len..][..self.slot_len]
+        let slots = &self.sizes[id.size()];
+        let (place, len) = (id.place(), slots.slot_len);
+        &slots.chunks[place / CHUNK_SLOTS][place % CHUNK_SLOTS * len..][..len]
     }
 
     /// The bytes that a frame has, as far as they mean anything; none if it is one of numbers.
     #[inline]
     pub(crate) fn of(&self, frame: &Frame) -> &[u8] {
-        let len = self.slot_len.min(frame.len as usize);
-        frame
-            .payload
-            .body()
-            .map_or(&[], |body| &self.get(body)[..len])
+        let Some(body) = frame.payload.body() else {
+            return &[];
+        };
+        let bytes = self.get(body);
+        &bytes[..bytes.len().min(frame.len as usize)]
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, id: BodyId) -> &mut [u8] {
-        let place = id.place();
-        let chunk = &mut self.chunks[place / CHUNK_SLOTS];
-        &mut chunk[place % CHUNK_SLOTS * self.slot_len..][..self.slot_len]
+        let slots = &mut self.sizes[id.size()];
+        let (place, len) = (id.place(), slots.slot_len);
+        &mut slots.chunks[place / CHUNK_SLOTS][place % CHUNK_SLOTS * len..][..len]
     }
 }

@@ -55,7 +55,7 @@ impl Fabric {
                 src: mac_of(port),
                 pause,
             };
-            let body = self.bodies.take();
+            let body = self.bodies.take(PauseFrame::LEN);
             self.bodies.get_mut(body)[..PauseFrame::LEN].copy_from_slice(&frame.emit());
             body
         });

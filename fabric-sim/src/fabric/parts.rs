@@ -160,7 +160,7 @@ impl Fabric {
         let part = |part| FabricPart {
             queue: self.queue.fork(),
             frames: FrameSlab::default(),
-            bodies: Bodies::new(self.bodies.slot_len()),
+            bodies: Bodies::new(self.bodies.len_max()),
             ports: self.ports.iter().map(Port::outside).collect(),
             switches: self.switches.clone(),
             adapters: self.adapters.iter().map(Adapter::outside).collect(),

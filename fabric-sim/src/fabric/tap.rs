@@ -173,7 +173,7 @@ impl Fabric {
 /// The bytes of a frame without its check sequence; none if it has none, or in `lite` mode.
 pub(crate) fn bytes_of<'a>(bodies: &'a Bodies, frame: &Frame) -> &'a [u8] {
     match frame.payload {
-        Payload::Roce { body, .. } if bodies.slot_len() > LITE_BODY => {
+        Payload::Roce { body, .. } if bodies.len_max() > LITE_BODY => {
             &bodies.get(body)[..frame.len as usize - 4]
         }
         Payload::Pause {

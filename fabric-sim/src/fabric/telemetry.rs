@@ -27,7 +27,7 @@ const HOPS_MAX: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
     is_read: bool,
-    notes: Vec<Note>,
+    notes: Vec<Vec<Note>>,
 }
 
 /// What was written into one packet.
@@ -69,10 +69,14 @@ impl Telemetry {
     }
 
     fn place(&mut self, body: BodyId) -> &mut Note {
-        let place = body.place();
-        if self.notes.len() <= place {
-            self.notes.resize_with(place + 1, Note::default);
+        let (size, place) = (body.size(), body.place());
+        if self.notes.len() <= size {
+            self.notes.resize_with(size + 1, Vec::new);
         }
-        &mut self.notes[place]
+        let notes = &mut self.notes[size];
+        if notes.len() <= place {
+            notes.resize_with(place + 1, Note::default);
+        }
+        &mut notes[place]
     }
 }

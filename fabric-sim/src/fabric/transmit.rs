@@ -224,9 +224,7 @@ impl Fabric {
             body: Some(body), ..
         } = &mut copy.payload
         {
-            let bytes = self.bodies.get(*body).to_vec();
-            *body = self.bodies.take();
-            self.bodies.get_mut(*body).copy_from_slice(&bytes);
+            *body = self.bodies.copy(*body);
         }
         self.inject(copy)
     }

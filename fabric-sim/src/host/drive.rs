@@ -530,17 +530,19 @@ impl crate::Fabric {
             ttl: 64,
             pcp: (qos.tag_len() > 0).then_some(priority),
         };
-        let body = self.bodies.take();
-        let bytes = self.bodies.get_mut(body);
-        match self.config.mode {
+        let body = match self.config.mode {
             Mode::Bytes => {
-                encode(bytes, &envelope, packet);
+                let body = self.bodies.take(len as usize);
+                encode(self.bodies.get_mut(body), &envelope, packet);
+                body
             }
             Mode::Lite => {
+                let body = self.bodies.take(LITE_BODY);
                 let kept = LITE_BODY.min(packet.len());
-                bytes[..kept].copy_from_slice(&packet[..kept]);
+                self.bodies.get_mut(body)[..kept].copy_from_slice(&packet[..kept]);
+                body
             }
-        }
+        };
         Some(Frame {
             next: None,
             len,
