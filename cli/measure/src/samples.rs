@@ -26,7 +26,7 @@ impl Samples {
         self.nanos.append(&mut other.nanos);
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.nanos.len()
     }
 
@@ -63,7 +63,7 @@ mod tests {
         for us in (1..=100).rev() {
             samples.push(Duration::from_micros(us));
         }
-        assert_eq!(samples.len(), 100);
+        assert_eq!(samples.count(), 100);
         assert_eq!(samples.percentile_us(50.0), 50.0);
         assert_eq!(samples.percentile_us(99.0), 99.0);
         assert_eq!(samples.percentile_us(100.0), 100.0);

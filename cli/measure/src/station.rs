@@ -150,7 +150,7 @@ impl Queue {
                 polls = 0;
                 // So long an answer takes only when the peer does not run: perhaps for want of this CPU.
                 thread::yield_now();
-                patience.get_or_insert_with(Patience::new).look(check)?;
+                patience.get_or_insert_with(Patience::begin).look(check)?;
             }
         }
     }
@@ -177,7 +177,7 @@ impl Queue {
             }
             match channel.wait_timeout(CHECK_EVERY).context(FAILED)? {
                 Some(cq) => cq.ack_events(1),
-                None => patience.get_or_insert_with(Patience::new).look(check)?,
+                None => patience.get_or_insert_with(Patience::begin).look(check)?,
             }
         }
     }
@@ -191,7 +191,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    pub fn new() -> Patience {
+    pub fn begin() -> Patience {
         let now = Instant::now();
         Patience {
             started: now,

@@ -100,7 +100,7 @@ impl Client {
         };
         Ok(Row {
             variant,
-            iters: run.samples.len() as u64,
+            iters: run.samples.count() as u64,
             rtt_us_p50: run.samples.percentile_us(50.0),
             rtt_us_p99: run.samples.percentile_us(99.0),
             client_cpu_user: run.client.user_percent(),

@@ -1,5 +1,5 @@
 //! The floor: what bare UDP sockets do with the same packets on the same CPUs; and, of packets that go through memory, what
-//! bare copies do with the same messages ([`memory`]).
+//! bare copies do with the same messages (`memory`).
 //!
 //! Two processes exchange packets of RoCE's sizes, batched in the best way known for this
 //! system, with a checksum over each packet on both sides and the payload copied to its

@@ -123,7 +123,7 @@ impl Run<'_> {
             small.push(self.round_trip(check)? / 2);
             let is_over = match length {
                 Length::Time(time) => start.elapsed() >= time,
-                Length::RoundTrips(count) => small.len() >= count,
+                Length::RoundTrips(count) => small.count() >= count,
             };
             if is_over {
                 break;
@@ -133,10 +133,10 @@ impl Run<'_> {
         let messages = self.completed.iter().zip(before);
         let messages = messages.map(|(now, before)| now - before).collect();
         self.is_over = true;
-        let mut patience = Patience::new();
+        let mut patience = Patience::begin();
         while self.under_way > 0 {
             if self.refill()? {
-                patience = Patience::new();
+                patience = Patience::begin();
             }
             patience.look(check)?;
         }
@@ -156,7 +156,7 @@ impl Run<'_> {
             if !self.completed.is_empty() && self.refill()? {
                 patience = None;
             }
-            let patience = patience.get_or_insert_with(Patience::new);
+            let patience = patience.get_or_insert_with(Patience::begin);
             patience.look(check)?;
         }
         let time = start.elapsed();
