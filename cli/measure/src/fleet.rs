@@ -8,7 +8,7 @@ use crate::error::{CliError, Context};
 use crate::station::{self, Queue, Station};
 
 /// What is sent.
-pub const MESSAGE: [u8; 8] = *b"urxe8byt";
+const MESSAGE: [u8; 8] = *b"urxe8byt";
 
 /// Work requests that each queue has room for.
 pub const DEPTH: usize = 16;
