@@ -123,7 +123,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PingpongArgs {
-    /// Rounds of each variant [default: as many as take about two seconds]
+    /// Rounds of each variant [default: as many as take about a second]
     #[arg(short = 'n', long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) iters: Option<u64>,
     /// Bytes of a message, such as 4096 or 64k

@@ -1,4 +1,4 @@
-//! A plain text table: columns as wide as their widest cell.
+//! A plain text table: columns as wide as their widest cell. Lines can be printed one by one while rows are added.
 
 use std::fmt;
 
@@ -38,6 +38,28 @@ impl Table {
         self.rows.push(cells);
     }
 
+    pub(crate) fn heading(&self) -> String {
+        let names = self.columns.iter().map(|(name, _)| name.as_str());
+        self.line(names, &self.widths())
+    }
+
+    /// The row that was added last, in line with those before it unless it is the widest.
+    pub(crate) fn last(&self) -> String {
+        let cells = self.rows.last().map_or(&[][..], Vec::as_slice);
+        self.line(cells.iter().map(String::as_str), &self.widths())
+    }
+
+    fn line<'a>(&self, cells: impl Iterator<Item = &'a str>, widths: &[usize]) -> String {
+        let mut line = String::new();
+        for ((cell, &width), (_, align)) in cells.zip(widths).zip(&self.columns) {
+            line += &match align {
+                Align::Left => format!("{cell:<width$}  "),
+                Align::Right => format!("{cell:>width$}  "),
+            };
+        }
+        line.trim_end().to_owned()
+    }
+
     fn widths(&self) -> Vec<usize> {
         let widest = |(index, (name, _)): (usize, &(String, Align))| {
             let cells = self.rows.iter().map(|row| row[index].chars().count());
@@ -49,21 +71,10 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.heading())?;
         let widths = self.widths();
-        let heading: Vec<&str> = self.columns.iter().map(|(name, _)| name.as_str()).collect();
-        let body = self
-            .rows
-            .iter()
-            .map(|row| row.iter().map(String::as_str).collect());
-        for row in std::iter::once(heading).chain(body) {
-            let mut line = String::new();
-            for ((cell, &width), (_, align)) in row.iter().zip(&widths).zip(&self.columns) {
-                line += &match align {
-                    Align::Left => format!("{cell:<width$}  "),
-                    Align::Right => format!("{cell:>width$}  "),
-                };
-            }
-            writeln!(f, "{}", line.trim_end())?;
+        for row in &self.rows {
+            writeln!(f, "{}", self.line(row.iter().map(String::as_str), &widths))?;
         }
         Ok(())
     }
@@ -82,5 +93,16 @@ mod tests {
             table.to_string(),
             "name      value\na             1\nlonger  1234567\n"
         );
+    }
+
+    #[test]
+    fn lines_one_by_one_are_those_of_the_whole() {
+        let mut table = Table::new(&[("name  ", Align::Left), ("  value", Align::Right)]);
+        let mut lines = vec![table.heading()];
+        for (name, value) in [("a", "1"), ("longer", "1234567")] {
+            table.row(vec![name.into(), value.into()]);
+            lines.push(table.last());
+        }
+        assert_eq!(table.to_string(), lines.join("\n") + "\n");
     }
 }

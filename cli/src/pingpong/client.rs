@@ -1,12 +1,13 @@
 //! The client's side of a ping-pong: says what happens, measures, verifies, prints the result.
 
+use std::io::{self, Write};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
 use super::protocol::{Answer, Request, Variant};
-use super::report::{self, Report, Row};
+use super::report::{Lines, Report, Row};
 use crate::args::PingpongArgs;
 use crate::control::{self, ANSWER_MAX, Control};
 use crate::error::{CliError, Context};
@@ -20,8 +21,8 @@ use urxe_measure::pingpong::{Link, Slot};
 /// Rounds before the measured ones: they warm the caches and tell how long a round takes.
 const WARM_UP: u64 = 100;
 
-/// How long a variant is measured when the number of rounds is not given.
-const VARIANT_TIME: Duration = Duration::from_secs(2);
+/// How long a variant is measured when the number of rounds is not given: ten thousand rounds, of the slowest on a slow machine.
+const VARIANT_TIME: Duration = Duration::from_secs(1);
 
 /// Runs the variants against the server and prints the result; with a failure, what came before it, too.
 pub(crate) fn run(server: IpAddr, args: &PingpongArgs) -> Result<(), CliError> {
@@ -34,20 +35,29 @@ pub(crate) fn run(server: IpAddr, args: &PingpongArgs) -> Result<(), CliError> {
     } else {
         &args.variant
     };
+    let mut lines = Lines::new(args.iters);
+    let say = |text: &str| match args.json {
+        true => Ok(()),
+        false => progress.suspend(|| io::stdout().write_all(text.as_bytes())),
+    };
+    say(&lines.heading(args.size))?;
     let mut report = Report::default();
     let outcome = variants.iter().try_for_each(|&variant| {
         progress.set_message(variant.to_string());
         progress.tick();
-        let row = client.measure(variant, args.size as usize, args.iters);
-        let failed = row.as_ref().err().map(|_| Row::failed(variant));
-        report.rows.extend(row.as_ref().ok().cloned().or(failed));
-        row.map(|_| ()).context(variant)
+        let measured = client.measure(variant, args.size as usize, args.iters);
+        let (row, outcome) = match measured {
+            Ok(row) => (row, Ok(())),
+            Err(error) => (Row::failed(variant), Err(error)),
+        };
+        say(&lines.row(&row))?;
+        report.rows.push(row);
+        outcome.context(variant)
     });
     progress.finish_and_clear();
     // The server may be what failed: then it takes no farewell.
     let _ = client.control.send(&Request::Bye);
-    let text = || report::text(&report, args.size as usize);
-    print_report(args.json, &report, text)?;
+    print_report(args.json, &report, || lines.comparison())?;
     outcome
 }
 

@@ -1,5 +1,6 @@
 //! The result of a ping-pong: a table for people, JSON for programs.
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use super::protocol::Variant;
@@ -46,25 +47,47 @@ fn published(variant: Variant) -> (&'static str, &'static str, &'static str) {
     }
 }
 
-pub(crate) fn text(report: &Report, size: usize) -> String {
-    let mut table = Table::new(&[
-        ("variant", Align::Left),
-        ("rounds", Align::Right),
-        ("p50 us", Align::Right),
-        ("p99 us", Align::Right),
-        ("client %", Align::Right),
-        ("server %", Align::Right),
-        ("right", Align::Left),
-    ]);
-    let mut adapters = Table::new(&[
-        ("on QDR InfiniBand adapters", Align::Left),
-        ("us", Align::Right),
-        ("client %", Align::Right),
-        ("server %", Align::Right),
-    ]);
-    for row in &report.rows {
+/// The table for people, a line at a time: the first result is there after a second, and not with the last one.
+pub(crate) struct Lines {
+    table: Table,
+    adapters: Table,
+}
+
+impl Lines {
+    /// `iters` is how many rounds a variant has, if that is known.
+    pub(crate) fn new(iters: Option<u64>) -> Lines {
+        let names = Variant::value_variants().iter().map(Variant::to_string);
+        let widest = names.map(|name| name.len()).max().unwrap_or(0);
+        let rounds = iters.unwrap_or(0).to_string().len();
+        let table = Table::new(&[
+            (&format!("{:widest$}", "variant"), Align::Left),
+            (&format!("{:>rounds$}", "rounds"), Align::Right),
+            ("p50 us", Align::Right),
+            ("p99 us", Align::Right),
+            ("client %", Align::Right),
+            ("server %", Align::Right),
+            ("right", Align::Left),
+        ]);
+        let adapters = Table::new(&[
+            ("on QDR InfiniBand adapters", Align::Left),
+            ("us", Align::Right),
+            ("client %", Align::Right),
+            ("server %", Align::Right),
+        ]);
+        Lines { table, adapters }
+    }
+
+    pub(crate) fn heading(&self, size: u64) -> String {
+        format!(
+            "{size}-byte messages and round trips; a WRITE/READ round is one of each. CPU is in\n\
+             percent of the wall clock, user/system, of all threads of the process.\n\n{}\n",
+            self.table.heading()
+        )
+    }
+
+    pub(crate) fn row(&mut self, row: &Row) -> String {
         let share = |user: f64, sys: f64| format!("{user:.0}/{sys:.0}");
-        table.row(vec![
+        self.table.row(vec![
             row.variant.to_string(),
             row.iters.to_string(),
             format!("{:.1}", row.rtt_us_p50),
@@ -75,21 +98,24 @@ pub(crate) fn text(report: &Report, size: usize) -> String {
         ]);
         let (rtt, client, server) = published(row.variant);
         let cells = [row.variant.to_string().as_str(), rtt, client, server].map(str::to_owned);
-        adapters.row(cells.to_vec());
+        self.adapters.row(cells.to_vec());
+        self.table.last() + "\n"
     }
-    format!(
-        "{size}-byte messages and round trips; a WRITE/READ round is one of each. CPU is in\n\
-         percent of the wall clock, user/system, of all threads of the process.\n\n{table}\n{adapters}\n\
-         The second table is from the slide deck that these programs come from, through\n\
-         a switch. There the adapter moves the data, here the CPU: the server's share in\n\
-         the WRITE/READ rows is urxe's engine, while the server's own thread sleeps.\n"
-    )
+
+    /// What was published, of the variants that there are rows of.
+    pub(crate) fn comparison(&self) -> String {
+        format!(
+            "\n{}\n\
+             The second table is from the slide deck that these programs come from, through\n\
+             a switch. There the adapter moves the data, here the CPU: the server's share in\n\
+             the WRITE/READ rows is urxe's engine, while the server's own thread sleeps.\n",
+            self.adapters
+        )
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum;
-
     use super::*;
 
     #[test]
@@ -107,13 +133,12 @@ mod tests {
 
     #[test]
     fn the_table_shows_a_failed_verification() {
-        let report = Report {
-            rows: Variant::value_variants()
-                .iter()
-                .map(|&variant| Row::failed(variant))
-                .collect(),
-        };
-        let text = text(&report, 64);
+        let mut lines = Lines::new(None);
+        let mut text = lines.heading(64);
+        for &variant in Variant::value_variants() {
+            text += &lines.row(&Row::failed(variant));
+        }
+        text += &lines.comparison();
         assert_eq!(
             text.lines()
                 .filter(|line| line.trim_end().ends_with("  NO"))
