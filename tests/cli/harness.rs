@@ -1,5 +1,6 @@
 //! Runs the `urxe` command the way a shell does, with a time limit on everything.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -124,6 +125,14 @@ impl Running {
 
     fn child(&self) -> &Child {
         self.child.as_ref().expect("taken only by finish")
+    }
+
+    /// The next bytes that it prints while it runs; waits for the first. What [`Running::finish`] gives comes after them.
+    pub(crate) fn next_output(&mut self) -> String {
+        let stdout = self.child.as_mut().and_then(|child| child.stdout.as_mut());
+        let mut bytes = [0; 4096];
+        let count = stdout.expect("a pipe").read(&mut bytes);
+        String::from_utf8_lossy(&bytes[..count.expect("a pipe can be read")]).into_owned()
     }
 
     /// Waits for the end, within [`LIMIT`].

@@ -107,17 +107,27 @@ fn the_table_compares_with_the_published_figures() {
     );
 }
 
+#[test]
+fn what_is_known_is_printed_while_the_rest_is_measured() {
+    let _pair = loopback_pair();
+    let (mut parent, server, _) = start_endless("send-recv-poll", &[]);
+    let begin = parent.next_output();
+    assert!(begin.contains("p99 us"), "{begin}");
+    assert!(is_alive(server), "{begin}");
+    kill(server, Signal::KILL);
+    let rest = parent.finish().stdout;
+    assert!(rest.starts_with("SEND/RECV, busy polling "), "{rest}");
+    assert!(
+        rest.lines().next().is_some_and(|row| row.ends_with("NO")),
+        "{rest}"
+    );
+}
+
 /// Starts a ping-pong too long to end by itself, and waits until both processes are in it.
-fn start_endless(variant: &str) -> (Running, u32, u32) {
-    let args = [
-        "pingpong",
-        "--json",
-        "--iters",
-        "100000000",
-        "--variant",
-        variant,
-    ];
-    let parent = Running::start(urxe_that_listens_to_signals().args(args));
+fn start_endless(variant: &str, format: &[&str]) -> (Running, u32, u32) {
+    let args = ["pingpong", "--iters", "100000000", "--variant", variant];
+    let mut command = urxe_that_listens_to_signals();
+    let parent = Running::start(command.args(args).args(format));
     let mut ids = (0, 0);
     wait_until("client and server run", || {
         for (id, line) in children(parent.id()) {
@@ -138,7 +148,7 @@ fn start_endless(variant: &str) -> (Running, u32, u32) {
 fn a_killed_server_is_a_clear_error() {
     let _pair = loopback_pair();
     for variant in VARIANTS {
-        let (parent, server, client) = start_endless(variant);
+        let (parent, server, client) = start_endless(variant, &["--json"]);
         let killed = Instant::now();
         kill(server, Signal::KILL);
         let ran = parent.finish();
@@ -158,7 +168,7 @@ fn a_killed_server_is_a_clear_error() {
 fn a_killed_client_ends_the_server() {
     let _pair = loopback_pair();
     for variant in VARIANTS {
-        let (parent, server, client) = start_endless(variant);
+        let (parent, server, client) = start_endless(variant, &["--json"]);
         kill(client, Signal::KILL);
         let ran = parent.finish();
         assert_eq!(ran.code, Some(1), "{variant}: {ran:?}");
@@ -174,7 +184,7 @@ fn a_killed_client_ends_the_server() {
 fn ctrl_c_ends_both_processes() {
     let _pair = loopback_pair();
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
-        let (parent, server, client) = start_endless("send-recv-notify");
+        let (parent, server, client) = start_endless("send-recv-notify", &["--json"]);
         parent.signal(signal);
         assert_eq!(parent.finish().code, None, "ended by the signal");
         wait_until("both are gone", || !is_alive(server) && !is_alive(client));
@@ -194,7 +204,7 @@ fn an_address_that_is_not_shared_is_explained() {
 #[test]
 fn two_at_once_share_the_addresses() {
     let _pair = loopback_pair();
-    let (_parent, _server, _client) = start_endless("write-read-notify");
+    let (_parent, _server, _client) = start_endless("write-read-notify", &["--json"]);
     let ran = run(urxe().args(["pingpong", "--iters", "20", "--json"])).expect_success();
     assert_eq!(
         ran.stdout.matches("\"verified\":true").count(),
@@ -230,7 +240,7 @@ fn what_was_sent_decodes_without_a_fault() {
 #[test]
 fn stat_shows_the_counters_of_running_processes() {
     let _pair = loopback_pair();
-    let (_parent, server, _client) = start_endless("send-recv-poll");
+    let (_parent, server, _client) = start_endless("send-recv-poll", &["--json"]);
     wait_until("the server's counters show packets", || {
         let ran = run(urxe().args(["stat", "--json"])).expect_success();
         let all: Value = serde_json::from_str(&ran.stdout).expect("--json prints JSON");
