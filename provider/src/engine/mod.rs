@@ -295,7 +295,7 @@ impl Engine {
     /// program's own the call pauses anyway.)
     #[inline]
     fn share_processor(&self, mut state: Guard<'_, ShardState>, cost: u32) {
-        let is_over = state.patience.found_nothing(cost);
+        let is_over = state.patience.found_nothing(cost, self.crowd.is_there());
         drop(state);
         if is_over && self.network().is_none() {
             self.crowd.give_way();

@@ -11,25 +11,43 @@ pub(in crate::engine) const RECEIVE: u32 = 16;
 /// So many looks are some 15 us.
 const LIMIT: u32 = 512;
 
+/// How much sooner patience ends when it was in vain before, beside threads that spin.
+const HASTE: u32 = 8;
+
+/// Of so many times in a row that it was in vain, one is of full length, in case that something comes that late.
+const TRIES: u32 = 4;
+
 /// What empty polls of an engine have cost since something was found.
+///
+/// Threads that spin may be the ones that have to run before something comes: beside them patience is short when it was in vain twice, until
+/// something comes before it ends, as in a ping-pong.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Patience(u32);
+pub(in crate::engine) struct Patience {
+    cost: u32,
+    /// So many times in a row it ended in vain.
+    in_vain: u32,
+}
 
 impl Patience {
-    /// A poll found nothing, at this cost. True if it is time to give the processor away.
+    /// A poll found nothing, at this cost; other threads spin, or do not. True if it is time to give the processor away.
     #[inline]
-    pub(in crate::engine) fn found_nothing(&mut self, cost: u32) -> bool {
-        self.0 += cost;
-        let is_over = self.0 >= LIMIT;
+    pub(in crate::engine) fn found_nothing(&mut self, cost: u32, is_crowded: bool) -> bool {
+        let is_hasty = is_crowded && self.in_vain > 1 && !self.in_vain.is_multiple_of(TRIES);
+        self.cost += if is_hasty { cost * HASTE } else { cost };
+        let is_over = self.cost >= LIMIT;
         if is_over {
-            self.0 = 0;
+            self.cost = 0;
+            self.in_vain = self.in_vain.wrapping_add(1);
         }
         is_over
     }
 
     #[inline]
     pub(in crate::engine) fn found(&mut self) {
-        self.0 = 0;
+        // What came while the processor was given away says nothing about how long to wait.
+        if self.cost > 0 {
+            *self = Patience::default();
+        }
     }
 }
 
@@ -46,12 +64,36 @@ mod tests {
                     if poll.is_multiple_of(found_every) {
                         patience.found();
                     }
-                    patience.found_nothing(LOOK)
+                    patience.found_nothing(LOOK, false)
                 })
                 .count()
         };
         assert_eq!(polls(usize::MAX), 4);
         assert_eq!(polls(LIMIT as usize - 1), 0);
         assert_eq!(polls(100), 0);
+    }
+
+    #[test]
+    fn beside_threads_that_spin_it_gets_short_until_something_comes_in_time() {
+        let mut patience = Patience::default();
+        let length = |patience: &mut Patience, is_crowded| {
+            (1..)
+                .find(|_| patience.found_nothing(LOOK, is_crowded))
+                .expect("it ends")
+        };
+        let short = LIMIT / HASTE;
+        let lengths: Vec<u32> = (0..8).map(|_| length(&mut patience, true)).collect();
+        assert_eq!(
+            lengths,
+            [LIMIT, LIMIT, short, short, LIMIT, short, short, short]
+        );
+        // It came while others had the processor.
+        patience.found();
+        assert_eq!(length(&mut patience, true), LIMIT);
+        assert_eq!(length(&mut patience, true), short);
+        assert_eq!(length(&mut patience, false), LIMIT);
+        patience.found_nothing(LOOK, true);
+        patience.found();
+        assert_eq!(length(&mut patience, true), LIMIT);
     }
 }
