@@ -11,8 +11,8 @@ pub(in crate::engine) const RECEIVE: u32 = 16;
 /// So many looks are some 15 us.
 const LIMIT: u32 = 512;
 
-/// How much sooner patience ends when it was in vain before, beside threads that spin.
-const HASTE: u32 = 8;
+/// Patience that was in vain before, beside threads that spin.
+const SHORT: u32 = LIMIT / 8;
 
 /// Of so many times in a row that it was in vain, one is of full length, in case that something comes that late.
 const TRIES: u32 = 4;
@@ -20,7 +20,7 @@ const TRIES: u32 = 4;
 /// What empty polls of an engine have cost since something was found.
 ///
 /// Threads that spin may be the ones that have to run before something comes: beside them patience is short when it was in vain twice, until
-/// something comes before it ends, as in a ping-pong.
+/// something comes that short patience would have missed, as in a ping-pong.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Patience {
     cost: u32,
@@ -32,9 +32,9 @@ impl Patience {
     /// A poll found nothing, at this cost; other threads spin, or do not. True if it is time to give the processor away.
     #[inline]
     pub(in crate::engine) fn found_nothing(&mut self, cost: u32, is_crowded: bool) -> bool {
-        let is_hasty = is_crowded && self.in_vain > 1 && !self.in_vain.is_multiple_of(TRIES);
-        self.cost += if is_hasty { cost * HASTE } else { cost };
-        let is_over = self.cost >= LIMIT;
+        let is_short = is_crowded && self.in_vain > 1 && !self.in_vain.is_multiple_of(TRIES);
+        self.cost += cost;
+        let is_over = self.cost >= if is_short { SHORT } else { LIMIT };
         if is_over {
             self.cost = 0;
             self.in_vain = self.in_vain.wrapping_add(1);
@@ -44,10 +44,10 @@ impl Patience {
 
     #[inline]
     pub(in crate::engine) fn found(&mut self) {
-        // What came while the processor was given away says nothing about how long to wait.
-        if self.cost > 0 {
-            *self = Patience::default();
+        if self.cost > SHORT {
+            self.in_vain = 0;
         }
+        self.cost = 0;
     }
 }
 
@@ -81,19 +81,31 @@ mod tests {
                 .find(|_| patience.found_nothing(LOOK, is_crowded))
                 .expect("it ends")
         };
-        let short = LIMIT / HASTE;
         let lengths: Vec<u32> = (0..8).map(|_| length(&mut patience, true)).collect();
         assert_eq!(
             lengths,
-            [LIMIT, LIMIT, short, short, LIMIT, short, short, short]
+            [LIMIT, LIMIT, SHORT, SHORT, LIMIT, SHORT, SHORT, SHORT]
         );
         // It came while others had the processor.
         patience.found();
         assert_eq!(length(&mut patience, true), LIMIT);
-        assert_eq!(length(&mut patience, true), short);
+        assert_eq!(length(&mut patience, true), SHORT);
         assert_eq!(length(&mut patience, false), LIMIT);
         patience.found_nothing(LOOK, true);
         patience.found();
-        assert_eq!(length(&mut patience, true), LIMIT);
+        assert_eq!(
+            length(&mut patience, true),
+            SHORT,
+            "short patience found it"
+        );
+        while patience.in_vain % TRIES > 0 {
+            length(&mut patience, true);
+        }
+        for _ in 0..=SHORT {
+            patience.found_nothing(LOOK, true);
+        }
+        patience.found();
+        let lengths = [0; 3].map(|_| length(&mut patience, true));
+        assert_eq!(lengths, [LIMIT, LIMIT, SHORT]);
     }
 }
