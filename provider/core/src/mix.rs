@@ -28,6 +28,12 @@ impl SplitMix64 {
         mix64(self.0)
     }
 
+    /// Goes on as if so many had been drawn.
+    #[inline]
+    pub const fn skip(&mut self, count: u64) {
+        self.0 = self.0.wrapping_add(STEP.wrapping_mul(count));
+    }
+
     /// A number below `end`, which is not 0. The bias of a remainder of 64 bits is far below what could be noticed.
     #[inline]
     pub const fn below(&mut self, end: u64) -> u64 {
@@ -50,6 +56,9 @@ mod tests {
                 9_817_491_932_198_370_423
             ]
         );
+        let mut ahead = random.clone();
+        ahead.skip(100);
         assert!((0..100).all(|_| random.below(7) < 7));
+        assert_eq!(ahead.bits(), random.bits());
     }
 }

@@ -5,6 +5,13 @@
 //! Within a chunk numbers are given out in an order that a stranger cannot know, and
 //! one that was given back waits until all others had their turn. Nothing is hashed
 //! and nothing scans.
+//!
+//! A table of few QPs is small, for there are simulations of a thousand hosts: what has a place for every number or
+//! every chunk is made as far as it is used.
+
+mod chunk;
+mod order;
+mod places;
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -14,41 +21,13 @@ use urxe_wire::Qpn;
 use crate::mix::SplitMix64;
 use crate::table::{Occupancy, QpIndex, shrink};
 
-/// Bits of a QPN below its chunk.
-pub const CHUNK_BITS: u32 = 12;
-/// Chunks that there are.
-pub const CHUNKS: usize = 1 << (24 - CHUNK_BITS);
-/// QPNs in a chunk.
-pub const CHUNK_LEN: usize = 1 << CHUNK_BITS;
+pub use chunk::{CHUNK_BITS, CHUNK_LEN, CHUNKS, QpnChunk};
+use order::Order;
+use places::Places;
 
 /// A datagram that begins so is no packet: the opcode is one that vendors may use, and
 /// no vendor does. Owners of a shared address send such to find out which socket is theirs.
 pub const PROBE: [u8; 4] = [0xff, b'U', b'R', b'X'];
-
-/// A part of the QPN space: all QPNs with the same upper 12 bits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
-pub struct QpnChunk(pub u16);
-
-impl QpnChunk {
-    /// The chunk of a QPN.
-    #[inline]
-    pub fn of(qpn: Qpn) -> QpnChunk {
-        QpnChunk((qpn.get() >> CHUNK_BITS) as u16)
-    }
-}
-
-/// No QP has this number.
-const UNUSED: u32 = u32::MAX;
-/// No chunk of ours.
-const FOREIGN: u16 = u16::MAX;
-
-/// A chunk of ours.
-#[derive(Debug)]
-struct Owned {
-    chunk: QpnChunk,
-    /// By the lower bits of the QPN: the place of the QP that has it.
-    places: Box<[u32; CHUNK_LEN]>,
-}
 
 #[derive(Debug)]
 struct Slot<T> {
@@ -61,11 +40,13 @@ struct Slot<T> {
 pub struct QpnTable<T> {
     slots: Vec<Slot<T>>,
     free_slots: Vec<u32>,
-    owned: Vec<Owned>,
-    /// By chunk: its place in `owned`.
-    chunks: Box<[u16; CHUNKS]>,
-    /// Numbers to give out, the longest unused first.
+    places: Places,
+    /// Numbers to give out, the longest unused first. What `fresh` has comes before the given back ones.
     free_qpns: VecDeque<Qpn>,
+    /// How many of them, the first ones, were never given out.
+    fresh_qpns: usize,
+    /// Numbers of granted chunks that are not in `free_qpns` yet, the first granted first.
+    fresh: VecDeque<Order>,
     random: SplitMix64,
     /// Chunks of which numbers are given out by name only.
     aside: Range<u16>,
@@ -80,9 +61,10 @@ impl<T> QpnTable<T> {
         QpnTable {
             slots: Vec::new(),
             free_slots: Vec::new(),
-            owned: Vec::new(),
-            chunks: Box::new([FOREIGN; CHUNKS]),
+            places: Places::default(),
             free_qpns: VecDeque::new(),
+            fresh_qpns: 0,
+            fresh: VecDeque::new(),
             random: SplitMix64::new(secret),
             aside: 0..0,
         }
@@ -93,29 +75,30 @@ impl<T> QpnTable<T> {
     /// # Panics
     /// If there is no such chunk.
     pub fn grant(&mut self, chunk: QpnChunk) {
-        let place = &mut self.chunks[usize::from(chunk.0)];
-        if *place != FOREIGN {
+        assert!(usize::from(chunk.0) < CHUNKS, "there is no such chunk");
+        if self.places.has(chunk) {
             return;
         }
-        self.own(chunk);
-        let first = u32::from(chunk.0) << CHUNK_BITS;
-        // 0 and 1 are the management QPs and 0xffffff is multicast: never given out.
-        let mut numbers: Vec<u32> = (first..first + CHUNK_LEN as u32)
-            .filter(|number| !matches!(number, 0 | 1 | 0xff_ffff))
-            .collect();
-        for last in (1..numbers.len()).rev() {
-            let other = self.random.below(last as u64 + 1) as usize;
-            numbers.swap(last, other);
-        }
-        self.free_qpns.extend(numbers.into_iter().map(Qpn::new));
+        self.places.own(chunk);
+        self.fresh.push_back(Order::draw(chunk, &mut self.random));
     }
 
-    fn own(&mut self, chunk: QpnChunk) {
-        self.chunks[usize::from(chunk.0)] = self.owned.len() as u16;
-        self.owned.push(Owned {
-            chunk,
-            places: Box::new([UNUSED; CHUNK_LEN]),
-        });
+    /// Takes numbers over that were never given out, if none is at hand.
+    fn renew(&mut self) {
+        if self.fresh_qpns > 0 {
+            return;
+        }
+        if let Some(order) = self.fresh.front_mut() {
+            let numbers = order.take();
+            if order.is_empty() {
+                self.fresh.pop_front();
+            }
+            self.fresh_qpns = numbers.len();
+            self.free_qpns.reserve(numbers.len());
+            for number in numbers.into_iter().rev() {
+                self.free_qpns.push_front(number);
+            }
+        }
     }
 
     /// Sets numbers aside that are given out by name only ([`QpnTable::insert_as`]): half of all, or what lies between the chunks that
@@ -124,7 +107,7 @@ impl<T> QpnTable<T> {
         // The first and the last chunk have numbers that no QP may have.
         let (mut run, mut longest) = (1..1, 1..1);
         for chunk in 1..CHUNKS as u16 - 1 {
-            if self.chunks[usize::from(chunk)] == FOREIGN {
+            if !self.places.has(QpnChunk(chunk)) {
                 run.end = chunk + 1;
             } else {
                 run = chunk + 1..chunk + 1;
@@ -147,15 +130,15 @@ impl<T> QpnTable<T> {
     /// Takes a chunk at random that is not ours yet: for a table that is not shared.
     /// Returns false if there is none left.
     pub fn grant_any(&mut self) -> bool {
-        let granted = self.owned.iter();
-        let granted = granted.filter(|owned| !self.aside.contains(&owned.chunk.0));
+        let granted = self.granted();
+        let granted = granted.filter(|chunk| !self.aside.contains(&chunk.0));
         if granted.count() + self.aside.len() == CHUNKS {
             return false;
         }
         loop {
-            let chunk = self.random.below(CHUNKS as u64) as usize;
-            if self.chunks[chunk] == FOREIGN && !self.aside.contains(&(chunk as u16)) {
-                self.grant(QpnChunk(chunk as u16));
+            let chunk = QpnChunk(self.random.below(CHUNKS as u64) as u16);
+            if !self.places.has(chunk) && !self.aside.contains(&chunk.0) {
+                self.grant(chunk);
                 return true;
             }
         }
@@ -163,12 +146,12 @@ impl<T> QpnTable<T> {
 
     /// The chunks that were granted.
     pub fn granted(&self) -> impl Iterator<Item = QpnChunk> + '_ {
-        self.owned.iter().map(|owned| owned.chunk)
+        self.places.chunks()
     }
 
     /// True if another QP needs another chunk first.
     pub fn is_exhausted(&self) -> bool {
-        self.free_qpns.is_empty()
+        self.free_qpns.is_empty() && self.fresh.is_empty()
     }
 
     /// Puts a QP in; `None` if the table is full or no number is left.
@@ -176,7 +159,9 @@ impl<T> QpnTable<T> {
         if self.free_slots.is_empty() && self.slots.len() == Self::LEN_MAX {
             return None;
         }
+        self.renew();
         let qpn = self.free_qpns.pop_front()?;
+        self.fresh_qpns = self.fresh_qpns.saturating_sub(1);
         Some(self.insert(qpn, make))
     }
 
@@ -187,7 +172,7 @@ impl<T> QpnTable<T> {
             return None;
         }
         if !self.is_ours(qpn) {
-            self.own(QpnChunk::of(qpn));
+            self.places.own(QpnChunk::of(qpn));
         }
         Some(self.insert(qpn, make).0)
     }
@@ -203,7 +188,7 @@ impl<T> QpnTable<T> {
         let slot = &mut self.slots[index as usize];
         slot.qpn = qpn;
         slot.value = Some(make(QpIndex(index), qpn));
-        *self.place_mut(qpn).expect("a free number is of our chunks") = index;
+        self.places.set(qpn, Some(QpIndex(index)));
         (QpIndex(index), qpn)
     }
 
@@ -211,7 +196,7 @@ impl<T> QpnTable<T> {
     pub fn remove(&mut self, index: QpIndex) -> Option<T> {
         let slot = self.slots.get_mut(index.0 as usize)?;
         let (value, qpn) = (slot.value.take()?, slot.qpn);
-        *self.place_mut(qpn).expect("it was given out") = UNUSED;
+        self.places.set(qpn, None);
         self.free_slots.push(index.0);
         self.give_back(qpn);
         Some(value)
@@ -235,12 +220,7 @@ impl<T> QpnTable<T> {
     /// Finds a QP by its number.
     #[inline]
     pub fn find(&self, qpn: Qpn) -> Option<QpIndex> {
-        let place = self.chunks[usize::from(QpnChunk::of(qpn).0)];
-        let owned = self.owned.get(usize::from(place))?;
-        match owned.places[qpn.get() as usize % CHUNK_LEN] {
-            UNUSED => None,
-            index => Some(QpIndex(index)),
-        }
+        self.places.find(qpn)
     }
 
     /// True if the number is of one of our chunks: no other owner has it.
@@ -252,7 +232,7 @@ impl<T> QpnTable<T> {
     /// True if the numbers of a chunk are ours.
     #[inline]
     pub fn has_chunk(&self, chunk: QpnChunk) -> bool {
-        self.chunks[usize::from(chunk.0)] != FOREIGN
+        self.places.has(chunk)
     }
 
     /// The QP at a place.
@@ -297,12 +277,6 @@ impl<T> QpnTable<T> {
             .iter()
             .enumerate()
             .filter_map(|(i, s)| s.value.as_ref().map(|v| (QpIndex(i as u32), v)))
-    }
-
-    fn place_mut(&mut self, qpn: Qpn) -> Option<&mut u32> {
-        let place = self.chunks[usize::from(QpnChunk::of(qpn).0)];
-        let owned = self.owned.get_mut(usize::from(place))?;
-        Some(&mut owned.places[qpn.get() as usize % CHUNK_LEN])
     }
 }
 
