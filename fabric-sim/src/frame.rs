@@ -99,6 +99,8 @@ pub struct Frame {
     pub ttl: u8,
     /// Which port of its destination it is for, counted from 1; 0: the nearest.
     pub(crate) rail: u8,
+    /// Its bytes do not say yet what `tos` and `ttl` do: [`Fabric::catch_up`](crate::Fabric::catch_up).
+    pub(crate) is_behind: bool,
     /// The time of its creation.
     pub born: Time,
     /// Stands for its content in the trace; the same in both modes.
@@ -121,6 +123,7 @@ impl Frame {
             tos: 0,
             ttl: 1,
             rail: 0,
+            is_behind: false,
             born,
             digest,
             payload,

@@ -350,6 +350,7 @@ fn send(fabric: &mut Fabric, from: HostId, flow: u32, packet: u32, payload: u32)
         tos: Qos::ROCE_TOS,
         ttl: 64,
         rail: 0,
+        is_behind: false,
         born: fabric.now(),
         digest: u64::from(flow) << 32 | u64::from(packet),
         payload: Payload::Flow {

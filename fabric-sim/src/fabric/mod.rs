@@ -314,6 +314,7 @@ impl Fabric {
     /// [`Fabric::release_body`].
     pub fn take(&mut self, id: FrameId) -> Frame {
         self.delivered += 1;
+        self.catch_up(id);
         let frame = self.frames.remove(id);
         if let Payload::Roce { body, .. } = frame.payload
             && self.config.mode == Mode::Bytes
@@ -388,6 +389,9 @@ impl Fabric {
 
     /// Ends a frame that goes no further.
     pub(crate) fn discard(&mut self, port: PortId, id: FrameId, reason: DropReason) {
+        if self.tap.is_some() {
+            self.catch_up(id);
+        }
         let frame = self.frames.remove(id);
         let is_lossless = self.is_lossless(&frame);
         self.drops.count(reason, is_lossless);
@@ -411,6 +415,22 @@ impl Fabric {
             );
         }
         self.release_body(&frame);
+    }
+
+    /// Writes what switches change in a packet, TTL and ECN, into its bytes.
+    ///
+    /// This is done when something looks at the bytes, and not in each switch: those of packets that wait in queues are in no
+    /// cache.
+    #[inline]
+    pub(crate) fn catch_up(&mut self, id: FrameId) {
+        let f = self.frames.get_mut(id);
+        if core::mem::take(&mut f.is_behind)
+            && let Payload::Roce { body, .. } = f.payload
+            && self.config.mode == Mode::Bytes
+        {
+            let ip = crate::envelope::IP_OFFSET + self.qos.tag_len() as usize;
+            crate::envelope::patch_ipv4(&mut self.bodies.get_mut(body)[ip..], f.tos, f.ttl);
+        }
     }
 
     /// Ends a control frame that did its work.

@@ -278,6 +278,7 @@ mod tests {
             tos: 0,
             ttl: 64,
             rail: 0,
+            is_behind: false,
             born: Time::ZERO,
             digest: 0,
             payload: Payload::Flow {

@@ -13,6 +13,9 @@ impl Fabric {
     /// The last bit of a frame is here.
     pub(crate) fn on_arrive(&mut self, id: PortId, frame: FrameId) {
         let now = self.queue.now();
+        if self.tap.is_some() {
+            self.catch_up(frame);
+        }
         let f = self.frames.get(frame);
         self.trace
             .record(now, u64::from(id.0), f.digest ^ u64::from(f.len) << 32);
@@ -164,10 +167,10 @@ impl Fabric {
     #[inline]
     fn mark(&mut self, switch: SwitchId, egress: PortId, id: FrameId, queued: u64) {
         let f = self.frames.get_mut(id);
+        f.is_behind = true;
         let own = self.ports[egress.index()].marking.as_deref();
         let marking = own.unwrap_or(&self.config.switch.marking);
         let Some(marking) = marking[usize::from(f.priority)] else {
-            self.patch(id);
             return;
         };
         let rng = &mut self.switches[switch.index()].rng;
@@ -184,19 +187,6 @@ impl Fabric {
                     },
                 );
             }
-        }
-        self.patch(id);
-    }
-
-    /// Writes what a switch changes in a packet, TTL and ECN, into its bytes.
-    #[inline]
-    fn patch(&mut self, id: FrameId) {
-        let f = self.frames.get(id);
-        if let Payload::Roce { body, .. } = f.payload
-            && self.config.mode == super::Mode::Bytes
-        {
-            let ip = crate::envelope::IP_OFFSET + self.qos.tag_len() as usize;
-            crate::envelope::patch_ipv4(&mut self.bodies.get_mut(body)[ip..], f.tos, f.ttl);
         }
     }
 

@@ -62,6 +62,7 @@ impl Fabric {
 
     #[cold]
     fn show_sending(&mut self, now: Time, port: PortId, id: FrameId) {
+        self.catch_up(id);
         let (Some(tap), frame) = (&mut self.tap, self.frames.get(id)) else {
             return;
         };
@@ -146,6 +147,7 @@ impl Fabric {
 
     #[cold]
     fn depart_through(&mut self, id: PortId, frame: FrameId, at: Time) {
+        self.catch_up(frame);
         let now = self.queue.now();
         let Some(interference) = &mut self.interference else {
             return self.depart_with_faults(id, frame, at);

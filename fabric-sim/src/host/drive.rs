@@ -554,6 +554,7 @@ impl crate::Fabric {
             tos: dest.tos,
             ttl: 64,
             rail: 0,
+            is_behind: false,
             born: self.now(),
             digest: digest(packet),
             payload: Payload::Roce {

@@ -59,6 +59,7 @@ impl Fabric {
             tos,
             ttl: 64,
             rail: 0,
+            is_behind: false,
             born: self.now(),
             digest: mix64(u64::from(qpn) << 32 ^ packets),
             payload: Payload::Grant { qpn, packets },

@@ -360,6 +360,7 @@ impl Sim {
             tos: flow.spec.tos,
             ttl: flow.spec.ttl,
             rail: 0,
+            is_behind: false,
             born: now,
             digest: u64::from(id.0) << 32 | u64::from(packet),
             payload: Payload::Flow {
