@@ -43,9 +43,10 @@ impl Fabric {
                 continue;
             };
             let (came, left) = &mut sums[switch.index()];
-            *came += port.stats.received_bytes + port.copied_bytes;
-            *left += port.stats.sent_bytes.iter().sum::<u64>();
-            *left += port.stats.dropped_bytes + port.queued;
+            let stats = port.stats();
+            *came += stats.received_bytes + port.copied_bytes;
+            *left += stats.sent_bytes.iter().sum::<u64>();
+            *left += stats.dropped_bytes + port.queued;
         }
         for (id, (came, left)) in (0..).zip(sums) {
             if came != left {
@@ -65,7 +66,11 @@ impl Fabric {
                 let sending = sending
                     .filter(|f| !f.payload.is_control())
                     .map_or(0, |f| f.len);
-                port.queues.iter().map(|q| q.bytes).sum::<u64>() + u64::from(sending)
+                port.classes
+                    .iter()
+                    .map(|class| class.queue.bytes)
+                    .sum::<u64>()
+                    + u64::from(sending)
             })
             .sum()
     }

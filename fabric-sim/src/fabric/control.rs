@@ -59,7 +59,7 @@ impl Fabric {
             self.bodies.get_mut(body)[..PauseFrame::LEN].copy_from_slice(&frame.emit());
             body
         });
-        let stats = &mut self.ports[port.index()].stats;
+        let stats = &mut self.ports[port.index()].rare;
         if stops {
             stats.pauses_sent += 1;
         } else {
@@ -174,7 +174,7 @@ impl Fabric {
         if port.is_paused(priority) {
             let class = usize::from(priority);
             port.paused &= !(1 << priority);
-            port.stats.paused[class] += now.since(port.paused_since[class]);
+            port.rare.paused[class] += now.since(port.paused_since[class]);
             self.show_pause(id, priority, false);
         }
     }

@@ -71,7 +71,7 @@ impl Fabric {
             return;
         }
         credit.told[class] = limit;
-        self.ports[id.index()].stats.credits_sent += 1;
+        self.ports[id.index()].rare.credits_sent += 1;
         let digest = mix64(3 << 40 ^ limit << 3 ^ u64::from(priority));
         self.send_control(id, digest, Payload::Credit { priority, limit });
     }

@@ -71,7 +71,7 @@ impl Fabric {
 
     /// When a queue last sent a frame, or began to hold some.
     pub(crate) fn last_sent(&self, queue: StuckQueue) -> Time {
-        self.ports[queue.port.index()].progress[usize::from(queue.priority)]
+        self.ports[queue.port.index()].classes[usize::from(queue.priority)].progress
     }
 
     /// Depth first, without recursion: rings can be long.
@@ -110,7 +110,7 @@ impl Fabric {
         let port = &self.ports[place];
         let mut blocked = 0;
         for priority in 0..PRIORITIES as u8 {
-            let Some(head) = port.queues[usize::from(priority)].head() else {
+            let Some(head) = port.classes[usize::from(priority)].queue.head() else {
                 continue;
             };
             let len = self.frames.get(head).len;
@@ -135,7 +135,8 @@ impl Fabric {
         let ports = (0..self.ports.len()).filter(|&p| self.ports[p].node == node);
         let holds = |&p: &usize| {
             blocked[p] & (1 << queue.priority) != 0
-                && self.ports[p].queues[usize::from(queue.priority)]
+                && self.ports[p].classes[usize::from(queue.priority)]
+                    .queue
                     .iter(&self.frames)
                     .any(|frame| frame.ingress == entrance)
         };

@@ -395,7 +395,7 @@ impl Fabric {
         let frame = self.frames.remove(id);
         let is_lossless = self.is_lossless(&frame);
         self.drops.count(reason, is_lossless);
-        let stats = &mut self.ports[port.index()].stats;
+        let stats = &mut self.ports[port.index()].rare;
         stats.dropped += 1;
         if !reason.is_on_cable() && !frame.payload.is_control() {
             stats.dropped_bytes += u64::from(frame.len);

@@ -128,7 +128,7 @@ impl Fabric {
         if has_credits && !self.faults.list.is_empty() {
             return Some("credits for what a fault takes are given back at once");
         }
-        if self.ports.iter().any(|port| port.bit_odds > 0.0) {
+        if self.ports.iter().any(|port| port.link.bit_error_rate > 0.0) {
             return Some("frames with bit errors end at once at the other end of the cable");
         }
         if self.telemetry.is_read() {

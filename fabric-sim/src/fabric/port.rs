@@ -10,55 +10,74 @@ use crate::switch::Marking;
 use crate::topology::Node;
 
 /// A port, of a switch or of an adapter.
+///
+/// A large network is in no cache as a whole, so time goes by lines of memory. What each frame touches is in front, in two of
+/// 64 bytes, and in one for its class.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Port {
     pub(crate) node: Node,
     pub(crate) link: Link,
-    /// Its place in its switch.
-    pub(crate) local: u16,
-    pub(crate) is_down: bool,
-    /// Its cable leads to another part of the simulation.
-    pub(crate) is_cut: bool,
     /// What frames take longer than the cable: in the adapter that sends them, and in the node that they come to.
     pub(crate) latency: Span,
-    /// How what leaves here is marked, if not as in all of the network.
-    pub(crate) marking: Option<Box<[Option<Marking>; PRIORITIES]>>,
-    /// Bits per second that are set aside for flows.
-    pub(crate) reserved_bps: u64,
+    /// Bytes in all queues.
+    pub(crate) queued: u64,
     /// The frame that is being sent.
     pub(crate) busy: Option<FrameId>,
-    pub(crate) queues: [Queue; PRIORITIES],
-    /// Bytes in all of them.
-    pub(crate) queued: u64,
-    /// Bytes of the copies that were made of what came in here.
-    pub(crate) copied_bytes: u64,
-    /// What goes before everything: pause frames and credits.
-    pub(crate) control: Queue,
+    /// Its place in its switch.
+    pub(crate) local: u16,
     /// Bit n: queue n holds frames.
     ready: u8,
     /// Bit n: the neighbour paused class n.
     pub(crate) paused: u8,
-    pub(crate) paused_until: [Time; PRIORITIES],
-    pub(crate) paused_since: [Time; PRIORITIES],
-    pub(crate) expiry_armed: bool,
-    /// A refresh of our own pauses is scheduled.
-    pub(crate) refresh_armed: bool,
+
+    /// What goes before everything: pause frames and credits.
+    pub(crate) control: Queue,
+    pub(crate) received_frames: u64,
+    pub(crate) received_bytes: u64,
+    /// How what leaves here is marked, if not as in all of the network.
+    pub(crate) marking: Option<Box<[Option<Marking>; PRIORITIES]>>,
+    pub(crate) credit: Option<Box<CreditState>>,
+    pub(crate) is_down: bool,
+    /// Its cable leads to another part of the simulation.
+    pub(crate) is_cut: bool,
     /// Bit n: the watchdog looks at queue n.
     pub(crate) watched: u8,
     /// Bit n: the watchdog acts on queue n.
     pub(crate) stormed: u8,
-    /// When a queue last sent, or began to wait: what the watchdog counts from.
-    pub(crate) progress: [Time; PRIORITIES],
     turn: u8,
-    deficit: [u32; PRIORITIES],
-    quantum: [u32; PRIORITIES],
     strict: u8,
-    pub(crate) credit: Option<Box<CreditState>>,
-    /// For bit errors on what arrives here.
+    pub(crate) expiry_armed: bool,
+    /// A refresh of our own pauses is scheduled.
+    pub(crate) refresh_armed: bool,
+
+    pub(crate) classes: [Class; PRIORITIES],
+
+    pub(crate) paused_until: [Time; PRIORITIES],
+    pub(crate) paused_since: [Time; PRIORITIES],
+    /// Bits per second that are set aside for flows.
+    pub(crate) reserved_bps: u64,
+    /// Bytes of the copies that were made of what came in here.
+    pub(crate) copied_bytes: u64,
+    /// For bit errors on what leaves here.
     pub(crate) rng: Rng,
-    /// Probability, among 2^64, that a bit is wrong.
-    pub(crate) bit_odds: f64,
-    pub(crate) stats: Box<PortStats>,
+    /// What is counted rarely: [`Port::stats`] has all.
+    pub(crate) rare: Box<PortStats>,
+}
+
+/// What a port has for a class.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Class {
+    pub(crate) queue: Queue,
+    /// When the queue last sent, or began to wait: what the watchdog counts from.
+    pub(crate) progress: Time,
+    deficit: u32,
+    quantum: u32,
+    pub(crate) sent_frames: u64,
+    pub(crate) sent_bytes: u64,
+    /// Most bytes that were in the queue.
+    queue_max: u64,
 }
 
 impl Port {
@@ -70,40 +89,57 @@ impl Port {
             _ => None,
         };
         // At least a frame each turn, so that a turn is never in vain.
-        let quantum = qos
-            .weights
-            .map(|w| u32::from(w.max(1)) * (link.frame_max() + qos.tag_len()));
+        let classes = qos.weights.map(|weight| Class {
+            queue: Queue::default(),
+            progress: Time::ZERO,
+            deficit: 0,
+            quantum: u32::from(weight.max(1)) * (link.frame_max() + qos.tag_len()),
+            sent_frames: 0,
+            sent_bytes: 0,
+            queue_max: 0,
+        });
         Port {
             node,
             link,
-            local,
-            is_down: false,
-            is_cut: false,
             latency: Span::ZERO,
-            marking: None,
-            reserved_bps: 0,
-            busy: None,
-            queues: [Queue::default(); PRIORITIES],
             queued: 0,
-            copied_bytes: 0,
-            control: Queue::default(),
+            busy: None,
+            local,
             ready: 0,
             paused: 0,
-            paused_until: [Time::ZERO; PRIORITIES],
-            paused_since: [Time::ZERO; PRIORITIES],
-            expiry_armed: false,
-            refresh_armed: false,
+            control: Queue::default(),
+            received_frames: 0,
+            received_bytes: 0,
+            marking: None,
+            credit,
+            is_down: false,
+            is_cut: false,
             watched: 0,
             stormed: 0,
-            progress: [Time::ZERO; PRIORITIES],
             turn: 0,
-            deficit: [0; PRIORITIES],
-            quantum,
             strict: qos.strict,
-            credit,
+            expiry_armed: false,
+            refresh_armed: false,
+            classes,
+            paused_until: [Time::ZERO; PRIORITIES],
+            paused_since: [Time::ZERO; PRIORITIES],
+            reserved_bps: 0,
+            copied_bytes: 0,
             rng,
-            bit_odds: link.bit_error_rate,
-            stats: Box::default(),
+            rare: Box::default(),
+        }
+    }
+
+    /// All counters.
+    pub(crate) fn stats(&self) -> PortStats {
+        let classes = &self.classes;
+        PortStats {
+            sent_frames: core::array::from_fn(|class| classes[class].sent_frames),
+            sent_bytes: core::array::from_fn(|class| classes[class].sent_bytes),
+            received_frames: self.received_frames,
+            received_bytes: self.received_bytes,
+            queue_max: core::array::from_fn(|class| classes[class].queue_max),
+            ..*self.rare
         }
     }
 
@@ -126,23 +162,22 @@ impl Port {
     pub(crate) fn carry_frames(&mut self, from: &mut Store<'_>, to: &mut Store<'_>) {
         self.busy = self.busy.map(|id| from.carry(id, to));
         self.control.carry(from, to);
-        for queue in &mut self.queues {
-            queue.carry(from, to);
+        for class in &mut self.classes {
+            class.queue.carry(from, to);
         }
     }
 
     /// Adds a frame to the queue of its class.
     #[inline]
     pub(crate) fn enqueue(&mut self, slab: &mut FrameSlab, id: FrameId, priority: u8, now: Time) {
-        let queue = &mut self.queues[usize::from(priority)];
-        if queue.frames == 0 {
-            self.progress[usize::from(priority)] = now;
+        let class = &mut self.classes[usize::from(priority)];
+        if class.queue.frames == 0 {
+            class.progress = now;
         }
-        queue.push(slab, id);
+        class.queue.push(slab, id);
+        class.queue_max = class.queue.bytes.max(class.queue_max);
         self.queued += u64::from(slab.get(id).len);
         self.ready |= 1 << priority;
-        let most = &mut self.stats.queue_max[usize::from(priority)];
-        *most = queue.bytes.max(*most);
     }
 
     /// Takes the next frame out that may be sent now.
@@ -167,14 +202,14 @@ impl Port {
         priority: u8,
         now: Time,
     ) -> Option<FrameId> {
-        let place = usize::from(priority);
-        let id = self.queues[place].pop(slab)?;
+        let class = &mut self.classes[usize::from(priority)];
+        let id = class.queue.pop(slab)?;
         self.queued -= u64::from(slab.get(id).len);
-        if self.queues[place].frames == 0 {
+        if class.queue.frames == 0 {
             self.ready &= !(1 << priority);
-            self.deficit[place] = 0;
+            class.deficit = 0;
         }
-        self.progress[place] = now;
+        class.progress = now;
         Some(id)
     }
 
@@ -184,7 +219,7 @@ impl Port {
         let mut eligible = self.ready & !(self.paused & !self.stormed);
         if let Some(credit) = &self.credit {
             for priority in bits(eligible) {
-                let head = self.queues[usize::from(priority)].head();
+                let head = self.classes[usize::from(priority)].queue.head();
                 if !head.is_some_and(|id| credit.allows(priority, slab.get(id).len)) {
                     eligible &= !(1 << priority);
                 }
@@ -209,20 +244,20 @@ impl Port {
             return Some(eligible.trailing_zeros() as u8);
         }
         loop {
-            let place = usize::from(self.turn);
+            let class = &mut self.classes[usize::from(self.turn)];
             if eligible & (1 << self.turn) != 0
-                && let Some(head) = self.queues[place].head()
+                && let Some(head) = class.queue.head()
             {
                 let len = slab.get(head).len;
-                if self.deficit[place] >= len {
-                    self.deficit[place] -= len;
+                if class.deficit >= len {
+                    class.deficit -= len;
                     return Some(self.turn);
                 }
             }
             self.turn = (self.turn + 1) % PRIORITIES as u8;
-            let place = usize::from(self.turn);
+            let class = &mut self.classes[usize::from(self.turn)];
             if eligible & (1 << self.turn) != 0 {
-                self.deficit[place] += self.quantum[place];
+                class.deficit += class.quantum;
             }
         }
     }
@@ -258,6 +293,9 @@ pub(crate) fn bits(mut mask: u8) -> impl Iterator<Item = u8> {
         Some(bit)
     })
 }
+
+// A class has a line of its own, and what is before the classes has two.
+const _: () = assert!(size_of::<Class>() == 64 && core::mem::offset_of!(Port, classes) == 128);
 
 #[cfg(test)]
 mod tests {

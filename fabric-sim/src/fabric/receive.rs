@@ -20,7 +20,7 @@ impl Fabric {
         self.trace
             .record(now, u64::from(id.0), f.digest ^ u64::from(f.len) << 32);
         let port = &mut self.ports[id.index()];
-        port.stats.received_frames += 1;
+        port.received_frames += 1;
         if let Some(tap) = &mut self.tap {
             let bytes = bytes_of(&self.bodies, f);
             tap.event(
@@ -36,7 +36,7 @@ impl Fabric {
             return self.on_control(id, frame);
         }
         let (priority, len) = (f.priority, f.len);
-        port.stats.received_bytes += u64::from(len);
+        port.received_bytes += u64::from(len);
         let (node, mtu) = (port.node, port.link.mtu);
         if port.credit.is_some() {
             self.count_credit(id, priority, len);
@@ -115,7 +115,7 @@ impl Fabric {
     pub(super) fn store(&mut self, switch: SwitchId, egress: PortId, id: FrameId, f: &Frame) {
         let now = self.queue.now();
         let port = &self.ports[egress.index()];
-        let queued = port.queues[usize::from(f.priority)].bytes;
+        let queued = port.classes[usize::from(f.priority)].queue.bytes;
         let is_dead = port.is_down && self.config.switch.dead_queue == DeadQueue::Flush;
         if port.stormed & (1 << f.priority) != 0 && self.drops_in_storms() {
             self.give_credit_once(f, id);
@@ -176,7 +176,7 @@ impl Fabric {
         let rng = &mut self.switches[switch.index()].rng;
         if f.is_ect() && marking.marks(queued, rng) {
             f.tos |= Frame::CE;
-            self.ports[egress.index()].stats.marked += 1;
+            self.ports[egress.index()].rare.marked += 1;
             if let Some(tap) = &mut self.tap {
                 let frame = self.frames.get(id);
                 tap.event(
@@ -236,7 +236,7 @@ impl Fabric {
             _ => {
                 // It takes a port a moment to act on a pause.
                 let port = &mut self.ports[id.index()];
-                port.stats.pauses_received += 1;
+                port.rare.pauses_received += 1;
                 let acts = self.queue.now() + Fabric::response_time(&port.link);
                 self.queue.push(acts, Event::PauseActs(id, frame));
             }

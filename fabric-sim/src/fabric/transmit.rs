@@ -28,8 +28,8 @@ impl Fabric {
             .push(now + port.link.occupancy(f.len), Event::TxDone(id));
         if !f.payload.is_control() {
             let class = usize::from(f.priority);
-            port.stats.sent_frames[class] += 1;
-            port.stats.sent_bytes[class] += u64::from(f.len);
+            port.classes[class].sent_frames += 1;
+            port.classes[class].sent_bytes += u64::from(f.len);
         }
         if self.telemetry.is_read() {
             self.write_telemetry(now, id, frame);
@@ -46,7 +46,7 @@ impl Fabric {
         if let (Node::Switch(_), Payload::Roce { body, .. }) =
             (port.node, self.frames.get(frame).payload)
         {
-            let stats = &port.stats;
+            let stats = port.stats();
             let bytes: u64 = stats.sent_bytes.iter().sum();
             let frames: u64 = stats.sent_frames.iter().sum();
             let hop = Hop {
@@ -115,7 +115,7 @@ impl Fabric {
             self.refund_credit(id.peer(), frame);
             return self.discard(id, frame, DropReason::LinkDown);
         }
-        if port.bit_odds > 0.0 && self.has_bit_error(id, frame) {
+        if port.link.bit_error_rate > 0.0 && self.has_bit_error(id, frame) {
             self.refund_credit(id.peer(), frame);
             return self.discard(id.peer(), frame, DropReason::BitError);
         }
@@ -134,7 +134,8 @@ impl Fabric {
         let bits = self.frames.get(frame).len * 8;
         let port = &mut self.ports[id.index()];
         // 1 - (1 - p)^n by multiplication alone, the same on every machine.
-        let (mut fine, mut power, mut n) = (1.0, 1.0 - port.bit_odds.clamp(0.0, 1.0), bits);
+        let odds = port.link.bit_error_rate.clamp(0.0, 1.0);
+        let (mut fine, mut power, mut n) = (1.0, 1.0 - odds, bits);
         while n > 0 {
             if n & 1 == 1 {
                 fine *= power;
@@ -246,13 +247,15 @@ impl Fabric {
     }
 
     /// The counters of a port.
-    pub fn port_stats(&self, port: PortId) -> &crate::fabric::PortStats {
-        &self.ports[port.index()].stats
+    pub fn port_stats(&self, port: PortId) -> crate::fabric::PortStats {
+        self.ports[port.index()].stats()
     }
 
     /// Bytes in a port's queue of a class.
     pub fn queue_bytes(&self, port: PortId, priority: u8) -> u64 {
-        self.ports[port.index()].queues[usize::from(priority)].bytes
+        self.ports[port.index()].classes[usize::from(priority)]
+            .queue
+            .bytes
     }
 
     /// Drops what waits in a port of a switch.

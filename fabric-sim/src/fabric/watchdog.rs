@@ -15,11 +15,12 @@ impl Fabric {
         let now = self.queue.now();
         let port = &mut self.ports[id.index()];
         let bit = 1 << priority;
-        let waits = port.is_paused(priority) && port.queues[usize::from(priority)].frames > 0;
+        let waits =
+            port.is_paused(priority) && port.classes[usize::from(priority)].queue.frames > 0;
         let is_new = (port.watched | port.stormed) & bit == 0;
         if waits && is_new && matches!(port.node, Node::Switch(_)) {
             port.watched |= bit;
-            let since = &mut port.progress[usize::from(priority)];
+            let since = &mut port.classes[usize::from(priority)].progress;
             *since = port.paused_since[usize::from(priority)].max(*since);
             let at = (*since + watchdog.detect).max(now);
             self.queue.push(at, Event::Watchdog(id, priority));
@@ -35,10 +36,10 @@ impl Fabric {
         let port = &mut self.ports[id.index()];
         let class = usize::from(priority);
         port.watched &= !(1 << priority);
-        if !port.is_paused(priority) || port.queues[class].frames == 0 {
+        if !port.is_paused(priority) || port.classes[class].queue.frames == 0 {
             return;
         }
-        let since = port.progress[class].max(port.paused_since[class]);
+        let since = port.classes[class].progress.max(port.paused_since[class]);
         if now < since + watchdog.detect {
             port.watched |= 1 << priority;
             self.queue
@@ -46,7 +47,7 @@ impl Fabric {
             return;
         }
         port.stormed |= 1 << priority;
-        port.stats.storms += 1;
+        port.rare.storms += 1;
         self.queue
             .push(now + watchdog.restore, Event::Restore(id, priority));
         match watchdog.action {

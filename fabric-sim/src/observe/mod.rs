@@ -93,7 +93,7 @@ impl Observation {
         let ports = fabric
             .topology()
             .ports()
-            .map(|port| *fabric.port_stats(port));
+            .map(|port| fabric.port_stats(port));
         Observation {
             topology: fabric.topology().clone(),
             series,

@@ -165,7 +165,7 @@ fn a_capture_says_why_a_frame_was_marked_held_up_or_dropped() {
     let with = |text: &str| seen.iter().filter(|p| p.comment.contains(text)).count() as u64;
     let ports = || sim.fabric().topology().ports();
     let count = |f: fn(&fabric_sim::fabric::PortStats) -> u64| -> u64 {
-        ports().map(|p| f(sim.fabric().port_stats(p))).sum()
+        ports().map(|p| f(&sim.fabric().port_stats(p))).sum()
     };
     assert_eq!(with("marked (CE)"), count(|s| s.marked));
     assert!(with("marked (CE)") > 50);

@@ -553,7 +553,7 @@ fn single_switches_and_ports_have_settings_of_their_own() {
         let node = |name: &str| topology.find(name).expect("a name");
         let stats = |from: &str, to: &str| {
             let port = topology.port_between(node(from), node(to));
-            *fabric.port_stats(port.expect("a cable"))
+            fabric.port_stats(port.expect("a cable"))
         };
         let marked = [("s1", "h2"), ("s1", "h3"), ("s0", "s1")].map(|(a, b)| stats(a, b).marked);
         let paused = [("h0", "s0"), ("s0", "s1")].map(|(a, b)| stats(a, b).pauses_received);
