@@ -78,7 +78,7 @@ impl Fabric {
         let ports = self.routes.next_on(switch, f.dst, f.rail);
         let balance = self.config.switch.balance;
         if ports.len() < 2 || balance == Balance::Ecmp {
-            return self.choose(switch, (f.dst, f.rail), f.flow_hash);
+            return self.choose_of(switch, ports, f.flow_hash);
         }
         let balancer = &mut self.switches[switch.index()].balancer;
         let port = |id: PortId| &self.ports[id.index()];
@@ -94,14 +94,24 @@ impl Fabric {
     }
 
     /// The port by which a switch sends a flow on, if a hash decides.
-    #[inline]
     pub(crate) fn choose(
         &self,
         switch: SwitchId,
         (dst, rail): (HostId, u8),
         flow_hash: u32,
     ) -> Option<PortId> {
-        match self.routes.next_on(switch, dst, rail) {
+        let ports = self.routes.next_on(switch, dst, rail);
+        self.choose_of(switch, ports, flow_hash)
+    }
+
+    #[inline]
+    pub(super) fn choose_of(
+        &self,
+        switch: SwitchId,
+        ports: &[PortId],
+        flow_hash: u32,
+    ) -> Option<PortId> {
+        match ports {
             [] => None,
             [only] => Some(*only),
             several => {

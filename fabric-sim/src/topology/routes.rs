@@ -1,5 +1,7 @@
 //! Routes: every shortest path, and a hash to choose among them.
 
+use core::ops::Range;
+use core::slice::from_ref;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::topology::{HostId, Node, PortId, SwitchId, Topology};
@@ -7,21 +9,41 @@ use crate::topology::{HostId, Node, PortId, SwitchId, Topology};
 /// Next hops by switch and destination.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
-    /// By switch, then by host: a place in `sets`.
-    table: Vec<Vec<u32>>,
-    /// The same to a certain port of a host, if hosts have one on each of several rails: by switch, then by host and port.
-    to_rails: Vec<Vec<u32>>,
+    hosts: usize,
+    /// By switch and host.
+    table: Vec<Next>,
+    /// The same to a certain port of a host, if hosts have one on each of several rails: by switch, host and port.
+    to_rails: Vec<Next>,
     /// Ports that a host has at most.
     rails: usize,
-    /// Ports of equal cost; the first is empty, for hosts that cannot be reached.
-    sets: Vec<Box<[PortId]>>,
-    known: BTreeMap<Box<[PortId]>, u32>,
+    /// Sets of ports of equal cost: where each is in `ports`. The first is empty.
+    sets: Vec<Range<u32>>,
+    ports: Vec<PortId>,
+    known: BTreeMap<Box<[PortId]>, Next>,
+}
+
+/// Where a switch sends frames on: the one port that leads there, as its number; or a set of several or none.
+///
+/// Most entries of a large table are in no cache. With the port in the entry itself nothing more need be looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Next(PortId);
+
+impl Next {
+    /// Of the numbers of sets.
+    const IS_SET: u32 = 1 << 31;
+    const NOWHERE: Next = Next(PortId(Next::IS_SET));
+
+    /// The set that it is, by number.
+    #[inline]
+    fn set(self) -> Option<usize> {
+        (self.0.0 & Next::IS_SET != 0).then_some((self.0.0 & !Next::IS_SET) as usize)
+    }
 }
 
 /// Ports that lead nearer to a switch, and how far it is.
 #[derive(Clone, Copy, Debug)]
 struct Towards {
-    set: u32,
+    next: Next,
     distance: u32,
 }
 
@@ -29,7 +51,8 @@ impl Routes {
     /// All shortest paths. Hosts forward nothing; ports in `down` are not used.
     pub fn shortest(topology: &Topology, is_down: impl Fn(PortId) -> bool) -> Routes {
         let mut routes = Routes {
-            table: vec![vec![0; topology.host_count()]; topology.switch_count()],
+            hosts: topology.host_count(),
+            table: vec![Next::NOWHERE; topology.host_count() * topology.switch_count()],
             ..Routes::default()
         };
         routes.intern(Box::default());
@@ -55,7 +78,7 @@ impl Routes {
         let mut by_edge: BTreeMap<SwitchId, Vec<Towards>> = BTreeMap::new();
         for host in topology.hosts() {
             // Of several ports of a host the nearest counts. In most networks with several a switch has a way to one of them only.
-            let mut nearest = vec![u32::MAX; routes.table.len()];
+            let mut nearest = vec![u32::MAX; topology.switch_count()];
             for &(edge, port, _) in &attached[host.index()] {
                 let towards = by_edge
                     .entry(edge)
@@ -64,9 +87,9 @@ impl Routes {
                     let near = &mut nearest[switch];
                     if towards.distance < *near {
                         *near = towards.distance;
-                        routes.table[switch][host.index()] = towards.set;
+                        *routes.entry(switch, host) = towards.next;
                     } else if towards.distance == *near && *near != u32::MAX {
-                        routes.add(switch, host, towards.set);
+                        routes.add(switch, host, towards.next);
                     }
                 }
                 let mut ports = vec![port];
@@ -90,36 +113,53 @@ impl Routes {
         by_edge: &BTreeMap<SwitchId, Vec<Towards>>,
     ) {
         let rails = self.rails;
-        self.to_rails = vec![vec![0; attached.len() * rails]; self.table.len()];
+        self.to_rails = vec![Next::NOWHERE; self.table.len() * rails];
         for (host, ports) in attached.iter().enumerate() {
             for &(edge, port, rail) in ports {
                 let last = self.intern([port].into());
                 for (switch, towards) in by_edge[&edge].iter().enumerate() {
                     let is_edge = towards.distance == 0;
-                    self.to_rails[switch][host * rails + rail] =
-                        if is_edge { last } else { towards.set };
+                    self.to_rails[(switch * self.hosts + host) * rails + rail] =
+                        if is_edge { last } else { towards.next };
                 }
             }
         }
     }
 
-    /// Ports of a set are as good as those that there are.
-    fn add(&mut self, switch: usize, host: HostId, set: u32) {
-        let old = self.table[switch][host.index()];
-        let mut ports = self.sets[old as usize].to_vec();
-        let more = self.sets[set as usize].iter();
-        ports.extend(more.filter(|port| !self.sets[old as usize].contains(port)));
-        self.table[switch][host.index()] = self.intern(ports.into());
+    /// Ports are as good as those that there are.
+    fn add(&mut self, switch: usize, host: HostId, next: Next) {
+        let mut ports = self.next(SwitchId(switch as u32), host).to_vec();
+        let old = ports.len();
+        for port in self.ports(&next) {
+            if !ports[..old].contains(port) {
+                ports.push(*port);
+            }
+        }
+        *self.entry(switch, host) = self.intern(ports.into());
+    }
+
+    fn entry(&mut self, switch: usize, host: HostId) -> &mut Next {
+        &mut self.table[switch * self.hosts + host.index()]
+    }
+
+    #[inline]
+    fn ports<'a>(&'a self, next: &'a Next) -> &'a [PortId] {
+        match next.set() {
+            None => from_ref(&next.0),
+            Some(set) => {
+                let Range { start, end } = self.sets[set];
+                &self.ports[start as usize..end as usize]
+            }
+        }
     }
 
     /// The ports that lead towards a host.
     #[inline]
     pub fn next(&self, switch: SwitchId, host: HostId) -> &[PortId] {
-        let set = self.table[switch.index()]
-            .get(host.index())
-            .copied()
-            .unwrap_or(0);
-        &self.sets[set as usize]
+        if host.index() >= self.hosts {
+            return &[];
+        }
+        self.ports(&self.table[switch.index() * self.hosts + host.index()])
     }
 
     /// The ports that lead towards the port of a host with this number, counted from 1; towards the nearest if it is 0, or if none does.
@@ -129,19 +169,19 @@ impl Routes {
         if rail == 0 || rail > self.rails {
             return self.next(switch, host);
         }
-        match self.to_rails[switch.index()][host.index() * self.rails + rail - 1] {
-            0 => self.next(switch, host),
-            set => &self.sets[set as usize],
+        let place = (switch.index() * self.hosts + host.index()) * self.rails + rail - 1;
+        match &self.to_rails[place] {
+            &Next::NOWHERE => self.next(switch, host),
+            next => self.ports(next),
         }
     }
 
     /// Overrides the routes of a switch to a host, whichever of its ports they lead to: for fixed paths, and for loops on purpose.
     pub fn set(&mut self, switch: SwitchId, host: HostId, ports: &[PortId]) {
-        let set = self.intern(ports.into());
-        self.table[switch.index()][host.index()] = set;
-        if let Some(to_rails) = self.to_rails.get_mut(switch.index()) {
-            let first = host.index() * self.rails;
-            to_rails[first..first + self.rails].fill(0);
+        *self.entry(switch.index(), host) = self.intern(ports.into());
+        if !self.to_rails.is_empty() {
+            let first = (switch.index() * self.hosts + host.index()) * self.rails;
+            self.to_rails[first..first + self.rails].fill(Next::NOWHERE);
         }
     }
 
@@ -165,21 +205,27 @@ impl Routes {
             .map(|from| {
                 let ports = neighbours[from].iter().filter(|(_, to)| nearer(from, *to));
                 Towards {
-                    set: self.intern(ports.map(|&(port, _)| port).collect()),
+                    next: self.intern(ports.map(|&(port, _)| port).collect()),
                     distance: distance[from],
                 }
             })
             .collect()
     }
 
-    fn intern(&mut self, set: Box<[PortId]>) -> u32 {
+    fn intern(&mut self, set: Box<[PortId]>) -> Next {
+        if let [only] = *set {
+            return Next(only);
+        }
         if let Some(&known) = self.known.get(&set) {
             return known;
         }
-        let id = u32::try_from(self.sets.len()).expect("sets of ports take memory");
-        self.known.insert(set.clone(), id);
-        self.sets.push(set);
-        id
+        let count = |len| u32::try_from(len).expect("sets of ports take memory");
+        let next = Next(PortId(Next::IS_SET | count(self.sets.len())));
+        let start = count(self.ports.len());
+        self.ports.extend_from_slice(&set);
+        self.sets.push(start..count(self.ports.len()));
+        self.known.insert(set, next);
+        next
     }
 }
 
