@@ -306,6 +306,9 @@ impl Sim {
 
     /// Gives the adapter of a host what it has room for, flow by flow in turn.
     fn fill(&mut self, host: HostId) {
+        if self.flows.is_empty() {
+            return;
+        }
         for class in 0..PRIORITIES {
             while let Some(&id) = self.senders[host.index()].listed[class].front() {
                 let flow = &self.flows[id.0 as usize];
