@@ -206,6 +206,13 @@ impl FrameSlab {
         &self.frames[Self::index(id)]
     }
 
+    /// Reads of both lines that a frame may lie in.
+    #[inline]
+    pub(crate) fn fetch(&self, id: FrameId) -> u64 {
+        let frame = self.get(id);
+        u64::from(frame.len) ^ u64::from(frame.payload.is_control())
+    }
+
     #[inline]
     pub(crate) fn get_mut(&mut self, id: FrameId) -> &mut Frame {
         &mut self.frames[Self::index(id)]

@@ -186,6 +186,11 @@ impl<E: Copy + Ord> EventQueue<E> {
         (self.now, self.rank)
     }
 
+    /// The next events that are known to be that, as a rule the next one first.
+    pub(crate) fn upcoming(&self) -> impl Iterator<Item = &E> {
+        self.due.iter().rev().map(|entry| &entry.event)
+    }
+
     /// An empty queue with the same time and ranks.
     pub(crate) fn fork(&self) -> EventQueue<E> {
         EventQueue {
@@ -460,6 +465,22 @@ mod tests {
         let events = core::iter::from_fn(|| queue.pop().map(|(_, event)| event));
         assert!(events.is_sorted(), "by entity, and by its count");
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn what_is_due_is_known_before_it_is_taken_out() {
+        let mut queue = EventQueue::new();
+        for (time, event) in [(300, 'c'), (1 << 30, 'z'), (100, 'a'), (200, 'b')] {
+            queue.push(Time::from_ps(time), 0, event);
+        }
+        assert_eq!(queue.upcoming().count(), 0, "not yet");
+        // All of the first bucket is late as long as time stands still.
+        queue.push(Time::from_ps(1 << 20), 0, 'm');
+        queue.push(Time::from_ps((1 << 20) + 1), 0, 'n');
+        let first: String = (0..4).filter_map(|_| Some(queue.pop()?.1)).collect();
+        assert_eq!(first, "abcm");
+        assert_eq!(queue.upcoming().collect::<Vec<_>>(), [&'n']);
+        assert_eq!(queue.len(), 2);
     }
 
     #[test]

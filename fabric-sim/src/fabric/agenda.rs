@@ -47,6 +47,8 @@ pub(crate) enum Step {
 pub(crate) struct Agenda {
     queue: EventQueue<Event>,
     ports: u32,
+    /// How many of the next events need not wait for memory.
+    pub(crate) fetched: usize,
 }
 
 impl Agenda {
@@ -55,6 +57,7 @@ impl Agenda {
         Agenda {
             queue: EventQueue::new(),
             ports: ports as u32,
+            fetched: 0,
         }
     }
 
@@ -77,6 +80,7 @@ impl Agenda {
         Agenda {
             queue: self.queue.fork(),
             ports: self.ports,
+            fetched: 0,
         }
     }
 

@@ -9,6 +9,7 @@
 
 mod adapter;
 mod agenda;
+mod ahead;
 mod books;
 mod control;
 mod credit;
@@ -254,6 +255,10 @@ impl Fabric {
             }
             let (_, event) = self.queue.pop_until(until)?;
             self.events += 1;
+            self.queue.fetched = match self.queue.fetched.checked_sub(1) {
+                Some(left) => left,
+                None => self.look_ahead(event),
+            };
             match event {
                 Event::TxDone(port) => self.on_tx_done(port),
                 Event::Arrive(port, frame) => self.on_arrive(port, frame),

@@ -262,6 +262,18 @@ impl Port {
         }
     }
 
+    /// Reads of the two lines that each frame touches.
+    #[inline]
+    pub(crate) fn fetch(&self) -> u64 {
+        self.queued ^ self.received_bytes
+    }
+
+    /// The class that sends next, most probably.
+    #[inline]
+    pub(crate) fn next_class(&self) -> &Class {
+        &self.classes[(self.ready & !self.paused).trailing_zeros() as usize % PRIORITIES]
+    }
+
     /// How long it takes until all is sent that it holds; for ever without a carrier.
     #[inline]
     pub(crate) fn backlog(&self, slab: &FrameSlab) -> Span {

@@ -221,6 +221,13 @@ impl Mmu {
         &self.ingress[port][usize::from(priority)]
     }
 
+    /// Reads of what a frame of a port and class touches.
+    #[inline]
+    pub(crate) fn fetch(&self, port: usize, priority: u8) -> u64 {
+        let taken = self.ingress.get(port);
+        taken.map_or(0, |classes| classes[usize::from(priority)].shared)
+    }
+
     #[cfg(test)]
     fn used(&self) -> u64 {
         // Reserved bytes are left out: they are few, and not kept as a sum.
