@@ -9,8 +9,8 @@ const MENDED: u64 = 20;
 
 pub(crate) type Program = fn(&mut Simulation, bool) -> Result<(), Failure>;
 
-/// The broken program fails under some seed, and fails the same way under it again; the mended one does not fail. Returns what
-/// the failure says.
+/// The broken program fails under some seed, and fails the same way under it again, with a page that shows it; the mended one does not
+/// fail. Returns what the failure says.
 pub(crate) fn must_find(name: &'static str, program: Program) -> String {
     let test = SeedTest {
         name,
@@ -24,6 +24,18 @@ pub(crate) fn must_find(name: &'static str, program: Program) -> String {
     println!("{name}: seed {seed}: {}", found.words);
     let words = found.words.clone();
     assert_eq!(test.find([seed], false, broken), Err(found));
+    let page = std::env::temp_dir().join(format!("urxe-race-{name}-{}.html", std::process::id()));
+    let shown = test.find([seed], false, |sim| {
+        sim.page(&page);
+        program(sim, true)
+    });
+    assert_eq!(shown.expect_err("it is found again").words, words);
+    let text = std::fs::read_to_string(&page).expect("a page of the run that failed");
+    assert!(
+        text.contains("id=\"run\"") && text.contains("panicked"),
+        "{name}"
+    );
+    std::fs::remove_file(&page).expect("it is there");
     let mended = test.find(0..MENDED, false, |sim| program(sim, false));
     assert_eq!(mended, Ok(()), "mended");
     words
