@@ -31,9 +31,11 @@ pub(crate) fn must_find(name: &'static str, program: Program) -> String {
     });
     assert_eq!(shown.expect_err("it is found again").words, words);
     let text = std::fs::read_to_string(&page).expect("a page of the run that failed");
+    // "seed 3, at 4.5 us: h1 panicked: ...", "seed 3, at 3.1 ms: all wait for ever: ..."
+    let cause = words.split(':').nth(1).expect("a cause").trim();
     assert!(
-        text.contains("id=\"run\"") && text.contains("panicked"),
-        "{name}"
+        text.contains("id=\"run\"") && text.contains(cause),
+        "{name}: the page does not say {cause:?}"
     );
     std::fs::remove_file(&page).expect("it is there");
     let mended = test.find(0..MENDED, false, |sim| program(sim, false));
