@@ -1,6 +1,7 @@
 //! The drop-in library from the outside: its symbols, and programs of the distribution that run on it.
 
 mod action;
+mod built;
 mod c_program;
 mod cm;
 mod cm_ends;
