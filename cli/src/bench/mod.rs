@@ -48,7 +48,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), CliError> {
 /// The server of one client on another host, or in another terminal.
 fn serve(address: IpAddr, port: u16, args: Option<&OpBenchArgs>) -> Result<(), CliError> {
     if args.is_some_and(|args| !args.is_of_server()) {
-        let text = "the client says what is measured: beside --server there is --port and --wire";
+        let text = "the client says what is measured; the server is `urxe bench --server HOST`, with --port and --wire at most";
         return Err(CliError::Usage(text.to_owned()));
     }
     let wire: Way = args.and_then(|args| args.wire).into();
