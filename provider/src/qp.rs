@@ -180,7 +180,7 @@ impl<'a> QpBuilder<'a> {
 /// which is destroyed with the last of them.
 ///
 /// Any thread may post at any time. What was outstanding when a QP is destroyed makes
-/// no completions.
+/// no completions, and those that were not polled go with it, as drivers of adapters have it.
 #[derive(Clone)]
 #[doc(alias = "ibv_qp")]
 pub struct Qp {

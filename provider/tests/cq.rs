@@ -400,6 +400,31 @@ fn ten_thousand_queues_are_made_and_unmade() {
     );
 }
 
+/// A thread that polls would find ids of what another one frees after the QP.
+#[test]
+fn a_destroyed_qp_takes_its_completions_along_and_no_others() {
+    let context = End::open().context;
+    let pd = context.alloc_pd().expect("a PD");
+    let cq = || context.create_cq(16).expect("a CQ");
+    let (sends, receives) = (cq(), cq());
+    let qp = || pd.qp(&sends).recv_cq(&receives).create().expect("a QP");
+    let (a, b) = (qp(), qp());
+    connect(&a, &b, &ConnectOptions::default());
+    // A flushed receive and a flushed send each: a's come first.
+    for (qp, wr_id) in [(&a, 1), (&b, 2)] {
+        qp.post_recv(&RecvWr::new(wr_id, &[])).expect("room");
+        qp.modify_state(QpState::Err).expect("ERR");
+        let send = SendWr::send_inline(wr_id, b"");
+        qp.post_send(&send).expect("it is flushed");
+    }
+    drop(a);
+    for cq in [&sends, &receives] {
+        let wc = common::poll(cq);
+        assert_eq!((wc.wr_id, wc.qp_num), (2, b.qp_num()));
+        assert_eq!(cq.poll(&mut [Wc::default()]).expect("polls"), 0);
+    }
+}
+
 #[test]
 fn reset_takes_completions_of_the_qp_and_no_others() {
     let context = End::open().context;

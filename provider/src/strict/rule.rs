@@ -113,10 +113,10 @@ rules! {
      the QPs fail. Create it for as many completions as requests of all its queues \
      can be outstanding, or poll earlier.";
 
-    /// A completion queue was destroyed with completions that were not polled.
+    /// A QP or a completion queue was destroyed with completions that were not polled.
     CompletionsNotPolled, "completions-not-polled",
     "They may be errors that go unnoticed. Poll a completion queue until it is empty \
-     before destroying it.";
+     before destroying it, or a QP that has completions in it.";
 
     /// The send queue is full of requests that make no completion.
     NeverSignaled, "never-signaled",

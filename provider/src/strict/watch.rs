@@ -196,6 +196,18 @@ impl Strict {
         self.qps.remove(&qpn);
     }
 
+    /// So many completions of a QP that was destroyed went with it.
+    pub(crate) fn on_completions_lost(&mut self, qpn: Qpn, count: usize) {
+        if count > 0 {
+            let text = format!(
+                "QP {:#x} was destroyed, and with it {count} completions that the program never polled.",
+                qpn.get()
+            );
+            let report = StrictReport::new(StrictRule::CompletionsNotPolled, text);
+            self.reports.add(report.on(qpn));
+        }
+    }
+
     pub(crate) fn on_cq_destroyed(&mut self, cq: &CqCore) {
         self.expected.remove(&cq.id);
         let left = cq.unpolled();

@@ -113,16 +113,14 @@ fn completions_need_room_and_somebody_who_looks() {
     a.qp.post_send(&SendWr::send_inline(1, b"x").signaled())
         .expect("room");
     a.succeed();
-    let context = b.context.clone();
+    let (context, qpn) = (b.context.clone(), b.qp.qp_num());
     drop(b);
     let found = context.take_strict_reports().expect("alive");
     assert_eq!(found.len(), 1, "{found:#?}");
     assert_eq!(found[0].rule, StrictRule::CompletionsNotPolled);
-    assert!(
-        found[0].text.contains("with 1 completions in it"),
-        "{}",
-        found[0]
-    );
+    assert_eq!(found[0].qpn, Some(qpn));
+    let words = "with it 1 completions that the program never polled";
+    assert!(found[0].text.contains(words), "{}", found[0]);
 }
 
 /// A QP with four places, and a peer with receives enough.

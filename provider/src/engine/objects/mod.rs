@@ -121,7 +121,13 @@ impl Engine {
         // message, which this side has completed, would fail there.
         state.transmit(Driver::Visitor);
         state.settle_carrier();
+        let queues = state.shard.query_qp(qp.index);
+        let queues = queues.map(|(_, init)| [init.send_cq, init.recv_cq]);
         state.strict_mut(|strict, shard, cqs| strict.on_qp_destroyed(qp.qpn, shard, cqs));
+        if let Some(queues) = queues {
+            let left = state.cqs.purge(qp.qpn, queues);
+            state.strict_mut(|strict, _, _| strict.on_completions_lost(qp.qpn, left));
+        }
         state.note(&Act::Destroyed { qpn: qp.qpn.get() });
         state.shard.destroy_qp(qp.index);
         self.note_gone(state.shard.occupancy());
@@ -162,7 +168,7 @@ impl Engine {
         if let Some((attr, init)) = state.shard.query_qp(qp.index) {
             qp.set_state(attr.qp_state);
             if attr.qp_state == QpState::Reset {
-                state.cqs.purge(qp.qpn, init.send_cq, init.recv_cq);
+                state.cqs.purge(qp.qpn, [init.send_cq, init.recv_cq]);
                 state.unbind_pair(qp.qpn);
             }
             state.strict_mut(|strict, _, _| strict.on_modified(qp.qpn, attr.qp_state));
