@@ -187,6 +187,8 @@ static void check_placement(void) {
     struct ibv_device_attr_ex attr;
     CHECK(ibv_query_device_ex(context, NULL, &attr) == 0);
     CHECK(attr.device_cap_flags_ex >> 38 & 1 && attr.device_cap_flags_ex >> 40 & 1);
+    /* Flush and atomic write, on memory that is registered on demand. */
+    CHECK((attr.odp_caps.per_transport_caps.rc_odp_caps >> 6 & 3) == 3);
 }
 
 /* Exported, for strict mode to name it. */

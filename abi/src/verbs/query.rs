@@ -21,7 +21,8 @@ const PLACEMENT: u64 = 1 << 38 | 1 << 39 | 1 << 40;
 /// On-demand paging is how all memory is treated here: nothing is pinned. `IBV_ODP_SUPPORT`, `_IMPLICIT`, and
 /// what each service can do (`IBV_ODP_SUPPORT_SEND` and so on).
 const ODP: u64 = 1 << 0 | 1 << 1;
-const ODP_RC: u32 = 0x3f;
+/// Placement (`_FLUSH`, `_ATOMIC_WRITE`), too.
+const ODP_RC: u32 = 0xff;
 const ODP_UC: u32 = 1 << 0 | 1 << 1 | 1 << 2;
 const ODP_UD: u32 = 1 << 0 | 1 << 1 | 1 << 5;
 /// `IBV_TM_CAP_RC`: tag matching for reliable connections.
