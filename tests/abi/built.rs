@@ -3,7 +3,9 @@
 use std::env;
 use std::path::PathBuf;
 
+mod geek;
 mod perftest;
+mod rdma_core;
 
 const VARIABLE: &str = "URXE_BUILT";
 

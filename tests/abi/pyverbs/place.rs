@@ -35,7 +35,7 @@ impl Place {
         let status = Command::new("sh")
             .args([
                 "-ec",
-                "umask 022; mkdir -p \"$1/tests\"; cp -r \"$0\"/. \"$1/tests\"; gunzip -fq \"$1\"/tests/*.gz; \
+                "umask 022; mkdir -p \"$1/tests\"; cp -r \"$0\"/. \"$1/tests\"; find \"$1/tests\" -name '*.gz' -exec gunzip -fq {} +; \
                  \"$2\" package \"$1/urxe\" >&2",
             ])
             .arg(suite.tests)
@@ -70,11 +70,12 @@ impl Place {
     }
 
     /// Python, as the user. Tests of the connection manager look for the device's files and its interface's address,
-    /// which `urxe run` shows them.
+    /// which `urxe run` shows them; and a pyverbs that was built in place finds the libibverbs of its own tree first.
     fn python(&self, device: Ipv4Addr, module: &str) -> Command {
-        let python = match module {
-            CONNECTING => vec![self.urxe("urxe"), "run --device lo --".to_owned()],
-            _ => Vec::new(),
+        let python = match (module, &self.pyverbs) {
+            (CONNECTING, _) => vec![self.urxe("urxe"), "run --device lo --".to_owned()],
+            (_, Some(_)) => vec![self.urxe("urxe"), format!("run --device {device} --")],
+            (_, None) => Vec::new(),
         };
         let python = python.join(" ") + " " + PYTHON;
         let mut python: Vec<&str> = python.split_whitespace().collect();
