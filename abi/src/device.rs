@@ -100,7 +100,8 @@ impl Device {
     }
 
     pub(crate) fn open(&self) -> Result<urxe::Context, urxe::Error> {
-        self.source.open()
+        // Some programs send peers the lkey for the rkey, which most adapters make equal.
+        self.source.builder().equal_keys(true).open()
     }
 
     /// The system's number of the network interface, 0 if it is not known.

@@ -160,8 +160,12 @@ impl ListedDevice {
     /// See [`Context::open`].
     #[doc(alias = "ibv_open_device")]
     pub fn open(&self) -> Result<Context, Error> {
-        let builder = ContextBuilder::new(self.addresses.clone());
-        builder.common_mtu(Some(self.common_mtu)).open()
+        self.builder().open()
+    }
+
+    /// The same, with settings.
+    pub fn builder(&self) -> ContextBuilder {
+        ContextBuilder::new(self.addresses.clone()).common_mtu(Some(self.common_mtu))
     }
 }
 

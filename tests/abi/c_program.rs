@@ -194,6 +194,11 @@ fn zero_based_regions_and_windows_count_from_their_beginning() {
 }
 
 #[test]
+fn a_regions_keys_are_one_number() {
+    check(VERBS, "one_key");
+}
+
+#[test]
 fn what_was_destroyed_is_not_destroyed_again() {
     check(HANDLES, "twice");
 }

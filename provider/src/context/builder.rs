@@ -85,6 +85,7 @@ impl ContextBuilder {
             tap: environment::value(environment::PCAP).map(PathBuf::from),
             wire: Wire::Auto,
             sealing: None,
+            has_equal_keys: false,
             strict: StrictMode::Off,
             strict_seed: None,
             faults: None,
@@ -152,6 +153,14 @@ impl ContextBuilder {
     #[must_use]
     pub fn strict(mut self, mode: StrictMode) -> Self {
         self.strict = Some(mode);
+        self
+    }
+
+    /// Whether a region's lkey and rkey are one number, as most adapters have it: for programs that send peers one where the
+    /// other belongs. Off by default: the peer is refused then, and told why; and in strict mode, which reports the place.
+    #[must_use]
+    pub fn equal_keys(mut self, are_equal: bool) -> Self {
+        self.engine.has_equal_keys = are_equal;
         self
     }
 
@@ -324,6 +333,7 @@ impl ContextBuilder {
         config.shard.memory_loses = config.faults.is_some() || config.sealing.is_some();
         config.shard.window_packets_start = WINDOW_PACKETS_START;
         config.strict = self.strict.map_or_else(StrictMode::of_environment, Ok)?;
+        config.has_equal_keys &= config.strict == StrictMode::Off;
         environment::seed()?;
         if config.network.is_some() {
             // What runs the program there may have put signal handlers of its own in front, as coroutines do for their stacks;

@@ -67,6 +67,8 @@ pub(crate) struct EngineConfig {
     pub(crate) tap: Option<PathBuf>,
     pub(crate) wire: Wire,
     pub(crate) sealing: Option<Sealing>,
+    /// A region's lkey and rkey are one number.
+    pub(crate) has_equal_keys: bool,
     pub(crate) strict: StrictMode,
     /// What strict mode's decisions follow from, if not the environment.
     pub(crate) strict_seed: Option<u64>,
@@ -155,7 +157,8 @@ impl Engine {
         let (mrs, events, number) = match beside {
             None => {
                 let events = Channel::new().map_err(Error::io("creating an eventfd"))?;
-                (MrTable::new(random()?), Arc::new(events), 0)
+                let mrs = MrTable::new(random()?).with_equal_keys(config.has_equal_keys);
+                (mrs, Arc::new(events), 0)
             }
             Some((first, number)) => {
                 // Times of completions are compared; and the first one watches the port for all.

@@ -20,6 +20,7 @@ impl MrTable {
             free: Vec::new(),
             permutation: self.permutation,
             variant_state: self.variant_state,
+            has_equal_keys: self.has_equal_keys,
             hints: Box::new([0; HINTS]),
         }
     }
@@ -87,7 +88,12 @@ mod tests {
 
     #[test]
     fn a_twin_has_what_it_was_given_under_the_same_keys() {
-        let mut first = MrTable::new(7);
+        for are_equal in [false, true] {
+            check_twin(MrTable::new(7).with_equal_keys(are_equal));
+        }
+    }
+
+    fn check_twin(mut first: MrTable) {
         let mut twin = first.twin();
         let mut live = Vec::new();
         // Places are used again, in an order of their own.

@@ -1,8 +1,9 @@
 //! Memory regions and windows: keys, and the check that every access to memory passes.
 //!
-//! An lkey and an rkey are different numbers always: half the key space is for
+//! An lkey and an rkey are different numbers: half the key space is for
 //! each, so that a program which sends its lkey where the rkey belongs (it works
-//! on adapters that make them equal) is told so here.
+//! on adapters that make them equal) is told so here. For programs as they are a table
+//! can make them equal, too ([`MrTable::with_equal_keys`]).
 
 mod access;
 mod copies;
@@ -57,6 +58,7 @@ pub struct MrTable {
     free: Vec<u32>,
     permutation: Permutation24,
     variant_state: u64,
+    has_equal_keys: bool,
     /// By what a key hides: a slot that such a key was made for last. Most keys are found here, without the permutation.
     hints: Box<[u32; HINTS]>,
 }
@@ -83,8 +85,15 @@ impl MrTable {
             free: Vec::new(),
             permutation: Permutation24::new(secret),
             variant_state: secret.rotate_left(32) ^ 0x6a09_e667_f3bc_c909,
+            has_equal_keys: false,
             hints: Box::new([0; HINTS]),
         }
+    }
+
+    /// The same table, still empty, in which a region's lkey and rkey are one number, or two.
+    pub fn with_equal_keys(mut self, are_equal: bool) -> MrTable {
+        self.has_equal_keys = are_equal;
+        self
     }
 
     /// Registers a region.
@@ -134,10 +143,12 @@ impl MrTable {
         let generation = &mut self.generations[slot as usize];
         *generation = (*generation + 1) & ((1 << GENERATION_BITS) - 1);
         let index = (u32::from(*generation) << SLOT_BITS) | slot;
-        let keys = MrKeys {
-            lkey: Lkey(self.make_key(index)),
-            rkey: Rkey(self.make_key(index | REMOTE_BIT)),
+        let rkey = Rkey(self.make_key(index | REMOTE_BIT));
+        let lkey = match self.has_equal_keys {
+            true => Lkey(rkey.0),
+            false => Lkey(self.make_key(index)),
         };
+        let keys = MrKeys { lkey, rkey };
         for key in [keys.lkey.0, keys.rkey.0] {
             self.hints[hint_of(key)] = slot;
         }
@@ -356,8 +367,8 @@ impl MrTable {
     fn slot_behind(&self, key: u32, kind: u32) -> Option<usize> {
         let index = self.permutation.backward(key >> 8);
         let slot = (index & ((1 << SLOT_BITS) - 1)) as usize;
-        (index & REMOTE_BIT == kind && slot < self.slots.len() && self.slots[slot].live)
-            .then_some(slot)
+        let is_kind = index & REMOTE_BIT == kind || kind == 0 && self.has_equal_keys;
+        (is_kind && slot < self.slots.len() && self.slots[slot].live).then_some(slot)
     }
 
     fn make_key(&mut self, index: u32) -> u32 {

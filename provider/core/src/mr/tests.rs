@@ -65,6 +65,44 @@ fn an_lkey_is_never_an_rkey() {
     );
 }
 
+/// For programs that send one for the other. More regions than there are hints; windows open nothing locally all the same.
+#[test]
+fn where_keys_are_equal_each_opens_both_ways() {
+    let mut t = MrTable::new(11).with_equal_keys(true);
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let init = |n: u64| MrInit {
+        pd: PD,
+        access,
+        host_addr: n << 12,
+        iova: n << 12,
+        len: 64,
+        remote_invalidate: false,
+    };
+    let all: Vec<_> = (1..3000)
+        .map(|n| (n << 12, t.register(init(n)).expect("room")))
+        .collect();
+    let windows = [(); 8].map(|()| t.alloc_mw(PD, MwType::Type1).expect("room"));
+    let opens = |t: &MrTable, key: u32, addr| {
+        let local = t.check_local(Lkey(key), PD, addr, 8, Access::LOCAL_WRITE);
+        let remote = t.check_remote(Rkey(key), ME, addr, 8, Access::REMOTE_WRITE);
+        assert_eq!(local.is_ok(), remote.is_ok());
+        local.is_ok()
+    };
+    for (addr, keys) in &all {
+        assert_eq!(keys.lkey.0, keys.rkey.0);
+        assert!(opens(&t, keys.rkey.0, *addr) && !opens(&t, keys.rkey.0 ^ 1, *addr));
+    }
+    for key in windows {
+        assert!(!opens(&t, key.0, 1 << 12));
+        assert!(t.dealloc_mw(key));
+    }
+    for (addr, keys) in &all {
+        assert!(t.deregister(keys.lkey) && !opens(&t, keys.lkey.0, *addr));
+        assert!(!t.deregister(keys.lkey));
+    }
+    assert!(t.is_empty());
+}
+
 #[test]
 fn all_32_bits_of_a_key_count() {
     let (t, k) = table();
