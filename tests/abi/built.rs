@@ -4,6 +4,7 @@ use std::env;
 use std::path::PathBuf;
 
 mod geek;
+mod gloo;
 mod perftest;
 mod rdma_core;
 
