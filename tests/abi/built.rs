@@ -7,6 +7,7 @@ mod geek;
 mod gloo;
 mod perftest;
 mod rdma_core;
+mod spdk;
 mod valkey;
 
 const VARIABLE: &str = "URXE_BUILT";

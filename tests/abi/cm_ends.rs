@@ -142,6 +142,12 @@ impl Talking {
         kill_process(pid, Signal::STOP).expect("it is ours");
     }
 
+    /// Asks it to end (SIGTERM).
+    pub(crate) fn ask_to_end(&self) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).expect("it is ours");
+    }
+
     /// Waits for its end.
     pub(crate) fn finish(mut self) -> Ran {
         let start = Instant::now();
