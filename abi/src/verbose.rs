@@ -50,6 +50,16 @@ pub(crate) fn tell_gid_index(index: u8, better: Option<usize>) {
     }
 }
 
+/// A receiver's timer with more bits than its field has.
+#[cold]
+pub(crate) fn tell_timer(number: u8, low: u8) {
+    if is_on() {
+        eprintln!(
+            "urxe: min_rnr_timer is {number}, but 0 to 31 is allowed: {low} is taken, as some adapters do, and others refuse it"
+        );
+    }
+}
+
 /// `EINVAL`, of a path without a GRH: what programs for InfiniBand leave out, and the most frequent reason why they do
 /// not connect over RoCE.
 #[cold]

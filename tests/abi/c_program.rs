@@ -149,6 +149,14 @@ fn strict_mode_names_the_calls_of_a_program_in_c() {
 }
 
 #[test]
+fn a_receivers_timer_has_five_bits() {
+    let Some(text) = told("timer", "URXE_VERBOSE") else {
+        return;
+    };
+    assert!(text.contains("min_rnr_timer is 41"), "{text}");
+}
+
+#[test]
 fn a_batch_is_posted_whole_or_not_at_all() {
     check(VERBS, "batch");
 }

@@ -292,6 +292,16 @@ static void check_verbose(void) {
     CHECK(ibv_destroy_qp(a.qp) == 0);
 }
 
+/* A number of six bits in a field of five (DLSlime gives 32): the low ones are taken. */
+static void check_timer(void) {
+    struct end end = make_end();
+    connect_end(&end, end.qp->qp_num);
+    struct ibv_qp_attr attr = {.min_rnr_timer = 32 + 9};
+    CHECK(ibv_modify_qp(end.qp, &attr, IBV_QP_MIN_RNR_TIMER) == 0);
+    struct ibv_qp_init_attr init;
+    CHECK(ibv_query_qp(end.qp, &attr, IBV_QP_MIN_RNR_TIMER, &init) == 0 && attr.min_rnr_timer == 9);
+}
+
 /* The same by the other interface: to strict mode it is another place. */
 __attribute__((noinline)) struct ibv_wc post_write_through(struct end *from, uint64_t addr, uint32_t rkey) {
     struct ibv_sge sge = {.addr = (uintptr_t) "x", .length = 1};
@@ -585,7 +595,8 @@ int main(int argc, char **argv) {
     } checks[] = {
         {"batch", check_batch}, {"placement", check_placement}, {"events", check_events},
         {"newer", check_newer}, {"import", check_import},       {"windows", check_windows},
-        {"verbose", check_verbose}, {"strict", check_strict}, {"one_key", check_one_key},
+        {"verbose", check_verbose}, {"strict", check_strict},   {"timer", check_timer},
+        {"one_key", check_one_key},
         {"zero_based", check_zero_based}, {"buffers", check_buffers},  {"packed", check_packed},
     };
     CHECK(argc >= 2);

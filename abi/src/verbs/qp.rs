@@ -9,7 +9,7 @@ use super::ah::{path, path_attr};
 use crate::errno::{Errno, number};
 use crate::layout::{CStruct, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr};
 use crate::object::{Context, Object, Qp};
-use crate::verbose::tell_rest;
+use crate::verbose::{tell_rest, tell_timer};
 
 /// `IBV_ACCESS_*` that say something of regions alone (MW_BIND, ZERO_BASED, ON_DEMAND, HUGETLB, and the optional
 /// ones). Programs give a QP the flags that they give their regions, and adapters do not mind.
@@ -92,11 +92,23 @@ fn to_attr(context: &Context, attr: &ibv_qp_attr, mask: AttrMask) -> Result<QpAt
     to.sq_psn = Psn::new(attr.sq_psn);
     to.max_rd_atomic = attr.max_rd_atomic;
     to.max_dest_rd_atomic = attr.max_dest_rd_atomic;
-    to.min_rnr_timer = attr.min_rnr_timer;
+    if has(AttrMask::MIN_RNR_TIMER) {
+        to.min_rnr_timer = low_bits_of_timer(attr.min_rnr_timer);
+    }
     to.timeout = attr.timeout;
     to.retry_cnt = attr.retry_cnt;
     to.rnr_retry = attr.rnr_retry;
     Ok(to)
+}
+
+/// NVIDIA's adapters and rdma_rxe put the number into a field of five bits, and programs (DLSlime) that give 32 do not
+/// notice; others refuse it.
+fn low_bits_of_timer(number: u8) -> u8 {
+    let low = number & 0x1f;
+    if low != number {
+        tell_timer(number, low);
+    }
+    low
 }
 
 pub(crate) fn state(number: c_int) -> Result<QpState, Errno> {
