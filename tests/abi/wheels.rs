@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use crate::harness::{LIMIT, Ran, addresses, run_within, urxe};
+use crate::harness::{LIMIT, Ran, addresses, port, run_within, urxe};
 
 const VARIABLE: &str = "URXE_WHEELS";
 
@@ -71,6 +71,19 @@ fn mooncake_reads_and_writes() {
         assert!(!ran.text.contains("Process failed"), "{}", ran.text);
     }
     check("Mooncake", sides);
+}
+
+#[test]
+fn dlslime_reads_writes_and_sends() {
+    check("DLSlime", transfer(&["--device", "lo"], "slime.py", ""));
+}
+
+/// A cache of pages: the one process stores, the other fetches.
+#[test]
+fn peercache_reads_and_writes() {
+    let meeting = format!("127.0.0.1:{}", port());
+    let sides = transfer(&["--device", "lo"], "cache.py", &meeting);
+    check("PeerCache", sides);
 }
 
 /// MPICH 5 over UCX and over libfabric, each of its own making.
