@@ -1,5 +1,6 @@
 //! Counts delivered and acknowledged events: an object cannot be destroyed in between.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::lock::{lock, whole};
@@ -41,11 +42,21 @@ impl Acks {
     }
 }
 
+/// Adds to the count of acknowledged events that an object of C shows (`comp_events_completed`, which UCX's tests read).
+/// With the last acknowledgement the object may go: this comes before.
+///
+/// # Safety
+/// The object lives, and the library writes the field here alone.
+pub(crate) unsafe fn show_completed(field: *mut u32, count: u32) {
+    // SAFETY: the caller's promise; threads may acknowledge at the same time.
+    unsafe { AtomicU32::from_ptr(field) }.fetch_add(count, Ordering::Relaxed);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::object::Shared;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn destroying_waits_for_the_last_acknowledgement() {

@@ -439,8 +439,10 @@ static void check_events(void) {
     CHECK((seen[0] == a.cq && seen[1] == b.cq) || (seen[0] == b.cq && seen[1] == a.cq));
     CHECK(!is_readable(channel->fd, 0));
     CHECK(ibv_get_cq_event(channel, &cq, &cq_context) == -1 && errno == EAGAIN);
+    CHECK(a.cq->comp_events_completed == 0);
     ibv_ack_cq_events(a.cq, 1);
     ibv_ack_cq_events(b.cq, 1);
+    CHECK(a.cq->comp_events_completed == 1 && b.cq->comp_events_completed == 1);
     CHECK(next_completion(a.cq).status == IBV_WC_SUCCESS && next_completion(b.cq).status == IBV_WC_SUCCESS);
     /* A second event was not asked for. */
     CHECK(!is_readable(channel->fd, 0));
@@ -458,7 +460,9 @@ static void check_events(void) {
     CHECK(is_readable(context->async_fd, PATIENCE_MS));
     CHECK(ibv_get_async_event(context, &event) == 0);
     CHECK(event.event_type == IBV_EVENT_QP_ACCESS_ERR && event.element.qp == b.qp);
+    CHECK(b.qp->events_completed == 0);
     ibv_ack_async_event(&event);
+    CHECK(b.qp->events_completed == 1);
     CHECK(!is_readable(context->async_fd, 0));
     CHECK(ibv_get_async_event(context, &event) == -1 && errno == EAGAIN);
     CHECK(ibv_destroy_qp(a.qp) == 0 && ibv_destroy_qp(b.qp) == 0);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::context::{is_non_blocking, make_blocking};
 use crate::errno::{Errno, minus_one, pointer};
+use crate::events::show_completed;
 use crate::layout::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::live;
 use crate::object::{Channel, Context, Cq, Object, Shared};
@@ -82,5 +83,7 @@ pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: u32) {
     // SAFETY: a CQ, by the rules of the function.
     let cq = unsafe { Cq::of(cq) };
     cq.urxe.ack_events(count);
+    // SAFETY: it lives until its events are acknowledged.
+    unsafe { show_completed(&raw mut (*cq.ibv.get()).comp_events_completed, count) };
     cq.comp_events.clone().ack(count);
 }

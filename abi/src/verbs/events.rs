@@ -7,7 +7,7 @@ use urxe::{AsyncEvent, EventType};
 
 use super::context::is_non_blocking;
 use crate::errno::{Errno, minus_one, store};
-use crate::events::Acks;
+use crate::events::{Acks, show_completed};
 use crate::file::Registry;
 use crate::layout::{ibv_async_event, ibv_context};
 use crate::object::{Context, Cq, Object, Qp, Srq};
@@ -59,17 +59,18 @@ fn deliver(registry: &Registry, event: AsyncEvent) -> Option<ibv_async_event> {
         event_type: event.event_type() as c_int,
     };
     // SAFETY: it is registered, and not destroyed while the registry is locked.
-    if let Some(acks) = unsafe { acks(&event) } {
+    if let Some((acks, _)) = unsafe { acks(&event) } {
         acks.deliver();
     }
     Some(event)
 }
 
-/// What counts the events of the object that an event is about, if it is about one.
+/// What counts the events of the object that an event is about, if it is about one; and where C's object shows how many
+/// were acknowledged.
 ///
 /// # Safety
 /// The object lives.
-unsafe fn acks<'a>(event: &ibv_async_event) -> Option<&'a Acks> {
+unsafe fn acks<'a>(event: &ibv_async_event) -> Option<(&'a Acks, *mut u32)> {
     let is = |kind: EventType| event.event_type == kind as c_int;
     let of_qp = [
         EventType::QpFatal,
@@ -82,12 +83,19 @@ unsafe fn acks<'a>(event: &ibv_async_event) -> Option<&'a Acks> {
     // SAFETY: the type says what the element is; and the caller's promise.
     unsafe {
         if is(EventType::CqErr) {
-            Some(&Cq::of(event.element.cast()).async_events)
+            let cq = Cq::of(event.element.cast());
+            let shown = &raw mut (*cq.ibv.get()).async_events_completed;
+            Some((&cq.async_events, shown))
         } else if is(EventType::SrqLimitReached) {
-            Some(&Srq::of(event.element.cast()).async_events)
+            let srq = Srq::of(event.element.cast());
+            let shown = &raw mut (*srq.ibv.get()).events_completed;
+            Some((&srq.async_events, shown))
+        } else if of_qp.into_iter().any(is) {
+            let qp = Qp::of(event.element.cast());
+            let shown = &raw mut (*qp.ibv.get()).qp_base.events_completed;
+            Some((&qp.async_events, shown))
         } else {
-            let is_of_qp = of_qp.into_iter().any(is);
-            is_of_qp.then(|| &Qp::of(event.element.cast()).async_events)
+            None
         }
     }
 }
@@ -95,7 +103,9 @@ unsafe fn acks<'a>(event: &ibv_async_event) -> Option<&'a Acks> {
 pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     // SAFETY: an event from `ibv_get_async_event`, by the rules of the function; its object is not destroyed before this
     // is acknowledged.
-    if let Some(acks) = unsafe { acks(&*event) } {
+    if let Some((acks, shown)) = unsafe { acks(&*event) } {
+        // SAFETY: as above.
+        unsafe { show_completed(shown, 1) };
         acks.clone().ack(1);
     }
 }
