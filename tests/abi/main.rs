@@ -8,6 +8,7 @@ mod cm_ends;
 mod crates;
 mod dapl;
 mod ends;
+mod expected;
 mod faults;
 mod fio;
 mod harness;

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use crate::expected::{lines, matches};
+
 /// A list of lines WORD NAME: REASON; the words are explained in `expected.txt`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
@@ -31,36 +33,17 @@ impl Expected {
         self,
         tests: impl Iterator<Item = &'a String> + Clone,
     ) -> impl Iterator<Item = String> {
-        let stale = self.lines().filter(move |(word, pattern, _)| {
+        let stale = lines(self.text).filter(move |(word, pattern, _)| {
             *word != "leave" && !tests.clone().any(|test| matches(pattern, test))
         });
         stale.map(move |(_, pattern, _)| format!("{}: there is no {pattern}", self.name))
     }
 
-    /// Word, pattern and reason.
-    fn lines(self) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-        let lines = self.text.lines().filter(|line| !line.starts_with('#'));
-        lines.map(move |line| {
-            let parts = line.split_once(": ").and_then(|(left, reason)| {
-                let (word, pattern) = left.split_once(' ')?;
-                Some((word, pattern, reason))
-            });
-            parts.unwrap_or_else(|| panic!("{}: not \"WORD NAME: REASON\": {line}", self.name))
-        })
-    }
-
     /// Word and reason.
     pub(crate) fn line_about(self, name: &str) -> Option<(&'static str, &'static str)> {
-        self.lines()
+        lines(self.text)
             .find(|(_, pattern, _)| matches(pattern, name))
             .map(|(word, _, reason)| (word, reason))
-    }
-}
-
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(start) => name.starts_with(start),
-        None => pattern == name,
     }
 }
 
