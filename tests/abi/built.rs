@@ -3,6 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
+mod brpc;
 mod geek;
 mod gloo;
 mod perftest;

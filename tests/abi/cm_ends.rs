@@ -114,6 +114,10 @@ impl Talking {
         }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// A number in KiB that the system knows of it (`VmHWM`, `RssAnon`, ...); `None` if it has ended.
     pub(crate) fn memory_kib(&self, name: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
