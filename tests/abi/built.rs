@@ -9,6 +9,7 @@ mod gloo;
 mod perftest;
 mod rdma_core;
 mod spdk;
+mod ucx;
 mod valkey;
 
 const VARIABLE: &str = "URXE_BUILT";
