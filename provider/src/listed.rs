@@ -163,7 +163,7 @@ impl ListedDevice {
         self.builder().open()
     }
 
-    /// The same, with settings.
+    /// Settings of a context with all its addresses.
     pub fn builder(&self) -> ContextBuilder {
         ContextBuilder::new(self.addresses.clone()).common_mtu(Some(self.common_mtu))
     }

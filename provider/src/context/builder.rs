@@ -333,7 +333,6 @@ impl ContextBuilder {
         config.shard.memory_loses = config.faults.is_some() || config.sealing.is_some();
         config.shard.window_packets_start = WINDOW_PACKETS_START;
         config.strict = self.strict.map_or_else(StrictMode::of_environment, Ok)?;
-        config.has_equal_keys &= config.strict == StrictMode::Off;
         environment::seed()?;
         if config.network.is_some() {
             // What runs the program there may have put signal handlers of its own in front, as coroutines do for their stacks;

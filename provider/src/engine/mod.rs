@@ -157,7 +157,9 @@ impl Engine {
         let (mrs, events, number) = match beside {
             None => {
                 let events = Channel::new().map_err(Error::io("creating an eventfd"))?;
-                let mrs = MrTable::new(random()?).with_equal_keys(config.has_equal_keys);
+                // Strict mode finds the program that sends one key for the other.
+                let are_equal = config.has_equal_keys && config.strict == StrictMode::Off;
+                let mrs = MrTable::new(random()?).with_equal_keys(are_equal);
                 (mrs, Arc::new(events), 0)
             }
             Some((first, number)) => {
