@@ -265,15 +265,11 @@ impl ShardState {
         }
     }
 
-    /// The kernel steers no sealed message to QP 1: the end of a connection may be handed over, behind what is in the sockets, and may be
-    /// in the wrong one's.
+    /// What is handed over has come a longer way than what lies in the sockets: a peer sends "ready to use" of one connection, which is
+    /// steered here, and then the request of the next one, which is not. And no sealed message to QP 1 is steered: the end of a connection
+    /// may be handed over, behind its last packets.
     pub(in crate::engine) fn receive_what_came_before(&mut self) {
-        let receives = if self.is_sealed() {
-            RECEIVES_BEFORE_HANDED
-        } else {
-            0
-        };
-        for _ in 0..receives {
+        for _ in 0..RECEIVES_BEFORE_HANDED {
             if !self.receive(1, Which::All) {
                 break;
             }

@@ -197,8 +197,10 @@ impl Engine {
     fn after_cm(&self, state: &mut ShardState) {
         self.note_gone(state.shard.cm_occupancy());
         state.transmit(Driver::Visitor);
-        // A message to a neighbour may have come back to these sockets, and the process may end right after this call.
-        state.receive_what_came_before();
+        // A sealed message to a neighbour may have come back to these sockets, and the process may end right after this call.
+        if state.is_sealed() {
+            state.receive_what_came_before();
+        }
     }
 
     /// What the program posted and received before a call of the connection manager leaves before what the agent has to say: behind the
