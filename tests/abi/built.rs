@@ -4,6 +4,7 @@ use std::env;
 use std::path::PathBuf;
 
 mod brpc;
+mod fabtests;
 mod geek;
 mod gloo;
 mod perftest;

@@ -134,7 +134,7 @@ fn mpich_sends_round_a_ring() {
 }
 
 /// An interface with an address of the host's own.
-fn ethernet() -> Option<String> {
+pub(crate) fn ethernet() -> Option<String> {
     let devices = urxe::devices().ok()?;
     let mut usable = devices.iter().filter(|device| device.is_up());
     let is_own = |device: &&urxe::Device| {
