@@ -41,6 +41,13 @@ pub(crate) struct Handed<'a> {
     pub(crate) packet: &'a [u8],
 }
 
+impl Handed<'_> {
+    /// To QP 1, which all share: the program in the kernel cannot know the owner of each.
+    pub(crate) fn is_message(&self) -> bool {
+        self.packet.get(5..8) == Some(&[0, 0, 1])
+    }
+}
+
 /// A participant on this host, as long as it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Neighbour {

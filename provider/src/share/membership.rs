@@ -431,8 +431,7 @@ impl Membership {
         let mut is_steered_wrong = false;
         self.inbox.drain(|arrived| {
             if let Arrived::Packet(handed) = &arrived {
-                // The program cannot know the owner of a datagram to QP 1.
-                is_steered_wrong |= handed.packet.get(5..8) != Some(&[0, 0, 1]);
+                is_steered_wrong |= !handed.is_message();
             }
             match arrived {
                 Arrived::Farewells(of) => self.watch_farewells(of),

@@ -4,6 +4,7 @@ mod connections;
 mod datagrams;
 mod ends;
 mod listening;
+mod order;
 mod removal;
 mod shards;
 mod waiting;

@@ -177,7 +177,6 @@ impl ShardState {
         let Some(membership) = self.membership.clone() else {
             return;
         };
-        self.receive_what_came_before();
         let mut has_more = false;
         membership.drain_inbox(|arrived| {
             let handed = match arrived {
@@ -190,6 +189,10 @@ impl ShardState {
                 Arrived::NoRing(by) => return self.carrier.refused(by),
                 Arrived::Farewells(_) => return,
             };
+            // Packets of QPs have PSNs.
+            if self.is_sealed() || handed.is_message() {
+                self.receive_what_came_before();
+            }
             has_more |= self.take_handed(&handed);
         });
         if has_more {
@@ -265,9 +268,9 @@ impl ShardState {
         }
     }
 
-    /// What is handed over has come a longer way than what lies in the sockets: a peer sends "ready to use" of one connection, which is
-    /// steered here, and then the request of the next one, which is not. And no sealed message to QP 1 is steered: the end of a connection
-    /// may be handed over, behind its last packets.
+    /// What is handed over has come a longer way than what lies in the sockets by then: a peer sends "ready to use" of one connection, which
+    /// is steered here, and then the request of the next one, which is not. And no sealed message to QP 1 is steered: the end of a
+    /// connection may be handed over, behind its last packets.
     pub(in crate::engine) fn receive_what_came_before(&mut self) {
         for _ in 0..RECEIVES_BEFORE_HANDED {
             if !self.receive(1, Which::All) {
