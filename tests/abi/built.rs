@@ -9,6 +9,7 @@ mod geek;
 mod gloo;
 mod perftest;
 mod rdma_core;
+mod rdma_example;
 mod spdk;
 mod ucx;
 mod valkey;
