@@ -193,6 +193,7 @@ impl Path {
 
     /// `packets` left that take so many bytes on the link.
     pub(crate) fn on_sent(&mut self, bytes: u32, packets: u32) {
+        self.delivery.on_sent(packets);
         let size = f64::from(bytes) / f64::from(packets.max(1));
         self.size += (size - self.size) / 64.0;
     }
@@ -434,6 +435,7 @@ mod tests {
             let now = Time(n * 1_000_000);
             let asked = Asked {
                 number: n,
+                packets: 1,
                 under_way: 1,
                 limited: false,
                 is_timed: false,

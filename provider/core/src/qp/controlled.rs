@@ -190,6 +190,7 @@ impl Requester {
         let asked = Asked {
             // Of a READ, the last response says how fast it came.
             number: self.acked + u64::from(outstanding + span - 1),
+            packets: span,
             under_way,
             limited: is_last
                 && self.cursor + 1 == self.sq.tail()

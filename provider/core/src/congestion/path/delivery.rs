@@ -8,11 +8,14 @@ use crate::time::Time;
 
 /// Marks that are kept at most. Beyond that there is a sample less.
 const MARKS: usize = 256;
+/// An acknowledgement of more packets than this tells of some that came long before.
+const TOGETHER_MAX: u32 = 64;
 
-/// The last answer to a marked packet: when both were, and what was delivered until then.
+/// The last answer to a marked packet: when both were, what had left with that packet, and what was delivered until the answer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Answer {
     sent_at: Time,
+    sent: u64,
     at: Time,
     delivered: u64,
 }
@@ -23,6 +26,8 @@ struct Mark {
     /// The packet's number in the connection.
     number: u64,
     sent_at: Time,
+    /// Packets that had left, this one included.
+    sent: u64,
     last: Answer,
     /// The program had no more to send.
     limited: bool,
@@ -34,6 +39,8 @@ struct Mark {
 pub(crate) struct Asked {
     /// Its number in the connection.
     pub(crate) number: u64,
+    /// Packets that it stands for: of a READ, those of its response.
+    pub(crate) packets: u32,
     /// Packets under way before it.
     pub(crate) under_way: u32,
     /// The program has no more to send.
@@ -72,7 +79,11 @@ pub(super) struct Sample {
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     marks: VecDeque<Mark>,
+    /// Packets that left, those that were sent again among them.
+    sent: u64,
     pub(super) delivered: u64,
+    /// What was delivered when an acknowledgement told of many packets together.
+    together: u64,
     last: Answer,
 }
 
@@ -80,15 +91,23 @@ impl Delivery {
     pub(super) fn new() -> Delivery {
         Delivery {
             marks: VecDeque::with_capacity(MARKS),
+            sent: 0,
             delivered: 0,
+            together: 0,
             last: Answer::default(),
         }
+    }
+
+    /// After [`Delivery::on_asked`] for the same packet.
+    pub(super) fn on_sent(&mut self, packets: u32) {
+        self.sent += u64::from(packets);
     }
 
     pub(super) fn on_asked(&mut self, asked: Asked, now: Time) {
         if asked.under_way == 0 {
             self.last = Answer {
                 sent_at: now,
+                sent: self.sent,
                 at: now,
                 delivered: self.delivered,
             };
@@ -98,6 +117,7 @@ impl Delivery {
             self.marks.push_back(Mark {
                 number: asked.number,
                 sent_at: now,
+                sent: self.sent + u64::from(asked.packets),
                 last: self.last,
                 limited: asked.limited,
                 is_timed: asked.is_timed,
@@ -113,6 +133,9 @@ impl Delivery {
     /// `news` more packets have arrived, and in the order in which they left, something is known of those before `reached`.
     pub(super) fn on_delivered(&mut self, news: u32, reached: u64, now: Time) -> Option<Sample> {
         self.delivered += u64::from(news);
+        if news > TOGETHER_MAX {
+            self.together = self.delivered;
+        }
         let mut last = None;
         while self.marks.front().is_some_and(|m| m.number < reached) {
             last = self.marks.pop_front();
@@ -120,12 +143,18 @@ impl Delivery {
         let m = last?;
         self.last = Answer {
             sent_at: m.sent_at,
+            sent: m.sent,
             at: now,
             delivered: self.delivered,
         };
         let sent_in = m.sent_at.since_ns(m.last.sent_at);
+        let mut packets = self.delivered - m.last.delivered;
+        if self.together > m.last.delivered {
+            // A peer that keeps what is ahead of a gap tells of it all when the gap is filled. No more came in that time than had left.
+            packets = packets.min(m.sent.saturating_sub(m.last.sent));
+        }
         Some(Sample {
-            packets: self.delivered - m.last.delivered,
+            packets,
             elapsed: now.since_ns(m.last.at).max(sent_in),
             rtt: m.is_timed.then(|| now.since_ns(m.sent_at).max(1)),
             limited: m.limited,
@@ -141,6 +170,7 @@ mod tests {
     fn asked(number: u64, under_way: u32) -> Asked {
         Asked {
             number,
+            packets: 1,
             under_way,
             limited: false,
             is_timed: true,
@@ -154,6 +184,7 @@ mod tests {
         for n in 0..100u64 {
             let under_way = n.min(10) as u32;
             d.on_asked(asked(n, under_way), Time(n * 1000));
+            d.on_sent(1);
             if n >= 10 {
                 let s = d
                     .on_delivered(1, n - 9, Time(n * 1000 + 1))
@@ -170,6 +201,7 @@ mod tests {
     #[test]
     fn what_was_sent_again_has_a_rate_and_no_round_trip() {
         let mut d = Delivery::new();
+        d.on_sent(15);
         d.on_asked(asked(15, 1), Time(1));
         d.on_rewind();
         assert_eq!(d.on_delivered(4, 4, Time(5)), None);
@@ -180,6 +212,21 @@ mod tests {
         d.on_asked(again, Time(10));
         let s = d.on_delivered(12, 16, Time(20)).expect("a mark");
         assert_eq!((s.packets, s.rtt, s.prior), (16, None, 0));
+    }
+
+    #[test]
+    fn what_was_kept_behind_a_gap_did_not_come_at_once() {
+        let mut d = Delivery::new();
+        d.on_sent(100);
+        d.on_rewind();
+        // Two gaps. The packet that fills the first leaves, then the one for the other, behind which all the rest is here.
+        d.on_asked(asked(10, 90), Time(100_000));
+        d.on_sent(1);
+        d.on_delivered(5, 11, Time(110_000));
+        d.on_asked(asked(20, 85), Time(111_000));
+        d.on_sent(1);
+        let s = d.on_delivered(85, 100, Time(121_000)).expect("a mark");
+        assert_eq!((s.packets, s.elapsed), (1, 11_000));
     }
 
     #[test]
