@@ -18,6 +18,8 @@ const STARTUP_WINDOW: f64 = 2.0;
 const WINDOW: f64 = 2.0;
 /// A path that is as full as before for so many round trips is full.
 const FULL_ROUNDS: u32 = 3;
+/// Packets that a READ request asks for at most, at the path MTU of 1024.
+const REQUEST: f64 = 64.0;
 /// Packets that leave before anything is known.
 const INITIAL: f64 = 32.0;
 /// No window is narrower, and no rate lower than such a window has by itself: silence that halves a rate again and again, while
@@ -320,9 +322,10 @@ impl Path {
                 self.bounds.set_high(arrived.max(self.product()));
                 self.begin_cycle(now);
             }
-            Phase::Up => self
-                .bounds
-                .raise_high(f64::from(self.under_way) * self.size),
+            Phase::Up => {
+                let under_way = f64::from(self.under_way) * self.size;
+                self.bounds.raise_high(under_way, REQUEST * self.size);
+            }
             // Once a cycle: losses that go on are another's, which heeds none, and would have all that is given up.
             Phase::Down | Phase::Cruise | Phase::Drain if has_loss && !self.has_cut => {
                 self.has_cut = true;

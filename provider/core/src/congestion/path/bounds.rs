@@ -39,9 +39,10 @@ impl Bounds {
         self.high = bytes;
     }
 
-    /// So much was under way, and little was lost.
-    pub(super) fn raise_high(&mut self, under_way: f64) {
-        if under_way > 0.9 * self.high {
+    /// So much was under way, and little was lost. It was as much as could be if less than a `request` more had room: those of READs ask for
+    /// many packets at a time.
+    pub(super) fn raise_high(&mut self, under_way: f64, request: f64) {
+        if under_way > (0.9 * self.high).min(self.high - request) {
             self.high *= 1.25;
         }
     }
