@@ -4,12 +4,14 @@
 
 mod bounds;
 mod delivery;
+mod road_loss;
 
 use crate::congestion::Rate;
 use crate::time::Time;
 use bounds::Bounds;
 pub(crate) use delivery::{Acked, Asked};
 use delivery::{Delivery, Sample};
+use road_loss::RoadLoss;
 
 /// Doubles what is sent in each round trip, by rate and by window.
 const STARTUP_RATE: f64 = 2.77;
@@ -36,8 +38,6 @@ const LOSS_MAX: f64 = 0.02;
 
 /// Packets lost of a round trip's, beyond twice what the road loses, that are too many.
 const LOSS_EXCESS: f64 = 0.05;
-/// No more than this is believed to be the road's own loss.
-const LOSS_KNOWN: f64 = 0.3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -95,8 +95,8 @@ pub(crate) struct Path {
     /// What the start found to be no more than before, and how often.
     full: f64,
     flat: u32,
-    /// The part of all packets that the road loses by itself: seen in round trips without a queue.
-    road_loss: f64,
+    /// What the road loses by itself: seen in round trips without a queue.
+    road_loss: RoadLoss,
     round: Round,
     bounds: Bounds,
     /// The bounds before nothing was heard: they are right again once something is.
@@ -122,7 +122,7 @@ impl Path {
             has_cut: false,
             full: 0.0,
             flat: 0,
-            road_loss: 0.0,
+            road_loss: RoadLoss::new(),
             round: Round::default(),
             bounds: Bounds::new(),
             before_silence: None,
@@ -281,7 +281,7 @@ impl Path {
             return;
         }
         // What the road loses has been through the bottleneck, too, or nearly.
-        let packets = sample.packets as f64 / (1.0 - self.road_loss);
+        let packets = sample.packets as f64 / (1.0 - self.road_loss.part());
         let rate = packets * self.size / sample.elapsed as f64;
         self.round.bandwidth = self.round.bandwidth.max(rate);
         if !sample.limited || rate > self.bandwidth[0].max(self.bandwidth[1]) {
@@ -309,10 +309,13 @@ impl Path {
         let delivered = self.delivery.delivered - self.round.from;
         let lost = self.round.lost as f64 / (self.round.lost + delivered).max(1) as f64;
         let has_loss = self.has_queue() && (self.round.lost > 0 || self.round.cnp);
-        if !self.has_some_queue() && self.phase != Phase::Startup {
-            self.road_loss += (lost.min(LOSS_KNOWN) - self.road_loss) / 16.0;
+        // Not what the start, or a look for more, made overflow. What is plainly too much is unlearnt at any time: a rate that it raised
+        // would keep the queue, and the belief, for ever.
+        let is_steady = self.phase == Phase::Cruise && self.phase_rounds > 2;
+        if is_steady && !self.has_some_queue() || lost < self.road_loss.part() / 2.0 {
+            self.road_loss.take(self.round.lost, delivered);
         }
-        let excess = self.has_some_queue() && lost > 2.0 * self.road_loss + LOSS_EXCESS;
+        let excess = self.has_some_queue() && lost > 2.0 * self.road_loss.part() + LOSS_EXCESS;
         let too_many = has_loss && (lost > LOSS_MAX || self.round.cnp)
             || (excess && self.phase != Phase::Startup);
         let (rate, arrived) = (self.round.bandwidth, delivered as f64 * self.size);
