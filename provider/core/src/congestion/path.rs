@@ -4,6 +4,7 @@
 
 mod bounds;
 mod delivery;
+mod kept;
 mod road_loss;
 
 use crate::congestion::Rate;
@@ -11,6 +12,7 @@ use crate::time::Time;
 use bounds::Bounds;
 pub(crate) use delivery::{Acked, Asked};
 use delivery::{Delivery, Sample};
+use kept::Kept;
 use road_loss::RoadLoss;
 
 /// Doubles what is sent in each round trip, by rate and by window.
@@ -20,8 +22,12 @@ const STARTUP_WINDOW: f64 = 2.0;
 const WINDOW: f64 = 2.0;
 /// A path that is as full as before for so many round trips is full.
 const FULL_ROUNDS: u32 = 3;
+/// Answers that tell of a queue at the start. One may be that of a packet which waited for its neighbour to be sent again.
+const RTTS_MIN: u64 = 8;
 /// Packets that a READ request asks for at most, at the path MTU of 1024.
 const REQUEST: f64 = 64.0;
+/// Round trips after one with a loss and no queue in which answers may come unevenly.
+const UNEVEN_ROUNDS: u32 = 6;
 /// Packets that leave before anything is known.
 const INITIAL: f64 = 32.0;
 /// No window is narrower, and no rate lower than such a window has by itself: silence that halves a rate again and again, while
@@ -66,6 +72,9 @@ struct Round {
     from: u64,
     lost: u64,
     min_rtt: u64,
+    /// All of them together, and how many they are.
+    rtt_sum: u64,
+    rtts: u64,
     limited: bool,
     cnp: bool,
     /// The fastest delivery.
@@ -85,6 +94,9 @@ pub(crate) struct Path {
     smooth_rtt: u64,
     /// The fastest delivery of this cycle and the one before, in bytes per nanosecond.
     bandwidth: [f64; 2],
+    kept: Kept,
+    /// Round trips until the road is taken for one again that loses nothing by itself.
+    uneven_rounds: u32,
     phase: Phase,
     phase_at: Time,
     /// Round trips since the phase, and since the cycle began.
@@ -95,6 +107,8 @@ pub(crate) struct Path {
     /// What the start found to be no more than before, and how often.
     full: f64,
     flat: u32,
+    /// Since when all answers of the start waited in a queue, and how many they are.
+    waits: Option<(Time, u64)>,
     /// What the road loses by itself: seen in round trips without a queue.
     road_loss: RoadLoss,
     round: Round,
@@ -115,6 +129,8 @@ impl Path {
             next_min_rtt: u64::MAX,
             smooth_rtt: min_rtt,
             bandwidth: [0.0; 2],
+            kept: Kept::new(now),
+            uneven_rounds: 0,
             phase: Phase::Startup,
             phase_at: now,
             phase_rounds: 0,
@@ -122,6 +138,7 @@ impl Path {
             has_cut: false,
             full: 0.0,
             flat: 0,
+            waits: None,
             road_loss: RoadLoss::new(),
             round: Round::default(),
             bounds: Bounds::new(),
@@ -249,7 +266,7 @@ impl Path {
         if sample.prior >= self.round.end {
             self.end_round(now);
         }
-        self.take_rate(sample);
+        self.take_rate(sample, now);
         self.advance(now);
     }
 
@@ -258,7 +275,12 @@ impl Path {
             0 => rtt,
             min => min.min(rtt),
         };
+        self.round.rtt_sum += rtt;
+        self.round.rtts += 1;
         self.next_min_rtt = self.next_min_rtt.min(rtt);
+        if self.phase == Phase::Startup {
+            self.watch_start(rtt, now);
+        }
         self.smooth_rtt = match self.smooth_rtt {
             0 => rtt,
             smooth => (7 * smooth + rtt) / 8,
@@ -274,7 +296,7 @@ impl Path {
         }
     }
 
-    fn take_rate(&mut self, sample: Sample) {
+    fn take_rate(&mut self, sample: Sample, now: Time) {
         self.round.limited |= sample.limited;
         // Faster than the path can answer: answers came together.
         if sample.elapsed == 0 || sample.elapsed < self.min_rtt {
@@ -283,6 +305,15 @@ impl Path {
         // What the road loses has been through the bottleneck, too, or nearly.
         let packets = sample.packets as f64 / (1.0 - self.road_loss.part());
         let rate = packets * self.size / sample.elapsed as f64;
+        // At the start each answer tells of twice as much as the one before; and on a road that loses packets, some tell of few.
+        let is_even = self.phase != Phase::Startup && self.uneven_rounds == 0;
+        let kept = match is_even {
+            true => self.kept.take(rate, self.min_rtt, now),
+            false => Some(rate),
+        };
+        let Some(rate) = kept else {
+            return;
+        };
         self.round.bandwidth = self.round.bandwidth.max(rate);
         if !sample.limited || rate > self.bandwidth[0].max(self.bandwidth[1]) {
             self.bandwidth[0] = self.bandwidth[0].max(rate);
@@ -297,10 +328,32 @@ impl Path {
 
     /// The fastest answer of the round trip waited in a queue.
     fn has_queue(&self) -> bool {
-        let waited = self.round.min_rtt.saturating_sub(self.min_rtt);
-        // More than a look for more makes by itself.
+        self.round.cnp || self.is_queue(self.round.min_rtt)
+    }
+
+    /// Answers waited in a queue, by and large: while much more leaves than the path takes, some find it empty before each burst.
+    fn starts_with_queue(&self) -> bool {
+        let Round { rtt_sum, rtts, .. } = self.round;
+        self.round.cnp || rtts >= RTTS_MIN && self.is_queue(rtt_sum / rtts)
+    }
+
+    /// A packet with this round trip waited for longer than a look for more makes it by itself.
+    fn is_queue(&self, rtt: u64) -> bool {
         let own = 24.0 * self.size / self.bandwidth().max(1e-6);
-        self.round.cnp || waited > self.min_rtt / 4 + 500_000 + own as u64
+        rtt.saturating_sub(self.min_rtt) > self.min_rtt / 4 + 500_000 + own as u64
+    }
+
+    /// What the start sends in a round trip is more than a queue holds: it ends as soon as packets wait, and do so for some time.
+    fn watch_start(&mut self, rtt: u64, now: Time) {
+        if !self.is_queue(rtt) {
+            self.waits = None;
+            return;
+        }
+        let (since, answers) = self.waits.get_or_insert((now, 0));
+        *answers += 1;
+        if *answers >= RTTS_MIN && now.since_ns(*since) > self.min_rtt / 4 + 500_000 {
+            self.enter(Phase::Drain, now);
+        }
     }
 
     fn end_round(&mut self, now: Time) {
@@ -309,6 +362,10 @@ impl Path {
         let delivered = self.delivery.delivered - self.round.from;
         let lost = self.round.lost as f64 / (self.round.lost + delivered).max(1) as f64;
         let has_loss = self.has_queue() && (self.round.lost > 0 || self.round.cnp);
+        self.uneven_rounds = match self.round.lost > 0 && !self.has_some_queue() {
+            true => UNEVEN_ROUNDS,
+            false => self.uneven_rounds.saturating_sub(1),
+        };
         // Not what the start, or a look for more, made overflow. What is plainly too much is unlearnt at any time: a rate that it raised
         // would keep the queue, and the belief, for ever.
         let is_steady = self.phase == Phase::Cruise && self.phase_rounds > 2;
@@ -316,11 +373,15 @@ impl Path {
             self.road_loss.take(self.round.lost, delivered);
         }
         let excess = self.has_some_queue() && lost > 2.0 * self.road_loss.part() + LOSS_EXCESS;
-        let too_many = has_loss && (lost > LOSS_MAX || self.round.cnp)
-            || (excess && self.phase != Phase::Startup);
+        let too_many = has_loss && (lost > LOSS_MAX || self.round.cnp) || excess;
         let (rate, arrived) = (self.round.bandwidth, delivered as f64 * self.size);
         match self.phase {
-            Phase::Startup => self.end_startup_round(too_many, arrived, now),
+            // However few of the lost packets are known.
+            Phase::Startup => {
+                let lost = self.round.lost > 0 || self.round.cnp;
+                let overflows = lost && self.starts_with_queue();
+                self.end_startup_round(overflows, arrived, now);
+            }
             Phase::Up if too_many => {
                 self.bounds.set_high(arrived.max(self.product()));
                 self.begin_cycle(now);
@@ -345,8 +406,8 @@ impl Path {
         };
     }
 
-    fn end_startup_round(&mut self, too_many: bool, arrived: f64, now: Time) {
-        if too_many {
+    fn end_startup_round(&mut self, overflows: bool, arrived: f64, now: Time) {
+        if overflows {
             self.bounds.set_high(arrived.max(self.product()));
             return self.enter(Phase::Drain, now);
         }
