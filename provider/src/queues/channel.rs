@@ -123,7 +123,11 @@ impl<T> Channel<T> {
         }
         if inner.notified {
             inner.notified = false;
-            self.wake.drain();
+            if inner.exposed {
+                self.wake.drain_shared();
+            } else {
+                self.wake.drain();
+            }
         }
         if inner.events.capacity() > CAPACITY_KEPT {
             inner.events.shrink_to(CAPACITY);
