@@ -16,6 +16,7 @@
     allow(dead_code, reason = "nothing is exported there")
 )]
 
+mod blocking;
 mod caller;
 mod cm;
 mod device;

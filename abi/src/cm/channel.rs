@@ -10,11 +10,11 @@ use std::thread::{self, ThreadId};
 
 use super::event;
 use super::manager::manager;
+use crate::blocking::{is_non_blocking, make_blocking};
 use crate::errno::{Errno, minus_one, pointer, store};
 use crate::layout::{rdma_cm_event, rdma_event_channel};
 use crate::lock::lock;
 use crate::object::{Kind, Object, Shared, delete, new};
-use crate::verbs::context::{is_non_blocking, make_blocking};
 
 #[repr(C)]
 pub(crate) struct Channel {

@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use super::context::{is_non_blocking, make_blocking};
+use crate::blocking::{is_non_blocking, make_blocking};
 use crate::errno::{Errno, minus_one, pointer};
 use crate::events::show_completed;
 use crate::layout::{ibv_comp_channel, ibv_context, ibv_cq};

@@ -2,10 +2,11 @@
 
 use core::ffi::c_int;
 use core::ptr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 use super::{cq, dm, mr, pd, qp_create, query, srq, xrcd};
+use crate::blocking::make_blocking;
 use crate::device::Device;
 use crate::errno::{Errno, minus_one, pointer};
 use crate::file::File;
@@ -85,25 +86,6 @@ fn extended() -> verbs_context {
     verbs.dealloc_td = Some(pd::dealloc_td);
     verbs.alloc_parent_domain = Some(pd::alloc_parent_domain);
     verbs
-}
-
-/// A program expects a blocking descriptor, and makes it a non-blocking one if it likes; then the functions that
-/// wait do not wait either. The engine reads it only when there is something to read.
-pub(crate) fn make_blocking(fd: RawFd) -> Result<(), Errno> {
-    // SAFETY: takes numbers.
-    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    // SAFETY: as above.
-    if flags < 0 || unsafe { libc::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK) } < 0 {
-        return Err(Errno::last());
-    }
-    Ok(())
-}
-
-/// True if the program made the descriptor a non-blocking one.
-pub(crate) fn is_non_blocking(fd: RawFd) -> bool {
-    // SAFETY: takes numbers.
-    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    flags >= 0 && flags & libc::O_NONBLOCK != 0
 }
 
 pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {

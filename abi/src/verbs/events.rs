@@ -5,7 +5,7 @@ use core::ptr;
 
 use urxe::{AsyncEvent, EventType};
 
-use super::context::is_non_blocking;
+use crate::blocking::is_non_blocking;
 use crate::errno::{Errno, minus_one, store};
 use crate::events::{Acks, show_completed};
 use crate::file::Registry;
