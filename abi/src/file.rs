@@ -16,9 +16,12 @@ use crate::errno::Errno;
 use crate::layout::{ibv_cq, ibv_qp, ibv_srq};
 use crate::lock::lock;
 use crate::object::{MrState, Shared, Users};
+use crate::read::Reading;
 
 /// The one file that several contexts may stand for.
 pub(crate) struct File {
+    /// Of asynchronous events. Goes before their descriptor.
+    _reading: Option<Reading>,
     pub(crate) urxe: urxe::Context,
     pub(crate) device: &'static Device,
     registry: Mutex<Registry>,
@@ -46,14 +49,16 @@ type Identity = (u64, u64);
 static OPEN: Mutex<Vec<(Identity, Weak<File>)>> = Mutex::new(Vec::new());
 
 impl File {
-    /// A file for a descriptor that was just made.
+    /// A file for a descriptor that was just made; `offer` has its asynchronous events read.
     pub(crate) fn new(
         fd: &OwnedFd,
         urxe: urxe::Context,
         device: &'static Device,
+        offer: impl FnOnce(&Weak<File>) -> Option<Reading>,
     ) -> Result<Arc<File>, Errno> {
         let identity = identity(fd.as_fd())?;
-        let file = Arc::new(File {
+        let file = Arc::new_cyclic(|file| File {
+            _reading: offer(file),
             urxe,
             device,
             registry: Mutex::default(),

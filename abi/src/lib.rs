@@ -7,6 +7,7 @@
 //! - `verbs`: the functions, one file a family. `build.rs` finds them there and gives them their exported names
 //!   and versions;
 //! - `cm`: those of the connection manager, `rsocket`: those of sockets on it, in the same way;
+//! - `read`: events that programs read from descriptors, in place of calls;
 //! - `ops`: the function pointers that inline functions of the header call through: the data path.
 //!
 //! A panic in a function with C linkage ends the process: nothing unwinds into C.
@@ -33,6 +34,7 @@ mod live;
 mod lock;
 mod object;
 mod ops;
+mod read;
 mod rsocket;
 mod stub;
 mod verbose;

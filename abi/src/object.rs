@@ -19,6 +19,7 @@ use crate::layout::{
 };
 use crate::live;
 use crate::lock::lock;
+use crate::read::Reading;
 use crate::verbose::Failures;
 
 /// A structure with `UnsafeCell<C>` as its first field: the program may write to its part at any time.
@@ -268,6 +269,8 @@ pub(crate) struct Dm {
 #[repr(C)]
 pub(crate) struct Channel {
     pub(crate) ibv: UnsafeCell<ibv_comp_channel>,
+    /// Goes before the descriptor.
+    pub(crate) _reading: Option<Reading>,
     pub(crate) urxe: urxe::CompChannel,
     pub(crate) users: Arc<Users>,
 }

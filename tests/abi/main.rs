@@ -25,6 +25,7 @@ mod pyverbs;
 mod qemu;
 mod reach;
 mod readme;
+mod reads;
 mod rpma;
 mod rsockets;
 mod simulated;

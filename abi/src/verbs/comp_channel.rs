@@ -2,15 +2,17 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use crate::blocking::{is_non_blocking, make_blocking};
 use crate::errno::{Errno, minus_one, pointer};
 use crate::events::show_completed;
+use crate::file::File;
 use crate::layout::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::live;
 use crate::object::{Channel, Context, Cq, Object, Shared};
+use crate::read::{self, Reading};
 
 pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
@@ -29,9 +31,20 @@ fn create(context: *mut ibv_context, object: &Context) -> Result<*mut ibv_comp_c
             fd,
             refcnt: 0,
         }),
+        _reading: offer(&object.file, &urxe, fd),
         urxe,
         users: Arc::default(),
     }))
+}
+
+/// Has the events read, too, as `ib_uverbs_comp_event_desc`.
+fn offer(file: &Arc<File>, urxe: &urxe::CompChannel, fd: RawFd) -> Option<Reading> {
+    let (file, urxe) = (Arc::downgrade(file), urxe.clone());
+    read::offer(fd, move || {
+        let file = file.upgrade().ok_or(libc::EIO)?;
+        let cq = next(&urxe, &file, fd).map_err(|errno| errno.0)?;
+        Ok((cq.expose_provenance() as u64).to_ne_bytes())
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
@@ -46,7 +59,12 @@ pub(crate) unsafe extern "C" fn ibv_get_cq_event(
 ) -> c_int {
     // SAFETY: a channel, by the rules of the function.
     let channel = unsafe { Channel::of(channel) };
-    minus_one(next(channel).map(|found| {
+    // SAFETY: the program's part, of which neither field changes; the context lives longer.
+    let (file, fd) = unsafe {
+        let ibv = channel.ibv.get();
+        (&Context::of((*ibv).context).file, (*ibv).fd)
+    };
+    minus_one(next(&channel.urxe, file, fd).map(|found| {
         // SAFETY: it was delivered, so it lives until it is acknowledged; and places for two pointers, by the
         // rules of the function.
         unsafe {
@@ -57,19 +75,14 @@ pub(crate) unsafe extern "C" fn ibv_get_cq_event(
 }
 
 /// Takes an event, waiting unless the program made the descriptor a non-blocking one.
-fn next(channel: &Channel) -> Result<*mut ibv_cq, Errno> {
-    // SAFETY: the program's part; neither field changes.
-    let (context, fd) = unsafe {
-        let ibv = channel.ibv.get();
-        (Context::of((*ibv).context), (*ibv).fd)
-    };
+fn next(urxe: &urxe::CompChannel, file: &File, fd: RawFd) -> Result<*mut ibv_cq, Errno> {
     loop {
-        let found = match channel.urxe.try_get()? {
+        let found = match urxe.try_get()? {
             Some(found) => found,
             None if is_non_blocking(fd) => return Err(Errno(libc::EAGAIN)),
-            None => channel.urxe.wait()?,
+            None => urxe.wait()?,
         };
-        let registry = context.registry();
+        let registry = file.registry();
         // One that is being destroyed gets no more events.
         if let Some(Shared(cq)) = registry.cqs.get(&found.id().0) {
             // SAFETY: it is registered, and not destroyed while the registry is locked.

@@ -5,7 +5,7 @@ use core::ptr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-use super::{cq, dm, mr, pd, qp_create, query, srq, xrcd};
+use super::{cq, dm, events, mr, pd, qp_create, query, srq, xrcd};
 use crate::blocking::make_blocking;
 use crate::device::Device;
 use crate::errno::{Errno, minus_one, pointer};
@@ -30,8 +30,9 @@ fn open(device: &'static Device) -> Result<*mut ibv_context, Errno> {
     }
     // SAFETY: just made, and not shared.
     let cmd_fd = unsafe { OwnedFd::from_raw_fd(cmd_fd) };
-    make_blocking(urxe.async_fd().as_raw_fd())?;
-    let file = File::new(&cmd_fd, urxe, device)?;
+    let async_fd = urxe.async_fd().as_raw_fd();
+    make_blocking(async_fd)?;
+    let file = File::new(&cmd_fd, urxe, device, |file| events::offer(file, async_fd))?;
     give(file, cmd_fd)
 }
 

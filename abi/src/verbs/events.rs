@@ -2,15 +2,18 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
+use std::os::fd::RawFd;
+use std::sync::Weak;
 
 use urxe::{AsyncEvent, EventType};
 
 use crate::blocking::is_non_blocking;
 use crate::errno::{Errno, minus_one, store};
 use crate::events::{Acks, show_completed};
-use crate::file::Registry;
+use crate::file::{File, Registry};
 use crate::layout::{ibv_async_event, ibv_context};
 use crate::object::{Context, Cq, Object, Qp, Srq};
+use crate::read::{self, Reading};
 
 pub(crate) unsafe extern "C" fn ibv_get_async_event(
     context: *mut ibv_context,
@@ -19,18 +22,32 @@ pub(crate) unsafe extern "C" fn ibv_get_async_event(
     // SAFETY: a context, by the rules of the function.
     let (object, fd) = unsafe { (Context::of(context), (*context).async_fd) };
     // SAFETY: a place for an event, by the rules of the function.
-    minus_one(unsafe { store(event, next(object, fd)) })
+    minus_one(unsafe { store(event, next(&object.file, fd)) })
 }
 
-fn next(context: &Context, fd: c_int) -> Result<ibv_async_event, Errno> {
+/// Has the events read, too, as `ib_uverbs_async_event_desc`.
+pub(super) fn offer(file: &Weak<File>, fd: RawFd) -> Option<Reading> {
+    let file = file.clone();
+    read::offer(fd, move || {
+        let file = file.upgrade().ok_or(libc::EIO)?;
+        let event = next(&file, fd).map_err(|errno| errno.0)?;
+        let mut record = [0; 16];
+        let element = event.element.expose_provenance() as u64;
+        record[..8].copy_from_slice(&element.to_ne_bytes());
+        record[8..12].copy_from_slice(&event.event_type.to_ne_bytes());
+        Ok(record)
+    })
+}
+
+fn next(file: &File, fd: RawFd) -> Result<ibv_async_event, Errno> {
     loop {
-        let found = match context.urxe.poll_async_event() {
+        let found = match file.urxe.poll_async_event() {
             Some(found) => Some(found),
             None if is_non_blocking(fd) => return Err(Errno(libc::EAGAIN)),
-            None => context.urxe.wait_async_event(None)?,
+            None => file.urxe.wait_async_event(None)?,
         };
         // Events of objects that are gone are dropped.
-        if let Some(event) = found.and_then(|event| deliver(&context.registry(), event)) {
+        if let Some(event) = found.and_then(|event| deliver(&file.registry(), event)) {
             return Ok(event);
         }
     }
