@@ -109,8 +109,9 @@ fn a_pingpong_with_events_and_losses_has_one_capture() {
         return;
     }
     let scenario = scratch("loss.toml");
+    // Not to the end: a program fails that misses the last ACK of one that has ended.
     let text = "[topology]\nkind = \"leaf-spine\"\nleaves = 2\nspines = 1\nhosts_per_switch = 1\n\
-        [[fault]]\nkind = \"loss\"\np = 0.01\n\
+        [[fault]]\nkind = \"loss\"\np = 0.01\nto = \"200ms\"\n\
         [[program]]\nhost = \"h0\"\ncommand = [\"ibv_rc_pingpong\", \"-g\", \"0\", \"-e\", \"-c\"]\n\
         [[program]]\nhost = \"h1\"\nstart = \"5ms\"\n\
         command = [\"ibv_rc_pingpong\", \"-g\", \"0\", \"-e\", \"-c\", \"10.0.0.1\"]\n";
