@@ -61,6 +61,7 @@ marks! {
         MessageResumedMidway: "A SEND or WRITE was sent again from within.",
         LocalFaultAtStart: "A request failed its local check before any packet left.",
         LocalFaultMidMessage: "Memory vanished after some packets of the message had left.",
+        LocalFaultSentAgain: "Memory vanished before a lost packet was sent again alone.",
         FaultedRequestArrived: "A request failed because its memory vanished, and turned out later to have arrived.",
     }
     completer {

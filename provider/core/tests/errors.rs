@@ -1,6 +1,9 @@
 //! Every way in which a request or a receive can fail: which side is told what, and what
 //! becomes of both QPs.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use crate::support::*;
 use urxe_core::cq::{Cqe, WcOpcode};
 use urxe_core::error::{DropReason, Fault, Side, WcStatus};
@@ -8,7 +11,7 @@ use urxe_core::event::AsyncEvent;
 use urxe_core::mr::{Access, MrInit, PdId};
 use urxe_core::qp::state::QpState;
 use urxe_core::work::{RecvWr, SendFlags, SendWr, Sge, WrData, WrOpcode};
-use urxe_core::{RxPath, Time};
+use urxe_core::{Recovery, RxPath, Time};
 use urxe_wire::{Lkey, Rkey};
 
 fn pair(change: impl FnOnce(&mut Settings)) -> Pair {
@@ -456,6 +459,31 @@ fn memory_that_vanishes_is_an_error_and_no_crash() {
     }
 }
 
+/// The peer has all of it and its answers are lost. What is sent again is the oldest packet, which is there still, and not the newest.
+#[test]
+fn memory_that_vanishes_after_it_was_sent_stops_nothing_before_it() {
+    let mut p = pair(|s| {
+        s.recovery = [Recovery::Selective; 2];
+        s.window_bytes = 16 * 256;
+    });
+    let is_deaf = Rc::new(Cell::new(true));
+    let lost = is_deaf.clone();
+    p.filter = Some(Box::new(move |from, _| match from == 1 && lost.get() {
+        true => Verdict::Drop,
+        false => Verdict::Pass,
+    }));
+    post(&mut p, 1, WrOpcode::AtomicFetchAndAdd, 8);
+    post(&mut p, 2, WrOpcode::RdmaWrite, 8);
+    post(&mut p, 3, WrOpcode::RdmaWrite, 14 * 256);
+    p.run_until(p.now + 1_000_000);
+    is_deaf.set(false);
+    p.nodes[0].memory.gone_from.set(0x8000 + 13 * 256);
+    p.run();
+    let done = p.nodes[0].take(SEND_CQ);
+    let done: Vec<_> = done.iter().map(|c| (c.wr_id, c.fault)).collect();
+    assert_eq!(done, [1, 2, 3].map(|wr_id| (wr_id, Fault::None)));
+}
+
 #[test]
 fn a_read_whose_region_goes_away_under_way_is_refused() {
     let mut p = pair(|_| ());
@@ -552,7 +580,7 @@ fn strangers_change_nothing_but_counters() {
     receive(&mut p, 1, 1, 4096);
     post(&mut p, 1, WrOpcode::Send, 600);
     // A real packet of this connection, caught on the wire.
-    let caught = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let caught = Rc::new(std::cell::RefCell::new(Vec::new()));
     let sink = caught.clone();
     p.filter = Some(Box::new(move |from, bytes| {
         if from == 0 {

@@ -3,7 +3,6 @@
 use urxe_wire::Psn;
 
 use crate::context::{Cx, Host};
-use crate::error::Fault;
 use crate::qp::Link;
 use crate::qp::recovery::ahead::SPAN_MAX;
 use crate::qp::requester::{RC_OPCODES, Requester, SendStep};
@@ -98,7 +97,14 @@ impl Requester {
                 SendStep::Sent
             }
             Ok(None) => SendStep::BatchFull,
-            Err(fault) => self.fail_again(request, fault),
+            Err(fault) => {
+                // It fails when everything before it is done, which may have to be sent again as well.
+                mark!(LocalFaultSentAgain);
+                self.sq.wqe_mut(request).fault = fault;
+                self.faulted = Some(request);
+                self.drop_again(number);
+                SendStep::Local
+            }
         }
     }
 
@@ -165,12 +171,6 @@ impl Requester {
         if let Some(s) = &mut self.selective {
             s.board.give_up(number);
         }
-    }
-
-    fn fail_again(&mut self, request: u64, fault: Fault) -> SendStep {
-        self.sq.wqe_mut(request).fault = fault;
-        self.faulted = Some(request);
-        SendStep::Blocked
     }
 
     fn on_sent_again<H: Host>(&mut self, number: u64, span: u32, cx: &mut Cx<'_, '_, H>) {

@@ -426,20 +426,21 @@ impl Requester {
 
     /// Looks at the clock: is anything lost, or is it time to ask how things stand?
     pub(crate) fn look_at_clock(&mut self, link: &Link, now: Time) {
-        let patience = self.patience_ns();
-        let Some(s) = &mut self.selective else {
+        let Some(s) = &self.selective else {
             return;
         };
         if s.board.doubt_until().is_some_and(|until| until <= now) {
             self.find_lost(link, now);
         }
+        // What waits for the window waits for news as well.
+        let (patience, sends) = (self.patience_ns(), self.may_send_again());
         let Some(s) = &mut self.selective else {
             return;
         };
         if s.probe_at.is_some_and(|at| at <= now) && !self.retry.waits_for_rnr() {
             s.probes += 1;
             s.probe_at = (s.probes < PROBES_MAX).then(|| now + (patience << s.probes));
-            if !s.board.has_lost() {
+            if !sends {
                 mark!(SelectiveProbe);
                 let end = s.number(self.sent_end);
                 s.board.probe(end);
