@@ -39,6 +39,8 @@ const UNKNOWN_RTT_NS: u64 = 100_000_000;
 const MIN_RTT_NS: u64 = 5_000_000_000;
 /// How long little is under way when it is measured again.
 const DRAINED_NS: u64 = 50_000_000;
+/// A look for more sends 1.2 times as much, and found more if so many times as much arrived.
+const MORE: f64 = 1.1;
 /// Packets lost of a round trip's, with a queue, that are too many.
 const LOSS_MAX: f64 = 0.02;
 
@@ -104,6 +106,10 @@ pub(crate) struct Path {
     cycle_rounds: u32,
     /// Losses in a queue were heeded in this cycle.
     has_cut: bool,
+    /// Answers waited in a queue since the start: the path was full once.
+    was_full: bool,
+    /// The fastest delivery before the last look for more.
+    looked_from: f64,
     /// What the start found to be no more than before, and how often.
     full: f64,
     flat: u32,
@@ -136,6 +142,8 @@ impl Path {
             phase_rounds: 0,
             cycle_rounds: 0,
             has_cut: false,
+            was_full: false,
+            looked_from: 0.0,
             full: 0.0,
             flat: 0,
             waits: None,
@@ -397,8 +405,14 @@ impl Path {
                 self.bounds
                     .cut(this.max(last), rate, self.product(), arrived);
             }
+            // Losses had it end too early.
+            Phase::Down | Phase::Cruise if self.cycle_rounds == 1 && self.found_more() => {
+                (self.full, self.flat) = (self.bandwidth(), 0);
+                self.enter(Phase::Startup, now);
+            }
             _ => {}
         }
+        self.was_full |= self.phase != Phase::Startup && self.has_some_queue();
         self.round = Round {
             end: self.delivery.delivered,
             from: self.delivery.delivered,
@@ -423,6 +437,12 @@ impl Path {
         if self.flat >= FULL_ROUNDS {
             self.enter(Phase::Drain, now);
         }
+    }
+
+    /// A look for more found it, and the path was never seen full.
+    fn found_more(&self) -> bool {
+        let is_more = self.bandwidth() > MORE * self.looked_from;
+        is_more && !self.was_full && !self.has_some_queue() && !self.round.limited
     }
 
     fn enter(&mut self, phase: Phase, now: Time) {
@@ -459,6 +479,7 @@ impl Path {
                 self.enter(Phase::Refill, now);
             }
             Phase::Refill if self.phase_rounds >= 1 => {
+                self.looked_from = self.bandwidth();
                 self.enter(Phase::Up, now);
             }
             Phase::Up => {
