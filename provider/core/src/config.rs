@@ -47,9 +47,6 @@ pub struct ShardConfig {
     pub recovery: Recovery,
     /// Bytes that all QPs together keep of packets ahead of gaps; what is beyond is dropped.
     pub keep_bytes: usize,
-    /// How long a peer must be seen to send again nothing but what is missing until it is told which packets are here, if it said nothing of
-    /// that when it connected. It should be longer than a round trip takes anywhere.
-    pub look_ns: u64,
     /// Bytes that a QP under congestion control may send in one go, ahead of the time that
     /// its rate gives them: some packets where a wake-up for each would cost too much, 0 in
     /// virtual time.
@@ -80,7 +77,6 @@ impl Default for ShardConfig {
             memory_loses: false,
             recovery: Recovery::default(),
             keep_bytes: 64 << 20,
-            look_ns: 1_000_000_000,
             pace_burst_bytes: 32 << 10,
         }
     }

@@ -78,6 +78,7 @@ marks! {
         PeerDrops: "It missed the next packet: went back.",
         TriedWithReads: "Such a peer was tried while READs or atomics were under way.",
         PeerLearnt: "Such a peer said which packets are here.",
+        Knocked: "The missing packet was sent several times, so that a peer that keeps may know who asks.",
         TrialSeen: "The peer's requester was seen to send again only what is missing.",
         SelectiveBegun: "Something was lost that the peer helps to find.",
         SpuriousSeen: "The peer counts duplicates: something was sent again that was not lost.",

@@ -314,7 +314,9 @@ impl Responder {
             Operation::Send | Operation::Write => {
                 mark!(DuplicateMessage);
                 self.duplicates = self.duplicates.wrapping_add(1);
-                self.seen.note_again(psn, 1);
+                let kept = self.ahead.as_ref().map_or(0, |ahead| ahead.kept());
+                let behind = self.epsn.distance_from(psn.next()) + kept;
+                self.seen.note_again(psn, 1, behind);
                 self.ack.owe_now();
                 return;
             }
@@ -334,7 +336,7 @@ impl Responder {
                 if self.is_part_of_read(link, number, psn, packets) {
                     self.replay.repeat_part(number, psn, packets);
                 } else {
-                    self.seen.note_again(psn, packets);
+                    self.seen.note_again(psn, packets, 0);
                     self.replay.rewind(number, psn);
                 }
             }

@@ -245,7 +245,6 @@ fn settings(rng: &mut Rng) -> Settings {
         },
         batch_bytes: rng.pick(&[8 << 10, 128 << 10]),
         secret: rng.next(),
-        look_ns: rng.pick(&[0, 1_000_000, 1_000_000_000]),
         ..Settings::default()
     }
 }

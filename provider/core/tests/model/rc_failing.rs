@@ -120,7 +120,6 @@ fn settings(rng: &mut Rng, mistake: Mistake, is_lossy: bool) -> Settings {
         window_bytes: rng.pick(&[1 << 10, 16 << 10]),
         read_chunk_bytes: rng.pick(&[256, 4096]),
         secret: rng.next(),
-        look_ns: rng.pick(&[0, 1_000_000, 1_000_000_000]),
         ..Settings::default()
     };
     match mistake {

@@ -53,7 +53,6 @@ fn run_program(seed: u64) -> Run {
         mtu: rng.pick(&[Mtu::Mtu256, Mtu::Mtu1024]),
         psn: [rng.next() as u32 & 0xff_ffff, rng.next() as u32 & 0xff_ffff],
         secret: rng.next(),
-        look_ns: rng.pick(&[0, 1_000_000, 1_000_000_000]),
         ..Settings::default()
     };
     let is_lossy = rng.chance(500);

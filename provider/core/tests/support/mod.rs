@@ -221,7 +221,6 @@ pub struct Settings {
     pub window_packets_start: u32,
     /// What each side does about losses.
     pub recovery: [Recovery; 2],
-    pub look_ns: u64,
 }
 
 impl Default for Settings {
@@ -261,7 +260,6 @@ impl Default for Settings {
             window_packets: 1024,
             window_packets_start: u32::MAX,
             recovery: RECOVERY.get(),
-            look_ns: 1_000_000_000,
         }
     }
 }
@@ -281,7 +279,6 @@ impl Node {
             window_packets: s.window_packets,
             window_packets_start: s.window_packets_start,
             recovery: s.recovery[usize::from(side)],
-            look_ns: s.look_ns,
             ..ShardConfig::default()
         });
         let mut mrs = MrTable::new(secret ^ 0x55);

@@ -182,6 +182,9 @@ impl Requester {
             let next_new = s.number(self.sent_end);
             s.board.on_sent_again(number, span, next_new, cx.now());
             s.await_news(cx.now() + patience);
+            if self.trial.repeats(psn.add(span)) {
+                s.board.queue(number);
+            }
         }
         cx.common.stats.sent_pkts += 1;
         cx.common.stats.retransmitted_pkts += 1;

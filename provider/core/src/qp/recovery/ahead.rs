@@ -89,6 +89,11 @@ impl Ahead {
         self.kept == 0
     }
 
+    /// Packets that are kept.
+    pub(crate) fn kept(&self) -> u32 {
+        self.kept
+    }
+
     /// Takes a packet that is ahead of the expected one and stands for `span` PSNs.
     pub(crate) fn keep(&mut self, packet: &Packet<'_>, span: u32, room: &mut Room) -> Keep {
         let at = packet.bth().psn.distance_from(self.base);

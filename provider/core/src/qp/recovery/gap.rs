@@ -27,7 +27,7 @@ impl Responder {
         let keep = self.keep(link, packet, span, cx.common);
         let is_dropped = keep == Keep::No;
         if keep == Keep::Again {
-            self.seen.note_again(packet.bth().psn, span);
+            self.seen.note_again(packet.bth().psn, span, 0);
         }
         if link.peer.is_known() {
             // Of a READ request that leaves twice one is kept, and the other says nothing.
@@ -126,16 +126,14 @@ impl Qp {
     /// Handles what was kept and is expected now, packet by packet as if it had just arrived.
     #[cold]
     pub(crate) fn handle_kept<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
-        let mut packets = 0;
+        self.learn_from_requests(&cx.common.config);
         while let Some(bytes) = self.resp.take_kept(cx.common) {
             let packet = Packet::parse(&bytes).expect("it was parsed before it was kept");
             mark!(KeptExecuted);
-            packets += 1;
             if let Err(refusal) = self.handle_kept_request(&packet, cx) {
                 self.fail_recv(refusal, Some(&packet), cx);
             }
         }
-        self.learn_from_requests(packets, &cx.common.config, cx.env.now);
     }
 
     fn handle_kept_request<H: Host>(

@@ -8,7 +8,6 @@ use crate::error::Fault;
 use crate::qp::recovery::Peer;
 use crate::qp::requester::Requester;
 use crate::qp::{Link, Qp};
-use crate::time::Time;
 use crate::work::WrOpcode;
 
 impl Requester {
@@ -18,7 +17,7 @@ impl Requester {
         if tries {
             mark!(Tried);
             mark!(TriedWithReads if self.rd_inflight > 0);
-            self.trial.alone = Some(self.packet_end(psn));
+            self.tries_again(psn);
         }
         tries
     }
@@ -32,21 +31,23 @@ impl Requester {
             && !self.retry.waits_for_rnr()
     }
 
-    /// While it is tried: the peer misses the request packet with this PSN, which is sent again alone.
+    /// While it is tried: the peer misses the request packet with this PSN, which is sent again alone, or with those that may be lost with it.
     pub(super) fn tries_again(&mut self, psn: Psn) {
-        self.trial.alone = Some(self.packet_end(psn));
-    }
-
-    /// The end of the request packet that begins with a PSN under way.
-    fn packet_end(&self, psn: Psn) -> Psn {
         let wqe = self.sq.wqe(self.find_request(psn));
-        match wqe.opcode {
+        let is_data = !wqe.opcode.is_read_or_atomic();
+        let end = match wqe.opcode {
             WrOpcode::RdmaRead => {
                 let at = psn.distance_from(wqe.first_psn);
                 wqe.first_psn.add(self.chunk_end(wqe, at))
             }
+            _ if is_data => {
+                let message_end = wqe.last_psn.next().distance_from(psn);
+                let sent = self.sent_end.distance_from(psn);
+                psn.add(self.trial.step().min(message_end).min(sent))
+            }
             _ => psn.next(),
-        }
+        };
+        self.trial.begin(end, is_data);
     }
 
     /// The peer drops what is ahead of a gap, as far as was seen.
@@ -100,10 +101,10 @@ impl Qp {
         }
     }
 
-    /// The responder has executed so many packets that it kept.
-    pub(super) fn learn_from_requests(&mut self, packets: u32, config: &ShardConfig, now: Time) {
+    /// A request came while packets are kept.
+    pub(super) fn learn_from_requests(&mut self, config: &ShardConfig) {
         let may_learn = self.link.peer == Peer::Standard && config.recovery == Recovery::Selective;
-        if may_learn && self.resp.seen.note_filled(packets, config.look_ns, now) {
+        if may_learn && self.resp.seen.is_sure() {
             mark!(TrialSeen);
             self.link.peer = Peer::Tries;
         }

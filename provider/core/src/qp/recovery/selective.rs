@@ -228,6 +228,9 @@ impl Requester {
                 cx.common.stats.rcvd_seq_err += 1;
                 self.counts.rcvd_seq_err += 1;
                 self.miss(psn, cx.now());
+                if let Some(end) = self.trial.alone.filter(|_| self.is_trying(link)) {
+                    self.miss_behind(psn, end, cx.now());
+                }
                 Ok(())
             }
             // What is before it must complete before it can fail.
@@ -242,6 +245,26 @@ impl Requester {
             && !psn.is_before(s.base)
         {
             s.board.missing(s.number(psn), now);
+        }
+    }
+
+    /// Packets of its message that may be lost with it, in front of `end`. A peer says that it misses the next one when something else
+    /// comes that is ahead: where nothing new can leave, the newest does again.
+    fn miss_behind(&mut self, psn: Psn, end: Psn, now: Time) {
+        let is_data = !self
+            .sq
+            .wqe(self.find_request(psn))
+            .opcode
+            .is_read_or_atomic();
+        let mut next = psn.next();
+        while is_data && next.is_before(end) {
+            self.miss(next, now);
+            next = next.next();
+        }
+        let is_full = self.under_way() >= self.window.packets() || self.cursor == self.sq.tail();
+        let newest = self.sent_end.prev();
+        if is_full && !newest.is_before(end) {
+            self.miss(newest, now);
         }
     }
 

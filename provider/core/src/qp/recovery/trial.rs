@@ -2,28 +2,36 @@
 //! that it might not know.
 //!
 //! **The requester tries.** At a NAK it sends the missing packet again alone, and goes on. A peer that drops what is ahead
-//! of a gap misses the next packet at once, and then the next: the requester goes back as ever. A peer that keeps it acknowledges or answers in one
+//! of a gap misses the next packet at once, of the next two the one after them, and then again: the requester goes back as ever. A peer that keeps it acknowledges or answers in one
 //! step what was sent once only. Of such a peer an ACK is believed that says which packets are here.
 //!
 //! READs and atomics may be under way meanwhile. They leave as toward any adapter: once, with AckReq, no more of them than `max_rd_atomic` until
 //! each is answered whole. Answers are kept and asked for again as between two that tell each other, since the peer need not help with that; a
 //! part of an answer that ends before its request does is asked for once the peer is known to keep.
 //!
-//! **The responder looks.** A requester that goes back sends again what is behind a gap, a round trip after the NAK. If
-//! that does not come, gap after gap and for longer than a round trip takes, the requester tries; from then on it is told which
-//! packets are here.
+//! **The requester knocks.** To a peer that keeps, the missing packet leaves several times in a row, for some gaps. That is allowed toward
+//! anybody, and nobody else does it.
+//!
+//! **The responder looks.** A packet with much behind it that comes again and again, and is followed by nothing that is behind it: that is a
+//! knock. A requester that goes back sends again what is behind, whatever a network does to copies. After some knocks the
+//! requester is told which packets are here.
 
 use urxe_wire::Psn;
 
-use crate::time::Time;
-
-/// Packets that must be missed one after the other until the requester goes back: two may be lost in a row.
-const STEPS_MAX: u8 = 2;
+/// Steps in a row that are in vain until the requester goes back. In each twice as many packets leave as in the one before: seven may be lost in a row.
+const STEPS_MAX: u8 = 3;
+/// Of a peer that keeps, the packets of a step are doubled so often, and it goes on.
+const DOUBLINGS_MAX: u8 = 6;
 /// Attempts in a row that end so: then the peer is one that drops, or the road one that loses many in a row.
 const FAILURES_MAX: u8 = 3;
-/// Gaps that the missing packet alone must fill, each with so many packets behind it.
-const GAPS_MIN: u8 = 4;
+/// Times that a packet leaves more than once again, and then at each such gap only; how often more; how many of those must arrive.
+const KNOCKS: u8 = 16;
+const COPIES: u8 = 4;
+const COPIES_MIN: u8 = 3;
+/// Packets that are here from behind it, at least, so that it would be seen if they came again.
 const BEHIND_MIN: u32 = 8;
+/// Knocks that are believed.
+const KNOCKS_MIN: u8 = 2;
 /// Packets that come again in order before it is clear that the requester went back, and how many of them may be lost.
 const RUN_MIN: u8 = 3;
 const RUN_STEP: u32 = 4;
@@ -39,23 +47,55 @@ pub(crate) struct Trial {
     pub(super) is_told: bool,
     steps: u8,
     failures: u8,
+    knocks: u8,
+    gaps: u8,
+    /// Copies of the missing packet that are still to leave.
+    copies: u8,
 }
 
 /// What a responder has seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
-    /// Gaps that the missing packet filled alone since the requester went back last, and when the first was filled.
-    gaps: u8,
-    since: Time,
-    /// The end of the last packet that came again, and how many did in order.
+    /// The end of the last packet that came again, how often it did in a row, and whether much behind it was here.
     again: Psn,
+    copies: u8,
+    /// How many came again in order.
     run: u8,
+    /// Knocks since the requester went back last, without one that may turn out to be the begin of that.
+    knocks: u8,
 }
 
 impl Trial {
     /// From here on it cannot be said what was sent once.
     pub(super) fn stop(&mut self) {
-        (self.alone, self.steps) = (None, 0);
+        (self.alone, self.steps, self.copies) = (None, 0, 0);
+    }
+
+    /// Packets that are sent again in the next step.
+    pub(super) fn step(&self) -> u32 {
+        1 << self.steps
+    }
+
+    /// What ends at `end` is missing, and is sent again alone: more than once if `may_knock`.
+    pub(super) fn begin(&mut self, end: Psn, may_knock: bool) {
+        self.alone = Some(end);
+        self.copies = 0;
+        if self.keeps && may_knock && self.steps == 0 {
+            self.gaps = self.gaps.wrapping_add(1);
+            let is_turn = self.knocks < KNOCKS || self.gaps.is_multiple_of(KNOCKS);
+            self.copies = if is_turn { COPIES } else { 0 };
+        }
+    }
+
+    /// True if the packet that ends at `end` and was just sent again is to leave once more.
+    pub(super) fn repeats(&mut self, end: Psn) -> bool {
+        let repeats = self.copies > 0 && self.alone == Some(end);
+        if repeats {
+            mark!(Knocked if self.copies == COPIES);
+            self.knocks = self.knocks.saturating_add(u8::from(self.copies == COPIES));
+            self.copies -= 1;
+        }
+        repeats
     }
 
     /// The peer drops what is ahead of a gap.
@@ -74,46 +114,45 @@ impl Trial {
             (self.keeps, self.failures) = (true, 0);
             self.stop();
         } else if end == alone && misses {
-            self.steps += 1;
-            self.failures += u8::from(self.steps == STEPS_MAX);
+            self.steps += u8::from(self.steps < DOUBLINGS_MAX);
+            self.failures += u8::from(!self.keeps && self.steps == STEPS_MAX);
         }
-        self.steps < STEPS_MAX
+        self.keeps || self.steps < STEPS_MAX
     }
 }
 
 impl Seen {
-    /// A request packet came again that stands for so many PSNs.
-    pub(crate) fn note_again(&mut self, psn: Psn, span: u32) {
+    /// A request packet came again that stands for so many PSNs. So many packets from behind it are here; 0 if it cannot be a knock.
+    pub(crate) fn note_again(&mut self, psn: Psn, span: u32, behind: u32) {
+        let end = psn.add(span);
+        if end == self.again {
+            self.copies = self.copies.saturating_add(u8::from(behind >= BEHIND_MIN));
+            return;
+        }
         let is_in_order = !psn.is_before(self.again) && psn.distance_from(self.again) < RUN_STEP;
+        let is_knock = self.copies >= COPIES_MIN && !is_in_order;
+        self.knocks = self.knocks.saturating_add(u8::from(is_knock));
+        self.copies = u8::from(behind >= BEHIND_MIN);
         self.run = if is_in_order {
             self.run.saturating_add(1)
         } else {
             1
         };
-        self.again = psn.add(span);
+        self.again = end;
         if self.run >= RUN_MIN {
-            self.gaps = 0;
+            self.knocks = 0;
         }
     }
 
-    /// A gap is filled, and so many packets that were kept behind it are executed. True if that is enough.
-    pub(super) fn note_filled(&mut self, packets: u32, look_ns: u64, now: Time) -> bool {
-        if packets < BEHIND_MIN {
-            return false;
-        }
-        if self.gaps == 0 {
-            self.since = now;
-        }
-        self.gaps = self.gaps.saturating_add(1);
-        self.gaps >= GAPS_MIN && now.since_ns(self.since) >= look_ns
+    /// The requester knocked, and did not go back after that.
+    pub(super) fn is_sure(&self) -> bool {
+        self.knocks >= KNOCKS_MIN
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const SECOND: u64 = 1_000_000_000;
 
     fn psn(n: u32) -> Psn {
         Psn::new(n)
@@ -130,48 +169,71 @@ mod tests {
         assert!(jumped.keeps);
         let mut missed = tried;
         assert!(missed.take(psn(6), false), "only filled");
-        assert!(!missed.keeps && missed.take(psn(6), true), "two in a row");
-        missed.alone = Some(psn(7));
-        assert!(!missed.keeps && !missed.take(psn(7), true));
+        let mut steps = Vec::new();
+        let mut end = 6;
+        while missed.take(psn(end), true) {
+            steps.push(missed.step());
+            end += missed.step();
+            missed.begin(psn(end), true);
+        }
+        assert!(!missed.keeps && steps == [2, 4], "{steps:?}");
         assert_eq!(missed.failures, 1);
         let mut stopped = tried;
         stopped.stop();
         assert!(stopped.take(psn(9), true) && !stopped.keeps);
     }
 
-    #[test]
-    fn a_requester_is_believed_after_some_gaps_and_a_second() {
-        let mut seen = Seen::default();
-        let fill = |seen: &mut Seen, ms: u64| seen.note_filled(20, SECOND, Time(ms * 1_000_000));
-        for ms in [0, 20, 40, 60, 900] {
-            assert!(!fill(&mut seen, ms));
+    fn again(seen: &mut Seen, n: u32, times: u32, behind: u32) {
+        for _ in 0..times {
+            seen.note_again(psn(n), 1, behind);
         }
-        assert!(
-            !seen.note_filled(3, SECOND, Time(2_000_000_000)),
-            "few behind it"
-        );
-        assert!(fill(&mut seen, 1000));
-        let mut few = Seen::default();
-        assert!(!fill(&mut few, 0) && !fill(&mut few, 5000) && !fill(&mut few, 6000));
-        assert!(fill(&mut few, 7000));
     }
 
     #[test]
-    fn one_that_goes_back_is_not() {
+    fn knocks_are_believed_when_another_comes() {
         let mut seen = Seen::default();
-        for gap in 0..100 {
-            assert!(!seen.note_filled(50, SECOND, Time(gap * 50_000_000)));
-            // Late packets come twice alone; going back, most come.
-            for n in [1, 2, 5, 7] {
-                seen.note_again(psn(gap as u32 * 100 + n), 1);
+        again(&mut seen, 100, 1, 50);
+        again(&mut seen, 200, 4, 50);
+        again(&mut seen, 300, 2, 50);
+        again(&mut seen, 400, 4, 7);
+        again(&mut seen, 500, 3, 50);
+        assert!(!seen.is_sure(), "two, and of the second it is not known");
+        again(&mut seen, 600, 1, 50);
+        assert!(seen.is_sure());
+    }
+
+    /// Not even where a network makes copies of all packets, or loses most of what comes again.
+    #[test]
+    fn one_that_goes_back_is_not() {
+        for (times, step) in [(1, 1), (3, 1), (4, 1), (5, 2), (5, 3)] {
+            let mut seen = Seen::default();
+            for first in (0..10_000).step_by(100) {
+                for n in (1..50).step_by(step) {
+                    again(&mut seen, first + n, times, 50 - n);
+                    assert!(!seen.is_sure(), "{times} of each");
+                }
             }
         }
-        for gap in 0..5 {
-            assert_eq!(
-                seen.note_filled(50, SECOND, Time((200 + gap) * 500_000_000)),
-                gap >= 3
-            );
-            seen.note_again(psn(50_000 + gap as u32 * 100), 1);
-        }
+    }
+
+    #[test]
+    fn a_peer_that_keeps_hears_few_knocks() {
+        let mut trial = Trial::default();
+        let knock = |trial: &mut Trial, may_knock| {
+            trial.begin(psn(7), may_knock);
+            (0..9).take_while(|_| trial.repeats(psn(7))).count()
+        };
+        assert_eq!(knock(&mut trial, true), 0, "it is not known to keep");
+        trial.keeps = true;
+        assert_eq!(knock(&mut trial, false), 0);
+        let knocks: Vec<usize> = (0..64).map(|_| knock(&mut trial, true)).collect();
+        assert!(knocks[..16].iter().all(|&copies| copies == 4));
+        assert_eq!(knocks[16..].iter().sum::<usize>(), 3 * 4);
+        let mut other = Trial::default();
+        other.keeps = true;
+        other.begin(psn(7), true);
+        assert!(!other.repeats(psn(8)), "another packet");
+        other.stop();
+        assert!(!other.repeats(psn(7)));
     }
 }
