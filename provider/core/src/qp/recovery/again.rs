@@ -19,6 +19,7 @@ impl Requester {
         };
         // The oldest one waits for nothing: all others wait for it.
         s.copy.is_some()
+            || s.board.has_urgent()
             || s.board.has_lost()
                 && (s.board.is_oldest_queued() || self.under_way() < self.window.packets())
     }
@@ -183,7 +184,7 @@ impl Requester {
             s.board.on_sent_again(number, span, next_new, cx.now());
             s.await_news(cx.now() + patience);
             if self.trial.repeats(psn.add(span)) {
-                s.board.queue(number);
+                s.board.urge(number);
             }
         }
         cx.common.stats.sent_pkts += 1;

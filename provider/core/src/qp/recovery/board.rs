@@ -48,6 +48,8 @@ pub(crate) struct Board {
     here: u32,
     queued: u32,
     lost: VecDeque<u64>,
+    /// Of those that wait, some that wait for no window, in the order in which they leave.
+    urgent: VecDeque<u64>,
     /// Sent again, in order; the last has the number `resends`.
     resent: VecDeque<Resent>,
     resends: u32,
@@ -223,6 +225,15 @@ impl Board {
         }
     }
 
+    /// The same, of a packet that is to leave at once. False if it may be old news.
+    pub(crate) fn missing_urgently(&mut self, number: u64) -> bool {
+        let is_news = self.known(number).resent == 0;
+        if is_news {
+            self.urge(number);
+        }
+        is_news
+    }
+
     fn reach(&mut self, number: u64, resent: u32, now: Time) {
         let order = if resent == 0 {
             (number + 1, 0)
@@ -321,8 +332,25 @@ impl Board {
         if core::mem::take(&mut place.is_here) {
             self.here -= 1;
         }
-        self.queue(una);
-        self.queue(end - 1);
+        self.urge(una);
+        self.urge(end - 1);
+    }
+
+    /// Has the packet sent again before all others, and whatever the window: the answer tells what is missing.
+    pub(crate) fn urge(&mut self, number: u64) {
+        self.queue(number);
+        if number >= self.una && self.known(number).is_queued && !self.urgent.contains(&number) {
+            self.urgent.push_back(number);
+        }
+    }
+
+    /// Such a packet waits.
+    pub(crate) fn has_urgent(&self) -> bool {
+        self.urgent.iter().any(|&number| self.is_waiting(number))
+    }
+
+    fn is_waiting(&self, number: u64) -> bool {
+        number >= self.una && self.known(number).is_queued
     }
 
     /// The packet is not sent again after all.
@@ -335,8 +363,14 @@ impl Board {
 
     /// The next packet to send again.
     pub(crate) fn next_lost(&mut self) -> Option<u64> {
+        while let Some(&number) = self.urgent.front() {
+            if self.is_waiting(number) {
+                return Some(number);
+            }
+            self.urgent.pop_front();
+        }
         while let Some(&number) = self.lost.front() {
-            if number >= self.una && self.known(number).is_queued {
+            if self.is_waiting(number) {
                 return Some(number);
             }
             self.lost.pop_front();

@@ -227,9 +227,9 @@ impl Requester {
             SyndromeKind::Nak(NakCode::PsnSequence) => {
                 cx.common.stats.rcvd_seq_err += 1;
                 self.counts.rcvd_seq_err += 1;
-                self.miss(psn, cx.now());
-                if let Some(end) = self.trial.alone.filter(|_| self.is_trying(link)) {
-                    self.miss_behind(psn, end, cx.now());
+                match self.trial.alone.filter(|_| self.is_trying(link)) {
+                    Some(end) => self.send_alone(psn, end, cx.now()),
+                    None => self.miss(psn, cx.now()),
                 }
                 Ok(())
             }
@@ -248,23 +248,30 @@ impl Requester {
         }
     }
 
-    /// Packets of its message that may be lost with it, in front of `end`. A peer says that it misses the next one when something else
-    /// comes that is ahead: where nothing new can leave, the newest does again.
-    fn miss_behind(&mut self, psn: Psn, end: Psn, now: Time) {
-        let is_data = !self
-            .sq
-            .wqe(self.find_request(psn))
-            .opcode
-            .is_read_or_atomic();
-        let mut next = psn.next();
-        while is_data && next.is_before(end) {
-            self.miss(next, now);
-            next = next.next();
-        }
+    /// A peer of which nothing is known misses this one: it leaves alone, or with those behind it and before `end`. The peer says what it
+    /// misses next when something comes that is ahead: where nothing new can leave, the newest packet does again.
+    fn send_alone(&mut self, psn: Psn, end: Psn, now: Time) {
+        let wqe = self.sq.wqe(self.find_request(psn));
+        let packets = match wqe.opcode.is_read_or_atomic() {
+            true => 1,
+            false => end.distance_from(psn),
+        };
         let is_full = self.under_way() >= self.window.packets() || self.cursor == self.sq.tail();
         let newest = self.sent_end.prev();
+        let Some(s) = self.selective.as_mut().filter(|s| !psn.is_before(s.base)) else {
+            return;
+        };
+        let first = s.number(psn);
+        let is_lost = s.board.missing_urgently(first);
+        for number in first + 1..first + u64::from(packets) {
+            s.board.missing_urgently(number);
+        }
         if is_full && !newest.is_before(end) {
-            self.miss(newest, now);
+            let number = s.number(newest);
+            s.board.urge(number);
+        }
+        if is_lost {
+            self.on_loss(1, now);
         }
     }
 
