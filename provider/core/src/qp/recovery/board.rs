@@ -225,7 +225,7 @@ impl Board {
         }
     }
 
-    /// The same, of a packet that is to leave at once. False if it may be old news.
+    /// As `missing`, of a packet that is to leave at once. False if it may be old news.
     pub(crate) fn missing_urgently(&mut self, number: u64) -> bool {
         let is_news = self.known(number).resent == 0;
         if is_news {

@@ -9,8 +9,8 @@
 //! each is answered whole. Answers are kept and asked for again as between two that tell each other, since the peer need not help with that; a
 //! part of an answer that ends before its request does is asked for once the peer is known to keep.
 //!
-//! **The requester knocks.** To a peer that keeps, the missing packet leaves several times in a row, for some gaps. That is allowed toward
-//! anybody, and nobody else does it.
+//! **The requester knocks.** To a peer that keeps, the missing packet leaves several times in a row, for some gaps. Any peer may be
+//! sent that, and no other requester does it.
 //!
 //! **The responder looks.** A packet with much behind it that comes again and again, and is followed by nothing that is behind it: that is a
 //! knock. A requester that goes back sends again what is behind, whatever a network does to copies. After some knocks the
@@ -229,8 +229,10 @@ mod tests {
         let knocks: Vec<usize> = (0..64).map(|_| knock(&mut trial, true)).collect();
         assert!(knocks[..16].iter().all(|&copies| copies == 4));
         assert_eq!(knocks[16..].iter().sum::<usize>(), 3 * 4);
-        let mut other = Trial::default();
-        other.keeps = true;
+        let mut other = Trial {
+            keeps: true,
+            ..Trial::default()
+        };
         other.begin(psn(7), true);
         assert!(!other.repeats(psn(8)), "another packet");
         other.stop();
