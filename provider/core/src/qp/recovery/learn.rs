@@ -69,7 +69,10 @@ impl Requester {
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         self.end_trial(cx.common);
-        self.on_rnr_nak(timer, packet.bth().psn, link, packet, cx)
+        self.on_rnr_nak(timer, packet.bth().psn, link, packet, cx)?;
+        // Also while it waits already: what was to be sent again is forgotten.
+        self.rewind();
+        Ok(())
     }
 
     /// It is not known any more what of all that is under way is missing.
