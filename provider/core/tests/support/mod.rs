@@ -571,10 +571,8 @@ impl Pair {
         }
         let f = self.faults;
         let parsed = Packet::parse(&packet).expect("shards send packets");
-        let spoilt = self
-            .spoilt
-            .entry((from, parsed.info().is_response(), parsed.bth().psn.get()))
-            .or_default();
+        let key = (from, parsed.info().is_response(), parsed.bth().psn.get());
+        let spoilt = self.spoilt.entry(key).or_default();
         let may_fail = *spoilt < FAULTS_PER_PSN_MAX;
         let lost = may_fail && self.rng.chance(f.lose);
         let corrupted = may_fail && !lost && self.rng.chance(f.corrupt);
@@ -589,11 +587,15 @@ impl Pair {
         }
         let copies = if self.rng.chance(f.duplicate) { 2 } else { 1 };
         for _ in 0..copies {
-            let extra = if self.rng.chance(f.reorder) {
+            let extra = if self.rng.chance(f.reorder) && may_fail {
                 self.rng.below(20 * f.delay_ns)
             } else {
                 0
             };
+            // A response that is late looks lost, and costs a retry as well.
+            if extra > 0 {
+                *self.spoilt.entry(key).or_default() += 1;
+            }
             self.sequence += 1;
             let mut at = self.now + f.delay_ns + extra;
             if f.batch_ns > 0 {
