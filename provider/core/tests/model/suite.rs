@@ -69,9 +69,9 @@ pub(crate) fn is_replay() -> bool {
     setting("URXE_SEED").is_some()
 }
 
-/// A program's wire is quiet no longer: some timeouts of the programs (8.4 ms each), and the longest pause at the lowest rate, that of a READ
-/// of 16 packets which left before a round trip was measured (25 ms for each).
-const QUIET_NS: u64 = 450_000_000;
+/// A program's wire is quiet no longer: some timeouts of the programs (8.4 ms each), and the longest pause of a window of less
+/// than a packet.
+const QUIET_NS: u64 = 250_000_000;
 
 /// Runs one program. Neighbouring seeds have other kinds of recovery.
 pub(crate) fn run_program(service: &Service, seed: u64) -> Run {
