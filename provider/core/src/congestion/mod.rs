@@ -223,13 +223,16 @@ impl Controller {
 
     /// A packet left that fills a link for `bytes`, and that asks for so many packets of the path MTU.
     pub(crate) fn on_sent(&mut self, bytes: u32, answers: u32, now: Time) {
-        let mut bytes = bytes;
+        let mut paced = bytes;
         match &mut self.algorithm {
             Algorithm::Dcqcn(dcqcn) => dcqcn.on_sent(bytes, now),
             Algorithm::Path(path) => {
                 // What a READ brings fills the same road, the other way.
-                bytes = bytes.saturating_add(answers.saturating_mul(self.mtu + PACKET_OVERHEAD));
-                path.on_sent(bytes, answers.max(1));
+                let with = |answers: u32| {
+                    bytes.saturating_add(answers.saturating_mul(self.mtu + PACKET_OVERHEAD))
+                };
+                paced = with(path.counted(answers));
+                path.on_sent(with(answers), answers.max(1));
             }
             _ => {}
         }
@@ -239,7 +242,7 @@ impl Controller {
             _ => 0,
         };
         if let Some(rate) = self.rate(now) {
-            self.pacer.on_sent(bytes, rate, late, now);
+            self.pacer.on_sent(paced, rate, late, now);
         }
     }
 
@@ -289,5 +292,42 @@ impl Controller {
             Algorithm::Path(path) => path.on_cnp(),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_before_any_round_trip_is_known_holds_nothing_back_for_long() {
+        let control = CongestionControl::Path;
+        let mut controller = Controller::new(control, 0, Time(0)).expect("a path has one");
+        controller.restart(1024, 0, Time(0));
+        // Packets that were sent again, one in a long while: no round trip, and hardly a rate.
+        let apart = 400_000_000;
+        for n in 0..4u64 {
+            let now = Time(n * apart);
+            let asked = Asked {
+                number: n,
+                packets: 1,
+                under_way: 1,
+                limited: false,
+                is_timed: false,
+            };
+            controller.on_asked(asked, now);
+            let acked = Acked {
+                packets: 1,
+                reached: n + 1,
+                under_way: 0,
+                rtt: None,
+            };
+            controller.on_ack(acked, now + apart / 2);
+        }
+        assert!(controller.known_rate().map(Rate::bps) < Some(1_000_000));
+        let now = Time(4 * apart);
+        controller.on_sent(100, 64, now);
+        let held = controller.may_send_at().since_ns(now);
+        assert!((1..=110_000_000).contains(&held), "{held} ns");
     }
 }

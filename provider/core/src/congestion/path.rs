@@ -214,6 +214,15 @@ impl Path {
         Some(Rate::from_bps(((gain * bandwidth).max(least) * 8e9) as u64))
     }
 
+    /// What the pacer counts of the packets that a READ asks for. While no round trip is known the rate is a guess, and what follows the
+    /// READ waits for no longer than for the round trip that stands there.
+    pub(crate) fn counted(&self, answers: u32) -> u32 {
+        match self.smooth_rtt {
+            0 => answers.min(LEAST as u32),
+            _ => answers,
+        }
+    }
+
     fn delivered_in_round(&self) -> f64 {
         (self.delivery.delivered - self.round.from) as f64 * self.size
     }
