@@ -135,6 +135,7 @@ pub(crate) struct SendWqe {
     pub(crate) wr_id: u64,
     pub(crate) remote_addr: u64,
     pub(crate) compare_add: u64,
+    /// Of a READ that was started, the packets that each of its requests asks for.
     pub(crate) swap: u64,
     pub(crate) rkey: Rkey,
     pub(crate) imm: [u8; 4],
@@ -169,6 +170,11 @@ impl SendWqe {
         last_psn: Psn::ZERO,
         fault: Fault::None,
     };
+
+    /// Packets that each request of a READ asks for, but the last.
+    pub(crate) fn chunk(&self) -> u32 {
+        self.swap as u32
+    }
 }
 
 /// Flags that a program does not set.

@@ -356,7 +356,11 @@ impl Requester {
         };
         let (first, last) = (self.assign_psn, self.assign_psn.add(packets - 1));
         mark!(PsnWrapInMessage if last.get() < first.get());
+        let chunk = self.read_chunk;
         let wqe = self.sq.wqe_mut(self.cursor);
+        if wqe.opcode == WrOpcode::RdmaRead {
+            wqe.swap = chunk.into();
+        }
         (wqe.first_psn, wqe.last_psn) = (first, last);
         self.assign_psn = last.next();
         self.started += 1;
@@ -378,7 +382,7 @@ impl Requester {
     #[inline]
     pub(crate) fn chunk_end(&self, wqe: &SendWqe, at: u32) -> u32 {
         let packets = wqe.last_psn.distance_from(wqe.first_psn) + 1;
-        ((at / self.read_chunk + 1) * self.read_chunk).min(packets)
+        ((at / wqe.chunk() + 1) * wqe.chunk()).min(packets)
     }
 
     /// Puts one packet of a SEND or WRITE into the batch. `SERVICE` is where the opcodes
@@ -489,7 +493,7 @@ impl Requester {
         let span = if wqe.opcode == WrOpcode::RdmaRead {
             let at = self.next_psn.distance_from(wqe.first_psn);
             let end = self.ask_end(link, wqe, at);
-            mark!(ReadRestartedMidway if !at.is_multiple_of(self.read_chunk));
+            mark!(ReadRestartedMidway if !at.is_multiple_of(wqe.chunk()));
             let offset = at * link.mtu;
             // 64 bits: a READ of 2^31 bytes has an end beyond 32 bits of MTU steps.
             let limit = (u64::from(end) * u64::from(link.mtu)).min(u64::from(wqe.length)) as u32;

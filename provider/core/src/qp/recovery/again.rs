@@ -113,17 +113,20 @@ impl Requester {
     /// requests than there were would be more than the peer has places for.
     fn begin_of_read(&self, request: u64, number: u64, psn: Psn) -> (u64, Psn) {
         let wqe = self.sq.wqe(request);
-        let at = psn.distance_from(wqe.first_psn);
-        let into = at % self.read_chunk;
-        if wqe.opcode != WrOpcode::RdmaRead || self.is_asked(wqe, at) {
+        if wqe.opcode != WrOpcode::RdmaRead {
             return (number, psn);
         }
+        let at = psn.distance_from(wqe.first_psn);
+        if self.is_asked(wqe, at) {
+            return (number, psn);
+        }
+        let into = at % wqe.chunk();
         (number - u64::from(into), wqe.first_psn.add(at - into))
     }
 
     /// The peer has the request that asks for packet `at` of a READ.
     fn is_asked(&self, wqe: &SendWqe, at: u32) -> bool {
-        let begin = wqe.first_psn.add(at - at % self.read_chunk);
+        let begin = wqe.first_psn.add(at - at % wqe.chunk());
         let s = self.selective.as_ref();
         begin.is_before(self.una) || s.is_some_and(|s| begin.is_before(s.peer_end))
     }
@@ -143,7 +146,11 @@ impl Requester {
                 true => wqe.last_psn.distance_from(wqe.first_psn),
                 false => self.sent_end.distance_from(wqe.first_psn) - 1,
             };
-            end / self.read_chunk - begin / self.read_chunk + 1
+            let chunk = match wqe.opcode {
+                WrOpcode::RdmaRead => wqe.chunk(),
+                _ => 1,
+            };
+            end / chunk - begin / chunk + 1
         })
         .sum()
     }
