@@ -76,6 +76,8 @@ marks! {
         Tried: "A peer of which nothing is known missed a packet: that was sent again alone.",
         PeerKeeps: "Its ACK jumped over what was sent once: it keeps what is ahead of a gap.",
         PeerDrops: "It missed the next packet: went back.",
+        WentBackWithAnswers: "It did while READs were under way: their answers stayed.",
+        AskedToTheEnd: "Answers of such a peer were lost again: asked for all to the end.",
         TriedWithReads: "Such a peer was tried while READs or atomics were under way.",
         PeerLearnt: "Such a peer said which packets are here.",
         Knocked: "The missing packet was sent several times, so that a peer that keeps may know who asks.",

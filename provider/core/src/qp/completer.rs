@@ -130,7 +130,9 @@ impl Requester {
         }
         match code {
             NakCode::PsnSequence
-                if link.peer.is_known() || self.tries(psn, cx.common.config.recovery) =>
+                if link.peer.is_known()
+                    || self.tries(psn, cx.common.config.recovery)
+                    || self.has_reads() && self.keeps_answers(cx.common.config.recovery) =>
             {
                 self.take_selectively(link, packet, cx)
             }

@@ -10,6 +10,7 @@ use urxe_core::work::{RecvWr, SendFlags, SendWr, Sge, WrData, WrOpcode};
 use urxe_core::{AckMode, Recovery, RxPath, Time};
 use urxe_wire::{Operation, Packet};
 
+use super::repeats::Repeats;
 use super::road::{Cargo, Flow};
 use super::support::{IOVA, Pair, RECOVERY, RECV_CQ, SEND_CQ, Settings};
 
@@ -59,6 +60,9 @@ pub(crate) struct Ends {
     is_dead: bool,
     /// Packets that not every adapter knows.
     unknown: u64,
+    /// READ requests that the second side got, if it is one that goes back, and those of them that not every such adapter answers.
+    repeats: Option<Repeats>,
+    refused: u64,
     /// When each message that is under way was posted, and how long those took that are done.
     since: VecDeque<Time>,
     times: Vec<u64>,
@@ -106,6 +110,8 @@ impl Ends {
             done: 0,
             is_dead: false,
             unknown: 0,
+            repeats: (RECOVERY.get()[1] == Recovery::GoBackN).then(Repeats::default),
+            refused: 0,
             since: VecDeque::new(),
             times: Vec::new(),
             busy: Time::ZERO,
@@ -211,6 +217,11 @@ impl Flow for Ends {
     }
 
     fn arrive(&mut self, cargo: Cargo, now: Time) {
+        let repeats = self.repeats.as_mut().filter(|_| cargo.from == 0);
+        if repeats.is_some_and(|repeats| repeats.refuse(&cargo.bytes)) {
+            self.refused += 1;
+            return;
+        }
         let [near, far] = [cargo.from, 1 - cargo.from].map(|side| self.pair.nodes[side].addr);
         let path = RxPath::new(near, 4791, far, 0);
         self.pair.nodes[1 - cargo.from].with_env(now, |s, env| {
@@ -252,6 +263,10 @@ impl Flow for Ends {
 
     fn unknown(&self) -> u64 {
         self.unknown
+    }
+
+    fn refused(&self) -> u64 {
+        self.refused
     }
 
     fn times(&self) -> &[u64] {

@@ -4,6 +4,7 @@
 mod ends;
 mod hardship;
 mod learnt;
+mod repeats;
 mod rivals;
 mod road;
 #[path = "../support/mod.rs"]

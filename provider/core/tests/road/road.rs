@@ -84,6 +84,10 @@ pub(crate) trait Flow {
     fn unknown(&self) -> u64 {
         0
     }
+    /// READ requests that the other end dropped, as some adapters do.
+    fn refused(&self) -> u64 {
+        0
+    }
     /// Nanoseconds that each message took.
     fn times(&self) -> &[u64] {
         &[]
@@ -108,6 +112,8 @@ pub(crate) struct Outcome {
     pub(crate) again: u64,
     /// Packets that not every adapter knows.
     pub(crate) unknown: u64,
+    /// READ requests that the other end dropped, as some adapters do.
+    pub(crate) refused: u64,
     /// Milliseconds in which 99 of 100 messages of the first flow were done, and all of them, those that never were included.
     pub(crate) p99_ms: f64,
     pub(crate) longest_ms: f64,
@@ -227,6 +233,7 @@ pub(crate) fn drive(
     traffic.out.goodput = goodput.collect();
     traffic.out.again = flows.iter().map(|(_, flow)| flow.sent_again()).sum();
     traffic.out.unknown = flows.iter().map(|(_, flow)| flow.unknown()).sum();
+    traffic.out.refused = flows.iter().map(|(_, flow)| flow.refused()).sum();
     traffic.out.p99_ms = part_of(flows[0].1.times(), 0.99) as f64 * 1e-6;
     traffic.out.longest_ms = flows[0].1.longest(end) as f64 * 1e-6;
     traffic.out.queue_ms = traffic.waits as f64 / traffic.count.max(1) as f64 * 1e-6;

@@ -44,6 +44,18 @@ impl Requester {
         low
     }
 
+    /// Where what the request packet with this PSN stands for ends: of a READ, the answers that it asks for.
+    pub(super) fn request_end(&self, psn: Psn) -> Psn {
+        let wqe = self.sq.wqe(self.find_request(psn));
+        match wqe.opcode {
+            WrOpcode::RdmaRead => {
+                let at = psn.distance_from(wqe.first_psn);
+                wqe.first_psn.add(self.chunk_end(wqe, at))
+            }
+            _ => psn.next(),
+        }
+    }
+
     /// Sends the next lost packet again.
     #[cold]
     pub(crate) fn send_again<H: Host>(
@@ -64,7 +76,7 @@ impl Requester {
             self.drop_again(number);
             return SendStep::Local;
         }
-        let (number, psn) = self.begin_of_read(request, number, psn);
+        let (number, psn) = self.begin_of_read(request, number, psn, link);
         let aside = (
             self.cursor,
             self.next_psn,
@@ -110,18 +122,24 @@ impl Requester {
     }
 
     /// Where to ask for a READ again. If the peer has it, at what is lost; else at the beginning of the request that was lost: more
-    /// requests than there were would be more than the peer has places for.
-    fn begin_of_read(&self, request: u64, number: u64, psn: Psn) -> (u64, Psn) {
+    /// requests than there were would be more than the peer has places for. Linux's rxe repeats nothing that is before what it was
+    /// asked to repeat last: toward a peer that may do so, at the first that is missing.
+    fn begin_of_read(&self, request: u64, number: u64, psn: Psn, link: &Link) -> (u64, Psn) {
         let wqe = self.sq.wqe(request);
         if wqe.opcode != WrOpcode::RdmaRead {
             return (number, psn);
         }
         let at = psn.distance_from(wqe.first_psn);
-        if self.is_asked(wqe, at) {
+        let is_asked = self.is_asked(wqe, at);
+        if is_asked && self.may_ask_anything(link) {
             return (number, psn);
         }
         let into = at % wqe.chunk();
-        (number - u64::from(into), wqe.first_psn.add(at - into))
+        let back = match &self.selective {
+            Some(s) if is_asked => s.board.missing_before(number, into),
+            _ => into,
+        };
+        (number - u64::from(back), wqe.first_psn.add(at - back))
     }
 
     /// The peer has the request that asks for packet `at` of a READ.
@@ -201,17 +219,24 @@ impl Requester {
     }
 
     /// End of the part of a READ that is asked for at its packet `at`: of what is new, the chunk; of what is asked for
-    /// again, what is lost. Of a peer that may insist on it, the end of what was asked for.
+    /// again, what is lost. A peer that may not repeat things in any order is asked for all that is lost at once, and for all to the end of the
+    /// chunk if it is lost once more: the peer may insist on that end.
     #[inline]
     pub(crate) fn ask_end(&self, link: &Link, wqe: &SendWqe, at: u32) -> u32 {
         let end = self.chunk_end(wqe, at);
-        let may_end_before = !self.is_first_asking(link) && self.believes(link);
-        match &self.selective {
-            Some(s) if may_end_before && self.is_asked(wqe, at) => {
-                let run = s.board.run_of_lost(s.number(self.next_psn), end - at);
-                at + run
-            }
-            _ => end,
+        let Some(s) = &self.selective else {
+            return end;
+        };
+        let number = s.number(self.next_psn);
+        if self.is_first_asking(link) || !self.is_asked(wqe, at) {
+            end
+        } else if self.may_ask_anything(link) {
+            at + s.board.run_of_lost(number, end - at)
+        } else if s.board.was_asked_from(number) {
+            mark!(AskedToTheEnd);
+            end
+        } else {
+            at + s.board.span_of_lost(number, end - at)
         }
     }
 }

@@ -69,22 +69,29 @@ impl Requester {
     }
 
     pub(crate) fn go_back<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) -> Result<(), Fault> {
-        match self.retry.on_sequence_error(cx.now(), self.una) {
+        if self.may_go_back(self.una, cx)? {
+            mark!(WentBack);
+            self.rewind();
+        }
+        Ok(())
+    }
+
+    /// The peer misses `psn`, which was lost with all behind it. False if that is known.
+    pub(super) fn may_go_back<H: Host>(
+        &mut self,
+        psn: Psn,
+        cx: &mut Cx<'_, '_, H>,
+    ) -> Result<bool, Fault> {
+        match self.retry.on_sequence_error(cx.now(), psn) {
             Ok(true) => {
                 cx.common.stats.completer_retry_err += 1;
-                tell!(
-                    DEBUG,
-                    psn = self.una.get(),
-                    "packets are missing: sends again"
-                );
-                mark!(WentBack);
+                tell!(DEBUG, psn = psn.get(), "packets are missing: sends again");
                 self.on_loss(1, cx.now());
-                self.rewind();
-                Ok(())
+                Ok(true)
             }
             Ok(false) => {
                 mark!(RepeatedNakIgnored);
-                Ok(())
+                Ok(false)
             }
             Err(_) => {
                 mark!(SequenceRetriesExhausted);
@@ -170,8 +177,10 @@ impl Qp {
                     psn = self.req.una.get(),
                     "no answer in time: sends again"
                 );
-                if self.link.peer.is_known() {
-                    return self.req.resend_ends(cx.now());
+                let keeps_answers = self.req.is_trying(&self.link) && self.req.has_reads();
+                if self.link.peer.is_known() || keeps_answers {
+                    self.req.trial.stop();
+                    return self.req.resend_ends(&self.link, cx.now());
                 }
                 self.req.end_trial(cx.common);
                 self.req.on_silence(cx.now());

@@ -25,6 +25,8 @@ struct Place {
     is_answered: bool,
     /// Its answer was asked for again, with one before it that is missing, before the first of its answers was due.
     is_covered: bool,
+    /// It was the first of those that were sent again as one.
+    is_first: bool,
     /// The [`Resent`] that sent it last; 0 if it was sent once.
     resent: u32,
 }
@@ -384,6 +386,30 @@ impl Board {
         (run.count() as u32).max(1)
     }
 
+    /// Packets from `number` on, at most so many, up to the last that is to be sent again.
+    pub(crate) fn span_of_lost(&self, number: u64, max: u32) -> u32 {
+        let last = (0..max).rfind(|&n| self.known(number + u64::from(n)).is_queued);
+        last.map_or(1, |last| last + 1)
+    }
+
+    /// How far before `number`, at most so far, the first packet is that is not here.
+    pub(crate) fn missing_before(&self, number: u64, max: u32) -> u32 {
+        let max = u64::from(max).min(number - self.una);
+        let mut back = (1..=max).rev();
+        let missing = back.find(|back| !self.known(number - back).is_here);
+        missing.unwrap_or(0) as u32
+    }
+
+    /// The packet was not sent again.
+    pub(crate) fn was_sent_once(&self, number: u64) -> bool {
+        self.known(number).resent == 0
+    }
+
+    /// What was sent again last with this packet began with it.
+    pub(crate) fn was_asked_from(&self, number: u64) -> bool {
+        self.known(number).is_first
+    }
+
     /// Packets were sent again as one, before the new packet `next_new`.
     pub(crate) fn on_sent_again(&mut self, first: u64, count: u32, next_new: u64, now: Time) {
         self.resends += 1;
@@ -393,6 +419,7 @@ impl Board {
             let was_queued = core::mem::take(&mut place.is_queued);
             place.is_held = false;
             place.resent = resends;
+            place.is_first = number == first;
             self.queued -= u32::from(was_queued);
         }
         self.resent.push_back(Resent {

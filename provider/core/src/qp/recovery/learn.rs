@@ -8,7 +8,6 @@ use crate::error::Fault;
 use crate::qp::recovery::Peer;
 use crate::qp::requester::Requester;
 use crate::qp::{Link, Qp};
-use crate::work::WrOpcode;
 
 impl Requester {
     /// True if a NAK for `psn` is answered with that packet alone, to see what a peer does of which nothing is known.
@@ -24,7 +23,7 @@ impl Requester {
 
     /// True if answers ahead of one that is missing are kept, whatever the peer does about requests: it has executed all that it
     /// answered, and repeats what is asked for again.
-    pub(super) fn keeps_answers(&self, recovery: Recovery) -> bool {
+    pub(crate) fn keeps_answers(&self, recovery: Recovery) -> bool {
         recovery == Recovery::Selective
             && self.retry.has_left()
             && self.next_psn == self.sent_end
@@ -35,29 +34,66 @@ impl Requester {
     pub(super) fn tries_again(&mut self, psn: Psn) {
         let wqe = self.sq.wqe(self.find_request(psn));
         let is_data = !wqe.opcode.is_read_or_atomic();
-        let end = match wqe.opcode {
-            WrOpcode::RdmaRead => {
-                let at = psn.distance_from(wqe.first_psn);
-                wqe.first_psn.add(self.chunk_end(wqe, at))
-            }
-            _ if is_data => {
+        let end = match is_data {
+            true => {
                 let message_end = wqe.last_psn.next().distance_from(psn);
                 let sent = self.sent_end.distance_from(psn);
                 psn.add(self.trial.step().min(message_end).min(sent))
             }
-            _ => psn.next(),
+            false => self.request_end(psn),
         };
         self.trial.begin(end, is_data);
     }
 
-    /// The peer drops what is ahead of a gap, as far as was seen.
+    /// What the peer says of itself with having everything before `end`, and missing what is there or not saying so. False if it drops what is
+    /// ahead, as far as this tells.
+    pub(super) fn judge(&mut self, end: Psn, misses: bool) -> bool {
+        let s = self.selective.as_ref();
+        let alone = self
+            .trial
+            .alone
+            .filter(|alone| alone.is_before(self.sent_end));
+        let is_once = alone.zip(s).is_some_and(|(alone, s)| {
+            !alone.is_before(s.base) && s.board.was_sent_once(s.number(alone))
+        });
+        self.trial.take(end, misses, is_once)
+    }
+
+    /// Of a peer that misses `psn` it need not be seen whether it keeps what is behind: that was seen, or all of it was sent again already.
+    pub(super) fn drops(&self, psn: Psn) -> bool {
+        let s = self.selective.as_ref();
+        self.trial.is_over() || s.is_some_and(|s| psn.is_before(s.gone_back_to))
+    }
+
+    /// The peer drops what is ahead of a gap, as far as was seen: it has nothing from `psn` on. While READs are under way, what is here of
+    /// answers stays: adapters need not repeat what is before a part that they repeated.
     pub(super) fn go_back_after_trial<H: Host>(
         &mut self,
+        psn: Psn,
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
         mark!(PeerDrops);
-        self.end_trial(cx.common);
-        self.go_back(cx)
+        if !self.has_reads() {
+            self.end_trial(cx.common);
+            return self.go_back(cx);
+        }
+        self.trial.stop();
+        if self.may_go_back(psn, cx)? {
+            mark!(WentBackWithAnswers);
+            self.send_again_from(psn);
+        }
+        Ok(())
+    }
+
+    /// The peer has nothing from `psn` on.
+    fn send_again_from(&mut self, psn: Psn) {
+        let end = self.sent_end;
+        if let Some(s) = self.selective.as_mut().filter(|s| !psn.is_before(s.base)) {
+            let first = s.number(psn);
+            let end = first + u64::from(end.distance_from(psn));
+            (first..end).for_each(|number| s.board.queue(number));
+            s.gone_back_to = self.sent_end;
+        }
     }
 
     /// A peer of which nothing is known has no receive.
@@ -68,6 +104,13 @@ impl Requester {
         packet: &Packet<'_>,
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<(), Fault> {
+        if self.has_reads() {
+            let psn = packet.bth().psn;
+            self.trial.stop();
+            self.on_refused_for_now(timer, psn, cx)?;
+            self.send_again_from(psn);
+            return Ok(());
+        }
         self.end_trial(cx.common);
         self.on_rnr_nak(timer, packet.bth().psn, link, packet, cx)?;
         // Also while it waits already: what was to be sent again is forgotten.
@@ -85,6 +128,12 @@ impl Requester {
     #[inline]
     pub(crate) fn believes(&self, link: &Link) -> bool {
         link.peer.is_known() || self.trial.keeps
+    }
+
+    /// This peer repeats parts of answers in any order, and of any length.
+    #[inline]
+    pub(crate) fn may_ask_anything(&self, link: &Link) -> bool {
+        link.peer.is_known() || self.trial.is_sure()
     }
 
     /// What is lost is known of the packets under way, by a peer of which nothing is known.

@@ -63,6 +63,8 @@ pub(crate) struct Selective {
     answered: Psn,
     /// The last READ or atomic that was sent ends here, or all is done before `base`.
     reads_end: Psn,
+    /// The peer dropped all before, so it was sent again.
+    gone_back_to: Psn,
     /// A READ request that is to leave a second time.
     copy: Option<Psn>,
     /// Packets that are known to have arrived since this was looked at last.

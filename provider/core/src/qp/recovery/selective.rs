@@ -27,6 +27,7 @@ impl Selective {
             freed: una,
             answered: una,
             reads_end: una,
+            gone_back_to: una,
             copy: None,
             news: 0,
             probes: 0,
@@ -49,6 +50,7 @@ impl Selective {
             &mut self.freed,
             &mut self.answered,
             &mut self.reads_end,
+            &mut self.gone_back_to,
         ];
         for end in ends.into_iter().filter(|end| end.is_before(una)) {
             *end = una;
@@ -203,11 +205,11 @@ impl Requester {
         }
         self.take_credits(&aeth);
         let misses = kind == SyndromeKind::Nak(NakCode::PsnSequence);
-        let goes_on = !self.is_trying(link)
-            || self.trial.take(end, misses) && !(misses && self.trial.is_over());
+        let goes_on =
+            !self.is_trying(link) || self.judge(end, misses) && !(misses && self.drops(end));
         self.settle_to(end, link, cx)?;
         if !goes_on {
-            return self.go_back_after_trial(cx);
+            return self.go_back_after_trial(end, cx);
         }
         if misses && self.is_trying(link) {
             self.tries_again(end);
@@ -289,9 +291,9 @@ impl Requester {
             return Ok(());
         }
         if self.is_trying(link) {
-            self.trial.take(psn.next(), false);
+            self.judge(psn.next(), false);
         }
-        self.settle_to(psn, link, cx)?;
+        self.settle_to(self.heard_to(psn, link), link, cx)?;
         if link.peer == Peer::Selective {
             self.free_places(psn);
         }
@@ -309,6 +311,22 @@ impl Requester {
             s.arrived(number, cx.now());
         }
         Ok(())
+    }
+
+    /// An answer with this PSN came: what is missing before it? Of a peer that may insist on how a READ is asked for again, nothing is said of
+    /// a request's answer before all of it was due, so that what is missing of it is asked for in one go.
+    fn heard_to(&self, psn: Psn, link: &Link) -> Psn {
+        let wqe = self.sq.wqe(self.find_request(psn));
+        let is_last = self.request_end(psn) == psn.next();
+        if is_last || self.may_ask_anything(link) {
+            return psn;
+        }
+        let at = psn.distance_from(wqe.first_psn);
+        let begin = wqe.first_psn.add(at - at % wqe.chunk());
+        match begin.is_before(self.una) {
+            true => self.una,
+            false => begin,
+        }
     }
 
     /// The answer to the oldest packet.
@@ -419,7 +437,7 @@ impl Requester {
     }
 
     /// There was no receive for a packet: it is sent again later, and nothing else.
-    fn on_refused_for_now<H: Host>(
+    pub(super) fn on_refused_for_now<H: Host>(
         &mut self,
         timer: RnrTimer,
         psn: Psn,
@@ -442,16 +460,31 @@ impl Requester {
     }
 
     /// No answer came in time: the oldest packet and the newest are sent again.
-    pub(crate) fn resend_ends(&mut self, now: Time) {
+    pub(crate) fn resend_ends(&mut self, link: &Link, now: Time) {
         self.begin_selective();
-        let end = self.sent_end;
+        self.queue_ends(link);
         if let Some(s) = &mut self.selective {
-            let end = s.number(end);
-            s.board.probe(end);
             s.probe_at = None;
         }
         self.retry.await_send();
         self.on_silence(now);
+    }
+
+    /// Has the oldest packet and the newest sent again. Of a READ that a peer answers which says nothing of what it lacks, all that is missing of
+    /// the oldest request: else each silence would bring one packet.
+    fn queue_ends(&mut self, link: &Link) {
+        let (una, end) = (self.una, self.sent_end);
+        let is_known = link.peer.is_known();
+        let chunk = match una.is_before(end) && !is_known {
+            true => self.request_end(una),
+            false => una,
+        };
+        if let Some(s) = &mut self.selective {
+            let number = s.number(end);
+            s.board.probe(number);
+            let rest = s.number(una)..s.number(chunk);
+            rest.for_each(|number| s.board.queue(number));
+        }
     }
 
     /// Looks at the clock: is anything lost, or is it time to ask how things stand?
@@ -472,8 +505,7 @@ impl Requester {
             s.probe_at = (s.probes < PROBES_MAX).then(|| now + (patience << s.probes));
             if !sends {
                 mark!(SelectiveProbe);
-                let end = s.number(self.sent_end);
-                s.board.probe(end);
+                self.queue_ends(link);
                 self.trial.stop();
             }
         }

@@ -6,8 +6,10 @@
 //! step what was sent once only. Of such a peer an ACK is believed that says which packets are here.
 //!
 //! READs and atomics may be under way meanwhile. They leave as toward any adapter: once, with AckReq, no more of them than `max_rd_atomic` until
-//! each is answered whole. Answers are kept and asked for again as between two that tell each other, since the peer need not help with that; a
-//! part of an answer that ends before its request does is asked for once the peer is known to keep.
+//! each is answered whole. Answers are kept and asked for again as between two that tell each other, since the peer need not help with that, but
+//! with care: Linux's rxe repeats of a request nothing that is before the part that it repeated last. So what is missing of a request is asked for when all of it was
+//! due, in one go from the first to the last, and answers that are here stay, also where the requester goes back: only a timeout of a connection without READs forgets.
+//! Parts in any order are asked for once the peer was seen twice to keep.
 //!
 //! **The requester knocks.** To a peer that keeps, the missing packet leaves several times in a row, for some gaps. Any peer may be
 //! sent that, and no other requester does it.
@@ -24,6 +26,8 @@ const STEPS_MAX: u8 = 3;
 const DOUBLINGS_MAX: u8 = 6;
 /// Attempts in a row that end so: then the peer is one that drops, or the road one that loses many in a row.
 const FAILURES_MAX: u8 = 3;
+/// Times that a peer is seen to keep before it is taken for one that repeats parts of answers in any order.
+const JUMPS_MIN: u8 = 2;
 /// Times that a packet leaves more than once again, and then at each such gap only; how often more; how many of those must arrive.
 const KNOCKS: u8 = 16;
 const COPIES: u8 = 4;
@@ -45,6 +49,8 @@ pub(crate) struct Trial {
     pub(super) keeps: bool,
     /// It said which packets are here.
     pub(super) is_told: bool,
+    /// How often that was seen.
+    jumps: u8,
     steps: u8,
     failures: u8,
     knocks: u8,
@@ -98,20 +104,28 @@ impl Trial {
         repeats
     }
 
+    /// The peer keeps what is ahead of a gap, whatever a network does once.
+    pub(super) fn is_sure(&self) -> bool {
+        self.jumps >= JUMPS_MIN
+    }
+
     /// The peer drops what is ahead of a gap.
     pub(super) fn is_over(&self) -> bool {
         self.failures >= FAILURES_MAX
     }
 
-    /// What it says of the peer that it has everything before `end`, and misses what is there or does not say so. False if it drops
-    /// what is ahead, as far as this tells.
-    pub(super) fn take(&mut self, end: Psn, misses: bool) -> bool {
+    /// What it says of the peer that it has everything before `end`, and misses what is there or does not say so; what was sent behind what is tried
+    /// was sent once, or it says nothing. False if the peer drops what is ahead, as far as this tells.
+    pub(super) fn take(&mut self, end: Psn, misses: bool, is_once: bool) -> bool {
         let Some(alone) = self.alone else {
             return true;
         };
         if end.is_after(alone) {
-            mark!(PeerKeeps if !self.keeps);
-            (self.keeps, self.failures) = (true, 0);
+            if is_once {
+                mark!(PeerKeeps if !self.keeps);
+                (self.keeps, self.failures) = (true, 0);
+                self.jumps = self.jumps.saturating_add(1);
+            }
             self.stop();
         } else if end == alone && misses {
             self.steps += u8::from(self.steps < DOUBLINGS_MAX);
@@ -165,13 +179,15 @@ mod tests {
             ..Trial::default()
         };
         let mut jumped = tried;
-        assert!(jumped.take(psn(9), true));
+        assert!(jumped.take(psn(9), true, true));
         assert!(jumped.keeps);
+        let mut copied = tried;
+        assert!(copied.take(psn(9), true, false) && !copied.keeps);
         let mut missed = tried;
-        assert!(missed.take(psn(6), false), "only filled");
+        assert!(missed.take(psn(6), false, true), "only filled");
         let mut steps = Vec::new();
         let mut end = 6;
-        while missed.take(psn(end), true) {
+        while missed.take(psn(end), true, true) {
             steps.push(missed.step());
             end += missed.step();
             missed.begin(psn(end), true);
@@ -180,7 +196,7 @@ mod tests {
         assert_eq!(missed.failures, 1);
         let mut stopped = tried;
         stopped.stop();
-        assert!(stopped.take(psn(9), true) && !stopped.keeps);
+        assert!(stopped.take(psn(9), true, true) && !stopped.keeps);
     }
 
     fn again(seen: &mut Seen, n: u32, times: u32, behind: u32) {
