@@ -311,7 +311,7 @@ impl Requester {
             return (!self.is_drained()).then_some(SendBlocked::Fence);
         }
         let span = match wqe.opcode {
-            WrOpcode::RdmaRead => wqe.length.div_ceil(link.mtu).clamp(1, self.read_chunk),
+            WrOpcode::RdmaRead => wqe.length.div_ceil(link.mtu).clamp(1, self.chunk(link)),
             _ => 1,
         };
         (!self.window_allows(wqe, span)).then_some(SendBlocked::Window)
@@ -356,9 +356,12 @@ impl Requester {
         };
         let (first, last) = (self.assign_psn, self.assign_psn.add(packets - 1));
         mark!(PsnWrapInMessage if last.get() < first.get());
-        let chunk = self.read_chunk;
+        let chunk = match wqe.opcode {
+            WrOpcode::RdmaRead => Some(self.chunk(link)),
+            _ => None,
+        };
         let wqe = self.sq.wqe_mut(self.cursor);
-        if wqe.opcode == WrOpcode::RdmaRead {
+        if let Some(chunk) = chunk {
             wqe.swap = chunk.into();
         }
         (wqe.first_psn, wqe.last_psn) = (first, last);

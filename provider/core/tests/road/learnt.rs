@@ -92,11 +92,12 @@ fn reads_of_any_peer_lose_less() {
         (Recovery::Keep, long(1_000), 0.6),
         (Recovery::Keep, long(5_000), 0.4),
         (Recovery::Keep, reorder, 0.75),
-        (Recovery::Keep, short(1_000), 0.7),
-        (Recovery::GoBackN, long(1_000), 0.5),
-        (Recovery::GoBackN, long(5_000), 0.15),
+        (Recovery::Keep, short(1_000), 0.85),
+        (Recovery::GoBackN, long(1_000), 0.6),
+        (Recovery::GoBackN, long(5_000), 0.2),
         (Recovery::GoBackN, reorder, 0.75),
-        (Recovery::GoBackN, short(1_000), 0.7),
+        (Recovery::GoBackN, short(1_000), 0.85),
+        (Recovery::GoBackN, short(5_000), 0.4),
     ] {
         let pair = [Recovery::Selective, other];
         let (ratio, out) = untold(pair, road, Load::new(WrOpcode::RdmaRead), 16.0);

@@ -19,6 +19,9 @@ use crate::work::{MESSAGE_MAX, WrOpcode};
 /// Packets that a READ request asks for, at least, if it leaves twice: so the second costs little.
 const TWICE_FROM: u32 = 8;
 
+/// Packets that a READ request asks for while answers are lost, if that is enough to fill the window.
+const CHUNK: u32 = 16;
+
 impl Requester {
     /// A READ or atomic was answered, up to `psn`, and the answer was the next in order.
     #[inline]
@@ -73,6 +76,17 @@ impl Requester {
         match &self.selective {
             Some(s) => self.una.is_before(s.reads_end),
             None => self.rd_inflight > 0,
+        }
+    }
+
+    /// Packets that a request of a READ asks for, from now on. While answers are lost on the way from a peer that may repeat a request to its
+    /// end only, no more than fill the window: the fewer they are, the fewer come twice.
+    pub(crate) fn chunk(&self, link: &Link) -> u32 {
+        let small = CHUNK.min(self.read_chunk);
+        let is_lossy = self.selective.is_some() && !self.may_ask_anything(link);
+        match is_lossy && self.window.packets() <= small * u32::from(link.max_rd_atomic) {
+            true => small,
+            false => self.read_chunk,
         }
     }
 
