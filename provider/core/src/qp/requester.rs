@@ -381,13 +381,6 @@ impl Requester {
         end - at
     }
 
-    /// End of the READ request that packet `at` of the response belongs to.
-    #[inline]
-    pub(crate) fn chunk_end(&self, wqe: &SendWqe, at: u32) -> u32 {
-        let packets = wqe.last_psn.distance_from(wqe.first_psn) + 1;
-        ((at / wqe.chunk() + 1) * wqe.chunk()).min(packets)
-    }
-
     /// Puts one packet of a SEND or WRITE into the batch. `SERVICE` is where the opcodes
     /// of the QP's service begin, and `IS_ONLY` says that the message has one packet, as most have.
     #[inline]

@@ -14,7 +14,7 @@ use crate::qp::replay::{Resource, ResourceKind};
 use crate::qp::requester::{Requester, SendStep};
 use crate::qp::responder::Responder;
 use crate::transmit::TxBatch;
-use crate::work::{MESSAGE_MAX, WrOpcode};
+use crate::work::{MESSAGE_MAX, SendWqe, WrOpcode};
 
 /// Packets that a READ request asks for, at least, if it leaves twice: so the second costs little.
 const TWICE_FROM: u32 = 8;
@@ -88,6 +88,13 @@ impl Requester {
             true => small,
             false => self.read_chunk,
         }
+    }
+
+    /// End of the READ request that packet `at` of the response belongs to.
+    #[inline]
+    pub(crate) fn chunk_end(&self, wqe: &SendWqe, at: u32) -> u32 {
+        let packets = wqe.last_psn.distance_from(wqe.first_psn) + 1;
+        ((at / wqe.chunk() + 1) * wqe.chunk()).min(packets)
     }
 
     /// A new READ request or atomic left that stands for `span` PSNs.
