@@ -75,6 +75,7 @@ marks! {
         SequenceRetriesExhausted: "Sequence errors used the retry counter up.",
         Tried: "A peer of which nothing is known missed a packet: that was sent again alone.",
         PeerKeeps: "Its ACK jumped over what was sent once: it keeps what is ahead of a gap.",
+        PeerProven: "It had many requests behind a gap, again: it keeps them beyond doubt.",
         PeerDrops: "It missed the next packet: went back.",
         WentBackWithAnswers: "It did while READs were under way: their answers stayed.",
         AskedToTheEnd: "Answers of such a peer were lost again: asked for all to the end.",

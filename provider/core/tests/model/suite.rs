@@ -10,7 +10,7 @@ use urxe_core::marks::{self, Mark};
 
 use urxe_core::Time;
 
-use crate::support::{AGREES, Node, QUIET_MAX, RECOVERY, recoveries};
+use crate::support::{AGREES, Node, PARTICULAR, QUIET_MAX, RECOVERY, recoveries};
 
 /// One service's random programs.
 #[derive(Debug)]
@@ -78,6 +78,8 @@ pub(crate) fn run_program(service: &Service, seed: u64) -> Run {
     RECOVERY.set(recoveries(seed));
     AGREES.set((seed / 9).is_multiple_of(2));
     QUIET_MAX.set(QUIET_NS);
+    // The programs of which no connection begins again.
+    PARTICULAR.set(service.name == "rc");
     (service.run)(seed)
 }
 

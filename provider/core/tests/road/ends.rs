@@ -8,10 +8,10 @@ use urxe_core::qp::attr::{Mtu, QpCap};
 use urxe_core::transmit::{RunLimits, TxBatch};
 use urxe_core::work::{RecvWr, SendFlags, SendWr, Sge, WrData, WrOpcode};
 use urxe_core::{AckMode, Recovery, RxPath, Time};
-use urxe_wire::{Operation, Packet};
+use urxe_wire::{Operation, Packet, Psn};
 
-use super::repeats::Repeats;
 use super::road::{Cargo, Flow};
+use super::support::repeats::Repeats;
 use super::support::{IOVA, Pair, RECOVERY, RECV_CQ, SEND_CQ, Settings};
 
 /// What a datagram takes on a link beside its UDP payload.
@@ -110,7 +110,8 @@ impl Ends {
             done: 0,
             is_dead: false,
             unknown: 0,
-            repeats: (RECOVERY.get()[1] == Recovery::GoBackN).then(Repeats::default),
+            repeats: (RECOVERY.get()[1] == Recovery::GoBackN)
+                .then(|| Repeats::new(settings.mtu.bytes(), Psn::new(settings.psn[0]))),
             refused: 0,
             since: VecDeque::new(),
             times: Vec::new(),

@@ -4,7 +4,6 @@
 mod ends;
 mod hardship;
 mod learnt;
-mod repeats;
 mod rivals;
 mod road;
 #[path = "../support/mod.rs"]

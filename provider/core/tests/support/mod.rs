@@ -5,6 +5,7 @@
 
 pub mod bytes;
 pub mod late;
+pub mod repeats;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -22,6 +23,7 @@ use urxe_core::{AckMode, Env, QpInit, Recovery, RxPath, Shard, ShardConfig, Time
 use urxe_wire::{IcrcPolicy, Packet, Psn, Qkey, Qpn};
 
 use late::{Late, Of};
+use repeats::Repeats;
 
 /// SplitMix64: small, and the same everywhere.
 #[derive(Clone, Debug)]
@@ -188,6 +190,8 @@ thread_local! {
     pub static AGREES: Cell<bool> = const { Cell::new(true) };
     /// Nanoseconds in which nothing may be sent although something will be.
     pub static QUIET_MAX: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// Whether sides that go back repeat of READs what Linux's rxe does, and no more.
+    pub static PARTICULAR: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The Q_Key of datagram QPs.
@@ -449,6 +453,14 @@ pub enum Verdict {
 
 type Filter = Box<dyn FnMut(usize, &[u8]) -> Verdict>;
 
+/// A packet on its way.
+struct Travelling {
+    to: usize,
+    ident: u16,
+    bytes: Vec<u8>,
+    is_damaged: bool,
+}
+
 /// Two nodes and the wire between them.
 pub struct Pair {
     pub nodes: [Node; 2],
@@ -460,7 +472,9 @@ pub struct Pair {
     pub filter: Option<Filter>,
     /// Packets sent by each side.
     pub sent: [u64; 2],
-    in_flight: BTreeMap<(Time, u64), (usize, u16, Vec<u8>)>,
+    /// What a side repeats of READs, if it is as particular as some adapters.
+    repeats: [Option<Repeats>; 2],
+    in_flight: BTreeMap<(Time, u64), Travelling>,
     sequence: u64,
     /// How often the packets of a PSN were spoilt, by sender, kind and PSN.
     spoilt: BTreeMap<(usize, bool, u32), u32>,
@@ -494,6 +508,10 @@ impl Pair {
             acks: AckMode::Now,
             filter: None,
             sent: [0; 2],
+            repeats: [0, 1].map(|side| {
+                let answers = s.recovery[side] == Recovery::GoBackN && PARTICULAR.get();
+                answers.then(|| Repeats::new(s.mtu.bytes(), Psn::new(s.psn[1 - side])))
+            }),
             in_flight: BTreeMap::new(),
             sequence: 0,
             spoilt: BTreeMap::new(),
@@ -601,8 +619,13 @@ impl Pair {
             if f.batch_ns > 0 {
                 at = Time(at.0.next_multiple_of(f.batch_ns));
             }
-            self.in_flight
-                .insert((at, self.sequence), (1 - from, ident, packet.clone()));
+            let travelling = Travelling {
+                to: 1 - from,
+                ident,
+                bytes: packet.clone(),
+                is_damaged: corrupted,
+            };
+            self.in_flight.insert((at, self.sequence), travelling);
         }
     }
 
@@ -620,14 +643,23 @@ impl Pair {
             if entry.key().0 > now {
                 break;
             }
-            let (to, ident, packet) = entry.remove();
-            self.deliver(to, ident, &packet);
+            let packet = entry.remove();
+            if !self.is_refused(&packet) {
+                self.deliver(packet.to, packet.ident, &packet.bytes);
+            }
         }
         for node in &mut self.nodes {
             node.with_env(now, |s, env| s.handle_timeout(env));
         }
         self.serve_late();
         true
+    }
+
+    /// A READ request that some adapters drop.
+    fn is_refused(&mut self, packet: &Travelling) -> bool {
+        let repeats = self.repeats[packet.to].as_mut();
+        let repeats = repeats.filter(|_| !packet.is_damaged);
+        repeats.is_some_and(|repeats| repeats.refuse(&packet.bytes))
     }
 
     fn serve_late(&mut self) -> bool {

@@ -43,6 +43,8 @@ impl Requester {
             false => self.request_end(psn),
         };
         self.trial.begin(end, is_data);
+        self.trial.behind = Some((end, self.sent_end));
+        self.trial.run = 0;
     }
 
     /// What the peer says of itself with having everything before `end`, and missing what is there or not saying so. False if it drops what is
@@ -56,7 +58,26 @@ impl Requester {
         let is_once = alone.zip(s).is_some_and(|(alone, s)| {
             !alone.is_before(s.base) && s.board.was_sent_once(s.number(alone))
         });
+        self.look_behind(end, misses);
         self.trial.take(end, misses, is_once)
+    }
+
+    /// The peer has everything before `end`: how many of those behind what was tried are that, which it had before?
+    fn look_behind(&mut self, end: Psn, misses: bool) {
+        while let Some((next, limit)) = self.trial.behind.filter(|(next, _)| end.is_after(*next)) {
+            let s = self.selective.as_ref();
+            let is_here = !next.is_before(self.una) && next.is_before(limit);
+            let was_once = s.is_some_and(|s| is_here && s.board.was_sent_once(s.number(next)));
+            if !was_once {
+                self.trial.behind = None;
+                return;
+            }
+            let next = self.request_end(next);
+            self.trial.had(next);
+        }
+        if misses {
+            self.trial.behind = None;
+        }
     }
 
     /// Of a peer that misses `psn` it need not be seen whether it keeps what is behind: that was seen, or all of it was sent again already.

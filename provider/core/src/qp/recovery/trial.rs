@@ -9,7 +9,7 @@
 //! each is answered whole. Answers are kept and asked for again as between two that tell each other, since the peer need not help with that, but
 //! with care: Linux's rxe repeats of a request nothing that is before the part that it repeated last. So what is missing of a request is asked for when all of it was
 //! due, in one go from the first to the last, and answers that are here stay, also where the requester goes back: only a timeout of a connection without READs forgets.
-//! Parts in any order are asked for once the peer was seen twice to keep.
+//! Parts in any order are asked for once it is beyond doubt that the peer keeps.
 //!
 //! **The requester knocks.** To a peer that keeps, the missing packet leaves several times in a row, for some gaps. Any peer may be
 //! sent that, and no other requester does it.
@@ -26,8 +26,10 @@ const STEPS_MAX: u8 = 3;
 const DOUBLINGS_MAX: u8 = 6;
 /// Attempts in a row that end so: then the peer is one that drops, or the road one that loses many in a row.
 const FAILURES_MAX: u8 = 3;
-/// Times that a peer is seen to keep before it is taken for one that repeats parts of answers in any order.
-const JUMPS_MIN: u8 = 2;
+/// Requests behind a gap that a peer had, one after the other, and times that it did: then it is one that keeps whatever a network did. One
+/// or two may have been so late that they came after the gap was filled.
+const RUN_OF_KEPT: u8 = 4;
+const PROOFS_MIN: u8 = 2;
 /// Times that a packet leaves more than once again, and then at each such gap only; how often more; how many of those must arrive.
 const KNOCKS: u8 = 16;
 const COPIES: u8 = 4;
@@ -49,8 +51,11 @@ pub(crate) struct Trial {
     pub(super) keeps: bool,
     /// It said which packets are here.
     pub(super) is_told: bool,
-    /// How often that was seen.
-    jumps: u8,
+    /// Behind what is tried, the next request that the peer is to have, and where those end that were sent before it was tried.
+    pub(super) behind: Option<(Psn, Psn)>,
+    /// How many it had.
+    pub(super) run: u8,
+    proofs: u8,
     steps: u8,
     failures: u8,
     knocks: u8,
@@ -75,6 +80,7 @@ impl Trial {
     /// From here on it cannot be said what was sent once.
     pub(super) fn stop(&mut self) {
         (self.alone, self.steps, self.copies) = (None, 0, 0);
+        self.behind = None;
     }
 
     /// Packets that are sent again in the next step.
@@ -104,9 +110,20 @@ impl Trial {
         repeats
     }
 
-    /// The peer keeps what is ahead of a gap, whatever a network does once.
+    /// The peer keeps what is ahead of a gap, whatever a network did.
     pub(super) fn is_sure(&self) -> bool {
-        self.jumps >= JUMPS_MIN
+        self.proofs >= PROOFS_MIN
+    }
+
+    /// The peer has the next request behind what was tried, and then misses the one that begins at `next` if it keeps nothing.
+    pub(super) fn had(&mut self, next: Psn) {
+        self.run += 1;
+        self.behind = self.behind.map(|(_, limit)| (next, limit));
+        if self.run == RUN_OF_KEPT {
+            self.proofs = self.proofs.saturating_add(1);
+            mark!(PeerProven if self.proofs == PROOFS_MIN);
+            self.behind = None;
+        }
     }
 
     /// The peer drops what is ahead of a gap.
@@ -124,9 +141,10 @@ impl Trial {
             if is_once {
                 mark!(PeerKeeps if !self.keeps);
                 (self.keeps, self.failures) = (true, 0);
-                self.jumps = self.jumps.saturating_add(1);
             }
+            let behind = self.behind;
             self.stop();
+            self.behind = behind;
         } else if end == alone && misses {
             self.steps += u8::from(self.steps < DOUBLINGS_MAX);
             self.failures += u8::from(!self.keeps && self.steps == STEPS_MAX);
@@ -197,6 +215,18 @@ mod tests {
         let mut stopped = tried;
         stopped.stop();
         assert!(stopped.take(psn(9), true, true) && !stopped.keeps);
+    }
+
+    #[test]
+    fn many_behind_a_gap_are_beyond_doubt() {
+        let mut trial = Trial::default();
+        for run in [3, 4, 4] {
+            assert!(!trial.is_sure());
+            (trial.behind, trial.run) = (Some((psn(6), psn(60))), 0);
+            (0..run).for_each(|n| trial.had(psn(7 + n)));
+            assert_eq!(trial.behind.is_none(), run == 4);
+        }
+        assert!(trial.is_sure());
     }
 
     fn again(seen: &mut Seen, n: u32, times: u32, behind: u32) {
