@@ -453,6 +453,9 @@ pub enum Verdict {
 
 type Filter = Box<dyn FnMut(usize, &[u8]) -> Verdict>;
 
+/// The byte of the BTH that switches may change.
+const NOT_IN_CRC: usize = 4;
+
 /// A packet on its way.
 struct Travelling {
     to: usize,
@@ -598,10 +601,12 @@ impl Pair {
         if lost {
             return;
         }
+        let mut is_damaged = corrupted;
         if corrupted {
             // One bit, so that a CRC must see it.
             let bit = self.rng.below(packet.len() as u64 * 8) as usize;
             packet[bit / 8] ^= 1 << (bit % 8);
+            is_damaged = bit / 8 != NOT_IN_CRC;
         }
         let copies = if self.rng.chance(f.duplicate) { 2 } else { 1 };
         for _ in 0..copies {
@@ -623,7 +628,7 @@ impl Pair {
                 to: 1 - from,
                 ident,
                 bytes: packet.clone(),
-                is_damaged: corrupted,
+                is_damaged,
             };
             self.in_flight.insert((at, self.sequence), travelling);
         }

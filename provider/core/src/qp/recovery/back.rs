@@ -82,7 +82,7 @@ impl Requester {
         psn: Psn,
         cx: &mut Cx<'_, '_, H>,
     ) -> Result<bool, Fault> {
-        match self.retry.on_sequence_error(cx.now(), psn) {
+        match self.retry.on_sequence_error(cx.now(), psn, self.una) {
             Ok(true) => {
                 cx.common.stats.completer_retry_err += 1;
                 tell!(DEBUG, psn = psn.get(), "packets are missing: sends again");
@@ -163,7 +163,7 @@ impl Qp {
         {
             self.req.retry.wait_again(cx.now());
         }
-        match self.req.retry.expire(cx.now()) {
+        match self.req.retry.expire(cx.now(), self.req.una) {
             Expired::Nothing => self.req.probe(cx.now()),
             Expired::RnrOver => mark!(RnrWaitOver),
             Expired::AckTimeout => {

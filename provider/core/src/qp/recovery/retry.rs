@@ -33,6 +33,8 @@ pub(crate) struct Retry {
     rnr_at: Option<Psn>,
     /// PSN that the requester went back to last, while nothing has moved since.
     rewound_to: Option<Psn>,
+    /// The oldest packet when a retry was counted last.
+    counted_at: Option<Psn>,
 }
 
 impl Retry {
@@ -86,16 +88,31 @@ impl Retry {
         };
     }
 
-    /// A sequence NAK or a missing response: go back to `una`? Once per gap, until
+    /// A sequence NAK or a missing response, while `una` is the oldest packet: go back to `psn`? Once per gap, until
     /// something moves or time runs out.
-    pub(crate) fn on_sequence_error(&mut self, now: Time, una: Psn) -> Result<bool, Exhausted> {
-        if self.rewound_to == Some(una) || self.rnr_until.is_some() {
+    pub(crate) fn on_sequence_error(
+        &mut self,
+        now: Time,
+        psn: Psn,
+        una: Psn,
+    ) -> Result<bool, Exhausted> {
+        if self.rewound_to == Some(psn) || self.rnr_until.is_some() {
             return Ok(false);
         }
-        self.retries_left = self.retries_left.checked_sub(1).ok_or(Exhausted)?;
-        self.rewound_to = Some(una);
+        self.count(una).ok_or(Exhausted)?;
+        self.rewound_to = Some(psn);
         self.ack_deadline = self.late_at(now);
         Ok(true)
+    }
+
+    /// Counts a retry of what is under way from `una` on. What refills the counter is also that something was acknowledged since the last, as a
+    /// NAK does for what is before its PSN.
+    fn count(&mut self, una: Psn) -> Option<()> {
+        if self.counted_at.replace(una) != Some(una) {
+            self.retries_left = self.retry_cnt;
+        }
+        self.retries_left = self.retries_left.checked_sub(1)?;
+        Some(())
     }
 
     /// An RNR NAK for the request at `una`: wait. What refills the counter is that something was acknowledged since the last, which the
@@ -147,8 +164,8 @@ impl Retry {
         self.ack_deadline = self.late_at(now);
     }
 
-    /// Looks at the clock.
-    pub(crate) fn expire(&mut self, now: Time) -> Expired {
+    /// Looks at the clock, while `una` is the oldest packet.
+    pub(crate) fn expire(&mut self, now: Time, una: Psn) -> Expired {
         if let Some(until) = self.rnr_until {
             if until > now {
                 return Expired::Nothing;
@@ -160,10 +177,9 @@ impl Retry {
             Some(deadline) if deadline <= now => {}
             _ => return Expired::Nothing,
         }
-        match self.retries_left.checked_sub(1) {
+        match self.count(una) {
             None => Expired::GiveUp,
-            Some(left) => {
-                self.retries_left = left;
+            Some(()) => {
                 self.rewound_to = None;
                 self.ack_deadline = self.late_at(now);
                 Expired::AckTimeout
@@ -223,25 +239,31 @@ mod tests {
         let mut r = retry(14, 2, 7);
         r.on_sent(Time(0));
         let mut now = r.deadline().expect("armed");
-        assert_eq!(r.expire(Time(now.0 - 1)), Expired::Nothing);
+        assert_eq!(r.expire(Time(now.0 - 1), Psn::ZERO), Expired::Nothing);
         for _ in 0..2 {
             assert!(r.has_left());
-            assert_eq!(r.expire(now), Expired::AckTimeout);
+            assert_eq!(r.expire(now, Psn::ZERO), Expired::AckTimeout);
             now = r.deadline().expect("armed again");
         }
         assert!(!r.has_left());
-        assert_eq!(r.expire(now), Expired::GiveUp);
+        assert_eq!(r.expire(now, Psn::ZERO), Expired::GiveUp);
     }
 
     #[test]
     fn progress_refills_the_counters_and_stops_the_clock_when_all_is_done() {
         let mut r = retry(14, 1, 1);
         r.on_sent(Time(0));
-        assert_eq!(r.expire(r.deadline().expect("armed")), Expired::AckTimeout);
+        assert_eq!(
+            r.expire(r.deadline().expect("armed"), Psn::ZERO),
+            Expired::AckTimeout
+        );
         r.on_progress(Time(10), true);
         assert_eq!(r.deadline(), None);
         r.on_sent(Time(20));
-        assert_eq!(r.expire(r.deadline().expect("armed")), Expired::AckTimeout);
+        assert_eq!(
+            r.expire(r.deadline().expect("armed"), Psn::ZERO),
+            Expired::AckTimeout
+        );
     }
 
     #[test]
@@ -255,21 +277,39 @@ mod tests {
             assert_eq!(r.late_since(late), Some(since));
             r.wait_again(late);
             since = late;
-            assert_eq!(r.expire(late), Expired::Nothing);
+            assert_eq!(r.expire(late, Psn::ZERO), Expired::Nothing);
         }
         let late = r.deadline().expect("armed");
-        assert_eq!(r.expire(late), Expired::GiveUp);
+        assert_eq!(r.expire(late, Psn::ZERO), Expired::GiveUp);
     }
 
     #[test]
     fn one_step_back_for_one_gap() {
         let mut r = retry(14, 1, 7);
-        let una = Psn::new(9);
-        assert_eq!(r.on_sequence_error(Time(0), una), Ok(true));
-        assert_eq!(r.on_sequence_error(Time(1), una), Ok(false));
-        r.on_progress(Time(2), false);
-        assert_eq!(r.on_sequence_error(Time(3), Psn::new(10)), Ok(true));
-        assert_eq!(r.on_sequence_error(Time(4), Psn::new(11)), Err(Exhausted));
+        let mut error =
+            |now, psn, una| r.on_sequence_error(Time(now), Psn::new(psn), Psn::new(una));
+        assert_eq!(error(0, 9, 9), Ok(true));
+        assert_eq!(error(1, 9, 9), Ok(false));
+        assert_eq!(error(2, 11, 9), Err(Exhausted));
+        // What is before it was acknowledged with it.
+        assert_eq!(error(3, 10, 10), Ok(true));
+        assert_eq!(error(4, 12, 10), Err(Exhausted));
+    }
+
+    #[test]
+    fn what_a_nak_acknowledges_refills_the_counter_before_it_counts() {
+        let mut r = retry(14, 1, 7);
+        r.on_sent(Time(0));
+        let first = r.deadline().expect("armed");
+        assert_eq!(r.expire(first, Psn::new(9)), Expired::AckTimeout);
+        assert_eq!(
+            r.on_sequence_error(first, Psn::new(10), Psn::new(10)),
+            Ok(true)
+        );
+        let second = r.deadline().expect("armed");
+        assert_eq!(r.expire(second, Psn::new(10)), Expired::GiveUp);
+        let third = r.deadline().expect("armed");
+        assert_eq!(r.expire(third, Psn::new(11)), Expired::AckTimeout);
     }
 
     #[test]
@@ -280,7 +320,7 @@ mod tests {
         assert_eq!(r.on_rnr(Time(0), timer, Psn::new(1)), Ok(()));
         // It acknowledged the request before.
         r.on_progress(Time(0), false);
-        assert_eq!(r.expire(Time(640_000)), Expired::RnrOver);
+        assert_eq!(r.expire(Time(640_000), Psn::ZERO), Expired::RnrOver);
         let second = r.on_rnr(Time(640_000), timer, Psn::new(1));
         assert_eq!(second, Err(Exhausted));
         let other = r.on_rnr(Time(640_000), timer, Psn::new(2));
@@ -291,14 +331,20 @@ mod tests {
     fn an_rnr_nak_refills_no_counter() {
         let mut r = retry(14, 1, 7);
         r.on_sent(Time(0));
-        assert_eq!(r.expire(r.deadline().expect("armed")), Expired::AckTimeout);
+        assert_eq!(
+            r.expire(r.deadline().expect("armed"), Psn::ZERO),
+            Expired::AckTimeout
+        );
         for _ in 0..3 {
             assert_eq!(r.on_rnr(Time(0), RnrTimer::new(12), Psn::ZERO), Ok(()));
             let until = r.deadline().expect("it waits");
-            assert_eq!(r.expire(until), Expired::RnrOver);
+            assert_eq!(r.expire(until, Psn::ZERO), Expired::RnrOver);
         }
         r.on_sent(Time(0));
-        assert_eq!(r.expire(r.deadline().expect("armed")), Expired::GiveUp);
+        assert_eq!(
+            r.expire(r.deadline().expect("armed"), Psn::ZERO),
+            Expired::GiveUp
+        );
     }
 
     #[test]
@@ -308,12 +354,12 @@ mod tests {
         assert_eq!(r.on_rnr(Time(0), timer, Psn::ZERO), Ok(()));
         assert!(r.waits_for_rnr());
         assert_eq!(
-            r.on_sequence_error(Time(1), Psn::new(1)),
+            r.on_sequence_error(Time(1), Psn::new(1), Psn::new(1)),
             Ok(false),
             "ignored while waiting"
         );
-        assert_eq!(r.expire(Time(639_999)), Expired::Nothing);
-        assert_eq!(r.expire(Time(640_000)), Expired::RnrOver);
+        assert_eq!(r.expire(Time(639_999), Psn::ZERO), Expired::Nothing);
+        assert_eq!(r.expire(Time(640_000), Psn::ZERO), Expired::RnrOver);
         assert_eq!(r.on_rnr(Time(0), timer, Psn::ZERO), Err(Exhausted));
         let mut forever = retry(14, 7, 7);
         for _ in 0..1000 {
