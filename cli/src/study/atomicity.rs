@@ -1,5 +1,6 @@
 //! What is atomic against what, and in which order bytes appear: shown by programs that would see it fail.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -167,10 +168,13 @@ fn beside_cpu(lab: &Lab, rounds: u64, waits: bool) -> Result<u64, CliError> {
     let [near, _far] = lab.pair()?;
     let is_over = AtomicBool::new(false);
     let own = AtomicU64::new(0);
+    // The CPU has loaded before anything is added, however busy the machine is.
+    let begin = Barrier::new(2);
     thread::scope(|scope| {
         let cpu = scope.spawn(|| {
-            while !is_over.load(Ordering::Acquire) {
-                let before = word.load_u64(0);
+            let mut before = word.load_u64(0);
+            begin.wait();
+            loop {
                 while waits && word.load_u64(0) == before && !is_over.load(Ordering::Acquire) {
                     thread::yield_now();
                 }
@@ -178,8 +182,13 @@ fn beside_cpu(lab: &Lab, rounds: u64, waits: bool) -> Result<u64, CliError> {
                 (0..20).for_each(|_| std::hint::spin_loop());
                 word.store_u64(0, before + 1);
                 own.fetch_add(1, Ordering::Relaxed);
+                if is_over.load(Ordering::Acquire) {
+                    break;
+                }
+                before = word.load_u64(0);
             }
         });
+        begin.wait();
         let added = add(&near, &word, &scratch, rounds);
         is_over.store(true, Ordering::Release);
         let ended = cpu.join();
