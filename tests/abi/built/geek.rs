@@ -54,11 +54,15 @@ fn messages() {
     sample.client.args([&sample.address, &port]);
     let ran = run(sample.client);
     expect_well("client", &ran);
-    let words = "received message: message from passive/server side";
-    assert!(ran.text.contains(words), "{}", ran.text);
+    for words in [
+        "received message: message from passive/server side",
+        "send completed successfully.",
+    ] {
+        assert!(ran.text.contains(words), "{}", ran.text);
+    }
+    // The client goes as soon as both is done. On a busy machine the server's polling thread may come too late then to say what it received:
+    // the other one destroys the QP, and with it the completion.
     sample.server.wait_for("peer disconnected.");
-    let words = "received message: message from active/client side";
-    assert!(sample.server.said().contains(words));
 }
 
 /// The answer and the ACK of what it answers come in either order: for the sample one of them is the wrong one.
