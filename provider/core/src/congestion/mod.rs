@@ -308,20 +308,8 @@ mod tests {
         let apart = 400_000_000;
         for n in 0..4u64 {
             let now = Time(n * apart);
-            let asked = Asked {
-                number: n,
-                packets: 1,
-                under_way: 1,
-                limited: false,
-                is_timed: false,
-            };
+            let (asked, acked) = path::sent_again(n);
             controller.on_asked(asked, now);
-            let acked = Acked {
-                packets: 1,
-                reached: n + 1,
-                under_way: 0,
-                rtt: None,
-            };
             controller.on_ack(acked, now + apart / 2);
         }
         assert!(controller.known_rate().map(Rate::bps) < Some(1_000_000));

@@ -521,6 +521,25 @@ impl Path {
     }
 }
 
+/// A packet that was sent again, which measures no round trip, and its answer.
+#[cfg(test)]
+pub(super) fn sent_again(number: u64) -> (Asked, Acked) {
+    let asked = Asked {
+        number,
+        packets: 1,
+        under_way: 1,
+        limited: false,
+        is_timed: false,
+    };
+    let acked = Acked {
+        packets: 1,
+        reached: number + 1,
+        under_way: 1,
+        rtt: None,
+    };
+    (asked, acked)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -530,20 +549,8 @@ mod tests {
         let mut path = Path::new(1106, 0, Time(0));
         for n in 0..100u64 {
             let now = Time(n * 1_000_000);
-            let asked = Asked {
-                number: n,
-                packets: 1,
-                under_way: 1,
-                limited: false,
-                is_timed: false,
-            };
+            let (asked, acked) = sent_again(n);
             path.on_asked(asked, now);
-            let acked = Acked {
-                packets: 1,
-                reached: n + 1,
-                under_way: 1,
-                rtt: None,
-            };
             path.on_delivered(acked, now + 500_000);
         }
         assert!(path.rate() > Some(Rate::from_bps(1_000_000)));
