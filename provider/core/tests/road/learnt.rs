@@ -63,6 +63,33 @@ fn two_that_know_how_find_out() {
     }
 }
 
+/// Round trips are short and queues may be: a window that narrows at the first loss has no room for a new packet, which would tell what the
+/// peer misses next.
+#[test]
+fn others_go_on_where_the_window_is_full() {
+    let short = |loss, queue| Road {
+        queue,
+        ..Road::new(1_000 * MBIT, MS / 10, loss)
+    };
+    for (other, road, least) in [
+        (Recovery::GoBackN, short(100, 4_000_000), 0.75),
+        (Recovery::GoBackN, short(1_000, 4_000_000), 0.55),
+        (Recovery::GoBackN, short(0, 100_000), 0.5),
+        (Recovery::Keep, short(100, 4_000_000), 0.95),
+        (Recovery::Keep, short(1_000, 4_000_000), 0.7),
+        (Recovery::Keep, short(1_000, 100_000), 0.55),
+        (Recovery::Keep, short(0, 100_000), 0.4),
+    ] {
+        let load = Load::new(WrOpcode::RdmaWrite);
+        let (ratio, out) = untold([Recovery::Selective, other], road, load, 2.0);
+        assert!(
+            ratio >= least,
+            "{other:?}: {ratio:.3}, not {least}, seed {SEED}"
+        );
+        assert_eq!(out.unknown, 0, "seed {SEED}: {out:?}");
+    }
+}
+
 /// READs and their answers are under way all the time, and some of both are lost. The answers have the other way of the road: there is
 /// more to carry than one way does.
 #[test]

@@ -340,10 +340,22 @@ impl Board {
 
     /// Has the packet sent again before all others, and whatever the window: the answer tells what is missing.
     pub(crate) fn urge(&mut self, number: u64) {
+        // What left already gives its place to what is urged now: else it would leave before that when it is urged again.
+        self.next_urgent();
         self.queue(number);
         if number >= self.una && self.known(number).is_queued && !self.urgent.contains(&number) {
             self.urgent.push_back(number);
         }
+    }
+
+    fn next_urgent(&mut self) -> Option<u64> {
+        while let Some(&number) = self.urgent.front() {
+            if self.is_waiting(number) {
+                return Some(number);
+            }
+            self.urgent.pop_front();
+        }
+        None
     }
 
     /// Such a packet waits.
@@ -365,11 +377,9 @@ impl Board {
 
     /// The next packet to send again.
     pub(crate) fn next_lost(&mut self) -> Option<u64> {
-        while let Some(&number) = self.urgent.front() {
-            if self.is_waiting(number) {
-                return Some(number);
-            }
-            self.urgent.pop_front();
+        let urgent = self.next_urgent();
+        if urgent.is_some() {
+            return urgent;
         }
         while let Some(&number) = self.lost.front() {
             if self.is_waiting(number) {
@@ -511,6 +521,22 @@ mod tests {
         assert_eq!(send(&mut board, 3, NOW), [0, 1]);
         assert!(arrive(&mut board, &[1], 3, NOW + 100));
         assert_eq!(send(&mut board, 3, NOW), [0]);
+    }
+
+    /// The packet that tells what is missing next leaves behind the one that is missing now, also when it left before.
+    #[test]
+    fn what_is_urged_again_leaves_in_the_order_of_urging() {
+        let mut board = Board::default();
+        board.probe(10);
+        let first = board.next_lost();
+        board.on_sent_again(first.expect("the oldest"), 1, 10, NOW);
+        let second = board.next_lost();
+        board.on_sent_again(second.expect("the newest"), 1, 10, NOW);
+        assert_eq!((first, second), (Some(0), Some(9)));
+        board.advance(1, NOW);
+        assert!(board.missing_urgently(1));
+        board.urge(9);
+        assert_eq!(send(&mut board, 10, NOW), [1, 9]);
     }
 
     #[test]

@@ -258,8 +258,6 @@ impl Requester {
             true => 1,
             false => end.distance_from(psn),
         };
-        let is_full = self.under_way() >= self.window.packets() || self.cursor == self.sq.tail();
-        let newest = self.sent_end.prev();
         let Some(s) = self.selective.as_mut().filter(|s| !psn.is_before(s.base)) else {
             return;
         };
@@ -268,12 +266,18 @@ impl Requester {
         for number in first + 1..first + u64::from(packets) {
             s.board.missing_urgently(number);
         }
-        if is_full && !newest.is_before(end) {
-            let number = s.number(newest);
-            s.board.urge(number);
-        }
         if is_lost {
             self.on_loss(1, now);
+        }
+        // The loss has made the window narrower.
+        let is_full = self.under_way() >= self.window.packets() || self.cursor == self.sq.tail();
+        let newest = self.sent_end.prev();
+        if let Some(s) = &mut self.selective
+            && is_full
+            && !newest.is_before(end)
+        {
+            let number = s.number(newest);
+            s.board.urge(number);
         }
     }
 
