@@ -221,6 +221,17 @@ impl Shard {
         self.common.expects_pairs
     }
 
+    /// Has a QP that is about to go owe the ACK of its last message again, if packets of its connection were lost before: a peer that
+    /// misses it could not ask any more. Returns false if there is nothing to be said again. For callers that send each time,
+    /// [`LAST_ACK_COPIES`](crate::LAST_ACK_COPIES) times.
+    pub fn owe_last_ack(&mut self, index: QpIndex) -> bool {
+        let owes = self.qps.at_mut(index).is_some_and(|qp| qp.owe_last_ack());
+        if owes {
+            self.settle(index);
+        }
+        owes
+    }
+
     /// Destroys a QP. What was outstanding makes no completions.
     ///
     /// Returns false if there is no such QP.

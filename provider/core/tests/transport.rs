@@ -15,6 +15,7 @@ mod fairness;
 mod hostile;
 #[path = "support/hostile.rs"]
 mod hostile_peer;
+mod last_ack;
 mod placement;
 mod rules;
 #[path = "support/script.rs"]

@@ -11,6 +11,7 @@ mod credit;
 mod diagnose;
 mod execute;
 mod ident;
+pub(crate) mod last_ack;
 mod local;
 pub(crate) mod modify;
 mod news;

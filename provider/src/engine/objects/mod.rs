@@ -5,6 +5,7 @@ mod agreeing;
 pub(super) mod cm;
 pub(super) mod handshakes;
 pub(super) mod keys;
+mod last_ack;
 mod peer;
 pub(super) mod privilege;
 pub(super) mod purge;
@@ -117,9 +118,7 @@ impl Engine {
     pub(crate) fn destroy_qp(&self, qp: &QpShared) {
         // After a fork or a panic there is nothing to destroy.
         let Ok(mut state) = self.enter() else { return };
-        // An ACK that was held back is owed all the same: without it the peer's last
-        // message, which this side has completed, would fail there.
-        state.transmit(Driver::Visitor);
+        state.say_last_ack(qp.index);
         state.settle_carrier();
         let queues = state.shard.query_qp(qp.index);
         let queues = queues.map(|(_, init)| [init.send_cq, init.recv_cq]);
@@ -163,7 +162,12 @@ impl Engine {
         // Posts that came before this call count as posted before it, and what was received
         // before it is acknowledged.
         state.serve_bells();
-        state.transmit(Driver::Visitor);
+        if mask.contains(AttrMask::STATE) && matches!(attr.qp_state, QpState::Reset | QpState::Err)
+        {
+            state.say_last_ack(qp.index);
+        } else {
+            state.transmit(Driver::Visitor);
+        }
         state.with(|shard, env| shard.modify_qp(qp.index, attr, mask, env))?;
         if let Some((attr, init)) = state.shard.query_qp(qp.index) {
             qp.set_state(attr.qp_state);
