@@ -208,7 +208,7 @@ impl Cq {
         self.inner.core.capacity()
     }
 
-    pub(crate) fn core(&self) -> &CqCore {
+    pub(crate) fn core(&self) -> &Arc<CqCore> {
         &self.inner.core
     }
 

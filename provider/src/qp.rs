@@ -18,6 +18,7 @@ use crate::engine::{Engine, QpShared, Refused};
 use crate::error::{BadWr, Error, ErrorKind};
 use crate::mem::many::{prefetch, prefetch_value};
 use crate::pd::Pd;
+use crate::queues::CompletingQp;
 use crate::srq::Srq;
 use crate::wc::Wc;
 use crate::xrcd::Xrcd;
@@ -436,6 +437,14 @@ impl Qp {
         }
     }
 
+    /// Where it completes.
+    pub(crate) fn completing(&self) -> CompletingQp {
+        CompletingQp {
+            qpn: self.shared.qpn,
+            queues: [self.send_cq(), self.recv_cq()].map(|cq| Arc::downgrade(cq.core())),
+        }
+    }
+
     /// All its attributes.
     ///
     /// # Errors
@@ -497,7 +506,7 @@ fn shard_of(shards: &Shards, init: &QpInitAttr<'_>, asked: Option<u32>) -> Resul
         _ => None,
     };
     let Some(asked) = asked.map(|asked| asked as usize) else {
-        let cqs = [init.send_cq.core(), init.recv_cq.core()];
+        let cqs = [init.send_cq, init.recv_cq].map(|cq| &**cq.core());
         return Ok(tied.unwrap_or_else(|| shards.choose(cqs)));
     };
     let allowed = match tied {

@@ -185,6 +185,7 @@ impl Id {
             (ibv.qp_num, ibv.srq)
         };
         self.urxe.set_qp(Qpn::new(qpn), !srq.is_null());
+        self.urxe.end_after(&qp.urxe);
     }
 
     /// Notes that its QP is gone.

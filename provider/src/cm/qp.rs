@@ -144,6 +144,7 @@ impl Id {
         } else {
             qp.init(rights(ConnParam::MAX_DEPTH))?;
             self.handle.mailbox.follow(Some(qp.following()));
+            self.end_after(qp);
         }
         let mut state = self.state();
         state.attached = qp.downgrade();
@@ -155,8 +156,16 @@ impl Id {
     /// Names the QP of a program that brings it from state to state itself.
     pub fn set_qp(&self, qpn: Qpn, has_srq: bool) {
         self.handle.mailbox.follow(None);
+        self.handle.mailbox.end_after(None);
         let mut state = self.state();
         (state.qpn, state.has_srq) = (qpn, has_srq);
+    }
+
+    /// The end of the connection by the peer is told when the program has polled what has completed of this QP, or 50 ms later: an adapter's
+    /// driver tells of completions sooner than a kernel of the end. A QP that [`Id::attach_qp`] gets is one of those; this is for one
+    /// that [`Id::set_qp`] names.
+    pub fn end_after(&self, qp: &Qp) {
+        self.handle.mailbox.end_after(Some(qp.completing()));
     }
 
     /// The attached QP, if it still is.

@@ -9,7 +9,7 @@ use urxe_wire::Qpn;
 
 use super::event_kind::{EventKind, EventParam};
 use crate::lock::lock;
-use crate::queues::{Channel, Object};
+use crate::queues::{Channel, CompletingQp, Object};
 
 pub(crate) type Queue = Channel<Queued>;
 
@@ -67,6 +67,8 @@ pub(crate) struct Mailbox {
     to: OnceLock<Object>,
     /// The QP that follows its connection, if one does.
     qp: Mutex<Option<FollowingQp>>,
+    /// The QP of the connection, if the program names one.
+    completing: Mutex<Option<CompletingQp>>,
     /// Set when the connection ends: true if the peer ended it.
     ended_by_peer: OnceLock<bool>,
 }
@@ -77,6 +79,7 @@ impl Mailbox {
             queue: Mutex::new(queue),
             to: OnceLock::new(),
             qp: Mutex::new(None),
+            completing: Mutex::new(None),
             ended_by_peer: OnceLock::new(),
         })
     }
@@ -84,6 +87,15 @@ impl Mailbox {
     /// A QP fails when the connection ends, whether or not the program looks for events.
     pub(crate) fn follow(&self, qp: Option<FollowingQp>) {
         *lock(&self.qp) = qp;
+    }
+
+    /// The end of the connection is told after what has completed of this QP.
+    pub(crate) fn end_after(&self, qp: Option<CompletingQp>) {
+        *lock(&self.completing) = qp;
+    }
+
+    pub(crate) fn completing(&self) -> Option<CompletingQp> {
+        lock(&self.completing).clone()
     }
 
     /// The connection ends; who ended it first stays.

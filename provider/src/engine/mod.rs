@@ -261,6 +261,9 @@ impl Engine {
         // as the peer may be waiting for it.
         state.transmit(Driver::Poller { yields });
         let any = state.receive(1, Which::Polled);
+        if !yields {
+            state.on_polled_empty(cq.id);
+        }
         if !state.handle_timers() && !any {
             // Nothing new: most polls end here.
             let after = state.counters.bells_served + state.counters.tx_calls;

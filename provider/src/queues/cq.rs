@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use urxe_core::Time;
 use urxe_core::cq::{CqId, CqOverrun, Cqe};
 use urxe_core::error::WcStatus;
+use urxe_wire::Qpn;
 
 use super::Object;
 use super::channel::Channel;
@@ -66,6 +67,14 @@ pub(crate) struct Inner {
     pub(crate) stamps: Option<VecDeque<Time>>,
     pub(crate) armed: Armed,
     pub(crate) moderation: Moderation,
+}
+
+impl Inner {
+    /// Completions of a QP; those that only say "flushed" are not counted.
+    pub(crate) fn results_of(&self, qpn: Qpn) -> usize {
+        let is_result = |cqe: &&Cqe| cqe.qpn == qpn && cqe.status != WcStatus::WrFlushErr;
+        self.ring.iter().filter(is_result).count()
+    }
 }
 
 /// A smaller size than the completions that are in the queue.
@@ -226,6 +235,11 @@ impl CqCore {
         let inner = self.lock();
         let worth = |cqe: &&Cqe| cqe.status != WcStatus::WrFlushErr;
         inner.ring.iter().filter(worth).count()
+    }
+
+    /// A QP's completions were not polled that say more than "flushed".
+    pub(crate) fn has_results_of(&self, qpn: Qpn) -> bool {
+        !self.is_empty() && self.lock().results_of(qpn) > 0
     }
 
     /// True if a completion was lost.

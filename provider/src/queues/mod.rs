@@ -6,11 +6,13 @@ use std::sync::Weak;
 mod channel;
 mod cq;
 mod cq_table;
+mod ends;
 mod moderation;
 
 pub(crate) use channel::{Channel, Permit, Sleep};
 pub(crate) use cq::{Armed, CqChannel, CqCore, CqInit, WouldLose};
 pub(crate) use cq_table::CqTable;
+pub(crate) use ends::{CompletingQp, Ends};
 
 /// The program's object that an event is for, if it still is. The module that has such objects knows their type.
 pub(crate) type Object = Weak<dyn Any + Send + Sync>;

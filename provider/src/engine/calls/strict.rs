@@ -24,6 +24,9 @@ impl Engine {
         state.receive(1, Which::Active);
         state.handle_timers();
         let count = cq.take(out);
+        if count == 0 {
+            state.on_polled_empty(cq.id);
+        }
         for wc in &out[..count] {
             state.note(&Act::Polled(wc));
             state.strict_mut(|strict, _, _| strict.on_polled(wc));

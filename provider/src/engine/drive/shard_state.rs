@@ -293,6 +293,7 @@ impl ShardState {
         if self.cqs.clock.due.is_some_and(|due| due <= self.now) {
             self.cqs.clock.fire();
         }
+        self.look_at_ends();
         let parts = &mut self.parts;
         let strict = parts.watching.as_mut().and_then(|it| it.strict.as_mut());
         let any_held = match strict {
@@ -480,6 +481,7 @@ impl ShardState {
             && !self.shard.has_work()
             && self.parts.strict().is_none()
             && self.cqs.clock.due.is_none()
+            && self.cm.ends.due().is_none()
             && self.carrier.is_quiet()
     }
 
@@ -505,7 +507,7 @@ impl ShardState {
             Sent::All => None,
             Sent::Kept | Sent::Full => self.carrier.due(),
         };
-        let timer = [self.cqs.clock.due, held, late]
+        let timer = [self.cqs.clock.due, held, late, self.cm.ends.due()]
             .into_iter()
             .fold(self.shard.next_timeout(), sooner);
         if self.shard.has_work() || self.is_full() || self.left_lying {

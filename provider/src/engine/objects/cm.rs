@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use urxe_core::cm::{
     Agent, AgentConfig, CmError as CoreError, CmEvent, CmPlaces, CommId, ListenerId, Scope,
 };
+use urxe_core::cq::CqId;
 use urxe_core::qp::attr::{AttrMask, QpAttr};
 use urxe_core::qp::state::QpState;
 use urxe_core::qpn_table::{CHUNKS, QpnChunk};
@@ -27,6 +28,7 @@ use crate::engine::objects::handshakes::Handshakes;
 use crate::error::Error;
 use crate::guid::guid_of;
 use crate::lock::lock;
+use crate::queues::Ends;
 
 /// The mailboxes of identifiers, by their numbers.
 pub(in crate::engine) type Bound = Mutex<BTreeMap<u64, Arc<Mailbox>>>;
@@ -44,6 +46,8 @@ pub(crate) struct CmTable {
     is_used: bool,
     /// Where connections have keys of their own.
     pub(in crate::engine) handshakes: Handshakes,
+    /// Ends that wait for the program.
+    pub(in crate::engine) ends: Ends<(Arc<Mailbox>, CmEvent)>,
 }
 
 impl CmTable {
@@ -68,6 +72,13 @@ pub(in crate::engine) fn agent_config(
         owner: chunk.unwrap_or(any),
         is_shared,
         secret,
+    }
+}
+
+/// Ends of connections are told now.
+fn tell(ends: impl IntoIterator<Item = (Arc<Mailbox>, CmEvent)>) {
+    for (mailbox, event) in ends {
+        mailbox.push(What::Agent(event));
     }
 }
 
@@ -107,7 +118,7 @@ impl ShardState {
             if let CmEvent::Disconnected { .. } = event
                 && let Some(qp) = mailbox.follower()
             {
-                match qp.elsewhere {
+                match &qp.elsewhere {
                     None => self.fail_qp(qp.index, qp.qpn),
                     // While this engine's lock is held: no thread that holds another shard's waits for this one.
                     Some(engine) => engine
@@ -116,7 +127,39 @@ impl ShardState {
                         .for_each(|engine| engine.fail_qp(qp.index, qp.qpn)),
                 }
             }
+            let completing = match event {
+                CmEvent::Disconnected { .. } if mailbox.is_ended_by_peer() => mailbox.completing(),
+                _ => None,
+            };
+            if let Some(qp) = completing {
+                // What strict mode holds back has completed, too.
+                self.strict_mut(|strict, _, cqs| strict.settle_completions(cqs));
+                let told = self.cm.ends.begin((mailbox, event), qp, self.parts.now);
+                tell(told);
+                continue;
+            }
+            if self.cm.ends.due().is_some() {
+                let is_its = |(other, _): &(Arc<Mailbox>, _)| Arc::ptr_eq(other, &mailbox);
+                tell(self.cm.ends.take(is_its));
+            }
             mailbox.push(What::Agent(event));
+        }
+    }
+
+    /// The program has polled a queue and found it empty: ends of connections may have waited for that.
+    #[inline]
+    pub(in crate::engine) fn on_polled_empty(&mut self, cq: CqId) {
+        if self.cm.ends.due().is_some() {
+            tell(self.cm.ends.on_polled_empty(cq));
+        }
+    }
+
+    /// Looks at ends of connections that wait, if it is time.
+    #[inline]
+    pub(in crate::engine) fn look_at_ends(&mut self) {
+        let now = self.parts.now;
+        if self.cm.ends.due().is_some_and(|due| due <= now) {
+            tell(self.cm.ends.look(now));
         }
     }
 

@@ -7,8 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use urxe_core::cq::{CqId, Cqe};
-use urxe_core::error::WcStatus;
+use urxe_core::cq::CqId;
 use urxe_wire::Qpn;
 
 use crate::queues::CqCore;
@@ -28,8 +27,7 @@ impl CqCore {
     fn purge(&self, qpn: Qpn) -> usize {
         let mut guard = self.lock();
         let inner = &mut *guard;
-        let worth = |cqe: &&Cqe| cqe.qpn == qpn && cqe.status != WcStatus::WrFlushErr;
-        let taken = inner.ring.iter().filter(worth).count();
+        let taken = inner.results_of(qpn);
         if let Some(stamps) = &mut inner.stamps {
             let mut cqes = inner.ring.iter();
             stamps.retain(|_| cqes.next().is_some_and(|cqe| cqe.qpn != qpn));
