@@ -7,11 +7,12 @@
 //! comes back for some time. While small messages go beside streams, the whole is smaller: then the small ones wait less.
 
 use core::net::IpAddr;
+use core::num::NonZeroU64;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::config::ShardConfig;
 use crate::table::QpIndex;
-use crate::time::Time;
+use crate::time::{Due, Time};
 use crate::turns::TurnEnd;
 
 /// How long a small message, or a stream, counts after it was sent: longer than a round trip, shorter than a program
@@ -23,6 +24,8 @@ const SMALL: usize = 512;
 /// stream's come soon.
 const TRAIN: u32 = 12 << 10;
 
+const _: () = assert!(TRAIN <= u16::MAX as u32);
+
 /// A QP's place among those that send to its destination.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Way {
@@ -31,7 +34,7 @@ pub(crate) struct Way {
     /// It has requests that are not complete.
     is_busy: bool,
     /// It waited, and so many bytes beside the room were promised to it for its next turn: a train, or none.
-    promise: Option<u32>,
+    promise: Option<u16>,
     /// Bytes that it was told it may have under way.
     allowed: Option<u32>,
     /// Bytes that it had when it was last looked at.
@@ -42,10 +45,10 @@ pub(crate) struct Way {
 
 #[derive(Clone, Copy, Debug)]
 struct Wait {
-    /// When it looks whether anything came back; `None` in its next turn.
-    until: Option<Time>,
-    /// [`Destination::returned`] when it began to wait, or looked last.
-    returned: u64,
+    /// When it looks whether anything came back; never: in its next turn.
+    until: Due,
+    /// [`Destination::returned`] when it began to wait, or looked last, counted from 1.
+    returned: NonZeroU64,
 }
 
 impl Way {
@@ -58,13 +61,13 @@ impl Way {
     /// When its QP wants a turn, whatever comes back.
     #[inline]
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.wait.and_then(|wait| wait.until)
+        self.wait.and_then(|wait| wait.until.time())
     }
 
     /// Looks at the clock.
     pub(crate) fn expire(&mut self, now: Time) {
         if let Some(wait) = &mut self.wait {
-            wait.until = wait.until.filter(|&until| now < until);
+            wait.until = wait.until.time().filter(|&until| now < until).into();
         }
     }
 }
@@ -150,7 +153,7 @@ impl Destination {
     }
 
     fn promise_train(&mut self, way: &mut Way) {
-        way.promise = Some(TRAIN);
+        way.promise = Some(TRAIN as u16);
         self.promised += u64::from(TRAIN);
     }
 
@@ -274,11 +277,12 @@ impl Destinations {
     }
 
     fn must_wait(destination: &mut Destination, index: QpIndex, way: &mut Way, now: Time) -> bool {
+        let returned = NonZeroU64::MIN.saturating_add(destination.returned);
         match way.wait {
             None if destination.line.is_empty() && destination.has_train() => return false,
             None => destination.line.push_back(index),
-            Some(wait) if wait.until.is_some() => return true,
-            Some(wait) if wait.returned != destination.returned => {}
+            Some(wait) if wait.until.is_set() => return true,
+            Some(wait) if wait.returned != returned => {}
             Some(_) => {
                 // What is under way may be for peers that are gone: it has a packet, and keeps its place.
                 way.promise = Some(0);
@@ -286,8 +290,8 @@ impl Destinations {
             }
         }
         way.wait = Some(Wait {
-            until: Some(now + COUNTS_NS),
-            returned: destination.returned,
+            until: Due::at(now + COUNTS_NS),
+            returned,
         });
         true
     }

@@ -169,7 +169,7 @@ impl Shard {
         if !wanted {
             return Err(DropReason::State);
         }
-        if (path.source != qp.link.dest.remote || path.local != qp.link.local)
+        if (path.source != qp.link.dest.remote || path.local != qp.link.dest.local)
             && !qp.hears_anyone(path)
         {
             return Err(DropReason::Address);

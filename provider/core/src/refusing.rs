@@ -17,7 +17,7 @@ impl Shard {
         (local, remote): (IpAddr, IpAddr),
         env: &mut Env<'_, M, C>,
     ) {
-        let is_to = |qp: &Qp| qp.link.dest.remote == remote && qp.link.local == local;
+        let is_to = |qp: &Qp| qp.link.dest.remote == remote && qp.link.dest.local == local;
         for index in self.those(is_to) {
             if let Some(qp) = self.qps.at_mut(index) {
                 qp.on_refused(&mut Cx::new(env, &mut self.common));

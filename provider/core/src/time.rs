@@ -35,9 +35,56 @@ impl Add<u64> for Time {
     }
 }
 
+/// When something is due, or never, in the room of a time: QPs have several, and there may be many QPs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Due(Time);
+
+impl Due {
+    /// The end of time is not reached.
+    pub(crate) const NEVER: Due = Due(Time(u64::MAX));
+
+    #[inline]
+    pub(crate) fn at(time: Time) -> Due {
+        Due(time)
+    }
+
+    #[inline]
+    pub(crate) fn time(self) -> Option<Time> {
+        self.is_set().then_some(self.0)
+    }
+
+    #[inline]
+    pub(crate) fn is_set(self) -> bool {
+        self != Due::NEVER
+    }
+}
+
+impl Default for Due {
+    fn default() -> Due {
+        Due::NEVER
+    }
+}
+
+impl From<Option<Time>> for Due {
+    #[inline]
+    fn from(time: Option<Time>) -> Due {
+        time.map_or(Due::NEVER, Due::at)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Time;
+    use super::{Due, Time};
+
+    #[test]
+    fn what_is_never_due_has_no_time() {
+        assert_eq!(size_of::<Due>(), size_of::<Time>());
+        assert_eq!(Due::default().time(), None);
+        for time in [Some(Time::ZERO), Some(Time(7)), None] {
+            assert_eq!(Due::from(time).time(), time);
+            assert_eq!(Due::from(time).is_set(), time.is_some());
+        }
+    }
 
     #[test]
     fn the_earliest_is_one_of_those_that_there_are() {

@@ -186,18 +186,37 @@ pub struct SendQueue {
     slots: Box<[SendWqe]>,
     sges: Box<[Sge]>,
     inline: Box<[u8]>,
-    /// Where each request goes, if the service is UD.
-    targets: Box<[Option<UdTarget>]>,
-    /// The peer's shared receive queue that each request is for, if the service is XRC.
-    srqns: Box<[Qpn]>,
+    /// Of services that need more.
+    more: Option<Box<More>>,
     rules: SendRules,
-    sge_max: usize,
-    inline_max: usize,
+    sge_max: u32,
+    inline_max: u32,
     capacity: u32,
     /// Requests that the program did not post.
     own: u32,
     head: u64,
     tail: u64,
+}
+
+/// What requests of some services have beside the others.
+#[derive(Debug, Default)]
+struct More {
+    /// Where each request goes, if the service is UD.
+    targets: Box<[Option<UdTarget>]>,
+    /// The peer's shared receive queue that each request is for, if the service is XRC.
+    srqns: Box<[Qpn]>,
+}
+
+impl More {
+    fn of(qp_type: QpType, slots: usize) -> Option<Box<More>> {
+        let mut more = More::default();
+        match qp_type {
+            QpType::Ud => more.targets = vec![None; slots].into(),
+            QpType::XrcSend => more.srqns = vec![Qpn::new(0); slots].into(),
+            _ => return None,
+        }
+        Some(more.into())
+    }
 }
 
 impl SendQueue {
@@ -220,16 +239,14 @@ impl SendQueue {
         inline_max: usize,
     ) -> SendQueue {
         let slots = slots_of(capacity + rules.own_max());
-        let slots_if = |qp_type| if rules.qp_type == qp_type { slots } else { 0 };
         SendQueue {
-            targets: vec![None; slots_if(QpType::Ud)].into(),
-            srqns: vec![Qpn::new(0); slots_if(QpType::XrcSend)].into(),
+            more: More::of(rules.qp_type, slots),
             rules,
             slots: vec![SendWqe::EMPTY; slots].into(),
             sges: vec![Sge::EMPTY; slots * sge_max].into(),
             inline: vec![0; slots * inline_max].into(),
-            sge_max,
-            inline_max,
+            sge_max: sge_max as u32,
+            inline_max: inline_max as u32,
             capacity,
             own: 0,
             head: 0,
@@ -249,21 +266,21 @@ impl SendQueue {
         let slot = self.slot(self.tail);
         let (num_sge, inline_flag) = match wr.data {
             WrData::Sges(sges) => {
-                let at = slot * self.sge_max;
+                let at = slot * self.sge_max();
                 self.sges[at..at + sges.len()].copy_from_slice(sges);
                 (sges.len() as u16, 0)
             }
             WrData::Inline(bytes) => {
-                let at = slot * self.inline_max;
+                let at = slot * self.inline_max();
                 self.inline[at..at + bytes.len()].copy_from_slice(bytes);
                 (0, SendFlags::INLINE.0)
             }
         };
-        if self.rules.qp_type != QpType::Rc {
-            if let Some(target) = self.targets.get_mut(slot) {
+        if let Some(more) = &mut self.more {
+            if let Some(target) = more.targets.get_mut(slot) {
                 *target = wr.ud.map(UdTarget::from);
             }
-            if let (Some(place), Some(srqn)) = (self.srqns.get_mut(slot), wr.srqn) {
+            if let (Some(place), Some(srqn)) = (more.srqns.get_mut(slot), wr.srqn) {
                 *place = srqn;
             }
         }
@@ -296,16 +313,18 @@ impl SendQueue {
             let (from, to) = (self.slot(self.head), other.slot(other.tail));
             let wqe = self.slots[from];
             let sges = self.sges(self.head);
-            other.sges[to * other.sge_max..][..sges.len()].copy_from_slice(sges);
+            other.sges[to * self.sge_max()..][..sges.len()].copy_from_slice(sges);
             if wqe.flags.contains(SendFlags::INLINE) {
                 let bytes = self.inline(self.head);
-                other.inline[to * other.inline_max..][..bytes.len()].copy_from_slice(bytes);
+                other.inline[to * self.inline_max()..][..bytes.len()].copy_from_slice(bytes);
             }
-            if let Some(target) = other.targets.get_mut(to) {
-                *target = self.targets[from];
-            }
-            if let Some(srqn) = other.srqns.get_mut(to) {
-                *srqn = self.srqns[from];
+            if let (Some(more), Some(own)) = (&mut other.more, &self.more) {
+                if let Some(target) = more.targets.get_mut(to) {
+                    *target = own.targets[from];
+                }
+                if let Some(srqn) = more.srqns.get_mut(to) {
+                    *srqn = own.srqns[from];
+                }
             }
             other.slots[to] = wqe;
             other.tail += 1;
@@ -332,8 +351,9 @@ impl SendQueue {
     }
 
     /// Inline bytes a request may have.
+    #[inline]
     pub fn inline_max(&self) -> usize {
-        self.inline_max
+        self.inline_max as usize
     }
 
     /// A request by its number, which must be in `head..tail`.
@@ -353,7 +373,7 @@ impl SendQueue {
     #[inline]
     pub(crate) fn sges(&self, number: u64) -> &[Sge] {
         let slot = self.slot(number);
-        let at = slot * self.sge_max;
+        let at = slot * self.sge_max();
         &self.sges[at..at + self.slots[slot].num_sge as usize]
     }
 
@@ -361,20 +381,22 @@ impl SendQueue {
     #[inline]
     pub(crate) fn inline(&self, number: u64) -> &[u8] {
         let slot = self.slot(number);
-        let at = slot * self.inline_max;
+        let at = slot * self.inline_max();
         &self.inline[at..at + self.slots[slot].length as usize]
     }
 
     /// The destination of a request (UD).
     #[inline]
     pub(crate) fn target(&self, number: u64) -> Option<&UdTarget> {
-        self.targets.get(self.slot(number))?.as_ref()
+        let more = self.more.as_ref()?;
+        more.targets.get(self.slot(number))?.as_ref()
     }
 
     /// The peer's shared receive queue that a request is for (XRC).
     #[inline]
     pub(crate) fn srqn(&self, number: u64) -> Option<Qpn> {
-        self.srqns.get(self.slot(number)).copied()
+        let more = self.more.as_ref()?;
+        more.srqns.get(self.slot(number)).copied()
     }
 }
 
@@ -401,8 +423,9 @@ macro_rules! ring {
             }
 
             /// Entries a request may have.
+            #[inline]
             pub fn sge_max(&self) -> usize {
-                self.sge_max
+                self.sge_max as usize
             }
 
             /// Takes the oldest request out.

@@ -7,7 +7,7 @@ use crate::context::{Cx, Host};
 use crate::cq::{Cqe, WcOpcode};
 use crate::error::{DropReason, Fault};
 use crate::qp::Link;
-use crate::qp::requester::Requester;
+use crate::qp::requester::{NO_REQUEST, Requester};
 use crate::qp::sgl;
 use crate::work::{SendFlags, SendWqe, WrOpcode};
 
@@ -71,7 +71,7 @@ impl Requester {
     /// The fault of a request that failed locally, once all before it are done.
     #[inline]
     pub(crate) fn oldest_local_fault(&self) -> Option<Fault> {
-        (self.faulted == Some(self.sq.head())).then(|| self.sq.wqe(self.sq.head()).fault)
+        (self.faulted == self.sq.head()).then(|| self.sq.wqe(self.sq.head()).fault)
     }
 
     /// An old acknowledgement may still bring news about credits; everything else
@@ -288,10 +288,10 @@ impl Requester {
                 cx.complete(link.send_cq, cqe);
             }
         }
-        if self.faulted == Some(self.sq.head()) {
+        if self.faulted == self.sq.head() {
             // It was sent whole before its memory vanished, and arrived after all.
             mark!(FaultedRequestArrived);
-            self.faulted = None;
+            self.faulted = NO_REQUEST;
         }
         cx.common.stats.rdma_sends += u64::from(is_send(opcode));
         self.sq.pop();
@@ -316,7 +316,7 @@ impl Requester {
         }
         self.cursor = self.sq.head();
         self.started = self.sq.head();
-        self.faulted = None;
+        self.faulted = NO_REQUEST;
         self.rd_inflight = 0;
         self.probe.stop();
         self.end_selective(cx.common);

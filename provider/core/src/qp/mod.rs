@@ -106,7 +106,6 @@ pub(crate) struct Link {
     pub(crate) opcodes: u8,
     pub(crate) dest_qpn: Qpn,
     pub(crate) dest: TxDest,
-    pub(crate) local: IpAddr,
     pub(crate) seed: IcrcSeed,
     pub(crate) mtu: u32,
     pub(crate) pd: PdId,
@@ -177,7 +176,6 @@ pub(crate) enum Turn {
 
 #[derive(Debug)]
 pub(crate) struct Qp {
-    pub(crate) index: QpIndex,
     pub(crate) init: QpInit,
     /// The service of the packets that it takes.
     pub(crate) service: Service,
@@ -215,7 +213,6 @@ impl Qp {
 
         let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         Qp {
-            index,
             init: *init,
             service,
             attr: QpAttr::default(),
@@ -235,7 +232,6 @@ impl Qp {
                     chunk: QpnChunk(0),
                     in_memory: false,
                 },
-                local: nowhere,
                 seed: icrc_seed(nowhere, ROCE_V2_PORT, nowhere),
                 mtu: 256,
                 pd: init.pd,
@@ -348,9 +344,11 @@ impl Qp {
         if !self.established {
             self.established = true;
             if self.state() == QpState::Rtr {
-                cx.common.push_event(AsyncEvent::CommEst(self.index));
+                cx.common.push_event(AsyncEvent::CommEst(self.link.index));
             } else if cx.common.has_cm {
-                cx.common.events.push_back(AsyncEvent::Heard(self.index));
+                cx.common
+                    .events
+                    .push_back(AsyncEvent::Heard(self.link.index));
             }
         }
     }
@@ -531,8 +529,8 @@ impl Qp {
         if !blames_receive {
             // No completion will tell the application: an event does.
             cx.common.push_event(match refusal.fault() {
-                Fault::ResponderAccess => AsyncEvent::QpAccessErr(self.index),
-                _ => AsyncEvent::QpReqErr(self.index),
+                Fault::ResponderAccess => AsyncEvent::QpAccessErr(self.link.index),
+                _ => AsyncEvent::QpReqErr(self.link.index),
             });
         }
         let fault = if blames_receive {
@@ -561,7 +559,7 @@ impl Qp {
         if is_connected && !self.is_unreliable() {
             // A program that only receives has no completion that tells it.
             if self.req.sq.is_empty() {
-                cx.common.push_event(AsyncEvent::QpFatal(self.index));
+                cx.common.push_event(AsyncEvent::QpFatal(self.link.index));
             }
             self.fail_send(Fault::PeerRefuses, None, cx);
         }
@@ -587,7 +585,7 @@ impl Qp {
             mark!(SqDrained);
             self.drain_pending = false;
             if self.attr.en_sqd_async_notify {
-                cx.common.push_event(AsyncEvent::SqDrained(self.index));
+                cx.common.push_event(AsyncEvent::SqDrained(self.link.index));
             }
         }
     }

@@ -97,7 +97,6 @@ impl Qp {
             if remote != link.dest.remote {
                 self.ident = IdentTrack::of(self.service);
             }
-            link.local = local;
             let chunk = QpnChunk::of(link.dest_qpn);
             let is_same_owner = remote == link.dest.remote && chunk == link.dest.chunk;
             link.dest = TxDest {

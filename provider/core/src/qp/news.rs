@@ -25,7 +25,7 @@ impl Qp {
     #[cold]
     pub(crate) fn after_news<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>) {
         if cx.overrun && self.state() != QpState::Err {
-            cx.common.push_event(AsyncEvent::QpFatal(self.index));
+            cx.common.push_event(AsyncEvent::QpFatal(self.link.index));
             self.fail_send(Fault::CqOverrun, None, cx);
         }
         self.begin_rendezvous();

@@ -3,14 +3,14 @@
 
 use urxe_wire::Psn;
 
-use crate::time::Time;
+use crate::time::{Due, Time};
 
 /// Waits are doubled so often.
 const BACKOFF_MAX: u8 = 10;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Probe {
-    at: Option<Time>,
+    at: Due,
     backoff: u8,
     /// Where the cursor goes on after the packet that is sent once more: the request, and the PSN.
     resume: Option<(u64, Psn)>,
@@ -22,7 +22,7 @@ impl Probe {
     /// A packet left.
     #[inline]
     pub(crate) fn on_sent(&mut self, patience: Option<u64>, now: Time) {
-        if self.at.is_none() {
+        if !self.at.is_set() {
             self.arm(patience, now);
         }
     }
@@ -32,7 +32,7 @@ impl Probe {
     #[inline]
     pub(crate) fn on_progress(&mut self, patience: Option<u64>, now: Time) -> Option<Psn> {
         self.backoff = 0;
-        self.at = None;
+        self.at = Due::NEVER;
         if patience.is_some() {
             self.arm(patience, now);
         }
@@ -40,18 +40,18 @@ impl Probe {
     }
 
     fn arm(&mut self, patience: Option<u64>, now: Time) {
-        self.at = patience.map(|ns| now + (ns << self.backoff));
+        self.at = patience.map(|ns| now + (ns << self.backoff)).into();
     }
 
     /// The next time at which [`Probe::expire`] would say yes.
     #[inline]
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.at
+        self.at.time()
     }
 
     /// Looks at the clock: is it time to send a packet once more?
     pub(crate) fn expire(&mut self, patience: Option<u64>, now: Time) -> bool {
-        if self.at.is_none_or(|at| at > now) {
+        if self.deadline().is_none_or(|at| at > now) {
             return false;
         }
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX);

@@ -63,6 +63,9 @@ pub(crate) enum SendStep {
     Blocked,
 }
 
+/// No request has this number: so many are never posted.
+pub(crate) const NO_REQUEST: u64 = u64::MAX;
+
 #[derive(Debug)]
 pub(crate) struct Requester {
     pub(crate) sq: SendQueue,
@@ -85,8 +88,8 @@ pub(crate) struct Requester {
     /// READ requests and atomics under way.
     pub(crate) rd_inflight: u32,
     /// Number of a request that failed locally; the fault is in its WQE. It is
-    /// reported when everything before it is done, and nothing after it starts.
-    pub(crate) faulted: Option<u64>,
+    /// reported when everything before it is done, and nothing after it starts. [`NO_REQUEST`] if none did.
+    pub(crate) faulted: u64,
     pub(crate) credit: CreditLimit,
     pub(crate) window: SendWindow,
     pub(crate) retry: Retry,
@@ -122,7 +125,7 @@ impl Requester {
             long_end: Psn::ZERO,
             is_answer_due: false,
             rd_inflight: 0,
-            faulted: None,
+            faulted: NO_REQUEST,
             credit: CreditLimit::new(),
             window: SendWindow::new(0, 1, 256),
             retry: Retry::default(),
@@ -155,7 +158,7 @@ impl Requester {
         self.cursor = self.sq.head();
         self.started = self.sq.head();
         self.rd_inflight = 0;
-        self.faulted = None;
+        self.faulted = NO_REQUEST;
         self.credit = CreditLimit::new();
         self.retry = Retry::default();
         self.rtt = Rtt::default();
@@ -214,7 +217,7 @@ impl Requester {
         if self.selective.is_some() && self.may_send_again() {
             return None;
         }
-        if self.faulted.is_some_and(|faulted| faulted <= self.cursor) {
+        if self.faulted <= self.cursor {
             return Some(SendBlocked::Fault);
         }
         if self.cursor == self.started {
@@ -288,7 +291,7 @@ impl Requester {
 
     pub(crate) fn fault_here(&mut self, fault: Fault) -> SendStep {
         self.sq.wqe_mut(self.cursor).fault = fault;
-        self.faulted = Some(self.cursor);
+        self.faulted = self.cursor;
         SendStep::Blocked
     }
 

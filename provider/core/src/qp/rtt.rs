@@ -5,18 +5,19 @@ use urxe_wire::Psn;
 
 use crate::time::Time;
 
-/// Round trips of a connection, in nanoseconds. 0 stands for: not known yet.
+/// Round trips of a connection, in nanoseconds. 0 stands for: not known yet. One that takes longer than 4.29 s is counted as that.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rtt {
-    smooth: u64,
+    smooth: u32,
     /// The mean of how far a round trip is off the smoothed one.
-    var: u64,
-    min: u64,
-    last: u64,
+    var: u32,
+    min: u32,
+    last: u32,
     /// How many there were, as far as that matters.
     count: u8,
-    /// The packet that is timed, and when it left.
-    timed: Option<(Psn, Time)>,
+    /// The packet that is timed, if one is, and when it left.
+    timed: Option<Psn>,
+    left: Time,
 }
 
 impl Rtt {
@@ -24,21 +25,21 @@ impl Rtt {
     #[inline]
     pub(crate) fn start(&mut self, psn: Psn, now: Time) {
         if self.timed.is_none() {
-            self.timed = Some((psn, now));
+            (self.timed, self.left) = (Some(psn), now);
         }
     }
 
     /// Everything before `una` is answered. A round trip, if that ends one.
     #[inline]
     pub(crate) fn finish(&mut self, una: Psn, now: Time) -> Option<u64> {
-        let (psn, sent) = self.timed?;
+        let psn = self.timed?;
         if !psn.is_before(una) {
             return None;
         }
         self.timed = None;
-        let rtt = now.since_ns(sent).max(1);
+        let rtt = now.since_ns(self.left).clamp(1, u32::MAX.into()) as u32;
         self.add(rtt);
-        Some(rtt)
+        Some(rtt.into())
     }
 
     /// What is timed may be sent again.
@@ -49,17 +50,19 @@ impl Rtt {
     /// So many packets from `first` on are sent again.
     pub(crate) fn forget_some(&mut self, first: Psn, packets: u32) {
         let again = |psn: Psn| psn.distance_from(first) < packets;
-        self.timed = self.timed.filter(|&(psn, _)| !again(psn));
+        self.timed = self.timed.filter(|&psn| !again(psn));
     }
 
     /// RFC 6298's estimator.
     #[inline]
-    fn add(&mut self, rtt: u64) {
+    fn add(&mut self, rtt: u32) {
         if self.smooth == 0 {
             (self.smooth, self.var, self.min) = (rtt, rtt / 2, rtt);
         } else {
-            self.var = (3 * self.var + self.smooth.abs_diff(rtt)) / 4;
-            self.smooth = (7 * self.smooth + rtt).div_ceil(8);
+            let off = u64::from(self.smooth.abs_diff(rtt));
+            // Means of numbers of 32 bits.
+            self.var = ((3 * u64::from(self.var) + off) / 4) as u32;
+            self.smooth = (7 * self.smooth() + u64::from(rtt)).div_ceil(8) as u32;
             self.min = self.min.min(rtt);
         }
         self.last = rtt;
@@ -73,17 +76,17 @@ impl Rtt {
 
     /// The smoothed round trip.
     pub(crate) fn smooth(&self) -> u64 {
-        self.smooth
+        self.smooth.into()
     }
 
     /// The shortest one.
     pub(crate) fn min(&self) -> u64 {
-        self.min
+        self.min.into()
     }
 
     /// The last one.
     pub(crate) fn last(&self) -> u64 {
-        self.last
+        self.last.into()
     }
 
     /// After so long without an answer something is wrong.
@@ -91,8 +94,9 @@ impl Rtt {
     pub(crate) fn patience(&self) -> Option<u64> {
         /// What a peer that is scheduled out for a moment may add.
         const SCHEDULING_NS: u64 = 2_000_000;
-        let late = (4 * self.var).max(self.smooth / 4);
-        (self.smooth > 0).then(|| self.smooth + late + SCHEDULING_NS)
+        let (smooth, var) = (self.smooth(), u64::from(self.var));
+        let late = (4 * var).max(smooth / 4);
+        (smooth > 0).then(|| smooth + late + SCHEDULING_NS)
     }
 }
 

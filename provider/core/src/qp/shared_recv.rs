@@ -140,7 +140,7 @@ impl Qp {
     pub(crate) fn report_last_wqe<H: Host>(&self, cx: &mut Cx<'_, '_, H>) {
         if self.init.srq.is_some() {
             cx.common
-                .push_event(AsyncEvent::QpLastWqeReached(self.index));
+                .push_event(AsyncEvent::QpLastWqeReached(self.link.index));
         }
     }
 

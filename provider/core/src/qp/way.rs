@@ -28,6 +28,6 @@ impl Qp {
         // A long road holds more than a receiver's buffer, and less of it comes at once.
         let has_window = has_window && !self.req.follows_path();
         let addr = has_window.then_some(self.link.dest.remote);
-        destinations.find(self.index, &mut self.way, addr, config);
+        destinations.find(self.link.index, &mut self.way, addr, config);
     }
 }

@@ -89,12 +89,13 @@ impl SendQueue {
     pub(crate) fn push_read(&mut self, of: &Rendezvous) {
         debug_assert!(self.own < RNDV_MAX, "the caller asked for a place");
         let slot = self.slot(self.tail);
-        self.sges[slot * self.sge_max..][..of.sges().len()].copy_from_slice(of.sges());
+        let (sges_at, inline_at) = (slot * self.sge_max(), slot * self.inline_max());
+        self.sges[sges_at..][..of.sges().len()].copy_from_slice(of.sges());
         let fin = Tmh {
             opcode: TmhOp::Fin as u8,
             ..of.tmh
         };
-        let place = &mut self.inline[slot * self.inline_max..][..FIN];
+        let place = &mut self.inline[inline_at..][..FIN];
         place[..Tmh::LEN].copy_from_slice(&fin.emit());
         place[Tmh::LEN..].copy_from_slice(&of.rvh.emit());
         self.append(SendWqe {
@@ -112,8 +113,8 @@ impl SendQueue {
     /// The oldest request, a READ of the shard's own, is done: the SEND that says so is appended.
     pub(crate) fn push_fin(&mut self) {
         let (from, to) = (self.slot(self.head), self.slot(self.tail));
-        let at = from * self.inline_max;
-        self.inline.copy_within(at..at + FIN, to * self.inline_max);
+        let (at, to) = (from * self.inline_max(), to * self.inline_max());
+        self.inline.copy_within(at..at + FIN, to);
         self.append(SendWqe {
             length: FIN as u32,
             opcode: WrOpcode::Send,

@@ -26,7 +26,7 @@ impl RecvWqe {
 pub struct RecvQueue {
     slots: Box<[RecvWqe]>,
     sges: Box<[Sge]>,
-    sge_max: usize,
+    sge_max: u32,
     capacity: u32,
     head: u64,
     tail: u64,
@@ -44,7 +44,7 @@ impl RecvQueue {
         RecvQueue {
             slots: vec![RecvWqe::default(); slots].into(),
             sges: vec![Sge::EMPTY; slots * sge_max].into(),
-            sge_max,
+            sge_max: sge_max as u32,
             capacity,
             head: 0,
             tail: 0,
@@ -59,14 +59,14 @@ impl RecvQueue {
         if self.len() >= self.capacity {
             return Err(PostError::QueueFull(self.capacity));
         }
-        if wr.sges.len() > self.sge_max {
+        if wr.sges.len() > self.sge_max() {
             return Err(PostError::TooManySges {
                 given: wr.sges.len(),
-                max: self.sge_max,
+                max: self.sge_max(),
             });
         }
         let slot = self.slot(self.tail);
-        let at = slot * self.sge_max;
+        let at = slot * self.sge_max();
         self.sges[at..at + wr.sges.len()].copy_from_slice(wr.sges);
         self.slots[slot] = RecvWqe::new(wr.wr_id, wr.sges);
         self.tail += 1;
@@ -86,7 +86,7 @@ impl RecvQueue {
     fn move_front(&mut self, other: &mut RecvQueue) {
         let to = other.slot(other.tail);
         let sges = self.front_sges();
-        other.sges[to * other.sge_max..][..sges.len()].copy_from_slice(sges);
+        other.sges[to * self.sge_max()..][..sges.len()].copy_from_slice(sges);
         other.slots[to] = self.slots[self.slot(self.head)];
         other.tail += 1;
         self.head += 1;
@@ -116,7 +116,8 @@ impl RecvQueue {
     pub(crate) fn fill(&mut self, wr_id: u64, sges: &[Sge]) {
         debug_assert!(self.is_empty(), "one receive at a time");
         let slot = self.slot(self.tail);
-        self.sges[slot * self.sge_max..][..sges.len()].copy_from_slice(sges);
+        let at = slot * self.sge_max();
+        self.sges[at..][..sges.len()].copy_from_slice(sges);
         self.slots[slot] = RecvWqe::new(wr_id, sges);
         self.tail += 1;
     }
@@ -124,7 +125,7 @@ impl RecvQueue {
     /// Gives the queue another size, which its receives must fit.
     pub(crate) fn resize(&mut self, capacity: u32) {
         debug_assert!(self.len() <= capacity, "checked by the caller");
-        let mut new = RecvQueue::new(capacity, self.sge_max);
+        let mut new = RecvQueue::new(capacity, self.sge_max());
         self.drain_into(&mut new);
         *self = new;
     }
@@ -145,7 +146,7 @@ impl RecvQueue {
     #[inline]
     pub fn front_sges(&self) -> &[Sge] {
         let slot = self.slot(self.head);
-        let at = slot * self.sge_max;
+        let at = slot * self.sge_max();
         &self.sges[at..at + self.slots[slot].num_sge as usize]
     }
 
@@ -155,7 +156,7 @@ impl RecvQueue {
         let Some(wqe) = self.slots.get(self.slot(self.head)) else {
             return 0;
         };
-        let sge = self.sges.get(self.slot(self.head) * self.sge_max);
+        let sge = self.sges.get(self.slot(self.head) * self.sge_max());
         wqe.wr_id ^ sge.map_or(0, |sge| sge.addr)
     }
 }

@@ -71,7 +71,7 @@ impl Requester {
             return SendStep::Blocked;
         };
         let request = self.find_request(psn);
-        if self.faulted.is_some_and(|faulted| faulted <= request) {
+        if self.faulted <= request {
             // It will fail when everything before it is done.
             self.drop_again(number);
             return SendStep::Local;
@@ -114,7 +114,7 @@ impl Requester {
                 // It fails when everything before it is done, which may have to be sent again as well.
                 mark!(LocalFaultSentAgain);
                 self.sq.wqe_mut(request).fault = fault;
-                self.faulted = Some(request);
+                self.faulted = request;
                 self.drop_again(number);
                 SendStep::Local
             }

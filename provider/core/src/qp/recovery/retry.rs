@@ -3,7 +3,7 @@
 
 use urxe_wire::{Psn, RnrTimer};
 
-use crate::time::Time;
+use crate::time::{Due, Time};
 
 /// The shortest ACK timeout that is used. The timeout code counts from 4 us, but a
 /// responder in user space may be scheduled out, or hold an ACK back for its reply:
@@ -27,8 +27,8 @@ pub(crate) struct Retry {
     rnr_retry: u8,
     retries_left: u8,
     rnr_left: u8,
-    ack_deadline: Option<Time>,
-    rnr_until: Option<Time>,
+    ack_deadline: Due,
+    rnr_until: Due,
     /// PSN that the last RNR NAK was about, while nothing has moved since.
     rnr_at: Option<Psn>,
     /// PSN that the requester went back to last, while nothing has moved since.
@@ -47,29 +47,30 @@ impl Retry {
 
     /// When an answer to what leaves now is late.
     #[inline]
-    fn late_at(&self, now: Time) -> Option<Time> {
+    fn late_at(&self, now: Time) -> Due {
         // IBTA 9.7.6.1.3: 4.096 us * 2^code, 0 is never; twice that is within the
         // tolerance and leaves room for a busy peer.
         let coded = 8192u64 << self.timeout;
-        (self.timeout != 0).then(|| now + coded.max(TIMEOUT_FLOOR_NS))
+        let late = (self.timeout != 0).then(|| now + coded.max(TIMEOUT_FLOOR_NS));
+        late.into()
     }
 
     /// How long an answer may take.
     pub(crate) fn timeout_ns(&self) -> Option<u64> {
-        self.late_at(Time::ZERO).map(|at| at.0)
+        self.late_at(Time::ZERO).time().map(|at| at.0)
     }
 
     /// A packet left.
     #[inline]
     pub(crate) fn on_sent(&mut self, now: Time) {
-        if self.ack_deadline.is_none() {
+        if !self.ack_deadline.is_set() {
             self.ack_deadline = self.late_at(now);
         }
     }
 
     /// Nothing is under way: the clock starts with the next packet.
     pub(crate) fn await_send(&mut self) {
-        self.ack_deadline = None;
+        self.ack_deadline = Due::NEVER;
     }
 
     /// The peer acknowledged something new.
@@ -77,12 +78,12 @@ impl Retry {
     pub(crate) fn on_progress(&mut self, now: Time, all_acknowledged: bool) {
         self.retries_left = self.retry_cnt;
         // Of an RNR NAK that acknowledges requests before its own, that came first.
-        if self.rnr_until.is_none() {
+        if !self.rnr_until.is_set() {
             self.rnr_at = None;
         }
         self.rewound_to = None;
         self.ack_deadline = if all_acknowledged {
-            None
+            Due::NEVER
         } else {
             self.late_at(now)
         };
@@ -96,7 +97,7 @@ impl Retry {
         psn: Psn,
         una: Psn,
     ) -> Result<bool, Exhausted> {
-        if self.rewound_to == Some(psn) || self.rnr_until.is_some() {
+        if self.rewound_to == Some(psn) || self.rnr_until.is_set() {
             return Ok(false);
         }
         self.count(una).ok_or(Exhausted)?;
@@ -124,15 +125,17 @@ impl Retry {
         if self.rnr_retry != RNR_RETRY_FOREVER {
             self.rnr_left = self.rnr_left.checked_sub(1).ok_or(Exhausted)?;
         }
-        self.rnr_until = Some(now + timer.duration_ns());
-        self.ack_deadline = None;
+        self.rnr_until = Due::at(now + timer.duration_ns());
+        self.ack_deadline = Due::NEVER;
         Ok(())
     }
 
     /// An RNR NAK for a request behind others that are not answered yet: waits as long, and counts nothing.
     pub(crate) fn wait_for_answers(&mut self, now: Time, timer: RnrTimer) {
-        self.rnr_until.get_or_insert(now + timer.duration_ns());
-        self.ack_deadline = None;
+        if !self.waits_for_rnr() {
+            self.rnr_until = Due::at(now + timer.duration_ns());
+        }
+        self.ack_deadline = Due::NEVER;
     }
 
     /// True if packets may be sent again once more.
@@ -143,19 +146,22 @@ impl Retry {
     /// True while an RNR NAK keeps everything waiting.
     #[inline]
     pub(crate) fn waits_for_rnr(&self) -> bool {
-        self.rnr_until.is_some()
+        self.rnr_until.is_set()
     }
 
     /// The next time at which [`Retry::expire`] would do something.
     #[inline]
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.rnr_until.or(self.ack_deadline)
+        self.rnr_until.time().or(self.ack_deadline.time())
     }
 
     /// If [`Retry::expire`] would count a timeout: the oldest packet that is not acknowledged left before this time.
     pub(crate) fn late_since(&self, now: Time) -> Option<Time> {
-        let deadline = self.ack_deadline.filter(|&deadline| deadline <= now)?;
-        let is_waiting = self.rnr_until.is_some();
+        let deadline = self
+            .ack_deadline
+            .time()
+            .filter(|&deadline| deadline <= now)?;
+        let is_waiting = self.rnr_until.is_set();
         (!is_waiting).then(|| Time(deadline.0.saturating_sub(self.timeout_ns().unwrap_or(0))))
     }
 
@@ -166,14 +172,14 @@ impl Retry {
 
     /// Looks at the clock, while `una` is the oldest packet.
     pub(crate) fn expire(&mut self, now: Time, una: Psn) -> Expired {
-        if let Some(until) = self.rnr_until {
+        if let Some(until) = self.rnr_until.time() {
             if until > now {
                 return Expired::Nothing;
             }
-            self.rnr_until = None;
+            self.rnr_until = Due::NEVER;
             return Expired::RnrOver;
         }
-        match self.ack_deadline {
+        match self.ack_deadline.time() {
             Some(deadline) if deadline <= now => {}
             _ => return Expired::Nothing,
         }
@@ -189,8 +195,8 @@ impl Retry {
 
     /// Stops all clocks.
     pub(crate) fn stop(&mut self) {
-        self.ack_deadline = None;
-        self.rnr_until = None;
+        self.ack_deadline = Due::NEVER;
+        self.rnr_until = Due::NEVER;
     }
 }
 
