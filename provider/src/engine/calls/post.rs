@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use urxe_core::Driver;
 use urxe_core::qp::attr::QpCap;
 use urxe_core::qp::state::QpState;
 use urxe_core::table::QpIndex;
 use urxe_core::work::{PostError, RecvQueue, RecvWr, SendQueue, SendRules, SendWr};
+use urxe_core::{Driver, QpLimits};
 use urxe_wire::Qpn;
 
 use super::inlet::{Inlet, Owner, Queue, Refused, STAGED_MAX};
@@ -30,8 +30,33 @@ pub(crate) struct QpShared {
     /// which changes nothing about which posts are taken.
     state: AtomicU8,
     recvs: Inlet<RecvQueue>,
-    cap: QpCap,
+    staging: Staging,
     rules: SendRules,
+}
+
+/// How large the queues for what is staged are.
+#[derive(Debug)]
+struct Staging {
+    send_wrs: u16,
+    recv_wrs: u16,
+    send_sges: u16,
+    recv_sges: u16,
+    inline: u32,
+}
+
+const _: () = assert!(STAGED_MAX <= u16::MAX as u32);
+const _: () = assert!(QpLimits::SGE_MAX <= u16::MAX as u32);
+
+impl Staging {
+    fn of(cap: &QpCap) -> Staging {
+        Staging {
+            send_wrs: cap.max_send_wr.min(STAGED_MAX) as u16,
+            recv_wrs: cap.max_recv_wr.min(STAGED_MAX) as u16,
+            send_sges: cap.max_send_sge as u16,
+            recv_sges: cap.max_recv_sge as u16,
+            inline: cap.max_inline_data,
+        }
+    }
 }
 
 impl Queue for SendQueue {
@@ -105,9 +130,9 @@ impl Owner<SendQueue> for QpShared {
     fn to_stage(&self) -> SendQueue {
         SendQueue::with_rules(
             self.rules,
-            self.cap.max_send_wr.min(STAGED_MAX),
-            self.cap.max_send_sge as usize,
-            self.cap.max_inline_data as usize,
+            self.staging.send_wrs.into(),
+            self.staging.send_sges.into(),
+            self.staging.inline as usize,
         )
     }
 }
@@ -133,10 +158,7 @@ impl Owner<RecvQueue> for QpShared {
     }
 
     fn to_stage(&self) -> RecvQueue {
-        RecvQueue::new(
-            self.cap.max_recv_wr.min(STAGED_MAX),
-            self.cap.max_recv_sge as usize,
-        )
+        RecvQueue::new(self.staging.recv_wrs.into(), self.staging.recv_sges.into())
     }
 }
 
@@ -146,7 +168,7 @@ impl QpShared {
             index,
             qpn,
             bell: Bell::new(index.0),
-            cap: *cap,
+            staging: Staging::of(cap),
             rules,
             state: AtomicU8::new(QpState::Reset as u8),
             sends: Inlet::new(cap.max_send_wr),
