@@ -116,8 +116,10 @@ impl Mailbox {
         let _ = self.to.set(to);
     }
 
+    /// Of an identifier that is gone nothing is told: its channel's descriptor would be readable, and there would be no event.
     pub(crate) fn push(&self, what: What) {
-        let Some(to) = self.to.get().cloned() else {
+        let is_there = |to: &&Object| to.strong_count() > 0;
+        let Some(to) = self.to.get().filter(is_there).cloned() else {
             return;
         };
         lock(&self.queue).push(Queued { to, what });
@@ -146,5 +148,23 @@ impl Mailbox {
             return Vec::new();
         };
         queue.take_all(|queued| queued.to.ptr_eq(to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identifier_that_is_gone_makes_no_channel_readable() {
+        let queue = Arc::new(Channel::new().expect("a descriptor"));
+        let mailbox = Mailbox::new(queue.clone());
+        let id = Arc::new(());
+        mailbox.address(Arc::downgrade(&id) as Object);
+        mailbox.push(What::of_interface(true));
+        assert!(queue.try_take().is_some());
+        drop(id);
+        mailbox.push(What::of_interface(true));
+        assert!(queue.is_empty());
     }
 }
