@@ -47,8 +47,8 @@ fn everything_arrives_in_spite_of_all_faults() {
     assert!(seen > 0, "{damaged} packets were damaged");
 }
 
-/// ACKs that leave when a QP goes, after both sides have sent.
-fn acks_in_the_end(faults: Option<&str>) -> u64 {
+/// ACKs that leave when a QP goes, after both sides have sent; and how many packets came or left again before.
+fn acks_in_the_end(faults: Option<&str>) -> (u64, u64) {
     let open = || faults.map_or_else(End::open, open);
     let (a, b) = (open(), open());
     connect(&a.qp, &b.qp, &options());
@@ -61,20 +61,30 @@ fn acks_in_the_end(faults: Option<&str>) -> u64 {
     a.qp.post_send(&send).expect("room");
     a.succeed();
     b.succeed();
+    let lost = [
+        "retransmitted_pkts",
+        "duplicate_request",
+        "out_of_seq_request",
+    ];
+    let lost = lost.map(|name| b.counter(name)).iter().sum();
     let before = b.counter("ack_sent");
     let End { context, qp, .. } = b;
     drop(qp);
     let counters = context.counters().expect("counters");
     let after = counters.iter().find(|(name, _)| *name == "ack_sent");
-    after.expect("there").1 - before
+    (after.expect("there").1 - before, lost)
 }
 
 /// A peer that missed the last one could not ask for it any more.
 #[test]
 fn a_qp_that_goes_says_its_last_ack_again_after_losses() {
+    let (acks, lost) = acks_in_the_end(Some("drop=3%,seed=11"));
+    assert!(lost > 0);
     // One may have been held back.
-    assert!([3, 4].contains(&acks_in_the_end(Some("drop=3%,seed=11"))));
-    assert!(acks_in_the_end(None) <= 1);
+    assert!([3, 4].contains(&acks), "{acks}");
+    // On a busy machine packets are taken for lost that are late.
+    let (acks, lost) = acks_in_the_end(None);
+    assert!(acks <= 1 || lost > 0, "{acks}");
 }
 
 #[test]

@@ -14,8 +14,9 @@ use urxe_wire::Qpn;
 
 use super::cq::CqCore;
 
-/// How often it is looked whether the completions were polled, if no call that polls their queue says so.
-const LOOK_NS: u64 = 1_000_000;
+/// After so long it is looked whether the completions were polled, if no call that polls their queue says so; then after twice as long, and so
+/// on: the event comes at most twice as late as the poll did.
+const LOOK_NS: u64 = 50_000;
 
 /// How long the event waits at most: a thread that polls is scheduled within this time on a machine that is very busy.
 const WAIT_NS: u64 = 50_000_000;
@@ -44,14 +45,15 @@ impl CompletingQp {
 struct End<T> {
     event: T,
     qp: CompletingQp,
-    until: Time,
+    began: Time,
+    look: Time,
 }
 
 /// Those that wait.
 #[derive(Debug)]
 pub(crate) struct Ends<T> {
     waiting: Vec<End<T>>,
-    /// When they are looked at next.
+    /// When one of them is looked at next.
     due: Option<Time>,
 }
 
@@ -75,9 +77,13 @@ impl<T> Ends<T> {
         if qp.is_polled() {
             return Some(event);
         }
-        let until = now + WAIT_NS;
-        self.waiting.push(End { event, qp, until });
-        self.due.get_or_insert(now + LOOK_NS);
+        self.waiting.push(End {
+            event,
+            qp,
+            began: now,
+            look: now + LOOK_NS,
+        });
+        self.settle();
         None
     }
 
@@ -95,17 +101,24 @@ impl<T> Ends<T> {
     /// It is time to look. Returns what is told now.
     #[cold]
     pub(crate) fn look(&mut self, now: Time) -> Vec<T> {
-        self.due = Some(now + LOOK_NS);
-        self.release(|end| end.until <= now || end.qp.is_polled())
+        let is_over = |end: &End<T>| end.began + WAIT_NS <= now || end.qp.is_polled();
+        let over = self.release(|end| end.look <= now && is_over(end));
+        for end in self.waiting.iter_mut().filter(|end| end.look <= now) {
+            end.look = (now + now.since_ns(end.began)).min(end.began + WAIT_NS);
+        }
+        self.settle();
+        over
     }
 
     fn release(&mut self, is_over: impl Fn(&End<T>) -> bool) -> Vec<T> {
         let over = self.waiting.extract_if(.., |end| is_over(end));
         let over = over.map(|end| end.event).collect();
-        if self.waiting.is_empty() {
-            self.due = None;
-        }
+        self.settle();
         over
+    }
+
+    fn settle(&mut self) {
+        self.due = self.waiting.iter().map(|end| end.look).min();
     }
 }
 
@@ -209,8 +222,11 @@ mod tests {
         assert_eq!(ends.due(), Some(Time(LOOK_NS)));
         assert_eq!(ends.look(Time(LOOK_NS)), []);
         assert_eq!(ends.due(), Some(Time(2 * LOOK_NS)));
+        assert_eq!(ends.look(Time(2 * LOOK_NS)), []);
+        assert_eq!(ends.due(), Some(Time(4 * LOOK_NS)));
         side.poll(0);
-        assert_eq!(ends.look(Time(2 * LOOK_NS)), ['a']);
+        assert_eq!(ends.look(Time(3 * LOOK_NS)), [], "too early");
+        assert_eq!(ends.look(Time(4 * LOOK_NS)), ['a']);
         assert_eq!(ends.due(), None);
     }
 
@@ -220,7 +236,9 @@ mod tests {
         side.complete(0, QPN, WcStatus::Success);
         assert_eq!(side.end('a', &mut ends), None);
         assert_eq!(ends.look(Time(WAIT_NS - 1)), []);
+        assert_eq!(ends.due(), Some(Time(WAIT_NS)));
         assert_eq!(ends.look(Time(WAIT_NS)), ['a']);
+        assert_eq!(ends.due(), None);
     }
 
     #[test]
