@@ -93,7 +93,8 @@ impl Requester {
         self.lone_losses >= LONE_LOSSES || self.is_long(shorter(self.rtt.min(), rtt_min))
     }
 
-    /// A loss with an empty path is the road's. One counts in each round trip, and none while a model sends more than the path delivers:
+    /// A loss with an empty path is the road's, and so is one while answers take no longer than they do by and large: what a queue drops has
+    /// the longest of round trips beside it. One counts in each round trip, and none while a model sends more than the path delivers:
     /// what overflows then is its own. The counter forgets one with each loss in a queue: a short road that loses has some of those, too,
     /// and a model that is dropped at the first one starts again and again.
     fn judge_loss(&mut self) {
@@ -102,8 +103,8 @@ impl Requester {
             return;
         }
         let (last, min) = (self.rtt.last(), self.rtt.min());
-        let is_lone = last <= min + min.max(QUEUE_NS);
-        self.lone_losses = match is_lone {
+        let queue = (min + min.max(QUEUE_NS)).max(self.rtt.smooth());
+        self.lone_losses = match last <= queue {
             true => (self.lone_losses + 1).min(2 * LONE_LOSSES),
             false => self.lone_losses.saturating_sub(1),
         };
