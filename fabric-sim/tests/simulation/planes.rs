@@ -64,7 +64,7 @@ fn sprayed_flows_use_all_planes_and_share_them() {
     let two = shares(&run(&["host.planes=spray"]));
     let sum: f64 = two.iter().sum();
     // A floor of our own: packets that are overtaken for long are sent twice, and narrow windows.
-    assert!((2.7..=4.001).contains(&sum), "{two:?}");
+    assert!((3.6..=4.001).contains(&sum), "{two:?}");
     assert!((two[0] / two[1] - 1.0).abs() < 0.1, "{two:?}");
 }
 
@@ -86,12 +86,17 @@ fn a_hash_keeps_a_flow_in_one_plane() {
     let used = sent.iter().filter(|&&frames| frames > 0).count();
     assert_eq!(used, 1, "{sent:?}");
     let sprayed = sent_by_plane(scenario(&["host.planes=spray"]).build(1).expect("builds"));
-    assert!(sprayed.iter().all(|&frames| frames > 1000), "{sprayed:?}");
+    // Two flows share a plane that carries some 3000 in this time. What a flow sends beyond its 7813 packets is sent again for nothing.
+    assert!(sprayed.iter().all(|&frames| frames > 1350), "{sprayed:?}");
+    let mut ended = scenario(&["host.planes=spray"]).build(1).expect("builds");
+    ended.run_for(Span::from_ms(5));
+    let all: u64 = sent_by_plane(ended).iter().sum();
+    assert!((7813..7813 * 11 / 10).contains(&all), "{all}");
 }
 
-/// Frames of class 3 that the first host has sent by each port.
+/// Frames of class 3 that the first host has sent by each port a millisecond from now.
 fn sent_by_plane(mut sim: Sim) -> Vec<u64> {
-    sim.run_for(Span::from_us(500));
+    sim.run_for(Span::from_us(1000));
     let host = sim.fabric().topology().hosts().next().expect("three");
     let ports = sim.fabric().ports_of(host).iter();
     ports

@@ -1,6 +1,6 @@
 //! The turn of a QP under congestion control, and the input of its controller.
 
-use urxe_wire::{Operation, Packet};
+use urxe_wire::{Operation, Packet, Psn};
 
 use crate::config::ShardConfig;
 use crate::congestion::{Acked, Asked, CongestionControl, Controller, Rate, frame_overhead};
@@ -122,11 +122,18 @@ impl Requester {
         }
     }
 
+    /// In the order in which packets left, something was heard of those before this one.
+    fn heard(&self) -> Psn {
+        let selective = self.selective.as_ref().filter(|_| self.trial.is_told);
+        selective.map_or(self.una, |s| s.heard())
+    }
+
     /// So many packets were lost, as far as is known. The window narrows once a round trip, however often this is told.
     pub(crate) fn on_loss(&mut self, packets: u32, now: Time) {
         if self.chooses {
             self.judge_loss();
         }
+        let heard = self.heard();
         if let Some(congestion) = &mut self.congestion {
             congestion.on_loss(packets, now);
             self.window.set_limit(congestion.window());
@@ -134,7 +141,7 @@ impl Requester {
                 return;
             }
         }
-        self.window.on_loss(self.una, self.sent_end);
+        self.window.on_loss(heard, self.sent_end);
     }
 
     /// Nothing was heard for a whole timeout.

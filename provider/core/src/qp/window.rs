@@ -124,13 +124,13 @@ impl SendWindow {
         self.effective_short = bytes.saturating_mul(self.worth).min(self.limit);
     }
 
-    /// Packets before `una` were acknowledged.
+    /// Packets were acknowledged, and something was heard of those that left before `heard`.
     #[inline]
-    pub(crate) fn on_ack(&mut self, packets: u32, una: Psn) {
+    pub(crate) fn on_ack(&mut self, packets: u32, heard: Psn) {
+        if self.told.is_some() && self.is_news(heard) {
+            self.told = None;
+        }
         if self.current < self.max {
-            if self.told.is_some_and(|told| !una.is_before(told)) {
-                self.told = None;
-            }
             // Twice as many after a round trip; or one more for every eight that arrived.
             let step = if self.current < self.untried { 1 } else { 8 };
             self.grown += packets;
@@ -140,12 +140,17 @@ impl SendWindow {
         }
     }
 
-    /// A packet at `una` was lost; `sent_end` is the first that was never sent. All that is under way left before
-    /// anything could be done: what of it is lost, too, is no news.
-    pub(crate) fn on_loss(&mut self, una: Psn, sent_end: Psn) {
-        if self.told.is_none_or(|told| !una.is_before(told)) {
+    /// A packet was lost, and something was heard of those that left before `heard`; `sent_end` is the first that was never sent. All that
+    /// is under way left before anything could be done: what of it is lost, too, is no news.
+    pub(crate) fn on_loss(&mut self, heard: Psn, sent_end: Psn) {
+        if self.is_news(heard) {
             self.on_silence(sent_end);
         }
+    }
+
+    /// A loss that is known now is of another round trip than the last one that was told of.
+    pub(crate) fn is_news(&self, heard: Psn) -> bool {
+        self.told.is_none_or(|told| !heard.is_before(told))
     }
 
     /// Nothing was heard for a whole timeout.

@@ -40,6 +40,11 @@ impl Selective {
         self.board.una() + u64::from(psn.distance_from(self.base))
     }
 
+    /// In the order in which packets left, something was heard of those before this one.
+    pub(crate) fn heard(&self) -> Psn {
+        self.base.add(self.board.reached())
+    }
+
     /// Everything before `una` is acknowledged.
     fn advance(&mut self, una: Psn, now: Time) {
         let number = self.number(una);
@@ -419,8 +424,13 @@ impl Requester {
         let reached = s.board.reached();
         let acknowledged = self.una.distance_from(una);
         self.acked += u64::from(acknowledged);
-        self.window.on_ack(acknowledged, self.una);
-        let rtt = self.rtt.finish(s.base.add(reached), now);
+        let heard = s.heard();
+        let news_of = if self.trial.is_told { heard } else { self.una };
+        // While what a round trip lost is mended, nothing shows that there is room for more.
+        if self.window.is_news(news_of) {
+            self.window.on_ack(acknowledged, news_of);
+        }
+        let rtt = self.rtt.finish(heard, now);
         if self.congestion.is_some() {
             self.on_delivered(news, self.acked + u64::from(reached), rtt, now);
         }

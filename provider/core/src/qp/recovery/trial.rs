@@ -50,7 +50,7 @@ pub(crate) struct Trial {
     /// The peer keeps what is ahead of a gap.
     pub(super) keeps: bool,
     /// It said which packets are here.
-    pub(super) is_told: bool,
+    pub(crate) is_told: bool,
     /// Behind what is tried, the next request that the peer is to have, and where those end that were sent before it was tried.
     pub(super) behind: Option<(Psn, Psn)>,
     /// How many it had.
