@@ -131,8 +131,13 @@ impl SendWindow {
             self.told = None;
         }
         if self.current < self.max {
-            // Twice as many after a round trip; or one more for every eight that arrived.
-            let step = if self.current < self.untried { 1 } else { 8 };
+            // Twice as many after a round trip; or an eighth more, and three more of a wide window: shares of a road become even
+            // only if wide windows grow more slowly, in proportion, than narrow ones.
+            let step = if self.current < self.untried {
+                1
+            } else {
+                (self.current / 3).max(8)
+            };
             self.grown += packets;
             self.current = (self.current + self.grown / step).min(self.max);
             self.grown %= step;
@@ -225,7 +230,11 @@ mod tests {
             w.on_silence(PSN);
         }
         assert_eq!(w.packets(), FLOOR_PACKETS);
-        for _ in 0..8 * 60 {
+        for _ in 0..8 * 20 {
+            w.on_ack(1, PSN);
+        }
+        assert_eq!(w.packets(), 24);
+        for _ in 0..22 * 40 {
             w.on_ack(1, PSN);
         }
         assert_eq!(w.packets(), 64);
@@ -260,7 +269,21 @@ mod tests {
         assert_eq!(w.packets(), 128);
         w.on_silence(PSN);
         w.on_ack(64, PSN);
-        assert_eq!(w.packets(), 72);
+        assert_eq!(w.packets(), 67);
         assert_eq!(w.starting_at(1).packets(), FLOOR_PACKETS);
+    }
+
+    #[test]
+    fn a_narrow_window_gains_on_a_wide_one() {
+        let mut windows = [400, 24].map(|packets| {
+            let mut w = SendWindow::new(packets << 10, 1 << 20, 1024);
+            w.on_silence(PSN);
+            w
+        });
+        for w in &mut windows {
+            let round_trip = w.packets();
+            w.on_ack(round_trip, PSN);
+        }
+        assert_eq!(windows.map(|w| w.packets()), [203, 13]);
     }
 }
