@@ -221,6 +221,14 @@ impl Controller {
         matches!(self.algorithm, Algorithm::Path(_))
     }
 
+    /// It sends no more than the path delivers, as far as it knows.
+    pub(crate) fn is_steady(&self) -> bool {
+        match &self.algorithm {
+            Algorithm::Path(path) => path.is_steady(),
+            _ => true,
+        }
+    }
+
     /// A packet left that fills a link for `bytes`, and that asks for so many packets of the path MTU.
     pub(crate) fn on_sent(&mut self, bytes: u32, answers: u32, now: Time) {
         let mut paced = bytes;

@@ -223,6 +223,11 @@ impl Path {
         }
     }
 
+    /// It sends no more than it knows that the path delivers.
+    pub(crate) fn is_steady(&self) -> bool {
+        matches!(self.phase, Phase::Cruise | Phase::Down)
+    }
+
     fn delivered_in_round(&self) -> f64 {
         (self.delivery.delivered - self.round.from) as f64 * self.size
     }

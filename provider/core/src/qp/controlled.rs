@@ -29,8 +29,8 @@ const PLAINLY_LONG_NS: u64 = 8_000_000;
 const ROUND_TRIPS_MIN: u8 = 8;
 /// Waiting so long for the road is no queue, on the shortest of paths.
 const QUEUE_NS: u64 = 200_000;
-/// Losses in a row, none of them in a queue, after which the road is one that loses.
-const LONE_LOSSES: u32 = 8;
+/// Losses, as many more of them without a queue than in one, after which the road is one that loses.
+const LONE_LOSSES: u8 = 8;
 
 impl Requester {
     /// Packets before [`Requester::una`] were acknowledged.
@@ -93,13 +93,19 @@ impl Requester {
         self.lone_losses >= LONE_LOSSES || self.is_long(shorter(self.rtt.min(), rtt_min))
     }
 
-    /// A loss with an empty path is the road's.
+    /// A loss with an empty path is the road's. One counts in each round trip, and none while a model sends more than the path delivers:
+    /// what overflows then is its own. The counter forgets one with each loss in a queue: a short road that loses has some of those, too,
+    /// and a model that is dropped at the first one starts again and again.
     fn judge_loss(&mut self) {
+        let is_steady = self.congestion.as_ref().is_none_or(|c| c.is_steady());
+        if !is_steady || !self.window.is_news(self.una) {
+            return;
+        }
         let (last, min) = (self.rtt.last(), self.rtt.min());
-        self.lone_losses = if last <= min + min.max(QUEUE_NS) {
-            self.lone_losses.saturating_add(1)
-        } else {
-            0
+        let is_lone = last <= min + min.max(QUEUE_NS);
+        self.lone_losses = match is_lone {
+            true => (self.lone_losses + 1).min(2 * LONE_LOSSES),
+            false => self.lone_losses.saturating_sub(1),
         };
     }
 
@@ -138,6 +144,7 @@ impl Requester {
             congestion.on_loss(packets, now);
             self.window.set_limit(congestion.window());
             if congestion.follows_path() {
+                self.window.tell(self.una, self.sent_end);
                 return;
             }
         }

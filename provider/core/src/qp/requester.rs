@@ -104,7 +104,7 @@ pub(crate) struct Requester {
     /// It wants another one than it has.
     pub(crate) reconsiders: bool,
     /// Losses since the last one in a queue.
-    pub(crate) lone_losses: u32,
+    pub(crate) lone_losses: u8,
     /// Packets that were acknowledged since the connection began.
     pub(crate) acked: u64,
     /// Once something was lost that the peer is known to help finding.

@@ -158,6 +158,13 @@ impl SendWindow {
         self.told.is_none_or(|told| !heard.is_before(told))
     }
 
+    /// As [`SendWindow::on_loss`], for a window that stays as it is.
+    pub(crate) fn tell(&mut self, heard: Psn, sent_end: Psn) {
+        if self.is_news(heard) {
+            self.told = Some(sent_end);
+        }
+    }
+
     /// Nothing was heard for a whole timeout.
     pub(crate) fn on_silence(&mut self, sent_end: Psn) {
         mark!(WindowShrunk if self.current > self.floor);

@@ -46,6 +46,31 @@ fn a_short_road_that_loses_stays_full() {
     sent_again_at_most(&out, 1.02);
 }
 
+/// Queues hold several round trips: a few losses are theirs, and most are the road's.
+#[test]
+fn a_short_road_with_a_queue_stays_full() {
+    for (rate, rtt, queue) in [
+        (1_000, MS / 10, 100_000),
+        (500, MS / 2, 100_000),
+        (1_000, MS / 2, 200_000),
+        (200, MS * 9 / 10, 100_000),
+        (4_000, MS / 10, 400_000),
+    ] {
+        let road = Road {
+            queue,
+            ..Road::new(rate * MBIT, rtt, 1_000)
+        };
+        for (op, least) in [(WRITE, 0.95), (WrOpcode::RdmaRead, 0.88)] {
+            RECOVERY.set([Recovery::Selective; 2]);
+            let (ratio, _) = run(road, Load::new(op), 2.0);
+            assert!(
+                ratio >= least,
+                "{op:?}: {ratio:.3}, not {least}, seed {SEED}"
+            );
+        }
+    }
+}
+
 #[test]
 fn losses_in_bursts_cost_their_share() {
     let road = Road {
