@@ -27,7 +27,8 @@ const LONG_NS: u64 = 1_000_000;
 /// with the first one alone, 64 streams over the loopback of such a host had models for up to a second, and a threefold share.
 const PLAINLY_LONG_NS: u64 = 8_000_000;
 const ROUND_TRIPS_MIN: u8 = 8;
-/// Waiting so long for the road is no queue, on the shortest of paths.
+/// Waiting so long for the road is no queue, on the shortest of paths; on others half the shortest round trip is none. Not all of it: a QP
+/// that comes late to a road that others fill takes their queue for the road.
 const QUEUE_NS: u64 = 200_000;
 /// Losses, as many more of them without a queue than in one, after which the road is one that loses.
 const LONE_LOSSES: u8 = 8;
@@ -93,7 +94,8 @@ impl Requester {
         self.lone_losses >= LONE_LOSSES || self.is_long(shorter(self.rtt.min(), rtt_min))
     }
 
-    /// A loss with an empty path is the road's. One counts in each round trip, and none while a model sends more than the path delivers:
+    /// A loss with an empty path is the road's, and so is one while answers take no longer than they do by and large: what a queue drops has
+    /// the longest of round trips beside it. One counts in each round trip, and none while a model sends more than the path delivers:
     /// what overflows then is its own. The counter forgets one with each loss in a queue: a short road that loses has some of those, too,
     /// and a model that is dropped at the first one starts again and again.
     fn judge_loss(&mut self) {
@@ -102,8 +104,8 @@ impl Requester {
             return;
         }
         let (last, min) = (self.rtt.last(), self.rtt.min());
-        let is_lone = last <= min + min.max(QUEUE_NS);
-        self.lone_losses = match is_lone {
+        let queue = (min + QUEUE_NS.max(min / 2)).max(self.rtt.smooth());
+        self.lone_losses = match last <= queue {
             true => (self.lone_losses + 1).min(2 * LONE_LOSSES),
             false => self.lone_losses.saturating_sub(1),
         };

@@ -74,11 +74,11 @@ fn others_go_on_where_the_window_is_full() {
     for (other, road, least) in [
         (Recovery::GoBackN, short(100, 4_000_000), 0.75),
         (Recovery::GoBackN, short(1_000, 4_000_000), 0.7),
-        (Recovery::GoBackN, short(0, 100_000), 0.5),
+        (Recovery::GoBackN, short(0, 100_000), 0.75),
         (Recovery::Keep, short(100, 4_000_000), 0.95),
         (Recovery::Keep, short(1_000, 4_000_000), 0.8),
         (Recovery::Keep, short(1_000, 100_000), 0.65),
-        (Recovery::Keep, short(0, 100_000), 0.55),
+        (Recovery::Keep, short(0, 100_000), 0.9),
     ] {
         let load = Load::new(WrOpcode::RdmaWrite);
         let (ratio, out) = untold([Recovery::Selective, other], road, load, 2.0);
