@@ -179,6 +179,7 @@ impl ShardState {
         if self.qpn(index) != Some(qpn) {
             return;
         }
+        self.receive_before_end();
         let attr = QpAttr {
             qp_state: QpState::Err,
             ..QpAttr::default()
@@ -187,7 +188,8 @@ impl ShardState {
         let _ = self.with(|shard, env| shard.modify_qp(index, &attr, AttrMask::STATE, env));
     }
 
-    /// Takes what peers sent before their end. Strangers' packets may come without end.
+    /// Takes what peers sent before their end: it is here, and perhaps not looked at, in a ring that this engine has not even taken yet, or
+    /// in its sockets. Strangers' packets may come without end.
     pub(in crate::engine) fn receive_before_end(&mut self) {
         self.receive_handed_over();
         for _ in 0..RECEIVES_BEFORE_END {
@@ -382,9 +384,6 @@ impl FailQp for Engine {
     fn fail_qp(&self, index: QpIndex, qpn: Qpn) {
         // A failed engine has failed its QPs.
         if let Ok(mut state) = self.enter() {
-            // What the peer sent before the end is here, and perhaps not looked at: in a ring that this engine has not even taken yet, or
-            // in its sockets.
-            state.receive_before_end();
             state.fail_qp(index, qpn);
             state.transmit(Driver::Visitor);
         }
