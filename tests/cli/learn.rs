@@ -108,11 +108,17 @@ fn every_command_prints_what_the_lesson_shows() {
             println!("skipped: {command}: tshark is missing (apt-get install tshark)");
             continue;
         }
-        let mut shell = shell(&folder.0, &[binary(), learn]);
-        // As a terminal has them: one after the other.
-        let ran = run(shell.arg("-c").arg(format!("exec 2>&1; {command}")));
-        if let Err(why) = check(&printed, &ran.stdout) {
-            panic!("docs/LEARN.md:{line}: {command}: {why}\n{}", ran.stdout);
+        // Where the buffer is changed too early a busy machine may show the other message: the lesson says that it works by luck.
+        let runs = if command == "learn too-early" { 5 } else { 1 };
+        let try_once = || {
+            let mut shell = shell(&folder.0, &[binary(), learn]);
+            // As a terminal has them: one after the other.
+            let ran = run(shell.arg("-c").arg(format!("exec 2>&1; {command}")));
+            check(&printed, &ran.stdout).map_err(|why| format!("{why}\n{}", ran.stdout))
+        };
+        let shown = (1..runs).fold(try_once(), |shown, _| shown.or_else(|_| try_once()));
+        if let Err(why) = shown {
+            panic!("docs/LEARN.md:{line}: {command}: {why}");
         }
     }
 }
