@@ -103,7 +103,7 @@ pub(crate) struct Requester {
     pub(crate) chooses: bool,
     /// It wants another one than it has.
     pub(crate) reconsiders: bool,
-    /// Losses since the last one in a queue.
+    /// Round trips that lost without a queue, less those that lost in one.
     pub(crate) lone_losses: u8,
     /// Packets that were acknowledged since the connection began.
     pub(crate) acked: u64,
