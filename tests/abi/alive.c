@@ -1,10 +1,12 @@
 /* A peer that goes while this side only waits: `alive serve ADDRESS PORT` takes one connection and sleeps; `alive wait
  * ADDRESS PORT` connects with SO_KEEPALIVE, and says how its wait ended. `serve-alive` and `sleep` are the same with the
  * sides changed; the listener has the option, and its connections have it from there. `wait-plain` and `serve-plain` are
- * without the option. */
+ * without the option; `wait-late` and `serve-late`, too: they stop once they are connected, and then tell the peer once more what
+ * it may send. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -21,10 +23,17 @@ static void keep_alive(int fd) {
     CHECK(rgetsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &len) == 0 && idle == 1);
 }
 
-static void wait_for_end(int fd) {
+static void wait_for_end(int fd, int is_late) {
     char byte;
     puts("up");
     fflush(stdout);
+    if (is_late) {
+        struct pollfd one = {.fd = fd, .events = POLLIN};
+        raise(SIGSTOP);
+        CHECK(rpoll(&one, 1, 0) == 0);
+        puts("late");
+        fflush(stdout);
+    }
     ssize_t got = rrecv(fd, &byte, 1, 0);
     printf("%zd %s\n", got, got < 0 ? strerror(errno) : "");
     /* The retries took seconds, and all of the library's threads slept meanwhile. */
@@ -53,7 +62,7 @@ int main(int argc, char **argv) {
             keep_alive(fd);
     }
     if (!strncmp(argv[1], "wait", 4) || strchr(argv[1], '-')) {
-        wait_for_end(fd);
+        wait_for_end(fd, !!strstr(argv[1], "late"));
         return 0;
     }
     puts("asleep");

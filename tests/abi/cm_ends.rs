@@ -146,6 +146,22 @@ impl Talking {
         kill_process(pid, Signal::STOP).expect("it is ours");
     }
 
+    /// Has it go on, once it is stopped.
+    pub(crate) fn go_on(&self) {
+        let pid = Pid::from_child(&self.child);
+        let stat = format!("/proc/{}/stat", self.id());
+        let is_stopped = || {
+            let stat = std::fs::read_to_string(&stat).expect("it is ours");
+            stat.rsplit(')')
+                .next()
+                .is_some_and(|rest| rest.starts_with(" T"))
+        };
+        while !is_stopped() {
+            thread::yield_now();
+        }
+        kill_process(pid, Signal::CONT).expect("it is ours");
+    }
+
     /// Asks it to end (SIGTERM).
     pub(crate) fn ask_to_end(&self) {
         let pid = Pid::from_child(&self.child);

@@ -232,6 +232,26 @@ fn a_side_that_only_waits_hears_that_its_peer_was_killed() {
     }
 }
 
+/// The same while rsockets' own words are under way, which no answer comes to: none of what the program sent is lost.
+#[test]
+fn a_side_that_only_waits_has_lost_nothing_if_its_peer_was_killed() {
+    let Some(compiled) = compile("abi/alive.c", &["-lrdmacm"]) else {
+        return;
+    };
+    for by_sockets in [false, true] {
+        for roles in [("serve", "wait-late"), ("serve-late", "sleep")] {
+            let (goes, mut waits) = alive(&compiled, roles, by_sockets);
+            goes.stop();
+            waits.go_on();
+            waits.wait_for("late");
+            drop(goes);
+            let ran = waits.finish();
+            assert_eq!(ran.code, Some(0), "{ran:?}");
+            assert!(ran.text.contains("\n0 \n"), "{ran:?}");
+        }
+    }
+}
+
 /// A program that knows sockets alone: both ends under the preload library, one of them under `urxe run` too.
 #[test]
 fn an_ordinary_program_under_the_preload_library() {

@@ -204,8 +204,12 @@ impl Connection {
 
     /// Nothing of ours is under way any more, or it never will arrive.
     pub(super) fn is_idle(&self) -> bool {
-        let all = self.requests_free == self.sizes.send_depth - CONTROLS && self.controls == 0;
+        let all = !self.has_data_under_way() && self.controls == 0;
         all || self.link != Link::Up
+    }
+
+    fn has_data_under_way(&self) -> bool {
+        self.requests_free < self.sizes.send_depth - CONTROLS
     }
 
     pub(super) fn can_control(&self) -> bool {
@@ -388,6 +392,7 @@ impl Connection {
     }
 
     fn completed(&mut self, wc: &Wc) {
+        let has_lost_data = self.has_data_under_way();
         let bytes = wc.wr_id as u32 as usize;
         match wc.wr_id & !u64::from(u32::MAX) {
             CREDIT => self.controls -= 1,
@@ -405,7 +410,8 @@ impl Connection {
         match wc.status {
             WcStatus::Success => {}
             WcStatus::WrFlushErr => self.fail(Link::Down),
-            // Its process was killed.
+            // Its process was killed. Credits that it did not take are no loss: the program has what it would read after an end.
+            _ if wc.fault() == Fault::PeerGone && !has_lost_data => self.fail(Link::Down),
             _ if wc.fault() == Fault::PeerGone => {
                 self.fail(Link::Broken(Errno(libc::ECONNRESET)));
             }
