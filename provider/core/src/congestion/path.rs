@@ -4,6 +4,7 @@
 
 mod bounds;
 mod delivery;
+mod doubt;
 mod kept;
 mod road_loss;
 
@@ -12,6 +13,7 @@ use crate::time::Time;
 use bounds::Bounds;
 pub(crate) use delivery::{Acked, Asked};
 use delivery::{Delivery, Sample};
+use doubt::Doubt;
 use kept::Kept;
 use road_loss::RoadLoss;
 
@@ -43,6 +45,10 @@ const DRAINED_NS: u64 = 50_000_000;
 const MORE: f64 = 1.1;
 /// Packets lost of a round trip's, with a queue, that are too many.
 const LOSS_MAX: f64 = 0.02;
+
+/// So many of a round trip's packets lost, and no fewer of them, are too many without a queue, too, where the shortest round trip is doubted.
+const FLOOD: f64 = 0.45;
+const FLOOD_PACKETS: u64 = 8;
 
 /// Packets lost of a round trip's, beyond twice what the road loses, that are too many.
 const LOSS_EXCESS: f64 = 0.05;
@@ -119,6 +125,7 @@ pub(crate) struct Path {
     road_loss: RoadLoss,
     round: Round,
     bounds: Bounds,
+    doubt: Doubt,
     /// The bounds before nothing was heard: they are right again once something is.
     before_silence: Option<Bounds>,
     delivery: Delivery,
@@ -150,6 +157,7 @@ impl Path {
             road_loss: RoadLoss::new(),
             round: Round::default(),
             bounds: Bounds::new(),
+            doubt: Doubt::new(now),
             before_silence: None,
             delivery: Delivery::new(),
             under_way: 0,
@@ -383,7 +391,12 @@ impl Path {
         self.cycle_rounds += 1;
         let delivered = self.delivery.delivered - self.round.from;
         let lost = self.round.lost as f64 / (self.round.lost + delivered).max(1) as f64;
-        let has_loss = self.has_queue() && (self.round.lost > 0 || self.round.cnp);
+        if self.round.lost > 0 {
+            self.doubt.on_loss();
+        }
+        let is_flood =
+            lost > FLOOD && self.round.lost >= FLOOD_PACKETS && doubt::may_be_queue(self.min_rtt);
+        let has_loss = self.has_queue() && (self.round.lost > 0 || self.round.cnp) || is_flood;
         self.uneven_rounds = match self.round.lost > 0 && !self.has_some_queue() {
             true => UNEVEN_ROUNDS,
             false => self.uneven_rounds.saturating_sub(1),
@@ -401,7 +414,7 @@ impl Path {
             // However few of the lost packets are known.
             Phase::Startup => {
                 let lost = self.round.lost > 0 || self.round.cnp;
-                let overflows = lost && self.starts_with_queue();
+                let overflows = lost && self.starts_with_queue() || is_flood;
                 self.end_startup_round(overflows, arrived, now);
             }
             Phase::Up if too_many => {
@@ -509,18 +522,23 @@ impl Path {
         let is_steady = !matches!(self.phase, Phase::Startup | Phase::Shortest);
         if is_steady && now.since_ns(self.min_rtt_at) > MIN_RTT_NS {
             self.enter(Phase::Shortest, now);
+        } else if is_steady && self.doubt.is_due(self.min_rtt, now) {
+            self.doubt.begin(self.min_rtt);
+            self.enter(Phase::Shortest, now);
         }
     }
 
     /// The shortest round trip is what was seen of late, the empty path included.
     fn end_shortest(&mut self, now: Time) {
+        let look = self.doubt.look_ns();
         let seen = now.since_ns(self.min_rtt_at) <= MIN_RTT_NS;
-        let waited = now.since_ns(self.phase_at) > DRAINED_NS.max(2 * self.min_rtt);
-        if seen || (waited && self.phase_rounds >= 2) {
+        let waited = now.since_ns(self.phase_at) > look.unwrap_or(DRAINED_NS.max(2 * self.min_rtt));
+        if (seen && look.is_none()) || (waited && self.phase_rounds >= 2) {
             if !seen && self.next_min_rtt < u64::MAX {
                 self.min_rtt = self.next_min_rtt;
             }
             (self.min_rtt_at, self.next_min_rtt) = (now, u64::MAX);
+            self.doubt.end(self.min_rtt, now);
             self.enter(Phase::Cruise, now);
         }
     }

@@ -145,21 +145,35 @@ fn shared_road() -> Road {
     Road::new(200 * MBIT, 20 * MS, 0)
 }
 
-/// Nothing is lost but what the queue drops: none has the road for itself.
-#[test]
-fn some_share_a_short_road() {
+/// So many hosts, of which each begins 10 ms after the one before.
+fn share_a_short_road(queue: u64, seconds: f64, bounds: &[(u32, f64)]) {
     RECOVERY.set([Recovery::Selective; 2]);
-    let short = Road::new(1000 * MBIT, MS / 10, 0);
-    for (senders, bound) in [(2, 0.9), (4, 0.85), (8, 0.8), (16, 0.8)] {
+    let short = Road {
+        queue,
+        ..Road::new(1000 * MBIT, MS / 10, 0)
+    };
+    for &(senders, bound) in bounds {
         let names: Vec<_> = (0..senders)
             .map(|k| format!("urxe@{:.4}", f64::from(k) * 0.0103))
             .collect();
-        let jain = shares(short, &names.join(" "), 2.0);
+        let jain = shares(short, &names.join(" "), seconds);
         assert!(
             jain >= bound,
             "{senders}: {jain:.3}, not {bound}, seed {SEED}"
         );
     }
+}
+
+/// Nothing is lost but what the queue drops: none has the road for itself.
+#[test]
+fn some_share_a_short_road() {
+    share_a_short_road(100_000, 2.0, &[(2, 0.9), (4, 0.85), (8, 0.8), (16, 0.8)]);
+}
+
+/// A full queue is 32 times as long as the road. Those that come late find it full, and take it for a longer road.
+#[test]
+fn some_share_a_short_road_with_a_long_queue() {
+    share_a_short_road(400_000, 3.0, &[(2, 0.9), (4, 0.85), (8, 0.7), (16, 0.4)]);
 }
 
 #[test]
