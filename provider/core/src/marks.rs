@@ -92,6 +92,7 @@ marks! {
         SelectiveProbe: "Nothing was heard for long: the oldest packet and the newest were sent again.",
         RnrNakWhileWaiting: "An RNR NAK while waiting for another.",
         RefusedBehindAnswers: "An RNR NAK while answers to requests before it are missing.",
+        AnswersMissedByRefusals: "An RNR NAK again, and the answers before it are missing still: asked for.",
         RnrWaitOver: "An RNR wait came to its end.",
         RnrExhausted: "RNR NAKs used their counter up.",
         AckTimeout: "No answer in time.",

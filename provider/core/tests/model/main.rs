@@ -81,6 +81,12 @@ fn an_rnr_nak_fails_no_request_before_its_own() {
     suite::run_program(&rc_failing::RC_FAILING, 20_006);
 }
 
+/// A SEND that finds no receive was refused for ever, each time before the answers that a READ before it lacked were missed.
+#[test]
+fn refusals_do_not_keep_a_read_from_its_answers() {
+    suite::run_program(&rc_failing::RC_FAILING, 1_795_856_287_216_393_259);
+}
+
 #[test]
 fn rc_failing_programs_agree_with_the_model() {
     suite::run_once(&rc_failing::RC_FAILING);

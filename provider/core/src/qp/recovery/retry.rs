@@ -130,12 +130,15 @@ impl Retry {
         Ok(())
     }
 
-    /// An RNR NAK for a request behind others that are not answered yet: waits as long, and counts nothing.
-    pub(crate) fn wait_for_answers(&mut self, now: Time, timer: RnrTimer) {
-        if !self.waits_for_rnr() {
-            self.rnr_until = Due::at(now + timer.duration_ns());
-        }
+    /// An RNR NAK for a request behind others, from `una` on, that are not answered yet: waits as long, and counts nothing. True if it is not
+    /// the first, with a wait between them.
+    pub(crate) fn wait_for_answers(&mut self, now: Time, timer: RnrTimer, una: Psn) -> bool {
         self.ack_deadline = Due::NEVER;
+        if self.waits_for_rnr() {
+            return false;
+        }
+        self.rnr_until = Due::at(now + timer.duration_ns());
+        self.rnr_at.replace(una) == Some(una)
     }
 
     /// True if packets may be sent again once more.

@@ -464,7 +464,11 @@ impl Requester {
         } else {
             // Answers to what is before it are missing, and that must complete before this can fail.
             mark!(RefusedBehindAnswers);
-            self.retry.wait_for_answers(cx.now(), timer);
+            // They left before this NAK. Since it is sent again and again, no timer would miss them.
+            if self.retry.wait_for_answers(cx.now(), timer, self.una) {
+                mark!(AnswersMissedByRefusals);
+                self.queue_oldest();
+            }
         }
         if let Some(s) = &mut self.selective {
             let number = s.number(psn);
@@ -487,17 +491,22 @@ impl Requester {
     /// Has the oldest packet and the newest sent again. Of a READ that a peer answers which says nothing of what it lacks, all that is missing of
     /// the oldest request: else each silence would bring one packet.
     fn queue_ends(&mut self, link: &Link) {
-        let (una, end) = (self.una, self.sent_end);
-        let is_known = link.peer.is_known();
-        let chunk = match una.is_before(end) && !is_known {
-            true => self.request_end(una),
-            false => una,
-        };
+        let end = self.sent_end;
         if let Some(s) = &mut self.selective {
             let number = s.number(end);
             s.board.probe(number);
-            let rest = s.number(una)..s.number(chunk);
-            rest.for_each(|number| s.board.queue(number));
+        }
+        if self.una.is_before(end) && !link.peer.is_known() {
+            self.queue_oldest();
+        }
+    }
+
+    /// Has all that is missing of the oldest request sent again, or asked for: of what stands for one answer, that one.
+    fn queue_oldest(&mut self) {
+        let (una, end) = (self.una, self.request_end(self.una));
+        if let Some(s) = &mut self.selective {
+            let missing = s.number(una)..s.number(end);
+            missing.for_each(|number| s.board.queue(number));
         }
     }
 
