@@ -156,7 +156,9 @@ impl Talking {
                 .next()
                 .is_some_and(|rest| rest.starts_with(" T"))
         };
+        let start = Instant::now();
         while !is_stopped() {
+            assert!(start.elapsed() < LIMIT, "it does not stop: {}", self.said());
             thread::yield_now();
         }
         kill_process(pid, Signal::CONT).expect("it is ours");
