@@ -38,7 +38,17 @@ impl Shard {
     }
 
     /// The next asynchronous event.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<AsyncEvent> {
+        // Most calls find none.
+        if !self.has_events() {
+            return None;
+        }
+        self.take_event()
+    }
+
+    #[cold]
+    fn take_event(&mut self) -> Option<AsyncEvent> {
         loop {
             let event = self.common.events.pop_front()?;
             match event {

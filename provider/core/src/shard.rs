@@ -374,11 +374,13 @@ impl Shard {
     }
 
     /// Requests in a QP's send queue that are not complete.
+    #[inline]
     pub fn sq_len(&self, index: QpIndex) -> u32 {
         self.qps.at(index).map_or(0, |qp| qp.req.sq.posted())
     }
 
     /// Receives in a QP's receive queue.
+    #[inline]
     pub fn rq_len(&self, index: QpIndex) -> u32 {
         self.qps.at(index).map_or(0, |qp| qp.resp.rq.len())
     }
@@ -448,6 +450,7 @@ impl Shard {
     }
 
     /// No call of [`Shard::handle_timeout`] is needed before this time.
+    #[inline]
     pub fn next_timeout(&self) -> Option<Time> {
         let mut timer = self.timers.next_deadline();
         let cm = self.management.due;

@@ -93,6 +93,7 @@ pub struct Transmit {
 
 impl Transmit {
     /// Number of packets.
+    #[inline]
     pub fn segments(&self) -> usize {
         self.range.len().div_ceil(self.stride())
     }
@@ -251,11 +252,13 @@ impl TxBatch {
     }
 
     /// The runs, in order.
+    #[inline]
     pub fn runs(&self) -> &[Transmit] {
         &self.runs
     }
 
     /// The bytes that the runs' ranges name.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[LEAD..][..self.used]
     }
@@ -278,11 +281,13 @@ impl TxBatch {
     }
 
     /// Number of packets.
+    #[inline]
     pub fn packets(&self) -> usize {
         self.packets
     }
 
     /// Bytes that an empty one has room for.
+    #[inline]
     pub fn capacity(&self) -> usize {
         self.bytes_max
     }
@@ -294,26 +299,29 @@ impl TxBatch {
     }
 
     /// True if packets may leave as a train.
+    #[inline]
     pub fn makes_runs(&self) -> bool {
         self.limits.segments_max > 1
     }
 
     /// True if nothing was gathered.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.packets == 0
     }
 
     /// Takes out the runs that `keep`, which is given their bytes, says no to. The bytes stay until the batch is cleared.
     pub fn retain_runs(&mut self, mut keep: impl FnMut(&Transmit, &[u8]) -> bool) {
-        let (bytes, packets) = (&self.bytes[LEAD..], &mut self.packets);
+        let bytes = &self.bytes[LEAD..];
+        (self.packets, self.in_run) = (0, 0);
         self.runs.retain(|run| {
             let stays = keep(run, &bytes[run.range.clone()]);
-            if !stays {
-                *packets -= run.segments();
+            if stays {
+                self.in_run = run.segments();
+                self.packets += self.in_run;
             }
             stays
         });
-        self.in_run = self.runs.last().map_or(0, Transmit::segments);
     }
 
     /// Gives every packet of the runs that were built without an ICRC the one that it needs on a network.
@@ -330,6 +338,7 @@ impl TxBatch {
     }
 
     /// Forgets the packets.
+    #[inline]
     pub fn clear(&mut self) {
         self.used = 0;
         self.packets = 0;
