@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use crate::consumer::{Consumer, Pop};
-use crate::layout::{Geometry, HEAD_AT, Mark, Place};
+use crate::layout::{Geometry, HEAD_AT, Mark, Place, room_for};
 use crate::memory::Memory;
 use crate::producer::{Producer, Push};
 use crate::sync::Ordering;
+use crate::window::Window;
 
 /// Small rings, in which chunks soon follow each other.
 const GEOMETRIES: [Geometry; 2] = [
@@ -37,6 +38,23 @@ pub fn script(data: &[u8]) {
         run.step(&mut script);
     }
     run.drain();
+}
+
+/// Makes a record in a window that is just long enough, or longer.
+fn make(producer: &mut Producer, mark: Mark, bytes: &[u8]) -> Push {
+    let room = room_for(bytes.len());
+    let mut window = producer.window();
+    if !producer.lend(&mut window, room, room + bytes.len()) {
+        return match producer.is_closed() {
+            true => Push::Closed,
+            false => Push::Full,
+        };
+    }
+    let record = Window::BEFORE..Window::BEFORE + bytes.len();
+    window.part_mut(record).copy_from_slice(bytes);
+    producer.end_loan(&mut window);
+    producer.publish(mark, bytes.len());
+    Push::Done
 }
 
 /// What is left of the bytes. At the end there are zeros.
@@ -99,9 +117,13 @@ impl Run {
 
     fn step(&mut self, script: &mut Script<'_>) {
         match script.byte() % 16 {
-            0..4 => {
+            0..3 => {
                 let len = script.number();
-                self.push(len);
+                self.push(len, false);
+            }
+            3 => {
+                let len = script.number();
+                self.push(len, true);
             }
             4..8 => self.pop(self.geometry.chunk),
             8 => self.release(),
@@ -130,7 +152,8 @@ impl Run {
         }
     }
 
-    fn push(&mut self, len: usize) {
+    /// Writes a record, or makes it in a window.
+    fn push(&mut self, len: usize, in_place: bool) {
         let Some(producer) = &mut self.producer else {
             return;
         };
@@ -145,7 +168,12 @@ impl Run {
         let len = len % (self.geometry.chunk - 64 - 8 + 1);
         let bytes: Vec<u8> = (0..len).map(|at| (at as u16 ^ number) as u8).collect();
         let is_drained = producer.is_drained();
-        match producer.push(mark, &bytes) {
+        let push = if in_place {
+            make(producer, mark, &bytes)
+        } else {
+            producer.push(mark, &bytes)
+        };
+        match push {
             Push::Done => self.queue.push_back((mark, bytes)),
             _ if self.is_damaged => {}
             Push::Full => assert!(!is_drained, "no room in an empty ring"),

@@ -33,7 +33,9 @@ mod producer;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod window;
 
 pub use consumer::{Consumer, Pop};
 pub use layout::{Mark, RECORD_MAX, RING_BYTES};
 pub use producer::{Position, Producer, Push};
+pub use window::Window;

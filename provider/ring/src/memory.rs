@@ -1,7 +1,7 @@
 //! The shared memory: all that touches it is here.
 //!
-//! No reference to its bytes is ever made, as the other process may change them at any moment: bytes are copied by pointer, and
-//! all else goes through atomics.
+//! No reference to what the other process writes is ever made, as it may change that at any moment: bytes are copied by pointer, and
+//! all else goes through atomics. The writer makes references to bytes that it has not published yet ([`Memory::part_mut`]).
 
 #[cfg(not(miri))]
 mod mapping;
@@ -9,10 +9,13 @@ mod mapping;
 #[path = "memory/heap.rs"]
 mod mapping;
 
-use core::ptr;
+use core::ops::Range;
+use core::ptr::{self, NonNull};
+use core::slice;
 use core::sync::atomic::compiler_fence;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use self::mapping::Mapping;
 use crate::layout::{Geometry, MAGIC, MAGIC_AT, OPENED, OPENED_AT};
@@ -21,18 +24,22 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 /// One side's mapping.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    mapping: Mapping,
+    /// Those of the mapping: a look at them is no look at it.
+    base: NonNull<u8>,
+    len: usize,
+    /// Shared with the side's [`Window`](crate::Window).
+    mapping: Arc<Mapping>,
 }
 
-// SAFETY: the mapping belongs to this value and not to a thread; what is in it is accessed by atomics, or by copies in the order that the
-// ring's words keep.
+// SAFETY: the mapping belongs to this value, and to those that share it, and not to a thread; what is in it is accessed by atomics, or by
+// copies in the order that the ring's words keep. To unmap it needs no certain thread either.
 unsafe impl Send for Memory {}
 
 impl Memory {
     /// New memory, and a descriptor for the other side.
     pub(crate) fn create(geometry: &Geometry) -> io::Result<(Memory, OwnedFd)> {
         let (mapping, descriptor) = Mapping::create(geometry.len())?;
-        let memory = Memory { mapping };
+        let memory = Memory::of(mapping);
         memory.word(MAGIC_AT).store(MAGIC, Ordering::Relaxed);
         Ok((memory, descriptor))
     }
@@ -40,7 +47,7 @@ impl Memory {
     /// Memory that the other side made.
     pub(crate) fn open(memory: OwnedFd, geometry: &Geometry) -> io::Result<Memory> {
         let mapping = Mapping::open(memory, geometry.len())?;
-        let memory = Memory { mapping };
+        let memory = Memory::of(mapping);
         let magic = memory.word(MAGIC_AT).load(Ordering::Relaxed);
         if magic != MAGIC {
             return Err(mapping::unfit("it is of another version"));
@@ -61,7 +68,32 @@ impl Memory {
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn shared(geometry: Geometry) -> io::Result<impl Fn() -> io::Result<Memory>> {
         let again = Mapping::shared(geometry.len())?;
-        Ok(move || Ok(Memory { mapping: again()? }))
+        Ok(move || Ok(Memory::of(again()?)))
+    }
+
+    #[expect(
+        clippy::arc_with_non_send_sync,
+        reason = "what shares it is made to be sent, see above"
+    )]
+    fn of(mapping: Mapping) -> Memory {
+        Memory {
+            base: mapping.base,
+            len: mapping.len,
+            mapping: Arc::new(mapping),
+        }
+    }
+
+    /// The same memory once more.
+    pub(crate) fn share(&self) -> Memory {
+        Memory {
+            mapping: self.mapping.clone(),
+            ..*self
+        }
+    }
+
+    /// True if both are of one mapping.
+    pub(crate) fn is_same(&self, other: &Memory) -> bool {
+        Arc::ptr_eq(&self.mapping, &other.mapping)
     }
 
     /// False in a child of the process that mapped it.
@@ -73,36 +105,36 @@ impl Memory {
     #[inline]
     pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
         assert!(
-            at.is_multiple_of(8) && at <= self.mapping.len - 8,
+            at.is_multiple_of(8) && at <= self.len - 8,
             "outside of the memory"
         );
         // SAFETY: inside the mapping, which lives as long as `self`, and aligned: the base is a page's. Both sides access words by atomics
         // alone.
-        unsafe { AtomicU64::from_ptr(self.mapping.base.as_ptr().add(at).cast()) }
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 
     /// The half-word at an offset.
     #[inline]
     pub(crate) fn flag(&self, at: usize) -> &AtomicU32 {
         assert!(
-            at.is_multiple_of(4) && at <= self.mapping.len - 4,
+            at.is_multiple_of(4) && at <= self.len - 4,
             "outside of the memory"
         );
         // SAFETY: as above.
-        unsafe { AtomicU32::from_ptr(self.mapping.base.as_ptr().add(at).cast()) }
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 
     /// Copies bytes into the memory.
     #[inline]
     pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
         assert!(
-            at <= self.mapping.len && bytes.len() <= self.mapping.len - at,
+            at <= self.len && bytes.len() <= self.len - at,
             "outside of the memory"
         );
         // SAFETY: inside the mapping, and `bytes` is no part of it: no reference to that is made. The other side reads these bytes after it
         // has seen the word that is stored after them; one that does not keep to this reads a mixture.
         unsafe {
-            let to = self.mapping.base.as_ptr().add(at);
+            let to = self.base.as_ptr().add(at);
             ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         }
     }
@@ -111,16 +143,33 @@ impl Memory {
     #[inline]
     pub(crate) fn read(&self, at: usize, out: &mut [u8]) {
         assert!(
-            at <= self.mapping.len && out.len() <= self.mapping.len - at,
+            at <= self.len && out.len() <= self.len - at,
             "outside of the memory"
         );
         // SAFETY: inside the mapping, and `out` is no part of it. The other side wrote these bytes before the word that was loaded before; if
         // it writes them still, against the rules, the copy is a mixture, and nothing has looked at it yet.
         unsafe {
-            let from = self.mapping.base.as_ptr().add(at);
+            let from = self.base.as_ptr().add(at);
             ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len());
         }
         // What looks at the copy must not be made to read the memory again in its place.
         compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Bytes of the memory, to write records there that are published later.
+    ///
+    /// # Safety
+    /// The range is the caller's alone: it holds no published record and no word of the ring, and this side does not reach it otherwise
+    /// as long as the reference lives.
+    #[inline]
+    pub(crate) unsafe fn part_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "outside of the memory"
+        );
+        // SAFETY: inside the mapping, which lives as long as `self`; by the caller's promise nothing else of this process refers to it, and
+        // the other side does not touch what is not published. One that does so against the rules changes bytes that are there for it to
+        // read: nothing that is in bounds or not depends on them.
+        unsafe { slice::from_raw_parts_mut(self.base.as_ptr().add(range.start), range.len()) }
     }
 }

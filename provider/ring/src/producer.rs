@@ -10,6 +10,7 @@ use crate::layout::{
 };
 use crate::memory::Memory;
 use crate::sync::{Ordering, fence};
+use crate::window::Window;
 
 /// What became of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +43,8 @@ pub struct Producer {
     used: VecDeque<u32>,
     /// The others, a bit each.
     free: u32,
+    /// A window has what is behind the tail.
+    is_lent: bool,
     is_broken: bool,
 }
 
@@ -71,6 +74,7 @@ impl Producer {
             head: Place::default(),
             used,
             free: (u32::MAX >> (32 - geometry.chunks)) & !1,
+            is_lent: false,
             is_broken: false,
         }
     }
@@ -78,12 +82,12 @@ impl Producer {
     /// Writes a record.
     ///
     /// # Panics
-    /// If it is longer than [`RECORD_MAX`], or its kind too large.
+    /// If it is longer than [`RECORD_MAX`], or its kind too large, or a window is out.
     #[inline]
     pub fn push(&mut self, mark: Mark, bytes: &[u8]) -> Push {
         assert!(
-            bytes.len() <= RECORD_MAX && mark.kind < Mark::KINDS,
-            "no such record"
+            bytes.len() <= RECORD_MAX && !self.is_lent,
+            "no such record, or a window has the place"
         );
         let room = room_for(bytes.len());
         if self.tail.offset + room > self.geometry.limit() {
@@ -92,17 +96,74 @@ impl Producer {
                 end => return end,
             }
         }
+        self.memory
+            .write(self.start + self.tail.offset + WORD, bytes);
+        self.publish(mark, bytes.len());
+        Push::Done
+    }
+
+    /// A window, in which nothing is lent yet.
+    pub fn window(&self) -> Window {
+        Window::new(self.memory.share())
+    }
+
+    /// Lends a window the place of the next records: at least `len_min` bytes, at most `len_max`. Until [`Producer::end_loan`] no record can be
+    /// written otherwise. False if there is no room, or the consumer reads no more: then nothing is lent.
+    ///
+    /// # Panics
+    /// If something is lent already, or the window is of another ring.
+    pub fn lend(&mut self, window: &mut Window, len_min: usize, len_max: usize) -> bool {
+        assert!(
+            !self.is_lent && window.is_of(&self.memory),
+            "no window to lend to"
+        );
+        if self.is_closed() {
+            return false;
+        }
+        let limit = self.geometry.limit();
+        if limit - self.tail.offset < len_min
+            && (limit < len_min || self.next_chunk() != Push::Done)
+        {
+            return false;
+        }
+        let at = self.start + self.tail.offset;
+        window.set(at..at + len_max.min(limit - self.tail.offset));
+        self.is_lent = true;
+        true
+    }
+
+    /// Takes back what was lent. The bytes stay, for [`Producer::publish`].
+    ///
+    /// # Panics
+    /// If the window is of another ring.
+    pub fn end_loan(&mut self, window: &mut Window) {
+        assert!(window.is_of(&self.memory), "the window of another ring");
+        self.is_lent &= window.is_empty();
+        window.set(0..0);
+    }
+
+    /// Gives the consumer a record that was made in a window: the one right behind the last record that was published, or written.
+    ///
+    /// # Panics
+    /// If it is longer than [`RECORD_MAX`], or than what was lent can hold, or its kind too large, or the window is still out.
+    #[inline]
+    pub fn publish(&mut self, mark: Mark, len: usize) {
+        assert!(
+            len <= RECORD_MAX && mark.kind < Mark::KINDS,
+            "no such record"
+        );
+        let room = room_for(len);
+        let end = self.tail.offset + room;
+        assert!(
+            !self.is_lent && end <= self.geometry.limit(),
+            "no place for a record"
+        );
         let at = self.start + self.tail.offset;
         // First, as there may be anything from an earlier use.
         self.memory.word(at + room).store(0, Ordering::Relaxed);
-        self.memory.write(at + WORD, bytes);
-        let word = Word::Record {
-            len: bytes.len(),
-            mark,
-        };
+        let word = Word::Record { len, mark };
         self.memory.word(at).store(word.pack(), Ordering::Release);
-        self.tail.offset += room;
-        Push::Done
+        self.tail.offset = end;
     }
 
     /// Goes on in the first chunk that the consumer has left.

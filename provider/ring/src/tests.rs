@@ -31,6 +31,8 @@ fn mark(tag: u16) -> Mark {
 #[derive(Clone, Debug)]
 enum Step {
     Push(usize),
+    /// A window of so many bytes, and records of these lengths in it.
+    Lend(usize, Vec<usize>),
     Pop,
     Release,
 }
@@ -38,6 +40,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (0usize..100).prop_map(Step::Push),
+        2 => (64usize..600, prop::collection::vec(0usize..100, 0..4)).prop_map(|(len, records)| Step::Lend(len, records)),
         3 => Just(Step::Pop),
         1 => Just(Step::Release),
     ]
@@ -64,6 +67,32 @@ proptest! {
                         }
                         Push::Full => prop_assert!(unread > 7 * 256, "refused with {unread} bytes in it"),
                         Push::Closed => prop_assert!(false, "nobody closed it"),
+                    }
+                }
+                Step::Lend(len, records) => {
+                    let mut window = producer.window();
+                    if !producer.lend(&mut window, 64, len) {
+                        let unread: usize = expected.iter().map(|(_, b): &(_, Vec<u8>)| b.len() + 72).sum();
+                        prop_assert!(unread > 7 * 256, "refused with {unread} bytes in it");
+                        continue;
+                    }
+                    prop_assert!((64..=len).contains(&window.len()));
+                    let mut at = 0;
+                    let mut made = Vec::new();
+                    for len in records {
+                        let start = at + Window::BEFORE;
+                        if start + len > window.len() {
+                            break;
+                        }
+                        window.part_mut(start..start + len).fill(n as u8);
+                        at = (start + len).next_multiple_of(Window::ALIGN);
+                        made.push(len);
+                    }
+                    producer.end_loan(&mut window);
+                    for len in made {
+                        producer.publish(mark(n as u16), len);
+                        expected.push_back((n as u16, vec![n as u8; len]));
+                        unread_ends.push_back(producer.position());
                     }
                 }
                 Step::Pop => match (consumer.pop(&mut out), expected.pop_front()) {
@@ -219,6 +248,37 @@ fn what_is_no_ring_is_refused() {
     let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW;
     rustix::fs::fcntl_add_seals(&unsealed, seals).expect("it takes seals");
     refused(unsealed);
+}
+
+#[test]
+fn nothing_else_is_written_while_a_window_is_out() {
+    let (mut producer, mut consumer) = pair(SMALL);
+    let mut window = producer.window();
+    assert!(producer.lend(&mut window, 64, 128));
+    let panics = |what: &mut dyn FnMut()| {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(what)).expect_err("refused");
+    };
+    let mut other = producer.window();
+    panics(&mut || _ = producer.push(mark(1), b"x"));
+    panics(&mut || producer.publish(mark(1), 1));
+    panics(&mut || _ = producer.lend(&mut other, 64, 128));
+    panics(&mut || window.part_mut(0..8).fill(1));
+    panics(&mut || window.part_mut(100..129).fill(1));
+    panics(&mut || other.part_mut(8..9).fill(1));
+    producer.end_loan(&mut other);
+    panics(&mut || _ = producer.push(mark(1), b"x"));
+    window.part_mut(8..13).copy_from_slice(b"hello");
+    producer.end_loan(&mut window);
+    panics(&mut || window.part_mut(8..9).fill(1));
+    producer.publish(mark(3), 5);
+    let mut out = [0; 64];
+    let (len, mark) = (5, mark(3));
+    assert_eq!(consumer.pop(&mut out), Pop::Record { len, mark });
+    assert_eq!(&out[..5], b"hello");
+    let (mut elsewhere, _consumer) = pair(SMALL);
+    panics(&mut || _ = elsewhere.lend(&mut window, 64, 128));
+    consumer.close();
+    assert!(!producer.lend(&mut window, 64, 128));
 }
 
 #[test]

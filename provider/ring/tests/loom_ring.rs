@@ -21,10 +21,17 @@ mod layout;
 mod memory;
 #[path = "../src/producer.rs"]
 mod producer;
+#[path = "../src/window.rs"]
+mod window;
 
 #[test]
 fn records_arrive_whole_and_in_order() {
     cases::records_arrive(5, 2);
+}
+
+#[test]
+fn records_made_in_a_window_arrive_as_others_do() {
+    cases::records_in_windows_arrive(4, 2);
 }
 
 #[test]

@@ -23,6 +23,8 @@ mod layout;
 mod memory;
 #[path = "../src/producer.rs"]
 mod producer;
+#[path = "../src/window.rs"]
+mod window;
 
 #[test]
 #[should_panic(expected = "deadlock")]

@@ -1,12 +1,15 @@
 //! Small cases of a producer and a consumer, each in a thread of its own.
 
+use core::ops::Range;
+
 use loom::sync::mpsc::channel;
 use loom::thread;
 
 use crate::consumer::{Consumer, Pop};
-use crate::layout::{Geometry, Mark};
+use crate::layout::{Geometry, LINE, Mark};
 use crate::memory::Memory;
 use crate::producer::{Producer, Push};
+use crate::window::Window;
 
 /// Two chunks of two records each.
 const GEOMETRY: Geometry = Geometry {
@@ -52,16 +55,51 @@ fn take(consumer: &mut Consumer, number: u8) -> Pop {
 
 /// Records arrive whole and in order, whatever was in the memory before; a chunk is written again only after it was read.
 pub(crate) fn records_arrive(records: u8, interruptions: usize) {
+    arrive(records, interruptions, |producer, numbers| {
+        match push(producer, numbers.start) {
+            Push::Done => Some(1),
+            Push::Full => None,
+            Push::Closed => panic!("closed at {}", numbers.start),
+        }
+    });
+}
+
+/// The same of records that are made in a window, two at a time if there is so much room.
+pub(crate) fn records_in_windows_arrive(records: u8, interruptions: usize) {
+    arrive(records, interruptions, |producer, numbers| {
+        let mut window = producer.window();
+        let many = numbers.len().min(2) * LINE;
+        if !producer.lend(&mut window, LINE, many) {
+            return None;
+        }
+        let lent = (window.len() / LINE) as u8;
+        for place in 0..lent {
+            let at = usize::from(place) * Window::ALIGN + Window::BEFORE;
+            let number = numbers.start + place;
+            window.part_mut(at..at + 3).fill(number);
+        }
+        producer.end_loan(&mut window);
+        for number in numbers.start..numbers.start + lent {
+            producer.publish(mark(number), 3);
+        }
+        Some(lent)
+    });
+}
+
+/// `write` writes some of the records with these numbers, and says how many; none if there is no room.
+fn arrive(
+    records: u8,
+    interruptions: usize,
+    write: impl Fn(&mut Producer, Range<u8>) -> Option<u8> + Copy + Sync + Send + 'static,
+) {
     check(interruptions, move || {
         let (mut producer, mut consumer) = pair();
         let writer = thread::spawn(move || {
-            for number in 0..records {
-                loop {
-                    match push(&mut producer, number) {
-                        Push::Done => break,
-                        Push::Full => thread::yield_now(),
-                        Push::Closed => panic!("closed at {number}"),
-                    }
+            let mut number = 0;
+            while number < records {
+                match write(&mut producer, number..records) {
+                    Some(written) => number += written,
+                    None => thread::yield_now(),
                 }
             }
         });

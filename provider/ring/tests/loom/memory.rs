@@ -1,6 +1,7 @@
 //! The shared memory, of loom's parts: it fails a test in which the bytes of a record are copied out while they are copied
 //! in, or without having seen the word that says that they are there.
 
+use core::ops::Range;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -79,6 +80,23 @@ impl Memory {
             // SAFETY: loom fails the test if there is another access at the same time.
             unsafe { (&mut *line)[..bytes.len()].copy_from_slice(bytes) };
         });
+    }
+
+    /// # Safety
+    /// As of the memory in use.
+    pub(crate) unsafe fn part_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        self.line(range.start - WORD).bytes.with_mut(|line| {
+            // SAFETY: loom fails the test if there is another access now; later ones are seen with the next part, or by the reader.
+            unsafe { &mut (&mut *line)[..range.len()] }
+        })
+    }
+
+    pub(crate) fn share(&self) -> Memory {
+        Memory(self.0.clone())
+    }
+
+    pub(crate) fn is_same(&self, other: &Memory) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     pub(crate) fn read(&self, at: usize, out: &mut [u8]) {
