@@ -45,6 +45,7 @@ pub mod flush;
 mod handle_packet;
 mod icrc;
 mod late;
+pub mod loan;
 pub mod memory;
 pub mod mix;
 pub mod mr;

@@ -11,6 +11,7 @@ use core::ops::Range;
 
 use urxe_wire::{IcrcSeed, Qpn, ROCE_V2_PORT};
 
+use crate::loan::{LentMemory, Loan};
 use crate::path::icrc_seed;
 use crate::qpn_table::QpnChunk;
 
@@ -156,6 +157,9 @@ pub struct TxBatch {
     bytes: Box<[u8]>,
     /// How many of them are used, at most.
     bytes_max: usize,
+    loan: Option<Loan>,
+    /// The packets are in the memory that is lent.
+    is_away: bool,
     used: usize,
     runs: Vec<Transmit>,
     /// Packets of the last run.
@@ -180,6 +184,8 @@ impl TxBatch {
         TxBatch {
             bytes: vec![0; LEAD + capacity].into(),
             bytes_max: capacity,
+            loan: None,
+            is_away: false,
             used: 0,
             runs: Vec::with_capacity(RUNS_MAX),
             in_run: 0,
@@ -195,23 +201,25 @@ impl TxBatch {
         TxBatch { room, ..self }
     }
 
-    /// True if a packet of `len` bytes to `dest` fits.
-    #[inline]
-    pub fn has_room(&self, dest: &TxDest, len: usize) -> bool {
-        self.used + self.taken(len) <= self.bytes_max
-            && (self.runs.len() < RUNS_MAX || self.joins(dest, len))
-    }
-
     /// Takes room for one packet: at the end of the last run if it may join that,
     /// else in a new run. `None` when the batch is full.
     #[inline]
     pub fn reserve(&mut self, dest: &TxDest, len: usize) -> Option<TxSlot<'_>> {
-        let taken = self.taken(len);
-        if self.used + taken > self.bytes_max {
+        let joins = self.joins(dest, len);
+        let mut start = self.place(joins);
+        if self.is_away && !self.fits_away(dest, start + len) {
+            if !self.is_empty() {
+                return None;
+            }
+            // What is not for the memory that is lent is made here.
+            self.is_away = false;
+            start = self.place(joins);
+        }
+        let used = start + len + self.room.after;
+        if used > self.capacity() {
             return None;
         }
-        let start = self.used + self.room.before;
-        let ident = if self.joins(dest, len) {
+        let ident = if joins {
             let run = self.runs.last_mut().expect("joins() found a run");
             run.range.end = start + len;
             self.in_run += 1;
@@ -229,12 +237,13 @@ impl TxBatch {
             self.in_run = 1;
             0
         };
-        self.used += taken;
+        self.used = used;
         self.packets += 1;
-        Some(TxSlot {
-            bytes: &mut self.bytes[LEAD..][start..start + len],
-            ident,
-        })
+        let bytes = match &mut self.loan {
+            Some(loan) if self.is_away => loan.memory.part_mut(start..start + len),
+            _ => &mut self.bytes[LEAD..][start..start + len],
+        };
+        Some(TxSlot { bytes, ident })
     }
 
     /// Takes the last packet, of `len` bytes, back: it could not be built.
@@ -247,8 +256,56 @@ impl TxBatch {
         } else {
             run.range.end -= run.gap + len;
         }
-        self.used -= self.taken(len);
+        let end = self.runs.last().map(|run| run.range.end + self.room.after);
+        self.used = end.unwrap_or(0);
         self.packets -= 1;
+        if self.is_empty() {
+            self.is_away = self.loan.is_some();
+        }
+    }
+
+    /// Has the next packets made in other memory, as far as they are for it; the others, if there are any, leave with an own batch. The batch
+    /// is empty, has no [`Room`], and has lent nothing yet.
+    pub fn lend(&mut self, loan: Loan) {
+        debug_assert!(self.is_empty() && self.loan.is_none(), "there are packets");
+        debug_assert!(loan.align.is_power_of_two() && self.room == Room::default());
+        // There must be room for it at home.
+        let len = loan.len.min(self.bytes.len() - LEAD);
+        self.loan = Some(Loan { len, ..loan });
+        self.is_away = true;
+        self.used = 0;
+    }
+
+    /// True if memory is lent.
+    #[inline]
+    pub fn has_loan(&self) -> bool {
+        self.loan.is_some()
+    }
+
+    /// True if the packets are in memory that is lent, or will be.
+    #[inline]
+    pub fn is_away(&self) -> bool {
+        self.is_away
+    }
+
+    /// Ends the loan; the runs stay, and name bytes of what was lent.
+    pub fn end_loan(&mut self) -> Option<Box<dyn LentMemory>> {
+        self.is_away = false;
+        self.loan.take().map(|loan| loan.memory)
+    }
+
+    /// Ends the loan, and brings the packets that were made there here.
+    #[cold]
+    pub fn take_home(&mut self) -> Option<Box<dyn LentMemory>> {
+        let mut loan = self.loan.take()?;
+        if self.is_away {
+            self.is_away = false;
+            for run in &self.runs {
+                let from = loan.memory.part_mut(run.range.clone());
+                self.bytes[LEAD..][run.range.clone()].copy_from_slice(from);
+            }
+        }
+        Some(loan.memory)
     }
 
     /// The runs, in order.
@@ -260,24 +317,32 @@ impl TxBatch {
     /// The bytes that the runs' ranges name.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
+        debug_assert!(self.is_here(), "the bytes are in memory that is lent");
         &self.bytes[LEAD..][..self.used]
     }
 
     /// The bytes, to patch packets that must travel under another Identification.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        debug_assert!(self.is_here(), "the bytes are in memory that is lent");
         &mut self.bytes[LEAD..][..self.used]
-    }
-
-    /// The packet that was reserved last, of the runs that begin at or behind a place.
-    pub(crate) fn last_from(&self, place: usize) -> &[u8] {
-        self.bytes()
-            .get(place + self.room.before..self.used - self.room.after)
-            .unwrap_or_default()
     }
 
     /// The runs, and the bytes that their ranges name, with the room around the packets: to make envelopes.
     pub fn parts_mut(&mut self) -> (&[Transmit], &mut [u8]) {
+        debug_assert!(self.is_here(), "the bytes are in memory that is lent");
         (&self.runs, &mut self.bytes[LEAD..][..self.used])
+    }
+
+    /// The packet that was reserved last, if that was after so much was used.
+    pub(crate) fn last_from(&mut self, used: usize) -> &[u8] {
+        let Some(run) = self.runs.last().filter(|_| self.used > used) else {
+            return &[];
+        };
+        let packet = run.range.start + (self.in_run - 1) * run.stride()..run.range.end;
+        match &mut self.loan {
+            Some(loan) if self.is_away => loan.memory.part_mut(packet),
+            _ => &self.bytes[LEAD..][packet],
+        }
     }
 
     /// Number of packets.
@@ -289,7 +354,16 @@ impl TxBatch {
     /// Bytes that an empty one has room for.
     #[inline]
     pub fn capacity(&self) -> usize {
-        self.bytes_max
+        match &self.loan {
+            Some(loan) if self.is_away => loan.len,
+            _ => self.bytes_max,
+        }
+    }
+
+    /// How many of them are used.
+    #[inline]
+    pub fn used(&self) -> usize {
+        self.used
     }
 
     /// Leaves a part of the room unused from now on, or gives it back. The batch is empty.
@@ -312,6 +386,7 @@ impl TxBatch {
 
     /// Takes out the runs that `keep`, which is given their bytes, says no to. The bytes stay until the batch is cleared.
     pub fn retain_runs(&mut self, mut keep: impl FnMut(&Transmit, &[u8]) -> bool) {
+        debug_assert!(self.is_here(), "the bytes are in memory that is lent");
         let bytes = &self.bytes[LEAD..];
         (self.packets, self.in_run) = (0, 0);
         self.runs.retain(|run| {
@@ -326,6 +401,7 @@ impl TxBatch {
 
     /// Gives every packet of the runs that were built without an ICRC the one that it needs on a network.
     pub fn seal(&mut self) {
+        debug_assert!(self.is_here(), "the bytes are in memory that is lent");
         for run in self.runs.iter_mut().filter(|run| run.dest.in_memory) {
             let seed = run.dest.icrc_seed();
             let strides = self.bytes[LEAD..][run.range.clone()].chunks_mut(run.stride());
@@ -342,6 +418,7 @@ impl TxBatch {
     pub fn clear(&mut self) {
         self.used = 0;
         self.packets = 0;
+        self.is_away = self.loan.is_some();
         self.runs.clear();
     }
 
@@ -350,10 +427,34 @@ impl TxBatch {
         self.limits = limits;
     }
 
-    /// What a packet takes of the batch.
+    /// The bytes of the runs are this batch's own.
     #[inline]
-    fn taken(&self, len: usize) -> usize {
-        self.room.before + len + self.room.after
+    fn is_here(&self) -> bool {
+        !self.is_away || self.is_empty()
+    }
+
+    /// Where the next packet begins, in the last run or in a new one.
+    #[inline]
+    fn place(&self, joins: bool) -> usize {
+        match &self.loan {
+            Some(loan) if self.is_away && !joins => loan.start(self.used),
+            _ => self.used + self.room.before,
+        }
+    }
+
+    /// A packet may lie in the memory that is lent, which its end does not exceed.
+    #[inline]
+    fn fits_away(&self, dest: &TxDest, end: usize) -> bool {
+        self.loan.as_ref().is_some_and(|loan| loan.takes(dest, end))
+    }
+
+    /// Bytes of a run, at most.
+    #[inline]
+    fn run_max(&self) -> usize {
+        match &self.loan {
+            Some(loan) if self.is_away => loan.run_max,
+            _ => self.limits.bytes_max,
+        }
     }
 
     #[inline]
@@ -365,7 +466,7 @@ impl TxBatch {
         // A run that ended with a shorter packet is closed.
         len <= run.segment_size
             && run_len == self.in_run * run.stride()
-            && run_len + len + run.gap <= self.limits.bytes_max
+            && run_len + len + run.gap <= self.run_max()
             && self.in_run < self.limits.segments_max
             && run.dest == *dest
     }
@@ -401,15 +502,17 @@ mod tests {
             let mut batch = TxBatch::new(256 << 10, limits).with_room(room);
             let mut sent = Vec::new();
             for (to, len) in packets {
-                let fits = batch.has_room(&dest(to), len);
                 match batch.reserve(&dest(to), len) {
                     Some(slot) => {
-                        prop_assert!(fits);
                         prop_assert_eq!(slot.bytes.len(), len);
                         slot.bytes.fill(sent.len() as u8);
                         sent.push((to, len, slot.ident));
                     }
-                    None => { prop_assert!(!fits); break }
+                    None => {
+                        let taken = room.before + len + room.after;
+                        prop_assert!(batch.used() + taken > batch.capacity() || batch.runs().len() == RUNS_MAX);
+                        break;
+                    }
                 }
             }
             let mut expected = sent.iter();

@@ -96,7 +96,7 @@ impl Budget {
     /// Bytes sent.
     #[inline]
     pub(crate) fn sent(&self, batch: &TxBatch) -> usize {
-        batch.bytes().len().saturating_sub(self.bytes)
+        batch.used().saturating_sub(self.bytes)
     }
 
     /// True if the turn is over.
@@ -268,7 +268,7 @@ impl Turns {
             share.deficit.min(self.quantum / AHEAD)
         };
         Budget {
-            bytes: batch.bytes().len(),
+            bytes: batch.used(),
             packets: batch.packets(),
             local: 0,
             limit,

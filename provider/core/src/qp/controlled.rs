@@ -409,12 +409,12 @@ impl Qp {
             mark!(PacedByCongestionControl);
             return Err(Turn::Paced(may_send_at));
         }
-        let before = batch.bytes().len();
+        let before = batch.used();
         if self.resp.owes_response() {
             match self.respond(cx, batch) {
                 RespondStep::Sent => {
                     if response_is_due && self.paces_responses() {
-                        self.charge(batch.bytes().len() - before, 0, cx.now());
+                        self.charge(batch.used() - before, 0, cx.now());
                     }
                 }
                 RespondStep::BatchFull => return Err(Turn::BatchFull),
