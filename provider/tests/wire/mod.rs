@@ -1,6 +1,7 @@
 //! The memory that neighbours share in place of sockets (docs/SHARING.md, "Through memory").
 
 mod ends;
+mod in_place;
 mod junk;
 mod limits;
 mod losses;

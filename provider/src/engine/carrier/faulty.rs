@@ -47,6 +47,7 @@ impl Carrier for FaultyCarrier {
         if !self.is_full {
             self.path.take(batch, cx.now);
         }
+        cx.may_lend = false;
         while self.is_full || self.path.release(batch, cx.now) {
             self.is_full = self.below.send(batch, cx) == Sent::Full;
             if self.is_full {

@@ -137,6 +137,8 @@ pub(in crate::engine) struct Sending<'a> {
     pub(in crate::engine) tap: Option<&'a mut Tap>,
     /// Two packets that leave one after the other may be worth more in one train.
     pub(in crate::engine) expects_pairs: bool,
+    /// The core fills the batch next, and then it comes here: so memory may be lent for it.
+    pub(in crate::engine) may_lend: bool,
 }
 
 /// What became of a batch.

@@ -334,6 +334,7 @@ mod tests {
             counters,
             tap: None,
             expects_pairs: false,
+            may_lend: false,
         };
         assert_eq!(carrier.send(batch, &mut cx), Sent::All);
         assert!(batch.is_empty());

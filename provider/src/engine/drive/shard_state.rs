@@ -349,6 +349,7 @@ impl ShardState {
             counters: &mut self.counters,
             tap: self.tap.as_mut(),
             expects_pairs: self.parts.shard.expects_pairs(),
+            may_lend: true,
         };
         self.sent = self.carrier.send(&mut self.batch, &mut cx);
         self.sent

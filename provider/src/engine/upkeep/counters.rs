@@ -38,6 +38,8 @@ counters! {
     tx_calls,
     /// Trains that were written to memory for neighbours on this host.
     tx_records,
+    /// Of those, trains that were made where the neighbour reads them, and not copied there.
+    tx_in_place,
     /// Trains that were lost because a neighbour had not read for four megabytes.
     rings_full,
     /// Trains that neighbours on this host had written to memory.

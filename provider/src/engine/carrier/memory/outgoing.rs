@@ -1,11 +1,14 @@
 //! What leaves through memory: a ring to one neighbour, which reads it.
 
+use core::ops::Range;
+use std::any::Any;
 use std::io;
 use std::os::fd::OwnedFd;
 
 use urxe_core::Time;
-use urxe_core::transmit::TxDest;
-use urxe_ring::{Mark, Position, Producer, Push};
+use urxe_core::loan::{LentMemory, Loan};
+use urxe_core::transmit::{Transmit as Run, TxDest};
+use urxe_ring::{Mark, Position, Producer, Push, Window};
 use urxe_wire::Gid;
 
 use super::record::{PACKETS, PATH, PATH_LEN, SEALED};
@@ -15,16 +18,33 @@ use crate::share::Neighbour;
 /// in the first-level cache.
 const RECORD_BYTES: usize = 16 << 10;
 
+/// Bytes of a ring that are lent to a batch: at least room for a few packets.
+const LENT_MIN: usize = 16 << 10;
+const LENT_MAX: usize = 64 << 10;
+
 /// Paths that the receiver remembers. A context has few addresses; with more paths than this the oldest is told again.
 const PATHS_MAX: usize = 256;
 
 /// How long a receiver that has not refused a ring may take to open it.
 const OPENED_NS: u64 = 1_000_000_000;
 
+/// The place of the next records, while packets are made there.
+#[derive(Debug)]
+struct Lent(Window);
+
+impl LentMemory for Lent {
+    #[inline]
+    fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
+        self.0.part_mut(part)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) to: Neighbour,
     producer: Producer,
+    /// Unless it is out.
+    window: Option<Box<Lent>>,
     offered_at: Time,
     /// Those that were told; the tag of a record is the place of its path.
     paths: Vec<TxDest>,
@@ -45,6 +65,7 @@ impl Outgoing {
         let (producer, memory) = Producer::create()?;
         let outgoing = Outgoing {
             to,
+            window: Some(Box::new(Lent(producer.window()))),
             producer,
             offered_at: now,
             paths: Vec::new(),
@@ -60,18 +81,14 @@ impl Outgoing {
     /// Writes the packets of a run.
     #[inline]
     pub(super) fn push(&mut self, dest: &TxDest, segment_size: usize, bytes: &[u8]) -> Push {
-        let tag = match self.paths.get(self.last) {
-            Some(path) if is_same(path, dest) => self.last,
-            _ => match self.tell(dest) {
+        let tag = match self.knows(dest) {
+            true => self.last,
+            false => match self.tell(dest) {
                 Ok(place) => place,
                 Err(push) => return push,
             },
         };
-        let mark = Mark {
-            kind: if dest.in_memory { PACKETS } else { SEALED },
-            tag: tag as u16,
-            size: segment_size as u16,
-        };
+        let mark = mark(dest, tag, segment_size);
         // The place in its train is the Identification that a packet's ICRC was computed for.
         if bytes.len() <= RECORD_BYTES || !dest.in_memory {
             return self.producer.push(mark, bytes);
@@ -85,6 +102,45 @@ impl Outgoing {
             }
         }
         Push::Done
+    }
+
+    /// Lends the place of the next records for packets to an owner of QPNs, if there is room.
+    pub(super) fn lend(&mut self, dest: &TxDest) -> Option<Loan> {
+        let mut memory = self.window.take()?;
+        if !self.producer.lend(&mut memory.0, LENT_MIN, LENT_MAX) {
+            self.window = Some(memory);
+            return None;
+        }
+        Some(Loan {
+            len: memory.0.len(),
+            before: Window::BEFORE,
+            align: Window::ALIGN,
+            run_max: RECORD_BYTES,
+            to: (dest.remote, dest.chunk),
+            memory,
+        })
+    }
+
+    /// Takes back what was lent.
+    pub(super) fn end_loan(&mut self, memory: Box<dyn LentMemory>) {
+        let memory: Box<dyn Any> = memory;
+        let mut memory: Box<Lent> = memory.downcast().expect("no other memory is lent");
+        self.producer.end_loan(&mut memory.0);
+        self.window = Some(memory);
+    }
+
+    /// Packets travel as the last ones did.
+    #[inline]
+    pub(super) fn knows(&self, dest: &TxDest) -> bool {
+        let last = self.paths.get(self.last);
+        last.is_some_and(|path| is_same(path, dest))
+    }
+
+    /// The packets of a run are where the next record is to be; their path is the last one's.
+    #[inline]
+    pub(super) fn publish(&mut self, run: &Run) {
+        let mark = mark(&run.dest, self.last, run.segment_size);
+        self.producer.publish(mark, run.range.len());
     }
 
     /// The place of a path that is not the last one's, told to the receiver if it does not know it.
@@ -153,6 +209,15 @@ impl Outgoing {
     /// The receiver takes nothing any more.
     pub(super) fn is_closed(&self) -> bool {
         self.producer.is_closed()
+    }
+}
+
+#[inline]
+fn mark(dest: &TxDest, path: usize, segment_size: usize) -> Mark {
+    Mark {
+        kind: if dest.in_memory { PACKETS } else { SEALED },
+        tag: path as u16,
+        size: segment_size as u16,
     }
 }
 
