@@ -31,10 +31,11 @@ pub(crate) enum ResourceKind {
     Placed,
 }
 
-/// Where the next response packet comes from.
+/// Where the next response packet comes from. (A resource is not copied for each packet: the copy has to wait for all stores of the last
+/// packet's data.)
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NextResponse {
-    pub(crate) resource: Resource,
+pub(crate) struct NextResponse<'a> {
+    pub(crate) resource: &'a Resource,
     /// PSN of the packet.
     pub(crate) psn: Psn,
     /// PSN at which the request asked the answer to begin.
@@ -104,7 +105,7 @@ impl Replay {
         };
         let mut ring = vec![nothing; len as usize];
         for number in self.tail - kept.min(len)..self.tail {
-            ring[(number % len) as usize] = self.at(number);
+            ring[(number % len) as usize] = *self.at(number);
         }
         self.ring = ring.into();
     }
@@ -156,10 +157,11 @@ impl Replay {
     }
 
     /// The response packet that is due.
-    pub(crate) fn peek(&self) -> Option<NextResponse> {
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<NextResponse<'_>> {
         if let Some(part) = self.parts.as_ref().and_then(|parts| parts.0.front()) {
             return Some(NextResponse {
-                resource: part.resource,
+                resource: &part.resource,
                 psn: part.psn,
                 begin: part.begin,
             });
@@ -177,8 +179,10 @@ impl Replay {
             return self.advance_part();
         }
         let resource = self.at(self.unsent);
-        self.send_psn = self.send_psn.next();
-        if self.send_psn.distance_from(resource.first_psn) >= resource.packets {
+        let psn = self.send_psn.next();
+        let is_last = psn.distance_from(resource.first_psn) >= resource.packets;
+        self.send_psn = psn;
+        if is_last {
             self.answer_from(self.unsent + 1);
             self.fresh = self.fresh.max(self.unsent);
         }
@@ -210,7 +214,7 @@ impl Replay {
         let oldest = self.tail.saturating_sub(self.ring.len() as u64);
         (oldest..self.tail)
             .rev()
-            .map(|n| (n, self.at(n)))
+            .map(|n| (n, *self.at(n)))
             .find(|(_, r)| psn.distance_from(r.first_psn) < r.packets)
     }
 
@@ -261,7 +265,7 @@ impl Replay {
         let at = psn.distance_from(self.at(number).first_psn);
         let resource = Resource {
             packets: at + packets,
-            ..self.at(number)
+            ..*self.at(number)
         };
         self.add_part(resource, psn);
     }
@@ -306,8 +310,9 @@ impl Replay {
         self.parts = None;
     }
 
-    fn at(&self, number: u64) -> Resource {
-        self.ring[(number % self.ring.len() as u64) as usize]
+    #[inline]
+    fn at(&self, number: u64) -> &Resource {
+        &self.ring[(number % self.ring.len() as u64) as usize]
     }
 }
 

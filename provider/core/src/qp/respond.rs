@@ -1,7 +1,7 @@
 //! The responder's packets: READ responses, atomic results, NAKs and ACKs, in PSN
 //! order, so that no acknowledgement overtakes a response to an earlier request.
 
-use urxe_wire::{Aeth, AtomicAckEth, Opcode, PacketWriter, Psn, Syndrome, packet_len};
+use urxe_wire::{Aeth, AtomicAckEth, Opcode, PacketWriter, Psn, Rkey, Syndrome, packet_len};
 
 use crate::context::{Cx, Host};
 use crate::memory::Memory;
@@ -21,6 +21,16 @@ pub(crate) enum RespondStep {
     Nothing,
 }
 
+/// What one packet of the answer to a READ has.
+struct Part {
+    opcode: Opcode,
+    psn: Psn,
+    accessor: Accessor,
+    rkey: Rkey,
+    addr: u64,
+    len: usize,
+}
+
 impl Responder {
     /// Puts the next READ response, atomic result or NAK into the batch.
     ///
@@ -33,18 +43,31 @@ impl Responder {
         batch: &mut TxBatch,
     ) -> Result<RespondStep, Refusal> {
         if let Some(next) = self.replay.peek() {
+            let psn = next.psn;
             let step = match next.resource.kind {
                 ResourceKind::Atomic { original } => {
                     let opcode = Opcode::RC_ATOMIC_ACKNOWLEDGE;
-                    self.emit_bare(link, opcode, next.psn, cx, batch, |this, writer| {
+                    self.emit_bare(link, opcode, psn, cx, batch, |this, writer| {
                         writer.aeth(&this.aeth());
                         writer.atomic_ack_eth(&AtomicAckEth { original });
                     })
                 }
-                ResourceKind::Read { .. } => self.emit_read(link, next, cx, batch)?,
+                ResourceKind::Read { va, rkey, len, pd } => {
+                    let at = psn.distance_from(next.resource.first_psn);
+                    let offset = at * link.mtu;
+                    let part = Part {
+                        opcode: self.read_opcode(&next, at),
+                        psn,
+                        accessor: Accessor { pd, qpn: link.qpn },
+                        rkey,
+                        addr: va + u64::from(offset),
+                        len: (len - offset).min(link.mtu) as usize,
+                    };
+                    self.emit_read(link, &part, cx, batch)?
+                }
                 ResourceKind::Placed => {
                     let opcode = Opcode::RC_READ_RESPONSE_ONLY;
-                    self.emit_bare(link, opcode, next.psn, cx, batch, |this, writer| {
+                    self.emit_bare(link, opcode, psn, cx, batch, |this, writer| {
                         writer.aeth(&this.aeth());
                     })
                 }
@@ -155,49 +178,39 @@ impl Responder {
     fn emit_read<H: Host>(
         &mut self,
         link: &Link,
-        next: NextResponse,
+        part: &Part,
         cx: &mut Cx<'_, '_, H>,
         batch: &mut TxBatch,
     ) -> Result<RespondStep, Refusal> {
-        let ResourceKind::Read { va, rkey, len, pd } = next.resource.kind else {
-            return Ok(RespondStep::Nothing);
-        };
-        let at = next.psn.distance_from(next.resource.first_psn);
-        let offset = at * link.mtu;
-        let take = (len - offset).min(link.mtu) as usize;
-        let opcode = self.read_opcode(&next, at);
+        let (opcode, psn, len) = (part.opcode, part.psn, part.len);
         let info = opcode.info().expect("in the table");
-        let packet_len = packet_len(info, take);
+        let packet_len = packet_len(info, len);
         let Some(slot) = batch.reserve(&link.dest, packet_len) else {
             return Ok(RespondStep::BatchFull);
         };
-        let mut writer = PacketWriter::new(slot.bytes, &link.response(opcode, next.psn));
+        let mut writer = PacketWriter::new(slot.bytes, &link.response(opcode, psn));
         if opcode != Opcode::RC_READ_RESPONSE_MIDDLE {
             writer.aeth(&self.aeth());
         }
-        let payload = writer.payload_mut(take);
-        if take > 0 {
+        let payload = writer.payload_mut(len);
+        if len > 0 {
             // Again for every packet: the region may be gone by now.
-            let read = cx
-                .env
+            let need = Access::REMOTE_READ;
+            let env = &cx.env;
+            let span = env
                 .mrs
-                .check_remote(
-                    rkey,
-                    Accessor { pd, qpn: link.qpn },
-                    va + u64::from(offset),
-                    take,
-                    Access::REMOTE_READ,
-                )
+                .check_remote(part.rkey, part.accessor, part.addr, len, need);
+            let read = span
                 .ok()
-                .and_then(|span| cx.env.memory.copy_out(span, payload).ok());
+                .and_then(|span| env.memory.copy_out(span, payload).ok());
             if read.is_none() {
                 mark!(ReadSourceGone);
                 batch.retract(packet_len);
                 if self.replay.is_repeat() {
-                    return Ok(self.refuse_repeat(next));
+                    return Ok(self.refuse_repeat(psn));
                 }
                 self.replay.cancel();
-                self.nak_owed = Some((Syndrome::nak(Refusal::ReadSourceGone.code()), next.psn));
+                self.nak_owed = Some((Syndrome::nak(Refusal::ReadSourceGone.code()), psn));
                 return Err(Refusal::ReadSourceGone);
             }
         }
@@ -211,11 +224,11 @@ impl Responder {
     /// request: then the peer ignores the NAK, and nothing may fail here. If the answer
     /// was lost, the NAK tells the peer why there is no other.
     #[cold]
-    fn refuse_repeat(&mut self, next: NextResponse) -> RespondStep {
+    fn refuse_repeat(&mut self, psn: Psn) -> RespondStep {
         mark!(RepeatUnreadable);
         self.replay.skip_repeats();
         if self.nak_owed.is_none() {
-            self.nak_owed = Some((Syndrome::nak(Refusal::ReadSourceGone.code()), next.psn));
+            self.nak_owed = Some((Syndrome::nak(Refusal::ReadSourceGone.code()), psn));
         }
         RespondStep::Nothing
     }
@@ -223,7 +236,7 @@ impl Responder {
     /// A repeated request is a new request, so its answer begins with FIRST or ONLY.
     /// Linux's rdma_rxe asks for the rest of a READ but takes only MIDDLE and LAST
     /// then; it is known by the MigReq bit that it never sets.
-    fn read_opcode(&self, next: &NextResponse, at: u32) -> Opcode {
+    fn read_opcode(&self, next: &NextResponse<'_>, at: u32) -> Opcode {
         let begins = if self.peer_sets_mig_req {
             next.psn == next.begin
         } else {
