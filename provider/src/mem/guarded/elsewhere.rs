@@ -6,6 +6,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::Answer;
 
+/// Nothing depends on the processor.
+pub(super) fn prepare() {}
+
 /// Copies; returns 0, or 1 if something is gone.
 ///
 /// # Safety

@@ -26,6 +26,7 @@ unsafe fn guarded(dst: *mut u8, src: *const u8, len: usize) {
 #[test]
 #[ignore = "it times: tests/measure and CI run it with nothing beside it"]
 fn a_guarded_copy_costs_what_a_plain_one_does() {
+    super::protect();
     println!(
         "{:>6} {:>8} {:>10} {:>10} {:>6}",
         "bytes", "further", "plain ns", "guarded", "ratio"

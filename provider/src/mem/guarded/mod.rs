@@ -78,6 +78,7 @@ fn check(is_gone: u64) -> Result<(), Gone> {
 /// Sees to it that faults are caught from now on. To be called when memory is
 /// registered: it notices if the program has put its own handlers in front since.
 pub(crate) fn protect() {
+    routines::prepare();
     handler::install();
 }
 

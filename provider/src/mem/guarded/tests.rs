@@ -65,15 +65,16 @@ fn lengths() -> impl Iterator<Item = usize> {
         .chain(around(1024))
         .chain(around(2048))
         .chain(around(3000))
+        .chain(around(4096))
 }
 
 #[test]
 fn copies_every_length_at_every_alignment() {
-    let src: Vec<u8> = (0..4096u32).map(|n| (n * 7 + n / 251) as u8 | 1).collect();
+    let src: Vec<u8> = (0..4200u32).map(|n| (n * 7 + n / 251) as u8 | 1).collect();
     for len in lengths() {
-        for (from, to) in [(0, 0), (1, 0), (0, 1), (3, 5), (8, 16), (15, 9)] {
-            let mut dst = vec![0; 4096];
-            // SAFETY: both have 16 bytes more than the longest length.
+        for (from, to) in [(0, 0), (1, 0), (0, 1), (3, 5), (8, 16), (15, 9), (31, 33)] {
+            let mut dst = vec![0; 4200];
+            // SAFETY: both have 100 bytes more than the longest length.
             unsafe { copy(dst.as_mut_ptr().add(to), src.as_ptr().add(from), len) }
                 .expect("all is there");
             assert_eq!(dst[to..to + len], src[from..from + len], "{len} bytes");
@@ -107,8 +108,8 @@ fn the_last_word_comes_last_whatever_the_alignment() {
 fn one_byte_too_many_is_noticed_at_every_length() {
     protect();
     let pages = HalfGone::new();
-    let mut ours = vec![1u8; 4096];
-    for len in lengths().filter(|&len| len > 0) {
+    let mut ours = vec![1u8; PAGE];
+    for len in lengths().filter(|len| (1..=PAGE).contains(len)) {
         for missing in [1, len.div_ceil(2), len] {
             let place = pages.at(missing as isize - len as isize);
             // SAFETY: the first page is ours alone, the second is gone; `ours` is long
@@ -165,6 +166,7 @@ fn the_kernel_notices_too_where_there_are_no_routines() {
     let (pages, mut ours) = (HalfGone::new(), [3u8; 64]);
     // SAFETY: the first page is ours alone, the second is gone.
     unsafe {
+        elsewhere::prepare();
         assert_eq!(elsewhere::copy(pages.at(-64), ours.as_ptr(), 64), 0);
         assert_eq!(elsewhere::copy(pages.at(-63), ours.as_ptr(), 64), 1);
         assert_eq!(elsewhere::copy(ours.as_mut_ptr(), pages.at(-63), 64), 1);
