@@ -2,10 +2,10 @@
 //! `urxe bench`'s affair; instructions are the same on a busy machine.
 //!
 //! ```text
-//! instructions send|write|bulk COUNT [MTU]
+//! instructions send|write|bulk|read COUNT [MTU]
 //! ```
 //! `send` is a ping-pong of 8-byte SENDs, and COUNT the messages; `write` is COUNT WRITEs of 8 bytes, posted in lists of 32, one
-//! completion a list; `bulk` is COUNT WRITEs of a megabyte. `URXE_WIRE` says what they go through.
+//! completion a list; `bulk` is COUNT WRITEs of a megabyte, and `read` COUNT READs of one. `URXE_WIRE` says what they go through.
 
 use urxe::{Access, ConnectOptions, Context, Cq, Mr, Mtu, Pd, Qp, RecvWr, SendWr, Wc};
 
@@ -25,7 +25,7 @@ struct End {
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().collect();
     let [_, mode, count, mtu @ ..] = &args[..] else {
-        return Err("instructions send|write|bulk COUNT [MTU]".into());
+        return Err("instructions send|write|bulk|read COUNT [MTU]".into());
     };
     let count: usize = count.parse()?;
     let mtu = match mtu.first().map_or("4096", String::as_str) {
@@ -33,7 +33,10 @@ fn main() -> Result<()> {
         "4096" => Mtu::Mtu4096,
         other => return Err(format!("no MTU {other} here").into()),
     };
-    let len = if mode == "bulk" { 1 << 20 } else { 8 };
+    let len = match mode.as_str() {
+        "bulk" | "read" => 1 << 20,
+        _ => 8,
+    };
     let (left, right) = (open("127.90.1.1", len)?, open("127.90.1.2", len)?);
     let options = ConnectOptions {
         path_mtu: Some(mtu),
@@ -43,8 +46,8 @@ fn main() -> Result<()> {
     right.qp.connect(&left.qp.endpoint(), &options)?;
     match mode.as_str() {
         "send" => ping_pong(&left, &right, count),
-        "write" => write(&left, &right, len, count.div_ceil(LIST), LIST),
-        "bulk" => write(&left, &right, len, count, 1),
+        "write" => stream(&left, &right, mode, count.div_ceil(LIST), LIST),
+        "bulk" | "read" => stream(&left, &right, mode, count, 1),
         other => Err(format!("there is no mode {other}").into()),
     }
 }
@@ -59,7 +62,8 @@ fn open(addr: &str, len: usize) -> Result<End> {
         .max_recv_wr(64)
         .max_inline_data(64)
         .create()?;
-    let mr = pd.reg_owned(vec![1; len], Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+    let mr = pd.reg_owned(vec![1; len], access)?;
     Ok(End {
         cq,
         qp,
@@ -105,10 +109,11 @@ fn poll(end: &End, wcs: &mut [Wc]) -> Result<usize> {
     Ok(found)
 }
 
-fn write(left: &End, right: &End, len: usize, lists: usize, list: usize) -> Result<()> {
+fn stream(left: &End, right: &End, mode: &str, lists: usize, list: usize) -> Result<()> {
     let (sges, to, rkey) = ([left.mr.sge(..)], right.mr.addr(), right.mr.rkey());
-    let wr = match len {
-        8 => SendWr::rdma_write_inline(1, &[7; 8], to, rkey),
+    let wr = match mode {
+        "write" => SendWr::rdma_write_inline(1, &[7; 8], to, rkey),
+        "read" => SendWr::rdma_read(1, &sges, to, rkey),
         _ => SendWr::rdma_write(1, &sges, to, rkey),
     };
     let mut wcs = [Wc::default(); 16];

@@ -32,10 +32,9 @@ pub struct Loan {
 }
 
 impl Loan {
-    /// A packet to there, which ends at that place, may lie in it.
     #[inline]
-    pub(crate) fn takes(&self, dest: &TxDest, end: usize) -> bool {
-        dest.in_memory && self.to == (dest.remote, dest.chunk) && end <= self.len
+    pub(crate) fn is_for(&self, dest: &TxDest) -> bool {
+        dest.in_memory && self.to == (dest.remote, dest.chunk)
     }
 
     /// Where a run begins that follows so many bytes.

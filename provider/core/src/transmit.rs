@@ -207,7 +207,7 @@ impl TxBatch {
     pub fn reserve(&mut self, dest: &TxDest, len: usize) -> Option<TxSlot<'_>> {
         let joins = self.joins(dest, len);
         let mut start = self.place(joins);
-        if self.is_away && !self.fits_away(dest, start + len) {
+        if self.is_away && !self.fits_away(dest, joins, start + len) {
             if !self.is_empty() {
                 return None;
             }
@@ -442,10 +442,11 @@ impl TxBatch {
         }
     }
 
-    /// A packet may lie in the memory that is lent, which its end does not exceed.
+    /// A packet may lie in the memory that is lent, which its end does not exceed. One that joins others is for where they are for.
     #[inline]
-    fn fits_away(&self, dest: &TxDest, end: usize) -> bool {
-        self.loan.as_ref().is_some_and(|loan| loan.takes(dest, end))
+    fn fits_away(&self, dest: &TxDest, joins: bool, end: usize) -> bool {
+        let loan = self.loan.as_ref();
+        loan.is_some_and(|loan| end <= loan.len && (joins || loan.is_for(dest)))
     }
 
     /// Bytes of a run, at most.

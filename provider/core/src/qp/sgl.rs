@@ -45,13 +45,9 @@ pub(crate) fn gather<M: Memory, C: CqSink>(
     offset: u64,
     dst: &mut [u8],
 ) -> Result<(), Fault> {
-    if let [sge] = sges
-        && offset == 0
-        && dst.len() <= sge.length as usize
-    {
-        // Most lists, and most messages.
+    if let Some((sge, addr)) = only(sges, offset, dst.len()) {
         let (lkey, len) = (sge.lkey, dst.len());
-        let span = env.mrs.check_local(lkey, pd, sge.addr, len, Access::NONE)?;
+        let span = env.mrs.check_local(lkey, pd, addr, len, Access::NONE)?;
         return Ok(env.memory.copy_out(span, dst)?);
     }
     let mut at = 0;
@@ -72,6 +68,13 @@ pub(crate) fn scatter<M: Memory, C: CqSink>(
     offset: u64,
     src: &[u8],
 ) -> Result<(), Fault> {
+    if !src.is_empty()
+        && let Some((sge, addr)) = only(sges, offset, src.len())
+    {
+        let (lkey, len, need) = (sge.lkey, src.len(), Access::LOCAL_WRITE);
+        let span = env.mrs.check_local(lkey, pd, addr, len, need)?;
+        return Ok(env.memory.copy_in(span, src)?);
+    }
     let mut at = 0;
     walk(sges, offset, src.len(), |sge, addr, len| {
         let span = env
@@ -81,6 +84,17 @@ pub(crate) fn scatter<M: Memory, C: CqSink>(
         at += len;
         Ok(())
     })
+}
+
+/// The entry of a list that has one only, as most have, and the address of the byte at `offset`, if `len` bytes are there from that on.
+#[inline]
+fn only(sges: &[Sge], offset: u64, len: usize) -> Option<(&Sge, u64)> {
+    match sges {
+        [sge] if offset + len as u64 <= u64::from(sge.length) => {
+            Some((sge, sge.addr.checked_add(offset)?))
+        }
+        _ => None,
+    }
 }
 
 /// Calls `piece` for each part of `len` bytes from `offset`; the caller has made
