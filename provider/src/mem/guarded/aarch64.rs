@@ -2,15 +2,22 @@
 //! stack, so that wherever it is interrupted, [`gone`] can return in its place.
 
 use core::arch::naked_asm;
+use core::ops::Range;
 
 use super::Answer;
 
 /// Bytes that the code of each routine is stretched to, so that its end is known.
-pub(super) const COPY_SIZE: usize = 256;
+const COPY_SIZE: usize = 256;
 pub(super) const WORD_SIZE: usize = 48;
 
 /// All processors have what is used here.
 pub(super) fn prepare() {}
+
+/// Where a copy may be interrupted.
+pub(super) fn copies() -> [Range<usize>; 1] {
+    let at = copy as *const () as usize;
+    [at..at + COPY_SIZE]
+}
 
 /// Returns from a routine with its word for "gone": not zero where that is the only
 /// answer, and not zero in the second register.

@@ -164,7 +164,8 @@ unsafe fn recover(info: *const libc::siginfo_t, context: *mut libc::ucontext_t) 
         return false;
     };
     let at = routines::program_counter(context);
-    let is_ours = ranges().iter().any(|range| range.contains(&(*at as usize)));
+    let mut ranges = routines::copies().into_iter().chain(words());
+    let is_ours = ranges.any(|range| range.contains(&(*at as usize)));
     // Not if it was sent: nothing is gone.
     if is_ours && is_fault(info) {
         *at = routines::gone as *const () as usize as _;
@@ -173,13 +174,11 @@ unsafe fn recover(info: *const libc::siginfo_t, context: *mut libc::ucontext_t) 
     false
 }
 
-/// Where a fault may be caught.
-fn ranges() -> [Range<usize>; 7] {
-    use routines::{compare_swap, copy, fetch_add, store_u8, store_u16, store_u32, store_u64};
+/// Where a fault may be caught beside copies.
+fn words() -> [Range<usize>; 6] {
+    use routines::{compare_swap, fetch_add, store_u8, store_u16, store_u32, store_u64};
     let word = |routine: usize| routine..routine + routines::WORD_SIZE;
-    let copy_at = copy as *const () as usize;
     [
-        copy_at..copy_at + routines::COPY_SIZE,
         word(store_u64 as *const () as usize),
         word(store_u32 as *const () as usize),
         word(store_u16 as *const () as usize),

@@ -6,12 +6,15 @@
 //! those of a ring are, half as many stores wait. Beyond that the processor's own string instruction is as fast as its widest vectors.
 
 use core::arch::naked_asm;
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::Answer;
 
 /// Bytes that the code of each routine is stretched to, so that its end is known.
-pub(super) const COPY_SIZE: usize = 512;
+const COPY_SIZE: usize = 320;
+const SHORT_SIZE: usize = 80;
+const WIDE_SIZE: usize = 176;
 pub(super) const WORD_SIZE: usize = 32;
 
 /// The processor has stores of 32 bytes, and the system keeps the registers for them.
@@ -47,7 +50,7 @@ pub(super) unsafe extern "C" fn gone() {
 pub(super) unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, len: usize) -> u64 {
     naked_asm!(
         "2:",
-        "cmp rdx, 16; jb 50f",
+        "cmp rdx, 16; jb {short}",
         "cmp rdx, 32; ja 20f",
         // 16 to 32 bytes: two halves, which may overlap.
         "movups xmm0, [rsi]; movups xmm1, [rsi + rdx - 16]",
@@ -64,7 +67,7 @@ pub(super) unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, len: usize) -
         "30:",
         "cmp rdx, 256; jb 33f",
         "cmp byte ptr [rip + {has_avx}], 0; je 32f",
-        "cmp rdx, 4096; jb 60f",
+        "cmp rdx, 4096; jb {wide}",
         "jmp 40f",
         "32:",
         "cmp rdx, 2048; jae 40f",
@@ -96,10 +99,24 @@ pub(super) unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, len: usize) -
         "mov rcx, rdx; rep movsb",
         "xor eax, eax; ret",
         "41:",
-        "cmp byte ptr [rip + {has_avx}], 0; jne 60f",
+        "cmp byte ptr [rip + {has_avx}], 0; jne {wide}",
         "jmp 33b",
-        // Less than 16 bytes.
-        "50:",
+        ".org 2b + {size}, 0xcc",
+        short = sym copy_short,
+        wide = sym copy_wide,
+        has_avx = sym HAS_AVX,
+        size = const COPY_SIZE,
+    )
+}
+
+/// Copies less than 16 bytes, as a part of [`copy`].
+///
+/// # Safety
+/// See [`super::copy`].
+#[unsafe(naked)]
+unsafe extern "C" fn copy_short() {
+    naked_asm!(
+        "2:",
         "cmp edx, 8; jb 52f",
         "mov rax, [rsi]; mov rcx, [rsi + rdx - 8]",
         "mov [rdi], rax; mov [rdi + rdx - 8], rcx",
@@ -118,8 +135,20 @@ pub(super) unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, len: usize) -
         "mov [rdi + rdx - 1], cl",
         "56:",
         "xor eax, eax; ret",
+        ".org 2b + {size}, 0xcc",
+        size = const SHORT_SIZE,
+    )
+}
+
+/// Copies 128 bytes or more, as a part of [`copy`].
+///
+/// # Safety
+/// See [`super::copy`]; and the processor has AVX.
+#[unsafe(naked)]
+unsafe extern "C" fn copy_wide() {
+    naked_asm!(
+        "2:",
         // Stores on multiples of 32, and 128 bytes up to the end once more.
-        "60:",
         "lea r8, [rdi + rdx]; lea r9, [rsi + rdx]",
         "vmovups ymm0, [rsi]; vmovups [rdi], ymm0",
         "mov rcx, rdi; neg rcx; and ecx, 31; add rdi, rcx; add rsi, rcx",
@@ -138,9 +167,18 @@ pub(super) unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, len: usize) -
         "vzeroupper",
         "xor eax, eax; ret",
         ".org 2b + {size}, 0xcc",
-        has_avx = sym HAS_AVX,
-        size = const COPY_SIZE,
+        size = const WIDE_SIZE,
     )
+}
+
+/// Where a copy may be interrupted.
+pub(super) fn copies() -> [Range<usize>; 3] {
+    let parts = [
+        (copy as *const () as usize, COPY_SIZE),
+        (copy_short as *const () as usize, SHORT_SIZE),
+        (copy_wide as *const () as usize, WIDE_SIZE),
+    ];
+    parts.map(|(at, size)| at..at + size)
 }
 
 macro_rules! store {
