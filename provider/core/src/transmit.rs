@@ -446,7 +446,8 @@ impl TxBatch {
     #[inline]
     fn fits_away(&self, dest: &TxDest, joins: bool, end: usize) -> bool {
         let loan = self.loan.as_ref();
-        loan.is_some_and(|loan| end <= loan.len && (joins || loan.is_for(dest)))
+        let is_for = |loan: &Loan| dest.in_memory && loan.to == (dest.remote, dest.chunk);
+        loan.is_some_and(|loan| end <= loan.len && (joins || is_for(loan)))
     }
 
     /// Bytes of a run, at most.
@@ -473,6 +474,8 @@ impl TxBatch {
     }
 }
 
+#[cfg(test)]
+mod loan_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
