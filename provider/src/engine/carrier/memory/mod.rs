@@ -10,22 +10,22 @@
 
 mod incoming;
 mod outgoing;
+mod outgoings;
 mod record;
 pub(in crate::engine) mod wake;
 
 use core::net::IpAddr;
-use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use urxe_core::Time;
-use urxe_core::loan::LentMemory;
 use urxe_core::qpn_table::QpnChunk;
 use urxe_core::transmit::{Transmit as Run, TxBatch, TxDest};
 use urxe_ring::{Consumer, Push};
 
 use self::incoming::{Buffer, Incoming};
 use self::outgoing::Outgoing;
+use self::outgoings::{Outgoings, Route};
 use super::intake::Intake;
 use super::keeper::Keeper;
 use super::seam::{Carrier, Sending, Sent, Sleeper};
@@ -95,31 +95,6 @@ impl Sleepers {
     }
 }
 
-/// The rings to write, and which packets go where.
-#[derive(Debug)]
-struct Outgoings {
-    rings: Vec<Option<Outgoing>>,
-    /// Addresses that participants of this host were found at: packets to others need no look.
-    here: Vec<IpAddr>,
-    routes: HashMap<(IpAddr, QpnChunk), Route>,
-    /// Neighbours that could not open a ring: they are offered none as long as they live.
-    refusers: Vec<Neighbour>,
-    /// Owners of QPNs that have ended.
-    gone: Vec<(IpAddr, QpnChunk)>,
-    /// The route that was used last, and where to.
-    last: Option<(IpAddr, QpnChunk, Route)>,
-    /// The ring that has lent the batch its memory.
-    lent: Option<usize>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Route {
-    /// The place of the ring; without one, through sockets.
-    ring: Option<usize>,
-    /// Not looked up again before this.
-    until: Time,
-}
-
 impl MemoryCarrier {
     pub(in crate::engine) fn new(
         below: SocketCarrier,
@@ -130,15 +105,7 @@ impl MemoryCarrier {
             membership,
             incoming: Vec::new(),
             buffer: Buffer::new(),
-            outgoing: Outgoings {
-                rings: Vec::new(),
-                here: Vec::new(),
-                routes: HashMap::new(),
-                refusers: Vec::new(),
-                gone: Vec::new(),
-                last: None,
-                lent: None,
-            },
+            outgoing: Outgoings::default(),
             sleepers: Sleepers::default(),
             socket_misses: 0,
             left_out: 0,
@@ -374,86 +341,6 @@ fn without_gaps<'a>(run: &Run, bytes: &'a [u8], close: &'a mut Vec<u8>) -> &'a [
     run.packets(bytes)
         .for_each(|packet| close.extend_from_slice(packet));
     close
-}
-
-impl Outgoings {
-    /// The ring of a destination that was looked up.
-    #[inline]
-    fn place(&self, dest: &TxDest) -> Option<usize> {
-        match self.last {
-            Some((remote, chunk, route)) if remote == dest.remote && chunk == dest.chunk => {
-                route.ring
-            }
-            _ => self.routes.get(&(dest.remote, dest.chunk))?.ring,
-        }
-    }
-
-    /// A ring can be told of all these runs, in the place of its next records.
-    #[inline]
-    fn takes_all(&self, place: usize, runs: &[Run]) -> bool {
-        let Some(Some(ring)) = self.rings.get(place) else {
-            return false;
-        };
-        let mut runs = runs.iter();
-        runs.all(|run| self.place(&run.dest) == Some(place) && ring.knows(&run.dest))
-    }
-
-    /// What a ring has lent is its own again. If that is gone, so is the memory.
-    #[inline]
-    fn end_loan(&mut self, memory: Option<Box<dyn LentMemory>>) {
-        let Some((place, memory)) = self.lent.take().zip(memory) else {
-            return;
-        };
-        if let Some(Some(ring)) = self.rings.get_mut(place) {
-            ring.end_loan(memory);
-        }
-    }
-
-    /// A participant of this host is at that address.
-    #[cold]
-    fn note_here(&mut self, remote: IpAddr) {
-        if !self.here.contains(&remote) {
-            self.here.push(remote);
-        }
-    }
-
-    /// Nothing to look after.
-    fn is_empty(&self) -> bool {
-        self.refusers.is_empty() && self.rings.iter().all(Option::is_none)
-    }
-
-    /// Has its neighbour reached through sockets from now on. False if the neighbour has opened the ring meanwhile.
-    #[cold]
-    fn give_up(&mut self, place: usize) -> bool {
-        let ring = self.rings[place].as_mut();
-        let Some(to) = ring.and_then(Outgoing::take_back) else {
-            return false;
-        };
-        self.refusers.push(to);
-        self.forget(place);
-        true
-    }
-
-    /// The reader of a ring has closed it, or has ended. One that lives closes a ring that is damaged.
-    #[cold]
-    fn drop_ring(&mut self, place: usize, membership: &Membership) {
-        let reader = self.rings[place].as_ref().map(|ring| ring.to);
-        if reader.is_some_and(|reader| !membership.is_alive(reader)) {
-            let through = self.routes.iter();
-            let through = through.filter(|(_, route)| route.ring == Some(place));
-            self.gone.extend(through.map(|(&to, _)| to));
-        }
-        self.forget(place);
-    }
-
-    /// A ring is no use any more: what goes there goes through sockets, until the next look.
-    #[cold]
-    fn forget(&mut self, place: usize) {
-        self.rings[place] = None;
-        self.last = None;
-        self.lent.take_if(|lent| *lent == place);
-        self.routes.retain(|_, route| route.ring != Some(place));
-    }
 }
 
 impl Carrier for MemoryCarrier {
