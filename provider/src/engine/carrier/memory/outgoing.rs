@@ -18,7 +18,8 @@ use crate::share::Neighbour;
 /// in the first-level cache.
 const RECORD_BYTES: usize = 16 << 10;
 
-/// Bytes of a ring that are lent to a batch: at least room for a few packets.
+/// Bytes of a ring that are lent to a batch: at least room for a few packets. `urxe bench write` has 64 to 67 Gbit/s so, and 61 to 64 with half as
+/// many at most.
 const LENT_MIN: usize = 16 << 10;
 const LENT_MAX: usize = 64 << 10;
 
