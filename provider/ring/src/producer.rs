@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::layout::{
-    ASLEEP_AT, CLOSED_AT, ENDED_AT, Geometry, HEAD_AT, Mark, OPENED, OPENED_AT, Place, RECORD_MAX,
-    TAKEN_BACK, WORD, Word, room_for,
+    ASLEEP_AT, CLOSED_AT, ENDED_AT, Geometry, HEAD_AT, LINE, Mark, OPENED, OPENED_AT, Place,
+    RECORD_MAX, TAKEN_BACK, WORD, Word, room_for,
 };
 use crate::memory::Memory;
 use crate::sync::{Ordering, fence};
@@ -107,7 +107,7 @@ impl Producer {
         Window::new(self.memory.share())
     }
 
-    /// Lends a window the place of the next records: at least `len_min` bytes, at most `len_max`. Until [`Producer::end_loan`] no record can be
+    /// Lends a window the place of the next records: at least `len_min` bytes and room for a word, else at most `len_max`. Until [`Producer::end_loan`] no record can be
     /// written otherwise. False if there is no room, or the consumer reads no more: then nothing is lent.
     ///
     /// # Panics
@@ -121,13 +121,15 @@ impl Producer {
             return false;
         }
         let limit = self.geometry.limit();
+        let len_min = len_min.max(LINE);
         if limit - self.tail.offset < len_min
             && (limit < len_min || self.next_chunk() != Push::Done)
         {
             return false;
         }
         let at = self.start + self.tail.offset;
-        window.set(at..at + len_max.min(limit - self.tail.offset));
+        let len = len_max.max(len_min).min(limit - self.tail.offset);
+        window.set(at..at + len);
         self.is_lent = true;
         true
     }

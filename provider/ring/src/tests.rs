@@ -277,6 +277,11 @@ fn nothing_else_is_written_while_a_window_is_out() {
     assert_eq!(&out[..5], b"hello");
     let (mut elsewhere, _consumer) = pair(SMALL);
     panics(&mut || _ = elsewhere.lend(&mut window, 64, 128));
+    // Nothing is no loan that could not end.
+    assert!(producer.lend(&mut window, 0, 0));
+    assert_eq!(window.len(), 64);
+    producer.end_loan(&mut window);
+    assert_eq!(producer.push(mark, b"on we go"), Push::Done);
     consumer.close();
     assert!(!producer.lend(&mut window, 64, 128));
 }
