@@ -317,19 +317,19 @@ impl TxBatch {
     /// The bytes that the runs' ranges name.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        debug_assert!(self.is_here(), "the bytes are in memory that is lent");
+        assert!(self.is_here(), "the bytes are in memory that is lent");
         &self.bytes[LEAD..][..self.used]
     }
 
     /// The bytes, to patch packets that must travel under another Identification.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        debug_assert!(self.is_here(), "the bytes are in memory that is lent");
+        assert!(self.is_here(), "the bytes are in memory that is lent");
         &mut self.bytes[LEAD..][..self.used]
     }
 
     /// The runs, and the bytes that their ranges name, with the room around the packets: to make envelopes.
     pub fn parts_mut(&mut self) -> (&[Transmit], &mut [u8]) {
-        debug_assert!(self.is_here(), "the bytes are in memory that is lent");
+        assert!(self.is_here(), "the bytes are in memory that is lent");
         (&self.runs, &mut self.bytes[LEAD..][..self.used])
     }
 
@@ -386,7 +386,7 @@ impl TxBatch {
 
     /// Takes out the runs that `keep`, which is given their bytes, says no to. The bytes stay until the batch is cleared.
     pub fn retain_runs(&mut self, mut keep: impl FnMut(&Transmit, &[u8]) -> bool) {
-        debug_assert!(self.is_here(), "the bytes are in memory that is lent");
+        assert!(self.is_here(), "the bytes are in memory that is lent");
         let bytes = &self.bytes[LEAD..];
         (self.packets, self.in_run) = (0, 0);
         self.runs.retain(|run| {
@@ -401,7 +401,7 @@ impl TxBatch {
 
     /// Gives every packet of the runs that were built without an ICRC the one that it needs on a network.
     pub fn seal(&mut self) {
-        debug_assert!(self.is_here(), "the bytes are in memory that is lent");
+        assert!(self.is_here(), "the bytes are in memory that is lent");
         for run in self.runs.iter_mut().filter(|run| run.dest.in_memory) {
             let seed = run.dest.icrc_seed();
             let strides = self.bytes[LEAD..][run.range.clone()].chunks_mut(run.stride());
