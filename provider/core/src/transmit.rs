@@ -15,6 +15,9 @@ use crate::loan::{LentMemory, Loan};
 use crate::path::icrc_seed;
 use crate::qpn_table::QpnChunk;
 
+mod row;
+pub use row::TxRow;
+
 /// Where packets of one QP go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TxDest {
