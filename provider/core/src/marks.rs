@@ -59,6 +59,7 @@ marks! {
         WindowAtFloor: "Loss found the window as narrow as it gets.",
         ReadRestartedMidway: "A READ was asked for again from within.",
         MessageResumedMidway: "A SEND or WRITE was sent again from within.",
+        MiddleSent: "Packets in the middle of a message left as a row.",
         LocalFaultAtStart: "A request failed its local check before any packet left.",
         LocalFaultMidMessage: "Memory vanished after some packets of the message had left.",
         LocalFaultSentAgain: "Memory vanished before a lost packet was sent again alone.",
@@ -125,6 +126,7 @@ marks! {
         RecvTooShort: "A message longer than its receive.",
         ZeroLengthUnchecked: "A WRITE or READ of no bytes: its key is not looked at.",
         WriteTargetGone: "A region went away between two packets of a WRITE.",
+        MiddleRead: "READ responses in the middle of an answer left as a row.",
         ReadSourceGone: "A region went away before a READ was answered.",
         RemoteKeyRefused: "The rkey of a request opens nothing.",
     }

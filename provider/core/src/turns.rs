@@ -99,6 +99,13 @@ impl Budget {
         batch.used().saturating_sub(self.bytes)
     }
 
+    /// Packets of so many bytes that may still be sent, the one that uses it up among them.
+    #[inline]
+    pub(crate) fn packets_left(&self, len: usize, batch: &TxBatch) -> u32 {
+        let left = self.limit.saturating_sub(self.used(batch)).max(0) as u32;
+        left.div_ceil((len as u32).max(self.packet_min as u32))
+    }
+
     /// True if the turn is over.
     #[inline]
     pub(crate) fn is_used_up(&self, batch: &TxBatch) -> bool {

@@ -185,10 +185,10 @@ impl Requester {
 
     /// A request packet leaves, and the peer is to answer it at once: its round trip is measured.
     #[inline]
-    pub(crate) fn on_asked(&mut self, is_new: bool, span: u32, now: Time) {
+    pub(crate) fn on_asked(&mut self, psn: Psn, is_new: bool, span: u32, now: Time) {
         if is_new {
             // Of a READ, the first response ends the round trip.
-            self.rtt.start(self.next_psn, now);
+            self.rtt.start(psn, now);
         }
         if self.congestion.is_some() {
             self.mark_asked(is_new, span, now);

@@ -13,6 +13,7 @@ mod execute;
 mod ident;
 pub(crate) mod last_ack;
 mod local;
+mod middle;
 pub(crate) mod modify;
 mod news;
 pub(crate) mod pair;
@@ -435,7 +436,7 @@ impl Qp {
         self.requests_next = both && !skips_responses;
         while self.resp.owes_response() && !skips_responses && !budget.is_used_up(batch) {
             match self.respond(cx, batch) {
-                RespondStep::Sent => {}
+                RespondStep::Sent => self.resp.send_middle(&self.link, budget, cx, batch),
                 RespondStep::BatchFull => return Turn::BatchFull,
                 RespondStep::Nothing => break,
             }
@@ -472,7 +473,15 @@ impl Qp {
         let mut sends = 0;
         while !budget.is_used_up(batch) {
             match self.req.poll_packet(&self.link, may_start, cx, batch) {
-                SendStep::Sent => sends += 1,
+                SendStep::Sent => {
+                    sends += 1;
+                    while !budget.is_used_up(batch) {
+                        match self.req.send_middle(&self.link, budget, cx, batch) {
+                            0 => break,
+                            more => sends += more,
+                        }
+                    }
+                }
                 SendStep::Local => budget.local += 1,
                 SendStep::BatchFull => {
                     mark!(BatchFull);

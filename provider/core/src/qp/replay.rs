@@ -188,6 +188,18 @@ impl Replay {
         }
     }
 
+    /// So many packets from the one on that [`Replay::peek`] named were sent, not the last one of the answer and no part of an earlier one.
+    #[inline]
+    pub(crate) fn advance_by(&mut self, packets: u32) {
+        self.send_psn = self.send_psn.add(packets);
+    }
+
+    /// True if parts are answered again.
+    #[inline]
+    pub(crate) fn has_parts(&self) -> bool {
+        self.parts.is_some()
+    }
+
     /// True if what is due was answered before.
     pub(crate) fn is_repeat(&self) -> bool {
         self.parts.is_some() || self.unsent < self.fresh

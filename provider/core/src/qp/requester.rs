@@ -25,7 +25,7 @@ use crate::work::{SendFlags, SendQueue, SendWqe, WrOpcode};
 
 /// A message asks for an acknowledgement at least every so many packets, so that
 /// the window moves on within a message.
-const ACK_EVERY: u32 = 16;
+pub(crate) const ACK_EVERY: u32 = 16;
 
 /// Where the opcodes of reliable connections begin.
 pub(crate) const RC_OPCODES: u8 = 0x00;
@@ -182,7 +182,7 @@ impl Requester {
 
     /// Packets that may be under way, if the next one is of such a message.
     #[inline]
-    fn room(&self, wqe: &SendWqe) -> u32 {
+    pub(crate) fn room(&self, wqe: &SendWqe) -> u32 {
         if wqe.length > SHORT_BYTES || self.has_long() {
             self.window.packets()
         } else {
@@ -276,7 +276,7 @@ impl Requester {
         };
         match sent {
             Ok(Some(span)) => {
-                self.on_sent(span, link, cx);
+                self.on_sent((1, span), link, cx);
                 SendStep::Sent
             }
             Ok(None) => SendStep::BatchFull,
@@ -521,10 +521,16 @@ impl Requester {
         Ok(Some(span))
     }
 
-    /// Moves the cursor over a packet that stands for `span` PSNs.
+    /// Moves the cursor over packets that stand for `span` PSNs. If they are several, the last one may ask for an answer, and none begins or
+    /// ends a message.
     #[inline]
-    fn on_sent<H: Host>(&mut self, span: u32, link: &Link, cx: &mut Cx<'_, '_, H>) {
-        cx.common.stats.sent_pkts += 1;
+    pub(crate) fn on_sent<H: Host>(
+        &mut self,
+        (packets, span): (u32, u32),
+        link: &Link,
+        cx: &mut Cx<'_, '_, H>,
+    ) {
+        cx.common.stats.sent_pkts += u64::from(packets);
         let wqe = self.sq.wqe(self.cursor);
         let (opcode, first_psn, last_psn) = (wqe.opcode, wqe.first_psn, wqe.last_psn);
         let is_long = wqe.length > SHORT_BYTES;
@@ -535,7 +541,8 @@ impl Requester {
             cx.common.stats.sent_messages += 1;
         }
         if self.is_answer_due {
-            self.on_asked(is_new, span, cx.now());
+            let asking = self.next_psn.add(packets - 1);
+            self.on_asked(asking, is_new, span, cx.now());
         }
         let psn = self.next_psn;
         self.next_psn = psn.add(span);

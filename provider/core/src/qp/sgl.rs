@@ -5,7 +5,7 @@ use crate::context::Env;
 use crate::cq::CqSink;
 use crate::error::Fault;
 use crate::memory::{Memory, MemoryFault};
-use crate::mr::{Access, AccessFault, MrTable, PdId};
+use crate::mr::{Access, AccessFault, MrSpan, MrTable, PdId};
 use crate::work::Sge;
 
 impl From<AccessFault> for Fault {
@@ -84,6 +84,19 @@ pub(crate) fn scatter<M: Memory, C: CqSink>(
         at += len;
         Ok(())
     })
+}
+
+/// `len` bytes of the list from `offset` on, if they are in one entry, which has all of them, and may be accessed so.
+#[inline]
+pub(crate) fn span(
+    mrs: &MrTable,
+    pd: PdId,
+    sges: &[Sge],
+    (offset, len): (u64, usize),
+    need: Access,
+) -> Option<MrSpan> {
+    let (sge, addr) = only(sges, offset, len)?;
+    mrs.check_local(sge.lkey, pd, addr, len, need).ok()
 }
 
 /// The entry of a list that has one only, as most have, and the address of the byte at `offset`, if `len` bytes are there from that on.
