@@ -145,7 +145,7 @@ impl Common {
 
     /// True if ICRCs of packets on this path are solved for their Identification.
     #[inline]
-    fn solves(&self, path: &RxPath) -> bool {
+    pub(crate) fn solves(&self, path: &RxPath) -> bool {
         self.config.icrc == IcrcPolicy::SolveIdent
             && path.source.is_ipv4()
             && !path.seed.is_in_memory()

@@ -80,6 +80,7 @@ pub use path::RxPath;
 pub use qp::QpInit;
 pub use qp::ack::ANSWER_NS;
 pub use qp::last_ack::LAST_ACK_COPIES;
+pub use qp::middle::MiddlePackets;
 pub use qp::pair::ends_pair;
 pub use qp::report::{PathReport, QpReport, RequesterCounts, ResponderCounts};
 pub use shard::{Foreign, Handled, Shard};

@@ -16,6 +16,7 @@ mod hostile;
 #[path = "support/hostile.rs"]
 mod hostile_peer;
 mod last_ack;
+mod middle;
 mod placement;
 mod rules;
 #[path = "support/script.rs"]

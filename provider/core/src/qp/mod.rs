@@ -13,7 +13,7 @@ mod execute;
 mod ident;
 pub(crate) mod last_ack;
 mod local;
-mod middle;
+pub(crate) mod middle;
 pub(crate) mod modify;
 mod news;
 pub(crate) mod pair;

@@ -6,6 +6,7 @@
 pub mod bytes;
 pub mod late;
 pub mod repeats;
+pub mod trains;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -24,6 +25,7 @@ use urxe_wire::{IcrcPolicy, Packet, Psn, Qkey, Qpn};
 
 use late::{Late, Of};
 use repeats::Repeats;
+use trains::Train;
 
 /// SplitMix64: small, and the same everywhere.
 #[derive(Clone, Debug)]
@@ -192,6 +194,8 @@ thread_local! {
     pub static QUIET_MAX: Cell<u64> = const { Cell::new(u64::MAX) };
     /// Whether sides that go back repeat of READs what Linux's rxe does, and no more.
     pub static PARTICULAR: Cell<bool> = const { Cell::new(false) };
+    /// Whether what is in the middle of messages is taken in rows.
+    pub static ROWS: Cell<bool> = const { Cell::new(true) };
 }
 
 /// The Q_Key of datagram QPs.
@@ -457,7 +461,7 @@ type Filter = Box<dyn FnMut(usize, &[u8]) -> Verdict>;
 const NOT_IN_CRC: usize = 4;
 
 /// A packet on its way.
-struct Travelling {
+pub struct Travelling {
     to: usize,
     ident: u16,
     bytes: Vec<u8>,
@@ -644,14 +648,27 @@ impl Pair {
         };
         self.now = next.max(self.now);
         let now = self.now;
+        let mut train: Option<Train> = None;
         while let Some(entry) = self.in_flight.first_entry() {
             if entry.key().0 > now {
                 break;
             }
             let packet = entry.remove();
-            if !self.is_refused(&packet) {
-                self.deliver(packet.to, packet.ident, &packet.bytes);
+            if self.is_refused(&packet) {
+                continue;
             }
+            let next = match &mut train {
+                Some(train) => train.push(packet),
+                None => Err(packet),
+            };
+            if let Err(packet) = next
+                && let Some(whole) = train.replace(Train::of(packet))
+            {
+                self.deliver_train(&whole);
+            }
+        }
+        if let Some(whole) = train {
+            self.deliver_train(&whole);
         }
         for node in &mut self.nodes {
             node.with_env(now, |s, env| s.handle_timeout(env));
@@ -673,11 +690,20 @@ impl Pair {
         each.map(|node| node.serve_late(now)).contains(&true)
     }
 
-    pub fn deliver(&mut self, to: usize, ident: u16, packet: &[u8]) {
-        let now = self.now;
+    pub fn deliver_train(&mut self, train: &Train) {
+        let (now, path) = (self.now, self.path_to(train.to));
+        self.nodes[train.to].with_env(now, |s, env| train.handle(&path, s, env));
+    }
+
+    /// The path that a packet has come by, by a switch that perhaps marked it.
+    fn path_to(&mut self, to: usize) -> RxPath {
         let congested = self.faults.congest > 0 && self.rng.chance(self.faults.congest);
         let ecn = if congested { 3 } else { 0 };
-        let path = RxPath::new(self.nodes[1 - to].addr, 4791, self.nodes[to].addr, ecn);
+        RxPath::new(self.nodes[1 - to].addr, 4791, self.nodes[to].addr, ecn)
+    }
+
+    pub fn deliver(&mut self, to: usize, ident: u16, packet: &[u8]) {
+        let (now, path) = (self.now, self.path_to(to));
         self.nodes[to].with_env(now, |s, env| s.handle_packet(&path, ident, packet, env));
     }
 

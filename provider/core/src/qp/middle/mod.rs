@@ -5,4 +5,7 @@
 //! of the ordinary about a packet ends the row before it, and the usual way (`requester.rs`, `respond.rs`, `responder.rs`,
 //! `completer.rs`) takes it from there: a row does what these would do, or nothing.
 
+mod receive;
 mod send;
+
+pub use receive::MiddlePackets;
