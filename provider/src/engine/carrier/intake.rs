@@ -7,7 +7,7 @@ use urxe_udp::Datagram;
 use urxe_wire::Qpn;
 
 use super::memory::wake;
-use super::pairs::in_order;
+use super::pairs::InOrder;
 use crate::engine::drive::parts::Parts;
 use crate::engine::drive::progress_shared::ProgressShared;
 use crate::engine::upkeep::counters::EngineCounters;
@@ -57,7 +57,8 @@ impl Intake<'_> {
         if let Some(chunk) = wake::parse(datagram.data) {
             return self.wake(path, datagram, chunk);
         }
-        for (at, packet) in in_order(datagram) {
+        let mut packets = InOrder::of(datagram);
+        while let Some((at, packet)) = packets.next() {
             let place = at as u16;
             let handled = self.parts.handle_one_of(self.late, path, place, packet);
             if let Handled::OfAnother(foreign) = handled {
@@ -68,6 +69,11 @@ impl Intake<'_> {
                     ..handed(path, datagram)
                 };
                 self.pass_on(path, &handed, foreign);
+                continue;
+            }
+            let rest = packets.rest();
+            if rest.is_likely() {
+                packets.skip_handled(self.parts.handle_middle(path, rest));
             }
         }
         self.parts.shard.settle_rest();

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use urxe_core::ends_pair;
+use urxe_core::{MiddlePackets, ends_pair};
 use urxe_udp::{Datagram, UdpSocket};
 
 use super::sockets::Sockets;
@@ -29,21 +29,57 @@ impl Joining {
 }
 
 /// The packets of a datagram with their places in its train, in the order in which they are handled: the ACK of a pair is first.
-#[inline]
-pub(in crate::engine) fn in_order<'a>(
-    datagram: &Datagram<'a>,
-) -> impl Iterator<Item = (usize, &'a [u8])> {
-    let datagram = *datagram;
-    let count = datagram.packets();
-    let packets = move |range: Range<usize>| range.map(move |place| datagram.packet(place));
-    let is_pair = count > 1 && ends_pair(datagram.packet(count - 1), packets(0..count - 1));
-    let first = if is_pair { count - 1 } else { 0 };
-    (0..count).map(move |n| {
-        let place = if n + first < count {
-            n + first
-        } else {
-            n + first - count
+#[derive(Debug)]
+pub(in crate::engine) struct InOrder<'a> {
+    datagram: Datagram<'a>,
+    /// The last packet comes before these.
+    last_first: Option<usize>,
+    rest: Range<usize>,
+}
+
+impl<'a> InOrder<'a> {
+    #[inline]
+    pub(in crate::engine) fn of(datagram: &Datagram<'a>) -> InOrder<'a> {
+        let datagram = *datagram;
+        let count = datagram.packets();
+        let packets = move |range: Range<usize>| range.map(move |place| datagram.packet(place));
+        let is_pair = count > 1 && ends_pair(datagram.packet(count - 1), packets(0..count - 1));
+        InOrder {
+            datagram,
+            last_first: is_pair.then_some(count - 1),
+            rest: 0..count - usize::from(is_pair),
+        }
+    }
+
+    /// The packets that come next, as they lie behind the one that came last, if they do.
+    #[inline]
+    pub(in crate::engine) fn rest(&self) -> MiddlePackets<'a> {
+        let (size, gap) = (self.datagram.segment_size, self.datagram.gap);
+        let start = (self.rest.start * (size + gap)).min(self.datagram.data.len());
+        MiddlePackets {
+            bytes: &self.datagram.data[start..],
+            size,
+            stride: size + gap,
+            place: self.rest.start as u16,
+        }
+    }
+
+    /// So many of the next packets were handled.
+    #[inline]
+    pub(in crate::engine) fn skip_handled(&mut self, packets: usize) {
+        self.rest.start += packets;
+    }
+}
+
+impl<'a> Iterator for InOrder<'a> {
+    type Item = (usize, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<(usize, &'a [u8])> {
+        let place = match self.last_first.take() {
+            Some(last) => last,
+            None => self.rest.next()?,
         };
-        (place, datagram.packet(place))
-    })
+        Some((place, self.datagram.packet(place)))
+    }
 }

@@ -3,7 +3,7 @@
 use core::cell::RefCell;
 
 use urxe_core::mr::MrTable;
-use urxe_core::{Env, Handled, LateReceives, RxPath, Shard, Time};
+use urxe_core::{Env, Handled, LateReceives, MiddlePackets, RxPath, Shard, Time};
 
 use crate::network::Act;
 use crate::queues::CqTable;
@@ -93,6 +93,19 @@ impl Parts {
         self.with_late(Some(late), |shard, env| {
             shard.handle_one_of(path, place, packet, env)
         })
+    }
+
+    /// Hands packets to the core that follow the one which it was handed last, as far as they are in the middle of the same message. Returns
+    /// how many it took. In strict mode, and where a network watches, each goes the usual way.
+    pub(in crate::engine) fn handle_middle(
+        &mut self,
+        path: &RxPath,
+        packets: MiddlePackets<'_>,
+    ) -> usize {
+        if self.watching.is_some() {
+            return 0;
+        }
+        self.with(|shard, env| shard.handle_middle(path, packets, env))
     }
 
     #[cold]
