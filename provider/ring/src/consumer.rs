@@ -1,5 +1,6 @@
 //! The side that reads.
 
+use core::sync::atomic::AtomicU32;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -15,7 +16,7 @@ use crate::sync::{Ordering, fence};
 pub enum Pop {
     /// Nothing.
     Empty,
-    /// A record: its bytes were copied.
+    /// A record: its bytes were copied, or lie there still.
     Record {
         /// How many bytes.
         len: usize,
@@ -37,6 +38,8 @@ pub struct Consumer {
     start: usize,
     /// Where that record is.
     head: Place,
+    /// Bytes of that record, if it was found to be one.
+    found: usize,
     /// Bytes that were read and are not given back yet.
     untold: usize,
     is_broken: bool,
@@ -63,6 +66,7 @@ impl Consumer {
             geometry,
             start: geometry.start(0),
             head: Place::default(),
+            found: 0,
             untold: 0,
             is_broken: false,
         }
@@ -71,11 +75,56 @@ impl Consumer {
     /// Copies the next record to the beginning of `out`, which should have room for [`RECORD_MAX`] bytes: a longer record than fits there breaks the ring.
     #[inline]
     pub fn pop(&mut self, out: &mut [u8]) -> Pop {
+        let pop = self.peek();
+        if let Pop::Record { len, .. } = pop {
+            let Some(out) = out.get_mut(..len) else {
+                return self.break_off();
+            };
+            self.copy(0, out);
+            self.advance();
+        }
+        pop
+    }
+
+    /// Finds the next record, and leaves it there: [`Consumer::copy`] and [`Consumer::words`] read it, until [`Consumer::advance`].
+    #[inline]
+    pub fn peek(&mut self) -> Pop {
+        self.found = 0;
         let word = self.look();
         match Word::unpack(word) {
-            Word::Record { len, mark } if !self.is_broken => self.take(len, mark, out),
+            Word::Record { len, mark } if !self.is_broken => self.find(len, mark),
             Word::Nothing if !self.is_broken => self.nothing(),
-            word => self.go_on(word, out),
+            word => self.go_on(word),
+        }
+    }
+
+    /// Copies bytes of the record that [`Consumer::peek`] found, from the byte at `at` on.
+    ///
+    /// # Panics
+    /// If it has not so many.
+    #[inline]
+    pub fn copy(&self, at: usize, out: &mut [u8]) {
+        let is_inside = at <= self.found && out.len() <= self.found - at;
+        assert!(is_inside, "behind the record");
+        self.memory.read(self.bytes_at() + at, out);
+    }
+
+    /// The record that [`Consumer::peek`] found, where it lies, without what is left behind the last whole word: the producer may change it at any
+    /// time.
+    #[inline]
+    pub fn words(&self) -> &[AtomicU32] {
+        self.memory.words(self.bytes_at(), self.found / 4)
+    }
+
+    /// The record that [`Consumer::peek`] found was read.
+    #[inline]
+    pub fn advance(&mut self) {
+        let room = room_for(self.found);
+        self.found = 0;
+        self.head.offset += room;
+        self.untold += room;
+        if self.untold >= self.geometry.tell {
+            self.release();
         }
     }
 
@@ -92,19 +141,19 @@ impl Consumer {
     }
 
     #[inline]
-    fn take(&mut self, len: usize, mark: Mark, out: &mut [u8]) -> Pop {
+    fn find(&mut self, len: usize, mark: Mark) -> Pop {
         let room = room_for(len);
-        let is_sound = len <= RECORD_MAX && self.head.offset + room <= self.geometry.limit();
-        let Some(out) = out.get_mut(..len).filter(|_| is_sound) else {
+        if len > RECORD_MAX || self.head.offset + room > self.geometry.limit() {
             return self.break_off();
-        };
-        self.memory.read(self.start + self.head.offset + WORD, out);
-        self.head.offset += room;
-        self.untold += room;
-        if self.untold >= self.geometry.tell {
-            self.release();
         }
+        self.found = len;
         Pop::Record { len, mark }
+    }
+
+    /// Where the bytes of the next record are.
+    #[inline]
+    fn bytes_at(&self) -> usize {
+        self.start + self.head.offset + WORD
     }
 
     #[inline]
@@ -122,7 +171,7 @@ impl Consumer {
 
     /// To the next chunk. Once only: there is a record at the beginning of each, or nothing yet.
     #[cold]
-    fn go_on(&mut self, word: Word, out: &mut [u8]) -> Pop {
+    fn go_on(&mut self, word: Word) -> Pop {
         let Word::Next(chunk) = word else {
             return self.break_off();
         };
@@ -136,10 +185,11 @@ impl Consumer {
         };
         // The producer may wait for this.
         self.release();
-        self.pop(out)
+        self.peek()
     }
 
     fn break_off(&mut self) -> Pop {
+        self.found = 0;
         self.is_broken = true;
         self.close();
         Pop::Broken

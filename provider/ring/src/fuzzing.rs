@@ -125,7 +125,8 @@ impl Run {
                 let len = script.number();
                 self.push(len, true);
             }
-            4..8 => self.pop(self.geometry.chunk),
+            4..7 => self.pop(self.geometry.chunk),
+            7 => self.pop_in_place(),
             8 => self.release(),
             9 => self.doze(),
             10 => {
@@ -206,6 +207,28 @@ impl Run {
             None => Pop::Closed,
         };
         assert_eq!(pop, expected);
+    }
+
+    /// Reads a record where it lies.
+    fn pop_in_place(&mut self) {
+        let pop = self.consumer.peek();
+        self.is_broken |= pop == Pop::Broken;
+        let Pop::Record { len, mark } = pop else {
+            let is_over = self.queue.is_empty() && matches!(pop, Pop::Empty | Pop::Closed);
+            assert!(self.is_damaged || is_over);
+            return;
+        };
+        let mut bytes = vec![UNTOUCHED; len];
+        let words = self.consumer.words().iter();
+        let words = words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+        let words: Vec<u8> = words.collect();
+        assert_eq!(words.len(), len / 4 * 4);
+        let first = words.len().min(len / 2);
+        bytes[..first].copy_from_slice(&words[..first]);
+        self.consumer.copy(first, &mut bytes[first..]);
+        self.consumer.advance();
+        let expected = self.queue.pop_front();
+        assert!(self.is_damaged || expected == Some((mark, bytes)));
     }
 
     fn release(&mut self) {

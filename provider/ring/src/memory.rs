@@ -156,6 +156,16 @@ impl Memory {
         compiler_fence(Ordering::SeqCst);
     }
 
+    /// Words of the memory, from an offset on that is a multiple of four.
+    #[inline]
+    pub(crate) fn words(&self, at: usize, words: usize) -> &[AtomicU32] {
+        let is_inside = at <= self.len && words <= (self.len - at) / 4;
+        assert!(at.is_multiple_of(4) && is_inside, "outside of the memory");
+        // SAFETY: inside the mapping, which lives as long as `self`, and aligned: the base is a page's. The other side does not write to a record
+        // while this one reads it; one that does against the rules is another process, and changes what these atomics load.
+        unsafe { slice::from_raw_parts(self.base.as_ptr().add(at).cast(), words) }
+    }
+
     /// Bytes of the memory, to write records there that are published later.
     ///
     /// # Safety

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::layout::Geometry;
 use crate::memory::Memory;
+use crate::sync::Ordering;
 
 const SMALL: Geometry = Geometry {
     chunk: 512,
@@ -34,6 +35,8 @@ enum Step {
     /// A window of so many bytes, and records of these lengths in it.
     Lend(usize, Vec<usize>),
     Pop,
+    /// Looked at twice, and left or taken.
+    Peek(bool),
     Release,
 }
 
@@ -42,6 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0usize..100).prop_map(Step::Push),
         2 => (64usize..600, prop::collection::vec(0usize..100, 0..4)).prop_map(|(len, records)| Step::Lend(len, records)),
         3 => Just(Step::Pop),
+        2 => any::<bool>().prop_map(Step::Peek),
         1 => Just(Step::Release),
     ]
 }
@@ -107,6 +111,26 @@ proptest! {
                     }
                     other => prop_assert!(false, "{other:?}"),
                 },
+                Step::Peek(takes) => {
+                    let pop = consumer.peek();
+                    prop_assert_eq!(consumer.peek(), pop);
+                    let Some((tag, bytes)) = expected.front() else {
+                        prop_assert_eq!(pop, Pop::Empty);
+                        continue;
+                    };
+                    prop_assert_eq!(pop, Pop::Record { len: bytes.len(), mark: mark(*tag) });
+                    let words = consumer.words().iter().map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+                    let words: Vec<u8> = words.flatten().collect();
+                    prop_assert_eq!(&words[..], &bytes[..bytes.len() / 4 * 4]);
+                    let from = bytes.len() / 3;
+                    consumer.copy(from, &mut out[from..bytes.len()]);
+                    prop_assert_eq!(&out[from..bytes.len()], &bytes[from..]);
+                    if takes {
+                        consumer.advance();
+                        expected.pop_front();
+                        read = unread_ends.pop_front();
+                    }
+                }
                 Step::Release => {
                     consumer.release();
                     prop_assert!(read.is_none_or(|end| producer.has_read(end)));
@@ -351,9 +375,7 @@ fn damage_never_leads_out_of_the_memory() {
                 } else {
                     at
                 };
-                third
-                    .word(at)
-                    .store(value, core::sync::atomic::Ordering::Relaxed);
+                third.word(at).store(value, Ordering::Relaxed);
             }
             let len = random() as usize % 400;
             ends[0] += u32::from(producer.push(mark(n), &out[..len]) == Push::Closed);
