@@ -1,5 +1,7 @@
 //! The trait by which the core accesses the application's memory: there is no other way.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use urxe_wire::Qpn;
 
 use crate::mr::MrSpan;
@@ -40,6 +42,27 @@ pub trait Memory {
         self.copy_in(span, src)
     }
 
+    /// [`Memory::copy_in`] of words that something else may change meanwhile: each is read once, and what was there then is placed.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the bytes cannot be reached.
+    fn copy_words_in(&self, span: MrSpan, src: &[AtomicU32]) -> Result<(), MemoryFault> {
+        each_part(span, src, |part, bytes| self.copy_in(part, bytes))
+    }
+
+    /// [`Memory::place_write`] of such words.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the bytes cannot be reached.
+    fn place_written_words(
+        &self,
+        qpn: Qpn,
+        span: MrSpan,
+        src: &[AtomicU32],
+    ) -> Result<(), MemoryFault> {
+        each_part(span, src, |part, bytes| self.place_write(qpn, part, bytes))
+    }
+
     /// Atomically replaces the 8 bytes of the span (host byte order) by `swap` if
     /// they equal `compare`; returns what was there.
     ///
@@ -63,4 +86,22 @@ pub trait Memory {
         let _volatile = span;
         Err(MemoryFault)
     }
+}
+
+/// Copies the words to where nothing else can change them, a part after the other.
+fn each_part(
+    span: MrSpan,
+    src: &[AtomicU32],
+    mut place: impl FnMut(MrSpan, &[u8]) -> Result<(), MemoryFault>,
+) -> Result<(), MemoryFault> {
+    const WORDS: usize = 256;
+    let mut bytes = [0; 4 * WORDS];
+    for (part, words) in src.chunks(WORDS).enumerate() {
+        for (bytes, word) in bytes.chunks_exact_mut(4).zip(words) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        let bytes = &bytes[..4 * words.len()];
+        place(span.part(part * 4 * WORDS, bytes.len()), bytes)?;
+    }
+    Ok(())
 }

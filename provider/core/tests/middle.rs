@@ -153,9 +153,9 @@ proptest! {
     #[test]
     fn rows_make_no_difference(program in programs()) {
         let rows = run(&program, 64);
-        ROWS.set(false);
+        ROWS.set(Rows::None);
         let trains = run(&program, 64);
-        ROWS.set(true);
+        ROWS.set(Rows::Own);
         prop_assert_eq!(&rows.0, &trains.0);
         prop_assert_eq!(&rows.1, &trains.1);
         prop_assert!(rows.2 == trains.2, "other bytes");
@@ -322,10 +322,11 @@ proptest! {
     /// Whatever is wrong with a packet, it is dropped, refused or taken as if it came by itself.
     #[test]
     fn what_does_not_fit_ends_a_row(strange in stranges()) {
-        let rows = suffer(&strange);
-        ROWS.set(false);
+        ROWS.set(Rows::None);
         let trains = suffer(&strange);
-        ROWS.set(true);
-        prop_assert_eq!(rows, trains);
+        for rows in [Rows::Shared, Rows::Own] {
+            ROWS.set(rows);
+            prop_assert_eq!(suffer(&strange), trains.clone(), "{:?}", rows);
+        }
     }
 }

@@ -29,6 +29,7 @@ mod requester;
 mod respond;
 mod responder;
 mod rtt;
+mod sent;
 mod sgl;
 mod shared_recv;
 mod source_ident;
@@ -474,13 +475,7 @@ impl Qp {
         while !budget.is_used_up(batch) {
             match self.req.poll_packet(&self.link, may_start, cx, batch) {
                 SendStep::Sent => {
-                    sends += 1;
-                    while !budget.is_used_up(batch) {
-                        match self.req.send_middle(&self.link, budget, cx, batch) {
-                            0 => break,
-                            more => sends += more,
-                        }
-                    }
+                    sends += 1 + self.req.send_middle(&self.link, budget, cx, batch);
                 }
                 SendStep::Local => budget.local += 1,
                 SendStep::BatchFull => {

@@ -16,7 +16,7 @@ use crate::transmit::TxBatch;
 use crate::work::{SendWqe, WrOpcode};
 
 /// Bytes of an ACK: BTH, AETH and ICRC.
-const ACK_LEN: usize = 20;
+pub const ACK_LEN: usize = 20;
 /// A message of so many bytes is no longer than an ACK (BTH, payload and ICRC): the two are a train with the ACK first.
 const SHORT_MAX: u32 = 4;
 

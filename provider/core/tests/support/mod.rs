@@ -25,6 +25,7 @@ use urxe_wire::{IcrcPolicy, Packet, Psn, Qkey, Qpn};
 
 use late::{Late, Of};
 use repeats::Repeats;
+pub use trains::Rows;
 use trains::Train;
 
 /// SplitMix64: small, and the same everywhere.
@@ -194,8 +195,8 @@ thread_local! {
     pub static QUIET_MAX: Cell<u64> = const { Cell::new(u64::MAX) };
     /// Whether sides that go back repeat of READs what Linux's rxe does, and no more.
     pub static PARTICULAR: Cell<bool> = const { Cell::new(false) };
-    /// Whether what is in the middle of messages is taken in rows.
-    pub static ROWS: Cell<bool> = const { Cell::new(true) };
+    /// How what is in the middle of messages is taken.
+    pub static ROWS: Cell<Rows> = const { Cell::new(Rows::Own) };
 }
 
 /// The Q_Key of datagram QPs.
@@ -699,7 +700,11 @@ impl Pair {
     fn path_to(&mut self, to: usize) -> RxPath {
         let congested = self.faults.congest > 0 && self.rng.chance(self.faults.congest);
         let ecn = if congested { 3 } else { 0 };
-        RxPath::new(self.nodes[1 - to].addr, 4791, self.nodes[to].addr, ecn)
+        let (source, local) = (self.nodes[1 - to].addr, self.nodes[to].addr);
+        match ROWS.get() {
+            Rows::Shared => RxPath::in_memory(source, local, ecn),
+            _ => RxPath::new(source, 4791, local, ecn),
+        }
     }
 
     pub fn deliver(&mut self, to: usize, ident: u16, packet: &[u8]) {

@@ -1,8 +1,21 @@
 //! Packets that arrive together and were one train are handled as one.
 
-use urxe_core::{Env, MiddlePackets, RxPath, Shard};
+use core::sync::atomic::AtomicU32;
+
+use urxe_core::{Env, MiddlePackets, RxBytes, RxPath, Shard};
 
 use super::{Cqs, ROWS, Travelling, VecMemory};
+
+/// How the middle of a message is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rows {
+    /// Each packet by itself.
+    None,
+    /// In rows.
+    Own,
+    /// In rows, out of memory that others may write to.
+    Shared,
+}
 
 /// Packets to one node, all as long as the first one, and with Identifications in a row.
 pub struct Train {
@@ -56,16 +69,29 @@ impl Train {
             let packet = &self.bytes[at * self.size..][..self.size];
             shard.handle_one_of(path, place, packet, env);
             at += 1;
+            let rest = &self.bytes[at * self.size..];
+            let words: Vec<AtomicU32> = match ROWS.get() {
+                Rows::Shared => words(rest).collect(),
+                _ => Vec::new(),
+            };
             let rest = MiddlePackets {
-                bytes: &self.bytes[at * self.size..],
+                bytes: match ROWS.get() {
+                    Rows::Shared => RxBytes::Shared(&words),
+                    _ => RxBytes::Own(rest),
+                },
                 size: self.size,
                 stride: self.size,
                 place: place + 1,
             };
-            if ROWS.get() && rest.is_likely() {
+            if ROWS.get() != Rows::None && rest.is_likely() {
                 at += shard.handle_middle(path, rest, env);
             }
         }
         shard.settle_rest();
     }
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = AtomicU32> {
+    let chunks = bytes.as_chunks().0.iter();
+    chunks.map(|chunk| AtomicU32::new(u32::from_ne_bytes(*chunk)))
 }

@@ -4,58 +4,16 @@ use urxe_wire::{
     BTH_LEN, Bth, ICRC_LEN, IcrcPolicy, IcrcSeed, IcrcVerdict, Opcode, Pkey, Psn, Service,
 };
 
+use super::packets::{MiddlePackets, RxBytes};
 use crate::congestion::CONGESTION_EXPERIENCED;
-use crate::context::{Common, Cx, Env, Host};
-use crate::cq::CqSink;
-use crate::memory::{Memory, MemoryFault};
+use crate::context::{Common, Cx, Host};
+use crate::memory::MemoryFault;
 use crate::mr::Access;
 use crate::path::RxPath;
 use crate::qp::recovery::Waiting;
 use crate::qp::responder::{Incoming, Responder};
 use crate::qp::{Qp, sgl};
-use crate::shard::Shard;
 use crate::work::{MESSAGE_MAX, WrOpcode};
-
-/// The packets of a train that were not handled yet.
-#[derive(Clone, Copy, Debug)]
-pub struct MiddlePackets<'a> {
-    /// Their bytes, from the first one's on.
-    pub bytes: &'a [u8],
-    /// Bytes of each packet but the last, which may be shorter.
-    pub size: usize,
-    /// Bytes from one packet to the next.
-    pub stride: usize,
-    /// The place of the first one in its train.
-    pub place: u16,
-}
-
-impl<'a> MiddlePackets<'a> {
-    /// True if there is one that [`Shard::handle_middle`] perhaps takes.
-    #[inline]
-    pub fn is_likely(&self) -> bool {
-        const MIDDLES: [u8; 3] = [
-            Opcode::RC_WRITE_MIDDLE.0,
-            Opcode::RC_READ_RESPONSE_MIDDLE.0,
-            Opcode::RC_SEND_MIDDLE.0,
-        ];
-        self.bytes
-            .first()
-            .is_some_and(|opcode| MIDDLES.contains(opcode))
-    }
-
-    /// How many have the full size.
-    fn full(&self) -> u32 {
-        match self.bytes.len().checked_sub(self.size) {
-            Some(more) => (more / self.stride) as u32 + 1,
-            None => 0,
-        }
-    }
-
-    #[inline]
-    fn packet(&self, at: u32) -> &'a [u8] {
-        &self.bytes[at as usize * self.stride..][..self.size]
-    }
-}
 
 /// A row that is being taken.
 struct Row<'a> {
@@ -64,6 +22,7 @@ struct Row<'a> {
     mtu: usize,
     /// The first bytes of each, up to the PSN and what is asked for.
     head: [u8; 8],
+    mig_req: bool,
     /// PSN of the next one.
     psn: Psn,
     taken: u32,
@@ -74,8 +33,8 @@ impl<'a> Row<'a> {
     #[inline]
     fn of(packets: MiddlePackets<'a>, check: Check, qp: &Qp) -> Option<(Row<'a>, Opcode)> {
         let mtu = qp.link.mtu as usize;
-        let first = packets.bytes.get(..packets.size)?;
-        let bth = Bth::parse(first.first_chunk::<BTH_LEN>()?);
+        let first = packets.bytes.bth()?;
+        let bth = Bth::parse(&first);
         let is_ordinary = packets.size == BTH_LEN + mtu + ICRC_LEN
             && bth.dest_qp == qp.link.qpn
             && (bth.tver, bth.pad_count) == (0, 0)
@@ -85,6 +44,7 @@ impl<'a> Row<'a> {
             check,
             mtu,
             head: *first.first_chunk()?,
+            mig_req: bth.mig_req,
             psn: bth.psn,
             taken: 0,
         };
@@ -102,12 +62,11 @@ impl<'a> Row<'a> {
     fn take(
         &mut self,
         max: u32,
-        mut place: impl FnMut(usize, &[u8], bool) -> Result<(), MemoryFault>,
+        mut place: impl FnMut(usize, RxBytes<'a>, bool) -> Result<(), MemoryFault>,
     ) {
         while self.taken < max {
             let bytes = self.packets.packet(self.taken);
-            let (head, rest) = bytes.split_at(self.head.len());
-            let Some(&[asks, high, middle, low]) = rest.first_chunk() else {
+            let Some([head @ .., asks, high, middle, low]) = bytes.bth() else {
                 return;
             };
             let psn = Psn::new(u32::from_be_bytes([0, high, middle, low]));
@@ -116,7 +75,7 @@ impl<'a> Row<'a> {
                 mark!(MiddleEnded);
                 return;
             }
-            let payload = &bytes[BTH_LEN..BTH_LEN + self.mtu];
+            let payload = bytes.part(BTH_LEN, self.mtu);
             let offset = self.taken as usize * self.mtu;
             if place(offset, payload, asks & 0x80 != 0).is_err() {
                 return;
@@ -127,46 +86,34 @@ impl<'a> Row<'a> {
     }
 }
 
-impl Shard {
-    /// Takes packets that follow, in a train, one that [`Shard::handle_one_of`] was given just before: those in the middle of the same message,
-    /// as far as nothing is out of the ordinary about them. Returns how many were taken; the next one is for [`Shard::handle_one_of`].
-    pub fn handle_middle<M: Memory, C: CqSink>(
+impl Qp {
+    /// Takes a row of packets that begins with the first one, if there is one; says how many.
+    pub(crate) fn take_middle<H: Host>(
         &mut self,
         path: &RxPath,
         packets: MiddlePackets<'_>,
-        env: &mut Env<'_, M, C>,
-    ) -> usize {
-        let Some(index) = self.unsettled else {
-            return 0;
-        };
-        let Some(qp) = self.qps.at_mut(index) else {
-            return 0;
-        };
-        let comes_rightly = qp.service == Service::Rc
-            && path.source == qp.link.dest.remote
-            && path.local == qp.link.dest.local
+        cx: &mut Cx<'_, '_, H>,
+    ) -> u32 {
+        let comes_rightly = self.service == Service::Rc
+            && path.source == self.link.dest.remote
+            && path.local == self.link.dest.local
             && path.ecn() != CONGESTION_EXPERIENCED;
-        let check = self.common.plain_check(path, qp);
-        let Some((mut row, opcode)) = Row::of(packets, check, qp).filter(|_| comes_rightly) else {
+        if !comes_rightly {
+            return 0;
+        }
+        let check = cx.common.plain_check(path, self);
+        let Some((mut row, opcode)) = Row::of(packets, check, self) else {
             return 0;
         };
-        let mut cx = Cx::new(env, &mut self.common);
         match opcode {
-            Opcode::RC_READ_RESPONSE_MIDDLE => qp.take_read_row(&mut row, &mut cx),
-            Opcode::RC_WRITE_MIDDLE => qp.take_write_row(&mut row, &mut cx),
-            Opcode::RC_SEND_MIDDLE => qp.take_send_row(&mut row, &mut cx),
+            Opcode::RC_READ_RESPONSE_MIDDLE => self.take_read_row(&mut row, cx),
+            Opcode::RC_WRITE_MIDDLE => self.take_write_row(&mut row, cx),
+            Opcode::RC_SEND_MIDDLE => self.take_send_row(&mut row, cx),
             _ => {}
         }
-        let (taken, reconsiders) = (row.taken, qp.req.reconsiders);
-        self.common.stats.rcvd_pkts += u64::from(taken);
-        if reconsiders {
-            self.reconsider(index, env.now);
-        }
-        taken as usize
+        row.taken
     }
-}
 
-impl Qp {
     fn take_write_row<H: Host>(&mut self, row: &mut Row<'_>, cx: &mut Cx<'_, '_, H>) {
         let (link, resp) = (&self.link, &mut self.resp);
         let Incoming::Write {
@@ -191,8 +138,7 @@ impl Qp {
         };
         let (memory, now) = (cx.env.memory, cx.now());
         row.take(max, |offset, payload, asks| {
-            let part = span.part(offset, payload.len());
-            memory.place_write(link.qpn, part, payload)?;
+            payload.place_write(memory, link.qpn, span.part(offset, payload.len()))?;
             resp.ack.on_executed(now, asks);
             Ok(())
         });
@@ -224,7 +170,7 @@ impl Qp {
         };
         let (memory, now) = (cx.env.memory, cx.now());
         row.take(max, |offset, payload, asks| {
-            memory.copy_in(span.part(offset, payload.len()), payload)?;
+            payload.copy_in(memory, span.part(offset, payload.len()))?;
             resp.ack.on_executed(now, asks);
             Ok(())
         });
@@ -241,6 +187,8 @@ impl Qp {
         let under_way = req.sent_end.distance_from(una);
         let is_ready = self.attr.qp_state.takes_responses()
             && req.selective.is_none()
+            // It measures by each answer.
+            && req.congestion.is_none()
             && row.psn == una
             && under_way > 0
             && req.sq.head() < req.started;
@@ -262,7 +210,7 @@ impl Qp {
         };
         let memory = cx.env.memory;
         row.take(max, |offset, payload, _| {
-            memory.copy_in(span.part(offset, payload.len()), payload)
+            payload.copy_in(memory, span.part(offset, payload.len()))
         });
         mark!(MiddleAnswered if row.taken > 1);
         req.una = row.psn;
@@ -285,6 +233,7 @@ impl Responder {
             mark!(ExpectedPsnWrapped if row.psn.get() < self.epsn.get());
             self.epsn = row.psn;
             self.answered_last = false;
+            self.peer_sets_mig_req = row.mig_req;
         }
     }
 }
@@ -300,10 +249,14 @@ struct Check {
 
 impl Check {
     #[inline]
-    fn passes(&self, place: u16, packet: &[u8]) -> bool {
+    fn passes(&self, place: u16, packet: RxBytes<'_>) -> bool {
         if self.seed.is_in_memory() {
             return true;
         }
+        // What is shared has not come over a network.
+        let RxBytes::Own(packet) = packet else {
+            return false;
+        };
         let expected = if self.has_idents { place } else { 0 };
         let verdict = self.seed.verify_with(self.policy, place, packet);
         self.has_no_doubt && verdict == IcrcVerdict::Ok { ident: expected }

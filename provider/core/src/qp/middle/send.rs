@@ -70,9 +70,27 @@ impl Requester {
         if self.cursor == self.started || link.opcodes != RC_OPCODES {
             return 0;
         }
-        self.send_row(link, budget, cx, batch)
+        self.send_rows(link, budget, cx, batch)
     }
 
+    fn send_rows<H: Host>(
+        &mut self,
+        link: &Link,
+        budget: &Budget,
+        cx: &mut Cx<'_, '_, H>,
+        batch: &mut TxBatch,
+    ) -> u32 {
+        let mut sent = 0;
+        while !budget.is_used_up(batch) {
+            match self.send_row(link, budget, cx, batch) {
+                0 => break,
+                row => sent += row,
+            }
+        }
+        sent
+    }
+
+    /// A row ends with the packet that asks for an ACK.
     fn send_row<H: Host>(
         &mut self,
         link: &Link,
