@@ -1,9 +1,11 @@
 //! The core's access to registered memory: raw copies, never references.
 
 use core::ptr;
+use core::sync::atomic::AtomicU32;
 
 use urxe_core::memory::{Memory, MemoryFault};
 use urxe_core::mr::MrSpan;
+use urxe_wire::Qpn;
 
 use super::guarded::{self, Gone};
 use super::page_size;
@@ -50,6 +52,29 @@ impl Memory for UserMemory {
         // SAFETY: as above, and the region has the right to be written to.
         unsafe { guarded::copy_last_word_last(pointer(span), src) }?;
         Ok(())
+    }
+
+    #[inline]
+    fn copy_words_in(&self, span: MrSpan, src: &[AtomicU32]) -> Result<(), MemoryFault> {
+        assert_eq!(
+            span.len(),
+            size_of_val(src),
+            "the caller's slice has the span's length"
+        );
+        // SAFETY: as above; what else changes the words does so as it likes.
+        unsafe { guarded::copy_words_last_word_last(pointer(span), src) }?;
+        Ok(())
+    }
+
+    #[inline]
+    fn place_written_words(
+        &self,
+        qpn: Qpn,
+        span: MrSpan,
+        src: &[AtomicU32],
+    ) -> Result<(), MemoryFault> {
+        let _ = qpn;
+        self.copy_words_in(span, src)
     }
 
     #[inline]

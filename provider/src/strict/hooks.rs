@@ -1,6 +1,7 @@
 //! Strict mode, and a network that watches its programs, between the core and what the core works on: memory and completion
 //! queues.
 
+use core::sync::atomic::AtomicU32;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -53,6 +54,8 @@ ask! {
     copy_out(span: MrSpan, dst: &mut [u8]) -> ();
     copy_in(span: MrSpan, src: &[u8]) -> ();
     place_write(qpn: Qpn, span: MrSpan, src: &[u8]) -> ();
+    copy_words_in(span: MrSpan, src: &[AtomicU32]) -> ();
+    place_written_words(qpn: Qpn, span: MrSpan, src: &[AtomicU32]) -> ();
     compare_swap(span: MrSpan, compare: u64, swap: u64) -> u64;
     fetch_add(span: MrSpan, add: u64) -> u64;
     persist(span: MrSpan) -> ();

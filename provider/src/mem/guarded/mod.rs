@@ -50,7 +50,7 @@ mod handler {
     pub(crate) fn after_fork() {}
 }
 
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// The memory is not there, or its page does not permit the access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,22 +105,67 @@ pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) -> Result<()
 /// As for [`copy`], with `src.len()` bytes at `dst`.
 #[inline]
 pub(crate) unsafe fn copy_last_word_last(dst: *mut u8, src: &[u8]) -> Result<(), Gone> {
-    let len = src.len();
-    let end = dst.addr() + len;
-    let last = [8, 4, 2, 1]
-        .into_iter()
-        .find(|&n| len >= n && end.is_multiple_of(n));
-    let Some(last) = last else { return Ok(()) };
-    let (bulk, word) = src.split_at(len - last);
-    let at = dst.wrapping_add(bulk.len());
-    // SAFETY: `bulk` is the first part of `src`, so its length is within the caller's
-    // promise; `at` has `last` more bytes behind it within that promise, and is a
-    // multiple of `last`, as `end` is.
-    let is_gone = unsafe {
+    let Some(last) = last_store(dst, src.len()) else {
+        return Ok(());
+    };
+    let (bulk, word) = src.split_at(src.len() - last);
+    // SAFETY: the caller's promise; `word` is behind `bulk`, and is what `last_store` said.
+    unsafe {
         if !bulk.is_empty() {
             copy(dst, bulk.as_ptr(), bulk.len())?;
-            fence(Ordering::Release);
         }
+        store_last(dst.wrapping_add(bulk.len()), word)
+    }
+}
+
+/// The same of words that something else may change at any time. (The routines are no Rust: to them a race is no more than a mixture.)
+///
+/// # Safety
+/// As for [`copy`], with the bytes of `src` at `dst`.
+#[inline]
+pub(crate) unsafe fn copy_words_last_word_last(
+    dst: *mut u8,
+    src: &[AtomicU32],
+) -> Result<(), Gone> {
+    let len = size_of_val(src);
+    let Some(last) = last_store(dst, len) else {
+        return Ok(());
+    };
+    let mut end = [0; 8];
+    let kept = len.min(end.len());
+    for (bytes, word) in end[8 - kept..]
+        .chunks_exact_mut(4)
+        .zip(&src[(len - kept) / 4..])
+    {
+        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+    }
+    let bulk = len - last;
+    // SAFETY: as above.
+    unsafe {
+        if bulk > 0 {
+            copy(dst, src.as_ptr().cast(), bulk)?;
+        }
+        store_last(dst.wrapping_add(bulk), &end[8 - last..])
+    }
+}
+
+/// Bytes of the last aligned word of `len` bytes at `dst`.
+#[inline]
+fn last_store(dst: *mut u8, len: usize) -> Option<usize> {
+    let end = dst.addr() + len;
+    let fits = |&n: &usize| len >= n && end.is_multiple_of(n);
+    [8, 4, 2, 1].into_iter().find(fits)
+}
+
+/// Stores a word behind what was copied.
+///
+/// # Safety
+/// As for [`copy`], with the word at `at`, where it is aligned.
+#[inline]
+unsafe fn store_last(at: *mut u8, word: &[u8]) -> Result<(), Gone> {
+    fence(Ordering::Release);
+    // SAFETY: within the caller's promise.
+    let is_gone = unsafe {
         match *word {
             [a, b, c, d, e, f, g, h] => {
                 routines::store_u64(at, u64::from_ne_bytes([a, b, c, d, e, f, g, h]))

@@ -104,6 +104,32 @@ fn the_last_word_comes_last_whatever_the_alignment() {
     }
 }
 
+/// Of words, too, and whatever is behind them.
+#[test]
+fn words_are_copied_whatever_the_alignment() {
+    let src: Vec<AtomicU32> = (0..300u32)
+        .map(|n| AtomicU32::new(n.wrapping_mul(0x0301_0507) + 1))
+        .collect();
+    let bytes: Vec<u8> = src
+        .iter()
+        .flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
+        .collect();
+    for len in (0..40).chain([64, 255, 256, 257, 300]) {
+        for offset in 0..16 {
+            let mut dst = vec![0xa5u8; 1300];
+            let base = dst.as_mut_ptr();
+            // SAFETY: both are there, and longer than what is copied.
+            unsafe { copy_words_last_word_last(base.add(offset), &src[..len]) }.expect("there");
+            assert!(
+                dst[offset..offset + 4 * len] == bytes[..4 * len],
+                "{len} {offset}"
+            );
+            let rest = dst[..offset].iter().chain(&dst[offset + 4 * len..]);
+            assert!(rest.copied().all(|byte| byte == 0xa5), "{len} {offset}");
+        }
+    }
+}
+
 #[test]
 fn one_byte_too_many_is_noticed_at_every_length() {
     protect();
