@@ -64,6 +64,9 @@ fn streams_of_each_operation_arrive() {
     for end in [&a, &b] {
         let [written, _] = records(end);
         assert!((20..=written).contains(&in_place(end)));
+        // At least those that are taken to find out whether that is faster.
+        let [_, read] = records(end);
+        assert!((4..=read).contains(&end.counter("rx_in_place")));
     }
 }
 

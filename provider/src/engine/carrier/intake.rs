@@ -1,7 +1,10 @@
 //! Hands received packets to the core, or to another owner of the address.
 
+use core::sync::atomic::AtomicU32;
+use std::net::SocketAddr;
+
 use urxe_core::qpn_table::QpnChunk;
-use urxe_core::{Foreign, Handled, LateReceives, RxPath};
+use urxe_core::{Foreign, Handled, LateReceives, MiddlePackets, RxBytes, RxPath};
 use urxe_seal::Envelope;
 use urxe_udp::Datagram;
 use urxe_wire::Qpn;
@@ -82,6 +85,52 @@ impl Intake<'_> {
         {
             tap.received(path, datagram);
         }
+    }
+
+    /// Takes the packets of a train that its sender may change at any time, in order. Those in the middle of a message are placed from where they
+    /// lie; each of the others is copied, by `copy`, which is given its place, before anything looks at it.
+    #[inline]
+    pub(in crate::engine) fn train_in_place(
+        &mut self,
+        path: &RxPath,
+        source: SocketAddr,
+        (words, len, size): (&[AtomicU32], usize, usize),
+        buffer: &mut [u8],
+        copy: impl Fn(usize, &mut [u8]),
+    ) {
+        let mut place = 0;
+        while place * size < len {
+            let start = place * size;
+            let packet = &mut buffer[..size.min(len - start)];
+            copy(start, packet);
+            let handled = self
+                .parts
+                .handle_one_of(self.late, path, place as u16, packet);
+            if let Handled::OfAnother(foreign) = handled {
+                let handed = Handed {
+                    source: source.ip(),
+                    source_port: source.port(),
+                    local: path.local,
+                    place: place as u16,
+                    tos: path.tos,
+                    envelope: None,
+                    is_sealed: false,
+                    packet,
+                };
+                self.pass_on(path, &handed, foreign);
+            }
+            place += 1;
+            let rest = MiddlePackets {
+                bytes: RxBytes::Shared(words.get(place * size / 4..).unwrap_or_default()),
+                size,
+                stride: size,
+                place: place as u16,
+            };
+            if rest.is_likely() {
+                place += self.parts.handle_middle(path, rest);
+            }
+        }
+        self.parts.shard.settle_rest();
     }
 
     /// Hands a packet of another owner over as it came: only the owner has the keys of its pair. False if there is no other.

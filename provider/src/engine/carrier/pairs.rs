@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use urxe_core::{MiddlePackets, ends_pair};
+use urxe_core::{MiddlePackets, RxBytes, ends_pair};
 use urxe_udp::{Datagram, UdpSocket};
 
 use super::sockets::Sockets;
@@ -57,7 +57,7 @@ impl<'a> InOrder<'a> {
         let (size, gap) = (self.datagram.segment_size, self.datagram.gap);
         let start = (self.rest.start * (size + gap)).min(self.datagram.data.len());
         MiddlePackets {
-            bytes: &self.datagram.data[start..],
+            bytes: RxBytes::Own(&self.datagram.data[start..]),
             size,
             stride: size + gap,
             place: self.rest.start as u16,

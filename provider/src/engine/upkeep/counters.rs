@@ -44,6 +44,8 @@ counters! {
     rings_full,
     /// Trains that neighbours on this host had written to memory.
     rx_records,
+    /// Of those, trains of which packets in the middle of messages were placed from there, and not copied before.
+    rx_in_place,
     /// Rings in memory that were given up because their writer had written nonsense.
     rings_broken,
     /// Times that a socket was full.

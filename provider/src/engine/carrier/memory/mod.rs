@@ -9,6 +9,7 @@
 //! woken ([`Carrier::doze`]): then a writer that finds it so sends a datagram ([`wake`]) behind what it wrote.
 
 mod incoming;
+mod manner;
 mod outgoing;
 mod outgoings;
 mod record;
