@@ -65,7 +65,7 @@ impl Shard {
 
     /// A packet was for this QP, and more may be.
     #[inline]
-    fn settle_later(&mut self, index: QpIndex) {
+    pub(crate) fn settle_later(&mut self, index: QpIndex) {
         if self.unsettled != Some(index) {
             self.settle_rest();
             self.unsettled = Some(index);

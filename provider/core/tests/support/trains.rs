@@ -65,10 +65,6 @@ impl Train {
     ) {
         let mut at = 0;
         while at * self.size < self.bytes.len() {
-            let place = self.first + at as u16;
-            let packet = &self.bytes[at * self.size..][..self.size];
-            shard.handle_one_of(path, place, packet, env);
-            at += 1;
             let rest = &self.bytes[at * self.size..];
             let words: Vec<AtomicU32> = match ROWS.get() {
                 Rows::Shared => words(rest).collect(),
@@ -81,11 +77,16 @@ impl Train {
                 },
                 size: self.size,
                 stride: self.size,
-                place: place + 1,
+                place: self.first + at as u16,
             };
             if ROWS.get() != Rows::None && rest.is_likely() {
                 at += shard.handle_middle(path, rest, env);
             }
+            let place = self.first + at as u16;
+            if let Some(packet) = self.bytes.get(at * self.size..(at + 1) * self.size) {
+                shard.handle_one_of(path, place, packet, env);
+            }
+            at += 1;
         }
         shard.settle_rest();
     }

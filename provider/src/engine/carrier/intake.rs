@@ -61,7 +61,14 @@ impl Intake<'_> {
             return self.wake(path, datagram, chunk);
         }
         let mut packets = InOrder::of(datagram);
-        while let Some((at, packet)) = packets.next() {
+        loop {
+            let rest = packets.rest();
+            if rest.is_likely() {
+                packets.skip_handled(self.parts.handle_middle(path, rest));
+            }
+            let Some((at, packet)) = packets.next() else {
+                break;
+            };
             let place = at as u16;
             let handled = self.parts.handle_one_of(self.late, path, place, packet);
             if let Handled::OfAnother(foreign) = handled {
@@ -72,11 +79,6 @@ impl Intake<'_> {
                     ..handed(path, datagram)
                 };
                 self.pass_on(path, &handed, foreign);
-                continue;
-            }
-            let rest = packets.rest();
-            if rest.is_likely() {
-                packets.skip_handled(self.parts.handle_middle(path, rest));
             }
         }
         self.parts.shard.settle_rest();
@@ -99,7 +101,19 @@ impl Intake<'_> {
         copy: impl Fn(usize, &mut [u8]),
     ) {
         let mut place = 0;
-        while place * size < len {
+        loop {
+            let rest = MiddlePackets {
+                bytes: RxBytes::Shared(words.get(place * size / 4..).unwrap_or_default()),
+                size,
+                stride: size,
+                place: place as u16,
+            };
+            if rest.is_likely() {
+                place += self.parts.handle_middle(path, rest);
+            }
+            if place * size >= len {
+                break;
+            }
             let start = place * size;
             let packet = &mut buffer[..size.min(len - start)];
             copy(start, packet);
@@ -120,15 +134,6 @@ impl Intake<'_> {
                 self.pass_on(path, &handed, foreign);
             }
             place += 1;
-            let rest = MiddlePackets {
-                bytes: RxBytes::Shared(words.get(place * size / 4..).unwrap_or_default()),
-                size,
-                stride: size,
-                place: place as u16,
-            };
-            if rest.is_likely() {
-                place += self.parts.handle_middle(path, rest);
-            }
         }
         self.parts.shard.settle_rest();
     }

@@ -51,11 +51,15 @@ impl<'a> InOrder<'a> {
         }
     }
 
-    /// The packets that come next, as they lie behind the one that came last, if they do.
+    /// The packets that come next, as they lie one behind the other; none as long as the last one comes first.
     #[inline]
     pub(in crate::engine) fn rest(&self) -> MiddlePackets<'a> {
         let (size, gap) = (self.datagram.segment_size, self.datagram.gap);
-        let start = (self.rest.start * (size + gap)).min(self.datagram.data.len());
+        let len = self.datagram.data.len();
+        let start = match self.last_first {
+            Some(_) => len,
+            None => len.min(self.rest.start * (size + gap)),
+        };
         MiddlePackets {
             bytes: RxBytes::Own(&self.datagram.data[start..]),
             size,

@@ -95,8 +95,7 @@ impl Parts {
         })
     }
 
-    /// Hands packets to the core that follow the one which it was handed last, as far as they are in the middle of the same message. Returns
-    /// how many it took. In strict mode, and where a network watches, each goes the usual way.
+    /// Hands packets to the core from the first on, as far as they are in the middle of a message. Returns how many it took. In strict mode, and where a network watches, each goes the usual way.
     pub(in crate::engine) fn handle_middle(
         &mut self,
         path: &RxPath,

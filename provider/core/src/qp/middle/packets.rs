@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use urxe_wire::{BTH_LEN, Opcode, Qpn};
+use urxe_wire::{BTH_LEN, Bth, Opcode, Qpn};
 
 use crate::memory::{Memory, MemoryFault};
 use crate::mr::MrSpan;
@@ -105,6 +105,12 @@ impl<'a> MiddlePackets<'a> {
             }
         };
         opcode.is_some_and(|opcode| MIDDLES.contains(&opcode))
+    }
+
+    /// The QP that the first one is for.
+    #[inline]
+    pub(crate) fn dest_qp(&self) -> Option<Qpn> {
+        self.bytes.bth().map(|bth| Bth::parse(&bth).dest_qp)
     }
 
     /// How many have the full size.
