@@ -9,7 +9,7 @@ use crate::work::WrOpcode;
 impl Requester {
     /// Moves the cursor over packets that stand for `span` PSNs. If they are several, the last one may ask for an answer, and none begins or
     /// ends a message.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on_sent<H: Host>(
         &mut self,
         (packets, span): (u32, u32),

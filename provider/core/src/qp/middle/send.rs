@@ -73,6 +73,8 @@ impl Requester {
         self.send_rows(link, budget, cx, batch)
     }
 
+    /// Apart, so that what short messages need stays small.
+    #[inline(never)]
     fn send_rows<H: Host>(
         &mut self,
         link: &Link,
@@ -144,6 +146,7 @@ impl Requester {
 
 impl Responder {
     /// Puts packets of the answer to a READ into the batch, behind one of them that has just been put there.
+    #[inline(never)]
     pub(crate) fn send_middle<H: Host>(
         &mut self,
         link: &Link,

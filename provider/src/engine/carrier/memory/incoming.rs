@@ -7,7 +7,7 @@ use urxe_ring::{Consumer, Mark, Pop, RECORD_MAX};
 use urxe_udp::Datagram;
 use urxe_wire::Gid;
 
-use super::manner::Manner;
+use super::manner::{Manner, Taking};
 use super::record::{PACKETS, PATH, PATH_LEN, SEALED};
 use crate::engine::carrier::intake::Intake;
 use crate::share::Neighbour;
@@ -95,7 +95,7 @@ impl Incoming {
                 }
                 Pop::Record { len, mark } => {
                     any = true;
-                    self.take_or_copy(len, mark, buffer, intake);
+                    self.take_found(len, mark, buffer, intake);
                     left = left.saturating_sub(len.max(packets(len, mark.size) * PACKET_WORTH));
                     if left == 0 {
                         // The last one may have been the last there was.
@@ -120,9 +120,9 @@ impl Incoming {
         any
     }
 
-    /// Takes the record that was found: perhaps where it lies, if it is part of a stream.
+    /// Takes the record that was found.
     #[inline]
-    fn take_or_copy(
+    fn take_found(
         &mut self,
         len: usize,
         mark: Mark,
@@ -130,12 +130,23 @@ impl Incoming {
         intake: &mut Intake<'_>,
     ) {
         let size = usize::from(mark.size);
-        let is_long = size >= IN_PLACE_MIN && len >= IN_PLACE_PACKETS * size;
-        if !is_long || mark.kind != PACKETS || len % size == ACK_LEN || intake.tap.is_some() {
-            return self.copy(len, mark, buffer, intake);
+        if size >= IN_PLACE_MIN && len >= IN_PLACE_PACKETS * size {
+            return self.take_long(len, mark, buffer, intake);
         }
-        let taking = self.manner.begin();
-        match self.paths.get(usize::from(mark.tag)) {
+        self.take_copied(len, mark, buffer, intake);
+    }
+
+    /// One that may be a part of a stream: perhaps where it lies.
+    #[inline(never)]
+    fn take_long(&mut self, len: usize, mark: Mark, buffer: &mut [u8], intake: &mut Intake<'_>) {
+        let size = usize::from(mark.size);
+        let path = self.paths.get(usize::from(mark.tag));
+        let is_plain = mark.kind == PACKETS && len % size != ACK_LEN && intake.tap.is_none();
+        let taking = match path {
+            Some(_) if is_plain => self.manner.begin(),
+            _ => Taking::COPIED,
+        };
+        match path {
             Some(path) if !taking.is_copied => {
                 let consumer = &self.consumer;
                 let train = (consumer.words(), len, size);
@@ -146,20 +157,20 @@ impl Incoming {
                 });
                 self.consumer.advance();
             }
-            _ => self.copy(len, mark, buffer, intake),
+            _ => self.take_copied(len, mark, buffer, intake),
         }
         self.manner.end(&taking, len);
     }
 
-    #[inline]
-    fn copy(&mut self, len: usize, mark: Mark, buffer: &mut [u8], intake: &mut Intake<'_>) {
+    #[inline(always)]
+    fn take_copied(&mut self, len: usize, mark: Mark, buffer: &mut [u8], intake: &mut Intake<'_>) {
         let bytes = &mut buffer[..len];
         self.consumer.copy(0, bytes);
         self.consumer.advance();
         self.take(mark, bytes, intake);
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, mark: Mark, bytes: &mut [u8], intake: &mut Intake<'_>) {
         if mark.kind == PATH {
             self.learn(mark.tag, bytes, intake);

@@ -29,6 +29,14 @@ pub(super) struct Taking {
     since: Option<Instant>,
 }
 
+impl Taking {
+    /// Not as it pleases: there is something about the record.
+    pub(super) const COPIED: Taking = Taking {
+        is_copied: true,
+        since: None,
+    };
+}
+
 impl Manner {
     /// The next record is about to be taken.
     #[inline]
