@@ -209,6 +209,36 @@ fn a_null_region_sends_zeros_and_receives_into_nothing() {
     );
 }
 
+/// A message of many packets: there is no memory for all of it, neither where it comes from nor where it goes.
+#[test]
+fn a_null_region_streams() {
+    const LEN: usize = 300_000;
+    let (a, b) = pair();
+    let (from, to) = (a.memory(LEN), b.memory(LEN));
+    let null = |end: &End| end.pd.alloc_null_mr().expect("a null region");
+    let (nothing, hole) = (null(&a), null(&b));
+    let zeros = [nothing.sge(LEN as u32)];
+    // Out of nothing, by each operation.
+    to.write(0, &[7; LEN]);
+    let write = SendWr::rdma_write(1, &zeros, to.addr(), to.rkey());
+    assert!(run(&a, write).is_success());
+    assert!(bytes(&to, LEN) == [0; LEN]);
+    to.write(0, &[7; LEN]);
+    b.qp.post_recv(&RecvWr::new(2, &[to.sge(..)]))
+        .expect("room");
+    assert!(run(&a, SendWr::send(2, &zeros)).is_success());
+    assert_eq!(b.succeed().byte_len as usize, LEN);
+    assert!(bytes(&to, LEN) == [0; LEN]);
+    // And into it.
+    from.write(0, &[9; LEN]);
+    b.qp.post_recv(&RecvWr::new(3, &[hole.sge(LEN as u32)]))
+        .expect("room");
+    assert!(run(&a, SendWr::send(3, &[from.sge(..)])).is_success());
+    assert_eq!(b.succeed().byte_len as usize, LEN);
+    let read = SendWr::rdma_read(4, &zeros, to.addr(), to.rkey());
+    assert!(run(&a, read).is_success());
+}
+
 #[test]
 fn a_zero_based_region_counts_from_nothing() {
     let (a, b) = pair();

@@ -96,7 +96,9 @@ pub(crate) fn span(
     need: Access,
 ) -> Option<MrSpan> {
     let (sge, addr) = only(sges, offset, len)?;
-    mrs.check_local(sge.lkey, pd, addr, len, need).ok()
+    let span = mrs.check_local(sge.lkey, pd, addr, len, need).ok()?;
+    // A region without bytes has fewer.
+    (span.len() == len).then_some(span)
 }
 
 /// The entry of a list that has one only, as most have, and the address of the byte at `offset`, if `len` bytes are there from that on.
