@@ -74,9 +74,8 @@ impl Intake<'_> {
             if let Handled::OfAnother(foreign) = handled {
                 let handed = Handed {
                     place,
-                    packet,
                     envelope: envelopes.get(at).copied(),
-                    ..handed(path, datagram)
+                    ..handed(path, datagram.source, datagram.tos, packet)
                 };
                 self.pass_on(path, &handed, foreign);
             }
@@ -122,14 +121,8 @@ impl Intake<'_> {
                 .handle_one_of(self.late, path, place as u16, packet);
             if let Handled::OfAnother(foreign) = handled {
                 let handed = Handed {
-                    source: source.ip(),
-                    source_port: source.port(),
-                    local: path.local,
                     place: place as u16,
-                    tos: path.tos,
-                    envelope: None,
-                    is_sealed: false,
-                    packet,
+                    ..handed(path, source, path.tos, packet)
                 };
                 self.pass_on(path, &handed, foreign);
             }
@@ -158,7 +151,8 @@ impl Intake<'_> {
     #[cold]
     fn wake(&mut self, path: &RxPath, datagram: &Datagram<'_>, chunk: QpnChunk) {
         if !self.parts.shard.has_chunk(chunk) {
-            self.pass_on(path, &handed(path, datagram), Foreign::Qp(chunk));
+            let handed = handed(path, datagram.source, datagram.tos, datagram.data);
+            self.pass_on(path, &handed, Foreign::Qp(chunk));
         }
     }
 
@@ -185,16 +179,16 @@ impl Intake<'_> {
     }
 }
 
-/// A datagram that is one packet, for its owner.
-fn handed<'a>(path: &RxPath, datagram: &Datagram<'a>) -> Handed<'a> {
+/// A packet that came alone, for its owner.
+fn handed<'a>(path: &RxPath, source: SocketAddr, tos: u8, packet: &'a [u8]) -> Handed<'a> {
     Handed {
-        source: datagram.source.ip(),
-        source_port: datagram.source.port(),
+        source: source.ip(),
+        source_port: source.port(),
         local: path.local,
         place: 0,
-        tos: datagram.tos,
+        tos,
         envelope: None,
         is_sealed: false,
-        packet: datagram.data,
+        packet,
     }
 }
