@@ -62,7 +62,10 @@ impl<'a> PacketWriter<'a> {
     fn pad(self) -> (&'a mut [u8], usize) {
         let end = self.bytes.len() - ICRC_LEN;
         assert!(end - self.at < 4, "the slice has the packet's length");
-        self.bytes[self.at..end].fill(0);
+        // Most have none, and a call to fill nothing costs as much as a header.
+        if self.at != end {
+            self.bytes[self.at..end].fill(0);
+        }
         (self.bytes, end)
     }
 
