@@ -127,6 +127,20 @@ impl Destination {
         };
     }
 
+    /// A QP has requests that are not complete, or none.
+    #[inline]
+    fn note_load(&mut self, way: &mut Way, is_busy: bool, config: &ShardConfig) {
+        if is_busy != way.is_busy {
+            way.is_busy = is_busy;
+            if is_busy {
+                self.busy += 1;
+            } else {
+                self.busy -= 1;
+            }
+            self.divide(config);
+        }
+    }
+
     /// Bytes that may be under way beside those that are, and those that were promised.
     fn room(&self) -> u64 {
         u64::from(self.whole).saturating_sub(self.under_way + self.promised)
@@ -238,17 +252,17 @@ impl Destinations {
     ) -> Option<u32> {
         let destination = &mut self.list[way.place? as usize];
         destination.rtt_min = shorter(destination.rtt_min, rtt_min);
-        if is_busy != way.is_busy {
-            way.is_busy = is_busy;
-            if is_busy {
-                destination.busy += 1;
-            } else {
-                destination.busy -= 1;
-            }
-            destination.divide(config);
-        }
+        destination.note_load(way, is_busy, config);
         let allowed = destination.allow(way, under_way);
         (way.allowed.replace(allowed) != Some(allowed)).then_some(allowed)
+    }
+
+    /// A QP has something to send, and a turn soon, with which the rest is settled.
+    #[inline]
+    pub(crate) fn begin(&mut self, way: &mut Way, config: &ShardConfig) {
+        if let Some(place) = way.place {
+            self.list[place as usize].note_load(way, true, config);
+        }
     }
 
     /// A QP has a turn. True if it must wait for one with a train: `is_stream` says that it had more to send after its

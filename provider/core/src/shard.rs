@@ -314,6 +314,10 @@ impl Shard {
         if qp.share.is_listed() {
             // It has a turn, after which all is settled: so a list of requests is settled once.
             self.held = None;
+        } else if qp.has_data() {
+            self.held = None;
+            self.destinations.begin(&mut qp.way, &self.common.config);
+            self.turns.add(index, &mut qp.share);
         } else {
             self.settle(index);
         }
