@@ -36,7 +36,9 @@ impl Combined for ShardState {
         self.publish_events();
         if hand_over {
             self.progress.kick_to_serve();
-        } else if let Some(due) = self.due() {
+        } else if self.progress.may_oversleep(self.now)
+            && let Some(due) = self.due()
+        {
             self.progress.wake_by(due);
         }
     }

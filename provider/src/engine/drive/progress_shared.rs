@@ -93,6 +93,12 @@ impl ProgressShared {
         self.kick();
     }
 
+    /// False if the thread is awake in time for whatever is due from `now` on: most holders of the lock leave while it ticks.
+    #[inline]
+    pub(super) fn may_oversleep(&self, now: Time) -> bool {
+        now.0.saturating_add(DEFER_NS) < self.asleep_until.load(Ordering::Relaxed)
+    }
+
     /// Sees to it that the thread is awake at `due`, give or take a tick. Called with the
     /// engine's lock held, under which the thread decides how long to sleep.
     #[inline]
