@@ -60,6 +60,7 @@ marks! {
         ReadRestartedMidway: "A READ was asked for again from within.",
         MessageResumedMidway: "A SEND or WRITE was sent again from within.",
         MiddleSent: "Packets in the middle of a message left as a row.",
+        OnlySent: "Short messages left as a row.",
         LocalFaultAtStart: "A request failed its local check before any packet left.",
         LocalFaultMidMessage: "Memory vanished after some packets of the message had left.",
         LocalFaultSentAgain: "Memory vanished before a lost packet was sent again alone.",

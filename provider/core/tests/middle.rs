@@ -13,7 +13,7 @@ use urxe_core::Time;
 use urxe_core::cq::Cqe;
 use urxe_core::qp::attr::Mtu;
 use urxe_core::transmit::RunLimits;
-use urxe_core::work::{RecvWr, SendWr, Sge, WrData, WrOpcode};
+use urxe_core::work::{RecvWr, SendFlags, SendWr, Sge, WrData, WrOpcode};
 use urxe_wire::{Aeth, Bth, CreditCode, IcrcPolicy, Msn, Opcode, Psn, Reth, Syndrome};
 
 /// Where the messages are on the sending side, and where they go.
@@ -22,31 +22,47 @@ const TO: u64 = 0x10000;
 /// Bytes of a message, at most.
 const LEN_MAX: u32 = 20_000;
 
+/// Messages that are alike, and lie one behind the other.
 #[derive(Clone, Debug)]
-struct Post {
-    side: usize,
-    opcode: WrOpcode,
-    len: u32,
+pub(crate) struct Post {
+    pub side: usize,
+    pub opcode: WrOpcode,
+    pub len: u32,
     /// Bytes of the first entry of its list.
-    split: Option<u32>,
+    pub split: Option<u32>,
+    pub count: u32,
+    /// Flags of every second one, and of the others.
+    pub flags: [SendFlags; 2],
+    pub is_inline: bool,
+    /// Receives that are missing for them.
+    pub missing: u32,
 }
 
 #[derive(Clone, Debug)]
-struct Program {
-    posts: Vec<Post>,
-    faults: Faults,
+pub(crate) struct Program {
+    pub posts: Vec<Post>,
+    pub faults: Faults,
     /// Memory of a side is gone from so many bytes of the messages on.
-    gone: Option<(usize, u64)>,
-    mtu: Mtu,
-    window: u32,
-    seed: u64,
+    pub gone: Option<(usize, u64)>,
+    pub mtu: Mtu,
+    pub window: u32,
+    pub batch: usize,
+    pub seed: u64,
 }
 
 /// What is seen at the end: completions and counters of both sides, the bytes, and the time.
 type Seen = (Vec<Vec<Cqe>>, Vec<Vec<u64>>, Vec<Vec<u8>>, Time);
 
-fn run(program: &Program, segments_max: usize) -> Seen {
-    let mut settings = Settings::default();
+pub(crate) fn run(program: &Program, segments_max: usize) -> Seen {
+    let mut settings = Settings {
+        batch_bytes: program.batch,
+        ..Settings::default()
+    };
+    (settings.cap.max_send_wr, settings.cap.max_recv_wr) = (256, 256);
+    if program.posts.iter().any(|post| post.missing > 0) {
+        // It does not wait for them for ever.
+        settings.rnr_retry = 2;
+    }
     settings.limits = RunLimits {
         segments_max,
         ..settings.limits
@@ -64,35 +80,9 @@ fn run(program: &Program, segments_max: usize) -> Seen {
         pair.nodes[side].memory.gone_from.set(base + at);
     }
     for (number, post) in program.posts.iter().enumerate() {
-        let keys = [0, 1].map(|side| pair.nodes[side].keys);
-        let sge = |addr, length| Sge {
-            addr: IOVA + addr,
-            length,
-            lkey: keys[post.side].lkey,
-        };
-        let receive = Sge {
-            addr: IOVA + TO,
-            length: LEN_MAX,
-            lkey: keys[1 - post.side].lkey,
-        };
-        let wr_id = number as u64;
-        if post.opcode == WrOpcode::Send {
-            let sges = [receive];
-            pair.post_recv(1 - post.side, &RecvWr { wr_id, sges: &sges });
+        for at in 0..post.count {
+            post_one(&mut pair, number as u64, post, at);
         }
-        let at = match post.opcode {
-            WrOpcode::RdmaRead => TO,
-            _ => FROM,
-        };
-        let first = post.split.unwrap_or(post.len).min(post.len);
-        let sges = [sge(at, first), sge(at + u64::from(first), post.len - first)];
-        let mut wr = SendWr::new(wr_id, post.opcode, WrData::Sges(&sges));
-        if post.split.is_none() {
-            wr.data = WrData::Sges(&sges[..1]);
-        }
-        wr.remote_addr = IOVA + if at == TO { FROM } else { TO };
-        wr.rkey = keys[1 - post.side].rkey;
-        pair.post_send(post.side, &wr);
     }
     pair.run();
     let ends = [0, 1].map(|side| {
@@ -110,6 +100,64 @@ fn run(program: &Program, segments_max: usize) -> Seen {
     )
 }
 
+/// Posts message `at` of several, and its receive.
+fn post_one(pair: &mut Pair, wr_id: u64, post: &Post, at: u32) {
+    let keys = [0, 1].map(|side| pair.nodes[side].keys);
+    let offset = u64::from(at * post.len);
+    let sge = |addr, length| Sge {
+        addr: IOVA + addr + offset,
+        length,
+        lkey: keys[post.side].lkey,
+    };
+    if takes_receive(post.opcode) && at >= post.missing {
+        let sges = [Sge {
+            addr: IOVA + TO + offset,
+            length: LEN_MAX,
+            lkey: keys[1 - post.side].lkey,
+        }];
+        pair.post_recv(1 - post.side, &RecvWr { wr_id, sges: &sges });
+    }
+    let place = match post.opcode {
+        WrOpcode::RdmaRead => TO,
+        _ => FROM,
+    };
+    let first = post.split.unwrap_or(post.len).min(post.len);
+    let sges = [
+        sge(place, first),
+        sge(place + u64::from(first), post.len - first),
+    ];
+    let mut wr = SendWr::new(wr_id, post.opcode, WrData::Sges(&sges));
+    let bytes: Vec<u8> = (0..post.len).map(|n| (n + at) as u8).collect();
+    if post.is_inline {
+        wr.data = WrData::Inline(&bytes);
+    } else if post.split.is_none() {
+        wr.data = WrData::Sges(&sges[..1]);
+    }
+    wr.flags = post.flags[at as usize % 2];
+    wr.remote_addr = IOVA + offset + if place == TO { FROM } else { TO };
+    wr.rkey = keys[1 - post.side].rkey;
+    pair.post_send(post.side, &wr);
+}
+
+fn takes_receive(opcode: WrOpcode) -> bool {
+    matches!(
+        opcode,
+        WrOpcode::Send | WrOpcode::SendWithImm | WrOpcode::RdmaWriteWithImm
+    )
+}
+
+pub(crate) fn faults() -> impl Strategy<Value = Faults> {
+    let rate = || prop_oneof![2 => Just(0u64), 1 => 1..60u64];
+    (rate(), rate(), rate(), rate()).prop_map(|(lose, duplicate, corrupt, reorder)| Faults {
+        lose,
+        duplicate,
+        corrupt,
+        reorder,
+        delay_ns: 1000,
+        ..Faults::default()
+    })
+}
+
 fn programs() -> impl Strategy<Value = Program> {
     let opcode = prop_oneof![
         Just(WrOpcode::RdmaWrite),
@@ -122,17 +170,12 @@ fn programs() -> impl Strategy<Value = Program> {
         opcode,
         len,
         split,
+        count: 1,
+        flags: [SendFlags::SIGNALED; 2],
+        is_inline: false,
+        missing: 0,
     });
-    let rate = || prop_oneof![2 => Just(0u64), 1 => 1..60u64];
-    let faults =
-        (rate(), rate(), rate(), rate()).prop_map(|(lose, duplicate, corrupt, reorder)| Faults {
-            lose,
-            duplicate,
-            corrupt,
-            reorder,
-            delay_ns: 1000,
-            ..Faults::default()
-        });
+    let faults = faults();
     let gone = proptest::option::weighted(0.3, (0..2usize, 0..u64::from(LEN_MAX)));
     let mtu = prop_oneof![Just(Mtu::Mtu256), Just(Mtu::Mtu1024), Just(Mtu::Mtu4096)];
     let posts = proptest::collection::vec(post, 1..6);
@@ -143,6 +186,7 @@ fn programs() -> impl Strategy<Value = Program> {
             gone,
             mtu,
             window,
+            batch: 128 << 10,
             seed,
         },
     )

@@ -17,6 +17,7 @@ mod hostile;
 mod hostile_peer;
 mod last_ack;
 mod middle;
+mod only;
 mod placement;
 mod rules;
 #[path = "support/script.rs"]

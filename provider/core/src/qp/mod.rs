@@ -16,6 +16,7 @@ mod local;
 pub(crate) mod middle;
 pub(crate) mod modify;
 mod news;
+mod only;
 pub(crate) mod pair;
 mod placement;
 pub(crate) mod prefetch;
@@ -66,7 +67,7 @@ use crate::xrc::XrcdId;
 pub(crate) use answer::Answered;
 use attr::{QpAttr, QpCap};
 use recovery::Peer;
-use requester::{Requester, SendStep};
+use requester::{RC_OPCODES, Requester, SendStep};
 use respond::RespondStep;
 use responder::{Refusal, Responder};
 pub(crate) use shared_recv::RecvSource;
@@ -223,7 +224,7 @@ impl Qp {
                 qpn,
                 opcodes: match service {
                     Service::Xrc => xrc::XRC_OPCODES,
-                    _ => requester::RC_OPCODES,
+                    _ => RC_OPCODES,
                 },
                 dest_qpn: Qpn::new(0),
                 dest: TxDest {
@@ -475,7 +476,7 @@ impl Qp {
         while !budget.is_used_up(batch) {
             match self.req.poll_packet(&self.link, may_start, cx, batch) {
                 SendStep::Sent => {
-                    sends += 1 + self.req.send_middle(&self.link, budget, cx, batch);
+                    sends += 1 + self.send_more(may_start, budget, cx, batch);
                 }
                 SendStep::Local => budget.local += 1,
                 SendStep::BatchFull => {
@@ -489,6 +490,27 @@ impl Qp {
             }
         }
         Ok((sends, true))
+    }
+
+    /// Sends what can leave as a row behind a packet that has just been put into the batch. Returns the number of packets.
+    #[inline]
+    fn send_more<H: Host>(
+        &mut self,
+        may_start: bool,
+        budget: &Budget,
+        cx: &mut Cx<'_, '_, H>,
+        batch: &mut TxBatch,
+    ) -> u32 {
+        if self.link.opcodes != RC_OPCODES {
+            return 0;
+        }
+        if self.req.cursor != self.req.started {
+            self.req.send_middle(&self.link, budget, cx, batch)
+        } else if may_start && self.is_backlogged() {
+            self.req.send_only(&self.link, budget, cx, batch)
+        } else {
+            0
+        }
     }
 
     /// No request can leave now: perhaps because the oldest one failed locally.

@@ -37,12 +37,7 @@ impl Requester {
             if self.selective.is_some() {
                 self.note_new(psn, span, opcode, link, cx.now());
             }
-            // Packets that are sent again were long or short before.
-            if is_long {
-                self.long_end = self.next_psn;
-            } else if !self.has_long() {
-                self.long_end = self.una;
-            }
+            self.note_length(is_long);
         } else {
             cx.common.stats.retransmitted_pkts += 1;
             self.counts.retransmitted_pkts += 1;
@@ -50,14 +45,51 @@ impl Requester {
         if self.next_psn.is_after(last_psn) {
             self.cursor += 1;
         }
+        self.await_answer(link, cx);
+        if self.probe.is_due() {
+            self.probe.note(self.una);
+            self.end_probe();
+        }
+    }
+
+    /// Moves the cursor over messages of one packet each, which all are new and ask for an answer, and of which the credits know.
+    #[inline]
+    pub(super) fn on_sent_only<H: Host>(
+        &mut self,
+        count: u32,
+        (_, length): (WrOpcode, u32),
+        link: &Link,
+        cx: &mut Cx<'_, '_, H>,
+    ) {
+        cx.common.stats.sent_pkts += u64::from(count);
+        cx.common.stats.sent_messages += u64::from(count);
+        self.is_answer_due = true;
+        self.on_asked(self.next_psn, true, 1, cx.now());
+        self.next_psn = self.next_psn.add(count);
+        (self.sent_end, self.assign_psn) = (self.next_psn, self.next_psn);
+        self.note_length(length > SHORT_BYTES);
+        self.cursor += u64::from(count);
+        self.started = self.cursor;
+        self.await_answer(link, cx);
+    }
+
+    /// New packets left, of a long message or a short one. (Those that are sent again were long or short before.)
+    #[inline]
+    fn note_length(&mut self, is_long: bool) {
+        if is_long {
+            self.long_end = self.next_psn;
+        } else if !self.has_long() {
+            self.long_end = self.una;
+        }
+    }
+
+    /// Something left that the peer is to answer.
+    #[inline]
+    fn await_answer<H: Host>(&mut self, link: &Link, cx: &mut Cx<'_, '_, H>) {
         self.retry.on_sent(cx.env.now);
         // Memory loses nothing by itself.
         if !link.dest.in_memory || cx.common.config.memory_loses {
             self.probe.on_sent(self.rtt.patience(), cx.env.now);
-        }
-        if self.probe.is_due() {
-            self.probe.note(self.una);
-            self.end_probe();
         }
     }
 }

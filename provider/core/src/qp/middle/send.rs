@@ -7,7 +7,7 @@ use crate::memory::Memory;
 use crate::mr::{Access, Accessor, MrSpan};
 use crate::qp::Link;
 use crate::qp::replay::ResourceKind;
-use crate::qp::requester::{ACK_EVERY, RC_OPCODES, Requester};
+use crate::qp::requester::{ACK_EVERY, Requester};
 use crate::qp::responder::Responder;
 use crate::qp::sgl;
 use crate::transmit::TxBatch;
@@ -58,24 +58,10 @@ fn emit<M: Memory>(
 }
 
 impl Requester {
-    /// Puts packets of a SEND or WRITE into the batch, behind one of them that has just been put there. Returns how many.
-    #[inline]
-    pub(crate) fn send_middle<H: Host>(
-        &mut self,
-        link: &Link,
-        budget: &Budget,
-        cx: &mut Cx<'_, '_, H>,
-        batch: &mut TxBatch,
-    ) -> u32 {
-        if self.cursor == self.started || link.opcodes != RC_OPCODES {
-            return 0;
-        }
-        self.send_rows(link, budget, cx, batch)
-    }
-
-    /// Apart, so that what short messages need stays small.
+    /// Puts packets of a SEND or WRITE into the batch, behind one of them that has just been put there. Returns how many. Apart, so that what short
+    /// messages need stays small.
     #[inline(never)]
-    fn send_rows<H: Host>(
+    pub(crate) fn send_middle<H: Host>(
         &mut self,
         link: &Link,
         budget: &Budget,
