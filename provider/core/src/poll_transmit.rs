@@ -28,10 +28,17 @@ impl Shard {
         if self.management.has_mail && !self.send_mads(batch) {
             return true;
         }
+        if let Some(index) = self.pair(batch, acks) {
+            if !self.send_data(env, batch, AckMode::Defer) {
+                return true;
+            }
+            if self.end_pair(index, env, batch) {
+                return false;
+            }
+        }
         // Adapters acknowledge a message as it arrives, so what answers it never reaches the peer before the ACK, and programs
         // rely on that. The answer may leave on any QP.
-        let pair = self.pair(batch, acks);
-        let acks = if self.turns.has_data() && pair.is_none() {
+        let acks = if self.turns.has_data() {
             acks.before_data()
         } else {
             acks
@@ -39,13 +46,7 @@ impl Shard {
         if !self.turns.owing.is_empty() && !self.send_answers(env, batch, acks) {
             return true;
         }
-        if !self.send_data(env, batch, acks) {
-            return true;
-        }
-        if let Some(index) = pair {
-            self.end_pair(index, env, batch);
-        }
-        false
+        !self.send_data(env, batch, acks)
     }
 
     /// The QP that sends a lone answer and its ACK as one train, if there is nothing else to send.
@@ -59,19 +60,21 @@ impl Shard {
         is_pair.then_some(index)
     }
 
+    /// True if it is one: if the answer could leave.
     fn end_pair<M: Memory, C: CqSink>(
         &mut self,
         index: QpIndex,
         env: &mut Env<'_, M, C>,
         batch: &mut TxBatch,
-    ) {
+    ) -> bool {
         let Some(qp) = self.qps.at_mut(index) else {
-            return;
+            return false;
         };
-        qp.end_pair(&mut Cx::new(env, &mut self.common), batch);
-        if !qp.owes_answer() {
+        let is_pair = qp.end_pair(&mut Cx::new(env, &mut self.common), batch);
+        if is_pair && !qp.owes_answer() {
             self.turns.settle_owing(index, &mut qp.share);
         }
+        is_pair
     }
 
     /// Sends ACKs, NAKs and results of atomics, or holds ACKs back. Returns false if the batch is full before.

@@ -71,11 +71,18 @@ impl Qp {
         }
     }
 
-    /// Ends the pair, if the request is in the batch.
-    pub(crate) fn end_pair<H: Host>(&mut self, cx: &mut Cx<'_, '_, H>, batch: &mut TxBatch) {
-        if batch.runs().len() == 1 {
-            let step = self.resp.poll_ack(&self.link, cx, batch);
-            debug_assert!(!matches!(step, RespondStep::BatchFull));
+    /// Ends the pair, if the request is in the batch. False if it is not, or the QP failed.
+    pub(crate) fn end_pair<H: Host>(
+        &mut self,
+        cx: &mut Cx<'_, '_, H>,
+        batch: &mut TxBatch,
+    ) -> bool {
+        if batch.runs().len() != 1 || !self.resp.ack.is_owed() {
+            return false;
         }
+        self.resp.ack.on_answer();
+        let step = self.resp.poll_ack(&self.link, cx, batch);
+        debug_assert!(!matches!(step, RespondStep::BatchFull));
+        true
     }
 }
