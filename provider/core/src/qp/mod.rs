@@ -477,6 +477,10 @@ impl Qp {
             match self.req.poll_packet(&self.link, may_start, cx, batch) {
                 SendStep::Sent => {
                     sends += 1 + self.send_more(may_start, budget, cx, batch);
+                    // As [`Requester::blocked`] would say; most turns end here.
+                    if !self.is_backlogged() && self.req.selective.is_none() {
+                        return Ok((sends, false));
+                    }
                 }
                 SendStep::Local => budget.local += 1,
                 SendStep::BatchFull => {
