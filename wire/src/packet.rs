@@ -13,8 +13,9 @@ pub const ICRC_LEN: usize = 4;
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     bytes: &'a [u8],
+    /// The BTH, of which each user reads a few fields.
+    head: &'a [u8; BTH_LEN],
     info: &'static OpcodeInfo,
-    bth: Bth,
     payload_end: usize,
 }
 
@@ -88,8 +89,8 @@ impl<'a> Packet<'a> {
         }
         Ok(Packet {
             bytes,
+            head,
             info,
-            bth,
             payload_end: header_len + payload_len,
         })
     }
@@ -97,13 +98,13 @@ impl<'a> Packet<'a> {
     /// The base transport header.
     #[inline]
     pub fn bth(&self) -> Bth {
-        self.bth
+        Bth::parse(self.head)
     }
 
     /// The opcode.
     #[inline]
     pub fn opcode(&self) -> Opcode {
-        self.bth.opcode
+        self.bth().opcode
     }
 
     /// What the table says about the opcode.
