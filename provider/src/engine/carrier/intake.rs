@@ -61,30 +61,60 @@ impl Intake<'_> {
             return self.wake(path, datagram, chunk);
         }
         let mut packets = InOrder::of(datagram);
-        loop {
-            let rest = packets.rest();
-            if rest.is_likely() {
-                packets.skip_handled(self.parts.handle_middle(path, rest));
-            }
-            let Some((at, packet)) = packets.next() else {
-                break;
+        while let Some((at, packet, foreign)) = self.take_own(path, &mut packets) {
+            let handed = Handed {
+                place: at as u16,
+                envelope: envelopes.get(at).copied(),
+                ..handed(path, datagram.source, datagram.tos, packet)
             };
-            let place = at as u16;
-            let handled = self.parts.handle_one_of(self.late, path, place, packet);
-            if let Handled::OfAnother(foreign) = handled {
-                let handed = Handed {
-                    place,
-                    envelope: envelopes.get(at).copied(),
-                    ..handed(path, datagram.source, datagram.tos, packet)
-                };
-                self.pass_on(path, &handed, foreign);
-            }
+            self.pass_on(path, &handed, foreign);
         }
         self.parts.shard.settle_rest();
         if let Some(tap) = &mut self.tap
             && !(self.others.is_some() && is_probe(datagram.data))
         {
             tap.received(path, datagram);
+        }
+    }
+
+    /// Takes packets up to the first one that is not for this owner, which it returns with its place.
+    #[inline(always)]
+    fn take_own<'p>(
+        &mut self,
+        path: &RxPath,
+        packets: &mut InOrder<'p>,
+    ) -> Option<(usize, &'p [u8], Foreign)> {
+        if self.parts.watching.is_some() {
+            return self.take_watched(path, packets);
+        }
+        self.parts.with_late(Some(self.late), |shard, env| {
+            loop {
+                let rest = packets.rest();
+                if rest.is_likely() {
+                    packets.skip_handled(shard.handle_middle(path, rest, env));
+                }
+                let (at, packet) = packets.next()?;
+                let handled = shard.handle_one_of(path, at as u16, packet, env);
+                if let Handled::OfAnother(foreign) = handled {
+                    return Some((at, packet, foreign));
+                }
+            }
+        })
+    }
+
+    /// The same where something looks at each of them.
+    #[cold]
+    fn take_watched<'p>(
+        &mut self,
+        path: &RxPath,
+        packets: &mut InOrder<'p>,
+    ) -> Option<(usize, &'p [u8], Foreign)> {
+        loop {
+            let (at, packet) = packets.next()?;
+            let handled = self.parts.handle_one_of(self.late, path, at as u16, packet);
+            if let Handled::OfAnother(foreign) = handled {
+                return Some((at, packet, foreign));
+            }
         }
     }
 

@@ -52,8 +52,9 @@ impl Parts {
         self.with_late(None, call)
     }
 
+    /// Calls into the core to take packets, which looks at late receives when it finds no other.
     #[inline(always)]
-    fn with_late<R>(
+    pub(in crate::engine) fn with_late<R>(
         &mut self,
         late: Option<&dyn LateReceives>,
         call: impl FnOnce(&mut Shard, &mut CoreEnv<'_, '_>) -> R,
