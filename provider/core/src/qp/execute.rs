@@ -15,6 +15,7 @@ use crate::qp::sgl;
 use crate::work::MESSAGE_MAX;
 
 impl Responder {
+    #[inline(always)]
     pub(crate) fn execute<H: Host>(
         &mut self,
         link: &Link,

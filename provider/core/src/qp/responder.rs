@@ -209,6 +209,7 @@ impl Responder {
     ///
     /// # Errors
     /// [`Refusal`]: the QP must fail, the NAK is owed already.
+    #[inline(always)]
     pub(crate) fn handle_request<H: Host>(
         &mut self,
         link: &Link,
