@@ -310,10 +310,13 @@ impl Shard {
         env: &mut Env<'_, M, C>,
     ) -> Result<(), PostError> {
         let qp = self.qps.at_mut(index).ok_or(PostError::NoQp)?;
+        let waits = qp.is_backlogged();
         let result = qp.post_send(wr, &mut Cx::new(env, &mut self.common));
         if qp.share.is_listed() {
             // It has a turn, after which all is settled: so a list of requests is settled once.
             self.held = None;
+        } else if waits {
+            // What is before it waits for something else than a post.
         } else if qp.has_data() {
             self.held = None;
             self.destinations.begin(&mut qp.way, &self.common.config);
