@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use urxe::{SendWr, Wc};
 
 use super::link::Link;
-use super::plan::{INLINE_MAX, Op};
+use super::plan::Op;
 use crate::error::CliError;
 use crate::samples::Samples;
 use crate::station::{PeerCheck, RemoteMemory};
@@ -21,14 +21,27 @@ pub fn measure(
     check: &mut PeerCheck<'_>,
 ) -> Result<Samples, CliError> {
     let mut samples = Samples::with_capacity(iters as usize);
+    let mut inline = inline_message(link);
     for round in 0..iters {
         samples.push(match link.plan.op {
-            Op::Send => ping_by_send(link, round, iters, check)? / 2,
-            Op::Write => ping_by_write(link, remote, round, iters, check)? / 2,
+            Op::Send => ping_by_send(link, &inline, round, iters, check)? / 2,
+            Op::Write => ping_by_write(link, (remote, &mut inline), round, iters, check)? / 2,
             Op::Read | Op::Atomic => whole_operation(link, remote, check)?,
         });
     }
     Ok(samples)
+}
+
+/// A message that travels inline is made once: a program has its bytes at hand. Empty if messages do not.
+fn inline_message(link: &Link) -> Vec<u8> {
+    let len = if link.plan.is_inline() {
+        link.plan.size
+    } else {
+        0
+    };
+    let mut message = vec![0; len];
+    link.mr.read(0, &mut message);
+    message
 }
 
 fn whole_operation(
@@ -45,12 +58,13 @@ fn whole_operation(
 
 fn ping_by_send(
     link: &Link,
+    inline: &[u8],
     round: u64,
     iters: u64,
     check: &mut PeerCheck<'_>,
 ) -> Result<Duration, CliError> {
     let start = Instant::now();
-    let is_signaled = send(link, round, iters)?;
+    let is_signaled = send(link, inline, round, iters)?;
     link.post_recvs(1)?;
     if link.plan.is_signaled {
         link.wait_send(check)?;
@@ -65,10 +79,11 @@ fn ping_by_send(
 
 /// Answers each message with one of the same size. The receive for the first is posted already.
 pub fn answer_sends(link: &Link, iters: u64, check: &mut PeerCheck<'_>) -> Result<(), CliError> {
+    let inline = inline_message(link);
     for round in 0..iters {
         link.wait_recv(check)?;
         // The answer first: there are receives enough.
-        let is_signaled = send(link, round, iters)?;
+        let is_signaled = send(link, &inline, round, iters)?;
         if round + 1 < iters {
             link.post_recvs(1)?;
         }
@@ -77,12 +92,9 @@ pub fn answer_sends(link: &Link, iters: u64, check: &mut PeerCheck<'_>) -> Resul
     Ok(())
 }
 
-fn send(link: &Link, round: u64, iters: u64) -> Result<bool, CliError> {
+fn send(link: &Link, inline: &[u8], round: u64, iters: u64) -> Result<bool, CliError> {
     if link.plan.is_inline() {
-        let mut bytes = [0; INLINE_MAX];
-        let bytes = &mut bytes[..link.plan.size];
-        link.mr.read(0, bytes);
-        return post_maybe_signaled(link, SendWr::send_inline(0, bytes), round, iters);
+        return post_maybe_signaled(link, SendWr::send_inline(0, inline), round, iters);
     }
     let sges = [link.out_sge()];
     post_maybe_signaled(link, SendWr::send(0, &sges), round, iters)
@@ -91,13 +103,13 @@ fn send(link: &Link, round: u64, iters: u64) -> Result<bool, CliError> {
 /// A WRITE there, a WRITE back: each side waits for the last byte of its memory to change.
 fn ping_by_write(
     link: &Link,
-    remote: RemoteMemory,
+    (remote, inline): (RemoteMemory, &mut [u8]),
     round: u64,
     iters: u64,
     check: &mut PeerCheck<'_>,
 ) -> Result<Duration, CliError> {
     let start = Instant::now();
-    let is_signaled = write(link, remote, round, iters)?;
+    let is_signaled = write(link, (remote, inline), round, iters)?;
     if link.plan.is_signaled {
         link.wait_send(check)?;
         wait_for_byte(link, mark(round), check)?;
@@ -116,22 +128,25 @@ pub fn answer_writes(
     iters: u64,
     check: &mut PeerCheck<'_>,
 ) -> Result<(), CliError> {
+    let mut inline = inline_message(link);
     for round in 0..iters {
         wait_for_byte(link, mark(round), check)?;
-        let is_signaled = write(link, remote, round, iters)?;
+        let is_signaled = write(link, (remote, &mut inline), round, iters)?;
         reclaim(link, is_signaled, check)?;
     }
     Ok(())
 }
 
-fn write(link: &Link, remote: RemoteMemory, round: u64, iters: u64) -> Result<bool, CliError> {
+fn write(
+    link: &Link,
+    (remote, inline): (RemoteMemory, &mut [u8]),
+    round: u64,
+    iters: u64,
+) -> Result<bool, CliError> {
     let (size, rkey) = (link.plan.size, remote.rkey());
     if link.plan.is_inline() {
-        let mut bytes = [0; INLINE_MAX];
-        let bytes = &mut bytes[..size];
-        link.mr.read(0, bytes);
-        bytes[size - 1] = mark(round);
-        let wr = SendWr::rdma_write_inline(0, bytes, remote.addr, rkey);
+        inline[size - 1] = mark(round);
+        let wr = SendWr::rdma_write_inline(0, inline, remote.addr, rkey);
         return post_maybe_signaled(link, wr, round, iters);
     }
     link.mr.write(size - 1, &[mark(round)]);

@@ -103,7 +103,7 @@ const DEPTH_MAX: usize = 1024;
 const ROAD_DEPTH_MAX: usize = 8192;
 
 /// Longest message that a latency test sends inline.
-pub const INLINE_MAX: usize = 220;
+const INLINE_MAX: usize = 220;
 
 /// Bytes under way at most: enough to keep both sides busy, little enough to stay in the cache's reach.
 const BYTES_UNDER_WAY_MAX: usize = 8 << 20;
