@@ -11,7 +11,7 @@ use crate::tree::{File, files, report};
 /// Crates, and how many files their largest circle of imports has. A number here may only be made smaller.
 const LARGEST_CIRCLE: [(&str, usize); 11] = [
     ("wire", 0),
-    ("provider/core", 17),
+    ("provider/core", 16),
     ("provider/udp", 2),
     ("provider/ring", 0),
     ("provider/seal", 0),
@@ -31,7 +31,6 @@ const PAIRS: &[(&str, &str, &str)] = &[
     ("provider/core", "context", "srq"),
     ("provider/core", "multicast", "shard"),
     ("provider/core", "qp", "qp/requester"),
-    ("provider/core", "qp", "qp/respond"),
     ("provider/core", "qp", "qp/responder"),
     ("provider/core", "qp/attr", "qp/state"),
     ("provider/core", "qp/requester", "qp/xrc"),

@@ -4,12 +4,12 @@ use crate::ack_policy::AckMode;
 use crate::context::{Cx, Env};
 use crate::cq::CqSink;
 use crate::memory::Memory;
-use crate::qp::{Answered, Turn};
+use crate::qp::Answered;
 use crate::shard::Shard;
 use crate::table::QpIndex;
 use crate::time::Time;
 use crate::transmit::TxBatch;
-use crate::turns::{Sending, TurnEnd};
+use crate::turns::{Sending, Turn, TurnEnd};
 
 impl Shard {
     /// Fills the batch: what is owed to peers, then data, QP after QP. Returns true if the batch is full

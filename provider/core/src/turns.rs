@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 
 use crate::table::QpIndex;
+use crate::time::Time;
 use crate::transmit::TxBatch;
 
 /// What part of a quantum a QP may send in one go ahead of the round.
@@ -111,6 +112,19 @@ impl Budget {
     pub(crate) fn is_used_up(&self, batch: &TxBatch) -> bool {
         self.used(batch) >= self.limit
     }
+}
+
+/// How a QP's turn ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// Nothing more to send.
+    Idle,
+    /// There is more, after others had their turn.
+    Again,
+    /// The batch is full.
+    BatchFull,
+    /// Congestion control lets nothing more leave before this time.
+    Paced(Time),
 }
 
 /// How a turn at sending data ended, for the lists.

@@ -10,10 +10,10 @@ use crate::qp::report::PathReport;
 use crate::qp::requester::{Requester, SendStep};
 use crate::qp::respond::RespondStep;
 use crate::qp::window::SendWindow;
-use crate::qp::{Link, Qp, Turn};
+use crate::qp::{Link, Qp};
 use crate::time::Time;
 use crate::transmit::{TxBatch, TxDest};
-use crate::turns::Budget;
+use crate::turns::{Budget, Turn};
 
 /// The ECN bits that say: may be marked (RFC 3168, ECT(0)), as RoCE adapters send them.
 const ECN_CAPABLE: u8 = 0b10;

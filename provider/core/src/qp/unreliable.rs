@@ -7,12 +7,12 @@ use urxe_wire::{Packet, Service};
 use crate::context::{Cx, Host};
 use crate::error::{DropReason, Fault};
 use crate::path::RxPath;
+use crate::qp::Qp;
 use crate::qp::requester::SendStep;
 use crate::qp::responder::{Incoming, Refusal};
 use crate::qp::state::QpState;
-use crate::qp::{Qp, Turn};
 use crate::transmit::TxBatch;
-use crate::turns::Budget;
+use crate::turns::{Budget, Turn};
 
 /// What is known of a packet beside its bytes.
 #[derive(Clone, Copy)]
