@@ -478,6 +478,24 @@ fn who_goes_ahead_gets_no_more_than_others() {
     }
 }
 
+/// A list of short messages is no more than one of them: it ends where its right to go ahead does, an eighth of a quantum.
+#[test]
+fn a_list_that_goes_ahead_is_cut() {
+    let s = settings(128 << 10);
+    let mut host = Host::new(&s);
+    for _ in 0..2 {
+        host.add(&s);
+    }
+    host.post(1, WrOpcode::RdmaWrite, 1 << 20);
+    host.poll(AckMode::Now);
+    for _ in 0..100 {
+        host.post(0, WrOpcode::RdmaWrite, 8);
+    }
+    let (packets, _) = host.poll(AckMode::Now);
+    let ahead = packets.iter().take_while(|packet| packet.0 == 0).count();
+    assert_eq!(ahead, 128 / 8);
+}
+
 /// Segmentation offload gets trains as long as those of a QP that is alone.
 #[test]
 fn trains_stay_whole() {
