@@ -29,6 +29,16 @@ impl CreditLimit {
             .is_none_or(|lsn| !self.ssn.next().is_after(lsn.next()))
     }
 
+    /// How many messages may start now that consume a receive each.
+    #[inline]
+    pub(crate) fn allowed(&self) -> u32 {
+        match self.lsn {
+            None => u32::MAX,
+            Some(lsn) if self.allows_next() => lsn.next().distance_from(self.ssn),
+            Some(_) => 0,
+        }
+    }
+
     /// A message starts. One that consumes no receive moves the limit along, since
     /// the responder counts it in the MSN.
     #[inline]
@@ -69,11 +79,13 @@ mod tests {
         assert!(!c.allows_next());
         // One message done, three receives left: four in all, and one probe.
         c.on_credits(Msn::new(1), CreditCode::encode(3));
-        for _ in 0..4 {
+        for left in (1..=4).rev() {
             assert!(c.allows_next());
+            assert_eq!(c.allowed(), left);
             c.on_start(true);
         }
         assert!(!c.allows_next());
+        assert_eq!(c.allowed(), 0);
     }
 
     #[test]

@@ -56,7 +56,11 @@ impl Requester {
         let info = opcode.info().expect("in the table");
         let len = packet_len(info, first.length as usize);
         let window = self.room(first).saturating_sub(self.under_way());
-        let most = budget.packets_left(len, batch).min(window);
+        let credits = match first.opcode.takes_credit() {
+            true => self.credit.allowed(),
+            false => u32::MAX,
+        };
+        let most = budget.packets_left(len, batch).min(window).min(credits);
         let next = (self.cursor..self.sq.tail()).take(most as usize);
         let alike = next.take_while(|&number| is_like(self.sq.wqe(number), kind));
         let count = alike.count();
@@ -72,8 +76,8 @@ impl Requester {
         sent
     }
 
-    /// Puts up to `count` messages into the batch, each a packet of `len` bytes. Returns how many there are: fewer if the batch has no room, the
-    /// peer no receive, or a message cannot be built.
+    /// Puts up to `count` messages into the batch, each a packet of `len` bytes. Returns how many there are: fewer if the batch has no room, or a
+    /// message cannot be built.
     fn emit_only<H: Host>(
         &mut self,
         link: &Link,
@@ -87,7 +91,7 @@ impl Requester {
         let is_write = opcode == Opcode::RC_WRITE_ONLY;
         let packets = row.packets();
         let mut built = 0;
-        while built < packets && (is_write || self.credit.allows_next()) {
+        while built < packets {
             let number = self.cursor + built as u64;
             let wqe = self.sq.wqe(number);
             let psn = self.next_psn.add(built as u32);
