@@ -44,9 +44,10 @@ impl Requester {
         debug_assert!(self.cursor == self.started && !self.probe.is_due());
         debug_assert_eq!([self.next_psn; 2], [self.sent_end, self.assign_psn]);
         let first = self.sq.wqe(self.cursor);
-        let kind = (first.opcode, first.length);
+        let length = first.length;
+        let kind = (first.opcode, length);
         let is_plain = is_like(first, kind)
-            && first.length <= link.mtu
+            && length <= link.mtu
             && self.selective.is_none()
             && self.congestion.is_none()
             && self.blocked(link, true).is_none();
@@ -54,7 +55,7 @@ impl Requester {
             return 0;
         };
         let info = opcode.info().expect("in the table");
-        let len = packet_len(info, first.length as usize);
+        let len = packet_len(info, length as usize);
         let window = self.room(first).saturating_sub(self.under_way());
         let credits = match first.opcode.takes_credit() {
             true => self.credit.allowed(),
@@ -71,7 +72,7 @@ impl Requester {
         mark!(OnlySent if sent > 1);
         if sent > 0 {
             cx.common.expects_pairs |= link.takes_pairs;
-            self.on_sent_only(sent, kind, link, cx);
+            self.on_sent_only(sent, length, link, cx);
         }
         sent
     }

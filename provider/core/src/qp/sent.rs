@@ -52,12 +52,12 @@ impl Requester {
         }
     }
 
-    /// Moves the cursor over messages of one packet each, which all are new and ask for an answer, and of which the credits know.
+    /// Moves the cursor over messages of this length, of one packet each, which all are new and ask for an answer, and of which the credits know.
     #[inline]
     pub(super) fn on_sent_only<H: Host>(
         &mut self,
         count: u32,
-        (_, length): (WrOpcode, u32),
+        length: u32,
         link: &Link,
         cx: &mut Cx<'_, '_, H>,
     ) {
