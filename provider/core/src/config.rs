@@ -43,6 +43,8 @@ pub struct ShardConfig {
     /// Packets that are built without an ICRC ([`crate::transmit::TxDest::in_memory`]) can be lost: on purpose, or because they are sealed and
     /// pass a network.
     pub memory_loses: bool,
+    /// Every message asks for an acknowledgement, also those that could do without: where something looks at which requests are under way.
+    pub all_ask: bool,
     /// What is done about packets that are lost.
     pub recovery: Recovery,
     /// Bytes that all QPs together keep of packets ahead of gaps; what is beyond is dropped.
@@ -75,6 +77,7 @@ impl Default for ShardConfig {
             shares_qpns: false,
             congestion: CongestionControl::None,
             memory_loses: false,
+            all_ask: false,
             recovery: Recovery::default(),
             keep_bytes: 64 << 20,
             pace_burst_bytes: 32 << 10,

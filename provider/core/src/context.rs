@@ -50,6 +50,8 @@ pub(crate) struct Common {
     pub(crate) has_cm: bool,
     /// Messages left that a neighbour may acknowledge behind its answer, in one train.
     pub(crate) expects_pairs: bool,
+    /// Until then its program is one that waits for events.
+    pub(crate) waits_until: Time,
 }
 
 impl Common {

@@ -61,6 +61,7 @@ marks! {
         MessageResumedMidway: "A SEND or WRITE was sent again from within.",
         MiddleSent: "Packets in the middle of a message left as a row.",
         OnlySent: "Short messages left as a row.",
+        Silent: "A message did not ask for its acknowledgement.",
         LocalFaultAtStart: "A request failed its local check before any packet left.",
         LocalFaultMidMessage: "Memory vanished after some packets of the message had left.",
         LocalFaultSentAgain: "Memory vanished before a lost packet was sent again alone.",
@@ -159,6 +160,7 @@ marks! {
         SqdWhileBusy: "SQD was entered while requests were under way.",
         ResetWhileBusy: "A QP with requests under way was reset.",
         AckHeldBack: "An ACK was held back at the end of a turn.",
+        UnaskedAcknowledged: "Messages that did not ask were acknowledged all the same, after a while.",
         BatchFull: "A turn ended because the batch was full.",
     }
 }

@@ -91,6 +91,7 @@ impl Shard {
                 sources: SourceIdents::default(),
                 has_cm: false,
                 expects_pairs: false,
+                waits_until: Time::ZERO,
             },
             groups: Groups::default(),
             held: None,
@@ -221,6 +222,15 @@ impl Shard {
         self.common.expects_pairs
     }
 
+    /// The program waits for events. For a while all messages ask for ACKs, and those that do not are acknowledged with their answers:
+    /// a thread that sleeps would have to be woken for an ACK that leaves by itself.
+    #[inline]
+    pub fn note_waiting(&mut self, now: Time) {
+        /// Longer than a round trip of two threads that sleep.
+        const A_WHILE_NS: u64 = 1_000_000;
+        self.common.waits_until = now + A_WHILE_NS;
+    }
+
     /// Has a QP that is about to go owe the ACK of its last message again, if packets of its connection were lost before: a peer that
     /// misses it could not ask any more. Returns false if there is nothing to be said again. For callers that send each time,
     /// [`LAST_ACK_COPIES`](crate::LAST_ACK_COPIES) times.
@@ -230,6 +240,14 @@ impl Shard {
             self.settle(index);
         }
         owes
+    }
+
+    /// Has a QP that is about to go owe an ACK of messages that did not ask for one, as nothing can be asked of it any more.
+    pub fn owe_unasked(&mut self, index: QpIndex) {
+        if let Some(qp) = self.qps.at_mut(index) {
+            qp.resp.ack.owe_unasked();
+            self.settle(index);
+        }
     }
 
     /// Destroys a QP. What was outstanding makes no completions.

@@ -14,6 +14,9 @@ const TRAINS: RunLimits = RunLimits {
     bytes_max: RunLimits::UDP_PAYLOAD_MAX,
 };
 
+/// Messages that asked until an ACK may be the end of a pair.
+const ASKED: u64 = 32;
+
 fn post(p: &mut Pair, side: usize, opcode: WrOpcode, length: u32) {
     let sges = [sge(p, side, 0x8000, length)];
     let mut wr = SendWr::new(1, opcode, WrData::Sges(&sges));
@@ -26,12 +29,18 @@ fn post(p: &mut Pair, side: usize, opcode: WrOpcode, length: u32) {
 /// Side 1 has got such a message, and its peer takes pairs.
 fn asked(message: (WrOpcode, u32)) -> Pair {
     let mut p = Pair::new(&Settings::default(), 1);
-    p.acks = AckMode::Defer;
     for side in [0, 0, 1, 1] {
         receive(&mut p, side, 1);
     }
     let qp = p.nodes[1].qp;
     p.nodes[1].shard.set_takes_pairs(qp, true);
+    // Its messages ask for ACKs, one like the other.
+    p.acks = AckMode::Now;
+    for _ in 1..ASKED {
+        post(&mut p, 0, WrOpcode::RdmaWrite, 8);
+    }
+    p.run();
+    p.acks = AckMode::Defer;
     post(&mut p, 0, message.0, message.1);
     p.transmit();
     while p.step() {}
@@ -66,7 +75,7 @@ fn a_lone_answer_and_its_ack_are_one_train() {
                 let mut p = asked((message, 8));
                 post(&mut p, 1, answer, length);
                 let sent = trains(&mut p, AckMode::Defer, TRAINS);
-                assert_eq!(sent, [[name, "Acknowledge 100"]], "{message:?} {length}");
+                assert_eq!(sent, [[name, "Acknowledge 11f"]], "{message:?} {length}");
                 assert!(!p.nodes[1].shard.has_work(), "nothing is owed any more");
             }
         }
@@ -81,7 +90,7 @@ fn packets_of_one_length_and_their_ack_are_one_train() {
     let [train] = &sent[..] else {
         panic!("{sent:?}");
     };
-    assert_eq!((train.len(), &train[3][..]), (4, "Acknowledge 100"));
+    assert_eq!((train.len(), &train[3][..]), (4, "Acknowledge 11f"));
 }
 
 /// Whatever is no pair has the ACK first.
@@ -104,14 +113,14 @@ fn what_is_no_pair_follows_the_ack() {
             post(&mut p, 1, opcode, length);
         }
         let sent = trains(&mut p, AckMode::Defer, TRAINS).concat();
-        assert_eq!(sent[0], "Acknowledge 100", "{what}: {sent:?}");
+        assert_eq!(sent[0], "Acknowledge 11f", "{what}: {sent:?}");
         let acks = sent.iter().filter(|line| line.starts_with("Ack")).count();
         assert_eq!(acks, 1, "{what}: {sent:?}");
     }
     let mut p = asked((Send, 8));
     post(&mut p, 1, Send, 8);
     let sent = trains(&mut p, AckMode::Defer, RunLimits::SINGLE).concat();
-    assert_eq!(sent, ["Acknowledge 100", "SEND Only 200 A"], "no trains");
+    assert_eq!(sent, ["Acknowledge 11f", "SEND Only 200 A"], "no trains");
 }
 
 /// An ACK that is as long as the answer is in the same train.
@@ -121,7 +130,7 @@ fn an_ack_and_a_shorter_answer_are_one_train_in_order() {
         let mut p = asked((WrOpcode::Send, 8));
         post(&mut p, 1, WrOpcode::Send, length);
         let sent = trains(&mut p, AckMode::Defer, TRAINS);
-        assert_eq!(sent, [["Acknowledge 100", "SEND Only 200 A"]]);
+        assert_eq!(sent, [["Acknowledge 11f", "SEND Only 200 A"]]);
     }
 }
 

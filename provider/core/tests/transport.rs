@@ -3,6 +3,7 @@
 mod ack_answer;
 mod ack_order;
 mod ack_pairs;
+mod asking;
 mod checks;
 #[path = "support/claims.rs"]
 mod claims;

@@ -97,6 +97,8 @@ impl EngineConfig {
             destination_bytes_beside: DESTINATION_BYTES_BESIDE,
             window_packets: window_packets(buffer),
             shares_qpns: is_shared,
+            // Strict mode tells of requests that are under way: one that was answered is not.
+            all_ask: self.strict != StrictMode::Off,
             ..self.shard
         });
         shard.set_own_addresses(self.addresses.clone());

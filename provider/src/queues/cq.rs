@@ -263,6 +263,7 @@ impl CqCore {
             Armed::Solicited => cqe.solicited,
             Armed::Next => true,
         };
+        clock.met_armed |= inner.armed != Armed::No;
         inner.ring.push_back(cqe);
         if let Some(stamps) = &mut inner.stamps {
             stamps.push_back(clock.now);
@@ -424,6 +425,18 @@ mod tests {
         cq.arm(Armed::Next);
         cq.arm(Armed::Solicited);
         assert_eq!(events(&[false]), 1, "the stronger arming stays");
+    }
+
+    #[test]
+    fn a_completion_for_an_armed_queue_tells_of_a_program_that_waits() {
+        let channel = Arc::new(Channel::new().expect("a descriptor"));
+        let (cq, mut clock) = (queue(100, Some(channel)), at(0));
+        cq.push(cqe(0, true), &mut clock).expect("room");
+        assert!(!clock.met_armed);
+        // Also one that it does not want to hear of.
+        cq.arm(Armed::Solicited);
+        cq.push(cqe(0, false), &mut clock).expect("room");
+        assert!(clock.met_armed);
     }
 
     #[test]

@@ -83,6 +83,8 @@ pub(crate) struct ModerationClock {
     waiting: Vec<(Time, Weak<CqCore>)>,
     /// When [`ModerationClock::fire`] has something to do.
     pub(crate) due: Option<Time>,
+    /// A completion came for a queue that is armed: the program waits for events.
+    pub(crate) met_armed: bool,
 }
 
 impl ModerationClock {

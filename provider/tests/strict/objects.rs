@@ -73,6 +73,29 @@ fn memory_and_qps_that_go_while_they_are_needed() {
     drop(b);
 }
 
+/// A program that ends with the last answer is right, whether its requests completed or not.
+#[test]
+fn what_was_answered_is_under_way_no_more() {
+    let (a, b) = pair_of(92);
+    let (to_a, to_b) = (a.memory(8), b.memory(8));
+    let ended = (a.context.clone(), a.qp.qp_num());
+    for n in 0..8 {
+        a.recv(n, &to_a);
+        b.recv(n, &to_b);
+    }
+    for n in 0..4 {
+        for (from, to) in [(&a, &b), (&b, &a)] {
+            let wr = SendWr::send_inline(n, b"answered");
+            from.qp.post_send(&wr).expect("room");
+            assert_eq!(to.complete().status, WcStatus::Success);
+        }
+    }
+    drop(a);
+    let found = ended.0.take_strict_reports().expect("alive");
+    let in_use = found.iter().find(|it| it.rule == StrictRule::QpInUse);
+    assert!(in_use.is_none(), "QP {}: {in_use:?}", ended.1);
+}
+
 #[test]
 fn a_receive_whose_memory_is_gone_when_the_message_comes() {
     let (a, b) = pair_of(36);

@@ -6,6 +6,7 @@
 //! ACK left, it was not waiting. If twice in a row nothing came until the patience
 //! was over, it probably was, and for some messages ACKs leave promptly.
 
+use crate::qp::asking::{PAIRS_FROM, add_asked};
 use crate::time::Time;
 
 /// How long a peer that was not seen waiting may be silent until an ACK leaves: longer
@@ -23,13 +24,15 @@ pub const ANSWER_NS: u64 = 20_000;
 const FOLLOWED_MAX: u16 = 4096;
 /// Packets after which an ACK leaves in any case, so that windows and queues move on: `urxe bench write` is 0.74 of the floor,
 /// and 0.68 without a limit.
-const PACKETS_MAX: u32 = 16;
+const PACKETS_MAX: u16 = 16;
 /// Times in a row that the patience ran out before the peer is taken to be waiting. After the first time already, a program
 /// that waits for every third message would be sent three ACKs in place of one (`waiting_now_and_then_is_not_waiting_always`).
 const EXPIRED_MAX: u8 = 2;
 /// ACKs that then leave promptly. Trying again costs a waiting peer two patiences: 50 of 100,000 ACKs are late, and 3000 if
 /// it were 64 (`a_peer_that_always_waits_is_tried_rarely`).
 const PROMPT_ACKS: u16 = 4096;
+/// Messages that did not ask are acknowledged when nothing came for so long. (A requester that goes on asks sooner than that: `asking.rs`.)
+const UNASKED_NS: u64 = 500_000;
 
 /// The ACK that the responder owes, if any.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +43,7 @@ pub(crate) struct OwedAck {
     /// When the last packet was executed: the peer has been silent since.
     since: Time,
     /// Packets executed since the last ACK.
-    packets: u32,
+    packets: u16,
     /// Receives that the peer still believes in, by what the last ACK said; `None` if
     /// it was told that there is no limit. A peer that believes in none must wait.
     credits_left: Option<u32>,
@@ -50,6 +53,10 @@ pub(crate) struct OwedAck {
     prompt_left: u16,
     /// The application answers packets.
     is_answer_expected: bool,
+    /// A message that did not ask was executed since the last ACK.
+    unasked: bool,
+    /// Messages that asked since the last one that did not.
+    asked_in_a_row: u8,
     /// Requests that must follow until one is expected again.
     follow_left: u16,
     /// How many it will be the next time.
@@ -69,6 +76,8 @@ impl OwedAck {
             expired_in_a_row: 0,
             prompt_left: 0,
             is_answer_expected: true,
+            unasked: false,
+            asked_in_a_row: 0,
             follow_left: 0,
             follow_next: 1,
         }
@@ -96,13 +105,52 @@ impl OwedAck {
     /// A packet of the peer was executed; `wanted` if it asked for an ACK.
     #[inline]
     pub(crate) fn on_executed(&mut self, now: Time, wanted: bool) {
-        self.packets += 1;
+        self.packets = self.packets.saturating_add(1);
         if self.owed {
             // It went on without the ACK.
             self.expired_in_a_row = 0;
         }
         self.owed |= wanted;
         self.since = now;
+    }
+
+    /// The packet was the last of a message; `wanted` if it asked for an ACK.
+    #[inline]
+    pub(crate) fn on_message(&mut self, wanted: bool) {
+        if wanted {
+            add_asked(&mut self.asked_in_a_row, 1);
+        } else {
+            self.asked_in_a_row = 0;
+            self.unasked = true;
+        }
+    }
+
+    /// The ACK may be the end of a pair: the peer knows that the messages which it sends now are answered so.
+    #[inline]
+    pub(crate) fn may_end_pair(&self) -> bool {
+        self.owed && self.asked_in_a_row == PAIRS_FROM
+    }
+
+    /// When an ACK leaves all the same.
+    #[inline]
+    pub(crate) fn unasked_until(&self) -> Option<Time> {
+        self.unasked.then(|| self.since + UNASKED_NS)
+    }
+
+    /// Messages that did not ask are acknowledged, too, after a while.
+    #[cold]
+    pub(crate) fn expire(&mut self, now: Time) {
+        if self.unasked_until().is_some_and(|until| until <= now) {
+            self.owe_unasked();
+        }
+    }
+
+    /// An ACK is owed at once if there is anything that it would acknowledge.
+    pub(crate) fn owe_unasked(&mut self) {
+        if core::mem::take(&mut self.unasked) {
+            mark!(UnaskedAcknowledged);
+            self.owe_now();
+        }
     }
 
     /// An ACK is owed for another reason, and the peer needs it now.
@@ -120,6 +168,7 @@ impl OwedAck {
         self.urgent = false;
         self.packets = 0;
         self.receive_used = false;
+        self.unasked = false;
     }
 
     /// The peer may have run out of credits: it cannot go on without the ACK.

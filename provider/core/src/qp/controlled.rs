@@ -47,7 +47,7 @@ impl Requester {
             self.choose();
         }
         let more = self.una != self.sent_end && self.probe.deadline().is_some();
-        let patience = if more { self.rtt.patience() } else { None };
+        let patience = if more { self.patience() } else { None };
         let probed = self.probe.on_progress(patience, now);
         self.end_probe();
         if probed.is_some_and(|psn| psn.next() == self.una) {
@@ -190,6 +190,7 @@ impl Requester {
             // Of a READ, the first response ends the round trip.
             self.rtt.start(psn, now);
         }
+        self.retry.asking.on_asked(now);
         if self.congestion.is_some() {
             self.mark_asked(is_new, span, now);
         }
@@ -224,7 +225,7 @@ impl Requester {
         if self.selective.is_some() {
             return;
         }
-        let patience = self.rtt.patience();
+        let patience = self.patience();
         let waits = self.retry.waits_for_rnr() || self.outstanding() == 0;
         if !self.probe.expire(patience, now) || waits {
             return;

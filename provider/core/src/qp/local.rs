@@ -14,6 +14,7 @@ use crate::work::WrOpcode;
 impl Requester {
     /// Carries out the request at the cursor, which is the oldest.
     pub(crate) fn run_local<H: Host>(&mut self, link: &Link, cx: &mut Cx<'_, '_, H>) -> SendStep {
+        self.retry.asking.all_ask();
         match self.carry_out(link, cx) {
             Ok(()) => SendStep::Local,
             Err(fault) => self.fault_here(fault),

@@ -4,6 +4,7 @@
 
 pub(crate) mod ack;
 mod answer;
+mod asking;
 pub mod attr;
 mod completer;
 mod controlled;
@@ -33,6 +34,7 @@ mod rtt;
 mod sent;
 mod sgl;
 mod shared_recv;
+mod silence;
 mod source_ident;
 pub mod state;
 pub(crate) mod tagged;
@@ -349,6 +351,7 @@ impl Qp {
         cx: &mut Cx<'_, '_, H>,
     ) {
         self.way.expire(cx.now());
+        self.resp.ack.expire(cx.now());
         self.handle_late_answer(waits, cx);
         self.after(cx);
     }
@@ -361,10 +364,7 @@ impl Qp {
             None => self.req.probe.deadline(),
             Some(_) => self.req.selective_deadline(),
         };
-        match deadline {
-            Some(at) => Some(other.map_or(at, |other| other.min(at))),
-            None => other,
-        }
+        Time::earliest([deadline, other, self.resp.ack.unasked_until()])
     }
 
     /// True if a turn would send something: requests, or responses with data.

@@ -71,7 +71,7 @@ impl Requester {
         let sent = self.emit_only(link, (opcode, len, count), cx, batch);
         mark!(OnlySent if sent > 1);
         if sent > 0 {
-            cx.common.expects_pairs |= link.takes_pairs;
+            self.note_asking(sent, true, link, cx);
             self.on_sent_only(sent, length, link, cx);
         }
         sent

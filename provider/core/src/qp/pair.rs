@@ -42,7 +42,7 @@ impl Qp {
     pub(crate) fn has_pair(&self) -> bool {
         let is_alone = self.req.selective.is_none();
         if !self.link.takes_pairs
-            || !self.resp.ack.is_owed()
+            || !self.resp.ack.may_end_pair()
             || self.resp.owes_response()
             || !is_alone
         {

@@ -23,10 +23,6 @@ use crate::qp::xrc::XRC_OPCODES;
 use crate::transmit::TxBatch;
 use crate::work::{SendFlags, SendQueue, SendWqe, WrOpcode};
 
-/// A message asks for an acknowledgement at least every so many packets, so that
-/// the window moves on within a message.
-pub(crate) const ACK_EVERY: u32 = 16;
-
 /// Where the opcodes of reliable connections begin.
 pub(crate) const RC_OPCODES: u8 = 0x00;
 
@@ -261,7 +257,6 @@ impl Requester {
                 mark!(LocalFaultAtStart);
                 return self.fault_here(fault);
             }
-            cx.common.expects_pairs |= link.takes_pairs && !opcode.is_read_or_atomic();
         }
         let sent = if !opcode.is_read_or_atomic() {
             match (link.opcodes, self.sq.wqe(self.cursor).length <= link.mtu) {
@@ -414,7 +409,7 @@ impl Requester {
         let mut bth = Bth::new(opcode, link.dest_qpn, self.next_psn);
         bth.solicited = is_last && wqe.flags.contains(SendFlags::SOLICITED);
         bth.ack_req = (SERVICE == RC_OPCODES || SERVICE == XRC_OPCODES)
-            && self.asks_for_ack(wqe, at, is_last);
+            && self.asks_for_ack(link, wqe, (at, is_last), cx);
         let asks = bth.ack_req;
         let mut writer = PacketWriter::new(slot.bytes, &bth);
         if SERVICE == XRC_OPCODES {
@@ -452,17 +447,10 @@ impl Requester {
         }
         writer.finish(&link.seed, slot.ident);
         self.is_answer_due = asks;
+        if is_last {
+            self.note_asking(1, asks, link, cx);
+        }
         Ok(Some(1))
-    }
-
-    /// Packet `at` of a SEND or WRITE asks for an acknowledgement.
-    #[inline]
-    pub(crate) fn asks_for_ack(&self, wqe: &SendWqe, at: u32, is_last: bool) -> bool {
-        is_last
-            || (at + 1).is_multiple_of(ACK_EVERY)
-            || self.under_way() + 1 >= self.room(wqe)
-            || self.probe.is_due()
-            || self.selective.is_some() && self.next_psn.is_before(self.sent_end)
     }
 
     pub(crate) fn emit_read_or_atomic(

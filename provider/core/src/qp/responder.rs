@@ -243,7 +243,11 @@ impl Responder {
                 if self.answered_last {
                     self.ack.cancel();
                 } else {
-                    self.ack.on_executed(cx.now(), bth.ack_req);
+                    let wanted = bth.ack_req || ends_message && cx.now() < cx.common.waits_until;
+                    self.ack.on_executed(cx.now(), wanted);
+                    if ends_message {
+                        self.ack.on_message(bth.ack_req);
+                    }
                 }
                 Ok(())
             }

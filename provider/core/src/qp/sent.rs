@@ -89,7 +89,7 @@ impl Requester {
         self.retry.on_sent(cx.env.now);
         // Memory loses nothing by itself.
         if !link.dest.in_memory || cx.common.config.memory_loses {
-            self.probe.on_sent(self.rtt.patience(), cx.env.now);
+            self.probe.on_sent(self.patience(), cx.env.now);
         }
     }
 }

@@ -225,7 +225,11 @@ impl Program {
 
 fn settings(rng: &mut Rng) -> Settings {
     let near_wrap = |rng: &mut Rng| (0xff_ffff - rng.below(40) as u32 + 20) & 0xff_ffff;
+    let neighbours = rng.chance(400);
     Settings {
+        neighbours,
+        // Messages to a neighbour may be silent where nothing times out soon.
+        timeout: if neighbours { 12 } else { 10 },
         mtu: rng.pick(&[Mtu::Mtu256, Mtu::Mtu512, Mtu::Mtu1024, Mtu::Mtu4096]),
         psn: [
             near_wrap(rng),

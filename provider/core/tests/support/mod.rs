@@ -230,6 +230,10 @@ pub struct Settings {
     pub window_packets_start: u32,
     /// What each side does about losses.
     pub recovery: [Recovery; 2],
+    /// The sides are neighbours on one host.
+    pub neighbours: bool,
+    /// Every message asks for an ACK.
+    pub all_ask: bool,
 }
 
 impl Default for Settings {
@@ -269,6 +273,8 @@ impl Default for Settings {
             window_packets: 1024,
             window_packets_start: u32::MAX,
             recovery: RECOVERY.get(),
+            neighbours: false,
+            all_ask: false,
         }
     }
 }
@@ -287,6 +293,7 @@ impl Node {
             pace_burst_bytes: s.pace_burst_bytes,
             window_packets: s.window_packets,
             window_packets_start: s.window_packets_start,
+            all_ask: s.all_ask,
             recovery: s.recovery[usize::from(side)],
             ..ShardConfig::default()
         });
@@ -415,6 +422,7 @@ impl Node {
                 | AttrMask::MAX_QP_RD_ATOMIC,
         );
         self.agree(s);
+        self.shard.set_takes_pairs(self.qp, s.neighbours);
     }
 
     /// The two sides tell each other that both are selective, if they are and do.

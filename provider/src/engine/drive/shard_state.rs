@@ -136,6 +136,10 @@ impl ShardState {
         let now = self.clock.now();
         self.now = now;
         self.cqs.clock.now = now;
+        if self.cqs.clock.met_armed {
+            self.cqs.clock.met_armed = false;
+            self.shard.note_waiting(now);
+        }
         if let Some(strict) = self.parts.strict_mut() {
             strict.set_now(now);
         }

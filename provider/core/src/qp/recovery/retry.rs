@@ -3,6 +3,7 @@
 
 use urxe_wire::{Psn, RnrTimer};
 
+use crate::qp::asking::Asking;
 use crate::time::{Due, Time};
 
 /// The shortest ACK timeout that is used. The timeout code counts from 4 us, but a
@@ -35,6 +36,8 @@ pub(crate) struct Retry {
     rewound_to: Option<Psn>,
     /// The oldest packet when a retry was counted last.
     counted_at: Option<Psn>,
+    /// When an answer is asked for at all. (It lies here because there is room: a QP is no longer for it.)
+    pub(crate) asking: Asking,
 }
 
 impl Retry {
@@ -53,6 +56,14 @@ impl Retry {
         let coded = 8192u64 << self.timeout;
         let late = (self.timeout != 0).then(|| now + coded.max(TIMEOUT_FLOOR_NS));
         late.into()
+    }
+
+    /// An answer may take so long that an ACK which the peer sends by itself after some milliseconds is not late.
+    #[inline]
+    pub(crate) fn is_patient(&self) -> bool {
+        /// 17 ms.
+        const PATIENT_FROM: u8 = 11;
+        self.timeout == 0 || self.timeout >= PATIENT_FROM
     }
 
     /// How long an answer may take.
