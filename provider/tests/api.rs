@@ -43,6 +43,7 @@ mod sharing;
 mod sharing_limits;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod sharing_processes;
+mod silence;
 mod srq;
 mod stat;
 #[path = "common/stranger.rs"]
