@@ -20,6 +20,7 @@ impl Dest {
     const V6_LEN: u32 = 28;
 
     /// Encodes `addr`.
+    #[inline]
     pub fn new(addr: SocketAddr) -> Dest {
         match addr {
             SocketAddr::V4(addr) => Dest::v4(addr),
@@ -63,6 +64,7 @@ impl Dest {
         self.len = len.min(Dest::CAPACITY as u32);
     }
 
+    #[inline]
     pub(crate) fn decode(&self) -> Option<SocketAddr> {
         let (b, len) = (&self.bytes, self.len);
         let family = i32::from(family_of(b));
@@ -86,6 +88,7 @@ impl Dest {
         }
     }
 
+    #[inline]
     fn v4(addr: SocketAddrV4) -> Dest {
         let mut dest = Dest {
             len: Dest::V4_LEN,

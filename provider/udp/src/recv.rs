@@ -163,6 +163,7 @@ impl RecvBatch {
     }
 
     /// The datagrams of the last receive, in order of arrival.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Datagram<'_>> {
         let slots = self
             .buffers

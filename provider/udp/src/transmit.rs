@@ -34,6 +34,7 @@ impl Transmit {
     ///
     /// # Panics
     /// If the range or the size is beyond what a datagram can hold.
+    #[inline]
     pub fn run(range: Range<usize>, segment_size: usize, dest: Dest) -> Transmit {
         Transmit {
             start: u32::try_from(range.start).expect("a batch is below 4 GiB"),

@@ -31,16 +31,17 @@ pub(in crate::engine) struct Intake<'a> {
 }
 
 impl Intake<'_> {
-    /// Fetches the QPs that packets came for into the cache all at once, not each when its packet's turn comes, if there are
-    /// too many QPs for it.
+    /// There are too many QPs for the cache.
     #[inline]
+    pub(in crate::engine) fn has_many(&self) -> bool {
+        self.parts.shard.has_many()
+    }
+
+    /// Fetches the QPs that packets came for into the cache all at once, not each when its packet's turn comes: where there are [too
+    /// many](Intake::has_many) for it.
     pub(in crate::engine) fn prefetch(&self, datagram: &Datagram<'_>) {
-        let shard = &self.parts.shard;
-        if !shard.has_many() {
-            return;
-        }
         for (_, packet) in datagram.segments() {
-            shard.prefetch(packet);
+            self.parts.shard.prefetch(packet);
         }
     }
 

@@ -31,7 +31,7 @@ impl Joining {
 /// The packets of a datagram with their places in its train, in the order in which they are handled: the ACK of a pair is first.
 #[derive(Debug)]
 pub(in crate::engine) struct InOrder<'a> {
-    datagram: Datagram<'a>,
+    datagram: &'a Datagram<'a>,
     /// The last packet comes before these.
     last_first: Option<usize>,
     rest: Range<usize>,
@@ -39,8 +39,7 @@ pub(in crate::engine) struct InOrder<'a> {
 
 impl<'a> InOrder<'a> {
     #[inline]
-    pub(in crate::engine) fn of(datagram: &Datagram<'a>) -> InOrder<'a> {
-        let datagram = *datagram;
+    pub(in crate::engine) fn of(datagram: &'a Datagram<'a>) -> InOrder<'a> {
         let count = datagram.packets();
         let packets = move |range: Range<usize>| range.map(move |place| datagram.packet(place));
         let is_pair = count > 1 && ends_pair(datagram.packet(count - 1), packets(0..count - 1));

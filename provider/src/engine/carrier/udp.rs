@@ -169,9 +169,10 @@ impl SocketCarrier {
                             envelopes.open_all(local, rx, now, icrcs, intake.counters);
                             envelopes.act(&self.sockets, intake);
                         }
-                        self.rx
-                            .iter()
-                            .for_each(|datagram| intake.prefetch(&datagram));
+                        if intake.has_many() {
+                            let all = self.rx.iter();
+                            all.for_each(|datagram| intake.prefetch(&datagram));
+                        }
                         let envelopes = self.envelopes.as_deref();
                         let is_opened = envelopes.is_some();
                         for (place, datagram) in self.rx.iter().enumerate() {

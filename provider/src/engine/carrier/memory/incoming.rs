@@ -204,7 +204,9 @@ impl Incoming {
             truncated: false,
         };
         intake.counters.rx_records += 1;
-        intake.prefetch(&datagram);
+        if intake.has_many() {
+            intake.prefetch(&datagram);
+        }
         intake.datagram(rx_path, &datagram, &[]);
     }
 
