@@ -40,8 +40,9 @@ impl Requester {
         link: &Link,
         cx: &mut Cx<'_, '_, H>,
     ) {
-        let in_pairs = self.retry.asking.on_messages(messages, ask);
-        cx.common.expects_pairs |= in_pairs && link.takes_pairs;
+        if link.takes_pairs {
+            cx.common.expects_pairs |= self.retry.asking.on_messages(messages, ask);
+        }
     }
 
     /// After so long without an answer to what left last something is wrong.
