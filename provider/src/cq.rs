@@ -9,7 +9,7 @@ use crate::comp_channel::CompChannel;
 use crate::context::Context;
 use crate::error::{Error, ErrorKind};
 use crate::limits::LIMITS;
-use crate::queues::{Armed, CqCore, CqInit, Object, WouldLose};
+use crate::queues::{Armed, CqCore, CqInit, EACH_MAX, Each, Object, Taker, WouldLose};
 use crate::wc::Wc;
 
 const NO_CHANNEL: &str = "the completion queue has no channel, and raises no events: create it by Context::create_cq_with_channel, or wait by Cq::poll_timeout";
@@ -123,9 +123,30 @@ impl Cq {
     #[doc(alias = "ibv_poll_cq")]
     #[inline]
     pub fn poll(&self, wcs: &mut [Wc]) -> Result<usize, Error> {
+        self.poll_into(wcs)
+    }
+
+    /// What [`Cq::poll_each`] takes at most.
+    #[doc(hidden)]
+    pub const EACH_MAX: usize = EACH_MAX;
+
+    /// [`Cq::poll`] for a caller that keeps completions in a form of its own: `each` gets one
+    /// after the other, at most `most` and [`Cq::EACH_MAX`] of them. It may not call the library:
+    /// the queue is locked meanwhile.
+    ///
+    /// # Errors
+    /// See [`Cq::poll`].
+    #[doc(hidden)]
+    #[inline]
+    pub fn poll_each(&self, most: usize, each: impl FnMut(Wc)) -> Result<usize, Error> {
+        self.poll_into(&mut Each::new(most, each))
+    }
+
+    #[inline]
+    fn poll_into<T: Taker + ?Sized>(&self, out: &mut T) -> Result<usize, Error> {
         let context = &self.inner.context;
         context.engine().check_process()?;
-        let count = context.shards().poll(&self.inner.core, wcs)?;
+        let count = context.shards().poll(&self.inner.core, out)?;
         // What arrived before the loss comes first, also when another thread stored it
         // just now.
         if count == 0 && self.inner.core.is_overrun() && self.inner.core.is_empty() {

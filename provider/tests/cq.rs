@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{self, End, PATIENCE, connect, pair};
-use urxe::{AsyncEvent, Blame, ConnectOptions, Context, ErrorKind, QpState, RecvWr, SendWr, Wc};
+use crate::common::{self, End, PATIENCE, address, connect, pair};
+use urxe::{
+    AsyncEvent, Blame, ConnectOptions, Context, Cq, ErrorKind, QpState, RecvWr, SendWr, StrictMode,
+    Wc,
+};
 
 /// One message from `a` to `b`, which has posted a receive for it.
 fn message(a: &End, n: u64) {
@@ -456,4 +459,51 @@ fn reset_takes_completions_of_the_qp_and_no_others() {
     b.post_recv(&RecvWr::new(20, &[])).expect("room");
     a.post_send(&SendWr::send_inline(0, b"")).expect("room");
     assert_eq!(common::poll(&cq).wr_id, 20);
+}
+
+/// A caller with a form of its own for completions gets each once, in order, also where the calls are watched and where
+/// several engines complete.
+#[test]
+fn each_completion_is_given_in_turn_and_no_more_than_asked_for() {
+    let usual = || Context::builder(address());
+    for (name, builder) in [
+        ("usual", usual()),
+        ("strict", usual().strict(StrictMode::Report)),
+        ("two shards", usual().shards(2)),
+    ] {
+        let context = builder.open().expect("the address is free");
+        let pd = context.alloc_pd().expect("a PD");
+        let cq = context.create_cq(64).expect("a CQ");
+        let qp = pd.qp(&cq).create().expect("a QP");
+        let peer = pd.qp(&cq).create().expect("a QP");
+        connect(&qp, &peer, &ConnectOptions::default());
+        for wr_id in 0..20 {
+            qp.post_recv(&RecvWr::new(wr_id, &[])).expect("room");
+        }
+        qp.modify_state(QpState::Err).expect("ERR");
+        let take = |most| {
+            let mut ids = Vec::new();
+            let count = cq.poll_each(most, |wc| {
+                assert!(!wc.is_success(), "{name}: {wc}");
+                ids.push(wc.wr_id);
+            });
+            assert_eq!(count.expect("polls"), ids.len(), "{name}");
+            ids
+        };
+        assert_eq!(take(0), [], "{name}");
+        let mut ids = Vec::new();
+        let start = Instant::now();
+        // Strict mode gives them late, and in batches of its own.
+        for most in [1, usize::MAX, 2].into_iter().cycle() {
+            let taken = take(most);
+            assert!(taken.len() <= most.min(Cq::EACH_MAX), "{name}: {taken:?}");
+            ids.extend(taken);
+            if ids.len() >= 20 {
+                break;
+            }
+            assert!(start.elapsed() < PATIENCE, "{name}: {ids:?}");
+        }
+        assert_eq!(ids, (0..20).collect::<Vec<_>>(), "{name}");
+        assert_eq!(take(64), [], "{name}");
+    }
 }

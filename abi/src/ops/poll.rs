@@ -6,7 +6,7 @@ use urxe::Wc;
 
 use crate::layout::{ibv_cq, ibv_wc};
 use crate::object::{Cq, Object};
-use crate::verbose::tell_failure;
+use crate::verbose::{is_on, tell_failure};
 
 /// `IBV_WC_GRH`, `IBV_WC_WITH_IMM`, `IBV_WC_WITH_INV`
 pub(crate) const GRH: u32 = 1 << 0;
@@ -19,42 +19,41 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, wcs: *mut
     let Ok(count) = usize::try_from(count) else {
         return -libc::EINVAL;
     };
-    // Most programs ask for one or two, or for a batch: what is not used need not be cleared.
-    if count <= 2 {
-        // SAFETY: the program gives room for `count`.
-        unsafe { poll_into(cq, &mut [Wc::default(); 2][..count], wcs, count) }
-    } else {
-        // SAFETY: as above.
-        unsafe { poll_into(cq, &mut [Wc::default(); 16], wcs, count) }
-    }
-}
-
-/// # Safety
-/// There must be room for `count` completions at `out`.
-#[inline]
-unsafe fn poll_into(cq: &Cq, batch: &mut [Wc], out: *mut ibv_wc, count: usize) -> c_int {
     let mut taken = 0;
+    let mut failed = Vec::new();
     while taken < count {
-        let most = batch.len().min(count - taken);
-        let found = match cq.urxe.poll(&mut batch[..most]) {
-            Ok(found) => found,
+        let most = (count - taken).min(urxe::Cq::EACH_MAX);
+        let mut place = wcs.wrapping_add(taken);
+        let found = cq.urxe.poll_each(most, |wc| {
+            if !wc.is_success() {
+                note_failure(&mut failed, &wc);
+            }
+            // SAFETY: the program gives room for `count`, and `count - taken` come at most.
+            unsafe { place.write(completion(&wc)) };
+            place = place.wrapping_add(1);
+        });
+        match found {
+            Ok(found) => {
+                taken += found;
+                if found < most {
+                    break;
+                }
+            }
             // Those that were taken are in the program's hands; the error comes next time.
             Err(_) if taken > 0 => break,
             Err(error) => return -error.errno(),
-        };
-        for (n, wc) in batch[..found].iter().enumerate() {
-            if !wc.is_success() {
-                tell_failure(cq, wc);
-            }
-            // SAFETY: less than `count`, by the caller's promise.
-            unsafe { out.add(taken + n).write(completion(wc)) };
-        }
-        taken += found;
-        if found < most {
-            break;
         }
     }
+    failed.iter().for_each(|wc| tell_failure(cq, wc));
     taken as c_int
+}
+
+/// A failed completion is told once the queue is not locked any more.
+#[cold]
+fn note_failure(failed: &mut Vec<Wc>, wc: &Wc) {
+    if is_on() {
+        failed.push(*wc);
+    }
 }
 
 #[inline]

@@ -19,9 +19,8 @@ use crate::cm::CmError;
 use crate::engine::{Agreement, Engine, EngineConfig, Poisoned};
 use crate::error::{Error, ErrorKind};
 use crate::host::environment;
-use crate::queues::{CqCore, CqInit};
+use crate::queues::{CqCore, CqInit, Taker};
 use crate::strict::StrictReport;
-use crate::wc::Wc;
 
 /// One for each processor of a large machine; each takes a block of QPNs, and a thread.
 pub(crate) const SHARDS_MAX: u32 = 64;
@@ -92,15 +91,21 @@ impl Shards {
 
     /// Takes completions; when there are none, drives the shards that have QPs which complete here, and looks again.
     #[inline]
-    pub(crate) fn poll(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
+    pub(crate) fn poll<T>(&self, cq: &CqCore, out: &mut T) -> Result<usize, Poisoned>
+    where
+        T: Taker + ?Sized,
+    {
         if self.others.is_empty() {
             return self.first.poll(cq, out);
         }
         self.poll_some(cq, out)
     }
 
-    fn poll_some(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
-        let found = cq.take(out);
+    fn poll_some<T>(&self, cq: &CqCore, out: &mut T) -> Result<usize, Poisoned>
+    where
+        T: Taker + ?Sized,
+    {
+        let found = out.take(cq);
         if found > 0 && !cq.is_turn_to_drive() {
             return Ok(found);
         }
@@ -109,7 +114,7 @@ impl Shards {
                 engine.drive(cq, found > 0)?;
             }
         }
-        Ok(if found > 0 { found } else { cq.take(out) })
+        Ok(if found > 0 { found } else { out.take(cq) })
     }
 
     pub(crate) fn create_cq(&self, init: CqInit) -> Result<Arc<CqCore>, Error> {

@@ -37,11 +37,10 @@ use crate::host::random::random;
 use crate::mem::fork::{self, Generation};
 use crate::mem::many::HugePages;
 use crate::network::Network;
-use crate::queues::{Channel, CqCore};
+use crate::queues::{Channel, CqCore, Taker};
 use crate::security::Sealing;
 use crate::share::Membership;
 use crate::strict::{Strict, StrictMode, Watching};
-use crate::wc::Wc;
 use crate::wire::Wire;
 use calls::watcher::Watcher;
 use carrier::Opened;
@@ -227,8 +226,11 @@ impl Engine {
 
     /// Takes completions; when there are none, drives the engine and looks again.
     #[inline]
-    fn poll_usual(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
-        let found = cq.take(out);
+    fn poll_usual<T>(&self, cq: &CqCore, out: &mut T) -> Result<usize, Poisoned>
+    where
+        T: Taker + ?Sized,
+    {
+        let found = out.take(cq);
         if found > 0 {
             if cq.is_turn_to_drive() {
                 self.drive(cq, true)?;
@@ -236,7 +238,7 @@ impl Engine {
             return Ok(found);
         }
         self.drive(cq, false)?;
-        Ok(cq.take(out))
+        Ok(out.take(cq))
     }
 
     /// One turn on behalf of a thread that polls `cq`, and found something there or not.

@@ -139,13 +139,27 @@ impl CqCore {
     /// Takes up to `out.len()` completions.
     #[inline]
     pub(crate) fn take(&self, out: &mut [Wc]) -> usize {
-        if self.is_empty() || out.is_empty() {
+        let mut places = out.iter_mut();
+        self.take_each(places.len(), |wc| {
+            if let Some(place) = places.next() {
+                *place = wc;
+            }
+        })
+    }
+
+    /// Takes up to `most` completions. The queue is locked while `each` gets one.
+    #[inline]
+    pub(crate) fn take_each(&self, most: usize, mut each: impl FnMut(Wc)) -> usize {
+        if self.is_empty() || most == 0 {
             return 0;
         }
         let mut inner = self.lock();
-        let count = out.len().min(inner.ring.len());
-        for (wc, cqe) in out.iter_mut().zip(inner.ring.drain(..count)) {
-            *wc = Wc::from(cqe);
+        let mut count = 0;
+        while count < most
+            && let Some(cqe) = inner.ring.pop_front()
+        {
+            each(Wc::from(cqe));
+            count += 1;
         }
         if let Some(stamps) = &mut inner.stamps {
             stamps.drain(..count);

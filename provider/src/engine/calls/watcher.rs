@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::engine::drive::doorbell::Poisoned;
 use crate::error::BadWr;
 use crate::network::{Act, Network, Pause};
-use crate::queues::CqCore;
+use crate::queues::{CqCore, Taker};
 use crate::strict::Place;
 use crate::wc::Wc;
 
@@ -87,10 +87,13 @@ impl Engine {
 
     /// Takes completions; when there are none, drives the engine and looks again.
     #[inline]
-    pub(crate) fn poll(&self, cq: &CqCore, out: &mut [Wc]) -> Result<usize, Poisoned> {
+    pub(crate) fn poll<T>(&self, cq: &CqCore, out: &mut T) -> Result<usize, Poisoned>
+    where
+        T: Taker + ?Sized,
+    {
         match &self.watcher {
             None => self.poll_usual(cq, out),
-            Some(watcher) => self.poll_watched(watcher, cq, out),
+            Some(watcher) => out.take_by(|wcs| self.poll_watched(watcher, cq, wcs)),
         }
     }
 
