@@ -249,7 +249,7 @@ pub(crate) struct OpBenchArgs {
     #[arg(long)]
     pub(crate) event: bool,
     /// With --lat, of send and write: wait for the completion (the ACK) of each message before looking for the answer,
-    /// as ib_send_lat does
+    /// and post each receive before the next message, as ib_send_lat does
     #[arg(long)]
     pub(crate) signaled: bool,
     /// Both processes on one address, as programs on one host often are: a program in the kernel says which of them a

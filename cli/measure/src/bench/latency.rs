@@ -65,12 +65,14 @@ fn ping_by_send(
 ) -> Result<Duration, CliError> {
     let start = Instant::now();
     let is_signaled = send(link, inline, round, iters)?;
-    link.post_recvs(1)?;
     if link.plan.is_signaled {
+        // The order of calls is that of ib_send_lat.
         link.wait_send(check)?;
         link.wait_recv(check)?;
+        link.post_recvs(1)?;
         return Ok(start.elapsed());
     }
+    link.post_recvs(1)?;
     link.wait_recv(check)?;
     let time = start.elapsed();
     reclaim(link, is_signaled, check)?;
@@ -82,9 +84,13 @@ pub fn answer_sends(link: &Link, iters: u64, check: &mut PeerCheck<'_>) -> Resul
     let inline = inline_message(link);
     for round in 0..iters {
         link.wait_recv(check)?;
+        let needs_recv = round + 1 < iters;
+        if needs_recv && link.plan.is_signaled {
+            link.post_recvs(1)?;
+        }
         // The answer first: there are receives enough.
         let is_signaled = send(link, &inline, round, iters)?;
-        if round + 1 < iters {
+        if needs_recv && !link.plan.is_signaled {
             link.post_recvs(1)?;
         }
         reclaim(link, is_signaled, check)?;
