@@ -161,6 +161,12 @@ impl IcrcSeed {
         self.network == Network::Memory
     }
 
+    /// What changes in ICRCs when packets that were made for this path travel on `other`, both of the same IP version.
+    pub fn change_to(&self, other: &IcrcSeed) -> PathChange {
+        debug_assert_eq!(self.network, other.network, "other fields are covered");
+        PathChange(self.state ^ other.state)
+    }
+
     /// Writes the ICRC of a packet (from the BTH to the ICRC) that was built without it. Bytes that are too short for a packet
     /// stay as they are.
     pub fn seal(&self, ident: u16, packet: &mut [u8]) {
@@ -249,12 +255,31 @@ fn solve_ident(difference: u32, covered_len: usize) -> Option<u16> {
 /// Changes the ICRC at the end of `packet` (BTH to ICRC), which was computed for the
 /// IPv4 Identification `from`, into the one for `to`.
 pub fn reident(packet: &mut [u8], from: u16, to: u16) {
+    change_icrc(packet, field(&V4_IDENT, from ^ to));
+}
+
+/// The state after the headers differs by so much.
+#[inline]
+fn change_icrc(packet: &mut [u8], difference: u32) {
     let len = packet.len();
     if let Some(icrc) = packet.last_chunk_mut::<4>()
         && len >= BTH + 4
     {
-        let change = crc::roll(field(&V4_IDENT, from ^ to), len - 4);
+        let change = crc::roll(difference, len - 4);
         *icrc = (u32::from_le_bytes(*icrc) ^ change).to_le_bytes();
+    }
+}
+
+/// What changes in ICRCs when packets travel on another path.
+#[derive(Clone, Copy, Debug)]
+pub struct PathChange(u32);
+
+impl PathChange {
+    /// Changes the ICRC at the end of `packet` (BTH to ICRC), which was computed for the path before and
+    /// Identification 0, into that for the other path and the Identification `ident` (0 over IPv6); and back.
+    #[inline]
+    pub fn apply(&self, ident: u16, packet: &mut [u8]) {
+        change_icrc(packet, self.0 ^ field(&V4_IDENT, ident));
     }
 }
 

@@ -128,7 +128,7 @@ pub use extensions::{Aeth, AtomicAckEth, AtomicEth, Deth, Ieth, Reth, XrcEth};
 pub use feth::Feth;
 pub use frame::{Frame, LinkType, Network, RoceFrame};
 pub use grh::Grh;
-pub use icrc::{IcrcPolicy, IcrcSeed, IcrcVerdict, PathHeader, icrc_of_l3, reident};
+pub use icrc::{IcrcPolicy, IcrcSeed, IcrcVerdict, PathChange, PathHeader, icrc_of_l3, reident};
 pub use ids::{Gid, Lkey, Pkey, Qkey, Qpn, Rkey};
 pub use immdt::ImmDt;
 pub use ipv4::Ipv4;

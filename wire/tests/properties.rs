@@ -33,6 +33,10 @@ fn v4_path() -> impl Strategy<Value = PathHeader> {
     path().prop_filter("IPv4", |path| matches!(path, PathHeader::V4 { .. }))
 }
 
+fn v6_path() -> impl Strategy<Value = PathHeader> {
+    path().prop_filter("IPv6", |path| matches!(path, PathHeader::V6 { .. }))
+}
+
 fn assigned() -> impl Strategy<Value = Opcode> {
     let all: Vec<Opcode> = (0..=255)
         .map(Opcode)
@@ -267,8 +271,23 @@ proptest! {
     }
 
     #[test]
+    fn a_packet_moves_to_another_path(
+        (from, to, ident) in prop_oneof![(v4_path(), v4_path(), any::<u16>()), (v6_path(), v6_path(), Just(0))],
+        mut packet in prop::collection::vec(any::<u8>(), 16..5000),
+    ) {
+        let (from, to) = (IcrcSeed::new(&from), IcrcSeed::new(&to));
+        let end = packet.len() - 4;
+        from.seal(0, &mut packet);
+        let before = packet.clone();
+        from.change_to(&to).apply(ident, &mut packet);
+        prop_assert_eq!(&packet[end..], &to.compute(ident, &packet[..end]).to_le_bytes());
+        from.change_to(&to).apply(ident, &mut packet);
+        prop_assert_eq!(packet, before, "the same change undoes it");
+    }
+
+    #[test]
     fn over_ipv6_one_wrong_bit_shows(
-        path in path().prop_filter("IPv6", |path| matches!(path, PathHeader::V6 { .. })),
+        path in v6_path(),
         mut packet in prop::collection::vec(any::<u8>(), 16..300), bit in any::<prop::sample::Index>(),
     ) {
         let seed = IcrcSeed::new(&path);
