@@ -180,6 +180,38 @@ impl UdpSocket {
     }
 }
 
+/// A socket that sends to one address only; there is none here.
+#[derive(Debug)]
+pub enum ConnectedSocket {}
+
+impl ConnectedSocket {
+    /// Would connect a socket.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] always: the IPv4 Identification of its packets would not be known.
+    pub fn open(_beside: &UdpSocket, _port: u16, _to: SocketAddr) -> io::Result<ConnectedSocket> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// The port that packets leave from.
+    pub fn port(&self) -> u16 {
+        match *self {}
+    }
+
+    /// The IPv4 Identification that the next packet will have.
+    pub fn ident(&self) -> u16 {
+        match *self {}
+    }
+
+    /// Sends a packet.
+    ///
+    /// # Errors
+    /// None.
+    pub fn send(&mut self, _packet: &[u8]) -> io::Result<()> {
+        match *self {}
+    }
+}
+
 impl AsFd for UdpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

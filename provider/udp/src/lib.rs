@@ -83,7 +83,7 @@ use fallback as backend;
 mod fallback;
 
 pub use addr::Dest;
-pub use backend::UdpSocket;
+pub use backend::{ConnectedSocket, UdpSocket};
 pub use caps::Caps;
 pub use config::UdpConfig;
 pub use event::EventFd;

@@ -18,6 +18,8 @@ pub(crate) struct Insn {
 
 const LD_W_ABS: u16 = 0x20;
 const LD_H_ABS: u16 = 0x28;
+const LD_B_ABS: u16 = 0x30;
+const ALU_ADD_K: u16 = 0x04;
 const ALU_AND_K: u16 = 0x54;
 const ALU_RSH_K: u16 = 0x74;
 const JMP_JA: u16 = 0x05;
@@ -25,6 +27,37 @@ const JMP_JEQ_K: u16 = 0x15;
 const JMP_JGE_K: u16 = 0x35;
 const RET_K: u16 = 0x06;
 const RET_A: u16 = 0x16;
+
+/// Programs of sockets that are in no group.
+#[cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "the Linux backend attaches them")
+)]
+pub(crate) mod insns {
+    use super::{ALU_ADD_K, Insn, LD_B_ABS, RET_A, RET_K};
+
+    /// From here on offsets count from the IP header (`SKF_NET_OFF` of `linux/filter.h`).
+    const NETWORK: u32 = (-0x10_0000_i32).cast_unsigned();
+    /// The UDP header, which belongs to what a filter keeps.
+    const UDP_HEADER: u32 = 8;
+
+    const fn insn(code: u16, k: u32) -> Insn {
+        let (jt, jf) = (0, 0);
+        Insn { code, jt, jf, k }
+    }
+
+    /// No datagram passes.
+    pub(crate) const NOTHING: [Insn; 1] = [insn(RET_K, 0)];
+
+    /// A datagram keeps as many bytes as byte `at` of its IP header says.
+    pub(crate) const fn as_long_as_byte_says(at: u32) -> [Insn; 3] {
+        [
+            insn(LD_B_ABS, NETWORK + at),
+            insn(ALU_ADD_K, UDP_HEADER),
+            insn(RET_A, 0),
+        ]
+    }
+}
 
 /// Longest program that the kernel takes.
 const INSNS_MAX: usize = 4096;

@@ -9,6 +9,19 @@ fn any_port() -> SocketAddr {
     "127.0.0.1:0".parse().expect("literal")
 }
 
+#[test]
+fn the_portable_backend_connects_no_sockets() {
+    let beside = fallback::UdpSocket::bind(any_port(), &UdpConfig::default()).expect("bind");
+    let to = fallback::UdpSocket::bind(any_port(), &UdpConfig::default()).expect("bind");
+    match fallback::ConnectedSocket::open(&beside, 0, to.local_addr()) {
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::Unsupported),
+        Ok(mut socket) => {
+            let all = (socket.port(), socket.ident(), socket.send(&[]));
+            panic!("{all:?}");
+        }
+    }
+}
+
 /// Packets that the portable backend sends reach the native one, and back.
 #[test]
 fn backends_understand_each_other() {

@@ -12,7 +12,8 @@ use std::thread;
 
 use common::{PATIENCE, dest, pattern};
 use urxe_udp::{
-    Caps, Dest, Interest, SendBatch, SendOutcome, Transmit, UdpConfig, UdpSocket, wait_for,
+    Caps, ConnectedSocket, Dest, Interest, SendBatch, SendOutcome, Transmit, UdpConfig, UdpSocket,
+    wait_for,
 };
 
 /// A neighbour at the far end with a known MAC address: everything reaches the cable.
@@ -41,6 +42,44 @@ fn identification_is_the_place_in_the_run() {
         assert_eq!(seen, expected, "(identification, don't fragment, payload)");
         assert!(socket.caps().exact_ident());
     });
+}
+
+#[test]
+fn a_connected_socket_knows_its_identifications() {
+    in_namespace("a_connected_socket_knows_its_identifications", || {
+        let (socket, tap) = (bound(&UdpConfig::default()), Tap::new("vb"));
+        let peer = SocketAddr::from((KNOWN, 4791));
+        let mut connected = ConnectedSocket::open(&socket, 0, peer).expect("the kernel can");
+        let bytes = pattern(1040);
+        for k in 0..300 {
+            if k % 3 == 0 {
+                let single = Transmit::single(0..1040, to(KNOWN));
+                send(&socket, &bytes, &[single]);
+                assert_eq!(tap.next_udp(), (0, true, 1040));
+            }
+            let expected = connected.ident();
+            connected.send(&bytes[..k + 1]).expect("sends");
+            assert_eq!(tap.next_udp(), (expected, true, k + 1));
+        }
+    });
+}
+
+/// What a thread would send that went to another network namespace would go elsewhere.
+#[test]
+fn no_socket_is_connected_beside_one_of_another_namespace() {
+    let config = UdpConfig::default();
+    let outside = UdpSocket::bind("127.0.0.1:0".parse().expect("literal"), &config).expect("bind");
+    in_namespace(
+        "no_socket_is_connected_beside_one_of_another_namespace",
+        move || {
+            let error = ConnectedSocket::open(&outside, 0, outside.local_addr());
+            let error = error.expect_err("it is in another namespace");
+            assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+            let inside = UdpSocket::bind("127.0.0.1:0".parse().expect("literal"), &config);
+            let inside = inside.expect("bind");
+            ConnectedSocket::open(&inside, 0, inside.local_addr()).expect("it is in the same");
+        },
+    );
 }
 
 /// Packets too long for the path cost their own sender, not segmentation for all.

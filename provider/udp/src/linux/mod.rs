@@ -1,6 +1,7 @@
 //! The Linux backend: segmentation offload, batched system calls, control messages.
 
 mod cmsg;
+mod connected;
 mod multicast;
 mod probe;
 mod recv;
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP, SOL_SOCKET, SOL_UDP, c_int};
 use rustix::net::sockopt;
 
+pub use connected::ConnectedSocket;
 pub(crate) use recv::RecvState;
 use usual::UsualSize;
 

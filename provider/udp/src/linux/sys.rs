@@ -75,6 +75,15 @@ const _: () = assert!(
 
 /// Has `insns` choose among the sockets of the group that `fd` belongs to.
 pub(crate) fn attach_reuseport(fd: BorrowedFd<'_>, insns: &[Insn]) -> io::Result<()> {
+    attach(fd, libc::SO_ATTACH_REUSEPORT_CBPF, insns)
+}
+
+/// Has `insns` say how many bytes stay of what arrives, the UDP header counted; of 0 nothing arrives.
+pub(crate) fn attach_filter(fd: BorrowedFd<'_>, insns: &[Insn]) -> io::Result<()> {
+    attach(fd, libc::SO_ATTACH_FILTER, insns)
+}
+
+fn attach(fd: BorrowedFd<'_>, option: c_int, insns: &[Insn]) -> io::Result<()> {
     let mut filter: Vec<libc::sock_filter> = insns
         .iter()
         .map(|&Insn { code, jt, jf, k }| libc::sock_filter { code, jt, jf, k })
@@ -91,7 +100,7 @@ pub(crate) fn attach_reuseport(fd: BorrowedFd<'_>, insns: &[Insn]) -> io::Result
             libc::SYS_setsockopt,
             fd.as_raw_fd(),
             libc::SOL_SOCKET,
-            libc::SO_ATTACH_REUSEPORT_CBPF,
+            option,
             ptr::from_ref(&program),
             size_of::<Program>(),
         )
