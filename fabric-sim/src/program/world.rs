@@ -493,6 +493,7 @@ impl World {
                 source_port: sent.source_port,
                 chunk: QpnChunk(0),
                 in_memory: false,
+                near_port: None,
             };
             let fabric = self.sim.fabric_mut();
             if let Some(frame) = fabric.enclose(host, &dest, &sent.bytes) {

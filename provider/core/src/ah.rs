@@ -47,6 +47,7 @@ impl AddressHandle {
                 source_port: ROCE_V2_PORT,
                 chunk: QpnChunk(0),
                 in_memory: false,
+                near_port: None,
             },
             seed: icrc_seed(path.local, ROCE_V2_PORT, path.remote),
             hop_limit: path.hop_limit,

@@ -46,6 +46,8 @@ pub(crate) struct Common {
     pub(crate) failed_cqs: Vec<CqId>,
     /// What hosts that send datagrams use as Identifications.
     pub(crate) sources: SourceIdents,
+    /// The Identification of the next packet, if it is of the neighbour that sent the last one by a socket for lone packets.
+    pub(crate) direct_ident: u16,
     /// There is a connection manager, which waits for first packets.
     pub(crate) has_cm: bool,
     /// Messages left that a neighbour may acknowledge behind its answer, in one train.

@@ -179,7 +179,7 @@ impl Shard {
         }
         let fit = self.common.verify(qp, path, ident_hint, packet, now);
         let fit = fit.ok_or(DropReason::Icrc)?;
-        if fit.ident != ident_hint && qp.ident.knows_trains() {
+        if fit.ident != ident_hint && qp.ident.knows_trains() && !qp.link.is_direct(path) {
             self.common.stats.split_pkts += u64::from(path.source.is_ipv4());
         }
         if info.service == Service::Cnp {

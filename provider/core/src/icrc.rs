@@ -36,13 +36,16 @@ impl Common {
     /// Verifies a packet to a QP.
     #[inline]
     pub(crate) fn verify(
-        &self,
+        &mut self,
         qp: &mut Qp,
         path: &RxPath,
         ident_hint: u16,
         packet: &Packet<'_>,
         now: Time,
     ) -> Option<Fit> {
+        if qp.link.is_direct(path) {
+            return self.verify_direct(path, packet);
+        }
         let verdict = path
             .seed
             .verify_with(self.config.icrc, ident_hint, packet.bytes());
@@ -73,6 +76,23 @@ impl Common {
             qp.ident.doubt(ident, now);
         }
         None
+    }
+
+    /// Verifies a lone packet of a neighbour on this host, which counts its Identifications.
+    #[inline]
+    fn verify_direct(&mut self, path: &RxPath, packet: &Packet<'_>) -> Option<Fit> {
+        let expected = self.direct_ident;
+        match path
+            .seed
+            .verify_with(self.config.icrc, expected, packet.bytes())
+        {
+            IcrcVerdict::Ok { ident } => {
+                self.direct_ident = ident.wrapping_add(1);
+                let is_news = false;
+                Some(Fit { ident, is_news })
+            }
+            IcrcVerdict::Bad => None,
+        }
     }
 
     /// A packet to a connection that was news was executed, or completed something.

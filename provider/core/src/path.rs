@@ -15,6 +15,8 @@ pub struct RxPath {
     pub tos: u8,
     /// What the ICRC of every packet on this path has in common.
     pub seed: IcrcSeed,
+    /// The UDP port that it was sent from; 4791 if it came through memory.
+    pub source_port: u16,
 }
 
 impl RxPath {
@@ -25,6 +27,7 @@ impl RxPath {
             local,
             tos,
             seed: icrc_seed(source, source_port, local),
+            source_port,
         }
     }
 
@@ -35,6 +38,7 @@ impl RxPath {
             local,
             tos,
             seed: IcrcSeed::IN_MEMORY,
+            source_port: ROCE_V2_PORT,
         }
     }
 

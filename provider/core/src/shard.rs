@@ -1,6 +1,7 @@
 //! The shard: all protocol state that one thread drives at a time.
 
 use core::cmp::Reverse;
+use core::num::NonZeroU16;
 use core::ops::Range;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -89,6 +90,7 @@ impl Shard {
                 config,
                 failed_cqs: Vec::new(),
                 sources: SourceIdents::default(),
+                direct_ident: 0,
                 has_cm: false,
                 expects_pairs: false,
                 waits_until: Time::ZERO,
@@ -205,6 +207,15 @@ impl Shard {
         let qp = self.qps.at(index);
         self.common.config.recovery == Recovery::Selective
             && qp.is_some_and(|qp| !qp.is_unreliable())
+    }
+
+    /// Says that the peer of a connection is on this host, and which port its lone packets may come from, by a socket that counts Identifications up from
+    /// anywhere. Nothing damages packets on the way through the kernel, and no stranger sends from a port that the peer has: so
+    /// any Identification is believed of what comes from there, and nothing is learnt from it. For RC.
+    pub fn set_near(&mut self, index: QpIndex, port: Option<NonZeroU16>) {
+        if let Some(qp) = self.qps.at_mut(index) {
+            qp.link.dest.near_port = port.filter(|_| qp.init.qp_type == QpType::Rc);
+        }
     }
 
     /// Says whether a QP's peer is on this host and takes packets through memory, without an ICRC.

@@ -7,6 +7,7 @@
 //! that field: so a packet's place in its run must be known when it is built.
 
 use core::net::IpAddr;
+use core::num::NonZeroU16;
 use core::ops::Range;
 
 use urxe_wire::{IcrcSeed, Qpn, ROCE_V2_PORT};
@@ -36,6 +37,9 @@ pub struct TxDest {
     /// The receiver is probably on this host, and takes packets through memory, or they will be sealed: they are built without an ICRC. If they
     /// leave by a socket as they are after all, or are captured, the carrier adds it ([`TxDest::icrc_seed`]).
     pub in_memory: bool,
+    /// It is the peer of a connection, known to be on this host, and this is the port that its lone packets may come from, under any Identification
+    /// ([`Shard::set_near`](crate::Shard::set_near)). Lone packets to it may leave so, too.
+    pub near_port: Option<NonZeroU16>,
 }
 
 impl TxDest {
@@ -493,6 +497,7 @@ mod tests {
             source_port: ROCE_V2_PORT,
             chunk: QpnChunk(0),
             in_memory: false,
+            near_port: None,
         }
     }
 

@@ -254,6 +254,7 @@ impl Shard {
                 source_port,
                 chunk: QpnChunk::of(gsi),
                 in_memory: false,
+                near_port: None,
             };
             let Some(slot) = batch.reserve(&dest, packet_len(info, MAD_LEN)) else {
                 return false;

@@ -58,7 +58,7 @@ use crate::detail::ErrorDetail;
 use crate::error::{Fault, WcStatus};
 use crate::event::AsyncEvent;
 use crate::mr::{Access, Accessor, PdId};
-use crate::path::icrc_seed;
+use crate::path::{RxPath, icrc_seed};
 use crate::qpn_table::QpnChunk;
 use crate::table::{QpIndex, SrqId};
 use crate::time::Time;
@@ -128,6 +128,13 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// A packet on this path comes from the port that the peer, on this host, has for lone packets.
+    #[inline]
+    pub(crate) fn is_direct(&self, path: &RxPath) -> bool {
+        let port = self.dest.near_port;
+        port.is_some_and(|port| port.get() == path.source_port)
+    }
+
     /// The header of a response: `opcode` is that of a reliable connection, after which
     /// come the same headers in each service that acknowledges.
     #[inline]
@@ -222,6 +229,7 @@ impl Qp {
                     source_port: ROCE_V2_PORT,
                     chunk: QpnChunk(0),
                     in_memory: false,
+                    near_port: None,
                 },
                 seed: icrc_seed(nowhere, ROCE_V2_PORT, nowhere),
                 mtu: 256,

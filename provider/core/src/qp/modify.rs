@@ -106,6 +106,7 @@ impl Qp {
                 source_port: ports.port(link.qpn, link.dest_qpn),
                 chunk,
                 in_memory: link.dest.in_memory && is_same_owner,
+                near_port: link.dest.near_port.filter(|_| is_same_owner),
             };
             link.seed = link.dest.usual_seed();
         }

@@ -29,6 +29,7 @@ fn dest(n: u8, in_memory: bool) -> TxDest {
         source_port: 4791,
         chunk: QpnChunk(0),
         in_memory,
+        near_port: None,
     }
 }
 

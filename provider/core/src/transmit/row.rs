@@ -90,6 +90,7 @@ mod tests {
             source_port: 4791,
             chunk: QpnChunk(0),
             in_memory: false,
+            near_port: None,
         }
     }
 

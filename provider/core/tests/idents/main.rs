@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod direct;
 mod genuine;
 mod strangers;
 mod wire;

@@ -374,6 +374,7 @@ mod tests {
             source_port: ROCE_V2_PORT,
             chunk: QpnChunk(0),
             in_memory: false,
+            near_port: None,
         };
         for (len, expected) in [(40, 0), (40, 1), (32, 2), (40, 0)] {
             let slot = batch.reserve(&dest, len).expect("room");
@@ -417,6 +418,7 @@ mod tests {
                 source_port: ROCE_V2_PORT,
                 chunk: QpnChunk(0),
                 in_memory: false,
+                near_port: None,
             };
             batch.reserve(&dest, 20).expect("room").bytes.fill(1);
         }

@@ -13,6 +13,7 @@ fn dest() -> TxDest {
         tos: 0,
         chunk: QpnChunk(0),
         in_memory: false,
+        near_port: None,
     }
 }
 
