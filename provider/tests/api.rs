@@ -13,6 +13,8 @@ mod common;
 mod congestion;
 mod cq;
 mod datagrams;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod direct;
 mod events;
 mod fairness;
 #[path = "common/fake_peer.rs"]

@@ -32,10 +32,11 @@ const TROUBLE: [&str; 16] = [
     "hand_over_lost",
     "link_downed",
 ];
-const ENGINE: [&str; 18] = [
+const ENGINE: [&str; 19] = [
     "split_pkts",
     "ack_deferred",
     "tx_calls",
+    "tx_direct",
     "tx_blocked",
     "tx_gso_refused",
     "rx_calls",

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 use std::os::unix::fs::MetadataExt;
 
 use urxe_wire::Gid;
@@ -21,6 +22,13 @@ pub(super) struct Row(pub(super) u16);
 pub(super) struct Damaged(pub(super) Row);
 
 impl Row {
+    /// The port that the participant's lone packets to neighbours may come from. They are among those that RoCEv2 has
+    /// for packets to leave from, and above those that Linux gives to sockets that name none.
+    pub(super) fn direct_port(self) -> NonZeroU16 {
+        const FIRST: NonZeroU16 = NonZeroU16::new(0xf000).expect("not 0");
+        FIRST.saturating_add(self.0)
+    }
+
     /// From a half-word that is 0 for none, and one more than the row otherwise.
     fn parse(half_word: [u8; 2]) -> Result<Option<Row>, Damaged> {
         let row = u16::from_le_bytes(half_word).checked_sub(1).map(Row);

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU16;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,6 +32,15 @@ const HOLDERS_NS: u64 = 20_000_000;
 /// How long it is believed that the holder has no socket on an address: far less than a participant takes to join it
 /// and send something; far more than it takes to read the list.
 const NO_SOCKET_NS: u64 = 100_000;
+
+/// What a QP's peer is known to be, if it is a participant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// The kernel can hand it trains as a whole.
+    pub(crate) gets_trains_whole: bool,
+    /// Its lone packets may come from this port, and nothing else does, if it has it.
+    pub(crate) direct_port: NonZeroU16,
+}
 
 /// What a context gets when it joins.
 pub(crate) struct Joined {
@@ -349,10 +359,18 @@ impl Membership {
         holders.find(chunk, addr)
     }
 
-    /// True if a QP at an address is of a participant that the kernel can hand trains to as a whole.
-    pub(crate) fn gets_trains_whole(&self, qpn: Qpn, addr: IpAddr, now: Time) -> bool {
-        let entry = self.socket_of(QpnChunk::of(qpn), addr, now);
-        entry.is_some_and(|entry| entry.joins)
+    /// The participant that a QP at an address is of, if it is of one.
+    pub(crate) fn find(&self, qpn: Qpn, addr: IpAddr, now: Time) -> Option<Found> {
+        let entry = self.socket_of(QpnChunk::of(qpn), addr, now)?;
+        Some(Found {
+            gets_trains_whole: entry.joins,
+            direct_port: entry.row.direct_port(),
+        })
+    }
+
+    /// The port that this participant may send lone packets from ([`Found::direct_port`]).
+    pub(crate) fn direct_port(&self) -> NonZeroU16 {
+        self.me.row.direct_port()
     }
 
     /// The socket at an address of the participant that has the chunk.

@@ -4,6 +4,7 @@
 //! them ([`self::memory`]), a [`Network`] of the program's own is another ([`self::network`]), and faults on purpose are one around
 //! any of them ([`self::faulty`]). [`open`] is where they are chosen.
 
+mod direct;
 pub(super) mod faulty;
 pub(super) mod intake;
 pub(super) mod keeper;
@@ -117,6 +118,11 @@ fn on_sockets(config: &EngineConfig) -> Result<Opened, Error> {
         Tap::create(path, &note.unwrap_or_default())
     });
     let by_socket = SocketCarrier::new(sockets.clone(), envelopes);
+    let by_socket = match (&membership, config.faults) {
+        (Some(membership), None) => by_socket.with_direct(membership.direct_port()),
+        // A receiver tells less of damage from what leaves by a socket for lone packets.
+        _ => by_socket,
+    };
     let neighbours = membership.clone().filter(|_| config.wire == Wire::Auto);
     let recv_ring = neighbours.is_some().then_some(RING_BYTES);
     let carrier: Box<dyn Carrier> = match neighbours {

@@ -2,6 +2,7 @@
 //! full socket, and one bad destination stops no other. Received trains are walked where they lie.
 
 use core::net::{IpAddr, SocketAddr};
+use core::num::NonZeroU16;
 use core::slice;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use urxe_core::{RxPath, Time};
 use urxe_udp::{Datagram, Dest, RecvBatch, SendBatch, SendOutcome, Transmit, UdpSocket};
 use urxe_wire::ROCE_V2_PORT;
 
+use super::direct::Direct;
 use super::intake::Intake;
 use super::keeper::Keeper;
 use super::pairs::Joining;
@@ -37,6 +39,8 @@ pub(crate) struct SocketCarrier {
     /// The path of the last datagram, as its sender is likely to send the next.
     last_path: Option<(SocketAddr, RxPath)>,
     joining: Joining,
+    /// For lone packets to a neighbour.
+    direct: Option<Direct>,
     /// What packets are in on their way, if they are.
     envelopes: Option<Box<Envelopes>>,
     /// The sockets of the groups that QPs are attached to.
@@ -58,6 +62,14 @@ impl Carrier for SocketCarrier {
     fn send(&mut self, batch: &mut TxBatch, cx: &mut Sending<'_>) -> Sent {
         self.joining.look(cx.expects_pairs, &self.sockets);
         if self.next == self.out.len() {
+            if let (Some(direct), None, None) = (&mut self.direct, &cx.tap, &self.envelopes)
+                && direct.send(batch, &self.sockets, cx.now)
+            {
+                cx.counters.tx_calls += 1;
+                cx.counters.tx_direct += 1;
+                batch.clear();
+                return Sent::All;
+            }
             self.out.clear();
             self.next = 0;
             if let Some(tap) = &mut cx.tap {
@@ -222,8 +234,15 @@ impl SocketCarrier {
             rx: RecvBatch::new(RecvBatch::DEFAULT_SLOTS),
             last_path: None,
             joining: Joining::default(),
+            direct: None,
             groups: Vec::new(),
         }
+    }
+
+    /// Lone packets to neighbours may leave by a socket of their own, from this port.
+    pub(super) fn with_direct(self, port: NonZeroU16) -> SocketCarrier {
+        let direct = Some(Direct::new(port));
+        SocketCarrier { direct, ..self }
     }
 
     /// False if a socket is full.

@@ -36,6 +36,8 @@ macro_rules! counters {
 counters! {
     /// Times that a socket was handed packets.
     tx_calls,
+    /// Of those, lone packets to neighbours on this host that a connected socket took.
+    tx_direct,
     /// Trains that were written to memory for neighbours on this host.
     tx_records,
     /// Of those, trains that were made where the neighbour reads them, and not copied there.
