@@ -123,7 +123,11 @@ impl Destination {
         // Of a QP that is alone nothing changes, however often it has something to send.
         self.part = match self.busy {
             0 | 1 => self.whole,
-            busy => (self.whole / busy).max(TRAIN.min(self.whole)),
+            // No division where trains are all that fits: then each post and each completion of many QPs comes here.
+            busy if u64::from(busy) * u64::from(TRAIN) >= self.whole.into() => {
+                TRAIN.min(self.whole)
+            }
+            busy => self.whole / busy,
         };
     }
 
