@@ -10,6 +10,7 @@ use crate::context::{Context, Shards};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::mem::Region;
+use crate::mem::many::HugePages;
 use crate::mr::Mr;
 use crate::qp::{Qp, QpBuilder, QpInitAttr};
 use crate::srq::Srq;
@@ -34,6 +35,8 @@ pub struct Pd {
 struct PdInner {
     context: Context,
     id: PdId,
+    /// Those of its QPs.
+    huge_pages: HugePages,
 }
 
 impl Drop for PdInner {
@@ -48,6 +51,7 @@ impl Pd {
             inner: Arc::new(PdInner {
                 context: context.clone(),
                 id,
+                huge_pages: HugePages::default(),
             }),
         }
     }
@@ -63,6 +67,10 @@ impl Pd {
 
     pub(crate) fn shards(&self) -> &Shards {
         self.inner.context.shards()
+    }
+
+    pub(crate) fn huge_pages(&self) -> &HugePages {
+        &self.inner.huge_pages
     }
 
     pub(crate) fn id(&self) -> PdId {

@@ -256,6 +256,9 @@ impl Qp {
             xrcd: xrcd.map(Xrcd::id),
             block_self_mcast_lb,
         })?;
+        if let Some(place) = &place {
+            pd.huge_pages().note(place.start);
+        }
         Ok(Qp {
             engine: engine.clone(),
             pd: pd.clone(),

@@ -11,7 +11,7 @@ use crate::tree::{File, files, report};
 /// Crates, and how many files their largest circle of imports has. A number here may only be made smaller.
 const LARGEST_CIRCLE: [(&str, usize); 11] = [
     ("wire", 0),
-    ("provider/core", 16),
+    ("provider/core", 15),
     ("provider/udp", 2),
     ("provider/ring", 0),
     ("provider/seal", 0),
@@ -86,7 +86,7 @@ const PAIRS: &[(&str, &str, &str)] = &[
 /// because it is unsafe.)
 const BACK: &[(&str, &str)] = &[
     ("engine", "mem/fork"),
-    ("engine", "mem/many"),
+    ("engine/carrier/intake", "mem/many"),
     ("engine/carrier/multicast", "device"),
     ("engine/carrier/sealed", "mem"),
     ("engine/objects/cm", "cm/queue"),

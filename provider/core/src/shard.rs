@@ -21,7 +21,7 @@ use crate::qp::attr::{AttrMask, QpAttr};
 use crate::qp::recovery::{Peer, Room};
 use crate::qp::report::QpReport;
 use crate::qp::state::{ModifyError, QpState, QpType};
-use crate::qp::{Qp, QpInit, RecvSource, SourceIdents, prefetch};
+use crate::qp::{Qp, QpInit, RecvSource, SourceIdents};
 use crate::qpn_table::{CHUNK_BITS, QpnChunk, QpnTable};
 use crate::srq::SrqTable;
 use crate::stats::Stats;
@@ -424,27 +424,25 @@ impl Shard {
     /// There are so many QPs that those which packets are for, or posts, are rarely in the cache.
     #[inline]
     pub fn has_many(&self) -> bool {
-        self.qps.len() >= prefetch::MANY
+        /// With fewer they all stay in the cache.
+        const MANY: usize = 256;
+        self.qps.len() >= MANY
     }
 
     /// The addresses that a QP's state has for as long as it lives, for a caller that prefetches them into the
-    /// cache ahead of a post.
+    /// cache ahead of a post: where there are [many](Shard::has_many).
+    #[inline]
     pub fn place_of(&self, index: QpIndex) -> Option<Range<usize>> {
         let qp = core::ptr::from_ref::<Qp>(self.qps.at(index)?).addr();
         Some(qp..qp + size_of::<Qp>())
     }
 
-    /// Prefetches the QP that a packet is addressed to. For packets that will be handled
-    /// after others, of a shard that [has many QPs](Shard::has_many); it changes nothing else.
+    /// The same of the QP that a packet is for, of which the first bytes are here.
     #[inline]
-    pub fn prefetch(&self, bytes: &[u8]) {
-        let Some(&[_, a, b, c]) = bytes.get(4..8).and_then(|b| b.first_chunk()) else {
-            return;
-        };
-        let found = self.qps.find(Qpn::new(u32::from_be_bytes([0, a, b, c])));
-        if let Some(qp) = found.and_then(|index| self.qps.at(index)) {
-            qp.prefetch();
-        }
+    pub fn place_for(&self, bytes: &[u8]) -> Option<Range<usize>> {
+        let &[_, a, b, c] = bytes.get(4..8)?.first_chunk()?;
+        let index = self.qps.find(Qpn::new(u32::from_be_bytes([0, a, b, c])))?;
+        self.place_of(index)
     }
 
     /// True if the QPNs of a chunk are this shard's.

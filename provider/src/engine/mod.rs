@@ -35,7 +35,6 @@ use crate::error::{Error, ErrorKind};
 use crate::faults::FaultSpec;
 use crate::host::random::random;
 use crate::mem::fork::{self, Generation};
-use crate::mem::many::HugePages;
 use crate::network::Network;
 use crate::queues::{Channel, CqCore, Taker};
 use crate::security::Sealing;
@@ -139,7 +138,6 @@ pub(crate) struct Engine {
     pub(crate) is_selective: bool,
     /// Its connections have keys of their own.
     pub(crate) has_pairs: bool,
-    huge_pages: HugePages,
     /// Dropped after the sockets, which only then is the end of it.
     pub(crate) membership: Option<Arc<Membership>>,
 }
@@ -204,7 +202,6 @@ impl Engine {
             crowd: Crowd::default(),
             generation,
             watcher,
-            huge_pages: HugePages::default(),
             membership,
         })
     }

@@ -20,7 +20,6 @@ mod news;
 mod only;
 pub(crate) mod pair;
 mod placement;
-pub(crate) mod prefetch;
 mod probe;
 pub mod ready;
 pub(crate) mod recovery;

@@ -149,16 +149,6 @@ impl RecvQueue {
         let at = slot * self.sge_max();
         &self.sges[at..at + self.slots[slot].num_sge as usize]
     }
-
-    /// Reads something of the receive that is used next; what does not matter.
-    #[inline]
-    pub(crate) fn prefetch(&self) -> u64 {
-        let Some(wqe) = self.slots.get(self.slot(self.head)) else {
-            return 0;
-        };
-        let sge = self.sges.get(self.slot(self.head) * self.sge_max());
-        wqe.wr_id ^ sge.map_or(0, |sge| sge.addr)
-    }
 }
 
 ring!(RecvQueue);

@@ -15,6 +15,7 @@ use crate::engine::drive::parts::Parts;
 use crate::engine::drive::progress_shared::ProgressShared;
 use crate::engine::upkeep::counters::EngineCounters;
 use crate::engine::upkeep::tap::Tap;
+use crate::mem::many::prefetch;
 use crate::share::{Handed, Membership, Shared, is_probe};
 
 /// Takes packets: a carrier that receives is given one.
@@ -37,11 +38,12 @@ impl Intake<'_> {
         self.parts.shard.has_many()
     }
 
-    /// Fetches the QPs that packets came for into the cache all at once, not each when its packet's turn comes: where there are [too
+    /// Fetches the QP that a packet is for, of which the first bytes are here, into the cache, ahead of its turn: where there are [too
     /// many](Intake::has_many) for it.
-    pub(in crate::engine) fn prefetch(&self, datagram: &Datagram<'_>) {
-        for (_, packet) in datagram.segments() {
-            self.parts.shard.prefetch(packet);
+    #[inline]
+    pub(in crate::engine) fn prefetch(&self, packet: &[u8]) {
+        if let Some(place) = self.parts.shard.place_for(packet) {
+            prefetch(place);
         }
     }
 

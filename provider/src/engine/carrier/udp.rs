@@ -182,8 +182,10 @@ impl SocketCarrier {
                             envelopes.act(&self.sockets, intake);
                         }
                         if intake.has_many() {
-                            let all = self.rx.iter();
-                            all.for_each(|datagram| intake.prefetch(&datagram));
+                            for datagram in self.rx.iter() {
+                                let packets = datagram.segments();
+                                packets.for_each(|(_, packet)| intake.prefetch(packet));
+                            }
                         }
                         let envelopes = self.envelopes.as_deref();
                         let is_opened = envelopes.is_some();

@@ -94,12 +94,7 @@ impl Engine {
         self.combiner
             .reserve(state.inlets.qps.len() + state.inlets.srqs.len())?;
         let place = state.shard.has_many().then(|| state.shard.place_of(index));
-        drop(state);
-        let place = place.flatten();
-        if let Some(place) = &place {
-            self.huge_pages.note(place.start);
-        }
-        Ok((shared, place))
+        Ok((shared, place.flatten()))
     }
 
     /// More QPNs, from those that all owners of the address share.

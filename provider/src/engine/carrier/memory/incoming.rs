@@ -46,6 +46,8 @@ pub(super) struct Incoming {
     consumer: Consumer,
     paths: Vec<Path>,
     manner: Manner,
+    /// The QP of the next record's first packet was fetched into the cache.
+    is_fetched: bool,
     /// No more comes, and all that came was taken.
     pub(super) is_over: bool,
     /// The writer is gone; what it wrote is still read.
@@ -67,6 +69,7 @@ impl Incoming {
             consumer,
             paths: Vec::new(),
             manner: Manner::default(),
+            is_fetched: false,
             is_over: false,
             is_dead: false,
         }
@@ -167,7 +170,27 @@ impl Incoming {
         let bytes = &mut buffer[..len];
         self.consumer.copy(0, bytes);
         self.consumer.advance();
+        if intake.has_many() {
+            self.prefetch(mark, bytes, intake);
+        }
         self.take(mark, bytes, intake);
+    }
+
+    /// Fetches the QPs of this record into the cache, as far as that was not done a record before; and that of the next one's first packet, while this one
+    /// is taken.
+    fn prefetch(&mut self, mark: Mark, bytes: &[u8], intake: &Intake<'_>) {
+        /// A BTH up to the destination QPN.
+        const HEAD: usize = 8;
+        let size = usize::from(mark.size).max(1);
+        let rest = bytes.chunks(size).skip(usize::from(self.is_fetched));
+        rest.for_each(|packet| intake.prefetch(packet));
+        self.is_fetched = false;
+        if let Pop::Record { len: HEAD.., .. } = self.consumer.peek() {
+            let mut head = [0; HEAD];
+            self.consumer.copy(0, &mut head);
+            intake.prefetch(&head);
+            self.is_fetched = true;
+        }
     }
 
     #[inline(always)]
@@ -204,9 +227,6 @@ impl Incoming {
             truncated: false,
         };
         intake.counters.rx_records += 1;
-        if intake.has_many() {
-            intake.prefetch(&datagram);
-        }
         intake.datagram(rx_path, &datagram, &[]);
     }
 
