@@ -105,6 +105,7 @@ impl Qp {
         &self,
         wrs: impl IntoIterator<Item = RecvWr<'a>>,
     ) -> Result<(), BadWr> {
+        self.prefetch_for_recv();
         let engine = self.engine();
         let at = engine.begin_post()?;
         let wrs = wrs.into_iter().map(|wr| wr.core);

@@ -16,7 +16,7 @@ use crate::cq::Cq;
 use crate::ece;
 use crate::engine::{Engine, QpShared, Refused};
 use crate::error::{BadWr, Error, ErrorKind};
-use crate::mem::many::{prefetch, prefetch_value};
+use crate::mem::many::{Steps, prefetch_ahead, range_of};
 use crate::pd::Pd;
 use crate::queues::CompletingQp;
 use crate::srq::Srq;
@@ -315,8 +315,26 @@ impl Qp {
     #[inline]
     pub(crate) fn prefetch(&self) {
         if let Some(place) = &self.place {
-            prefetch(place.clone());
-            prefetch_value(&*self.shared);
+            thread_local! {
+                static STEPS: [Steps; 2] = const { [const { Steps::new() }; 2] };
+            }
+            let shared = range_of(&*self.shared);
+            STEPS.with(|[places, shareds]| {
+                prefetch_ahead(places, place.clone());
+                prefetch_ahead(shareds, shared);
+            });
+        }
+    }
+
+    /// The same for a receive, which needs less.
+    #[inline]
+    pub(crate) fn prefetch_for_recv(&self) {
+        if self.place.is_some() {
+            thread_local! {
+                static STEPS: Steps = const { Steps::new() };
+            }
+            let shared = range_of(&*self.shared);
+            STEPS.with(|steps| prefetch_ahead(steps, shared));
         }
     }
 
