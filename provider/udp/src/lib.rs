@@ -16,6 +16,7 @@
 //!   is cut. Protocols with a checksum over the IP header rely on it. It follows
 //!   from two settings: the socket is unconnected, and `IP_MTU_DISCOVER` is
 //!   `IP_PMTUDISC_PROBE`. (`tests/veth.rs` looks at the packets.)
+//!   A [`ConnectedSocket`] is faster for lone packets to one address; its Identifications count up, and it says which comes next.
 //! * Over IPv6, datagrams with UDP checksum 0 are delivered: kernel soft-RoCE and
 //!   many adapters send them so.
 //! * [`UdpSocket::send`] and [`UdpSocket::recv`] allocate nothing.
