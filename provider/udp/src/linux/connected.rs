@@ -127,6 +127,15 @@ fn next_ident(fd: BorrowedFd<'_>) -> io::Result<u16> {
 mod tests {
     use super::*;
 
+    /// A socket, one that is connected beside it, and the peer.
+    fn connected() -> (UdpSocket, ConnectedSocket, UdpSocket) {
+        let addr = "127.0.0.1:0".parse().expect("literal");
+        let bind = || UdpSocket::bind(addr, &UdpConfig::default()).expect("bind");
+        let (beside, peer) = (bind(), bind());
+        let socket = ConnectedSocket::open(&beside, 0, peer.local_addr());
+        (beside, socket.expect("the kernel can"), peer)
+    }
+
     /// Over IPv6 there is no Identification to find out.
     #[test]
     fn over_ipv6_it_connects() {
@@ -152,14 +161,7 @@ mod tests {
     /// What others send to its port does not stay there.
     #[test]
     fn nothing_is_received() {
-        let bind = || {
-            UdpSocket::bind(
-                "127.0.0.1:0".parse().expect("literal"),
-                &UdpConfig::default(),
-            )
-        };
-        let (beside, peer) = (bind().expect("bind"), bind().expect("bind"));
-        let socket = ConnectedSocket::open(&beside, 0, peer.local_addr()).expect("the kernel can");
+        let (_beside, socket, peer) = connected();
         let at = Dest::new(sys::local_addr(socket.fd.as_fd()).expect("bound"));
         for _ in 0..100 {
             sys::send_to(peer.as_fd(), b"for the wrong socket", &at).expect("sends");
@@ -173,15 +175,7 @@ mod tests {
     /// A peer that is gone is an error of the packet after the first that it does not get.
     #[test]
     fn a_peer_that_is_gone_is_an_error() {
-        let bind = || {
-            UdpSocket::bind(
-                "127.0.0.1:0".parse().expect("literal"),
-                &UdpConfig::default(),
-            )
-        };
-        let (beside, peer) = (bind().expect("bind"), bind().expect("bind"));
-        let mut socket =
-            ConnectedSocket::open(&beside, 0, peer.local_addr()).expect("the kernel can");
+        let (_beside, mut socket, peer) = connected();
         socket.send(b"there").expect("sends");
         drop(peer);
         socket.send(b"gone").expect("it is not known yet");
@@ -193,18 +187,7 @@ mod tests {
     #[test]
     fn the_identification_is_foretold() {
         for _ in 0..50 {
-            let beside = UdpSocket::bind(
-                "127.0.0.1:0".parse().expect("literal"),
-                &UdpConfig::default(),
-            );
-            let beside = beside.expect("bind");
-            let to = UdpSocket::bind(
-                "127.0.0.1:0".parse().expect("literal"),
-                &UdpConfig::default(),
-            );
-            let to = to.expect("bind");
-            let mut socket =
-                ConnectedSocket::open(&beside, 0, to.local_addr()).expect("the kernel can");
+            let (_beside, mut socket, to) = connected();
             for n in 0..600 {
                 let (at, ident) = (n % 2, socket.ident().to_be_bytes());
                 let filter = insns::as_long_as_byte_says(4 + at);
