@@ -25,6 +25,8 @@ mod path;
 mod rate;
 mod text;
 
+use core::ops::Range;
+
 use crate::time::Time;
 pub use dcqcn::DcqcnParams;
 pub use delay::DelayParams;
@@ -265,6 +267,13 @@ impl Controller {
     pub(crate) fn on_rewind(&mut self) {
         if let Algorithm::Path(path) = &mut self.algorithm {
             path.on_rewind();
+        }
+    }
+
+    /// The packets with these numbers are sent again, or are answered only after some that are.
+    pub(crate) fn on_sent_again(&mut self, numbers: Range<u64>) {
+        if let Algorithm::Path(path) = &mut self.algorithm {
+            path.on_sent_again(numbers);
         }
     }
 

@@ -8,6 +8,8 @@ mod doubt;
 mod kept;
 mod road_loss;
 
+use core::ops::Range;
+
 use crate::congestion::Rate;
 use crate::time::Time;
 use bounds::Bounds;
@@ -255,6 +257,11 @@ impl Path {
     /// All that is under way is sent again.
     pub(crate) fn on_rewind(&mut self) {
         self.delivery.on_rewind();
+    }
+
+    /// The packets with these numbers are sent again, or are answered only after some that are.
+    pub(crate) fn on_sent_again(&mut self, numbers: Range<u64>) {
+        self.delivery.on_sent_again(numbers);
     }
 
     /// So many packets are known to be lost.

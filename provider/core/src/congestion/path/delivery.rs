@@ -2,6 +2,7 @@
 //! estimation (draft-cheng-iccrg-delivery-rate-estimation). A mark is made for packets that ask for an answer; the rate is what was
 //! delivered between the time that the marked packet left and its answer.
 
+use core::ops::Range;
 use std::collections::VecDeque;
 
 use crate::time::Time;
@@ -130,6 +131,15 @@ impl Delivery {
         self.marks.clear();
     }
 
+    /// These are sent again, or wait behind some that are: answers to them end no round trip.
+    pub(super) fn on_sent_again(&mut self, numbers: Range<u64>) {
+        let first = self.marks.partition_point(|m| m.number < numbers.start);
+        let again = self.marks.range_mut(first..);
+        for mark in again.take_while(|m| m.number < numbers.end) {
+            mark.is_timed = false;
+        }
+    }
+
     /// `news` more packets have arrived, and in the order in which they left, something is known of those before `reached`.
     pub(super) fn on_delivered(&mut self, news: u32, reached: u64, now: Time) -> Option<Sample> {
         self.delivered += u64::from(news);
@@ -212,6 +222,24 @@ mod tests {
         d.on_asked(again, Time(10));
         let s = d.on_delivered(12, 16, Time(20)).expect("a mark");
         assert_eq!((s.packets, s.rtt, s.prior), (16, None, 0));
+    }
+
+    #[test]
+    fn one_packet_that_is_sent_again_ends_no_round_trip() {
+        let mut d = Delivery::new();
+        for n in 0..4 {
+            d.on_asked(asked(n, n as u32), Time(n));
+            d.on_sent(1);
+        }
+        d.on_sent_again(1..3);
+        let rtt = |d: &mut Delivery, reached| {
+            let sample = d.on_delivered(1, reached, Time(100 + reached));
+            sample.expect("a mark").rtt
+        };
+        assert_eq!(rtt(&mut d, 1), Some(101));
+        assert_eq!(rtt(&mut d, 2), None);
+        assert_eq!(rtt(&mut d, 3), None);
+        assert_eq!(rtt(&mut d, 4), Some(101));
     }
 
     #[test]

@@ -204,7 +204,17 @@ impl Requester {
         let patience = self.patience_ns();
         if let Some(s) = &mut self.selective {
             let psn = s.base.add((number - s.board.una()) as u32);
+            // A peer that does not tell what it has behind a gap answers that, too, only when the gap is filled. (READs are answered
+            // for themselves, and their marks end no round trip.)
+            let late = match self.trial.is_told {
+                true => span,
+                false => self.sent_end.distance_from(psn),
+            };
             self.rtt.forget_some(psn, span);
+            if let Some(congestion) = &mut self.congestion {
+                let first = self.acked + u64::from(psn.distance_from(self.una));
+                congestion.on_sent_again(first..first + u64::from(late));
+            }
             let next_new = s.number(self.sent_end);
             s.board.on_sent_again(number, span, next_new, cx.now());
             s.await_news(cx.now() + patience);
