@@ -75,6 +75,15 @@ fn a_rate_without_a_round_trip_is_no_stall() {
     suite::run_program(&rc::RC, 6621);
 }
 
+/// Packets that a peer without selective repeat dropped behind a gap were timed until they had come again: the rate fell with what
+/// looked like a long road.
+#[test]
+fn packets_dropped_behind_a_gap_are_no_long_road() {
+    for seed in [1_795_949_784_974_742_968, 1_795_949_784_975_869_570] {
+        suite::run_program(&rc::RC, seed);
+    }
+}
+
 /// A READ that had lost an answer failed for the SEND behind it, which found no receive.
 #[test]
 fn an_rnr_nak_fails_no_request_before_its_own() {
