@@ -70,6 +70,15 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// Begins at the start of its memory again, if it is empty: programs make queues for the worst case, and one that goes round in all of
+    /// that finds each place out of the cache. `urxe scale`, which makes room for 160,000 completions, has 1.1 times the rate so.
+    #[inline]
+    fn rest(&mut self) {
+        if self.ring.is_empty() {
+            self.ring.clear();
+        }
+    }
+
     /// Completions of a QP; those that only say "flushed" are not counted.
     pub(crate) fn results_of(&self, qpn: Qpn) -> usize {
         let is_result = |cqe: &&Cqe| cqe.qpn == qpn && cqe.status != WcStatus::WrFlushErr;
@@ -164,6 +173,7 @@ impl CqCore {
         if let Some(stamps) = &mut inner.stamps {
             stamps.drain(..count);
         }
+        inner.rest();
         self.len.store(inner.ring.len(), Ordering::Release);
         count
     }
@@ -176,6 +186,7 @@ impl CqCore {
         let mut inner = self.lock();
         let cqe = inner.ring.pop_front()?;
         let stamp = inner.stamps.as_mut().and_then(VecDeque::pop_front);
+        inner.rest();
         self.len.store(inner.ring.len(), Ordering::Release);
         Some((Wc::from(cqe), stamp))
     }
@@ -370,6 +381,28 @@ mod tests {
         let cq = CqCore::new(CqId(7), init);
         cq.handle.set(Weak::<()>::new()).expect("new");
         Arc::new(cq)
+    }
+
+    #[test]
+    fn an_emptied_queue_begins_where_it_began() {
+        let cq = queue(1000, None);
+        let mut wcs = [Wc::default(); 3];
+        let first = |cq: &CqCore| cq.lock().ring.as_slices().0.as_ptr().addr();
+        cq.push(cqe(0, false), &mut at(1)).expect("room");
+        let begin = first(&cq);
+        for n in 1..700 {
+            cq.push(cqe(n, false), &mut at(1)).expect("room");
+            // Some that the program has not taken yet keep their places.
+            let (taken, place) = (cq.take(&mut wcs[..1]), first(&cq));
+            assert_eq!((taken, wcs[0].wr_id), (1, n - 1));
+            assert_eq!(place, begin + n as usize * size_of::<Cqe>());
+        }
+        assert_eq!(cq.take(&mut wcs), 1);
+        cq.push(cqe(700, false), &mut at(1)).expect("room");
+        assert_eq!(first(&cq), begin);
+        assert!(cq.take_stamped().is_some());
+        cq.push(cqe(701, false), &mut at(1)).expect("room");
+        assert_eq!(first(&cq), begin);
     }
 
     fn at(now: u64) -> ModerationClock {
