@@ -27,7 +27,7 @@ const TRAIN: u32 = 12 << 10;
 const _: () = assert!(TRAIN <= u16::MAX as u32);
 
 /// A QP's place among those that send to its destination.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     /// Its destination, from the moment that it may send.
     place: Option<u32>,
@@ -36,7 +36,7 @@ pub(crate) struct Way {
     /// It waited, and so many bytes beside the room were promised to it for its next turn: a train, or none.
     promise: Option<u16>,
     /// Bytes that it was told it may have under way.
-    allowed: Option<u32>,
+    allowed: u32,
     /// Bytes that it had when it was last looked at.
     under_way: u32,
     /// It is in the line of its destination.
@@ -51,11 +51,31 @@ struct Wait {
     returned: NonZeroU64,
 }
 
+impl Default for Way {
+    fn default() -> Way {
+        Way {
+            place: None,
+            is_busy: false,
+            promise: None,
+            // What its window is limited to while it was told nothing.
+            allowed: u32::MAX,
+            under_way: 0,
+            wait: None,
+        }
+    }
+}
+
 impl Way {
     /// Its destination.
     #[inline]
     pub(crate) fn place(&self) -> Option<u32> {
         self.place
+    }
+
+    /// Nothing is under way, and nothing was to be.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.is_busy && self.under_way == 0
     }
 
     /// When its QP wants a turn, whatever comes back.
@@ -258,7 +278,7 @@ impl Destinations {
         destination.rtt_min = shorter(destination.rtt_min, rtt_min);
         destination.note_load(way, is_busy, config);
         let allowed = destination.allow(way, under_way);
-        (way.allowed.replace(allowed) != Some(allowed)).then_some(allowed)
+        (core::mem::replace(&mut way.allowed, allowed) != allowed).then_some(allowed)
     }
 
     /// A QP has something to send, and a turn soon, with which the rest is settled.

@@ -5,7 +5,7 @@ use core::num::NonZeroU16;
 use core::ops::Range;
 use std::collections::{BinaryHeap, VecDeque};
 
-use urxe_wire::{Qpn, Service};
+use urxe_wire::{Opcode, Qpn, Service};
 
 use crate::cm::{Destination, Management};
 use crate::config::{QpLimits, Recovery, ShardConfig};
@@ -313,7 +313,7 @@ impl Shard {
     pub fn query_qp(&self, index: QpIndex) -> Option<(QpAttr, QpInit)> {
         let qp = self.qps.at(index)?;
         let mut attr = qp.attr;
-        attr.cur_qp_state = attr.qp_state;
+        (attr.qp_state, attr.cur_qp_state) = (qp.state(), qp.state());
         Some((attr, qp.init))
     }
 
@@ -429,20 +429,29 @@ impl Shard {
         self.qps.len() >= MANY
     }
 
-    /// The addresses that a QP's state has for as long as it lives, for a caller that prefetches them into the
-    /// cache ahead of a post: where there are [many](Shard::has_many).
+    /// The addresses of what posts of sends need of a QP, which are the same for as long as it lives, for a caller that prefetches them
+    /// into the cache ahead of a post: where there are [many](Shard::has_many).
     #[inline]
     pub fn place_of(&self, index: QpIndex) -> Option<Range<usize>> {
-        let qp = core::ptr::from_ref::<Qp>(self.qps.at(index)?).addr();
-        Some(qp..qp + size_of::<Qp>())
+        self.place_in(index, Qp::ASKING)
     }
 
-    /// The same of the QP that a packet is for, of which the first bytes are here.
+    /// The same of the QP that a packet is for, of which the first bytes are here, and of what such a packet needs.
     #[inline]
     pub fn place_for(&self, bytes: &[u8]) -> Option<Range<usize>> {
-        let &[_, a, b, c] = bytes.get(4..8)?.first_chunk()?;
+        let &[opcode, _, _, _, _, a, b, c] = bytes.first_chunk()?;
         let index = self.qps.find(Qpn::new(u32::from_be_bytes([0, a, b, c])))?;
-        self.place_of(index)
+        let part = match Opcode(opcode).info() {
+            Some(info) if info.is_response() => Qp::ASKING,
+            _ => Qp::SERVING,
+        };
+        self.place_in(index, part)
+    }
+
+    #[inline]
+    fn place_in(&self, index: QpIndex, part: Range<usize>) -> Option<Range<usize>> {
+        let qp = core::ptr::from_ref::<Qp>(self.qps.at(index)?).addr();
+        Some(qp + part.start..qp + part.end)
     }
 
     /// True if the QPNs of a chunk are this shard's.

@@ -181,21 +181,24 @@ impl SendWqe {
 const NOT_POSTED: SendFlags = SendFlags(SendFlags::INLINE.0 | SendFlags::OWN.0);
 
 /// The send queue: fixed capacity, requests named by an ever-growing number.
+///
+/// Whether it is empty is asked most often, so what says that comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub struct SendQueue {
+    head: u64,
+    tail: u64,
     slots: Box<[SendWqe]>,
     sges: Box<[Sge]>,
     inline: Box<[u8]>,
     /// Of services that need more.
     more: Option<Box<More>>,
-    rules: SendRules,
     sge_max: u32,
     inline_max: u32,
     capacity: u32,
     /// Requests that the program did not post.
     own: u32,
-    head: u64,
-    tail: u64,
+    rules: SendRules,
 }
 
 /// What requests of some services have beside the others.
@@ -220,6 +223,9 @@ impl More {
 }
 
 impl SendQueue {
+    /// How much of it says where it begins and ends.
+    pub(crate) const ENDS: usize = core::mem::offset_of!(SendQueue, slots);
+
     /// Bytes that a queue of this size takes.
     pub const fn bytes(capacity: u32, sge_max: usize, inline_max: usize) -> usize {
         let each = size_of::<SendWqe>() + sge_max * size_of::<Sge>() + inline_max;

@@ -20,6 +20,7 @@ mod last_ack;
 mod middle;
 mod only;
 mod placement;
+mod places;
 mod rules;
 #[path = "support/script.rs"]
 mod script;

@@ -16,7 +16,8 @@ const HUGE_BITS: u32 = 21;
 /// Asks for the cache lines of a range of addresses and goes on. Any address will do: nothing is read.
 #[inline]
 pub(crate) fn prefetch(addresses: Range<usize>) {
-    for line in addresses.step_by(LINE) {
+    let first = addresses.start - addresses.start % LINE;
+    for line in (first..addresses.end).step_by(LINE) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a hint, which has no effect but on caches, faults never, and needs nothing but SSE, which is
         // part of the architecture.

@@ -45,7 +45,9 @@ mod way;
 mod window;
 pub(crate) mod xrc;
 
+use core::mem::offset_of;
 use core::net::{IpAddr, Ipv4Addr};
+use core::ops::Range;
 
 use urxe_wire::{Bth, IcrcSeed, Opcode, Packet, Psn, Qpn, ROCE_V2_PORT, Service};
 
@@ -171,30 +173,47 @@ impl Link {
     }
 }
 
+/// In the order in which it lies in memory: what packets of a peer's requests need, then what both need, then what own requests need
+/// ([`Qp::SERVING`], [`Qp::ASKING`]), and last what is rarely looked at.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Qp {
-    pub(crate) init: QpInit,
-    /// The service of the packets that it takes.
-    pub(crate) service: Service,
-    pub(crate) attr: QpAttr,
-    pub(crate) link: Link,
-    pub(crate) req: Requester,
     pub(crate) resp: Responder,
+    /// Its part of what is under way to its destination.
+    pub(crate) way: Way,
     /// What the peer's IPv4 Identifications look like.
     pub(crate) ident: ident::IdentTrack,
     /// Its part of what the shard sends.
     pub(crate) share: Share,
-    /// Its part of what is under way to its destination.
-    pub(crate) way: Way,
     /// The last turn went to responses, while requests waited.
     requests_next: bool,
+    established: bool,
+    /// The service of the packets that it takes.
+    pub(crate) service: Service,
+    state: QpState,
+    pub(crate) link: Link,
+    pub(crate) req: Requester,
+    /// What it was modified to, but for its state.
+    pub(crate) attr: QpAttr,
     /// What is known about marks of congested switches.
     pub(crate) notification: NotificationPoint,
-    /// A drained send queue is to be reported (SQD).
-    drain_pending: bool,
-    established: bool,
     /// Why it failed last, until it is reset.
     pub(crate) last_error: Option<Box<ErrorDetail>>,
+    pub(crate) init: QpInit,
+    /// A drained send queue is to be reported (SQD).
+    drain_pending: bool,
+}
+
+/// Ten thousand of them cost what each does.
+const _: () = assert!(size_of::<Qp>() <= 1000);
+
+impl Qp {
+    /// Where what requests of the peer need lies in it.
+    pub(crate) const SERVING: Range<usize> = 0..offset_of!(Qp, req) + Requester::IDLE_END;
+
+    /// Where what own requests and their answers need lies in it.
+    pub(crate) const ASKING: Range<usize> =
+        offset_of!(Qp, resp.nak_owed)..offset_of!(Qp, req.counts);
 }
 
 impl Qp {
@@ -212,6 +231,7 @@ impl Qp {
         Qp {
             init: *init,
             service,
+            state: QpState::Reset,
             attr: QpAttr::default(),
             link: Link {
                 index,
@@ -263,7 +283,7 @@ impl Qp {
 
     #[inline]
     pub(crate) fn state(&self) -> QpState {
-        self.attr.qp_state
+        self.state
     }
 
     pub(crate) fn post_send<H: Host>(
@@ -366,12 +386,16 @@ impl Qp {
     /// When the QP wants [`Qp::handle_timeout`].
     #[inline]
     pub(crate) fn deadline(&self) -> Option<Time> {
+        let unasked = self.resp.ack.unasked_until();
+        if self.req.is_idle() {
+            return Time::earliest([self.way.deadline(), unasked]);
+        }
         let deadline = self.req.retry.deadline().or(self.way.deadline());
         let other = match self.req.selective {
             None => self.req.probe.deadline(),
             Some(_) => self.req.selective_deadline(),
         };
-        Time::earliest([deadline, other, self.resp.ack.unasked_until()])
+        Time::earliest([deadline, other, unasked])
     }
 
     /// True if a turn would send something: requests, or responses with data.
@@ -423,7 +447,7 @@ impl Qp {
         if self.is_unreliable() && fault != Fault::CqOverrun {
             return self.stop_sending(fault, cx);
         }
-        self.attr.qp_state = QpState::Err;
+        self.state = QpState::Err;
         self.resp.cancel_owed();
         self.req.flush(fault, &self.link, cx);
         self.resp.flush(Fault::Flushed, &self.link, cx);
@@ -438,7 +462,7 @@ impl Qp {
         cx: &mut Cx<'_, '_, H>,
     ) {
         self.note_recv_failure(refusal, packet, cx.env.mrs);
-        self.attr.qp_state = QpState::Err;
+        self.state = QpState::Err;
         // A READ that cannot be answered any more is not the fault of a SEND behind it.
         let blames_receive = packet.is_some() && self.resp.fills_receive();
         if !blames_receive {
@@ -496,7 +520,7 @@ impl Qp {
         if cx.overrun | cx.has_rendezvous {
             self.after_news(cx);
         }
-        if self.drain_pending && self.state() == QpState::Sqd && self.req.is_drained() {
+        if self.state() == QpState::Sqd && self.drain_pending && self.req.is_drained() {
             mark!(SqDrained);
             self.drain_pending = false;
             if self.attr.en_sqd_async_notify {

@@ -41,7 +41,7 @@ impl Qp {
             return Err(ModifyError::Draining);
         }
         self.store(attr, mask, cx.common.config.source_ports);
-        self.attr.qp_state = to;
+        self.state = to;
         if to == QpState::Reset {
             self.resp.forget_kept(cx.common);
             self.resp.forget_tagged(cx.common);

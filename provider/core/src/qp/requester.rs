@@ -5,6 +5,8 @@
 //! cursor back to the oldest unacknowledged PSN, and everything is sent again from
 //! there by the same code. An acknowledgement that arrives meanwhile moves it on.
 
+use core::mem::offset_of;
+
 use urxe_wire::{AtomicEth, Bth, Ieth, ImmDt, Opcode, PacketWriter, Psn, Reth, packet_len};
 
 use crate::congestion::Controller;
@@ -62,15 +64,34 @@ pub(crate) enum SendStep {
 /// No request has this number: so many are never posted.
 pub(crate) const NO_REQUEST: u64 = u64::MAX;
 
+/// In the order in which it lies in memory: what is looked at while there are no requests comes first
+/// ([`Qp`](crate::qp::Qp)), and what only losses change comes last.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Requester {
-    pub(crate) sq: SendQueue,
+    /// The last packet that was sent asks for an answer.
+    pub(crate) is_answer_due: bool,
+    /// It has a controller or none, as the path wants it.
+    pub(crate) chooses: bool,
+    /// It wants another one than it has.
+    pub(crate) reconsiders: bool,
+    /// Round trips that lost without a queue, less those that lost in one.
+    pub(crate) lone_losses: u8,
+    /// READ requests and atomics under way.
+    pub(crate) rd_inflight: u32,
+    /// Once something was lost that the peer is known to help finding.
+    pub(crate) selective: Option<Box<Selective>>,
+    pub(crate) congestion: Option<Box<Controller>>,
     /// Number of the request that sends the next packet.
     pub(crate) cursor: u64,
-    /// PSN of that packet.
-    pub(crate) next_psn: Psn,
+    pub(crate) sq: SendQueue,
     /// Number of the first request that has no PSNs yet.
     pub(crate) started: u64,
+    /// Number of a request that failed locally; the fault is in its WQE. It is
+    /// reported when everything before it is done, and nothing after it starts. [`NO_REQUEST`] if none did.
+    pub(crate) faulted: u64,
+    /// PSN of the next packet.
+    pub(crate) next_psn: Psn,
     /// PSN that the next request to start gets.
     pub(crate) assign_psn: Psn,
     /// First PSN that was never sent.
@@ -79,36 +100,23 @@ pub(crate) struct Requester {
     pub(crate) una: Psn,
     /// PSN after the last that was sent of a message that is not short; not before `una`.
     pub(crate) long_end: Psn,
-    /// The last packet that was sent asks for an answer.
-    pub(crate) is_answer_due: bool,
-    /// READ requests and atomics under way.
-    pub(crate) rd_inflight: u32,
-    /// Number of a request that failed locally; the fault is in its WQE. It is
-    /// reported when everything before it is done, and nothing after it starts. [`NO_REQUEST`] if none did.
-    pub(crate) faulted: u64,
+    /// Packets a READ request may ask for, so that responses stay within the window.
+    pub(crate) read_chunk: u32,
     pub(crate) credit: CreditLimit,
-    pub(crate) window: SendWindow,
     pub(crate) retry: Retry,
     pub(crate) rtt: Rtt,
     pub(crate) probe: Probe,
-    pub(crate) counts: RequesterCounts,
-    /// Packets a READ request may ask for, so that responses stay within the window.
-    pub(crate) read_chunk: u32,
-    pub(crate) congestion: Option<Box<Controller>>,
-    /// It has a controller or none, as the path wants it.
-    pub(crate) chooses: bool,
-    /// It wants another one than it has.
-    pub(crate) reconsiders: bool,
-    /// Round trips that lost without a queue, less those that lost in one.
-    pub(crate) lone_losses: u8,
     /// Packets that were acknowledged since the connection began.
     pub(crate) acked: u64,
-    /// Once something was lost that the peer is known to help finding.
-    pub(crate) selective: Option<Box<Selective>>,
+    pub(crate) window: SendWindow,
+    pub(crate) counts: RequesterCounts,
     pub(crate) trial: Trial,
 }
 
 impl Requester {
+    /// Where that ends in it which is looked at while there are no requests.
+    pub(crate) const IDLE_END: usize = offset_of!(Requester, sq) + SendQueue::ENDS;
+
     pub(crate) fn new(sq: SendQueue) -> Self {
         Requester {
             sq,
@@ -197,6 +205,13 @@ impl Requester {
         end.distance_from(self.una).saturating_sub(elsewhere)
     }
 
+    /// There are no requests, and so nothing to send, or to wait for. A QP that only receives is asked after each packet, and this is
+    /// all that it has to know of its requester.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.sq.is_empty() && self.selective.is_none()
+    }
+
     /// Everything that was started is acknowledged.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
@@ -207,6 +222,9 @@ impl Requester {
     /// [`Requester::poll_packet`]: it decides whether the QP gets a turn.
     #[inline]
     pub(crate) fn blocked(&self, link: &Link, may_start: bool) -> Option<SendBlocked> {
+        if self.is_idle() {
+            return Some(SendBlocked::Empty);
+        }
         if self.retry.waits_for_rnr() {
             return Some(SendBlocked::Rnr);
         }

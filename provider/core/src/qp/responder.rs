@@ -95,21 +95,25 @@ pub(crate) enum Outcome {
     NotReady,
 }
 
+/// In the order in which it lies in memory: what a turn of own requests looks at, too, comes last ([`Qp`](crate::qp::Qp)).
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Responder {
+    pub(crate) recvs: RecvSource,
     /// Receives that wait, or, with a shared receive queue, the one being filled.
     pub(crate) rq: RecvQueue,
-    pub(crate) recvs: RecvSource,
-    pub(crate) epsn: Psn,
-    pub(crate) msn: Msn,
     pub(crate) incoming: Incoming,
     /// What the message that comes in is, if its queue has tags.
     pub(crate) tagged: Option<Box<TagRole>>,
-    pub(crate) waiting: Waiting,
-    pub(crate) replay: Replay,
-    pub(crate) nak_owed: Option<(Syndrome, Psn)>,
+    /// Packets ahead of a gap, while there is one.
+    pub(crate) ahead: Option<Box<Ahead>>,
+    pub(crate) seen: Seen,
+    pub(crate) epsn: Psn,
+    pub(crate) msn: Msn,
     pub(crate) counts: ResponderCounts,
-    pub(crate) ack: OwedAck,
+    /// Packets that came again, modulo 2^16.
+    pub(crate) duplicates: u16,
+    pub(crate) waiting: Waiting,
     /// The last credit code said "none".
     pub(crate) told_none: bool,
     /// The peer sends messages that need receives.
@@ -118,11 +122,9 @@ pub(crate) struct Responder {
     pub(crate) peer_sets_mig_req: bool,
     /// The last request that was executed is a READ or atomic.
     pub(crate) answered_last: bool,
-    /// Packets that came again, modulo 2^16.
-    pub(crate) duplicates: u16,
-    /// Packets ahead of a gap, while there is one.
-    pub(crate) ahead: Option<Box<Ahead>>,
-    pub(crate) seen: Seen,
+    pub(crate) nak_owed: Option<(Syndrome, Psn)>,
+    pub(crate) ack: OwedAck,
+    pub(crate) replay: Replay,
 }
 
 impl Responder {

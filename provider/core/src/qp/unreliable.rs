@@ -126,7 +126,7 @@ impl Qp {
     /// A send failed: the send queue stops and is flushed, receives go on.
     pub(crate) fn stop_sending<H: Host>(&mut self, fault: Fault, cx: &mut Cx<'_, '_, H>) {
         mark!(SqeEntered);
-        self.attr.qp_state = QpState::Sqe;
+        self.state = QpState::Sqe;
         self.req.flush(fault, &self.link, cx);
         // The rest of the message is never sent: the next one follows its last packet.
         self.req.assign_psn = self.req.next_psn;

@@ -10,6 +10,9 @@ impl Qp {
     #[inline]
     pub(crate) fn settle_way(&mut self, destinations: &mut Destinations, config: &ShardConfig) {
         let is_busy = !self.req.sq.is_empty();
+        if !is_busy && self.way.is_idle() {
+            return;
+        }
         let packets = if is_busy { self.req.under_way() } else { 0 };
         let each = match self.req.has_long() {
             true => self.link.mtu,

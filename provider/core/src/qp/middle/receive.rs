@@ -125,7 +125,7 @@ impl Qp {
         else {
             return;
         };
-        if !self.attr.qp_state.takes_requests() || !resp.expects_plainly(row.psn) {
+        if !self.state.takes_requests() || !resp.expects_plainly(row.psn) {
             return;
         }
         // The last packet has something.
@@ -157,7 +157,7 @@ impl Qp {
         let Incoming::Send { received } = resp.incoming else {
             return;
         };
-        let is_ready = self.attr.qp_state.takes_requests() && resp.tagged.is_none();
+        let is_ready = self.state.takes_requests() && resp.tagged.is_none();
         if !is_ready || !resp.expects_plainly(row.psn) || resp.rq.is_empty() {
             return;
         }
@@ -185,7 +185,7 @@ impl Qp {
         let (link, req) = (&self.link, &mut self.req);
         let una = req.una;
         let under_way = req.sent_end.distance_from(una);
-        let is_ready = self.attr.qp_state.takes_responses()
+        let is_ready = self.state.takes_responses()
             && req.selective.is_none()
             // It measures by each answer.
             && req.congestion.is_none()
