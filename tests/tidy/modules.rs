@@ -86,7 +86,7 @@ const PAIRS: &[(&str, &str, &str)] = &[
 /// because it is unsafe.)
 const BACK: &[(&str, &str)] = &[
     ("engine", "mem/fork"),
-    ("engine/carrier/intake", "mem/many"),
+    ("engine/ahead", "mem/many"),
     ("engine/carrier/multicast", "device"),
     ("engine/carrier/sealed", "mem"),
     ("engine/objects/cm", "cm/queue"),

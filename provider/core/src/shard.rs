@@ -436,6 +436,12 @@ impl Shard {
         self.place_in(index, Qp::ASKING)
     }
 
+    /// The same of where the next send that is posted to a QP will be stored.
+    #[inline]
+    pub fn places_of_next(&self, index: QpIndex) -> Option<[Range<usize>; 2]> {
+        Some(self.qps.at(index)?.req.sq.next_place())
+    }
+
     /// The same of the QP that a packet is for, of which the first bytes are here, and of what such a packet needs.
     #[inline]
     pub fn place_for(&self, bytes: &[u8]) -> Option<Range<usize>> {

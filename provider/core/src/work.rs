@@ -8,6 +8,8 @@ mod post_error;
 mod recv_queue;
 mod rules;
 
+use core::ops::Range;
+
 use urxe_wire::{Lkey, Psn, Qpn, Rkey};
 
 use crate::ah::{UdDest, UdTarget};
@@ -336,6 +338,18 @@ impl SendQueue {
             other.tail += 1;
             self.head += 1;
         }
+    }
+
+    /// The addresses of where the next request will be stored.
+    #[inline]
+    pub(crate) fn next_place(&self) -> [Range<usize>; 2] {
+        let slot = self.slot(self.tail);
+        let inline = self.inline.as_ptr().addr() + slot * self.inline_max();
+        let wqe = self.slots.as_ptr().addr() + slot * size_of::<SendWqe>();
+        [
+            wqe..wqe + size_of::<SendWqe>(),
+            inline..inline + self.inline_max(),
+        ]
     }
 
     /// Requests that the program posted.

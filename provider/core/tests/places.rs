@@ -1,5 +1,6 @@
 //! The addresses that a driver prefetches.
 
+use urxe_core::work::{SendFlags, SendWr, WrData, WrOpcode};
 use urxe_wire::Opcode;
 
 use crate::support::{Node, Pair, Settings};
@@ -36,4 +37,34 @@ fn what_is_for_no_qp_has_no_place() {
     let mut stray = bytes;
     stray[7] ^= 1;
     assert_eq!(node.shard.place_for(&stray), None);
+}
+
+/// A WRITE of nothing, which needs no memory.
+fn write() -> SendWr<'static> {
+    SendWr {
+        flags: SendFlags::SIGNALED,
+        ..SendWr::new(1, WrOpcode::RdmaWrite, WrData::Inline(b""))
+    }
+}
+
+#[test]
+fn the_place_of_the_next_send_goes_round_with_posts() {
+    let mut pair = Pair::new(&Settings::default(), 1);
+    let next = |pair: &Pair| {
+        let node = &pair.nodes[0];
+        node.shard.places_of_next(node.qp).expect("a QP")
+    };
+    let [first, inline] = next(&pair);
+    pair.post_send(0, &write());
+    let [second, second_inline] = next(&pair);
+    assert_eq!(second, first.end..first.end + first.len());
+    assert_eq!(second_inline.start, inline.end);
+    let mut posts = 1;
+    while next(&pair)[0] != first {
+        pair.run();
+        pair.post_send(0, &write());
+        posts += 1;
+        assert!(posts <= 4096, "it never comes round");
+    }
+    assert!(posts > 1);
 }

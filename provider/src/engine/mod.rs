@@ -4,6 +4,7 @@
 //! (docs/CONCURRENCY.md): a thread that posts, polls or waits, or else the progress
 //! thread. No call waits for another thread's turn except those that change objects.
 
+mod ahead;
 mod calls;
 mod carrier;
 mod drive;

@@ -11,6 +11,7 @@ use urxe_wire::Qpn;
 
 use super::inlet::{Inlet, Owner, Queue, Refused, STAGED_MAX};
 use crate::engine::Engine;
+use crate::engine::ahead::fetch_for_send;
 use crate::engine::drive::doorbell::Bell;
 use crate::engine::drive::shard_state::ShardState;
 use crate::strict::{Place, Queue as QueueName};
@@ -66,6 +67,9 @@ impl Queue for SendQueue {
 
     #[inline]
     fn post(state: &mut ShardState, index: QpIndex, wr: &SendWr<'_>) -> Result<(), PostError> {
+        if state.shard.has_many() {
+            fetch_for_send(&state.shard, index);
+        }
         state.with(|shard, env| shard.post_send(index, wr, env))
     }
 

@@ -11,11 +11,11 @@ use urxe_wire::Qpn;
 
 use super::memory::wake;
 use super::pairs::InOrder;
+use crate::engine::ahead::fetch_for_packet;
 use crate::engine::drive::parts::Parts;
 use crate::engine::drive::progress_shared::ProgressShared;
 use crate::engine::upkeep::counters::EngineCounters;
 use crate::engine::upkeep::tap::Tap;
-use crate::mem::many::prefetch;
 use crate::share::{Handed, Membership, Shared, is_probe};
 
 /// Takes packets: a carrier that receives is given one.
@@ -42,9 +42,7 @@ impl Intake<'_> {
     /// many](Intake::has_many) for it.
     #[inline]
     pub(in crate::engine) fn prefetch(&self, packet: &[u8]) {
-        if let Some(place) = self.parts.shard.place_for(packet) {
-            prefetch(place);
-        }
+        fetch_for_packet(&self.parts.shard, packet);
     }
 
     /// Takes each packet of a datagram, with the place that it has in its train; a packet of another owner is handed over, with what is
