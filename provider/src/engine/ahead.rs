@@ -13,7 +13,7 @@ pub(in crate::engine) fn fetch_for_packet(shard: &Shard, packet: &[u8]) {
     }
 }
 
-/// Where the send that is posted after the next one will be stored, if the thread goes through QPs in steps: `urxe scale` has 1.15 times
+/// Where the send that is posted after this one will be stored, if the thread goes through QPs in steps: `urxe scale` has 1.15 times
 /// the rate so. (A receive is stored where one was taken a moment before.)
 #[inline]
 pub(in crate::engine) fn fetch_for_send(shard: &Shard, index: QpIndex) {

@@ -71,7 +71,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// Begins at the start of its memory again, if it is empty: programs make queues for the worst case, and one that goes round in all of
-    /// that finds each place out of the cache. `urxe scale`, which makes room for 160,000 completions, has 1.1 times the rate so.
+    /// that finds each place out of the cache. `urxe scale`, which makes room for 160,000 completions, takes 20 to 30 ns less a message so.
     #[inline]
     fn rest(&mut self) {
         if self.ring.is_empty() {
